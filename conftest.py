@@ -85,7 +85,7 @@ def own_ledger(
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A ledger for each test; those that share a finished run share its ledger too."""
+    """Give each test a ledger; those that share a finished run share its ledger too."""
     if "finished" not in request.fixturenames:
         place = tmp_path_factory.mktemp("ledger") / "ledger.sqlite"
         monkeypatch.setenv("SAGE_LEDGER", str(place))

@@ -76,7 +76,7 @@ class Refused(Exception):  # noqa: N818 - an answer, not a fault
 
 
 def runtime_packages(pyproject: Path = ROOT / "pyproject.toml") -> dict[str, Distribution]:
-    """The packages of the core and of the extra "all", theirs included as needed here, by name."""
+    """Return the packages of the core and of the extra "all" with their dependencies, by name."""
     project = tomllib.loads(pyproject.read_text("utf-8"))["project"]
     optional = project["optional-dependencies"]
     together = [name for line in optional["all"] for name in Requirement(line).extras]
@@ -103,7 +103,7 @@ def runtime_packages(pyproject: Path = ROOT / "pyproject.toml") -> dict[str, Dis
 
 
 def license_of(package: Distribution) -> str:
-    """The license of a package as an SPDX expression, "" when it states none that is known."""
+    """Return a package's license as an SPDX expression; "" when it states none that is known."""
     facts = package.metadata
     name = canonicalize_name(facts["Name"])
     if expression := facts.get("License-Expression"):
@@ -119,7 +119,7 @@ def license_of(package: Distribution) -> str:
 
 
 def allowed(expression: str) -> bool:
-    """True when an SPDX expression leaves a choice of licenses that are all on the list."""
+    """Return True when an SPDX expression leaves a choice of licenses that are all on the list."""
     words = re.findall(r"\(|\)|[^\s()]+(?: WITH [^\s()]+)?", expression)
     position = 0
 
@@ -153,7 +153,7 @@ def allowed(expression: str) -> bool:
 
 
 def pins(path: Path) -> set[str]:
-    """The names that a requirements file pins to one version."""
+    """Return the names that a requirements file pins to one version."""
     found = re.findall(r"^([A-Za-z0-9._-]+)==", path.read_text("utf-8"), re.MULTILINE)
     return {canonicalize_name(name) for name in found}
 
@@ -172,7 +172,7 @@ def check(packages: dict[str, Distribution]) -> None:
 
 
 def bill_of_materials(packages: dict[str, Distribution]) -> dict[str, Any]:
-    """The packages in the form of CycloneDX 1.6."""
+    """Return the packages in the form of CycloneDX 1.6."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
     def component(name: str, package: Distribution) -> dict[str, Any]:

@@ -28,9 +28,11 @@ class Adapters(TyperGroup):
     """Benchmarks as commands; a module is imported when its benchmark is run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the adapters."""
         return sorted(module.name for module in iter_modules([str(ADAPTERS)]))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import an adapter and make it a command."""
         if find_spec(f"benchmarks.adapters.{cmd_name}") is None:
             return None
         module = import_module(f"benchmarks.adapters.{cmd_name}")
@@ -39,6 +41,7 @@ class Adapters(TyperGroup):
         return get_command(single)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Name the command that lists the adapters."""
         formatter.write_text("NAME is listed by `python -m benchmarks list`.")
 
 

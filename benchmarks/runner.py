@@ -139,7 +139,7 @@ class Rate(Strict):
     upper: float
 
     def at_most(self, nominal: float) -> bool:
-        """True if the rate is compatible with being at most `nominal`."""
+        """Return True if the rate is compatible with being at most `nominal`."""
         return self.lower <= nominal
 
     def __str__(self) -> str:

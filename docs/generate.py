@@ -90,12 +90,12 @@ def commands() -> str:
 
 
 def default_of(option: Any) -> str:
-    """A default of the command line; that of workers depends on the machine."""
+    """Return a default of the command line; that of workers depends on the machine."""
     return "one per processor" if option.name == "workers" else shown_default(option.default)
 
 
 def shown_default(value: object) -> str:
-    """A default as a reader would type it; nothing where there is none."""
+    """Return a default as a reader would type it; nothing where there is none."""
     if value is None or value is False or value in ("", ()) or callable(value):
         return ""
     if value is True:
@@ -174,7 +174,7 @@ def tools() -> str:
 
 
 def verdicts() -> str:
-    """The decision table, which a test holds against `validation/verdict/verdict.py`."""
+    """Return the decision table, which a test holds against `validation/verdict/verdict.py`."""
     readme = (ROOT / "validation" / "README.md").read_text(encoding="utf-8")
     table = re.search(r"^\| what is found \| associated .*?\n\n", readme, re.DOTALL | re.MULTILINE)
     assert table is not None
@@ -187,7 +187,7 @@ def verdicts() -> str:
 
 
 def architecture() -> str:
-    """The page of the picture."""
+    """Return the page of the picture."""
     return (
         f"{NOTE}# Architecture\n\nThe steps of a run, as the state machine (`sage/run/graph.py`)"
         " joins them. Each reads only what\nits input schema names; each is checkpointed.\n\n"
@@ -197,7 +197,7 @@ def architecture() -> str:
 
 
 def packages() -> str:
-    """The packages with their size and which of the others they import."""
+    """Return the packages with their size and which of the others they import."""
     import grimp
 
     what = {
@@ -225,7 +225,7 @@ BOX, GAP, ROW = 190, 40, 64
 
 
 def picture() -> str:
-    """The steps of a run as SVG: one row a step, side branches to the right."""
+    """Return the steps of a run as SVG: one row a step, side branches to the right."""
     from sage.run.graph import build
 
     services: Any = None
@@ -235,7 +235,7 @@ def picture() -> str:
         onward[edge.source].append(edge.target)
 
     def real(key: str) -> str:
-        """A step; the start of a part stands for its first step."""
+        """Return a step; the start of a part stands for its first step."""
         return real(onward[key][0]) if key.endswith("__start__") else key
 
     edges = sorted(

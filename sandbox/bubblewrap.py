@@ -104,7 +104,7 @@ def _probe() -> tuple[bool, str]:
 
 
 def _fresh_uid() -> int:
-    """A user number that nobody else has, so that runs cannot signal or read each other."""
+    """Return a user number that nobody else has, so that runs cannot signal or read each other."""
     return 1_879_048_192 + secrets.randbelow(1 << 24)
 
 

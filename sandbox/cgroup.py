@@ -76,7 +76,7 @@ class Group:
 
 
 def make(limits: Limits, extra_mb: int) -> Group | None:
-    """A group with the limits' memory (plus `extra_mb` for files in memory), CPU and processes.
+    """Make a group with the limits' memory (plus `extra_mb` for files), CPU and processes.
 
     None when this process may not create a group; the caller then bounds by other means.
     """
@@ -140,7 +140,7 @@ def _bytes(limits: Limits, extra_mb: int) -> str:
 
 
 def _memberships(pid: int | str = "self") -> dict[str, str]:
-    """Controller to path, from /proc; version 2 has the empty controller name."""
+    """Map each controller to its path, from /proc; version 2 has the empty controller name."""
     found = {}
     for line in read_counter(Path(f"/proc/{pid}/cgroup")).splitlines():
         _, controllers, path = line.split(":", 2)
@@ -150,7 +150,7 @@ def _memberships(pid: int | str = "self") -> dict[str, str]:
 
 
 def folders_of(pid: int) -> list[Path]:
-    """The control group folders of a process, as seen from here."""
+    """Return the control group folders of a process, as seen from here."""
     own = _memberships(pid)
     if (ROOT / "cgroup.controllers").exists():
         return [ROOT / own.get("", "/").lstrip("/")]
@@ -162,7 +162,7 @@ def folders_of(pid: int) -> list[Path]:
 
 
 def read_counters(folders: list[Path]) -> Counters:
-    """The counters of a group from whichever of its files exist."""
+    """Return the counters of a group from whichever of its files exist."""
     found = Counters()
     for folder in folders:
         for name in ("memory.peak", "memory.max_usage_in_bytes"):
@@ -189,6 +189,7 @@ def _field(path: Path, key: str) -> int:
 
 
 def read_counter(path: Path) -> str:
+    """Return the text of a counter; "" where it cannot be read."""
     try:
         return path.read_text(encoding="ascii", errors="replace")
     except OSError:

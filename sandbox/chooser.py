@@ -25,7 +25,7 @@ def choose(
     runtime: str | None = None,
     packages: Sequence[str] = OFFERED,
 ) -> Sandbox:
-    """The sandbox to use here.
+    """Return the sandbox to use here.
 
     Parameters
     ----------

@@ -192,7 +192,7 @@ def _seccomp(client: DockerClient) -> list[str]:
 
 @contextlib.contextmanager
 def engine(timeout: float = 60) -> Iterator[DockerClient]:
-    """A client for the engine that Docker's own settings name."""
+    """Open a client for the engine that Docker's own settings name."""
     import docker
 
     client = docker.from_env(timeout=int(timeout))
@@ -305,7 +305,7 @@ class _Run:
         return counted
 
     def _places(self) -> list[str]:
-        """The writable folders as seen from here, where this engine is local and we may look."""
+        """Return the writable folders as seen from here, if this engine is local and readable."""
         pid = int(self._container.attrs["State"].get("Pid") or 0)
         places = ("/output", "/tmp", "/dev/shm")  # noqa: S108
         return [f"/proc/{pid}/root{place}" for place in places] if pid else []

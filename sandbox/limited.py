@@ -31,7 +31,7 @@ class LimitedSubprocess:
         self.packages = tuple(packages)
 
     def available(self) -> Availability:
-        """Always there; only for code that SAGE compiled."""
+        """Return True always; only for code that SAGE compiled."""
         return Availability(name=self.name, ok=True, detail="only for code that SAGE compiled")
 
     def run(self, job: Job) -> SandboxResult:
@@ -122,7 +122,7 @@ class LimitedSubprocess:
 
 
 def _here(part: str, inputs: Path, out: Path) -> str:
-    """A command's word with the sandbox's folders replaced by the real paths."""
+    """Return a command's word with the sandbox's folders replaced by the real paths."""
     for inside, outside in (("/inputs", inputs), ("/output", out)):
         if part == inside or part.startswith(f"{inside}/"):
             return str(outside) + part[len(inside) :]
@@ -130,6 +130,7 @@ def _here(part: str, inputs: Path, out: Path) -> str:
 
 
 def limit_process(pid: int, limits: Limits) -> None:
+    """Bound a process's file sizes, core dumps and processor seconds."""
     megabyte = 1024 * 1024
     for which, value in (
         (resource.RLIMIT_FSIZE, limits.output_mb * megabyte),

@@ -52,7 +52,7 @@ class Log:
         return thread
 
     def tail(self, stream: str) -> str:
-        """The end of `stream` as text that shows what it is: see `printable`."""
+        """Return the end of `stream` as text that shows what it is: see `printable`."""
         with self._lock:
             text = bytes(self._tails[stream]).decode("utf-8", "replace")
         return printable(text)

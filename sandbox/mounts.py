@@ -26,7 +26,7 @@ class Mount:
 
 
 def plan(mounts: list[Mount], stage: Path | None) -> list[Mount]:
-    """The mounts, parents first, each with a mount point below `stage` (None: not as root)."""
+    """Plan mounts, parents first, each with a mount point below `stage` (None: not as root)."""
     ordered = sorted(mounts, key=lambda mount: mount.target)
     if stage is None:
         return ordered
@@ -43,7 +43,7 @@ def plan(mounts: list[Mount], stage: Path | None) -> list[Mount]:
 
 
 def stage_input(source: Path, target: Path, uid: int | None) -> Path:
-    """A copy of `source` at `target`, so that the sandbox never learns where the original lies.
+    """Copy `source` to `target`, so that the sandbox never learns where the original lies.
 
     The mount table inside a sandbox names the place of every mounted folder. What is larger than
     `COPY_MB` is mounted where it lies, unless user `uid` may not read it there.

@@ -92,7 +92,7 @@ def check(code: str, allowed: Collection[str] | None = None) -> list[Violation]:
 
 
 def _refusals(node: ast.AST, modules: frozenset[str]) -> Iterator[str]:
-    """The reasons to refuse this one node."""
+    """Yield the reasons to refuse this one node."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             yield from _module(alias.name, modules)
@@ -153,7 +153,7 @@ def _call(node: ast.Call) -> Iterator[str]:
 
 
 def _walking(name: str) -> bool:
-    """True for a dunder that has no honest use in an analysis."""
+    """Return True for a dunder that has no honest use in an analysis."""
     return (
         len(name) > 4
         and name.startswith("__")

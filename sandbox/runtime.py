@@ -71,17 +71,17 @@ def fingerprint(folder: Path) -> str:
 
 @lru_cache(maxsize=1)
 def interpreter() -> Path:
-    """The real interpreter behind `sys.executable`, links resolved."""
+    """Return the real interpreter behind `sys.executable`, links resolved."""
     return Path(sys.executable).resolve()
 
 
 def base_prefix() -> Path:
-    """The folder of the interpreter and its standard library."""
+    """Return the folder of the interpreter and its standard library."""
     return Path(sys.base_prefix).resolve()
 
 
 def site_folders() -> list[Path]:
-    """The host's site-packages."""
+    """Return the host's site-packages."""
     paths = sysconfig.get_paths()
     unique = dict.fromkeys(Path(paths[key]).resolve() for key in ("purelib", "platlib"))
     return [path for path in unique if path.is_dir()]

@@ -67,7 +67,7 @@ def machine(name: str) -> Machine | None:
 
 
 def profile(name: str | None = None) -> str | None:
-    """The filter as a seccomp profile for Docker, or None on a machine that is not known."""
+    """Return the filter as a seccomp profile for Docker, or None on a machine that is not known."""
     known = machine(name or platform.machine())
     if known is None:
         return None
@@ -98,7 +98,7 @@ Step = tuple[int, int, int, int]
 
 
 def program(name: str | None = None) -> bytes | None:
-    """The filter as the kernel takes it, or None on a machine that is not known."""
+    """Return the filter as the kernel takes it, or None on a machine that is not known."""
     known = machine(name or platform.machine())
     if known is None:
         return None
@@ -132,7 +132,7 @@ def program(name: str | None = None) -> bytes | None:
 
 
 def _ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Runs of consecutive numbers, as (first, last)."""
+    """Return runs of consecutive numbers, as (first, last)."""
     found: list[tuple[int, int]] = []
     for number in sorted(numbers):
         if found and number == found[-1][1] + 1:

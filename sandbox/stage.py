@@ -69,7 +69,7 @@ class Stage:
         return work
 
     def empty(self, name: str) -> Path:
-        """A new empty folder in the stage."""
+        """Return a new empty folder in the stage."""
         folder = self.folder / name
         folder.mkdir(parents=True)
         return folder
@@ -82,7 +82,7 @@ def owner() -> dict[str, str]:
 
 
 def boot() -> str:
-    """An identifier of this machine's current boot."""
+    """Return an identifier of this machine's current boot."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -90,7 +90,7 @@ def boot() -> str:
 
 
 def alive(who: dict[str, str]) -> bool:
-    """True while the owner's process runs. Owners on another boot are dead."""
+    """Return True while the owner's process runs. Owners on another boot are dead."""
     if who.get("boot", "") != boot():
         return False
     number = who.get("pid", "")
@@ -98,7 +98,7 @@ def alive(who: dict[str, str]) -> bool:
 
 
 def start_time(pid: int) -> str | None:
-    """The start time of a process in clock ticks since boot, or None when there is none."""
+    """Return the start time of a process in clock ticks since boot, or None when there is none."""
     try:
         line = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

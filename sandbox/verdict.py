@@ -25,7 +25,7 @@ class Ending:
 
 
 def judge(end: Ending, limits: Limits) -> tuple[Reason, str]:
-    """The reason and a sentence for the user: the first bound that was met, and the others."""
+    """Return the reason with a sentence for the user: the first bound met, then the others."""
     met = [
         (reason, sentence)
         for reason, counted, sentence in (

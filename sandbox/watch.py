@@ -91,7 +91,7 @@ def _full(place: int | str) -> bool:
 
 
 def _tree(root: int) -> list[int]:
-    """A process and all its descendants."""
+    """Return a process and all its descendants."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

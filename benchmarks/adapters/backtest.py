@@ -1,4 +1,4 @@
-"""Backtest: do path scores of the past predict the graph's later links?
+"""Backtest of path scores: past scores against the graph's later links.
 
 At each cut year, pairs of the graph as it was that were linked within the horizon are compared with
 pairs that were not: random pairs, and pairs with the same types and degrees at both ends. The

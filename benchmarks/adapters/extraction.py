@@ -239,7 +239,7 @@ def _tally(
 
 
 def _outside(pair: frozenset[str], document: AnnotatedDocument, related: Types) -> bool:
-    """True if both concepts are annotated and the corpus relates no concepts of their types."""
+    """Return True if both concepts are annotated but the corpus relates no such types."""
     types = _types(document)
     return all(name in types for name in pair) and (
         frozenset(types[name] for name in pair) not in related

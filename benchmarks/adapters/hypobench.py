@@ -100,8 +100,10 @@ class Rule:
 
 
 class Score(Strict):
-    """Scores of a method on a setting. Shares from 0 to 1; `planted` is agreement with the
-    noise-free rule on test rows, `accuracy` with their labels."""
+    """Scores of a method on a setting, shares from 0 to 1.
+
+    `planted` is agreement with the noise-free rule on test rows, `accuracy` with their labels.
+    """
 
     setting: str
     method: str

@@ -40,7 +40,7 @@ Array = NDArray[Any]
 
 
 def read_image(path: Path, mpp: float, at_mpp: float) -> Array:
-    """An image of the shared data at a pixel size."""
+    """Return an image of the shared data at a pixel size."""
     import cv2
 
     with Slide.open(path, mpp=mpp) as slide:

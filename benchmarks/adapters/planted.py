@@ -184,7 +184,7 @@ def choose_at_random(claims: Sequence[Hypothesis], rng: np.random.Generator) -> 
 
 
 def matches(mechanism: Mechanism, claim: Hypothesis) -> bool:
-    """True if a claim names this mechanism: its variables, form, direction and subgroup."""
+    """Return True if a claim names this mechanism: its variables, form, direction and subgroup."""
     keys = set(_variables(claim))
     levels = {
         (each.variable.partition(":")[2], str(each.value)) for each in claim.population.filters
@@ -224,7 +224,7 @@ def _score_campaign(
 
 
 def _relates(keys: Iterable[str], mechanisms: Sequence[Mechanism], cohort: Cohort) -> bool:
-    """True if any of these variables is planted, or correlated with a planted variable."""
+    """Return True if any of these variables is planted, or correlated with a planted variable."""
     planted = sorted({key for mechanism in mechanisms for key in mechanism.variables})
     asked = sorted(set(keys))
     table = cohort.table(list(dict.fromkeys([*asked, *planted])), ["OS"])

@@ -203,7 +203,7 @@ def _same(first: str, second: str) -> bool:
 
 
 def _is_reported(part: GoldPart, question: Question) -> bool:
-    """True if the parsed question itself reports the part as lost."""
+    """Return True if the parsed question itself reports the part as lost."""
     lost = any(not other.testable and _same(other.words, part.words) for other in question.parts)
     return lost or any(part.words.casefold() in note.casefold() for note in question.notes)
 
@@ -230,7 +230,7 @@ def render_filter(condition: Filter) -> str:
 
 
 def _is_carried(part: GoldPart, hypothesis: Hypothesis) -> bool:
-    """True if a field of the hypothesis carries the part."""
+    """Return True if a field of the hypothesis carries the part."""
     exposed = {exposure.variable for exposure in hypothesis.exposures}
     used = exposed | {condition.variable for condition in hypothesis.subgroups}
     used |= {hypothesis.endpoint, "@setting"}

@@ -175,7 +175,7 @@ def score(question: Question, answer: Sequence[Cells], repaired: bool) -> float:
 
 
 def _count_shared(each: object, other: object) -> int:
-    """Number of characters that two IDs share in order."""
+    """Return the number of characters that two IDs share in order."""
     blocks = difflib.SequenceMatcher(None, str(each), str(other)).get_matching_blocks()
     return sum(block.size for block in blocks)
 
@@ -223,7 +223,7 @@ def _parse_number(value: object) -> float | None:
 
 
 def _is_within(truth: object, given: object, tolerance: object, repaired: bool) -> bool:
-    """True when a value is within tolerance of the truth."""
+    """Return True when a value is within tolerance of the truth."""
     if isinstance(truth, bool) or not isinstance(truth, int | float):
         if truth is None or given is None:
             return repaired and truth is None and given is None

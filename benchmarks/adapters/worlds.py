@@ -217,7 +217,7 @@ def judge_hostile(folder: Path, kind: Kind, seed: int) -> Hostile:
 
 
 def claims_directly(plan: Contract, cohort: Cohort) -> bool:
-    """True if the adjusted test alone (the primary test without covariates) claims."""
+    """Return True if the adjusted test alone (the primary test without covariates) claims."""
     from validation.contracts.timing import as_known
     from validation.inputs.population import find_cuts
     from validation.inputs.study import Study
@@ -231,7 +231,7 @@ def claims_directly(plan: Contract, cohort: Cohort) -> bool:
 
 
 def claims(plan: Contract, test: TestOutcome) -> bool:
-    """True if a test has p below the contract's alpha and an effect in its direction."""
+    """Return True if a test has p below the contract's alpha and an effect in its direction."""
     from validation.verdict.relevance import expected_direction
 
     return (

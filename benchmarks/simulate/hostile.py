@@ -65,7 +65,7 @@ class Kind:
 
 
 def hypothesis(kind: Kind, seed: int) -> Hypothesis:
-    """The claim: higher values, shorter survival. Even seeds split at the median."""
+    """Return the claim: higher values, shorter survival. Even seeds split at the median."""
     split = seed % 2 == 0
     return Hypothesis(
         id=f"hostile-{seed}",
@@ -124,7 +124,7 @@ def _standardize(values: FloatArray) -> FloatArray:
 
 
 def _follow(tables: Tables, more: FloatArray, rng: np.random.Generator) -> None:
-    """New deaths: the clinical risk of the simulator, and `more` (log hazard of each patient)."""
+    """Draw new deaths from the simulator's clinical risk and `more` (log hazard per patient)."""
     true, clinical = Effects(), tables.clinical
     n = len(clinical)
     age = clinical["age"].to_numpy(dtype=float)
@@ -156,7 +156,7 @@ def _sites(tables: Tables, rng: np.random.Generator) -> None:
 
 
 def _batch(tables: Tables, rng: np.random.Generator) -> None:
-    """A later batch reads higher in most genes, and its patients live shorter."""
+    """Let a later batch read higher in most genes, and its patients live shorter."""
     batch = (rng.random(len(tables.clinical)) < 0.4).astype(int)
     tables.clinical["batch"] = np.where(batch == 1, "B2", "B1")
     tables.extra.append(variable_toml("batch", "categorical", "Batch"))
@@ -175,7 +175,7 @@ def _shift(tables: Tables, group: IntArray, rng: np.random.Generator, size: floa
 
 
 def _prognostic(own: float) -> Callable[[Tables, np.random.Generator], None]:
-    """A fifth of all genes act on survival, and go together; the exposure by `own` per SD."""
+    """Make a fifth of all genes act on survival together; the exposure by `own` per SD."""
 
     def disturb(tables: Tables, rng: np.random.Generator) -> None:
         genes = _genes(tables)
@@ -198,12 +198,12 @@ def _prognostic(own: float) -> Callable[[Tables, np.random.Generator], None]:
 
 
 def _plant(tables: Tables, rng: np.random.Generator) -> None:
-    """The exposure acts on survival, and nothing else is wrong."""
+    """Make the exposure act on survival, and leave everything else right."""
     _follow(tables, np.log(PLANTED_PER_SD) * _standardize(_genes(tables)[IDLE].to_numpy()), rng)
 
 
 def _proxy(known_at: str | None) -> Callable[[Tables, np.random.Generator], None]:
-    """Recorded at the last visit: who dies soon is worse by then. None: called a baseline value."""
+    """Add a value of the last visit, worse before a death, that is called a baseline value."""
 
     def disturb(tables: Tables, rng: np.random.Generator) -> None:
         _last_visit(tables, rng, known_at)
@@ -253,7 +253,7 @@ def _missing(tables: Tables, rng: np.random.Generator) -> None:
 
 
 def _unmeasured(tables: Tables, rng: np.random.Generator) -> None:
-    """A correlate of the exposure (0.6) acts on survival and is not in the cohort."""
+    """Let a correlate of the exposure (0.6) that is not in the cohort act on survival."""
     hidden = rng.standard_normal(len(tables.clinical))
     _follow(tables, 0.6 * hidden, rng)
     mine = hidden[tables.clinical.index.get_indexer(tables.expression.index)]

@@ -45,8 +45,10 @@ SUBGROUPS = (("gender", "FEMALE"), ("smoking", "never"), ("subtype", "basal"))
 
 
 class Mechanism(Strict):
-    """A planted mechanism. `variables` are keys of the data dictionary; of a mediation, what
-    moves first. `sign` is +1 where more of it is worse.
+    """A planted mechanism.
+
+    `variables` are keys of the data dictionary; of a mediation, what moves first. `sign` is +1
+    where more of it is worse.
     """
 
     kind: Kind

@@ -74,7 +74,7 @@ class Script:
 
 
 def render_bel(graph: Graph, name: str) -> Script:
-    """The graph as a BEL script."""
+    """Return the graph as a BEL script."""
     script = Script()
     namespaces: set[str] = set()
     terms = [_term(graph, n) for n in range(graph.n_nodes)]
@@ -130,7 +130,7 @@ class _Term:
 
 
 def _term(graph: Graph, n: int) -> _Term | None:
-    """A concept as a BEL term, under its public identifier or else its name in SAGE."""
+    """Return a concept as a BEL term, under its public identifier or else its name in SAGE."""
     function = _FUNCTIONS.get(TYPES[graph.types[n]])
     known = references(graph.node_rows[int(graph.node_row[n])].get("identifiers", {}))
     if function is None:
@@ -196,6 +196,6 @@ def _word(value: str) -> str:
 
 
 def _quote(value: str) -> str:
-    """A single-line string of BEL, quotation marks and backslashes escaped."""
+    """Return a single-line string of BEL, quotation marks and backslashes escaped."""
     line = " ".join(value.split()).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{line}"'

@@ -48,7 +48,7 @@ POSITIVE, NEGATIVE, NEUTRAL = Polarity.POSITIVE, Polarity.NEGATIVE, Polarity.NEU
 
 
 def gene(symbol: str, number: str = "") -> Entity:
-    """A human gene by its NCBI Gene number, else by its symbol."""
+    """Return a human gene by its NCBI Gene number, else by its symbol."""
     return Entity(f"ncbigene:{number}" if number else f"symbol:{symbol}", symbol, EntityType.GENE)
 
 

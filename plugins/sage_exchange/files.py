@@ -10,7 +10,7 @@ from sage.core.errors import InputError
 
 
 def open_text(path: Path) -> IO[str]:
-    """An open text file, unpacked if its name ends in .gz."""
+    """Return an open text file, unpacked if its name ends in .gz."""
     try:
         if path.suffix == ".gz":
             return gzip.open(path, "rt", encoding="utf-8", errors="replace", newline="")

@@ -40,7 +40,7 @@ Pair = tuple[str, str]
 
 
 def render_turtle(graph: Graph) -> Iterator[str]:
-    """The graph as lines of Turtle; the same graph gives the same lines."""
+    """Yield the graph as lines of Turtle; the same graph gives the same lines."""
     for prefix, iri in PREFIXES.items():
         yield f"@prefix {prefix}: <{iri}> .\n"
     for relation in sorted(set(graph.relations)):
@@ -151,7 +151,7 @@ def _block(subject: str, rows: Iterable[Pair]) -> str:
 
 
 def _urn(kind: str, *parts: str) -> str:
-    """A name by content, so that two builds of the same corpus agree on it."""
+    """Return a name by content, so that two builds of the same corpus agree on it."""
     digest = hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
     return f"<urn:sage:{kind}:{digest[:24]}>"
 
@@ -169,6 +169,6 @@ def _number(value: float) -> str:
 
 
 def _text(value: str) -> str:
-    """A literal of Turtle: quoted and escaped."""
+    """Return a literal of Turtle: quoted and escaped."""
     safe = _ESCAPED.sub(lambda at: _ESCAPES.get(at[0], f"\\u{ord(at[0]):04X}"), value)
     return f'"{safe}"'

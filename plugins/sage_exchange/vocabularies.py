@@ -98,8 +98,9 @@ def _plain(name: str) -> str:
 
 
 def _families(rows: Sequence[Row]) -> set[str]:
-    """Names that at least five genes bear with a number: `G protein-coupled receptor` is no gene,
-    though a member has it as an alias.
+    """Return names that at least five genes bear with a number.
+
+    `G protein-coupled receptor` is no gene, though a member has it as an alias.
     """
     bearers: dict[str, set[str]] = {}
     for identity, _name, kind, others in rows:

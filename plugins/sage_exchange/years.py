@@ -30,7 +30,7 @@ _STARTS = tuple(number for number, _ in _FIRST)
 
 
 def estimate_year(pmid: str) -> int | None:
-    """The estimated year of a PMID; None for what is none."""
+    """Return the estimated year of a PMID; None for what is none."""
     if not pmid.isdigit() or int(pmid) < 1:
         return None
     return _FIRST[bisect_right(_STARTS, int(pmid)) - 1][1]

@@ -108,7 +108,7 @@ def required_role(spec: ToolSpec) -> Role:
 
 
 def describe_call(spec: ToolSpec, arguments: Mapping[str, Any]) -> tuple[str, str]:
-    """Action and object of a call for the log; empty for a call that only reads."""
+    """Return action and object of a call for the log; empty for a call that only reads."""
     if spec.name == "start_run":
         return ASKED, ""
     if spec.name == "review_run":

@@ -27,11 +27,10 @@ OFF_S = 30.0
 def check_deployment(settings: Settings) -> list[Check]:
     """Run all checks; a check that fails to run counts as broken."""
     found = []
-    for check in (_database, _queue, _ledger, _audit, _storage, _runs, _secrets, _user):
+    for what, check in CHECKS.items():
         try:
             found += list(check(settings))
         except (SageError, OSError) as error:
-            what = (check.__doc__ or "").rstrip(".")
             asked = settings.checkpoint_url is not None and isinstance(error, SageError)
             remedy = (
                 "start the server, or mend checkpoint_url" if asked
@@ -47,7 +46,6 @@ def _check(what: str, good: bool, found: str, remedy: str = "", *, needed: bool 
 
 
 def _database(settings: Settings) -> Iterator[Check]:
-    """database of runs."""
     what = "database of runs"
     if settings.checkpoint_url is None:
         yield _check(what, False, "SQLite files, for one machine", "set checkpoint_url to "
@@ -66,7 +64,6 @@ def _database(settings: Settings) -> Iterator[Check]:
 
 
 def _queue(settings: Settings) -> Iterator[Check]:
-    """queue of runs."""
     with open_runs(settings) as runs:
         if runs is None:
             yield _check("queue of runs", True, "none; `sage run --queue` begins one")
@@ -87,7 +84,6 @@ def _queue(settings: Settings) -> Iterator[Check]:
 
 
 def _ledger(settings: Settings) -> Iterator[Check]:
-    """ledger for all."""
     shared = "://" in settings.ledger.place
     yield _check("ledger for all", shared, settings.ledger.shown, "a file serves one user; "
                  "set [ledger] url to postgresql://… to count the claims of several people on the "
@@ -95,7 +91,6 @@ def _ledger(settings: Settings) -> Iterator[Check]:
 
 
 def _audit(settings: Settings) -> Iterator[Check]:
-    """audit log."""
     with open_audit(settings) as audit:
         problem = audit.find_problem() if audit is not None else ""
         rows = len(audit.rows()) if audit is not None else 0
@@ -104,7 +99,6 @@ def _audit(settings: Settings) -> Iterator[Check]:
 
 
 def _storage(settings: Settings) -> Iterator[Check]:
-    """folder of runs."""
     import fcntl
 
     runs = settings.runs_dir.resolve()
@@ -120,7 +114,6 @@ def _storage(settings: Settings) -> Iterator[Check]:
 
 
 def _runs(settings: Settings) -> Iterator[Check]:
-    """manifests of runs."""
     runs, problems = list_runs(settings.runs_dir), []
     for run in runs:
         try:
@@ -133,7 +126,6 @@ def _runs(settings: Settings) -> Iterator[Check]:
 
 
 def _secrets(settings: Settings) -> Iterator[Check]:
-    """settings with secrets."""
     path = config_file()
     if not path.is_file():
         yield _check("settings with secrets", True, f"{path} (absent); variables are used")
@@ -145,7 +137,19 @@ def _secrets(settings: Settings) -> Iterator[Check]:
 
 
 def _user(settings: Settings) -> Iterator[Check]:
-    """user."""
     name = "root" if os.geteuid() == 0 else str(os.geteuid())
     yield _check("user", os.geteuid() != 0, f"runs as {name}", "run it as a user of its own",
                  needed=False)  # fmt: skip
+
+
+CHECKS = {
+    "database of runs": _database,
+    "queue of runs": _queue,
+    "ledger for all": _ledger,
+    "audit log": _audit,
+    "folder of runs": _storage,
+    "manifests of runs": _runs,
+    "settings with secrets": _secrets,
+    "user": _user,
+}
+"""Checks by what they check, in the order of the answer."""

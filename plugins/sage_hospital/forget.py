@@ -188,7 +188,7 @@ def _tokens(known: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
 
 
 def _is_of(manifest: Manifest, names: set[str]) -> bool:
-    """True if a run's cohort or second cohort has one of the folders or names."""
+    """Return True if a run's cohort or second cohort has one of the folders or names."""
     named = {name for name in (manifest.spec.cohort, manifest.spec.second_cohort) if name}
     places = {str(Path(name).resolve()) for name in names if name}
     return bool(named & names) or any(str(Path(name).resolve()) in places for name in named)
@@ -221,7 +221,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _contains(token: re.Pattern[bytes], path: Path) -> bool:
-    """True if a file of at most `LARGEST` bytes names the patient."""
+    """Return True if a file of at most `LARGEST` bytes names the patient."""
     if not 0 < path.stat().st_size <= LARGEST:
         return False
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -269,7 +269,7 @@ def _rows(settings: Settings, token: re.Pattern[bytes], *, dry: bool) -> list[st
 
 
 def _names(folder: Path, anywhere: re.Pattern[bytes], token: re.Pattern[bytes]) -> bool:
-    """True if a file of the folder, or its name, names the patient."""
+    """Return True if a file of the folder, or its name, names the patient."""
     return any(
         anywhere.search(path.name.encode()) is not None or _contains(token, path)
         for path in _files(folder)
@@ -279,7 +279,7 @@ def _names(folder: Path, anywhere: re.Pattern[bytes], token: re.Pattern[bytes]) 
 def _caches(
     settings: Settings, outputs: Path, anywhere: re.Pattern[bytes], token: re.Pattern[bytes]
 ) -> Iterator[Path]:
-    """Cached matrices and results that name the patient, with the files of these results."""
+    """Return cached matrices and results that name the patient, with the results' files."""
     home = settings.cache_dir / "cohorts"
     for folder in sorted(home.glob("expression-*")) if home.is_dir() else ():
         if _names(folder, anywhere, token):

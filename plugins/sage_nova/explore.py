@@ -68,7 +68,7 @@ class Request:
 
 
 def is_run(name: str) -> bool:
-    """True if the argument names a run rather than a cohort."""
+    """Return True if the argument names a run rather than a cohort."""
     path = Path(name)
     if path.exists():
         return (path / "manifest.json").is_file()

@@ -61,7 +61,7 @@ def read_program(program: Path | None) -> list[str] | None:
 
 
 def is_unfinished(out: Path, request: dict[str, object]) -> bool:
-    """True if the folder holds the beginning of the same question."""
+    """Return True if the folder holds the beginning of the same question."""
     begun = out / "question.json"
     return begun.is_file() and read_json(begun) == request and not (out / RESULTS[-1]).exists()
 

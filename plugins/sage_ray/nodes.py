@@ -22,12 +22,12 @@ class Node:
     gpus: float = 0.0
 
     def holds(self, need: Resources, cpus: float, gpus: float) -> bool:
-        """True when the node, with nothing else on it, can run such a job."""
+        """Return True when the node, with nothing else on it, can run such a job."""
         return self.cpus >= cpus and self.memory_mb >= need.memory_mb and self.gpus >= gpus
 
 
 def parse_nodes(listed: Iterable[Mapping[str, Any]]) -> list[Node]:
-    """The living nodes of `ray.nodes()`."""
+    """Return the living nodes of `ray.nodes()`."""
     found = []
     for node in listed:
         if node["Alive"]:
@@ -45,7 +45,7 @@ def parse_nodes(listed: Iterable[Mapping[str, Any]]) -> list[Node]:
 
 
 def find_hosts(need: Resources, nodes: Sequence[Node], cpus: float) -> tuple[list[Node], int]:
-    """The nodes that can hold a job, and how many GPUs it takes there.
+    """Return the nodes that can hold a job, and how many GPUs it takes there.
 
     A job that can use a GPU gets it if a node that can hold the job has a GPU; `cpus` are the
     processors of the job.

@@ -61,7 +61,7 @@ class Pulse:
         self._progress = (fraction, message)
 
     def cancelled(self) -> bool:
-        """True when the job is to stop."""
+        """Return True when the job is to stop."""
         return self.stopped
 
     def _beat(self) -> None:

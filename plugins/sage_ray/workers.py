@@ -86,14 +86,16 @@ def call_within(seconds: float, function: Callable[[], Any]) -> Any:
 
 
 def shorten_message(message: str) -> list[str]:
-    """The first and the last line of a message of Ray's; what may lie between is a traceback."""
+    """Return the first and the last line of a Ray message; a traceback may lie between."""
     lines = message.strip().splitlines()
     return lines[:1] + lines[1:][-1:]
 
 
 def open_cluster(word: str, recipe: Recipe, *, grace: float = 5.0) -> RayWorkers:
-    """Workers for "ray" (a cluster started here), "ray:auto" (that of this machine) or
-    "ray://HOST:PORT" (a remote cluster).
+    """Workers on a Ray cluster.
+
+    "ray" starts a cluster here, "ray:auto" joins that of this machine, "ray://HOST:PORT" a remote
+    cluster.
 
     Raises
     ------
@@ -265,7 +267,7 @@ class RayWorkers(Workers):
             return bool(self._flights or self.queued)
 
     def _lose(self, why: str) -> None:
-        """The cluster is lost: every job ends with that error, and new jobs are refused."""
+        """End every job with the error that the cluster is lost, and refuse new jobs."""
         last = f" (last: {self._trouble})" if self._trouble else ""
         self._gone = FaultError(
             f"the Ray cluster {self._where} {why}{last}: its head node or the network to it was "
@@ -356,7 +358,7 @@ class RayWorkers(Workers):
     # --- the board ---
 
     def _new_board(self) -> Any:
-        """An actor beside the head, so that only the cluster's end takes both, if it can be."""
+        """Start an actor beside the head if possible, so that only the cluster's end takes both."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         heads = (
@@ -377,7 +379,7 @@ class RayWorkers(Workers):
             self._replace_board()
 
     def _replace_board(self) -> None:
-        """A new board; running jobs keep the old board, so their silence has no meaning."""
+        """Open a new board; running jobs keep the old board, so their silence has no meaning."""
         with suppress(Exception):
             self._ray.kill(self._board)
         self._board, self._news = self._new_board(), None
@@ -461,7 +463,7 @@ class RayWorkers(Workers):
             job.finish(error=restore_error(answer["kind"], answer["message"]))
 
     def _look_elsewhere(self, job: Job, answer: dict[str, Any]) -> None:
-        """A node lacks a file: try the job on another node, or end it naming them all."""
+        """Try a job on another node when this node lacks a file, or end it naming them all."""
         search = self._searches.setdefault(job.id, Search(answer["message"]))
         search.lacking[answer["node"]] = self._name(answer["node"])
         able = find_hosts(job.resources, self.nodes, self._cpus(job))[0]
@@ -522,13 +524,13 @@ class RayWorkers(Workers):
             yield flight
 
     def _seeing(self, job: Job, able: list[Node]) -> list[Node]:
-        """The nodes that may have the job's files, best those that lacked none of its roots'."""
+        """Return the nodes that may have the job's files, first those whose roots lacked none."""
         search = self._searches.get(job.id)
         left = [node for node in able if search is None or node.id not in search.lacking]
         return [node for node in left if (node.id, job.roots.inputs) not in self._blind] or left
 
     def _freest(self, job: Job, nodes: list[Node]) -> str:
-        """The id of the node with the most free processors; "" where the job fits on none now."""
+        """Return the id of the node with the most free processors, or "" if the job fits on none."""
         best, most = "", 0.0
         for node in nodes:
             there = [flight.job for flight in self._flights.values() if flight.node == node.id]

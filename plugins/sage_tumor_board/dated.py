@@ -131,12 +131,12 @@ def _cut_entries(text: str, as_of: date, *, within: bool) -> tuple[str, int]:
 
 
 def _wraps(line: str) -> bool:
-    """True if a line of this length and ending continues in the next."""
+    """Return True if a line of this length and ending continues in the next."""
     return len(line) >= _WRAPPED and line[-1] not in ".!?;:"
 
 
 def _is_later(text: str, as_of: date, *, dated: bool, within: bool) -> bool:
-    """True if a value names a later day: at its start, or anywhere if it is dated or `within`."""
+    """Return True if a value names a later day: at its start, or anywhere if dated or `within`."""
     if dated:
         days = find_days(text)
     elif within:

@@ -95,12 +95,12 @@ def _parse(text: str) -> float:
 
 
 def _is_digit(text: str) -> bool:
-    """True for an integer of one digit, which in a sentence counts things."""
+    """Return True for an integer of one digit, which in a sentence counts things."""
     return _parse(text).is_integer() and abs(_parse(text)) < 10
 
 
 def _matches(text: str, known: Sequence[float]) -> bool:
-    """True if a number or its percentage equals a known number to its written digits."""
+    """Return True if a number or its percentage equals a known number to its written digits."""
     number = _parse(text)
     mantissa, _, exponent = text.lower().partition("e")
     digits = len(mantissa.partition(".")[2])

@@ -176,7 +176,7 @@ class Session:
         )
 
     def kept_steps(self) -> list[tuple[int, str]]:
-        """Number and code of the steps that were not undone."""
+        """Return the number and code of the steps that were not undone."""
         return [
             (done.observation.step, done.cell.code)
             for done in self.done

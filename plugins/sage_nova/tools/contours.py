@@ -33,8 +33,10 @@ def hull_corners(points: Sequence[Sequence[float]]) -> F64:
 
 
 def fit_ellipse(points: Sequence[Sequence[float]]) -> tuple[float, float, float]:
-    """Major and minor axis and direction (radians) of the ellipse with the outline's second
-    moments, as `skimage.measure.regionprops` defines them; zeros for an outline without area."""
+    """Return the axes and direction (radians) of the ellipse with the outline's second moments.
+
+    As `skimage.measure.regionprops` defines them; zeros for an outline without area.
+    """
     x0, y0 = (np.asarray(points, dtype=np.float64) - np.mean(points, axis=0)).T
     x1, y1 = np.roll(x0, -1), np.roll(y0, -1)
     cross = x0 * y1 - x1 * y0

@@ -108,8 +108,10 @@ def reduce_space(given: ReduceInput, context: ToolContext) -> ReduceResult:
 
 
 def build_neighbor_graph(reduced: Any, count: int) -> Any:
-    """Build the symmetric sparse graph of `count` neighbors, weighted by the Jaccard overlap
-    of neighborhoods (Levine et al. 2015, PhenoGraph)."""
+    """Build the symmetric sparse graph of `count` neighbors.
+
+    Edges are weighted by the Jaccard overlap of neighborhoods (Levine et al. 2015, PhenoGraph).
+    """
     from scipy import sparse
     from sklearn.neighbors import kneighbors_graph
 

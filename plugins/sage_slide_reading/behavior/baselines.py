@@ -23,7 +23,7 @@ def tissue_mask(thumbnail: U8) -> BoolArray:
 
 
 def center_bias(thumbnail: U8) -> F64:
-    """A bell around the middle of the slide, a quarter of its sides wide."""
+    """Return a bell around the middle of the slide, a quarter of its sides wide."""
     height, width = thumbnail.shape[:2]
     y, x = np.mgrid[0:height, 0:width]
     away = ((x + 0.5) / width - 0.5) ** 2 + ((y + 0.5) / height - 0.5) ** 2
@@ -60,7 +60,7 @@ def _around(layer: F64) -> F64:
 
 
 def peaks(heat: F64, box: tuple[float, float], count: int, apart: float = 0.4) -> tuple[F64, F64]:
-    """The highest places of a map as boxes (x, y, width, height in its pixels) and their heat.
+    """Return the highest places of a map as boxes (x, y, width, height in pixels) and heat.
 
     Parameters
     ----------

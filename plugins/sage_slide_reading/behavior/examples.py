@@ -37,7 +37,7 @@ def boxes_of(visits: Visits) -> F64:
 
 
 def thumbnail_of(slide: Slide, longest_px: int) -> U8:
-    """The whole slide, its longer side exactly `longest_px` pixels."""
+    """Return the whole slide, its longer side exactly `longest_px` pixels."""
     import cv2
 
     image = slide.thumbnail(longest_px)
@@ -56,7 +56,7 @@ def read_examples(
     settings: ActionSettings | None = None,
     patient: Callable[[str], str] = lambda name: parse_patient(Path(name)),
 ) -> list[Example]:
-    """The slides of all sessions below a folder, in the order of their names.
+    """Return the slides of all sessions below a folder, in the order of their names.
 
     Parameters
     ----------

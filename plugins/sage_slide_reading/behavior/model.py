@@ -78,7 +78,7 @@ class BehaviorCard(Strict):
     )
 
     def behavior(self, task: str | None) -> int:
-        """The place of a behavior; without a name that of the only behavior.
+        """Return the place of a behavior; without a name that of the only behavior.
 
         Raises
         ------
@@ -115,7 +115,7 @@ class Proposed(Strict):
 
 
 def shipped_model() -> Path:
-    """The model that ships: scripted readers of simulated lymph nodes.
+    """Return the model that ships: scripted readers of simulated lymph nodes.
 
     Raises
     ------

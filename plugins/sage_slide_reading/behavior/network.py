@@ -1,5 +1,7 @@
-"""A small single-stage detector: for each cell of a grid whether a reader would look there, at
-which bin, with which box, and how early; a set of outputs per behavior over shared features.
+"""A small single-stage detector of where readers look.
+
+For each cell of a grid: whether a reader would look there, at which bin, with which box, and how
+early; a set of outputs per behavior over shared features.
 
 Trained with complete IoU for boxes (Zheng et al., IEEE Transactions on Cybernetics 2022) and
 binary cross-entropy for relevance, as Pathology-CoT, 4.6, states.

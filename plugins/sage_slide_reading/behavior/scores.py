@@ -133,7 +133,7 @@ def mean_iou(proposed: F64, recorded: F64) -> float:
 
 
 def nss(heat: F64, cells: Sequence[tuple[int, int]]) -> float:
-    """Normalized scanpath saliency: mean z-score of a map at (row, column) of fixations."""
+    """Compute normalized scanpath saliency: mean z-score of a map at (row, column) of fixations."""
     spread = float(heat.std())
     if not cells or spread == 0.0:
         return 0.0 if cells else float("nan")
@@ -164,7 +164,7 @@ def auc_judd(heat: F64, cells: Sequence[tuple[int, int]]) -> float:
 def spell_scanpath(
     boxes: F64, size: tuple[float, float], cells: int = SCANPATH_CELLS
 ) -> tuple[int, ...]:
-    """The grid cells of box centers in their order; size is the slide's width and height."""
+    """Return the grid cells of box centers in their order; size is the slide's width and height."""
     centers = boxes[:, :2] + boxes[:, 2:] / 2
     places = (centers / np.asarray(size) * cells).astype(int).clip(0, cells - 1)
     return tuple(int(row * cells + column) for column, row in places)

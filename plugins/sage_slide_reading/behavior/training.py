@@ -90,7 +90,7 @@ class Measured:
 
 
 def bank_of(examples: Sequence[Example], bins: tuple[float, ...]) -> tuple[Behavior, ...]:
-    """The behaviors that sessions show, with their usual number and size of regions."""
+    """Return the behaviors that sessions show, with their usual number and size of regions."""
     tasks = sorted({task for example in examples for task in example.visits})
     every = [
         action.h / example.size[1]
@@ -120,7 +120,7 @@ def bank_of(examples: Sequence[Example], bins: tuple[float, ...]) -> tuple[Behav
 
 
 def card_of(examples: Sequence[Example], settings: TrainSettings, source: str) -> BehaviorCard:
-    """The card of a model that is to be trained on these examples.
+    """Return the card of a model that is to be trained on these examples.
 
     Raises
     ------
@@ -170,7 +170,7 @@ def goal_of(example: Example, visits: Visits, bins: tuple[float, ...]) -> F64:
 def fit(
     examples: Sequence[Example], card: BehaviorCard, settings: TrainSettings, report: Tell
 ) -> tuple[Any, int]:
-    """A network trained on examples, in evaluation mode, and its number of parameters.
+    """Return a network trained on examples, in evaluation mode, and its number of parameters.
 
     Mirrored and recolored copies are shown in place of some images.
 
@@ -332,7 +332,7 @@ RANDOM = "random"
 
 
 def measure(net: Any, card: BehaviorCard, examples: Sequence[Example], seed: int) -> list[Measured]:
-    """The network and every baseline on slides that it has not seen, session by session.
+    """Return the network and every baseline on slides that it has not seen, session by session.
 
     Baselines propose as many boxes as the behavior usually has, at the peaks of their maps, of the
     size and bin that are usual; they look at the highest first.
@@ -447,7 +447,7 @@ ALL = "all"
 
 
 def value_of(rows: Sequence[Measured], metric: str) -> float:
-    """A metric over sessions: mAP and F1 of their pool, else the mean."""
+    """Return a metric over sessions: mAP and F1 of their pool, else the mean."""
     if metric == "mAP":
         total = sum(row.regions for row in rows)
         return float(
@@ -533,7 +533,7 @@ class Difference:
 
 
 def differences(measured: Sequence[Measured], seed: int, draws: int = 200) -> list[Difference]:
-    """The model against the best baseline of each metric, 95% intervals over paired patients."""
+    """Compare the model with each metric's best baseline: 95% intervals over paired patients."""
     out = []
     for behavior in sorted({row.behavior for row in measured}):
         own = [row for row in measured if row.behavior == behavior]

@@ -220,7 +220,7 @@ def read_slide(
 
 
 def describe_reading(reading: Reading) -> list[str]:
-    """A reading in lines for the terminal."""
+    """Return a reading in lines for the terminal."""
     from sage.core.printable import count_noun
 
     lines = []
@@ -265,7 +265,7 @@ def _place(text: str) -> tuple[str, Box]:
 def make_eyes(
     name: EyesName, weights: Path | None, folder: Path, budget_usd: float | None, trace: object
 ) -> Eyes:
-    """The eyes of this name.
+    """Return the eyes of this name.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ class DraftEyes(StrEnum):
 
 @app.callback()
 def group() -> None:
-    """Recorded readings of slides: actions, drafts, review, export."""
+    """List, draft, review and export recorded readings of slides."""
 
 
 @app.command("sessions")
@@ -409,7 +409,7 @@ def _s(seconds: float | None) -> str:
 
 
 def _settings(sets: list[str] | None) -> ActionSettings:
-    """The thresholds, with those that were set."""
+    """Return the thresholds, with those that were set."""
     from pydantic import ValidationError
 
     from sage.core.errors import InputError

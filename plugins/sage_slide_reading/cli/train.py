@@ -82,7 +82,7 @@ def train_sessions(
 
 
 def describe_card(card: BehaviorCard) -> list[str]:
-    """A card in lines for the terminal."""
+    """Return a card in lines for the terminal."""
     lines = [
         f"{card.parameters:,} parameters, {count_noun(card.slides, 'slide')} of "
         f"{count_noun(card.patients, 'patient')}"

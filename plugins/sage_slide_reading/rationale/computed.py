@@ -129,7 +129,7 @@ def tissue_sentences(found: dict[FindingName, Finding], where: str) -> list[str]
 
 
 def nuclei_sentences(found: dict[FindingName, Finding]) -> list[str]:
-    """Number of nuclei by kind."""
+    """Return the number of nuclei by kind."""
     lines = [f"There are {found['cellularity'].value:,.0f} nuclei per mm² of tissue."]
     if lymphoid := found["lymphoid_share"].value:
         lines.append(
@@ -156,7 +156,7 @@ def pieces_of(scope: Scope) -> int:
 
 
 def _middle(scope: Scope, region: Region) -> Region:
-    """The region, or the middle of a large one, at 10x or as near as the slide has."""
+    """Return the region, or the middle of a large one, at 10x or as near as the slide has."""
     side = WIDEST_UM / scope.mpp
     power = min(scope.native, max(10.0, region.magnification), ONE_UM / 0.5)
     x, y = region.box.center

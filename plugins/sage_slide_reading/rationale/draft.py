@@ -90,7 +90,7 @@ def places_of(scope: Scope, actions: list[Action]) -> list[Place]:
 
 
 def box_around(scope: Scope, x: float, y: float, w: float, h: float) -> Box:
-    """A box around a point, moved onto the slide.
+    """Return a box around a point, moved onto the slide.
 
     Parameters
     ----------

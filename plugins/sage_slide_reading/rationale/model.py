@@ -75,7 +75,7 @@ class ModelWriter:
     statement: str = STATEMENT
 
     def write(self, scope: Scope, place: Place, task: str) -> Rationale:
-        """The model's words, at their sentence boundaries."""
+        """Return the model's words, at their sentence boundaries."""
         given = PlaceShown(
             task=task or "not stated",
             doing=place.doing,
@@ -99,7 +99,7 @@ class ModelWriter:
 
 
 def thumbnail_png(scope: Scope, place: Place) -> str:
-    """The slide with the place as a box, as PNG in base64."""
+    """Return the slide with the place as a box, as PNG in base64."""
     import cv2
     from PIL import Image
 

@@ -67,7 +67,7 @@ class Person(Protocol):
     def intervene(
         self, stage: Stage, round_: int, seen: Sequence[Described], selected: Sequence[Region]
     ) -> list[Intervention]:
-        """Changes to make now; empty to continue.
+        """Return changes to make now; empty to continue.
 
         Parameters
         ----------
@@ -199,7 +199,7 @@ class Session:
         )
 
     def predict(self, merged: bool) -> dict[str, Any]:
-        """An answer from S_t or all states; regions that were never seen are refused."""
+        """Return an answer from S_t or all states; regions that were never seen are refused."""
         seen = list((self.merged if merged else self.current).values())
         found = self.eyes.executor.predict(self.scope, self._state(seen), self.question)
         self.prediction = self._check_prediction(found)
@@ -307,11 +307,11 @@ class Session:
         return done
 
     def has_request(self) -> bool:
-        """True if a person asked for a look that was not taken yet."""
+        """Return True if a person asked for a look that was not taken yet."""
         return bool(self.extra or self.asked_info or self.asked_magnification)
 
     def tools(self) -> tuple[Tool[Any], ...]:
-        """The tools as the loop calls them."""
+        """Return the tools as the loop calls them."""
         return (
             Tool("navigate", "Choose the most relevant patches.", Select, self.navigate),
             Tool("describe", "Describe the chosen patches.", Look, self.describe),
@@ -345,7 +345,7 @@ class Session:
         self.notes = []
 
     def reading(self, final: Prediction) -> Reading:
-        """The whole of it."""
+        """Return the whole reading."""
         slide = self.scope.slide
         return Reading(
             slide=slide.name,

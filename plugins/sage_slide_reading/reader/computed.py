@@ -92,14 +92,14 @@ class Sight:
         self.pool: dict[float, list[F64]] = {}
 
     def cells_of(self, scope: Scope, patch: Region) -> F64:
-        """The cells of a patch at low power."""
+        """Return the cells of a patch at low power."""
         scope.count(patch)
         if patch.id not in self.cells:
             self.cells[patch.id] = coarse_cells(scope, patch)
         return self.cells[patch.id]
 
     def table_of(self, scope: Scope, region: Region) -> F64:
-        """The nuclei of a region at high power."""
+        """Return the nuclei of a region at high power."""
         key = (region.id, region.magnification)
         scope.count(region)
         if key not in self.tables:
@@ -269,7 +269,7 @@ def _top(values: F64, share: float) -> float:
 
 @lru_cache(maxsize=2)
 def segmenter(fine: bool) -> Callable[[U8, float], Nuclei]:
-    """The network that ships; thresholds where PyTorch is absent or pixels are not fine."""
+    """Return the network that ships; thresholds where PyTorch is absent or pixels are not fine."""
     from mcp_servers.pathology.compute.nuclei import segment
     from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped_network
 
@@ -298,7 +298,7 @@ def nuclei_table(scope: Scope, region: Region) -> F64:
 
 
 def nuclei_of(scope: Scope, region: Region, sight: Sight) -> F64:
-    """The nuclei of a region, which from now on count for what is usual on the slide."""
+    """Return the nuclei of a region, which from now on count for what is usual on the slide."""
     key = (region.id, region.magnification)
     if key not in sight.nuclei:
         sight.nuclei[key] = sight.table_of(scope, region)
@@ -385,7 +385,7 @@ def findings(scope: Scope, region: Region, sight: Sight) -> dict[FindingName, Fi
 
 
 def germinal_like(scope: Scope, region: Region, crowd: F64, tumor: BoolArray) -> BoolArray:
-    """Groups of large nuclei that are packed within a darker mantle, as those of germinal centers.
+    """Return groups of large nuclei packed within a darker mantle, as in germinal centers.
 
     Parameters
     ----------
@@ -413,7 +413,7 @@ def germinal_like(scope: Scope, region: Region, crowd: F64, tumor: BoolArray) ->
 
 
 def has_mantle(scope: Scope, x: float, y: float) -> bool:
-    """True if most rays from a point (level-0 pixels) reach a mantle darker than around it.
+    """Return True if most rays from a point (level-0 pixels) reach a mantle darker than around it.
 
     By how much darker, and on how much of the rim, is that of the tool for germinal centers.
     """

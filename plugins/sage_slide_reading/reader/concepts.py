@@ -64,7 +64,7 @@ class Meaning:
 
 
 def concepts_of(text: str) -> tuple[Concept, ...]:
-    """The concepts that a text names, in the order of `WORDS`."""
+    """Return the concepts that a text names, in the order of `WORDS`."""
     low = text.lower()
     return tuple(dict.fromkeys(concept for concept, words in WORDS if re.search(words, low)))
 
@@ -152,7 +152,7 @@ Place = tuple[int, int] | str
 
 
 def place_of(text: str, question: Question) -> Place | None:
-    """The place that an option names: an area of the question's, or words like "upper left"."""
+    """Return the place that an option names: an area of the question, or "upper left"."""
     said = plain(text)
     for name in question.places:
         if said == plain(name) or said.endswith(" " + plain(name)):
@@ -172,7 +172,7 @@ CENTRAL = 0.36
 
 
 def option_at(question: Question, u: float, v: float, x: float, y: float) -> str | None:
-    """The option whose place holds a point; the area first, then the nearest direction.
+    """Return the option whose place holds a point; the area first, then the nearest direction.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def words_at(u: float, v: float) -> str:
 
 
 def numbers_of(option: str) -> tuple[float, float] | None:
-    """The range that an option names: "5 to 9", "10 or more", "0"; None for none."""
+    """Return the range that an option names: "5 to 9", "10 or more", "0"; None for none."""
     said = option.lower().replace("–", "-")
     if found := re.search(r"(\d+(?:\.\d+)?)\s*(?:-|to|and)\s*(\d+(?:\.\d+)?)", said):
         return float(found[1]), float(found[2])

@@ -60,7 +60,7 @@ def navigating(folder: Path, who: str) -> Iterator[None]:
 
 
 def _lock_folder(folder: Path) -> TextIO:
-    """The lock file of a folder, made where there is none, and held until it is closed."""
+    """Return the lock file of a folder, made where there is none, and held until it is closed."""
     path = folder / LOCK
     held = ""
     for _ in range(TRIES):
@@ -177,8 +177,10 @@ def _segment(first: tuple[float, float], second: tuple[float, float], width: flo
 
 
 def conversation(reading: Reading) -> str:
-    """The reading as one conversation in a line of JSON: the navigator's and executor's words as
-    the assistant's, what the perceptor saw as the user's."""
+    """Return the reading as a conversation in a line of JSON.
+
+    The navigator's and executor's words are the assistant's, what the perceptor saw the user's.
+    """
     asked = reading.question.text
     if reading.question.options:
         asked += "\nOptions: " + "; ".join(reading.question.options)

@@ -70,7 +70,7 @@ class Executor(Protocol):
     name: str
 
     def predict(self, scope: Scope, state: State, question: Question) -> Prediction:
-        """An answer from what was described, or none."""
+        """Return an answer from what was described, or none."""
         ...
 
     def reflect(

@@ -39,7 +39,7 @@ class BehaviorBank:
 
 
 def bank(folder: Path | None) -> BehaviorBank:
-    """The bank of a model's folder; of the model that ships when None.
+    """Return the bank of a model's folder; of the model that ships when None.
 
     Raises
     ------
@@ -65,7 +65,7 @@ class HeatGuide:
     behaviors: tuple[str, ...] = ("baseline",)
 
     def visits(self, scope: Scope, behavior: str, most: int | None) -> list[Visit]:
-        """The peaks, highest first."""
+        """Return the peaks, highest first."""
         from sage_slide_reading.behavior.baselines import peaks
         from sage_slide_reading.behavior.examples import thumbnail_of
 

@@ -142,7 +142,7 @@ COLUMN_UNITS: dict[str, str] = {
 
 
 def _measured_value(seen: Described, name: FindingName) -> float:
-    """A finding; NaN where the region does not bear it."""
+    """Return a finding; NaN where the region does not bear it."""
     value = seen.value(name)
     if value is None or (name == "edge_distance" and value < 0):
         return float("nan")
@@ -161,7 +161,7 @@ def _fine(reading: Reading) -> list[Described]:
 
 
 def _shapes(fine: list[Described], concept: Concept, mpp: float) -> list[object]:
-    """Joined outlines of the regions that show a concept, in µm; mitoses are points."""
+    """Return joined outlines, in µm, of the regions that show a concept; mitoses are points."""
     import shapely
 
     if concept is Concept.MITOSIS:

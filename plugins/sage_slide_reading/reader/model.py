@@ -184,7 +184,7 @@ class ModelPerceptor:
         self.image_px = image_px
 
     def describe(self, scope: Scope, region: Region, question: Question | None) -> Described:
-        """The model's words."""
+        """Return the model's words."""
         png = field_png(scope, region, self.image_px)
         given = Picture(
             width_um=region.um[2],
@@ -198,7 +198,7 @@ class ModelPerceptor:
 
 
 def field_png(scope: Scope, region: Region, longest_px: int) -> str:
-    """A field as PNG in base64, its longer side at most `longest_px`."""
+    """Return a field as PNG in base64, its longer side at most `longest_px`."""
     from PIL import Image
 
     from mcp_servers.slides.slide import fit
@@ -217,7 +217,7 @@ class ModelExecutor:
         self.reasoner = reasoner
 
     def predict(self, scope: Scope, state: State, question: Question) -> Prediction:
-        """The model's answer."""
+        """Return the model's answer."""
         return self.reasoner.ask(PREDICT, _make_input(scope, state, question)).output
 
     def reflect(

@@ -1,5 +1,7 @@
-"""Pathologist-o3: a thumbnail's impression, a behavior chosen for the task, regions where readers
-of that behavior would look, reasoning on each, and a summary; as moves of the turn loop.
+"""Pathologist-o3 as moves of the turn loop.
+
+A thumbnail's impression, a behavior chosen for the task, regions where readers of that behavior
+would look, reasoning on each, and a summary.
 
 Source: "Pathology-CoT: Learning Visual Chain-of-Thought Agent from Expert Whole Slide Image
 Diagnosis Behavior", 4.5: unlike its training data the agent need not say why a region is looked at.
@@ -109,7 +111,7 @@ class Router(Protocol):
 
 
 def words_route(given: Routing, resources: Resources | None = None) -> Routed:
-    """The behavior whose task shares the largest share of its words with the question."""
+    """Return the behavior whose task shares the largest share of its words with the question."""
     asked = set(plain(given.question).split()) - SMALL_WORDS
 
     def shared_words(behavior: str) -> set[str]:
@@ -125,7 +127,7 @@ def words_route(given: Routing, resources: Resources | None = None) -> Routed:
 
 
 def routed_problems(given: Routing, output: Routed) -> list[str]:
-    """A behavior that the bank does not have."""
+    """Return a behavior that the bank does not have."""
     if output.behavior in given.behaviors:
         return []
     return ["behavior: it is none of those listed; repeat one word for word"]
@@ -152,7 +154,7 @@ class ModelRouter:
         self.reasoner = reasoner
 
     def route(self, given: Routing) -> Routed:
-        """The model's choice; an unlisted choice is returned for correction."""
+        """Return the model's choice; an unlisted choice is returned for correction."""
         return self.reasoner.ask(ROUTER, given).output
 
 
@@ -259,7 +261,7 @@ class O3Session:
         return self.steps[-1].model_dump(mode="json")
 
     def _on_slide(self, visit: Visit) -> Box | None:
-        """The part of a region that lies on the slide."""
+        """Return the part of a region that lies on the slide."""
         slide = self.scope.slide
         left, top = max(0, round(visit.x)), max(0, round(visit.y))
         right = min(slide.width, round(visit.x + visit.w))
@@ -269,7 +271,7 @@ class O3Session:
         return Box(x=left, y=top, width=right - left, height=bottom - top)
 
     def summarize(self, _: Nothing) -> dict[str, Any]:
-        """The answer from everything that was seen."""
+        """Return the answer from everything that was seen."""
         seen = [described for step in self.steps for described in step.seen]
         if seen:
             state = self._state(seen, True)
@@ -301,7 +303,7 @@ class O3Session:
         return found.model_copy(update={"answer": answer})
 
     def tools(self) -> tuple[Tool[Any], ...]:
-        """The tools as the loop calls them."""
+        """Return the tools as the loop calls them."""
         return (
             Tool("impression", "Look at the thumbnail.", Nothing, self.impression),
             Tool("route", "Choose a behavior of the bank.", Nothing, self.route),
@@ -311,7 +313,7 @@ class O3Session:
         )
 
     def reading(self) -> Reading:
-        """The whole of it."""
+        """Return the whole reading."""
         assert self.prediction is not None
         assert self.impressed is not None
         assert self.routed is not None
@@ -373,7 +375,7 @@ THUMBNAIL_PX = 1024
 
 
 def o3_scope(slide: Any) -> Scope:
-    """The microscope of this agent: the first magnification is that of the thumbnail."""
+    """Return the microscope of this agent: the first magnification is that of the thumbnail."""
     shrink = max(1.0, max(slide.width, slide.height) / THUMBNAIL_PX)
     power = min(40.0, ONE_UM / (slide.need_mpp() * shrink))
     return Scope(slide, Options(magnification=power, patch_px=128))

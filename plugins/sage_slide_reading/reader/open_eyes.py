@@ -13,7 +13,7 @@ from sage_slide_reading.reader.rules import RulesExecutor
 
 
 def computed_eyes(sight: computed.Sight | None = None) -> Eyes:
-    """The embedded default: measurements and rules for a slide."""
+    """Return the embedded default: measurements and rules for a slide."""
     sight = sight or computed.Sight()
     return Eyes(
         name="computed",
@@ -25,7 +25,7 @@ def computed_eyes(sight: computed.Sight | None = None) -> Eyes:
 
 
 def clip_eyes(weights: Path, device: str = "cpu") -> Eyes:
-    """A CLIP-type model navigates; measurements describe, rules decide."""
+    """Let a CLIP-type model navigate; measurements describe, rules decide."""
     from sage_slide_reading.reader.clip import ClipNavigator
 
     return Eyes(
@@ -38,7 +38,7 @@ def clip_eyes(weights: Path, device: str = "cpu") -> Eyes:
 
 
 def model_eyes(reasoner: ChatReasoner, weights: Path | None = None, device: str = "cpu") -> Eyes:
-    """A vision-language model describes and a language model decides.
+    """Let a vision-language model describe and a language model decide.
 
     Patches are ranked by a CLIP-type model where there are weights, else by measurements.
 

@@ -41,7 +41,7 @@ class Path(View):
 
 
 def path_of(lines: Iterable[TraceLine]) -> Path:
-    """The path that a trace holds; of several readings the last.
+    """Return the path that a trace holds; of several readings the last.
 
     Raises
     ------

@@ -88,7 +88,7 @@ SHARE_OF_FIELD: dict[Concept, float] = {
 
 
 def speaks_for(seen: Described, concept: Concept) -> bool:
-    """True if a region shows a concept. A person's words outrank measurements."""
+    """Return True if a region shows a concept. A person's words outrank measurements."""
     if seen.edited:
         return concept in concepts_of(seen.text) and not _is_denied(seen.text, concept)
     found = seen.value(TELLING[concept])
@@ -112,7 +112,7 @@ def showing(fine: Sequence[Described], concept: Concept) -> list[Described]:
 
 
 def _is_denied(text: str, concept: Concept) -> bool:
-    """True if a person's sentence about a concept says no, none or without."""
+    """Return True if a person's sentence about a concept says no, none or without."""
     return any(
         set(plain(sentence).split()) & {"no", "none", "not", "without", "absent"}
         for sentence in text.replace(";", ".").split(".")
@@ -126,7 +126,7 @@ class RulesExecutor:
     name = "rules"
 
     def predict(self, scope: Scope, state: State, question: Question) -> Prediction:
-        """The answer that the findings bear, or none with the reason."""
+        """Return the answer that the findings bear, or none with the reason."""
         asked = meaning(question)
         known = [concept for concept in asked.concepts if concept in TELLING]
         if not known:
@@ -208,7 +208,7 @@ def _abstain(why: str) -> Prediction:
 
 
 def _by_impression(scope: Scope, state: State, question: Question, asked: Meaning) -> Prediction:
-    """A first guess at a place from the patch that ranks highest; nothing else at low power."""
+    """Return a first guess at a place: the patch that ranks highest at low power, or none."""
     if asked.asked is not Asked.WHERE or not state.screened or not state.seen:
         if scope.native < NUCLEI_FROM:
             return _abstain(
@@ -398,7 +398,7 @@ def _in_range(question: Question, count: float) -> str | None:
 def _count(
     fine: list[Described], question: Question, concept: Concept, screened: bool
 ) -> Prediction:
-    """Groups of neighboring regions that show a concept."""
+    """Return groups of neighboring regions that show a concept."""
     positive = showing(fine, concept)
     if not positive and not screened:
         return _absent(fine, question, concept, screened)
@@ -430,7 +430,7 @@ def _touch(first: Box, second: Box) -> bool:
 
 
 def _choose_concept(fine: list[Described], question: Question, asked: Meaning) -> Prediction:
-    """The concept that takes the largest share of what was looked at."""
+    """Return the concept that takes the largest share of what was looked at."""
     shares = {}
     for concept in asked.concepts:
         if concept not in SHARE_OF_FIELD:

@@ -107,12 +107,12 @@ class Scope:
         return tuple(part for part in parts if self.tissue_share(part.box) >= MIN_TISSUE)
 
     def zoom(self, asked: float | None, current: float) -> float:
-        """The magnification to go to: what was asked, finer than now, within what the slide has."""
+        """Return the next magnification: as asked, finer than now, within what the slide has."""
         wanted = asked if asked and asked > current else 2 * current
         return float(min(wanted, self.native))
 
     def region(self, box: Box, magnification: float, name: str) -> Region:
-        """A rectangle that somebody chose.
+        """Return a rectangle that somebody chose.
 
         Raises
         ------
@@ -227,7 +227,7 @@ class Scope:
         return np.asarray(self._edge[rows, columns.clip(0, self.mask.shape[1] - 1)])
 
     def place(self, x: float, y: float) -> tuple[float, float]:
-        """A point within the tissue's bounding box: -1 is left or top, 1 is right or bottom."""
+        """Return a point within the tissue's bounding box: -1 is left or top, 1 right or bottom."""
         rows, columns = np.nonzero(self.mask)
         k = self.mask_scale
         if not len(rows):
@@ -240,7 +240,7 @@ class Scope:
         )
 
     def window(self) -> Any:
-        """The tissue as a shapely multipolygon, in µm."""
+        """Return the tissue as a shapely multipolygon, in µm."""
         import shapely
 
         from mcp_servers.measures.maps import multipolygon

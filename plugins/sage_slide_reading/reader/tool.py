@@ -86,7 +86,7 @@ class ReadSlideResult(SlideResult):
     ),
 )
 def read_slide_tool(given: ReadSlideInput, context: ToolContext) -> ReadSlideResult:
-    """A question about a slide."""
+    """Answer a question about a slide."""
     from mcp_servers.pathology.nuclei_net.model import shipped_network
     from sage.core.llm.trace import Trace
     from sage.core.llm.turns import problems_of

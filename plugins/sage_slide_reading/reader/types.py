@@ -44,11 +44,11 @@ class Box(View):
 
     @property
     def center(self) -> tuple[float, float]:
-        """x and y in level-0 pixels."""
+        """X and y in level-0 pixels."""
         return self.x + self.width / 2, self.y + self.height / 2
 
     def holds(self, x: float, y: float) -> bool:
-        """True if a point is in the box."""
+        """Return True if a point is in the box."""
         return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
 
 
@@ -87,7 +87,7 @@ class Described(View):
     edited: bool = False
 
     def value(self, name: FindingName) -> float | None:
-        """The quantity of this name, if it was seen."""
+        """Return the quantity of this name, if it was seen."""
         return next((found.value for found in self.findings if found.name == name), None)
 
 
@@ -111,7 +111,7 @@ class Question(View):
         return self
 
     def chosen(self, answer: str | None) -> str | None:
-        """The option that an answer names by its words or its letter; None for none of them."""
+        """Return the option that an answer names by its words or its letter, or None."""
         if answer is None or not self.options:
             return answer
         said = plain(answer)
@@ -159,7 +159,7 @@ class Missing(View):
     @field_validator("zoom_to", mode="before")
     @classmethod
     def _as_printed(cls, power: object) -> object:
-        """The figure writes "20x"."""
+        """Return the magnification as in the figure: "20x"."""
         return power.strip().removesuffix("x") if isinstance(power, str) else power
 
 

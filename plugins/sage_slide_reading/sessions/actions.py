@@ -105,12 +105,12 @@ class Action(Strict):
 
     @property
     def center(self) -> tuple[float, float]:
-        """x and y in level-0 pixels."""
+        """X and y in level-0 pixels."""
         return self.x + self.w / 2, self.y + self.h / 2
 
 
 def actions_of(session: Session, settings: ActionSettings | None = None) -> list[Action]:
-    """The normalized actions of a session, in the order of their start.
+    """Return the normalized actions of a session, in the order of their start.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def actions_of(session: Session, settings: ActionSettings | None = None) -> list
 
 
 def stages_of(session: Session, settings: ActionSettings) -> list[list[Action]]:
-    """The actions after each of the five steps (`STAGES`)."""
+    """Return the actions after each of the five steps (`STAGES`)."""
     header = session.header
     first = segment(session, settings)
     small = remove_overviews(first, header.height, settings.widest)
@@ -186,7 +186,7 @@ def segment(session: Session, settings: ActionSettings) -> list[Action]:
 
 
 def views_of(events: Sequence[ViewEvent], still: float) -> list[tuple[int, int]]:
-    """Runs of events that show one view, as (first, one past the last); closed views are none.
+    """Return runs of events in one view as (first, end); closed views make none.
 
     Every view of a run lies within `still` of its width from the first, so that a slow drift is
     not taken for one view.
@@ -222,7 +222,7 @@ def _same(first: ViewEvent, second: ViewEvent, still: float) -> bool:
 def _pans(
     events: Sequence[ViewEvent], runs: Sequence[tuple[int, int]], stay_s: float
 ) -> list[list[ViewEvent]]:
-    """Runs of pan events, broken by anything else and after a view that was a stay."""
+    """Return runs of pan events, broken by anything else and after a view that was a stay."""
     stays = {
         number
         for first, past in runs
@@ -317,7 +317,7 @@ def _ious(box: F64, boxes: F64) -> F64:
 
 
 def merge_two(first: Action, second: Action) -> Action:
-    """The box around both, from the first start to the last end; else as the longer of the two."""
+    """Merge two actions: the box around both, from first start to last end."""
     longer = max((first, second), key=lambda action: (action.seconds, -action.start_s))
     x, y, w, h = around((first, second))
     span = {"start_s": min(first.start_s, second.start_s), "end_s": max(first.end_s, second.end_s)}
@@ -339,7 +339,7 @@ def prune_containing(actions: Sequence[Action], share: float) -> list[Action]:
 
 
 def normalize(action: Action, header: SessionHeader, settings: ActionSettings) -> Action | None:
-    """The action with a box of a standard size around its center (A.1.7); None off the slide.
+    """Fit the action into a box of a standard size around its center (A.1.7), or None.
 
     The size whose side is nearer on a scale of ratios is taken. A box that would leave the slide is
     moved onto it, or is the slide's side where that is shorter (not in the paper).
@@ -363,7 +363,7 @@ def normalize(action: Action, header: SessionHeader, settings: ActionSettings) -
 
 
 def nearest(magnification: float, objectives: Sequence[float]) -> float:
-    """The nearest objective on a scale of ratios; the lower of two that are as near."""
+    """Return the nearest objective on a scale of ratios; the lower of two that are as near."""
     return min(objectives, key=lambda power: (abs(math.log(magnification / power)), power))
 
 
@@ -376,7 +376,7 @@ def command_of(kind: ActionKind, bin_: float) -> str:
 
 
 def around(boxes: Sequence[Action] | Sequence[ViewEvent]) -> tuple[float, float, float, float]:
-    """The smallest box around all: x, y, width, height."""
+    """Return the smallest box around all: x, y, width, height."""
     x, y = min(box.x for box in boxes), min(box.y for box in boxes)
     right, bottom = max(box.x + box.w for box in boxes), max(box.y + box.h for box in boxes)
     return x, y, right - x, bottom - y

@@ -60,8 +60,10 @@ class Rationale(Strict):
 
 
 class Round(Strict):
-    """An action with its drafted rationale; `navigation_s` is the reader's time to get there:
-    from the end of the action before to the start of this action."""
+    """An action with its drafted rationale.
+
+    `navigation_s` is the reader's time from the end of the action before to the start of this one.
+    """
 
     action: Action
     rationale: Rationale
@@ -178,7 +180,7 @@ def decide(drafts_file: Path, decision: Decision) -> None:
 
 
 def state_of(drafted: Rationale, left: Rationale, *, accepted: bool) -> State:
-    """Accepted as it was, accepted after an edit, or rejected."""
+    """Return whether it was accepted as it was, accepted after an edit, or rejected."""
     if not accepted:
         return "rejected"
     return "accepted" if left == drafted else "revised"

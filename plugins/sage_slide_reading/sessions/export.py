@@ -31,7 +31,7 @@ class Reviewed:
     decisions: dict[int, Decision]
 
     def select_kept(self, unreviewed: bool) -> list[tuple[Action, Rationale, str]]:
-        """Rounds that a reviewer kept, and with `unreviewed` those that nobody decided on."""
+        """Select rounds that a reviewer kept, and with `unreviewed` those without a decision."""
         found: list[tuple[Action, Rationale, str]] = []
         for number, round_ in enumerate(self.drafts.rounds):
             decision = self.decisions.get(number)

@@ -138,7 +138,7 @@ class Session(Strict):
 
 
 def read_session(path: Path) -> Session:
-    """A session from its file.
+    """Return a session from its file.
 
     A last line without its end, which a crash while recording leaves, is left out.
 
@@ -175,7 +175,7 @@ def read_session(path: Path) -> Session:
 
 
 def read_header(path: Path) -> SessionHeader:
-    """The header alone.
+    """Return the header alone.
 
     Raises
     ------

@@ -47,8 +47,7 @@ TIMES = ("t", "time", "timestamp", "ts", "created", "createdat", "creationtime",
 
 @dataclass(frozen=True)
 class Seen:
-    """A box that a log names, in level-0 pixels; without a time or a magnification where none is
-    given."""
+    """A box that a log names, in level-0 pixels, with time and magnification where given."""
 
     x: float
     y: float
@@ -62,7 +61,7 @@ class Seen:
 def read_log(
     path: Path, header: SessionHeader, kind: LogKind | None = None, second: float = 1000.0
 ) -> Session:
-    """The session that a log of another viewer comes to.
+    """Return the session that a log of another viewer comes to.
 
     Parameters
     ----------
@@ -194,7 +193,7 @@ def _number(value: Any) -> float:
 
 
 def _seconds(value: Any, second: float) -> float | None:
-    """A time in s: a number in the log's unit, or ISO 8601; None where there is none."""
+    """Return a time in s: a number in the log's unit, or ISO 8601; None where there is none."""
     if value is None or value == "":
         return None
     try:
@@ -272,7 +271,7 @@ def _sides(given: Mapping[str, Any], unit: float = 1.0) -> Sides:
 
 
 def _qupath(data: bytes, header: SessionHeader, second: float) -> list[Seen]:
-    """A recording of QuPath's view tracker (tab-separated), or annotations as GeoJSON."""
+    """Return a recording of QuPath's view tracker (tab-separated), or annotations as GeoJSON."""
     if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
         return _geojson(data, second)
     rows = csv.DictReader(io.StringIO(data.decode("utf-8-sig")), delimiter="\t")

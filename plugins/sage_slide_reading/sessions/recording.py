@@ -32,11 +32,11 @@ class Recordings:
         self._kept: dict[str, tuple[int, float]] = {}
 
     def path(self, name: str) -> Path:
-        """The file of a session."""
+        """Return the file of a session."""
         return self.folder / f"{name}{SUFFIX}"
 
     def begin(self, name: str, header: SessionHeader) -> None:
-        """A new session without events."""
+        """Begin a session without events."""
         append_line(self.path(name), header.model_dump_json(), durable=True)
 
     def append(self, name: str, first: int, events: Sequence[ViewEvent]) -> int:

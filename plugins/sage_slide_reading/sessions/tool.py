@@ -80,7 +80,7 @@ class RecordSessionResult(SlideResult):
     cacheable=False,
 )
 def record_session(given: RecordSessionInput, context: ToolContext) -> RecordSessionResult:
-    """A recorded reading of a slide."""
+    """Record a reading of a slide."""
     slide = open_slide(given, context)
     try:
         header = SessionHeader(

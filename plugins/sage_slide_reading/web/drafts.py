@@ -31,7 +31,7 @@ Picture = Literal["thumbnail", "region", "cytology"]
 
 
 def find_drafts(request: Request, name: str) -> tuple[Path, Drafts]:
-    """The drafts of this name in the folder of sessions.
+    """Return the drafts of this name in the folder of sessions.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def find_drafts(request: Request, name: str) -> tuple[Path, Drafts]:
 
 
 def slide_of(request: Request, header: SessionHeader) -> Path:
-    """The slide of a session: the file of its name and size below the roots.
+    """Return the slide of a session: the file of its name and size below the roots.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def show_drafts(name: str, request: Request) -> dict[str, Any]:
 
 @router.get("/{name}/picture")
 def picture(name: str, round: int, kind: Picture, request: Request) -> Response:
-    """The slide's thumbnail, a round's region, or the crop of its center, as JPEG.
+    """Send the slide's thumbnail, a round's region, or the crop of its center, as JPEG.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ def _home(site: Site) -> Path:
 
 
 def _own(site: Site, name: str) -> Path:
-    """The folder of a reading that a page started."""
+    """Return the folder of a reading that a page started."""
     if not NAME.fullmatch(name) or not (_home(site) / name / ASKED).is_file():
         raise InputError("there is no such reading")
     return _home(site) / name
@@ -125,7 +125,7 @@ def _state(request: Request, folder: Path) -> str:
 
 @router.get("")
 def list_readings(path: str, request: Request) -> list[dict[str, Any]]:
-    """Readings of a slide, newest first: started here, and those below the folders of `--root`."""
+    """List readings of a slide, newest first: from here and from the folders of `--root`."""
     from mcp_servers.slides.slide import slide_name
     from sage_slide_reading.reader.export import geojson_name
 
@@ -153,7 +153,7 @@ def list_readings(path: str, request: Request) -> list[dict[str, Any]]:
 
 @router.get("/one")
 def show_reading(path: str, reading: str, request: Request) -> dict[str, Any]:
-    """The path of a reading over its slide, as far as it came, and what the reader does now.
+    """Show the path of a reading over its slide so far, and what the reader does now.
 
     Parameters
     ----------

@@ -65,12 +65,12 @@ def _recordings(folder: Path) -> Recordings:
 
 
 def recordings(request: Request) -> Recordings:
-    """The folder of recorded sessions."""
+    """Return the folder of recorded sessions."""
     return _recordings(request.app.state.site.settings.runs_dir / FOLDER)
 
 
 def find_session(request: Request, name: str) -> Path:
-    """The file of a session.
+    """Return the file of a session.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def find_session(request: Request, name: str) -> Path:
 
 
 def may_see(request: Request, name: str) -> bool:
-    """True if the person may see a session and its drafts.
+    """Return True if the person may see a session and its drafts.
 
     Who reviews or administers sees all of them, others what was recorded of themselves.
     """
@@ -114,7 +114,7 @@ def _owner(request: Request, name: str) -> Path:
 
 @router.get("")
 def list_sessions(request: Request) -> list[dict[str, Any]]:
-    """The latest sessions of this machine that the person may see."""
+    """List the latest sessions of this machine that the person may see."""
     from sage_slide_reading.sessions.format import SUFFIX, read_header
 
     folder = recordings(request).folder

@@ -268,7 +268,7 @@ def cut_example(
 
 
 def example(tiles: list[Tile], rng: np.random.Generator, side: int = SIDE) -> tuple[U8, F32, F32]:
-    """An example: image (side, side, 3), targets (4, side, side), weight (side, side).
+    """Return an example: image (side, side, 3), targets (4, side, side), weight (side, side).
 
         Up to four cutouts of different tiles fill it, so that few large nuclei and empty stretches
     are close to crowds.

@@ -50,7 +50,7 @@ def organ(name: str) -> str:
 
 
 def at_working_size(tile: Tile) -> U8:
-    """The image at 0.5 µm per pixel; without a pixel size such that nuclei have a usual area."""
+    """Return the image at 0.5 µm per pixel; without a pixel size, so that nuclei look usual."""
     import cv2
 
     if tile.mpp is not None:

@@ -14,7 +14,7 @@ IMAGES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".svs", ".ndpi", ".mrxs", ".
 
 
 def bare(name: str) -> str:
-    """A name without the ending of an image, if it has one; other dots belong to the name."""
+    """Return a name without the ending of an image, if any; other dots belong to the name."""
     for ending in (".ome.tif", ".ome.tiff", *IMAGES):
         if name.lower().endswith(ending):
             return name[: -len(ending)]
@@ -22,7 +22,7 @@ def bare(name: str) -> str:
 
 
 def pair(outlines: Iterable[Path], slides: Iterable[Path], place: str) -> dict[Path, Path]:
-    """The slide of each file of outlines.
+    """Return the slide of each file of outlines.
 
     They have the same name (P1.s1.geojson or P1.s1.svs.geojson, P1.s1.svs). What stands before the
     first dot is enough where one slide and one file of outlines share it. `place` is what messages

@@ -14,7 +14,7 @@ DRAWS = 10
 
 
 def splits_by_patient(y: AnyArray, patients: AnyArray, most: int, seed: int) -> Splits:
-    """Indices to train on and to hold out, patients kept apart; empty where there are none.
+    """Return indices to train on and to hold out, patients kept apart; empty where there are none.
 
     Every class stays in every training part. A draw that puts all patients of a class into one
     fold is drawn again, then with fewer folds, then with more (one patient a fold leaves every

@@ -59,7 +59,7 @@ class Labelled:
 
 
 def gather_labels(given: PatchTrainInput, context: ToolContext) -> list[Labelled]:
-    """The files to train on; raises `InputError` when there are none, or they do not pair."""
+    """Return the files to train on; raises `InputError` when none exist or they do not pair."""
     return (
         gather_outlines(given, context)
         if given.regions is not None

@@ -175,7 +175,7 @@ def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResul
 def _patients(
     given: PatchTrainInput, jobs: list[Labelled], context: ToolContext
 ) -> tuple[dict[str, str], list[str]]:
-    """The patient of each file by its name, and warnings."""
+    """Return the patient of each file by its name, and warnings."""
     from sage_training.patches.files import read_patients
 
     if given.patients is None:
