@@ -530,7 +530,7 @@ class RayWorkers(Workers):
         return [node for node in left if (node.id, job.roots.inputs) not in self._blind] or left
 
     def _freest(self, job: Job, nodes: list[Node]) -> str:
-        """Return the id of the node with the most free processors, or "" if the job fits on none."""
+        """Return the id of the node with the most free processors, or "" if it fits on none."""
         best, most = "", 0.0
         for node in nodes:
             there = [flight.job for flight in self._flights.values() if flight.node == node.id]

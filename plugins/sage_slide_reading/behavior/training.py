@@ -332,7 +332,7 @@ RANDOM = "random"
 
 
 def measure(net: Any, card: BehaviorCard, examples: Sequence[Example], seed: int) -> list[Measured]:
-    """Return the network and every baseline on slides that it has not seen, session by session.
+    """Score the network and every baseline on unseen slides, session by session.
 
     Baselines propose as many boxes as the behavior usually has, at the peaks of their maps, of the
     size and bin that are usual; they look at the highest first.
