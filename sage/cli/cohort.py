@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sage.cli.cohort_init import init
 from sage.cli.options import AsJson, CohortArgument, CohortRoot, Features
 from sage.core.errors import InputError
 
@@ -18,11 +17,9 @@ if TYPE_CHECKING:
 app = typer.Typer(
     add_completion=False,
     name="cohort",
-    help="Patient cohorts: init, list, check, show, fetch, simulate.",
+    help="Patient cohorts: list, check, show, fetch, simulate.",
     no_args_is_help=True,
 )
-
-app.command()(init)
 
 COLORS = {"error": "red", "warning": "yellow", "info": "cyan"}
 

@@ -132,7 +132,7 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
         )
 
     routers = [part.router for part in (home, run, review, slides, regions, graph, cohorts)]
-    routers += [cohorts.uploads, *(added.router for added in pages.values() if added.router)]
+    routers += [added.router for added in pages.values() if added.router]
     for router in routers:
         app.include_router(router, prefix="/api")
     watch = Watch(lambda: collect_metrics(site))

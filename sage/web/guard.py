@@ -19,7 +19,15 @@ from urllib.parse import parse_qs
 from mcp_servers.servers.gate import UNNAMED, Gate, pass_on
 from mcp_servers.servers.health import METRICS, Watch
 from sage.core.log import logger
-from sage.web.people import RULES, SAFE, People, Rule, describe_request, required_role
+from sage.web.people import (
+    RULES,
+    SAFE,
+    People,
+    Rule,
+    describe_request,
+    find_rule,
+    required_role,
+)
 
 if TYPE_CHECKING:
     from mcp_servers.servers.listener import BoundedListener
@@ -27,10 +35,6 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
-BODY = 1 << 20
-"""Bytes of a request's body, unless its route allows more."""
-UPLOADS = {"/api/uploads": 64 << 20}
-"""Routes that take files, with their largest body."""
 VIEWER_STYLE = "'sha256-9xTiqzfwFaL2SGb1rmr8gysEwVVjIvqWAgmZgqFqpEE='"
 """The rule that OpenSeadragon adds to a page: its canvas has no outline on touch screens."""
 POLICY = (
@@ -197,7 +201,7 @@ class Guard:
 
     def _size(self, scope: Any) -> int | None:
         length = _header(scope["headers"], b"content-length")
-        too_long = length.isdigit() and int(length) > _most(scope["path"])
+        too_long = length.isdigit() and int(length) > self._most_bytes(scope["path"])
         return 413 if too_long else None
 
     def _session(self, headers: Any) -> str:
@@ -207,16 +211,18 @@ class Guard:
             return ""
         return cookies[self.cookie].value if self.cookie in cookies else ""
 
-    @staticmethod
-    def _bound_body(receive: Any, path: str) -> Any:
+    def _most_bytes(self, path: str) -> int:
+        return find_rule(path, self.rules)[0].most_bytes
+
+    def _bound_body(self, receive: Any, path: str) -> Any:
         """A body that states no length is counted as it comes."""
-        seen = 0
+        seen, most = 0, self._most_bytes(path)
 
         async def receive_bounded() -> Any:
             nonlocal seen
             message = await receive()
             seen += len(message.get("body", b""))
-            if seen > _most(path):
+            if seen > most:
                 return {"type": "http.disconnect"}
             return message
 
@@ -241,10 +247,6 @@ class Guard:
             await send(message)
 
         return sending
-
-
-def _most(path: str) -> int:
-    return UPLOADS.get(path, BODY)
 
 
 def _header(headers: Any, wanted: bytes) -> str:

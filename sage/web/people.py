@@ -119,18 +119,21 @@ def open_people(settings: Settings, header: str, proxies: list[str], roles: Path
 
 
 ALL = frozenset(Role)
+BODY = 1 << 20
+"""Bytes of a request's body, unless its rule allows more."""
 
 
 class Rule(NamedTuple):
     """Requests that change something: a pattern of their path, and the role that they need.
 
     `action` is their name in the audit log, which keeps the pattern's group as the run; requests
-    without a name are not logged.
+    without a name are not logged. `most_bytes` bounds the request's body.
     """
 
     path: str
     role: Role
     action: str = CHANGED
+    most_bytes: int = BODY
 
 
 RULES = (
@@ -143,7 +146,6 @@ RULES = (
     Rule(r"/api/runs/([^/]+)/review", Role.REVIEW, "decided"),
     Rule(r"/api/runs/([^/]+)/comments", Role.REVIEW, "commented"),
     Rule(r"/api/slides/regions", Role.REVIEW),
-    Rule(r"/api/uploads", Role.ADMINISTER, "uploaded"),
 )
 """Requests without a rule need `administer`."""
 EXPORTS = r"/api/runs/([^/]+)/(?:report|hypotheses/.+)"

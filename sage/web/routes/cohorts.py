@@ -1,150 +1,15 @@
-"""Cohorts: what each holds, what is missing in it, what would mislead, and imported files."""
+"""Cohorts: what each holds, what is missing in it, what would mislead."""
 
 from __future__ import annotations
 
-import re
-import secrets
-import shutil
-import threading
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import APIRouter, Request
-from pydantic import Field
-from starlette.concurrency import run_in_threadpool
 
-from sage.core import clock
-from sage.core.errors import InputError
-from sage.core.models import Strict
-from sage.core.printable import one_line
 from validation.cohort.findings import check_cohort
-from validation.cohort.intake import Proposal, propose, publish
 from validation.contracts.timing import known_text
 
-if TYPE_CHECKING:
-    from sage.web.site import Site
-
 router = APIRouter(prefix="/cohorts")
-uploads = APIRouter()
-
-MOST_FILES = 20
-MOST_HELD = 256 << 20
-"""Bytes of uploads that wait, of everybody together."""
-LASTS = 6 * 3600
-"""Seconds after which an upload that nobody imported is removed."""
-FILE = re.compile(r"[\w()+,=@ -][\w()+,=@. -]{0,120}\.(csv|tsv|txt|tab|gz|xlsx|xlsm|json|zip)")
-UPLOAD = re.compile(r"[0-9a-f]{32}")
-HOME = Path("cohorts")
-"""Where `sage cohort list` looks."""
-writing = threading.Lock()
-
-
-class Import(Strict):
-    """Uploaded files and what was corrected of their guesses, as `--set` takes it."""
-
-    upload: str = Field(min_length=32, max_length=32)
-    settings: tuple[str, ...] = Field(default=(), max_length=400)
-    replace: bool = False
-
-
-@uploads.post("/uploads")
-async def upload(request: Request, name: str, to: str = "") -> dict[str, Any]:
-    """Keep a file, the request's body, until it is imported; `to` adds it to earlier files.
-
-    Only its last name is kept, and only of kinds that the import reads.
-    """
-    content = await request.body()
-    return await run_in_threadpool(_keep, request.app.state.site, name, to, content)
-
-
-def _keep(site: Site, name: str, to: str, content: bytes) -> dict[str, Any]:
-    if not FILE.fullmatch(name):
-        raise InputError(
-            f"{one_line(name)[:80]}: no file that the import reads (.csv, .tsv, .txt, .xlsx, "
-            ".json, .zip, also .gz), or a name with unusual characters"
-        )
-    home = _home(site)
-    with writing:
-        _clean(home)
-        folder = _folder(site, to) if to else home / secrets.token_hex(16)
-        held = sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
-        if held + len(content) > MOST_HELD:
-            raise InputError(
-                f"more than {MOST_HELD >> 20} MB of uploads wait to be imported; use "
-                "`sage cohort init` on the machine itself"
-            )
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if len(list(folder.iterdir())) >= MOST_FILES:
-            raise InputError(f"{MOST_FILES} files at most; pack a study folder as .zip")
-        (folder / name).write_bytes(content)
-    return {"upload": folder.name, "files": sorted(path.name for path in folder.iterdir())}
-
-
-def _home(site: Site) -> Path:
-    return site.settings.cache_dir.expanduser() / "uploads"
-
-
-def _folder(site: Site, name: str) -> Path:
-    folder = _home(site) / name
-    if not UPLOAD.fullmatch(name) or not folder.is_dir():
-        raise InputError("these files are no longer here; choose them again")
-    return folder
-
-
-def _clean(home: Path) -> None:
-    for folder in home.iterdir() if home.is_dir() else ():
-        if UPLOAD.fullmatch(folder.name) and folder.stat().st_mtime < clock.seconds() - LASTS:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-@router.post("/look")
-def look(asked: Import, request: Request) -> dict[str, Any]:
-    """Guesses of the import about the files; nothing is written."""
-    files = sorted(_folder(request.app.state.site, asked.upload).iterdir())
-    return _plain(propose(files, asked.settings))
-
-
-@router.post("/import")
-def import_files(asked: Import, request: Request) -> dict[str, Any]:
-    """Write the cohort, as `sage cohort init` does, and say what `check` finds in it."""
-    site: Site = request.app.state.site
-    folder = _folder(site, asked.upload)
-    proposal = propose(sorted(folder.iterdir()), asked.settings)
-    names = site.cohort_names()
-    target = HOME / proposal.name
-    if (
-        proposal.name in names
-        and Path(names[proposal.name].path or proposal.name).resolve() != target.resolve()
-    ):
-        raise InputError(f'a cohort "{proposal.name}" is here already; set another name')
-    if target.is_dir() and any(target.iterdir()) and not asked.replace:
-        raise InputError(
-            f'a cohort "{proposal.name}" was imported before; tick "replace a cohort of this name",'
-            " or set another name"
-        )
-    with writing:
-        findings = publish(proposal, target, force=asked.replace)
-    site.forget_cohort(proposal.name)
-    shutil.rmtree(folder, ignore_errors=True)
-    return {
-        "cohort": proposal.name,
-        "folder": str(target),
-        "findings": [finding.model_dump(mode="json") for finding in findings],
-    }
-
-
-def _plain(proposal: Proposal) -> dict[str, Any]:
-    return {
-        "name": proposal.name,
-        "title": proposal.spec.title if proposal.spec else "",
-        "guesses": [
-            {**guess.model_dump(mode="json"), "settable": guess.settable}
-            for guess in proposal.guesses
-        ],
-        "columns": [column.model_dump(mode="json") for column in proposal.columns],
-        "notes": proposal.notes,
-        "open": [guess.key for guess in proposal.open],
-    }
 
 
 @router.get("/{name}")

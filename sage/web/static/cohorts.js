@@ -1,5 +1,4 @@
 // Cohorts: the data dictionary, what is missing, what would mislead an analysis.
-import { Import } from "./import.js";
 import { html, address, count, useLoaded, useState, Wrong } from "./lib.js";
 
 const SHARE = (part) => `${Math.round(100 * part)}%`;
@@ -39,11 +38,9 @@ function Cohort({ name }) {
 }
 
 export function Cohorts({ site, query, go }) {
-  if (query.has("import")) return html`<${Import}/>`;
   const name = query.get("cohort") || site.cohorts[0].id;
   const title = site.cohorts.find((item) => item.id === name)?.title || name;
   return html`<h1>${title}</h1>
-    <p><a id="bring" href="/cohorts?import">Bring your own files</a></p>
     <label>Cohort <select id="cohort" value=${name} onChange=${(e) => go(`/cohorts?cohort=${address(e.target.value)}`)}>${site.cohorts.map((c) => html`<option value=${c.id}>${c.title}</option>`)}</select></label>
     <${Cohort} key=${name} name=${name}/>`;
 }

@@ -1,4 +1,4 @@
-"""The import on the cohorts page, in Chromium and by requests, and what attackers send to it."""
+"""The page that imports files, in Chromium and by requests, and what attackers send to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from sage.web.routes.cohorts import LASTS
+from sage_import.page import LASTS
 from tests.end_to_end.harness import sage
 from tests.sage.web.pages import browser_marks, fits, looking, serious, serving, until
 
@@ -41,7 +41,7 @@ def http(place: tuple[Path, str]) -> Iterator[httpx.Client]:
 
 
 def sent(http: httpx.Client, name: str, content: bytes, to: str = "") -> Any:
-    return http.post("/api/uploads", params={"name": name, "to": to}, content=content)
+    return http.post("/api/import/files", params={"name": name, "to": to}, content=content)
 
 
 @pytest.mark.browser
@@ -54,8 +54,7 @@ class TestInChromium:
         home, cache = place
         with serving(home, SAGE_CACHE_DIR=cache) as served, looking() as page:
             page.goto(served.address)
-            page.goto(f"{served.origin}/cohorts?cohort=gbsg2")
-            page.click("#bring")
+            page.goto(f"{served.origin}/import")
             page.set_input_files("#files", str(home.parent / "series.csv"))
             page.wait_for_selector("#questions")
             assert page.is_disabled("#write")
@@ -68,11 +67,11 @@ class TestInChromium:
             page.wait_for_selector("#columns-left-out td:has-text('adjuvant_chemo')")
             # The answer to one correction arrives while the next is being typed.
             late: list[Any] = []
-            page.route("**/api/cohorts/look", lambda route: late.append(route), times=1)
+            page.route("**/api/import/look", lambda route: late.append(route), times=1)
             page.check("#baseline")
             until(lambda: page.is_enabled("#title") and bool(late))
             page.fill("#title", "Our series")
-            with page.expect_response("**/api/cohorts/look"):
+            with page.expect_response("**/api/import/look"):
                 late[0].continue_()
             until(lambda: page.inner_text("[role=status]") == "" and page.is_enabled("#write"))
             page.press("#title", "Tab")
@@ -102,7 +101,7 @@ class TestInChromium:
             looking(viewport={"width": 360, "height": 740}, color_scheme="dark") as page,
         ):
             page.goto(served.address)
-            page.goto(f"{served.origin}/cohorts?import")
+            page.goto(f"{served.origin}/import")
             page.set_input_files("#files", str(home.parent / "series.csv"))
             page.wait_for_selector("#guesses")
             assert fits(page)
@@ -141,19 +140,19 @@ def test_nothing_is_written_with_an_open_question_over_another_or_outside(
 
     def asked(path: str, *settings: str, replace: bool = False) -> httpx.Response:
         body = {"upload": upload, "settings": settings}
-        return http.post(f"/api/cohorts/{path}", json=body | ({"replace": True} if replace else {}))
+        return http.post(f"/api/import/{path}", json=body | ({"replace": True} if replace else {}))
 
     assert asked("look").json()["open"] == ["OS.event"]
-    refused = asked("import")
+    refused = asked("write")
     assert refused.status_code == 422 and "OS.event=censor:0" in refused.json()["error"]
     for name in ("../up", "/tmp/x", "a/b", "..", "", "demo", "gbsg2"):
-        answer = asked("import", "event=censor:0", f"name={name}")
+        answer = asked("write", "event=censor:0", f"name={name}")
         assert answer.status_code == 422, name
     assert not (home / "cohorts").exists()
-    assert asked("import", "event=censor:0").json()["cohort"] == "series"
+    assert asked("write", "event=censor:0").json()["cohort"] == "series"
     upload = sent(http, "series.csv", ROWS.encode()).json()["upload"]
-    assert 'tick "replace a cohort' in asked("import", "event=censor:0").json()["error"]
-    assert asked("import", "event=censor:1", replace=True).status_code == 200
+    assert 'tick "replace a cohort' in asked("write", "event=censor:0").json()["error"]
+    assert asked("write", "event=censor:1", replace=True).status_code == 200
     assert http.get("/api/cohorts/series").json()["endpoints"][0]["events"] == 30
     assert sorted(path.name for path in (home / "cohorts").iterdir()) == ["series"]
 
@@ -163,6 +162,6 @@ def test_hostile_files_are_refused_in_words(http: httpx.Client) -> None:
                "d.json": b"[" * 50_000, "e.csv": b"a," * 60_000 + b"\n1,2\n"}  # fmt: skip
     for name, content in hostile.items():
         upload = sent(http, name, content).json()["upload"]
-        answer = http.post("/api/cohorts/look", json={"upload": upload})
+        answer = http.post("/api/import/look", json={"upload": upload})
         assert answer.status_code == 422 and answer.json()["error"], name
         assert "Traceback" not in answer.text

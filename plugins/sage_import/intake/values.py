@@ -9,7 +9,7 @@ from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from validation.cohort.intake.names import word_set
+from sage_import.intake.names import word_set
 from validation.cohort.tables import MISSING
 
 if TYPE_CHECKING:

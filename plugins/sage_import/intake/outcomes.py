@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from validation.cohort.intake.dated import find_dated_outcomes
-from validation.cohort.intake.guesses import Corrections, make_guess
-from validation.cohort.intake.names import stem, tokens
-from validation.cohort.intake.outcome import Outcome, find_column
-from validation.cohort.intake.outcomes_set import apply_settings
-from validation.cohort.intake.paired import build_endpoint, pair_columns
-from validation.cohort.intake.values import Column
+from sage_import.intake.dated import find_dated_outcomes
+from sage_import.intake.guesses import Corrections, make_guess
+from sage_import.intake.names import stem, tokens
+from sage_import.intake.outcome import Outcome, find_column
+from sage_import.intake.outcomes_set import apply_settings
+from sage_import.intake.paired import build_endpoint, pair_columns
+from sage_import.intake.values import Column
 
 RESPONDED = frozenset(
     {"cr", "pr", "cr/pr", "complete response", "partial response", "responder", "r", "response"}

@@ -12,9 +12,9 @@ from typing import Any
 
 from sage.core.errors import InputError
 from sage.core.hashes import hash_file
+from sage_import.intake.guesses import Guess, make_guess
+from sage_import.intake.text import NUMBER, RawTable, decode
 from validation.cohort.ids import patient_of
-from validation.cohort.intake.guesses import Guess, make_guess
-from validation.cohort.intake.text import NUMBER, RawTable, decode
 
 GENE = re.compile(r"^(ENSG\d{11}(\.\d+)?|[A-Z][A-Z0-9]{1,9}([-.][A-Z0-9]{1,6})?|C\d+orf\d+)$")
 SYMBOLS = (

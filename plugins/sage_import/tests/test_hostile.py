@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sage.core.errors import InputError
+from sage_import.intake import propose, publish
 from validation import cohort
-from validation.cohort.intake import propose, publish
 
 GOOD = "patient,age,os_days,os_status\n" + "\n".join(
     f"P{n},{50 + n},{100 + n},{'dead' if n % 2 else 'alive'}" for n in range(30)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 from sage.core.errors import InputError
-from validation.cohort.intake.guesses import Corrections, Guess, make_guess
-from validation.cohort.intake.names import tokens, unit_in
-from validation.cohort.intake.text import RawTable
-from validation.cohort.intake.values import (
+from sage_import.intake.guesses import Corrections, Guess, make_guess
+from sage_import.intake.names import tokens, unit_in
+from sage_import.intake.text import RawTable
+from sage_import.intake.values import (
     Column,
     date_votes,
     decimal_votes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from validation.cohort.intake.proposal import Proposal, propose
-from validation.cohort.intake.publish import publish
+from sage_import.intake.proposal import Proposal, propose
+from sage_import.intake.publish import publish
 
 __all__ = ["Proposal", "propose", "publish"]

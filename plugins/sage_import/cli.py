@@ -1,4 +1,4 @@
-"""`sage cohort init`: make a cohort from tables, with each guess shown."""
+"""`sage import`: make a cohort from tables, with each guess shown."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sage.cli.options import AsJson
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
-    from validation.cohort.intake import Proposal
+    from sage_import.intake import Proposal
     from validation.core.types import Finding
 
 MARKS = {"sure": "green", "likely": "cyan", "unsure": "yellow", "given": "green"}
 MOST_CORRECTIONS = 200
 
 
-def init(
+def import_files(
     files: Annotated[
         list[Path],
         typer.Argument(
@@ -51,10 +51,10 @@ def init(
     what the files do not settle; elsewhere the command ends with exit code 2 and names it. The
     new folder holds cohort.toml and the columns in use; your files stay as they are.
 
-    Example: sage cohort init patients.csv --set "event=status:dead" --yes
+    Example: sage import patients.csv --set "event=status:dead" --yes
     """
     from sage.cli.console import err, print_json
-    from validation.cohort.intake import propose, publish
+    from sage_import.intake import propose, publish
 
     corrections = list(settings or [])
     asks = sys.stdin.isatty() and not (yes or dry_run or as_json)
@@ -137,7 +137,7 @@ def _ask_open(files: list[Path], corrections: list[str], proposal: Proposal) -> 
     from rich.prompt import Prompt
 
     from sage.cli.console import err, out, print_line
-    from validation.cohort.intake import propose
+    from sage_import.intake import propose
 
     for _ in range(MOST_CORRECTIONS):
         if proposal.open:

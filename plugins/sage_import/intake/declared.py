@@ -8,9 +8,9 @@ from pydantic import Field
 
 from sage.core.errors import InputError
 from sage.core.models import Strict
-from validation.cohort.intake.guesses import Confidence, Corrections
-from validation.cohort.intake.levels import Levels, classify_column, implies_baseline, parse_order
-from validation.cohort.intake.names import (
+from sage_import.intake.guesses import Confidence, Corrections
+from sage_import.intake.levels import Levels, classify_column, implies_baseline, parse_order
+from sage_import.intake.names import (
     ADMINISTRATIVE,
     AFTER,
     BEFORE,
@@ -21,7 +21,7 @@ from validation.cohort.intake.names import (
     unit_in,
     words,
 )
-from validation.cohort.intake.values import Column
+from sage_import.intake.values import Column
 
 
 class ColumnGuess(Strict):

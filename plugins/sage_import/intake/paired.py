@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from validation.cohort.intake.coding import detect_coding, is_number_of_death, side_of
-from validation.cohort.intake.guesses import Corrections
-from validation.cohort.intake.names import (
+from sage_import.intake.coding import detect_coding, is_number_of_death, side_of
+from sage_import.intake.guesses import Corrections
+from sage_import.intake.names import (
     CONTACT,
     DEATHS,
     EVENT,
@@ -18,9 +18,9 @@ from validation.cohort.intake.names import (
     tokens,
     words,
 )
-from validation.cohort.intake.outcome import Outcome, negative_times, time_guess
-from validation.cohort.intake.time_units import detect_time_unit
-from validation.cohort.intake.values import Column
+from sage_import.intake.outcome import Outcome, negative_times, time_guess
+from sage_import.intake.time_units import detect_time_unit
+from sage_import.intake.values import Column
 from validation.cohort.tables import codes
 
 COVERED = 0.8

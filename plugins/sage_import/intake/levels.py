@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from validation.cohort.intake.names import AFTER, AT_BASELINE, NOT_BASELINE, tokens, word_set, words
-from validation.cohort.intake.values import Column
+from sage_import.intake.names import AFTER, AT_BASELINE, NOT_BASELINE, tokens, word_set, words
+from sage_import.intake.values import Column
 
 ROMAN = {"0": 0, "i": 1, "ii": 2, "iii": 3, "iv": 4, "v": 5}
 STAGE = re.compile(r"^(?:sta[gd]e\s*)?(0|iii|ii|iv|i|v|[0-5])\s*([abc]\d?)?$")

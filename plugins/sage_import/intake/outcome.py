@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sage.core.errors import InputError
-from validation.cohort.intake.guesses import Guess, make_guess
-from validation.cohort.intake.values import Column
+from sage_import.intake.guesses import Guess, make_guess
+from sage_import.intake.values import Column
 
 
 @dataclass

@@ -19,15 +19,14 @@ from typing import Any
 
 from sage.core.errors import InputError
 from sage.core.hashes import hash_file
-from validation.cohort.cbioportal import EXPRESSION, meta
-from validation.cohort.intake.guesses import Corrections, Guess, make_guess
-from validation.cohort.intake.matrix import (
+from sage_import.intake.guesses import Corrections, Guess, make_guess
+from sage_import.intake.matrix import (
     RawMatrix,
     join_star_counts,
     parse_matrix,
     parse_mutations,
 )
-from validation.cohort.intake.text import (
+from sage_import.intake.text import (
     MOST_COLUMNS,
     MOST_ROWS,
     RawTable,
@@ -51,6 +50,16 @@ CLINICAL = (
     "data_clinical_sample.txt",
     "data_bcr_clinical_data_sample.txt",
 )
+EXPRESSION = (
+    "data_mrna_seq_v2_rsem.txt",
+    "data_RNA_Seq_v2_expression_median.txt",
+    "data_mrna_seq_rpkm.txt",
+    "data_mrna_seq_tpm.txt",
+    "data_mrna_seq_fpkm.txt",
+    "data_mrna_affymetrix_microarray.txt",
+    "data_expression_median.txt",
+)
+"""A study's matrices, the preferred first."""
 MUTATIONS = ("data_mutations.txt", "data_mutations_extended.txt", "data_mutations_mskcc.txt")
 NO_TABLES = re.compile(r"^(meta_|readme|license|manifest)", re.IGNORECASE)
 
@@ -170,7 +179,9 @@ def _folder(folder: Path, said: Corrections, found: Sources) -> None:
 
 def _cbioportal(files: dict[str, Path], said: Corrections, found: Sources) -> None:
     if "meta_study.txt" in files:
-        study = meta(files["meta_study.txt"])
+        lines = files["meta_study.txt"].read_text(encoding="utf-8-sig").splitlines()
+        pairs = (line.partition(":") for line in lines)
+        study = {key.strip(): value.strip() for key, _, value in pairs}
         found.title = study.get("name", "")[:300]
         found.name = study.get("cancer_study_identifier", found.name)
     for name in CLINICAL:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
-from validation.cohort.intake.guesses import Guess, make_guess
+from sage_import.intake.guesses import Guess, make_guess
 
 if TYPE_CHECKING:
     import pandas as pd

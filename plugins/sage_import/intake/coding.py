@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from validation.cohort.intake.guesses import Guess, make_guess
-from validation.cohort.intake.names import BIRTH, DEATH, TIME, stem, tokens, words
-from validation.cohort.intake.values import Column
+from sage_import.intake.guesses import Guess, make_guess
+from sage_import.intake.names import BIRTH, DEATH, TIME, stem, tokens, words
+from sage_import.intake.values import Column
 from validation.cohort.tables import codes
 
 YES = {"yes", "y", "true", "t", "ja", "oui"}

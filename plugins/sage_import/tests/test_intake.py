@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sage.core.errors import InputError
+from sage_import.intake import Proposal, propose, publish
+from sage_import.intake.coding import side_of
+from sage_import.intake.levels import ordered_levels
+from sage_import.intake.values import Column, parse_date, parse_number
 from validation import cohort
-from validation.cohort.intake import Proposal, propose, publish
-from validation.cohort.intake.coding import side_of
-from validation.cohort.intake.levels import ordered_levels
-from validation.cohort.intake.values import Column, parse_date, parse_number
 from validation.core.dictionary import DataDictionary, Variable
 
 STAGES = ("Stage I", "Stage II", "Stage III", "Stage IV")

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from sage.core.errors import InputError
+from sage_import.intake.cells import interpret_columns
+from sage_import.intake.declared import ColumnGuess, Variables
+from sage_import.intake.guesses import Corrections, Guess, make_guess, read_corrections
+from sage_import.intake.identifiers import names_patients, people_twice
+from sage_import.intake.matrix import RawMatrix, rewrite_matrix
+from sage_import.intake.names import label_from, slug
+from sage_import.intake.outcome import Outcome
+from sage_import.intake.outcomes import find_outcomes
+from sage_import.intake.sources import Sources, read_sources
+from sage_import.intake.text import RawTable
+from sage_import.intake.values import Column, decimal_votes, format_number, parse_date
 from validation.cohort.ids import BARCODE, patient_of, sample_type_of
-from validation.cohort.intake.cells import interpret_columns
-from validation.cohort.intake.declared import ColumnGuess, Variables
-from validation.cohort.intake.guesses import Corrections, Guess, make_guess, read_corrections
-from validation.cohort.intake.identifiers import names_patients, people_twice
-from validation.cohort.intake.matrix import RawMatrix, rewrite_matrix
-from validation.cohort.intake.names import label_from, slug
-from validation.cohort.intake.outcome import Outcome
-from validation.cohort.intake.outcomes import find_outcomes
-from validation.cohort.intake.sources import Sources, read_sources
-from validation.cohort.intake.text import RawTable
-from validation.cohort.intake.values import Column, decimal_votes, format_number, parse_date
 from validation.cohort.model import CohortSpec, describe
 
 if TYPE_CHECKING:

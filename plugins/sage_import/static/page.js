@@ -1,5 +1,5 @@
 // Files made into a cohort: every guess with its evidence, correctable, nothing written before.
-import { html, api, only, send, useRef, useState, Wrong } from "./lib.js";
+import { html, api, only, send, useRef, useState, Wrong } from "/static/lib.js";
 
 const ENDS = ".csv,.tsv,.txt,.tab,.gz,.xlsx,.xlsm,.json,.zip";
 const KINDS = ["continuous", "binary", "categorical", "ordinal", "skip"];
@@ -62,7 +62,7 @@ function Written({ done }) {
     <p><a class="button" href=${`/cohorts?cohort=${encodeURIComponent(done.cohort)}`} data-plain>Show the cohort</a></p></article>`;
 }
 
-export function Import() {
+export default function Import() {
   const [held, setHeld] = useState(null);
   const [settings, setSettings] = useState([]);
   const [found, setFound] = useState(null);
@@ -77,7 +77,7 @@ export function Import() {
     const turn = ++order.current;
     setBusy("Reading …"); setSettings(asked);
     try {
-      const read = await api("/api/cohorts/look", { body: { upload, settings: asked } });
+      const read = await api("/api/import/look", { body: { upload, settings: asked } });
       if (turn === order.current) { setFound(read); setError(""); taken.current = asked; }
     } catch (e) { if (turn === order.current) { setError(e.message); setSettings(taken.current); } }
     if (turn === order.current) setBusy("");
@@ -89,7 +89,7 @@ export function Import() {
       let got = { upload: "" };
       for (const file of files) {
         setBusy(`Sending ${file.name} …`);
-        got = await send(`/api/uploads?name=${encodeURIComponent(file.name)}&to=${got.upload}`, file);
+        got = await send(`/api/import/files?name=${encodeURIComponent(file.name)}&to=${got.upload}`, file);
       }
       setHeld(got);
       await look(got.upload, []);
@@ -98,7 +98,7 @@ export function Import() {
   const write = async () => {
     setBusy("Writing …");
     try {
-      setDone(await api("/api/cohorts/import", { body: { upload: held.upload, settings, replace } }));
+      setDone(await api("/api/import/write", { body: { upload: held.upload, settings, replace } }));
       setFound(null); setError("");
     } catch (e) { setError(e.message); }
     setBusy("");

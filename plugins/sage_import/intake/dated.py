@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sage.core.errors import InputError
-from validation.cohort.intake.coding import detect_coding, is_number_of_death, side_of
-from validation.cohort.intake.guesses import Corrections, Guess, make_guess
-from validation.cohort.intake.names import BIRTH, DEATH, LABELS, LAST, START, stem, words
-from validation.cohort.intake.outcome import Outcome
-from validation.cohort.intake.paired import build_endpoint, find_contact, is_event, pair_columns
-from validation.cohort.intake.values import Column
+from sage_import.intake.coding import detect_coding, is_number_of_death, side_of
+from sage_import.intake.guesses import Corrections, Guess, make_guess
+from sage_import.intake.names import BIRTH, DEATH, LABELS, LAST, START, stem, words
+from sage_import.intake.outcome import Outcome
+from sage_import.intake.paired import build_endpoint, find_contact, is_event, pair_columns
+from sage_import.intake.values import Column
 
 
 def find_dated_outcomes(

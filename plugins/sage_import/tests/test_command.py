@@ -1,4 +1,4 @@
-"""`sage cohort init` as a person uses it: refused, asked, corrected, written, checked, shown."""
+"""`sage import` as a person uses it: refused, asked, corrected, written, checked, shown."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from sage_import.intake import propose
 from tests.end_to_end.harness import on_a_terminal, sage
 from tests.validation.core_help import shared
-from validation.cohort.intake import propose
 
 ROWS = "patient;age;sex;stage;months;censor\n" + "\n".join(
     f"P{n:03d};{50 + n % 30},5;{'M' if n % 2 else 'F'};{'I' * (n % 3 + 1)};{n % 40 + 2};{n % 2}"
@@ -29,7 +29,7 @@ def series(tmp_path: Path) -> Path:
 def test_what_files_do_not_settle_is_refused_with_the_setting_and_nothing_is_written(
     series: Path,
 ) -> None:
-    ended = sage("cohort", "init", str(series), "--yes", cwd=series.parent)
+    ended = sage("import", str(series), "--yes", cwd=series.parent)
     assert ended.code == 2
     assert "OS.event=censor:0 or censor:1" in ended.err
     assert [path.name for path in series.parent.iterdir()] == ["series.csv"]
@@ -38,7 +38,7 @@ def test_what_files_do_not_settle_is_refused_with_the_setting_and_nothing_is_wri
 def test_an_imported_cohort_is_checked_shown_and_listed_as_it_is(series: Path) -> None:
     home = series.parent
     settings = ["--set", "event=censor:0", "--set", "known_at=baseline"]
-    ended = sage("cohort", "init", str(series), *settings, "--yes", "--json", cwd=home)
+    ended = sage("import", str(series), *settings, "--yes", "--json", cwd=home)
     assert ended.code == 0, ended.err
     assert ended.json["folder"] == "cohorts/series"
     shown = sage("cohort", "show", "cohorts/series", "--json", cwd=home).json
@@ -50,14 +50,14 @@ def test_an_imported_cohort_is_checked_shown_and_listed_as_it_is(series: Path) -
     assert checked.code == 0, checked.out
     listed = sage("cohort", "list", "--json", cwd=home).json
     assert "series" in [item["id"] for item in listed]
-    again = sage("cohort", "init", str(series), *settings, "--yes", cwd=home)
+    again = sage("import", str(series), *settings, "--yes", cwd=home)
     assert again.code == 2 and "--force" in again.err
-    assert sage("cohort", "init", str(series), *settings, "--yes", "--force", cwd=home).code == 0
+    assert sage("import", str(series), *settings, "--yes", "--force", cwd=home).code == 0
 
 
 def test_on_a_terminal_the_open_is_asked_and_a_guess_corrected(series: Path) -> None:
     code, shown = on_a_terminal(
-        "cohort", "init", str(series), cwd=series.parent,
+        "import", str(series), cwd=series.parent,
         answers=[("OS.event (censor:0 or censor:1)", "censor:7"),
                  ("OS.event (censor:0 or censor:1)", "censor:0"),
                  ("to correct a guess", "stage.kind=nonsense"),
@@ -71,7 +71,7 @@ def test_on_a_terminal_the_open_is_asked_and_a_guess_corrected(series: Path) -> 
 
 def test_on_a_terminal_no_writes_nothing(series: Path) -> None:
     code, _ = on_a_terminal(
-        "cohort", "init", str(series), "--set", "event=censor:0", cwd=series.parent,
+        "import", str(series), "--set", "event=censor:0", cwd=series.parent,
         answers=[("to correct a guess", "no")],
     )  # fmt: skip
     assert code == 1
@@ -79,7 +79,7 @@ def test_on_a_terminal_no_writes_nothing(series: Path) -> None:
 
 
 def test_a_dry_run_writes_nothing(series: Path) -> None:
-    ended = sage("cohort", "init", str(series), "--dry-run", "--json", cwd=series.parent)
+    ended = sage("import", str(series), "--dry-run", "--json", cwd=series.parent)
     assert ended.code == 0
     guesses = {guess["key"]: guess for guess in ended.json["guesses"]}
     assert guesses["encoding"]["value"] == "utf-16" and guesses["delimiter"]["value"] == ";"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from validation.cohort.intake.coding import FEWEST
-from validation.cohort.intake.guesses import Guess, make_guess
-from validation.cohort.intake.names import CONTACT, DEATH, stem, unit_in, words
-from validation.cohort.intake.values import Column
+from sage_import.intake.coding import FEWEST
+from sage_import.intake.guesses import Guess, make_guess
+from sage_import.intake.names import CONTACT, DEATH, stem, unit_in, words
+from sage_import.intake.values import Column
 
 FAR_DAYS = 700
 """Times beyond it are days: as months they would be 58 years."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from sage_import.intake.names import BIRTH, IDENTIFIER, tokens, words
+from sage_import.intake.values import Column
 from validation.cohort.ids import BARCODE
-from validation.cohort.intake.names import BIRTH, IDENTIFIER, tokens, words
-from validation.cohort.intake.values import Column
 
 OWNERS = frozenset({"patient", "patientid", "subject", "participant", "pid"})
 TRAITS = frozenset({"age", "sex", "gender", "race", "stage", "grade"})

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from sage.core.errors import InputError
-from validation.cohort.intake.proposal import Proposal
+from sage_import.intake.proposal import Proposal
 from validation.cohort.model import CohortSpec
 from validation.core.types import Finding
 
-MARK = "# Written by `sage cohort init`"
+MARK = "# Written by `sage import`"
 
 
 def publish(proposal: Proposal, folder: Path, *, force: bool = False) -> list[Finding]:

@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any
 
 from sage.core.errors import InputError
-from validation.cohort.intake.coding import describe_sides
-from validation.cohort.intake.dated import build_dated_outcome
-from validation.cohort.intake.guesses import make_guess
-from validation.cohort.intake.names import LABELS
-from validation.cohort.intake.outcome import Outcome, find_column, negative_times, time_guess
-from validation.cohort.intake.time_units import detect_time_unit
-from validation.cohort.intake.values import Column
+from sage_import.intake.coding import describe_sides
+from sage_import.intake.dated import build_dated_outcome
+from sage_import.intake.guesses import make_guess
+from sage_import.intake.names import LABELS
+from sage_import.intake.outcome import Outcome, find_column, negative_times, time_guess
+from sage_import.intake.time_units import detect_time_unit
+from sage_import.intake.values import Column
 from validation.cohort.tables import codes
 
 

@@ -1,0 +1,1 @@
+"""Cohorts from your own files: tables, workbooks, cBioPortal and GDC folders."""
