@@ -1,4 +1,4 @@
-"""Text output of `sage validate`: contracts, verdicts, study plans."""
+"""Text output of `sage validate`: contracts and verdicts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from validation.contracts.contract import Contract, FrozenContract
-    from validation.drafting.planning import Plan
     from validation.results.results import Results
 
 COLORS = {"supported": "green", "not_supported": "yellow", "inconclusive": "cyan"}
@@ -163,19 +162,3 @@ def _describe_power(plan: Contract) -> str:
         ratio = plan.relevant_ratio
         text += f"; events for a {plan.scale} of {ratio:.3g}: {power.required_events}"
     return text
-
-
-def plan_lines(found: Plan) -> list[str]:
-    """Required size of a study, for several effects."""
-    asked = found.question
-    lines = [
-        f"{found.events} events, {found.patients} patients: power {100 * asked.power:.0f}% for a "
-        f"hazard ratio of {asked.hazard_ratio:g} ({asked.design.replace('_', ' ')})",
-        "",
-        f"{'hazard ratio':>12} {'events':>8} {'patients':>9}   power with {found.events} events",
-    ]
-    lines += [
-        f"{row.hazard_ratio:>12.2f} {row.events:>8} {row.patients:>9}   {100 * row.power:.0f}%"
-        for row in found.rows
-    ]
-    return [*lines, "", *(f"assumes: {assumption}" for assumption in found.assumptions)]

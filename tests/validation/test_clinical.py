@@ -1,4 +1,4 @@
-"""What a clinical reader expects: Table 1, estimates, missing data, net benefit, plans."""
+"""What a clinical reader expects: Table 1, estimates, missing data, net benefit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from tests.validation.core_help import NODE, claim, load, patients, run_once, va
 from validation.analysis.e_value import e_value
 from validation.drafting.adjustment import adjust
 from validation.drafting.draft import draft
-from validation.drafting.planning import Accrual, Question, plan
 from validation.results.results import Effect
 from validation.statistics.decision_curve import net_benefit
 
@@ -229,57 +228,11 @@ def test_a_declared_diagram_decides_the_covariates_of_the_contract(tmp_path) -> 
     assert any("health" in note and "stays open" in note for note in notes)
 
 
-def test_a_plan_reaches_its_power_in_simulated_trials() -> None:
-    from validation.statistics.survival import logrank
-
-    accrual = Accrual(median_survival=24, recruitment=24, follow_up=36, lost=0.05)
-    answer = plan(Question(hazard_ratio=1.6, exposed=0.4, accrual=accrual))
-    rng = np.random.default_rng(5)
-    n, hits, seen = answer.patients, 0, 0
-    for _ in range(400):
-        group = (np.arange(n) < 0.4 * n).astype(float)
-        time = rng.exponential(24 / math.log(2) / np.where(group == 1, 1.6, 1.0))
-        leave = rng.exponential(-12 / math.log(1 - 0.05), n)
-        stop = np.minimum(leave, rng.uniform(36, 60, n))
-        event = time <= stop
-        seen += event.sum() / 400
-        hits += logrank(np.minimum(time, stop), event, group).p < 0.05
-    assert seen == pytest.approx(answer.events, rel=0.03)
-    assert 0.74 < hits / 400 < 0.87
-
-
-def test_splits_claims_and_missing_data_cost_patients() -> None:
-    base = {"hazard_ratio": 1.5, "event_share": 0.5}
-    n = plan(Question(**base)).patients
-    assert plan(Question(**base, confirmation=0.5)).patients == pytest.approx(2 * n, abs=2)
-    assert plan(Question(**base, missing=0.2)).patients == pytest.approx(n / 0.8, abs=2)
-    assert plan(Question(**base, claims=10)).patients > 1.5 * n
-    assert plan(Question(**base, design="interaction")).patients > 3.9 * n
-
-
-def test_plan_and_adjust_answer_from_the_command_line(tmp_path) -> None:
-    done = CliRunner().invoke(app, ["plan", "--hazard-ratio", "1.5", "--event-share", "0.4"])
-    assert done.exit_code == 0
-    assert "191 events, 478 patients" in done.output
+def test_a_diagram_is_judged_from_the_command_line(tmp_path) -> None:
     diagram = tmp_path / "d.txt"
     diagram.write_text("# what causes what\nage -> CXCL13\nage -> OS\nCXCL13 -> OS\n")
     asked = ["adjust", str(diagram), "--exposure", "CXCL13", "--outcome", "OS"]
     assert "Adjusting for age" in CliRunner().invoke(app, asked).output
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        ["--hazard-ratio", "1", "--event-share", "0.4"],
-        ["--hazard-ratio", "1.5"],
-        ["--hazard-ratio", "1.5", "--event-share", "0"],
-        ["--hazard-ratio", "1.5", "--event-share", "0.4", "--design", "guess"],
-        ["--hazard-ratio", "1.0000001", "--event-share", "0.4"],
-    ],
-)
-def test_plans_that_cannot_be_made_are_refused(wrong: list[str]) -> None:
-    done = CliRunner().invoke(app, ["plan", *wrong])
-    assert isinstance(done.exception, InputError)
 
 
 def test_a_binary_outcome_has_its_tables_too(tmp_path) -> None:

@@ -1,0 +1,1 @@
+"""Events and patients that a study needs, before its cohort exists."""
