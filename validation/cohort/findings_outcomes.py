@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sage.core.errors import InputError
+from validation.cohort.codes import SWAP, report
 from validation.cohort.model import CompetingSpec, SurvivalSpec
 from validation.cohort.tables import Loaded, codes, text_of
-from validation.core.types import Finding, Severity, finding
+from validation.core.types import Finding
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,98 +34,67 @@ FAR = 4.0
 RISKS = re.compile(r"\b(age|stage|grade)\b")
 SHORT_MEDIAN = 2.0
 """Months. A cohort that is followed for less was more often read in the wrong unit."""
+_VITAL = re.compile("vital_?status", re.IGNORECASE)
 
 
-def of_endpoints(cohort: Cohort) -> list[Finding]:
+def of_endpoints(cohort: Cohort) -> Iterator[Finding]:
     """Endpoints that cannot be read, have few events or odd times, or contradict vital status."""
-    found = []
     for name, spec in cohort.spec.endpoints.items():
         where = f"endpoints.{name}"
         try:
             outcome = cohort.outcome(name)
         except InputError as error:
-            remedy = "correct the file, or what cohort.toml says of it"
-            found.append(finding("error", "endpoint", where, str(error), remedy))
+            yield report("endpoint", where, str(error))
             continue
         if not isinstance(spec, SurvivalSpec | CompetingSpec):
             continue
         events = int((outcome["event"] == 1).sum())
         if events == 0:
-            found.append(
-                finding(
-                    "error",
-                    "no_events",
-                    where,
-                    f"none of {len(outcome)} patients has it",
-                    "check the event coding and its polarity",
-                )
-            )
+            yield report("no_events", where, f"none of {len(outcome)} patients has it")
         elif events < FEW_EVENTS:
-            found.append(
-                finding(
-                    "warning",
-                    "few_events",
-                    where,
-                    f"{events} events: no model will hold",
-                    "use another endpoint for primary tests",
-                )
-            )
-        found += _polarity(cohort, name, spec, outcome)
-        found += _events_last(where, spec, outcome)
-        found += _risk_protects(cohort, where, outcome)
-        found += _times(where, outcome["time"])
-    return found
+            yield report("few_events", where, f"{events} events: no model will hold")
+        yield from _polarity(cohort, name, spec, outcome)
+        yield from _events_last(where, spec, outcome)
+        yield from _risk_protects(cohort, where, outcome)
+        yield from _times(where, outcome["time"])
+
+
+def _vital_state(values: pd.Series) -> pd.Series:
+    """1 for the dead, 0 for the living, else missing."""
+    return values.map(lambda item: 1.0 if item in DEAD else 0.0 if item in ALIVE else None)
 
 
 def _polarity(
     cohort: Cohort, name: str, spec: SurvivalSpec | CompetingSpec, outcome: pd.DataFrame
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """Against a vital status in the same table: the dead must be events of overall survival."""
     table = cohort.tables[spec.table]
-    column = next((row for row in table.rows if re.search("vital_?status", str(row), re.I)), None)
+    column = next((row for row in table.rows if _VITAL.search(str(row))), None)
     if column is None or column == spec.event or name.upper() != "OS":
-        return []
-    status = table.rows[column].str.strip().str.casefold()
-    state = status.map(lambda item: 1.0 if item in DEAD else 0.0 if item in ALIVE else None)
+        return
+    state = _vital_state(table.rows[column].str.strip().str.casefold())
     by_patient = state.set_axis(table.patient.to_numpy()).dropna()
     by_patient = by_patient[~by_patient.index.duplicated(keep="last")]
     both = by_patient.index.intersection(outcome.index)
     if len(both) < 10:
-        return []
+        return
     differ = float((by_patient[both] != (outcome.loc[both, "event"] != 0)).mean())
-    where = f"endpoints.{name}"
-    if differ > 0.5:
-        return [
-            finding(
-                "error",
-                "inverted_event",
-                where,
-                f"the event flag contradicts {column} in {differ:.0%} of the patients",
-                "swap event_values and censored_values",
-            )
-        ]
     if differ > 0.02:
-        return [
-            finding(
-                "warning",
-                "event_disagrees",
-                where,
-                f"the event flag disagrees with {column} in {differ:.0%} of the patients",
-                "find out which of the two is right before anything is tested",
-            )
-        ]
-    return []
+        code, verb = "event_disagrees", "disagrees with"
+        if differ > 0.5:
+            code, verb = "inverted_event", "contradicts"
+        text = f"the event flag {verb} {column} in {differ:.0%} of the patients"
+        yield report(code, f"endpoints.{name}", text)
 
 
 def _events_last(
     where: str, spec: SurvivalSpec | CompetingSpec, outcome: pd.DataFrame
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """Events that come after the censored times: in a study that ends, those censored are last."""
     event, censored = (outcome.loc[outcome["event"] == number, "time"] for number in (1, 0))
     one_two = {text_of(value) for value in spec.event_values} == {"1"} and "2" in {
         text_of(value) for value in spec.censored_values
     }
-    remedy = "if the flag is the other way round, swap event_values and censored_values"
     later, z = _later(event, censored)
     if later > EVENTS_LATER and z > FAR:
         text = (
@@ -131,12 +102,10 @@ def _events_last(
             f"{censored.median():.1f} months; an event is the later of the two in {later:.0%} of "
             "pairs): event and censored look swapped"
         )
-        severity: Severity = "error" if one_two else "warning"
-        return [finding(severity, "events_last", where, text, remedy)]
-    if one_two:
+        yield report("events_last", where, text, severity="error" if one_two else "warning")
+    elif one_two:
         text = "coded 1/2 with 1 as the event; where this coding is usual (R), 2 is the event"
-        return [finding("warning", "one_two_coding", where, text, remedy)]
-    return []
+        yield report("one_two_coding", where, text, remedy=SWAP)
 
 
 def _later(event: pd.Series, censored: pd.Series) -> tuple[float, float]:
@@ -151,11 +120,10 @@ def _later(event: pd.Series, censored: pd.Series) -> tuple[float, float]:
     return share, (share - 0.5) / float(np.sqrt((cases + others + 1) / (12 * cases * others)))
 
 
-def _risk_protects(cohort: Cohort, where: str, outcome: pd.DataFrame) -> list[Finding]:
+def _risk_protects(cohort: Cohort, where: str, outcome: pd.DataFrame) -> Iterator[Finding]:
     """Age or stage that goes with fewer events: the flag, or their own coding, is turned round."""
     from validation.statistics.batched import batched_cox
 
-    found = []
     for key, spec in cohort.variables.items():
         name = key.partition(":")[2].casefold()
         if spec.kind not in ("continuous", "ordinal") or not RISKS.search(name.replace("_", " ")):
@@ -174,123 +142,87 @@ def _risk_protects(cohort: Cohort, where: str, outcome: pd.DataFrame) -> list[Fi
         if fit.converged[0] and fit.coef[0] / fit.se[0] < -FAR:
             ratio = float(np.exp(fit.coef[0]))
             text = f"higher {key} goes with fewer events (hazard ratio per SD {ratio:.2f})"
-            remedy = f"check which code is the event, and how {key} is coded"
-            found.append(finding("warning", "risk_protects", where, text, remedy))
-    return found
+            yield report("risk_protects", where, text)
 
 
-def _times(where: str, time: pd.Series) -> list[Finding]:
+def _times(where: str, time: pd.Series) -> Iterator[Finding]:
     """Times that are mostly nothing, all the same, or too short to be in the unit declared."""
-    if len(time) < 10:
-        return []
     at_zero = int((time == 0).sum())
+    if len(time) < 10:
+        return
     if time.nunique() == 1:
         text = f"all {len(time)} patients have the time {time.iloc[0]:g} months"
-        return [finding("error", "one_time", where, text, "check the time column")]
-    if at_zero > MANY_AT_ZERO * len(time):
-        text = f"{at_zero} of {len(time)} patients have the time 0"
-        remedy = "find out whether 0 stands for missing; they inform no comparison of hazards"
-        return [finding("warning", "times_at_zero", where, text, remedy)]
-    if time.median() < SHORT_MEDIAN:
-        text = f"the median time is {time.median():.2g} months"
-        return [finding("warning", "short_times", where, text, "check time_unit")]
-    return []
+        yield report("one_time", where, text)
+    elif at_zero > MANY_AT_ZERO * len(time):
+        yield report("times_at_zero", where, f"{at_zero} of {len(time)} patients have the time 0")
+    elif time.median() < SHORT_MEDIAN:
+        yield report("short_times", where, f"the median time is {time.median():.2g} months")
 
 
-def of_flags(cohort: Cohort, table: Loaded) -> list[Finding]:
+def of_flags(cohort: Cohort, table: Loaded) -> Iterator[Finding]:
     """Event-like columns whose coding is easily misread: 1/2, or `cens` of either polarity."""
-    found = []
     used = {
-        (spec.table, spec.event): (name, spec)
-        for name, spec in cohort.spec.endpoints.items()
+        (spec.table, spec.event): spec
+        for spec in cohort.spec.endpoints.values()
         if isinstance(spec, SurvivalSpec | CompetingSpec)
     }
-    for column in table.rows.columns:
-        name = str(column)
+    for name in map(str, table.rows.columns):
         if not EVENT_COLUMN.search(name):
             continue
-        seen = codes(table.rows[column])
-        values = set(seen) - table.missing
+        values = set(codes(table.rows[name])) - table.missing
         where = f"tables.{table.name}.{name}"
         declared = used.get((table.name, name))
+        found = {}
         if values == {"1", "2"}:
-            found.append(
-                finding(
-                    "info" if declared else "warning",
-                    "one_two_coding",
-                    where,
-                    "coded 1/2: which of them is the event is a convention that differs",
-                    "" if declared else "name both codes in an endpoint before using it",
-                )
+            found["one_two_coding"] = (
+                "coded 1/2: which of them is the event is a convention that differs"
             )
         if "cens" in name.casefold() and values <= {"0", "1"} and values:
-            event = "1" if declared is None else ", ".join(map(text_of, declared[1].event_values))
-            found.append(
-                finding(
-                    "info" if declared else "warning",
-                    "censoring_flag",
-                    where,
-                    "named for censoring: in some sources 0 means the event, in others 1"
-                    + (f"; here {event} is read as the event" if declared else ""),
-                    "" if declared else "check it against vital status or the time of death",
-                )
-            )
-    return found
+            text = "named for censoring: in some sources 0 means the event, in others 1"
+            if declared is not None:
+                event = ", ".join(map(text_of, declared.event_values))
+                text += f"; here {event} is read as the event"
+            found["censoring_flag"] = text
+        for code, text in found.items():
+            if declared is None:
+                yield report(code, where, text)
+            else:
+                yield report(code, where, text, remedy="", severity="info")
 
 
-def find_outdated(cohort: Cohort) -> list[Finding]:
+def find_outdated(cohort: Cohort) -> Iterator[Finding]:
     """Other tables' deaths against the endpoint's, for the same patients."""
     spec = cohort.spec.endpoints.get("OS")
     if not isinstance(spec, SurvivalSpec):
-        return []
+        return
     try:
         outcome = cohort.outcome("OS")
     except InputError:
-        return []
-    found = []
+        return
     for table in cohort.tables.values():
-        for column in table.rows.columns:
-            if (table.name, str(column)) == (spec.table, spec.event):
+        for column in map(str, table.rows.columns):
+            if (table.name, column) == (spec.table, spec.event):
                 continue
-            flags = _deaths(table, str(column))
-            if flags is None:
-                continue
-            both = flags.index.intersection(outcome.index)
-            if len(both) < 20:
+            flags = _deaths(table, column)
+            both = outcome.index[:0] if flags is None else flags.index.intersection(outcome.index)
+            if flags is None or len(both) < 20:
                 continue
             theirs, ours = int(flags[both].sum()), int(outcome.loc[both, "event"].sum())
             where = f"tables.{table.name}.{column}"
-            numbers = f"{theirs} deaths where OS has {ours}, for the same {len(both)} patients"
+            of_same = f"where OS has {ours}, for the same {len(both)} patients"
             if theirs < 0.9 * ours:
-                found.append(
-                    finding(
-                        "warning",
-                        "outdated_follow_up",
-                        where,
-                        numbers,
-                        "this follow-up is older; take outcomes from the endpoint's table",
-                    )
-                )
+                yield report("outdated_follow_up", where, f"{theirs} deaths {of_same}")
             elif ours < 0.9 * theirs:
-                found.append(
-                    finding(
-                        "error",
-                        "outdated_endpoint",
-                        "endpoints.OS",
-                        f"{where} has {numbers.replace('deaths', 'deaths,')}",
-                        "the endpoint's follow-up is older; use the other table",
-                    )
-                )
-    return found
+                text = f"{where} has {theirs} deaths, {of_same}"
+                yield report("outdated_endpoint", "endpoints.OS", text)
 
 
 def _deaths(table: Loaded, column: str) -> Any:
     """Death flags by patient, if the column is a vital status or a 0/1 overall-survival event."""
     values = codes(table.rows[column]).str.casefold()
-    vital = re.search("vital_?status", column, re.I)
     event = re.fullmatch(r"(os|oc)([ ._,]*(event|status))?", column, re.I)
-    if vital:
-        state = values.map(lambda item: 1.0 if item in DEAD else 0.0 if item in ALIVE else None)
+    if _VITAL.search(column):
+        state = _vital_state(values)
     elif event and set(values) - {text.casefold() for text in table.missing} <= {"0", "1"}:
         state = values.map({"0": 0.0, "1": 1.0})
     else:

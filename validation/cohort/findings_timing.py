@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
+from validation.cohort.codes import report
 from validation.cohort.model import ContinuousSpec, SurvivalSpec, declaration_remedy
 from validation.cohort.tables import codes
 from validation.cohort.timing import known_at
-from validation.core.types import Finding, finding
+from validation.core.types import Finding
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,15 +28,10 @@ AGREE = 0.95
 """Share of patients for whom a column of times fits a variable's yes and no."""
 NAMED = 12
 CODES = {"outcome": "outcome_proxy", "follow_up": "grows_with_follow_up"}
-REMEDY = (
-    "find out when it was recorded; declare known_at (a time, or a column of each patient's own) "
-    "and use a landmark or a time-dependent covariate, or leave it out"
-)
 
 
-def of_timing(cohort: Cohort) -> list[Finding]:
+def of_timing(cohort: Cohort) -> Iterator[Finding]:
     """Proxies of an outcome, variables that grow with follow-up, and undeclared timing."""
-    found: list[Finding] = []
     undeclared = []
     for key in cohort.keys():  # noqa: SIM118 (a method, not a mapping)
         try:
@@ -45,21 +41,20 @@ def of_timing(cohort: Cohort) -> list[Finding]:
         if when == "unknown":
             undeclared.append(key)
         if when in ("unknown", "baseline"):
-            found += _leaks(cohort, key, values)
-            found += _own_times(cohort, key)
+            leak = next(_leaks(cohort, key, values), None)
+            yield from () if leak is None else (leak,)
+            yield from _own_times(cohort, key)
     if undeclared:
         more = f" and {len(undeclared) - NAMED} more" if len(undeclared) > NAMED else ""
         text = f"nobody says when these became known: {', '.join(undeclared[:NAMED])}{more}"
         remedy = f"{declaration_remedy(undeclared[:NAMED])}; until then nothing is supported"
-        found.append(finding("warning", "timing_undeclared", "variables", text, remedy))
-    return found
+        yield report("timing_undeclared", "variables", text, remedy=remedy)
 
 
-def _leaks(cohort: Cohort, key: str, values: pd.Series) -> list[Finding]:
-    """Finding for the first outcome that a variable reveals."""
+def _leaks(cohort: Cohort, key: str, values: pd.Series) -> Iterator[Finding]:
+    """Findings for the outcomes that a variable reveals."""
     from validation.statistics.leakage import find_leak
 
-    where = f"variables.{key}"
     for name, spec in cohort.spec.endpoints.items():
         if isinstance(spec, ContinuousSpec) or key in getattr(spec, "contained_in", ()):
             continue
@@ -67,17 +62,15 @@ def _leaks(cohort: Cohort, key: str, values: pd.Series) -> list[Finding]:
             outcome = cohort.outcome(name)
         except InputError:
             continue  # of_endpoints says why
-        rows = values.reindex(outcome.index)
         timed = "time" in outcome.columns
         event = outcome["event" if timed else "value"].to_numpy(dtype=float)
         time = outcome["time"].to_numpy(dtype=float) if timed else None
-        for level, numbers in _columns(rows):
+        for level, numbers in _columns(values.reindex(outcome.index)):
             leak = find_leak(numbers.to_numpy(dtype=float), event, time)
             if leak is not None:
                 code = CODES.get(leak.kind, "recorded_by_outcome")
                 text = f"{name}{f' ({level})' if level else ''}: {leak.text}"
-                return [finding("warning", code, where, text, REMEDY)]
-    return []
+                yield report(code, f"variables.{key}", text)
 
 
 def _columns(values: pd.Series) -> Iterator[tuple[str, pd.Series]]:
@@ -97,13 +90,13 @@ def _columns(values: pd.Series) -> Iterator[tuple[str, pd.Series]]:
         yield str(level), (values == level).astype(float).where(values.notna())
 
 
-def _own_times(cohort: Cohort, key: str) -> list[Finding]:
+def _own_times(cohort: Cohort, key: str) -> Iterator[Finding]:
     """A column of times that is filled for a single answer and ends with follow-up."""
     import pandas as pd
 
     spec = cohort.variables.get(key)
     if spec is None:
-        return []
+        return
     table = cohort.tables[spec.table]
     answers = codes(table.rows[spec.column])
     answers = answers.where(~answers.isin(table.missing))
@@ -113,7 +106,7 @@ def _own_times(cohort: Cohort, key: str) -> list[Finding]:
         if isinstance(endpoint, SurvivalSpec) and endpoint.table == spec.table
     }
     if not ends or answers.nunique() != 2:
-        return []
+        return
     numbers = {
         str(name): pd.to_numeric(table.rows[name], errors="coerce") for name in table.rows.columns
     }
@@ -131,7 +124,6 @@ def _own_times(cohort: Cohort, key: str) -> list[Finding]:
                     "alone: it happened then, and was not known at baseline"
                 )
                 remedy = f'known_at = {{ column = "{column}", before = "{other}" }}'
-                return [
-                    finding("warning", "happens_during_follow_up", f"variables.{key}", text, remedy)
-                ]
-    return []
+                where = f"variables.{key}"
+                yield report("happens_during_follow_up", where, text, remedy=remedy)
+                return

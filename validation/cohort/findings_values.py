@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from validation.core.types import Finding, finding
+from validation.cohort.codes import report
+from validation.core.types import Finding
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,7 +71,7 @@ def _ranges(where: str, variable: Variable, known: pd.Series) -> list[Finding]:
         text = f"{len(bad)} values cannot be ({shown}); {variable.label} is {limits}"
         codes = ", ".join(f'"{item:g}"' for item in sorted(bad.unique()))
         remedy = f"correct them, or add missing = [{codes}] to the table"
-        return [finding("error", "impossible_value", where, text, remedy)]
+        return [report("impossible_value", where, text, remedy=remedy)]
     return []
 
 
@@ -102,7 +103,7 @@ def _mixture(where: str, known: pd.Series) -> list[Finding]:
         f"{len(few)} values ({edge}) are about {factor:g} times off the others, with none between: "
         f"{FACTORS[factor]}"
     )
-    return [finding("error", "mixed_units", where, text, "convert all patients to the same unit")]
+    return [report("mixed_units", where, text)]
 
 
 def _spellings(where: str, known: pd.Series) -> list[Finding]:
@@ -121,7 +122,7 @@ def _spellings(where: str, known: pd.Series) -> list[Finding]:
     shown = "; ".join(" = ".join(repr(name) for name in same) for same in twice.values())
     pairs = ", ".join(f'"{level}" = "{meant[level]}"' for level in levels)
     text = f"spellings of a value count as different values: {shown}"
-    return [finding("error", "mixed_spelling", where, text, f"values = {{ {pairs} }}")]
+    return [report("mixed_spelling", where, text, remedy=f"values = {{ {pairs} }}")]
 
 
 def _too_many(where: str, variable: Variable, known: pd.Series) -> list[Finding]:
@@ -130,5 +131,4 @@ def _too_many(where: str, variable: Variable, known: pd.Series) -> list[Finding]
         return []
     shown = ", ".join(repr(str(item)) for item in sorted(known.unique())[:5])
     text = f"declared binary, with {count} values: {shown}"
-    remedy = 'map them in `values`, or declare kind = "categorical"'
-    return [finding("error", "not_binary", where, text, remedy)]
+    return [report("not_binary", where, text)]

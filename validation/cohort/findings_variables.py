@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sage.core.errors import InputError
+from validation.cohort.codes import report
 from validation.cohort.describe import variable_of
 from validation.cohort.findings_values import of_values
-from validation.core.types import Finding, finding
+from validation.core.types import Finding
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,90 +29,53 @@ APART = 1.5
 """Widths of the middle 90% by which a usual code for missing stands off the other values."""
 
 
-def of_expression(cohort: Cohort) -> list[Finding]:
+def of_expression(cohort: Cohort) -> Iterator[Finding]:
     """Report genes lost or merged in the matrix, and patients without expression."""
-    spec = cohort.spec.expression
-    if spec is None:
-        return []
     try:
         matrix = cohort.expression
     except InputError as error:
-        remedy = "correct the file, or what cohort.toml says of it"
-        return [finding("error", "expression", "expression", str(error), remedy)]
-    assert matrix is not None
-    found = []
+        yield report("expression", "expression", str(error))
+        return
+    if matrix is None:
+        return
     texts = {
         "sample types": ("normal_samples", "samples that are not primary tumors"),
         "aliquots": ("several_aliquots", "patients with several samples"),
         "genes": ("duplicate_symbols", "rows without a symbol or with a repeated symbol"),
     }
-    for report in matrix.reports:
-        code, what = texts[report.step.split(": ")[1]]
-        found.append(
-            finding(
-                "info",
-                code,
-                "expression",
-                f"{what}: {report.before} to {report.after}; {report.reason}",
-            )
-        )
+    for step in matrix.reports:
+        code, what = texts[step.step.split(": ")[1]]
+        text = f"{what}: {step.before} to {step.after}; {step.reason}"
+        yield report(code, "expression", text)
     for note in matrix.notes:
-        found.append(finding("info", "versioned_ids", "expression", note))
+        yield report("versioned_ids", "expression", note)
     missing = sum(patient not in set(matrix.patients) for patient in cohort.patients)
     if missing > 0.5 * len(cohort.patients):
-        found.append(
-            finding(
-                "warning",
-                "weak_join",
-                "expression",
-                f"{missing} of {len(cohort.patients)} patients have no expression",
-                "check sample identifiers, sample_split and sample_types",
-            )
-        )
-    return found
+        text = f"{missing} of {len(cohort.patients)} patients have no expression"
+        remedy = "check sample identifiers, sample_split and sample_types"
+        yield report("weak_join", "expression", text, remedy=remedy)
 
 
-def of_variables(cohort: Cohort) -> list[Finding]:
+def of_variables(cohort: Cohort) -> Iterator[Finding]:
     """Find variables that are empty, constant, mostly missing, or have outliers."""
-    found: list[Finding] = []
     for key in cohort.keys():  # noqa: SIM118 (a method, not a mapping)
         where = f"variables.{key}"
         try:
             values = cohort.column(key)
         except InputError as error:
-            remedy = "correct the column, or what cohort.toml says of it"
-            found.append(finding("error", "variable", where, str(error), remedy))
+            yield report("variable", where, str(error))
             continue
         known = values.dropna()
-        share = 1 - len(known) / max(len(values), 1)
         if known.empty:
-            remedy = "check its column and its codes for missing, or leave it out"
-            found.append(finding("error", "empty", where, "no patient has a value", remedy))
-        elif known.nunique() == 1:
-            found.append(
-                finding(
-                    "warning",
-                    "constant",
-                    where,
-                    f"the same value for all: {known.iloc[0]}",
-                    "leave it out: it can be related to nothing",
-                )
-            )
-        elif share > MOST_MISSING:
-            found.append(
-                finding(
-                    "warning",
-                    "mostly_missing",
-                    where,
-                    f"missing in {share:.0%}",
-                    "do not use it as a covariate",
-                )
-            )
-        if known.empty:
+            yield report("empty", where, "no patient has a value")
             continue
-        found += _levels(where, known)
-        found += of_values(where, variable_of(cohort, key), known) or _far_values(where, known)
-    return found
+        share = 1 - len(known) / len(values)
+        if known.nunique() == 1:
+            yield report("constant", where, f"the same value for all: {known.iloc[0]}")
+        elif share > MOST_MISSING:
+            yield report("mostly_missing", where, f"missing in {share:.0%}")
+        yield from _levels(where, known)
+        yield from of_values(where, variable_of(cohort, key), known) or _far_values(where, known)
 
 
 def _levels(where: str, known: pd.Series) -> list[Finding]:
@@ -123,7 +88,7 @@ def _levels(where: str, known: pd.Series) -> list[Finding]:
     if levels <= 0.5 * len(known):
         return []
     text = f"{levels} levels in {len(known)} patients: no group can be compared within them"
-    return [finding("warning", "many_levels", where, text, "pool them, or leave the variable out")]
+    return [report("many_levels", where, text)]
 
 
 def _far_values(where: str, known: pd.Series) -> list[Finding]:
@@ -146,7 +111,7 @@ def _far_values(where: str, known: pd.Series) -> list[Finding]:
                 how = "the only value below zero" if unlike else "far from every other value"
                 text = f"{count} patients have {code:g}, {how}"
                 remedy = f'if it stands for missing, add "{code:g}" to the table\'s `missing`'
-                found.append(finding("warning", "missing_code", where, text, remedy))
+                found.append(report("missing_code", where, text, remedy=remedy))
     if found:
         return found
     # Where most have none of it (no aggregate, no metastasis), the others give the scale.
@@ -162,5 +127,4 @@ def _far_values(where: str, known: pd.Series) -> list[Finding]:
         f"{len(far)} values out of all proportion (up to {worst:.3g}; 90% lie between {low:.3g} "
         f"and {high:.3g})"
     )
-    remedy = "check them: a mean, a slope and a z-score follow the largest value"
-    return [finding("warning", "outlier", where, text, remedy)]
+    return [report("outlier", where, text)]

@@ -11,18 +11,13 @@ Severity = Literal["error", "warning", "info"]
 
 
 class Finding(Strict):
-    """Something that `check` saw in a cohort: what, where, and what to do about it."""
+    """Something that a check of a cohort saw: what, where, and what to do about it."""
 
     severity: Severity
     code: str
     where: str
     message: str
     remedy: str = ""
-
-
-def finding(severity: Severity, code: str, where: str, message: str, remedy: str = "") -> Finding:
-    """A finding; `remedy` says what to do about it, where there is something to do."""
-    return Finding(severity=severity, code=code, where=where, message=message, remedy=remedy)
 
 
 class CohortSummary(Strict):
