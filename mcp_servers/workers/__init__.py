@@ -1,1 +1,1 @@
-"""Workers that run tools: a local pool of processes, or a Ray cluster."""
+"""Workers that run tools: a local pool of processes, or those of a plugin."""
