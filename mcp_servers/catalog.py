@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 
@@ -16,17 +17,20 @@ from sage.core.errors import InputError
 from sage.core.hashes import hash_file
 from sage.core.plugins import find_plugins
 
-SUITES = {
-    "pathology": "mcp_servers.pathology",
-    "oncology": "mcp_servers.oncology",
-    "knowledge": "mcp_servers.knowledge",
-}
-"""Packages of the house by suite; plugins add theirs through the entry points `sage.tools`."""
+SUITES = ("pathology", "oncology", "knowledge")
+"""Suites of the house, each a package of `mcp_servers`."""
 
 
-def suites() -> dict[str, str]:
-    """Packages by suite, those of installed plugins included."""
-    return SUITES | {name: entry.module for name, entry in find_plugins("sage.tools").items()}
+def suites() -> dict[str, list[str]]:
+    """Packages by suite, those of installed plugins included.
+
+    A plugin's package is a suite by the name of its entry point of `sage.tools`, or joins the
+    suite before the dot of that name ("pathology.foundation").
+    """
+    found = {name: [f"mcp_servers.{name}"] for name in SUITES}
+    for name, entry in find_plugins("sage.tools").items():
+        found.setdefault(name.partition(".")[0], []).append(entry.module)
+    return found
 
 
 def check_suite(suite: str) -> None:
@@ -45,7 +49,7 @@ def modules(suite: str = "all") -> Iterator[ModuleType]:
     """
     check_suite(suite)
     every = suites()
-    for package_name in every.values() if suite == "all" else (every[suite],):
+    for package_name in chain(*every.values()) if suite == "all" else every[suite]:
         package = importlib.import_module(package_name)
         if suite == "all" and getattr(package, "ON_REQUEST", False):
             continue

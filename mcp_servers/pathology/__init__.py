@@ -15,10 +15,5 @@ TOOL_MODULES = (
     "stroma",
     "ihc",
     "stain",
-    "encoders",
-    "cluster",
-    "heatmap",
-    "mil",
-    "zeroshot",
     "measure",
 )

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.spec import InputPath
+from sage.core.errors import InputError
 from sage.core.models import Strict
 
 if TYPE_CHECKING:
@@ -79,3 +80,28 @@ def region_warnings(polygons: list[Polygon], view: View) -> list[str]:
         f"a region spans only {least:.2g} cells of the tissue mask (of {view.mpp:.2g} µm): what "
         "is in it, and its area, are rough"
     ]
+
+
+def choose_device(device: str, assigned: str = "cpu") -> str:
+    """The device to use; `assigned` is the workers' choice for this call.
+
+    `auto` is the assigned device, so that calls without a card do not meet on the first; `cuda` is
+    the assigned card, else the first; `cuda:N` is that card.
+
+    Raises
+    ------
+    InputError
+        When a GPU is asked for and absent.
+    """
+    if device == "cpu" or (device == "auto" and assigned == "cpu"):
+        return "cpu"
+    import torch
+
+    wanted = assigned if device == "auto" or (device == "cuda" and assigned != "cpu") else device
+    seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    number = int(wanted.partition(":")[2] or 0)
+    if number >= seen:
+        raise InputError(
+            f"device {wanted} was asked for, but PyTorch sees {seen} GPU(s); use device=cpu"
+        )
+    return wanted

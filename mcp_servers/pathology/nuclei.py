@@ -418,7 +418,7 @@ def load_network(
         network was asked for and none can be had, or if the scan is more than `TOO_UNLIKE` times as
         coarse as a TorchScript module expects.
     """
-    from mcp_servers.pathology.models import choose_device
+    from mcp_servers.pathology.common import choose_device
     from mcp_servers.pathology.nuclei_model import LearnedNuclei
     from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped_network
     from mcp_servers.pathology.surveying import sample_tissue

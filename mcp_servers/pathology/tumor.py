@@ -198,38 +198,23 @@ def predict_tumor(
     threshold: float | None,
     min_area_um2: float,
 ) -> TumorArea:
-    from mcp_servers.pathology.compute.tumor import clean_mask
-    from mcp_servers.pathology.patches.model import load_model, tumor_probability
+    """Tumor by the model of the arguments, which a plugin reads.
 
-    model = load_model(context.input(given.model or "", "file"))
-    if not model.tumor:
-        raise InputError(
-            f"{given.model}: none of its classes ({', '.join(model.classes)}) is marked as tumor; "
-            "train it with tumor_classes"
-        )
-    survey = surveyed.survey
-    scale = surveyed.scale(slide)
-    probability = tumor_probability(
-        slide,
-        model,
-        survey.tissue,
-        scale,
-        survey.shape,
-        scale,
-        context,
-        weights=given.weights,
-        device=given.device,
-    )
+    The plugin registers, under `sage.tumor`, a function of the first four arguments; it returns
+    the probability of tumor on the survey's grid, and warnings.
+
+    Raises `InputError` without such a plugin.
+    """
+    from mcp_servers.pathology.compute.tumor import clean_mask
+    from sage.core.plugins import load_first
+
+    predict = load_first("sage.tumor")
+    if predict is None:
+        raise InputError("model= needs a plugin that registers under sage.tumor")
+    probability, warnings = predict(slide, surveyed, context, given)
+    tissue = surveyed.survey.tissue
     used = 0.5 if threshold is None else threshold
-    mask = clean_mask((probability > used) & survey.tissue, min_area_um2) & survey.tissue
-    held = model.card.get("held_out", {})
-    figure = held.get("balanced_accuracy")
-    accuracy = (
-        f"held-out balanced accuracy {figure:.2f}" if figure else "never tested on held-out data"
-    )
-    warnings = [f"tumor was found by the model {model.card['name']} ({accuracy})"]
-    if slide.name in model.card.get("training_slides", []):
-        warnings.append("the model was trained on this slide: its mask here says nothing of others")
+    mask = clean_mask((probability > used) & tissue, min_area_um2) & tissue
     if not mask.any():
         warnings.append("the model found no tumor")
     return TumorArea(mask, used, tuple(warnings), "learned", probability)

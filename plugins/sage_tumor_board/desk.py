@@ -75,8 +75,8 @@ def _zero_shot(weights: Path, mpp: float | None) -> Callable[[Path, Sequence[str
 
     def score(image: Path, options: Sequence[str]) -> list[float]:
         from mcp_servers.context import ToolContext
-        from mcp_servers.pathology.zeroshot import TextScoreInput, text_score
         from mcp_servers.roots import Roots
+        from sage_foundation.zeroshot import TextScoreInput, text_score
 
         with tempfile.TemporaryDirectory(prefix="sage-board-") as folder:
             slide = image.resolve()

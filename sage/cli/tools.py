@@ -208,12 +208,12 @@ def promote(
 
 def _suite_of(name: str) -> str:
     """Find the suite on request that has a tool of this name; "all" otherwise."""
+    from mcp_servers.catalog import suites
     from mcp_servers.registry import load
-    from sage.core.plugins import find_plugins
 
     if name in load().tools:
         return "all"
-    return next((s for s in find_plugins("sage.tools") if name in load(s).tools), "all")
+    return next((s for s in suites() if name in load(s).tools), "all")
 
 
 def _registry(suite: str, folders: list[Path] | None) -> Registry:

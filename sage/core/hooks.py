@@ -10,7 +10,7 @@ import getpass
 import os
 from typing import Any
 
-from sage.core.plugins import find_plugins, load_plugin
+from sage.core.plugins import load_first
 from sage.core.printable import one_line
 
 OWNER = "SAGE_OWNER"
@@ -33,17 +33,10 @@ def current_owner() -> str:
     return one_line(named)[:80]
 
 
-def load_hooks() -> Any | None:
-    """Load the hooks of the first plugin that registers some; None where none does."""
-    for name in find_plugins("sage.hooks"):
-        return load_plugin("sage.hooks", name)
-    return None
-
-
 def log_command(settings: Any, what: str, about: object = "", **detail: Any) -> None:
     """Log a command of this machine's user, where a plugin keeps a log.
 
     A command that a server started is not logged here: the server has logged the person's request.
     """
-    if not os.environ.get(OWNER) and (hooks := load_hooks()) is not None:
+    if not os.environ.get(OWNER) and (hooks := load_first("sage.hooks")) is not None:
         hooks.log_command(settings, what, about, **detail)

@@ -3,7 +3,8 @@
 Groups: `sage.commands` (a Typer application or a function), `sage.tools` (a module of tools, or a
 package that lists such modules in `TOOL_MODULES`), `sage.agents` (an `Agent`), `sage.pages` (a page
 of the server), `sage.hooks` (see `sage.core.hooks`), `sage.workers` (a function that opens workers,
-see `mcp_servers.workers.choose`).
+see `mcp_servers.workers.choose`), `sage.tumor` (a function that finds tumor by a model, see
+`mcp_servers.pathology.tumor`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ from typing import Any, Literal
 from sage.core.errors import InputError
 
 Group = Literal[
-    "sage.commands", "sage.tools", "sage.agents", "sage.pages", "sage.hooks", "sage.workers"
+    "sage.commands",
+    "sage.tools",
+    "sage.agents",
+    "sage.pages",
+    "sage.hooks",
+    "sage.workers",
+    "sage.tumor",
 ]
 
 
@@ -45,6 +52,11 @@ def load_plugin(group: Group, name: str) -> Any:
         raise InputError(
             f"plugin {entry.value}: {type(error).__name__}: {error}; update or uninstall it"
         ) from error
+
+
+def load_first(group: Group) -> Any | None:
+    """Load what the first plugin of a group registered; None where none did."""
+    return next((load_plugin(group, name) for name in find_plugins(group)), None)
 
 
 def summarize_plugin(entry: EntryPoint) -> str:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from sage.core.errors import InputError
-from sage.core.hooks import ASKED, EXPORTED, load_hooks
+from sage.core.hooks import ASKED, EXPORTED
+from sage.core.plugins import load_first
 from sage.core.printable import one_line
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def open_people(settings: Settings, header: str, proxies: list[str], roles: Path
     InputError
         If an option needs another, or no installed plugin knows people.
     """
-    if (hooks := load_hooks()) is not None:
+    if (hooks := load_first("sage.hooks")) is not None:
         people: People = hooks.open_people(settings, header, proxies, roles)
         return people
     if header or proxies or roles:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcp_servers.pathology.models import choose_device
+from mcp_servers.pathology.common import choose_device
 from mcp_servers.registry import load
 from mcp_servers.roots import Roots
 from mcp_servers.workers import machine

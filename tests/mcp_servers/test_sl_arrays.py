@@ -14,7 +14,6 @@ from mcp_servers.formats.geojson import feature, read_polygons, square, write_ge
 from mcp_servers.pathology.compute import stain
 from mcp_servers.pathology.compute.distance import Border
 from mcp_servers.pathology.compute.fibers import coherence
-from mcp_servers.pathology.compute.mil import auc, auc_interval
 from mcp_servers.pathology.compute.survey import CELL_UM
 from mcp_servers.pathology.compute.tissue import find_pen, find_tissue, otsu, sharpness
 from mcp_servers.pathology.compute.tumor import HOLE_UM2, clean_mask, zones
@@ -236,22 +235,6 @@ def test_ink_is_taken_off_and_tissue_is_not(color: tuple[int, int, int], kept: b
     image = np.full((200, 200, 3), 244, np.uint8)
     image[50:150, 50:150] = color
     assert find_tissue(image, 8.0).mask[100, 100] == kept
-
-
-def test_auc_is_the_share_of_pairs_in_order() -> None:
-    assert auc([1, 1, 0, 0], [0.9, 0.4, 0.4, 0.1]) == pytest.approx(3.5 / 4)
-    assert np.isnan(auc([1, 1], [0.1, 0.2]))
-
-
-def test_auc_agrees_with_scikit_learn_and_its_interval_holds_it() -> None:
-    from sklearn.metrics import roc_auc_score
-
-    rng = np.random.default_rng(1)
-    labels = rng.random(80) < 0.4
-    scores = rng.normal(labels * 1.0, 1)
-    assert auc(labels, scores) == pytest.approx(roc_auc_score(labels, scores))
-    low, high = auc_interval(labels, scores, np.arange(80), seed=0)
-    assert low < auc(labels, scores) < high
 
 
 def test_geojson_rings_are_closed_and_come_back(tmp_path: Path) -> None:

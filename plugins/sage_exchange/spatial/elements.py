@@ -207,7 +207,7 @@ def _table(
     import pandas as pd
     from spatialdata.models import TableModel
 
-    from mcp_servers.pathology.compute.handcrafted import NAMES
+    from sage_foundation.handcrafted import NAMES
 
     count = len(corners)
     observed = pd.DataFrame(index=np.arange(count).astype(str))

@@ -30,9 +30,9 @@ def _load_blip(path: Any) -> Any:
     import torch
     from transformers import AutoTokenizer, BlipForConditionalGeneration
 
-    from mcp_servers.pathology.encoder_specs import CLIP
-    from mcp_servers.pathology.models import resize_patches
-    from mcp_servers.pathology.networks import from_folder
+    from sage_foundation.models import resize_patches
+    from sage_foundation.networks import from_folder
+    from sage_foundation.specs import CLIP
 
     model = from_folder(BlipForConditionalGeneration, path, "blip").eval()
     try:

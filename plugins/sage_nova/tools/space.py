@@ -175,7 +175,7 @@ def run_leiden(given: LeidenInput, context: ToolContext) -> LeidenResult:
     import numpy as np
     import pandas as pd
 
-    from mcp_servers.pathology.cluster import PALETTE
+    from sage_foundation.cluster import PALETTE
 
     slide, job, held = store.open_store(given, context)
     table = store.get_element(held, "features", given.patch_features_key)
@@ -396,7 +396,7 @@ def draw_tiles(
     import numpy as np
 
     from mcp_servers.formats.images import draw_squares
-    from mcp_servers.pathology.cluster import PALETTE
+    from sage_foundation.cluster import PALETTE
 
     own = np.ones(len(tiles), dtype=bool)
     if tissue_id is not None:

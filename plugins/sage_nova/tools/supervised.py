@@ -10,10 +10,10 @@ from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import Device, Given, Seed
-from mcp_servers.pathology.mil import MIL_VALIDITY
 from mcp_servers.spec import InputPath, OutputName, Resources
 from sage.core.errors import InputError
 from sage.core.seeds import generator
+from sage_foundation.mil import MIL_VALIDITY
 from sage_nova.tools.common import NovaResult, nova_tool, write_json_output
 from sage_nova.tools.datasets import list_slides
 
@@ -283,7 +283,7 @@ def train_test_mil(given: MilInput, context: ToolContext) -> MilResult:
     import numpy as np
     import torch
 
-    from mcp_servers.pathology.models import choose_device
+    from mcp_servers.pathology.common import choose_device
     from sage_nova.tools.abmil import Settings, predict, train_network
 
     cats = f"{given.label_column}_cats"

@@ -18,10 +18,10 @@ from pydantic import Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import Given
-from mcp_servers.pathology.encoder_specs import CLIP, ENCODERS, EncoderSpec
 from mcp_servers.slides.arrays import F32, I64, U8
 from mcp_servers.spec import InputPath
 from sage.core.errors import InputError
+from sage_foundation.specs import CLIP, ENCODERS, EncoderSpec
 
 REPO = re.compile(r"^[\w-][\w.-]{0,95}/[\w-][\w.-]{0,95}$", re.ASCII)
 PatchEncoder = Literal[
@@ -208,7 +208,8 @@ def load_patch_encoder(
     InputError
         Without weights, or if they belong to another encoder.
     """
-    from mcp_servers.pathology.models import choose_device, load_encoder
+    from mcp_servers.pathology.common import choose_device
+    from sage_foundation.models import load_encoder
 
     spec = SPECS[name]
     if spec.loader == "handcrafted":
@@ -227,8 +228,8 @@ def load_patch_encoder(
 
 
 def _load_encoder(name: str, spec: EncoderSpec, path: Path, device: str) -> Any:
-    from mcp_servers.pathology.models import load_encoder, resize_patches
-    from mcp_servers.pathology.zeroshot import embed_images, load_clip
+    from sage_foundation.models import load_encoder, resize_patches
+    from sage_foundation.zeroshot import embed_images, load_clip
 
     if path.is_file() and path.suffix in (".onnx", ".pt", ".ts", ".torchscript"):
         graph = Graph(path, device)
@@ -269,7 +270,7 @@ class TextModel:
 
 def load_text_encoder(name: TextEncoder, given: Any, context: ToolContext) -> TextModel:
     """Load PLIP (any CLIP in the transformers layout) or CONCH; see `load_patch_encoder`."""
-    from mcp_servers.pathology.models import choose_device
+    from mcp_servers.pathology.common import choose_device
 
     source = f"Hugging Face {HUGGING_FACE[name]}"
     path = find_weights(given, f"the text encoder {name}", source, context)
@@ -280,7 +281,7 @@ def load_text_encoder(name: TextEncoder, given: Any, context: ToolContext) -> Te
 
 
 def _load_plip(path: Path, device: str) -> TextModel:
-    from mcp_servers.pathology.zeroshot import embed_images, embed_texts, load_clip
+    from sage_foundation.zeroshot import embed_images, embed_texts, load_clip
 
     model, tokens, side = load_clip(path, device)
     return TextModel(
@@ -293,8 +294,8 @@ def _load_plip(path: Path, device: str) -> TextModel:
 def _load_conch(path: Path, device: str) -> TextModel:
     import torch
 
-    from mcp_servers.pathology.models import resize_patches
-    from mcp_servers.pathology.networks import conch_network
+    from sage_foundation.models import resize_patches
+    from sage_foundation.networks import conch_network
 
     spec = SPECS["conch_v1"]
     module = conch_network(path, texts=True).eval().to(device)

@@ -411,7 +411,7 @@ def encode_squares(
     """
     import numpy as np
 
-    from mcp_servers.pathology.batches import batches
+    from sage_foundation.batches import batches
 
     px = min(side, SPECS[encoder].patch_px)
     encode = load_patch_encoder(encoder, given, slide.need_mpp() * side / px, context)

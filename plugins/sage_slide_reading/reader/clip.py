@@ -26,7 +26,7 @@ class ClipNavigator:
     screens = False  # how well such weights find a thing is unknown: absence is not claimed by them
 
     def __init__(self, weights: Path, device: str = "cpu") -> None:
-        from mcp_servers.pathology.zeroshot import load_clip
+        from sage_foundation.zeroshot import load_clip
 
         self.device = device
         self.model, self.tokens, self.side = load_clip(weights, device)
@@ -38,7 +38,7 @@ class ClipNavigator:
         """See `sage_slide_reading.reader.eyes.Navigator`: one similarity per region, -1 to 1."""
         import cv2
 
-        from mcp_servers.pathology.zeroshot import embed_images, embed_texts
+        from sage_foundation.zeroshot import embed_images, embed_texts
 
         words = embed_texts(self.model, self.tokens, [query], self.device)
         new = [r for r in regions if (r.id, r.magnification) not in self._seen]

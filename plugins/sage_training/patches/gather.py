@@ -69,8 +69,8 @@ def gather_labels(given: PatchTrainInput, context: ToolContext) -> list[Labelled
 
 def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -> Patches:
     """Labelled tiles of all files, encoded; raises `InputError` when there are none."""
-    from mcp_servers.pathology.patches.model import encode_corners
     from mcp_servers.slides.slide import Slide
+    from sage_foundation.patches import encode_corners
 
     features: list[F32] = []
     labels, names, corners = [], [], []

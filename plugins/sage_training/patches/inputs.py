@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from mcp_servers.pathology.common import Device, Given, Seed
-from mcp_servers.pathology.encoders import EncoderName
 from mcp_servers.spec import InputPath
+from sage_foundation.encoders import EncoderName
 
 
 class PatchTrainInput(Given):

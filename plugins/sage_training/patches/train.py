@@ -8,9 +8,9 @@ from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import Method
-from mcp_servers.pathology.encoders import encoder_memory
 from mcp_servers.spec import OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
+from sage_foundation.encoders import encoder_memory
 from sage_training.patches.inputs import PatchTrainInput
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResul
 
     import numpy as np
 
-    from mcp_servers.pathology.patches.model import FORMAT, PatchModel, fit_head, tumor_classes
+    from sage_foundation.patches import FORMAT, PatchModel, fit_head, tumor_classes
     from sage_training.patches.folds import splits_by_patient, why_none
     from sage_training.patches.gather import gather, gather_labels
 
@@ -195,7 +195,7 @@ def _cross_validated(
     """Held-out probabilities (n, k), each from a model that did not see the tile's patient."""
     import numpy as np
 
-    from mcp_servers.pathology.patches.model import fit_head
+    from sage_foundation.patches import fit_head
 
     out = np.zeros((len(y), classes), dtype=np.float32)
     for train, test in splits:
@@ -209,7 +209,7 @@ def _score(
 ) -> ClassScore:
     import numpy as np
 
-    from mcp_servers.pathology.compute.mil import auc
+    from sage_foundation.attention import auc
 
     own, said = y == index, out.argmax(axis=1) == index
     value = auc(own, out[:, index]) if folds else float("nan")

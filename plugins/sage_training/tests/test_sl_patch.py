@@ -215,7 +215,7 @@ def test_a_model_that_does_not_fit_is_refused(
 def test_a_head_gives_probabilities_and_stores_no_code(
     labelled_slides: Labelled, trained_model: dict[str, Any], tmp_path: Path
 ) -> None:
-    from mcp_servers.pathology.patches.model import load_model
+    from sage_foundation.patches import load_model
 
     path = labelled_slides[0] / "out" / trained_model["model"]
     model = load_model(path)

@@ -17,11 +17,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from mcp_servers.formats.hdf5 import read_features
-from mcp_servers.pathology import networks
 from mcp_servers.registry import load
 from sage.core.errors import InputError
+from sage_foundation import networks
+from sage_foundation.tests.test_encoders import encode, phikon
 from tests.mcp_servers.slide_tools import blobs, context, pyramid, run
-from tests.mcp_servers.test_sl_encoders import encode, phikon
 
 
 @pytest.fixture(scope="module")

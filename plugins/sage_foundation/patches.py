@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mcp_servers.pathology.encoders import EncoderName
 from mcp_servers.pathology.words import TUMOR, means_tumor
-from mcp_servers.slides.arrays import F32, I64, AnyArray, BoolArray, bands
+from mcp_servers.slides.arrays import F32, I64, AnyArray, bands
 from sage.core.errors import InputError, explain_validation
+from sage_foundation.encoders import EncoderName
 
 if TYPE_CHECKING:
     from mcp_servers.context import ToolContext
     from mcp_servers.formats.hdf5 import Grid
+    from mcp_servers.pathology.surveying import Surveyed
+    from mcp_servers.pathology.tumor import TumorModel
     from mcp_servers.slides.slide import Slide
 
 FORMAT = "sage-patch-1"
@@ -186,9 +188,9 @@ def encode_corners(
     InputError
         If the encoder needs weights that were not given, or they do not fit.
     """
-    from mcp_servers.pathology.batches import batches, tiles
-    from mcp_servers.pathology.encoder_specs import encoder_spec
-    from mcp_servers.pathology.models import encoder_for
+    from sage_foundation.batches import batches, tiles
+    from sage_foundation.models import encoder_for
+    from sage_foundation.specs import encoder_spec
 
     loaded, _ = encoder_for(encoder_spec(encoder), weights, device, grid.mpp, context)
     for done, batch in batches(tiles(slide, corners, grid), 32, loaded.stack):
@@ -196,29 +198,39 @@ def encode_corners(
         context.progress(span[0] + (span[1] - span[0]) * done / len(corners), "encoding")
 
 
+def predict_tumor(
+    slide: Slide, surveyed: Surveyed, context: ToolContext, given: TumorModel
+) -> tuple[F32, list[str]]:
+    """Probability of tumor on the survey's grid by the model of the arguments, and warnings.
+
+    Raises
+    ------
+    InputError
+        If no class of the model is tumor, or as `tumor_probability` does.
+    """
+    model = load_model(context.input(given.model or "", "file"))
+    if not model.tumor:
+        raise InputError(
+            f"{given.model}: none of its classes ({', '.join(model.classes)}) is marked as tumor; "
+            "train it with tumor_classes"
+        )
+    figure = model.card.get("held_out", {}).get("balanced_accuracy")
+    accuracy = (
+        f"held-out balanced accuracy {figure:.2f}" if figure else "never tested on held-out data"
+    )
+    warnings = [f"tumor was found by the model {model.card['name']} ({accuracy})"]
+    if slide.name in model.card.get("training_slides", []):
+        warnings.append("the model was trained on this slide: its mask here says nothing of others")
+    return tumor_probability(slide, surveyed, context, given, model), warnings
+
+
 def tumor_probability(
-    slide: Slide,
-    model: PatchModel,
-    tissue: BoolArray,
-    tissue_scale: float,
-    shape: tuple[int, int],
-    cell_scale: float,
-    context: ToolContext,
-    *,
-    weights: str | None = None,
-    device: str = "auto",
+    slide: Slide, surveyed: Surveyed, context: ToolContext, given: TumorModel, model: PatchModel
 ) -> F32:
-    """Probability of tumor on a grid of cells of `cell_scale` level-0 pixels; 0 off the tissue.
+    """Probability of tumor on the survey's grid; 0 off the tissue.
 
     Tiles as the model was trained on lie side by side; between their centers the probability is
     interpolated.
-
-    Parameters
-    ----------
-    tissue : (height, width)
-    tissue_scale : level-0 pixels per pixel of `tissue`
-    shape : rows and columns of the grid
-    cell_scale : level-0 pixels
 
     Raises
     ------
@@ -231,6 +243,7 @@ def tumor_probability(
     from mcp_servers.pathology.tiles import TilesInput, tile_grid
 
     card = model.card
+    tissue, scale = surveyed.survey.tissue, surveyed.scale(slide)
     base = slide.need_mpp()
     if card["at_mpp"] < 0.95 * base:
         raise InputError(
@@ -238,13 +251,13 @@ def tumor_probability(
             f"pixel, and this scan has {base:g}; use a finer scan, or a model that patch_train "
             f"trained with at_mpp {base:g} or more"
         )
-    given = TilesInput(
+    wanted = TilesInput(
         slide=str(slide.path), tile_px=card["tile_px"], at_mpp=card["at_mpp"], min_tissue=0.25
     )
-    corners, _, grid = tile_grid(slide, tissue, tissue_scale, given, context)
+    corners, _, grid = tile_grid(slide, tissue, scale, wanted, context)
     if not len(corners):
         if not tissue.any():
-            return np.zeros(shape, dtype=np.float32)
+            return np.zeros(tissue.shape, dtype=np.float32)
         raise InputError(
             f"{slide.path}: no tile of {card['tile_px']} px at {card['at_mpp']:g} µm per pixel, as "
             f"the model {card['name']} takes them, fits on the tissue, so it cannot be asked; "
@@ -252,7 +265,7 @@ def tumor_probability(
         )
     parts = []
     for features in encode_corners(
-        slide, corners, grid, str(card["encoder"]), weights, device, context, (0.5, 0.9)
+        slide, corners, grid, str(card["encoder"]), given.weights, given.device, context, (0.5, 0.9)
     ):
         if features.shape[1] != len(model.head.mean):
             raise InputError(
@@ -271,9 +284,9 @@ def tumor_probability(
     known = np.zeros((rows, columns), dtype=np.float32)
     values[at[:, 1], at[:, 0]] = probability
     known[at[:, 1], at[:, 0]] = 1.0
-    ratio = cell_scale / size
-    out = np.zeros(shape, dtype=np.float32)
-    for band in bands(shape[0]):
+    ratio = scale / size
+    out = np.zeros(tissue.shape, dtype=np.float32)
+    for band in bands(tissue.shape[0]):
         # centers of the cells in units of tiles
         first = ratio * band.start + ratio / 2 - 0.5
         move = np.array([[ratio, 0, ratio / 2 - 0.5], [0, ratio, first]], dtype=np.float64)
@@ -281,7 +294,7 @@ def tumor_probability(
             cv2.warpAffine(
                 layer,
                 move,
-                (shape[1], band.stop - band.start),
+                (tissue.shape[1], band.stop - band.start),
                 flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
                 borderMode=cv2.BORDER_REPLICATE,
             )

@@ -12,10 +12,11 @@ import pytest
 from PIL import Image
 
 from mcp_servers.formats.hdf5 import Grid, read_features, write_features
-from mcp_servers.pathology.compute.handcrafted import DIMENSION, NAMES, encode_patch
-from mcp_servers.pathology.encoder_specs import ENCODERS
 from mcp_servers.slides.slide import Slide
 from sage.core.errors import InputError
+from sage_foundation.attention import auc, auc_interval
+from sage_foundation.handcrafted import DIMENSION, NAMES, encode_patch
+from sage_foundation.specs import ENCODERS
 from tests.clip import write_clip
 from tests.mcp_servers.slide_tools import blobs, context, png, pyramid, run
 
@@ -135,6 +136,22 @@ def bags(folder: Path, count: int, seed: int, signal: float = 3.0) -> None:
         rows.append((f"p{seed}_{i}", f"patient{i // 2 * 2 + positive}", label))
     table = pd.DataFrame(rows, columns=["slide", "patient", "label"])
     table.to_csv(folder / "labels.csv", index=False)
+
+
+def test_auc_is_the_share_of_pairs_in_order() -> None:
+    assert auc([1, 1, 0, 0], [0.9, 0.4, 0.4, 0.1]) == pytest.approx(3.5 / 4)
+    assert np.isnan(auc([1, 1], [0.1, 0.2]))
+
+
+def test_auc_agrees_with_scikit_learn_and_its_interval_holds_it() -> None:
+    from sklearn.metrics import roc_auc_score
+
+    rng = np.random.default_rng(1)
+    labels = rng.random(80) < 0.4
+    scores = rng.normal(labels * 1.0, 1)
+    assert auc(labels, scores) == pytest.approx(roc_auc_score(labels, scores))
+    low, high = auc_interval(labels, scores, np.arange(80), seed=0)
+    assert low < auc(labels, scores) < high
 
 
 def test_mil_learns_a_planted_signal_and_points_at_its_tiles(tmp_path: Path) -> None:

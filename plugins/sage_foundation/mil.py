@@ -84,8 +84,8 @@ def mil_train(given: TrainInput, context: ToolContext) -> TrainResult:
     from safetensors.numpy import save_file
     from sklearn.model_selection import StratifiedGroupKFold
 
-    from mcp_servers.pathology.compute import mil
-    from mcp_servers.pathology.models import choose_device
+    from mcp_servers.pathology.common import choose_device
+    from sage_foundation import attention
 
     torch.set_num_threads(max(1, context.threads))  # small matrices: more threads only wait
     data = _load(given.features, given.labels, context)
@@ -99,7 +99,7 @@ def mil_train(given: TrainInput, context: ToolContext) -> TrainResult:
             f"{given.labels}: the rarest label has {smallest} patients, fewer than {given.folds} "
             "folds; take fewer folds or more slides"
         )
-    settings = mil.MilSettings(given.hidden, epochs=given.epochs, max_tiles=given.max_tiles)
+    settings = attention.MilSettings(given.hidden, epochs=given.epochs, max_tiles=given.max_tiles)
     device = choose_device(given.device, context.device)
     out = np.zeros((len(y), len(classes)))
     splitter = StratifiedGroupKFold(given.folds, shuffle=True, random_state=given.seed)
@@ -110,16 +110,16 @@ def mil_train(given: TrainInput, context: ToolContext) -> TrainResult:
             context.progress((fold + share) / parts, f"fold {fold + 1} of {given.folds}")
 
         bags = [data.bags[i] for i in train]
-        network, mean, sd = mil.fit(
+        network, mean, sd = attention.fit(
             bags, y[train], len(classes), settings, given.seed + fold, None, device, tick
         )
         for i in test:
-            out[i] = mil.predict(network, data.bags[i], mean, sd, device)[0]
+            out[i] = attention.predict(network, data.bags[i], mean, sd, device)[0]
 
     def last(share: float) -> None:
         context.progress((given.folds + share) / parts, "all slides")
 
-    network, mean, sd = mil.fit(
+    network, mean, sd = attention.fit(
         data.bags, y, len(classes), settings, given.seed, None, device, last
     )
     names = {k: f"{given.name}.{k}" for k in ("safetensors", "json", "predictions.csv")}
@@ -179,8 +179,8 @@ def mil_evaluate(given: EvaluateInput, context: ToolContext) -> EvaluateResult:
     import numpy as np
 
     from mcp_servers.formats.hdf5 import write_scores
-    from mcp_servers.pathology.compute import mil
-    from mcp_servers.pathology.models import choose_device
+    from mcp_servers.pathology.common import choose_device
+    from sage_foundation import attention
 
     network, card, mean, sd = _load_model(given.weights, context)
     data = _load(given.features, given.labels, context)
@@ -202,13 +202,13 @@ def mil_evaluate(given: EvaluateInput, context: ToolContext) -> EvaluateResult:
     out = np.zeros((len(y), len(classes)))
     written = []
     for i, bag in enumerate(data.bags):
-        out[i], attention = mil.predict(network, bag, mean, sd, device)
+        out[i], weights = attention.predict(network, bag, mean, sd, device)
         coords = data.coords[i]
         if given.attention and coords is not None:
             name = f"{given.name}.attention/{data.slides[i]}.h5"
             with context.writing(name) as path:
                 # times the number of tiles: 1 is what a tile would get if all counted alike
-                write_scores(path, coords, data.attributes[i], attention=attention * len(bag))
+                write_scores(path, coords, data.attributes[i], attention=weights * len(bag))
             written.append(name)
         context.progress((i + 1) / len(y), "slides")
     table = f"{given.name}.evaluation.csv"
@@ -308,7 +308,7 @@ def _scores(
     from sklearn.metrics import balanced_accuracy_score
 
     from mcp_servers.formats.tables import write_columns
-    from mcp_servers.pathology.compute import mil
+    from sage_foundation import attention
 
     guess = out.argmax(axis=1)
     columns: dict[str, Any] = {
@@ -322,10 +322,10 @@ def _scores(
     with context.writing(name) as path:
         write_columns(path, columns)
     if len(classes) == 2:
-        value = mil.auc(y == 1, out[:, 1])
-        low, high = mil.auc_interval(y == 1, out[:, 1], data.patients, seed)
+        value = attention.auc(y == 1, out[:, 1])
+        low, high = attention.auc_interval(y == 1, out[:, 1], data.patients, seed)
     else:
-        each = [mil.auc(y == c, out[:, c]) for c in range(len(classes))]
+        each = [attention.auc(y == c, out[:, c]) for c in range(len(classes))]
         value, low, high = float(np.mean(each)), float("nan"), float("nan")
     warnings = list(data.warnings)
     patients = len(set(data.patients.tolist()))
@@ -354,7 +354,7 @@ def _load_model(weights: str, context: ToolContext) -> tuple[Any, dict[str, Any]
     import torch
     from safetensors.numpy import load_file
 
-    from mcp_servers.pathology.compute import mil
+    from sage_foundation import attention
 
     path = context.input(weights, "file")
     card_path = context.input(path.with_suffix(".json"), "file")
@@ -364,8 +364,8 @@ def _load_model(weights: str, context: ToolContext) -> tuple[Any, dict[str, Any]
             raise InputError(f"{card_path}: not the card of a model of mil_train")
         state = load_file(path)
         mean, sd = state.pop("feature_mean"), state.pop("feature_sd")
-        settings = mil.MilSettings(**card["settings"])
-        network = mil.build(int(card["dimension"]), len(card["classes"]), settings)
+        settings = attention.MilSettings(**card["settings"])
+        network = attention.build(int(card["dimension"]), len(card["classes"]), settings)
         network.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()})
     except InputError:
         raise

@@ -13,8 +13,8 @@ import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcp_servers.pathology.encoder_specs import EncoderSpec
 from sage.core.errors import InputError
+from sage_foundation.specs import EncoderSpec
 
 if TYPE_CHECKING:
     from mcp_servers.context import ToolContext

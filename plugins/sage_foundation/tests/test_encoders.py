@@ -21,12 +21,12 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from mcp_servers.formats.hdf5 import read_features
-from mcp_servers.pathology import networks
-from mcp_servers.pathology.batches import batches
-from mcp_servers.pathology.encoder_specs import ENCODERS
-from mcp_servers.pathology.models import network_encoder, resize_patches
 from mcp_servers.slides.slide import Slide
 from sage.core.errors import InputError
+from sage_foundation import networks
+from sage_foundation.batches import batches
+from sage_foundation.models import network_encoder, resize_patches
+from sage_foundation.specs import ENCODERS
 from tests.mcp_servers.slide_tools import blobs, context, pyramid, run
 
 Tokens = Any

@@ -12,37 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcp_servers.pathology.encoder_specs import EncoderSpec, Precision, Resize
+from mcp_servers.pathology.common import choose_device
 from mcp_servers.slides.arrays import F32, U8
 from sage.core.errors import InputError
+from sage_foundation.specs import EncoderSpec, Precision, Resize
 
 if TYPE_CHECKING:
     from mcp_servers.context import ToolContext
-
-
-def choose_device(device: str, assigned: str = "cpu") -> str:
-    """The device to use; `assigned` is the workers' choice for this call.
-
-    `auto` is the assigned device, so that calls without a card do not meet on the first; `cuda` is
-    the assigned card, else the first; `cuda:N` is that card.
-
-    Raises
-    ------
-    InputError
-        When a GPU is asked for and absent.
-    """
-    if device == "cpu" or (device == "auto" and assigned == "cpu"):
-        return "cpu"
-    import torch
-
-    wanted = assigned if device == "auto" or (device == "cuda" and assigned != "cpu") else device
-    seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    number = int(wanted.partition(":")[2] or 0)
-    if number >= seen:
-        raise InputError(
-            f"device {wanted} was asked for, but PyTorch sees {seen} GPU(s); use device=cpu"
-        )
-    return wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +51,7 @@ def load_encoder(spec: EncoderSpec, weights: Path | None, device: str, mpp: floa
             f"({spec.license}) and pass the folder as weights=...; the encoder that needs none is "
             "handcrafted"
         )
-    from mcp_servers.pathology.networks import load_network
+    from sage_foundation.networks import load_network
 
     return network_encoder(load_network(spec, weights), spec, device)
 
@@ -97,7 +73,7 @@ def encoder_for(
     where = choose_device(device, context.device)
     stamp = None
     if folder is not None:
-        from mcp_servers.pathology.networks import check_weights
+        from sage_foundation.networks import check_weights
 
         stamp = check_weights(folder, context)
     key = ("encoder", spec.name, str(folder), stamp, where)
@@ -107,7 +83,7 @@ def encoder_for(
 def _handcrafted(mpp: float) -> Encoder:
     import numpy as np
 
-    from mcp_servers.pathology.compute.handcrafted import encode_patch
+    from sage_foundation.handcrafted import encode_patch
 
     def run(patches: list[U8]) -> F32:
         # the loops inside release the interpreter's lock

@@ -70,11 +70,11 @@ def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
     import numpy as np
 
     from mcp_servers.formats.tables import write_columns
-    from mcp_servers.pathology.batches import batches, tiles
-    from mcp_servers.pathology.models import choose_device
-    from mcp_servers.pathology.networks import check_weights
+    from mcp_servers.pathology.common import choose_device
     from mcp_servers.pathology.tiles import tile_grid
     from mcp_servers.pathology.tissue import slide_tissue
+    from sage_foundation.batches import batches, tiles
+    from sage_foundation.networks import check_weights
 
     if given.weights is None:
         raise InputError(
@@ -126,7 +126,7 @@ def load_clip(folder: Path, device: str) -> tuple[Any, Any, int]:
     """Model, tokenizer and image side of a CLIP-type model's folder."""
     from transformers import AutoTokenizer, CLIPModel
 
-    from mcp_servers.pathology.networks import from_folder
+    from sage_foundation.networks import from_folder
 
     model = from_folder(CLIPModel, folder, "clip")
     try:
@@ -165,8 +165,8 @@ def embed_images(model: Any, patches: U8, side: int, device: str) -> Any:
     """
     import torch
 
-    from mcp_servers.pathology.encoder_specs import CLIP
-    from mcp_servers.pathology.models import resize_patches
+    from sage_foundation.models import resize_patches
+    from sage_foundation.specs import CLIP
 
     mean, sd = (torch.tensor(part, device=device)[None, :, None, None] for part in CLIP)
     pixels = resize_patches(patches, side, "bicubic").to(device).float().div_(255)

@@ -1,1 +1,0 @@
-"""Patch encoders and classifiers trained by the user."""
