@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from copy import copy
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -20,12 +19,9 @@ from mcp_servers.pathology.common import (
     open_slide,
     region_warnings,
 )
-from mcp_servers.pathology.hub import find_cached
-from mcp_servers.pathology.hub import fingerprint as hub_fingerprint
-from mcp_servers.pathology.nuclei_maps import MOST_TYPES, PANNUKE
-from mcp_servers.pathology.nuclei_model import Scaling
 from mcp_servers.spec import InputPath, OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
+from sage.core.plugins import load_first
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,13 +35,16 @@ if TYPE_CHECKING:
     from mcp_servers.slides.slide import Slide
 
 Search = Literal["auto", "tissue", "everything"]
+Scaling = Literal["percentile", "unit", "none"]
+PANNUKE = ("neoplastic", "inflammatory", "connective", "dead", "epithelial")
+"""The types of PanNuke in the order of its channels, after the background."""
+MOST_TYPES = 20
+TILE, HALO_UM = 768, 20.0
+"""Side of a block that a network takes, in pixels, and its overlap with the blocks beside it."""
 SEAM_UM = 3.0
 """Centers nearer than this in two neighboring blocks are a nucleus cut or moved by the seam."""
 MAX_OUTLINES = 60_000
 COARSEST_MPP = 1.05
-UNLIKE, TOO_UNLIKE = 1.2, 2.0
-"""A scan so many times as coarse as a network expects: nuclei are too small for it, far too small.
-"""
 
 
 class NucleiInput(SlideInput):
@@ -175,7 +174,7 @@ CLASSES = {
     "Detect and outline nuclei, with shape, stain and type of each, over the tissue or in regions.",
     resources=Resources(cpu=2, memory_mb=2048, gpu="optional", seconds_per_item=60.0),
     validity=NUCLEI_VALIDITY,
-    fingerprint=lambda given: hub_fingerprint(given.hub),
+    fingerprint=lambda given: "" if given.hub is None else load_reader().fingerprint(given.hub),
 )
 def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
     """Nuclei of a slide."""
@@ -390,7 +389,7 @@ class SlideNuclei:
 
 
 class Network(Protocol):
-    """A loaded network: the shipped network, the user's, or a TorchScript module."""
+    """A loaded network: the shipped network, or the user's."""
 
     path: Path
     mpp: float
@@ -399,6 +398,30 @@ class Network(Protocol):
     def segment(self, image: U8, mpp: float, within: BoolArray | None = None) -> Nuclei:
         """Nuclei of an image whose pixels are `mpp` µm wide."""
         ...
+
+
+@dataclass(frozen=True)
+class NetworkReader:
+    """A reader of networks of other formats, which a plugin registers under `sage.nuclei`.
+
+    `find_cached` gives the file of a name on a hub, `fingerprint` the content such a name stands
+    for; `open` takes file, device, slide, mask of the tissue (height, width), level-0 pixels per
+    mask pixel, arguments and context, and gives the network and notes.
+    """
+
+    find_cached: Callable[[str], Path]
+    fingerprint: Callable[[str], str]
+    open: Callable[
+        [Path, str, Slide, BoolArray, float, NucleiInput, ToolContext], tuple[Network, list[str]]
+    ]
+
+
+def load_reader() -> NetworkReader:
+    """The reader of the first plugin that has one; raises `InputError` without any."""
+    found: NetworkReader | None = load_first("sage.nuclei")
+    if found is None:
+        raise InputError("this network needs a plugin that registers under sage.nuclei")
+    return found
 
 
 def load_network(
@@ -415,13 +438,10 @@ def load_network(
     ------
     InputError
         If weights are given for the classical method, types for no network that takes them, if a
-        network was asked for and none can be had, or if the scan is more than `TOO_UNLIKE` times as
-        coarse as a TorchScript module expects.
+        network was asked for and none can be had, or if the scan is too coarse for it.
     """
     from mcp_servers.pathology.common import choose_device
-    from mcp_servers.pathology.nuclei_model import LearnedNuclei
     from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped_network
-    from mcp_servers.pathology.surveying import sample_tissue
 
     if given.weights_types and (given.weights or given.hub) is None:
         raise InputError("weights_types names the types of a network of yours: give its weights")
@@ -432,7 +452,7 @@ def load_network(
     if given.weights is not None and given.hub is not None:
         raise InputError("give weights or hub, not both")
     if given.hub is not None:
-        path: Path | None = find_cached(given.hub)
+        path: Path | None = load_reader().find_cached(given.hub)
     else:
         path = shipped_network() if given.weights is None else context.input(given.weights, "file")
     if path is None:
@@ -444,42 +464,13 @@ def load_network(
             raise InputError(f"method=learned: {note}")
         return None, [f"{note}: nuclei were found by the classical method"]
     device = choose_device(given.device, context.device)
-    stat = path.stat()
-    key = ("nuclei", str(path), stat.st_mtime_ns, stat.st_size, device)
     if path.suffix == ".safetensors":
         if given.weights_types:
             raise InputError(f"{path.name} has no types of its own; leave out weights_types")
+        stat = path.stat()
+        key = ("nuclei", str(path), stat.st_mtime_ns, stat.st_size, device)
         return context.share_handle(key, lambda: NucleiNetwork(path, device)), []
-    if given.weights is not None:  # a TorchScript file is code
-        context.model(given.weights)
-    own = (given.weights_mpp, tuple(given.weights_types or ()))
-    # a copy, for each slide has a scale of its own
-    network = copy(context.share_handle((*key, *own), lambda: LearnedNuclei(path, device, *own)))
-    base = slide.need_mpp()
-    if base > TOO_UNLIKE * network.mpp:
-        raise InputError(
-            f"{network.path.name} expects {network.mpp:g} µm per pixel, {slide.path} has {base:g}: "
-            f"nuclei would be {base / network.mpp:.1f} times too small for it. Use a network for "
-            "coarser scans, a finer scan, or the shipped network (leave out weights)"
-        )
-    notes = []
-    if not network.stated and given.weights_mpp is None:
-        notes.append(
-            f"{network.path.name} does not state its pixel size; {network.mpp:g} µm was taken"
-        )
-    if network.types and given.scaling == "percentile":
-        notes.append(
-            f"{network.path.name} got its input as InstanSeg's networks take it (scaling="
-            "percentile); HoVer-Net takes gray values: scaling=none"
-        )
-    if base > UNLIKE * network.mpp:
-        notes.append(
-            f"{network.path.name} expects {network.mpp:g} µm per pixel, the scan has {base:g}: its "
-            "nuclei look smaller than those it was trained on"
-        )
-    mpp = max(network.mpp, base)
-    network.scale_to(sample_tissue(slide, mask, scale, mpp), given.scaling)
-    return network, notes
+    return load_reader().open(path, device, slide, mask, scale, given, context)
 
 
 def find_nuclei(
@@ -513,7 +504,6 @@ def find_nuclei(
     import numpy as np
 
     from mcp_servers.pathology.compute.nuclei import WORKING_MPP, segment, surroundings
-    from mcp_servers.pathology.nuclei_model import HALO_UM, TILE
     from mcp_servers.pathology.walk import walk
 
     base = slide.need_mpp()

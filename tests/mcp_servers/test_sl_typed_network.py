@@ -12,12 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mcp_servers.pathology import nuclei_model
-from mcp_servers.pathology.nuclei_maps import PANNUKE, shares, split_nuclei, typed_maps
-from mcp_servers.pathology.nuclei_model import LearnedNuclei
+from mcp_servers.pathology.nuclei import PANNUKE
 from mcp_servers.registry import load
 from sage.core.errors import InputError
 from sage.core.seeds import generator
+from sage_foundation import nuclei
+from sage_foundation.nuclei import LearnedNuclei
+from sage_foundation.nuclei_maps import shares, split_nuclei, typed_maps
 from sage_nova.tools.roi import NucleiInput, segment_nuclei
 from tests.mcp_servers.slide_tools import Image, context, png, run
 
@@ -211,13 +212,13 @@ def test_a_network_is_loaded_once_for_all_images_of_a_folder(
         png(tmp_path / "images" / f"{name}.png", image // (2 if name == "a" else 1))
     saved(tmp_path / "net.pt")
     loaded: list[Path] = []
-    load = nuclei_model._torchscript
+    load = nuclei._torchscript
 
     def counting(path: Path, device: str) -> Any:
         loaded.append(path)
         return load(path, device)
 
-    monkeypatch.setattr(nuclei_model, "_torchscript", counting)
+    monkeypatch.setattr(nuclei, "_torchscript", counting)
     asked: Any = {"input_dir": "images", "weights": "net.pt"}
     ctx = context(tmp_path)
     segment_nuclei(NucleiInput(level0_mpp_of_imgs=0.5, **asked), ctx)

@@ -10,8 +10,7 @@ from pydantic import Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import Device, Given
-from mcp_servers.pathology.nuclei import NUCLEI_VALIDITY
-from mcp_servers.pathology.nuclei_model import Scaling
+from mcp_servers.pathology.nuclei import NUCLEI_VALIDITY, Scaling
 from mcp_servers.spec import InputPath, OutputName, Resources
 from sage.core.errors import InputError
 from sage_nova.tools import contours

@@ -151,13 +151,13 @@ class Graph:
 
     def __init__(self, path: Path, device: str) -> None:
         """Raise `InputError` if the file is neither."""
-        from mcp_servers.pathology import nuclei_model
+        from sage_foundation import nuclei
 
         self.path, self.device, self.session, self.module = path, device, None, None
         if path.suffix == ".onnx":
             self.session = self._load_onnx(path)
         else:
-            nuclei_model._torchscript(path, device)  # raises with the reason
+            nuclei._torchscript(path, device)  # raises with the reason
             import torch
 
             load: Any = torch.jit.load

@@ -56,10 +56,8 @@ def find_cached(name: str) -> Path:
     return Path(found)
 
 
-def fingerprint(name: str | None) -> str:
+def fingerprint(name: str) -> str:
     """The content that a name stands for now: results are cached by it."""
-    if name is None:
-        return ""
     try:
         return str(find_cached(name).resolve().name)  # the cache names files by their hash
     except InputError:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mcp_servers.pathology.hub import find_cached, fingerprint
 from mcp_servers.pathology.nuclei_net.model import shipped_network
 from sage.core.errors import InputError
+from sage_foundation.hub import find_cached, fingerprint
 from tests.mcp_servers.slide_tools import blobs, context, png, run
 
 pytest.importorskip("huggingface_hub")

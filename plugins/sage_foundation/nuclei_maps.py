@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mcp_servers.pathology.nuclei import MOST_TYPES
 from mcp_servers.slides.arrays import F32, F64, I32, AnyArray
 
 NAMES = {
@@ -20,9 +21,6 @@ NAMES = {
     "type": ("tp", "nuclei_type_map"),
 }
 """What the maps are called by HoVer-Net, and by CellViT."""
-PANNUKE = ("neoplastic", "inflammatory", "connective", "dead", "epithelial")
-"""The types of PanNuke in the order of its channels, after the background."""
-MOST_TYPES = 20
 _PLAIN = re.compile(r"(?!(?:outside|nan|null)$)[a-z][a-z0-9 _-]{0,39}")
 TYPED = 3
 """Channels before those of the types: probability of nucleus, horizontal and vertical place."""

@@ -167,14 +167,14 @@ def test_an_onnx_file_states_its_pixel_size_or_is_refused(tmp_path: Path) -> Non
 def test_seams_neither_double_nor_lose_nuclei(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mcp_servers.pathology import nuclei_model
+    from mcp_servers.pathology import nuclei
 
     image, points = field(step=23, side=420)
     png(tmp_path / "a.png", image)
     save(Labels(), tmp_path / "net.pt")
     counts = []
     for tile in (768, 160, 97):
-        monkeypatch.setattr(nuclei_model, "TILE", tile)
+        monkeypatch.setattr(nuclei, "TILE", tile)
         got = run(context(tmp_path), "nuclei", slide="a.png", weights="net.pt", mpp=0.5)
         counts.append(got["nuclei"])
     assert counts == [len(points)] * 3

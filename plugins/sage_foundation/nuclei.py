@@ -14,33 +14,37 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mcp_servers.pathology.nuclei_maps import (
-    PANNUKE,
+from mcp_servers.pathology.nuclei import PANNUKE, NetworkReader, NucleiInput, Scaling
+from mcp_servers.slides.arrays import F32, U8, AnyArray, BoolArray
+from sage.core.errors import InputError
+from sage_foundation.hub import find_cached, fingerprint
+from sage_foundation.nuclei_maps import (
     TYPED,
     plain_names,
     shares,
     split_nuclei,
     typed_maps,
 )
-from mcp_servers.slides.arrays import F32, U8, AnyArray, BoolArray
-from sage.core.errors import InputError
 
 if TYPE_CHECKING:
+    from mcp_servers.context import ToolContext
     from mcp_servers.pathology.compute.nuclei import Nuclei
+    from mcp_servers.slides.slide import Slide
 
-Scaling = Literal["percentile", "unit", "none"]
 DEFAULT_MPP = 0.5
-TILE, HALO_UM = 768, 20.0
 WINDOWS = (32, 4096)
 """Sides of a window, in pixels: smaller takes too many calls, larger too much memory."""
 CUT = 0.5
-
+UNLIKE, TOO_UNLIKE = 1.2, 2.0
+"""A scan so many times as coarse as a network expects: nuclei are too small for it, far too small.
+"""
 
 Answer = Callable[[F32], Any]
 """From (1, 3, H, W) to what a module gives: an array, or arrays by name, where it gives these."""
@@ -283,6 +287,64 @@ class LearnedNuclei:
         return replace(found, kinds=shares(found.labels, maps[TYPED:])) if self.types else found
 
 
+def open_network(
+    path: Path,
+    device: str,
+    slide: Slide,
+    mask: BoolArray,
+    scale: float,
+    given: NucleiInput,
+    context: ToolContext,
+) -> tuple[LearnedNuclei, list[str]]:
+    """The module of a file, its input scaled to a slide, and notes.
+
+    Parameters
+    ----------
+    mask : (height, width) of the tissue
+    scale : level-0 pixels per mask pixel
+
+    Raises
+    ------
+    InputError
+        If the file is no such module, or if the scan is more than `TOO_UNLIKE` times as coarse as
+        it expects.
+    """
+    from mcp_servers.pathology.surveying import sample_tissue
+
+    stat = path.stat()
+    key = ("nuclei", str(path), stat.st_mtime_ns, stat.st_size, device)
+    if given.weights is not None:  # a TorchScript file is code
+        context.model(given.weights)
+    own = (given.weights_mpp, tuple(given.weights_types or ()))
+    # a copy, for each slide has a scale of its own
+    network = copy(context.share_handle((*key, *own), lambda: LearnedNuclei(path, device, *own)))
+    base = slide.need_mpp()
+    if base > TOO_UNLIKE * network.mpp:
+        raise InputError(
+            f"{network.path.name} expects {network.mpp:g} µm per pixel, {slide.path} has {base:g}: "
+            f"nuclei would be {base / network.mpp:.1f} times too small for it. Use a network for "
+            "coarser scans, a finer scan, or the shipped network (leave out weights)"
+        )
+    notes = []
+    if not network.stated and given.weights_mpp is None:
+        notes.append(
+            f"{network.path.name} does not state its pixel size; {network.mpp:g} µm was taken"
+        )
+    if network.types and given.scaling == "percentile":
+        notes.append(
+            f"{network.path.name} got its input as InstanSeg's networks take it (scaling="
+            "percentile); HoVer-Net takes gray values: scaling=none"
+        )
+    if base > UNLIKE * network.mpp:
+        notes.append(
+            f"{network.path.name} expects {network.mpp:g} µm per pixel, the scan has {base:g}: its "
+            "nuclei look smaller than those it was trained on"
+        )
+    mpp = max(network.mpp, base)
+    network.scale_to(sample_tissue(slide, mask, scale, mpp), given.scaling)
+    return network, notes
+
+
 def pad_mirrored(values: F32, rows: tuple[int, int], columns: tuple[int, int]) -> F32:
     """Pixels (H, W, 3) with a mirrored border; a border wider than the image is mirrored again."""
     return np.pad(values, (rows, columns, (0, 0)), mode="reflect")
@@ -303,3 +365,7 @@ def as_labels(plane: F32, path: Path) -> AnyArray | None:
     # label 0 is the background, also where it does not occur
     first = 0 if found[0] == 0 else 1
     return (labels.reshape(plane.shape) + first).astype(np.int32)
+
+
+READER = NetworkReader(find_cached, fingerprint, open_network)
+"""Registered under `sage.nuclei`."""
