@@ -13,7 +13,5 @@ TOOL_MODULES = (
     "regions",
     "til",
     "stroma",
-    "ihc",
-    "stain",
     "measure",
 )

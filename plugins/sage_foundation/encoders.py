@@ -96,12 +96,12 @@ def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
     from dataclasses import replace
 
     from mcp_servers.formats.hdf5 import Grid, read_coords, stored_level, write_feature_parts
-    from mcp_servers.pathology.stain import Normalizer
     from mcp_servers.pathology.tiles import tile_grid
     from mcp_servers.pathology.tissue import slide_tissue
     from sage_foundation.batches import batches, tiles
     from sage_foundation.models import encoder_for
     from sage_foundation.specs import encoder_spec
+    from sage_stains.separation import Normalizer
 
     if given.coords is not None and given.regions is not None:
         raise InputError("give coords or regions, not both: tiles of coords are taken as they are")

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from mcp_servers.pathology.compute.nuclei import lymphocyte_like, segment
-from mcp_servers.pathology.compute.stain import concentrations, fixed_matrix
 from mcp_servers.pathology.compute.tissue import optical_density
 from mcp_servers.slides.arrays import F32, U8, AnyArray
+from sage_stains.dyes import concentrations, fixed_matrix
 
 _SCALES = (1.0, 2.0, 4.0, 8.0)
 _EDGES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.9)

@@ -92,8 +92,8 @@ def _zero_shot(weights: Path, mpp: float | None) -> Callable[[Path, Sequence[str
 def _percent_positive(mpp: float | None) -> Callable[[Path], float]:
     def percent(image: Path) -> float:
         from mcp_servers.context import ToolContext
-        from mcp_servers.pathology.ihc import IhcInput, ihc
         from mcp_servers.roots import Roots
+        from sage_stains.ihc import IhcInput, ihc
 
         with tempfile.TemporaryDirectory(prefix="sage-board-") as folder:
             slide = image.resolve()

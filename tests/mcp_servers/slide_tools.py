@@ -36,8 +36,7 @@ def context(folder: Path, *inputs: Path, **options: Any) -> ToolContext:
 
 def run(ctx: ToolContext, name: str, /, **arguments: Any) -> dict[str, Any]:
     """Run a registered tool of the house or a plugin and return its result as plain data."""
-    suites = {"patch_train": "training", "spatialdata_export": "exchange"}
-    suite = suites.get(name, "pathology")
+    suite = "training" if name == "patch_train" else "pathology"
     return load(suite).run(name, arguments, ctx).result
 
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from mcp_servers.formats.geojson import feature, read_polygons, square, write_geojson
-from mcp_servers.pathology.compute import stain
 from mcp_servers.pathology.compute.distance import Border
 from mcp_servers.pathology.compute.fibers import coherence
 from mcp_servers.pathology.compute.survey import CELL_UM
@@ -160,46 +159,6 @@ def test_only_gaps_that_tumor_encloses_are_filled() -> None:
     speck = np.zeros((17, 17), bool)
     speck[4:12, 4:12] = True
     assert not clean_mask(speck, HOLE_UM2).any()
-
-
-def test_hed_separation_agrees_with_scikit_image() -> None:
-    from skimage.color import rgb2hed
-
-    image = blobs(60, 60)
-    ours = stain.concentrations(
-        -np.log10(np.maximum(image, 1) / 255.0),
-        np.array([stain.HEMATOXYLIN, stain.EOSIN, stain.DAB]),
-    )
-    theirs = rgb2hed(image)
-    # scikit-image divides the logarithm by log(1e-6) / log(0.1) = 6
-    assert np.corrcoef(ours[..., 0].ravel(), theirs[..., 0].ravel())[0, 1] > 0.999
-    ratio = ours[..., 0].std() / theirs[..., 0].std()
-    assert ratio == pytest.approx(np.log(1e6) / np.log(10), rel=0.02)
-
-
-def test_macenko_finds_planted_stains() -> None:
-    rng = np.random.default_rng(3)
-    planted = stain.unit(np.array([[0.60, 0.72, 0.35], [0.18, 0.92, 0.34]]))
-    amounts = rng.gamma(2.0, 0.5, (20_000, 2)) * (rng.random((20_000, 2)) < 0.7)
-    found = stain.macenko(amounts @ planted + rng.normal(0, 0.005, (20_000, 3)))
-    cosines = (found.vectors * planted).sum(axis=1)
-    assert (cosines > 0.995).all()
-
-
-def test_macenko_refuses_glass_and_one_color() -> None:
-    with pytest.raises(InputError, match="too few"):
-        stain.macenko(np.zeros((1000, 3)))
-    with pytest.raises(InputError, match="single color"):
-        stain.macenko(np.tile([0.5, 0.8, 0.4], (1000, 1)))
-
-
-def test_reinhard_gives_tissue_the_reference_statistics() -> None:
-    image = blobs(200, 200)
-    tissue = image[image.min(axis=2) < 215]
-    lab = stain.to_lab(tissue[None])[0]
-    out = stain.normalize_reinhard(image, lab.mean(axis=0), lab.std(axis=0))
-    after = stain.to_lab(out[image.min(axis=2) < 215][None])[0]
-    assert after.mean(axis=0) == pytest.approx(stain.REINHARD_MEAN, abs=0.08)
 
 
 def test_otsu_agrees_with_scikit_image() -> None:

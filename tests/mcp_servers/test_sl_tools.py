@@ -15,7 +15,7 @@ from mcp_servers.formats.geojson import feature, read_polygons, square, write_ge
 from mcp_servers.registry import load
 from mcp_servers.slides.slide import Slide
 from sage.core.errors import InputError
-from tests.mcp_servers.slide_tools import blobs, context, png, run
+from tests.mcp_servers.slide_tools import blobs, context, run
 from validation.simulate.slide import SlideTruth, render_slide
 
 
@@ -310,43 +310,6 @@ def test_a_region_is_given_in_micrometers(painted: tuple[Path, SlideTruth]) -> N
     got = run(context(folder), "read_region", slide="s.tif", x=600, y=700, width=200, height=100,
               at_mpp=1.0)  # fmt: skip
     assert (got["width_px"], got["height_px"], got["image_mpp"]) == (200, 100, 1.0)
-
-
-def test_stain_normalization_brings_two_stainings_together(tmp_path: Path) -> None:
-    from PIL import Image
-
-    image = blobs(900, 900)
-    # half as much dye: optical density halves
-    faded = (255 * (image / 255.0) ** 0.5).astype(np.uint8)
-    png(tmp_path / "a.png", image)
-    png(tmp_path / "b.png", faded)
-    ctx = context(tmp_path)
-    for how in ("macenko", "reinhard"):
-        means = []
-        for name in "ab":
-            got = run(ctx, "stain_normalize", slide=f"{name}.png", mpp=0.5, at_mpp=0.5, how=how)
-            out = np.asarray(Image.open(tmp_path / "out" / got["image"])).astype(float)
-            means.append(out[image.min(axis=2) < 215].mean(axis=0))
-        before = np.abs(image.astype(float) - faded)[image.min(axis=2) < 215].mean()
-        assert np.abs(means[0] - means[1]).mean() < 0.5 * before
-
-
-def test_ihc_counts_brown_nuclei(tmp_path: Path) -> None:
-    import cv2
-
-    rng = np.random.default_rng(2)
-    image = np.full((600, 600, 3), (236, 236, 238), np.uint8)
-    spots = [(x, y) for x in range(20, 590, 40) for y in range(20, 590, 40)]
-    brown = rng.random(len(spots)) < 0.3
-    for at, positive in zip(spots, brown, strict=True):
-        cv2.circle(image, at, 8, (110, 70, 35) if positive else (120, 135, 185), -1, cv2.LINE_AA)
-    png(tmp_path / "i.png", image)
-    got = run(context(tmp_path), "ihc", slide="i.png", mpp=0.5)
-    assert got["nuclei"] == pytest.approx(len(spots), abs=3)
-    assert got["positive"] == pytest.approx(int(brown.sum()), abs=2)
-    assert got["percent_1"] + got["percent_2"] + got["percent_3"] == pytest.approx(
-        got["percent_positive"]
-    )
 
 
 def test_the_same_survey_serves_all_tools_of_a_worker(

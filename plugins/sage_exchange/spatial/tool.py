@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.pathology.common import SlideInput, SlideResult, of_slide, open_slide
+from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, of_slide, open_slide
 from mcp_servers.spec import InputPath, OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
 from sage.core.extras import require_extra
@@ -73,7 +73,7 @@ class SpatialResult(SlideResult):
 
 @tool(
     "spatialdata_export",
-    "exchange",
+    SUITE,
     "1.0.2",
     "Export a slide's outlines, points, tiles, features and image as a SpatialData zarr store.",
     resources=Resources(memory_mb=3072, seconds_per_item=10.0),

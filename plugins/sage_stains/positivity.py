@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from mcp_servers.pathology.compute.nuclei import Nuclei, segment
-from mcp_servers.pathology.compute.stain import concentrations, fixed_matrix
 from mcp_servers.pathology.compute.tissue import optical_density
 from mcp_servers.slides.arrays import F32, U8, BoolArray
+from sage_stains.dyes import concentrations, fixed_matrix
 
 WEAK, MODERATE, STRONG = 0.20, 0.40, 0.60
 """Mean DAB density of a nucleus from which it counts as 1+, 2+ and 3+."""

@@ -77,12 +77,12 @@ def ihc(given: IhcInput, context: ToolContext) -> IhcResult:
     from mcp_servers.formats.images import write_png
     from mcp_servers.formats.spool import Spool
     from mcp_servers.formats.tables import write_parts
-    from mcp_servers.pathology.compute.ihc import h_score
     from mcp_servers.pathology.compute.nuclei import COLUMNS, WORKING_MPP
     from mcp_servers.pathology.compute.tissue import background_color
     from mcp_servers.pathology.drawing import ORANGE, SKY, VERMILLION, YELLOW, captioned, dots
     from mcp_servers.pathology.nuclei import COARSEST_MPP, search_area
     from mcp_servers.slides.others import GRAY
+    from sage_stains.positivity import h_score
 
     if not given.weak < given.moderate < given.strong:
         raise InputError("weak, moderate and strong must rise, e.g. 0.2, 0.4, 0.6")
@@ -168,8 +168,8 @@ def _nuclei(
 
     Returns the pixels of tissue, its positive pixels, and those of them outside nuclei.
     """
-    from mcp_servers.pathology.compute.ihc import measure
     from mcp_servers.pathology.walk import walk
+    from sage_stains.positivity import measure
 
     area, brown, outside = 0, 0, 0
     for piece in walk(view, mask, mask_scale, context, message="nuclei", span=(0.05, 0.9)):

@@ -90,20 +90,20 @@ def stain_separate(given: SeparateInput, context: ToolContext) -> SeparateResult
     import numpy as np
 
     from mcp_servers.formats.images import write_png
-    from mcp_servers.pathology.compute import stain
     from mcp_servers.pathology.compute.tissue import background_color, optical_density
+    from sage_stains import dyes
 
     slide = open_slide(given, context)
     image = read_field(slide, given)
     if given.vectors == "macenko":
         if given.stain == "hdab":
             raise InputError("Macenko's fit is for H&E; use vectors=fixed with stain=hdab")
-        fitted = stain.macenko(stain.natural_density(image[::2, ::2]))
+        fitted = dyes.macenko(dyes.natural_density(image[::2, ::2]))
         matrix = np.vstack([fitted.vectors, np.cross(*fitted.vectors)])
     else:
-        matrix = stain.fixed_matrix(given.stain)
+        matrix = dyes.fixed_matrix(given.stain)
     density = optical_density(image, background_color(image))
-    amounts = np.maximum(stain.concentrations(density, matrix), 0.0)
+    amounts = np.maximum(dyes.concentrations(density, matrix), 0.0)
     second = "eosin" if given.stain == "he" else "dab"
     names = [f"{slide.name}.{dye}.png" for dye in ("hematoxylin", second)]
     for index, name in enumerate(names):
@@ -173,9 +173,9 @@ class Normalizer:
         """
         import numpy as np
 
-        from mcp_servers.pathology.compute import stain
         from mcp_servers.pathology.surveying import sample_tissue
         from mcp_servers.pathology.tissue import slide_tissue
+        from sage_stains import dyes
 
         found, view = slide_tissue(slide)
         at = max(1.0, slide.need_mpp())
@@ -185,18 +185,18 @@ class Normalizer:
         self.how = how
         pixels = np.concatenate([sample[::2, ::2].reshape(-1, 3) for sample in samples])
         if how == "macenko":
-            self.stains = stain.macenko(stain.natural_density(pixels))
+            self.stains = dyes.macenko(dyes.natural_density(pixels))
         else:
             tissue = pixels[pixels.min(axis=1) < 215]
             if len(tissue) < 200:
                 raise InputError(f"{slide.path}: too little stained tissue to normalize")
-            lab = stain.to_lab(tissue[None])[0]
+            lab = dyes.to_lab(tissue[None])[0]
             self.mean, self.sd = lab.mean(axis=0), lab.std(axis=0)
 
     def __call__(self, image: U8) -> U8:
         """The image in reference colors."""
-        from mcp_servers.pathology.compute import stain
+        from sage_stains import dyes
 
         if self.how == "macenko":
-            return stain.normalize_macenko(image, self.stains)
-        return stain.normalize_reinhard(image, self.mean, self.sd)
+            return dyes.normalize_macenko(image, self.stains)
+        return dyes.normalize_reinhard(image, self.mean, self.sd)

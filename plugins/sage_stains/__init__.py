@@ -1,0 +1,3 @@
+"""Stains: separation of dyes, normalization of colors, immunohistochemistry."""
+
+TOOL_MODULES = ("ihc", "separation")
