@@ -70,10 +70,10 @@ def cluster_tiles(given: ClusterInput, context: ToolContext) -> ClusterResult:
     from sklearn.decomposition import PCA
     from sklearn.metrics import silhouette_score
 
-    from mcp_servers.formats.hdf5 import read_features
     from mcp_servers.formats.images import draw_squares, write_png
     from mcp_servers.formats.tables import write_columns
     from mcp_servers.pathology.drawing import captioned
+    from sage_foundation.features import read_features
 
     slide = open_slide(given, context)
     features, coords, attributes = read_features(context.input(given.features, "file"))

@@ -95,10 +95,11 @@ def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
     """Features of a slide."""
     from dataclasses import replace
 
-    from mcp_servers.formats.hdf5 import Grid, read_coords, stored_level, write_feature_parts
+    from mcp_servers.formats.hdf5 import Grid, stored_level
     from mcp_servers.pathology.tiles import tile_grid
     from mcp_servers.pathology.tissue import slide_tissue
     from sage_foundation.batches import batches, tiles
+    from sage_foundation.features import read_coords, write_features
     from sage_foundation.models import encoder_for
     from sage_foundation.specs import encoder_spec
     from sage_stains.separation import Normalizer
@@ -146,7 +147,7 @@ def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
 
     name = f"{slide.name}.{spec.name}.h5"
     with context.writing(name) as path:
-        dimension = write_feature_parts(path, corners, parts(), grid, spec.name)
+        dimension = write_features(path, corners, parts(), grid, spec.name)
     return EncodeResult(
         **of_slide(slide),
         method="classical" if spec.loader == "handcrafted" else "learned",

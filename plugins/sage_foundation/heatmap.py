@@ -121,7 +121,7 @@ def read_scores(path: Path, column: str) -> tuple[I64, F64, float | None]:
     import numpy as np
 
     if path.suffix.lower() in {".h5", ".hdf5"}:
-        from mcp_servers.formats.hdf5 import dataset, open_hdf5, read_coords
+        from sage_foundation.features import dataset, open_hdf5, read_coords
 
         coords, attributes = read_coords(path)
         with open_hdf5(path) as file:

@@ -178,9 +178,9 @@ def mil_evaluate(given: EvaluateInput, context: ToolContext) -> EvaluateResult:
     """Predict each slide and score against its label."""
     import numpy as np
 
-    from mcp_servers.formats.hdf5 import write_scores
     from mcp_servers.pathology.common import choose_device
     from sage_foundation import attention
+    from sage_foundation.features import write_scores
 
     network, card, mean, sd = _load_model(given.weights, context)
     data = _load(given.features, given.labels, context)
@@ -236,7 +236,7 @@ def _load(features: str, labels: str, context: ToolContext) -> Bags:
     import numpy as np
     import pandas as pd
 
-    from mcp_servers.formats.hdf5 import read_features
+    from sage_foundation.features import read_features
 
     path = context.input(labels, "file")
     try:

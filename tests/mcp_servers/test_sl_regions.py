@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mcp_servers.formats.hdf5 import read_coords
 from sage.core.errors import InputError
+from sage_foundation.features import read_coords
 from tests.mcp_servers.slide_tools import blobs, context, png, pyramid, run
 
 CUT: dict[str, Any] = {"slide": "s.svs", "tile_px": 64, "at_mpp": 0.5, "min_tissue": 0.3}

@@ -173,7 +173,7 @@ def from_hdf5(
     import shapely
     from spatialdata.models import ShapesModel
 
-    from mcp_servers.formats.hdf5 import open_hdf5, read_coords
+    from sage_foundation.features import open_hdf5, read_coords
 
     corners, attributes = read_coords(path)
     side = int(attributes.get("patch_size_level0", 0))

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mcp_servers.formats.hdf5 import Grid, write_coords, write_features
+from mcp_servers.formats.hdf5 import Grid, write_coords
 from sage.core.errors import InputError
+from sage_foundation.features import write_features
 from tests.mcp_servers.slide_tools import blobs, context, pyramid, run, shared
 from tests.warm import run_warm
 
@@ -95,7 +96,7 @@ def make(tmp_path: Path) -> Path:
     grid = Grid("s", 256, 256, MPP, MPP, 0, 3000, 2000)
     corners = np.array([[0, 0], [256, 0], [512, 1024]])
     values = np.arange(3 * 5, dtype=np.float32).reshape(3, 5) / 7
-    write_features(results / "s.phikon.h5", corners, values, grid, "phikon")
+    write_features(results / "s.phikon.h5", corners, [values], grid, "phikon")
     region = np.array(["Tumor", "Rest", "Tumor"])
     write_coords(results / "s.regions.h5", corners, grid, region=region, share=values[:, 0])
     return tmp_path

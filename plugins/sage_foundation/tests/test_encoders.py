@@ -20,11 +20,11 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from mcp_servers.formats.hdf5 import read_features
 from mcp_servers.slides.slide import Slide
 from sage.core.errors import InputError
 from sage_foundation import networks
 from sage_foundation.batches import batches
+from sage_foundation.features import read_features
 from sage_foundation.models import network_encoder, resize_patches
 from sage_foundation.specs import ENCODERS
 from tests.mcp_servers.slide_tools import blobs, context, pyramid, run

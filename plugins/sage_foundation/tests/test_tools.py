@@ -11,10 +11,11 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from mcp_servers.formats.hdf5 import Grid, read_features, write_features
+from mcp_servers.formats.hdf5 import Grid
 from mcp_servers.slides.slide import Slide
 from sage.core.errors import InputError
 from sage_foundation.attention import auc, auc_interval
+from sage_foundation.features import read_features, write_features
 from sage_foundation.handcrafted import DIMENSION, NAMES, encode_patch
 from sage_foundation.specs import ENCODERS
 from tests.clip import write_clip
@@ -90,7 +91,7 @@ def test_clusters_are_stable_and_number_all_tiles(encoded: tuple[Path, dict[str,
 def test_clusters_of_too_few_tiles_are_refused(encoded: tuple[Path, dict[str, Any]]) -> None:
     folder, _ = encoded
     write_features(
-        folder / "few.h5", np.zeros((4, 2), int), np.zeros((4, 5), np.float32), GRID, "x"
+        folder / "few.h5", np.zeros((4, 2), int), [np.zeros((4, 5), np.float32)], GRID, "x"
     )
     with pytest.raises(InputError, match="too few"):
         run(context(folder), "cluster_tiles", slide="s.svs", features="few.h5", clusters=3)
@@ -131,7 +132,7 @@ def bags(folder: Path, count: int, seed: int, signal: float = 3.0) -> None:
         if positive:
             features[:9, 4] += signal
         coords = np.stack([np.arange(60) * 256, np.zeros(60, int)], axis=1)
-        write_features(folder / f"p{seed}_{i}.h5", coords, features, GRID, "test")
+        write_features(folder / f"p{seed}_{i}.h5", coords, [features], GRID, "test")
         label = "hot" if positive else "cold"
         rows.append((f"p{seed}_{i}", f"patient{i // 2 * 2 + positive}", label))
     table = pd.DataFrame(rows, columns=["slide", "patient", "label"])

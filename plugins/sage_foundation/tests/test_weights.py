@@ -16,10 +16,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from mcp_servers.formats.hdf5 import read_features
 from mcp_servers.registry import load
 from sage.core.errors import InputError
 from sage_foundation import networks
+from sage_foundation.features import read_features
 from sage_foundation.tests.test_encoders import encode, phikon
 from tests.mcp_servers.slide_tools import blobs, context, pyramid, run
 

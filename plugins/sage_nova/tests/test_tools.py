@@ -19,11 +19,11 @@ from pyarrow import parquet
 
 from mcp_servers import catalog
 from mcp_servers.context import ToolContext
-from mcp_servers.formats.hdf5 import read_features
 from mcp_servers.registry import load
 from mcp_servers.roots import Roots
 from mcp_servers.servers.content import make_envelope
 from sage.core.errors import InputError
+from sage_foundation.features import read_features
 from sage_nova.tools import contours
 from sage_nova.tools.captions import summarize_captions
 from sage_nova.tools.documents import rank

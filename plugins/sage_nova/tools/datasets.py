@@ -136,7 +136,7 @@ class FilesResult(NovaResult):
 
 
 def _check_file(path: Path, key: str, axes: int, state: FileState) -> None:
-    from mcp_servers.formats.hdf5 import dataset, open_hdf5
+    from sage_foundation.features import dataset, open_hdf5
 
     state.path_exists = True
     try:

@@ -313,7 +313,7 @@ def extract_patch_features(given: PatchFeaturesInput, context: ToolContext) -> P
 
     Weights are the user's. GRID/features_ENCODER/NAME.h5 has features (n, d) and coords (n, 2).
     """
-    from mcp_servers.formats.hdf5 import read_coords
+    from sage_foundation.features import read_coords
 
     job, name = Job(given.job_dir, context), given.patch_encoder_name
     folder, own = given.grid_folder(), patch_folder(given)
@@ -377,7 +377,7 @@ def extract_slide_features(given: SlideFeaturesInput, context: ToolContext) -> S
     Encoders: the user's TITAN, PRISM, MADELEINE or GigaPath graph; or mean.
     GRID/slide_features_ENCODER/NAME.h5 has the dataset features (d,).
     """
-    from mcp_servers.formats.hdf5 import read_features
+    from sage_foundation.features import read_features
 
     job, name = Job(given.job_dir, context), given.slide_encoder_name
     folder, source, own = given.grid_folder(), patch_folder(given), slide_folder(given)
@@ -444,8 +444,8 @@ def create_heatmaps(given: HeatmapInput, context: ToolContext) -> HeatmapResult:
     import numpy as np
     from scipy.stats import rankdata
 
-    from mcp_servers.formats.hdf5 import dataset, open_hdf5, read_coords
     from mcp_servers.formats.images import write_png
+    from sage_foundation.features import dataset, open_hdf5, read_coords
 
     job, folder = Job(given.job_dir, context), given.grid_folder()
     scores_folder = context.input(given.scores_path, "folder")

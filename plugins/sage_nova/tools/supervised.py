@@ -354,7 +354,7 @@ def train_test_mil(given: MilInput, context: ToolContext) -> MilResult:
 def _load_bags(
     given: MilInput, table: Any, context: ToolContext
 ) -> tuple[dict[str, Any], list[str]]:
-    from mcp_servers.formats.hdf5 import read_features
+    from sage_foundation.features import read_features
 
     folder = context.input(given.patch_features_path, "folder")
     bags: dict[str, Any] = {}
