@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 from pydantic import BaseModel, Field
 
+from mcp_servers import catalog
 from mcp_servers.context import ToolContext
 from mcp_servers.registry import Registry, load
 from mcp_servers.roots import Roots
@@ -133,6 +135,20 @@ def test_listing_tools_imports_nothing_heavy() -> None:
 def test_an_unknown_suite_is_refused() -> None:
     with pytest.raises(InputError, match="no suite is called"):
         load("radiology")
+
+
+def test_a_plugin_adds_to_a_suite_by_the_name_of_its_entry_point(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = {"pathology.extra": "extra", "own": "own_tools"}
+    points = {key: EntryPoint(key, module, "sage.tools") for key, module in names.items()}
+    monkeypatch.setattr(catalog, "find_plugins", lambda group: points)
+    assert catalog.suites() == {
+        "pathology": ["mcp_servers.pathology", "extra"],
+        "oncology": ["mcp_servers.oncology"],
+        "knowledge": ["mcp_servers.knowledge"],
+        "own": ["own_tools"],
+    }
 
 
 def test_user_tools_come_only_from_a_named_folder(tmp_path: Path, roots: Roots) -> None:

@@ -251,6 +251,18 @@ def test_a_network_of_another_kind_is_refused(tmp_path: Path, module: Any, words
     assert not list((tmp_path / "out").glob("*"))
 
 
+def test_without_a_plugin_that_reads_it_a_network_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mcp_servers.pathology import nuclei
+
+    monkeypatch.setattr(nuclei, "load_first", lambda group: None)
+    png(tmp_path / "a.png", field(side=200)[0])
+    save(Probability(), tmp_path / "net.pt")
+    with pytest.raises(InputError, match=r"plugin.*sage\.nuclei"):
+        run(context(tmp_path), "nuclei", slide="a.png", weights="net.pt", mpp=0.5)
+
+
 def test_missing_foreign_and_outside_files_are_refused(tmp_path: Path) -> None:
     inside = tmp_path / "in"
     inside.mkdir()
