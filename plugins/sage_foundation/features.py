@@ -14,9 +14,9 @@ from sage.core.errors import InputError
 
 
 def write_features(path: Path, coords: I64, parts: Iterable[F32], grid: Grid, encoder: str) -> int:
-    """Write features that come some rows at a time beside their coordinates; return their dimension.
+    """Write features, which come some rows at a time, beside their coordinates.
 
-    The attributes name the encoder.
+    The attributes name the encoder. Returns the features' dimension.
 
     Parameters
     ----------
