@@ -16,6 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kg.communities.find import Cited, Community
+from kg.communities.types import Sentence
 from kg.extract.rules import RulesExtractor
 from kg.extract.verify import Claim, Verifier
 from kg.lexicon.ontology import Ontology
@@ -31,13 +32,6 @@ from sage.core.printable import one_line, quote_text
 PROMPT = "community.v1.md"
 _ATTEMPTS = 2
 _NAMED = 12  # concepts that the prompt lists
-
-
-class Sentence(Strict):
-    """A sentence and the numbers of the statements that it rests on."""
-
-    text: str
-    cites: tuple[int, ...]
 
 
 class Summary(Strict):

@@ -11,46 +11,8 @@ import numpy as np
 from kg.fusion.model import Support
 from kg.graph.identifiers import paper_iri, references
 from kg.graph.model import Graph
-from kg.graph.types import EdgeView, NodeView
-from kg.types import Polarity
+from kg.graph.types import EdgeView, NodeView, Quotation, Relation, YearCount
 from sage.core.models import Strict
-
-
-class Quotation(Strict):
-    """A sentence with its paper, and whether it supports the relation."""
-
-    text: str
-    title: str
-    year: int | None
-    paper: str
-    speaks_for: bool
-    speculative: bool
-    retracted: bool
-
-
-class Relation(Strict):
-    """A relation of the concept, with the papers for and against it.
-
-    `denied`: no paper affirms it; its papers are those that deny it, and count as against.
-    """
-
-    head: str
-    relation: str
-    tail: str
-    polarity: Polarity
-    denied: bool
-    belief: float
-    papers_for: int
-    papers_against: int
-    quotations: tuple[Quotation, ...]
-
-
-class YearCount(Strict):
-    """Papers of a year for and against relations of the concept."""
-
-    year: int
-    papers_for: int
-    papers_against: int
 
 
 class ConceptReport(Strict):

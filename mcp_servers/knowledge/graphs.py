@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from kg.communities.summary import Sentence
-from kg.fusion.model import Support
-from kg.graph.concept import Relation, YearCount
-from kg.graph.types import NodeView
+from kg.communities.types import Sentence
+from kg.graph.types import NodeView, Relation, YearCount
 from kg.types import Evidence, PathScores
 from mcp_servers.context import ToolContext
 from mcp_servers.spec import InputPath, Resources, Validity, tool
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kg.embedding.embed import Embedder
+    from kg.fusion.model import Support
     from kg.graph.model import Graph
 
 SUITE = "knowledge"

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from kg.graph.concept import YearCount, chart, describe_concept, render_concept
+from kg.graph.concept import chart, describe_concept, render_concept
+from kg.graph.types import YearCount
 from kg.types import Polarity, Triple
 from sage.cli.kg import app
 from sage.core.errors import InputError

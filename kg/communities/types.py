@@ -1,0 +1,12 @@
+"""Parts of a summary."""
+
+from __future__ import annotations
+
+from sage.core.models import Strict
+
+
+class Sentence(Strict):
+    """A sentence and the numbers of the statements that it rests on."""
+
+    text: str
+    cites: tuple[int, ...]
