@@ -81,6 +81,5 @@ def test_one_of_weights_and_hub(cache: Path, tmp_path: Path) -> None:
 
 
 def test_results_are_kept_by_what_a_name_stands_for(cache: Path) -> None:
-    assert fingerprint(None) == ""
     assert fingerprint("lab/nuclei:net.safetensors") == BLOB
     assert fingerprint("lab/nuclei:gone.safetensors") == "absent"
