@@ -39,9 +39,13 @@ LOADED = (
     "agents.coding.controller", "agents.novelty.debate",
     "kg.corpus.build", "kg.paths.find", "mcp_servers.registry",
     "sandbox.docker_engine", "validation.analysis.analysis", "validation.run.runner",
-    "validation.simulate",
+    "validation.simulate", "torch", "cv2", "shapely", "tifffile", "openslide", "skimage.measure",
+    "sage.cli.app", "mcp_servers.catalog", "mcp_servers.workers.cohort",
+    "mcp_servers.pathology.compute.kernels",
 )  # fmt: skip
 """Nothing that reads variables or the terminal while it is imported."""
+HERE = "WORKERS_HERE"
+"""Variable of a command whose tools run in its own process, not in a worker started cold."""
 STARTED = 120.0
 """Seconds within which the process has loaded all."""
 
@@ -177,12 +181,57 @@ def become(asked: dict[str, object]) -> None:
     os.environ.update(env)
     time.tzset()
     os.chdir(cwd)
+    if HERE in env:
+        run_tools_here()
     sys.path[0] = cwd
     sys.argv = ["sage", *words]
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         errors = "backslashreplace" if name == "stderr" else "strict"
         setattr(sys, name, open(number, mode, encoding="utf-8", errors=errors, closefd=False))  # noqa: SIM115
-    runpy.run_module("sage", run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module("sage", run_name="__main__", alter_sys=True)
+        code: object = 0
+    except SystemExit as ended:
+        code = ended.code or 0
+        if not isinstance(code, int):
+            raise
+    # As Python ends, without the seconds in which it would take all modules apart.
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(int(str(code)))
+
+
+def run_tools_here() -> None:
+    """Have each job run as it is submitted, with slides kept open between jobs as by a worker."""
+    from mcp_servers.context import Handles, ToolContext
+    from mcp_servers.workers import choose
+    from mcp_servers.workers.base import Workers
+    from mcp_servers.workers.jobs import Job
+    from sage.core.errors import Cancelled, SageError
+
+    class WorkersHere(Workers):
+        handles = Handles(8)
+
+        def _queue(self, job: Job) -> None:
+            job.begin()
+            context = ToolContext(
+                roots=job.roots, on_progress=job.report, memory_mb=job.resources.memory_mb,
+                tag=job.id, handles=self.handles,
+            )  # fmt: skip
+            try:
+                job.finish(run=self.registry.run(job.tool, job.arguments, context))
+            except (SageError, Cancelled) as error:
+                job.finish(error=error)
+
+        def _wake(self) -> None:
+            return None
+
+        def close(self) -> None:
+            self.handles.clear()
+
+    choose.open_workers = lambda word, recipe, **more: WorkersHere(recipe)  # type: ignore[assignment]
 
 
 if __name__ == "__main__":

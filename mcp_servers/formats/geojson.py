@@ -95,7 +95,7 @@ def write_geojson(path: Path, features: Iterable[Mapping[str, Any]]) -> int:
         stream.write('{"type":"FeatureCollection","features":[')
         for feature in features:
             stream.write(",\n" if count else "\n")
-            json.dump(feature, stream, separators=(",", ":"), allow_nan=False)
+            stream.write(json.dumps(feature, separators=(",", ":"), allow_nan=False))
             count += 1
         stream.write("\n]}\n")
     return count
