@@ -49,7 +49,7 @@ MEANING = {
     "min_count": "counts below this are suppressed in prompts and reports",
     "literature": "`local` (no network), or `online`: the six services as well",
     "contact_email": "sent to literature services, which then allow more requests",
-    "services": "addresses of literature services and keys: `ncbi_key`, `openalex_key`, `semantic_scholar_key` (`NCBI_API_KEY`, `OPENALEX_API_KEY`, `S2_API_KEY` serve too), `pubmed_url` …",
+    "services": "keys and addresses of outside services: `NAME_key` (`NAME_API_KEY` serves too), as `ncbi_key`, and `NAME_url` of a mirror, as `pubmed_url`",
     "sandbox": "where analysis code runs: `auto`, `docker`, `bubblewrap`, `subprocess`",
     "sandbox_runtime": "the container engine's runtime, such as `runsc`",
     "user_tools": "a folder of your own tools; its code is run",

@@ -253,9 +253,6 @@ POSTGRES = ("postgresql://", "postgres://")
 USUAL = {
     "base_url": "OPENAI_BASE_URL",
     "api_key": "OPENAI_API_KEY",
-    "services__ncbi_key": "NCBI_API_KEY",
-    "services__openalex_key": "OPENALEX_API_KEY",
-    "services__semantic_scholar_key": "S2_API_KEY",
 }
 """Variables of other programs that serve where SAGE's own (`SAGE_…`) are not set."""
 
@@ -284,13 +281,8 @@ def load(**overrides: Any) -> Settings:
     # The conventional names serve where SAGE's own are not set.
     for name, usual in USUAL.items():
         value = os.environ.get(usual)
-        if not value or os.environ.get(f"SAGE_{name.upper()}"):
-            continue
-        group, _, key = name.partition("__")
-        if not key:
+        if value and not os.environ.get(f"SAGE_{name.upper()}"):
             given.setdefault(name, value)
-        elif isinstance(given.setdefault(group, {}), dict):
-            given[group].setdefault(key, value)
     try:
         settings = Settings(**given)
     except ValidationError as error:
@@ -309,9 +301,7 @@ def load(**overrides: Any) -> Settings:
         ) from None
     except ValueError as error:
         raise InputError(f"{config_file()}: {error}") from None
-    services = settings.services
-    keys = (services.ncbi_key, services.openalex_key, services.semantic_scholar_key)
-    for secret in (settings.api_key, settings.checkpoint_url, *keys):
+    for secret in (settings.api_key, settings.checkpoint_url, *settings.services.keys.values()):
         if secret:
             log.hide(secret.get_secret_value())
     return settings.model_copy(

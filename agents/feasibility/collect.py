@@ -10,6 +10,7 @@ from agents.feasibility.data_facts import data_facts
 from agents.feasibility.facts import FactList
 from agents.feasibility.logic_facts import logic_facts
 from agents.feasibility.plan import ContractNumbers, contract_numbers
+from agents.feasibility.registries import Registries
 from agents.feasibility.resource_facts import resource_facts
 from agents.feasibility.settings import FeasibilitySettings
 from agents.feasibility.tool_facts import tool_facts
@@ -17,7 +18,6 @@ from agents.feasibility.types import EvidenceItem, Machine
 from validation.core.dictionary import DataDictionary
 
 if TYPE_CHECKING:
-    from agents.evidence.registries import EvidenceClients
     from mcp_servers.spec import ToolSpec
 
 
@@ -25,7 +25,7 @@ def gather(
     expanded: ExpandedHypothesis,
     dictionary: DataDictionary,
     registry_tools: Sequence[ToolSpec] = (),
-    clients: EvidenceClients | None = None,
+    registries: Registries | None = None,
     *,
     settings: FeasibilitySettings | None = None,
     machine: Machine | None = None,
@@ -35,7 +35,7 @@ def gather(
 
     Parameters
     ----------
-    clients : outside registries; None asks none, and the verdict then rests on the cohort, the
+    registries : outside registries; None asks none, and the verdict then rests on the cohort, the
         installed packages and the registry alone
     """
     settings = settings or FeasibilitySettings()
@@ -46,7 +46,7 @@ def gather(
     computed = tool_facts(facts, expanded.hypothesis, dictionary, registry_tools)
     logic_facts(facts, expanded.hypothesis, dictionary, numbers, settings)
     resource_facts(facts, expanded.hypothesis, dictionary, computed, machine, settings)
-    for fact in clients.facts(expanded) if clients is not None else ():
+    for fact in registries.facts(expanded) if registries is not None else ():
         facts.add(
             fact.step,
             fact.check,

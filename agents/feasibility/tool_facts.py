@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from agents.evidence.packages import find_package
 from agents.feasibility.data_facts import find_held
 from agents.feasibility.facts import FactList
+from agents.feasibility.packages import find_package
 from kg.literature.text import words
 from validation.core.dictionary import DataDictionary
 from validation.core.hypothesis import Hypothesis

@@ -23,10 +23,10 @@ from kg.corpus.store import Store
 from kg.extract.base import Extraction, Extractor
 from kg.extract.related import BROAD
 from kg.extract.verify import UNGROUNDED
-from kg.gather.topic import parse_topic, score_relevance
 from kg.lexicon.index import Lexicon
 from kg.lexicon.names import Names
 from kg.lexicon.ontology import Ontology
+from kg.literature.topic import parse_topic, score_relevance
 from kg.literature.types import Query, Record
 from kg.sources import ReadOptions
 from kg.types import Document
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 TOPIC_SHARE = 0.6
-"""Share of a topic's concepts that a document has to name (`kg.gather.topic.score_relevance`)."""
+"""Share of a topic's concepts to name (`kg.literature.topic.score_relevance`)."""
 _OPENING = 5000
 """Characters of a document that are compared with the topic."""
 

@@ -41,10 +41,9 @@ class BuildOptions(Strict):
 
 
 class Recipe(Strict):
-    """Sources and options of a graph, stored with it for `sage kg update`.
+    """Sources and options of a graph, stored with it so that it can be built again.
 
-    Paths are relative to the graph's folder, so that both can be moved together. `rounds` is the
-    last round of each source that `sage kg gather` filled, 0 for others.
+    Paths are relative to the graph's folder, so that both can be moved together.
     """
 
     sources: tuple[str, ...]
@@ -52,7 +51,6 @@ class Recipe(Strict):
     options: BuildOptions
     ontology: str | None = None
     lexicons: tuple[str, ...] = ()
-    rounds: dict[str, int] = Field(default_factory=dict)
 
 
 class Excluded(BaseModel):

@@ -1,12 +1,14 @@
-"""Addresses of the literature services, and the keys of the caller."""
+"""Addresses of outside services, and the keys of the caller."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, SecretStr
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 
+from sage.core.log import hide
 from sage.core.models import Strict
 
 
@@ -23,27 +25,47 @@ Address = Annotated[str, AfterValidator(_address)]
 
 
 class Access(Strict):
-    """Addresses of services (None: the public one; else a mirror's) and keys.
+    """Keys and addresses by service, given as `NAME_key` and `NAME_url`.
 
-    A key of NCBI raises its rate from 3 to 10 requests a second; OpenAlex answers searches only
-    with a key; Semantic Scholar without a key shares a pool that is often exhausted.
+    Without an address the public one serves. A key of NCBI raises its rate from 3 to 10 requests a
+    second; without `NAME_key` the variable `NAME_API_KEY` of other programs serves.
     """
 
-    ncbi_key: SecretStr | None = None
-    openalex_key: SecretStr | None = None
-    semantic_scholar_key: SecretStr | None = None
-    pubmed_url: Address | None = None
-    europe_pmc_url: Address | None = None
-    openalex_url: Address | None = None
-    semantic_scholar_url: Address | None = None
-    biorxiv_url: Address | None = None
+    keys: dict[str, SecretStr] = Field(default_factory=dict)
+    urls: dict[str, Address] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sort_fields(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        sorted_: dict[str, Any] = {
+            "keys": dict(given.get("keys", {})),
+            "urls": dict(given.get("urls", {})),
+        }
+        for name, value in given.items():
+            service, _, kind = name.rpartition("_")
+            if kind in ("key", "url") and service:
+                if value is not None:
+                    sorted_[f"{kind}s"][service] = value
+            elif name not in sorted_:
+                sorted_[name] = value
+        return sorted_
 
     def key(self, service: str) -> str | None:
-        """The key of `ncbi`, `openalex` or `semantic_scholar`, to be sent and never shown."""
-        secret: SecretStr | None = getattr(self, f"{service}_key")
-        return secret.get_secret_value() if secret is not None else None
+        """The key of a service, to be sent and never shown."""
+        secret = self.keys.get(service)
+        value = (
+            secret.get_secret_value() if secret else os.environ.get(f"{service}_API_KEY".upper())
+        )
+        if value:
+            hide(value)
+        return value or None
+
+    def address(self, service: str) -> str | None:
+        """The address of a mirror, None for the public one."""
+        return self.urls.get(service)
 
     def hosts(self) -> frozenset[str]:
         """Hosts that the user named: they may be in a private network."""
-        named = (v for name, v in self if name.endswith("_url") and v is not None)
-        return frozenset(host for v in named if (host := urlsplit(v).hostname))
+        return frozenset(host for url in self.urls.values() if (host := urlsplit(url).hostname))

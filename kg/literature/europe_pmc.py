@@ -5,13 +5,13 @@ Rate: kept at 10 requests/s. Docs: europepmc.org/RestfulWebService.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from kg.literature.boolean import MANY, conjunction, disjunction
-from kg.literature.protocol import Page, Search, Wanted
+from kg.literature.access import Access
+from kg.literature.boolean import disjunction
+from kg.literature.protocol import Wanted
 from kg.literature.reading import (
     clean_text,
     get_field,
@@ -21,15 +21,11 @@ from kg.literature.reading import (
     parse_json,
     parse_year,
 )
-from kg.literature.types import Found, Record, clean_doi, says_retracted
+from kg.literature.types import Record, clean_doi, says_retracted
 from sage.core.http.client import Limit, Request, ServiceClient
 
 BASE = "https://www.ebi.ac.uk/europepmc/webservices/rest"
 LIMIT = Limit(10, 1.0, concurrency=4)
-PAGE = 100
-_HEADING = re.compile(r"<h4>\s*([^<>]{1,80}?)[\s:.]*</h4>")
-"""A heading in an abstract: a sentence must not begin with it."""
-_PMCID = re.compile(r"PMC\d{3,9}")
 
 
 class EuropePmc:
@@ -37,18 +33,9 @@ class EuropePmc:
 
     name = "europe_pmc"
     limit = LIMIT
-    ordered = True
 
-    def __init__(self, *, base_url: str | None = None) -> None:
-        self.base_url = (base_url or BASE).rstrip("/")
-
-    def expression(self, search: Search) -> str:
-        """The search in Europe PMC's language."""
-        return bound_by_year(conjunction(search.query, synonyms=MANY), search.since)
-
-    async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
-        """A page by `cursorMark`."""
-        return await fetch_page(client, self.base_url, self.name, self.expression(search), at)
+    def __init__(self, access: Access, email: str | None = None) -> None:
+        self.base_url = access.address(self.name) or BASE
 
     async def search(
         self, client: ServiceClient, wanted: Wanted, patience: float | None = None
@@ -78,65 +65,24 @@ def search_request(base_url: str, query: str, k: int, as_of: date | None) -> Req
     )
 
 
-def bound_by_year(query: str, since: int | None) -> str:
-    """A search bounded by the year of first publication."""
-    return f"({query}) AND (FIRST_PDATE:[{since}-01-01 TO 3000-12-31])" if since else query
-
-
-async def fetch_page(
-    client: ServiceClient, base_url: str, source: str, query: str, at: str | None
-) -> Page:
-    """A page of a search, credited to `source`.
-
-    Returns
-    -------
-    The records, and the next cursor; the last page has none or repeats its own.
-    """
-    cursor = at or "*"
-    request = Request(
-        "europe_pmc",
-        LIMIT,
-        f"{base_url}/search",
-        params={
-            "query": query,
-            "resultType": "core",
-            "format": "json",
-            "pageSize": PAGE,
-            "cursorMark": cursor,
-        },
-    )
-
-    def read_page(body: bytes) -> Page:
-        answer = parse_json("europe_pmc", body)
-        rows = get_field("europe_pmc", answer, "resultList.result", list)
-        following = answer.get("nextCursorMark") if rows else None
-        records, unread = parse_entries("europe_pmc", rows, lambda row: _make_found(source, row))
-        return Page(
-            records=records,
-            next=following if isinstance(following, str) and following != cursor else None,
-            total=get_field("europe_pmc", answer, "hitCount", int),
-            unread=unread,
-        )
-
-    return await client.fetch(request, read_page)
-
-
 def parse_records(source: str, body: bytes) -> list[Record]:
     """Records of a search answer, credited to `source`."""
     answer = parse_json("europe_pmc", body)
     results = get_field("europe_pmc", answer, "resultList.result", list)
-    return list(parse_entries("europe_pmc", results, lambda row: _record(source, row))[0])
+    return list(parse_entries("europe_pmc", results, lambda row: make_record(source, row))[0])
 
 
-def _record(source: str, row: Mapping[str, Any]) -> Record | None:
+def make_record(source: str, row: Mapping[str, Any]) -> Record | None:
+    """Build the record of a search result, credited to `source`; None without a title."""
     title = clean_text(row.get("title"))
     if not title:
         return None
-    kinds = _kinds(row)
+    kinds = list_kinds(row)
     retracted = (
         any("retracted publication" in kind for kind in kinds)
         or any(
-            "retraction in" in clean_text(notice.get("type")).lower() for notice in _notices(row)
+            "retraction in" in clean_text(notice.get("type")).lower()
+            for notice in list_notices(row)
         )
         or says_retracted(title)
     )
@@ -167,36 +113,15 @@ def _record(source: str, row: Mapping[str, Any]) -> Record | None:
     )
 
 
-def _make_found(source: str, row: Mapping[str, Any]) -> Found | None:
-    record = _record(source, row)
-    if record is None:
-        return None
-    noted = [
-        (clean_text(notice.get("type")).lower(), f"pmid:{notice.get('id')}")
-        for notice in _notices(row)
-        if notice.get("source") == "MED" and clean_text(notice.get("id")).isdigit()
-    ]
-    pmcid = clean_text(row.get("pmcid"))
-    raw = row.get("abstractText")
-    abstract = clean_text(_HEADING.sub(r" \1: ", raw)) if isinstance(raw, str) else ""
-    return Found(
-        **{**record.model_dump(), "abstract": abstract},
-        pmcid=pmcid if _PMCID.fullmatch(pmcid) else None,
-        language=clean_text(row.get("language")).lower() or None,
-        kinds=tuple(kind for kind in _kinds(row) if kind),
-        license=clean_text(row.get("license")).lower() or None,
-        versions=tuple(key for kind, key in noted if kind in ("preprint of", "preprint in")),
-        retracts=tuple(key for kind, key in noted if kind == "retraction of"),
-    )
-
-
-def _notices(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def list_notices(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Corrections, retractions and other versions that a search result names."""
     corrections = row.get("commentCorrectionList")
     listed = corrections.get("commentCorrection") if isinstance(corrections, dict) else None
     return [notice for notice in listed if isinstance(notice, dict)] if listed else []
 
 
-def _kinds(row: Mapping[str, Any]) -> list[str]:
+def list_kinds(row: Mapping[str, Any]) -> list[str]:
+    """Publication types, lower case."""
     listed = row.get("pubTypeList")
     if isinstance(listed, dict):
         return [kind.lower() for kind in list_names(listed.get("pubType"))]

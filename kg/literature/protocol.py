@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from kg.literature.types import Found, Query, Record
+from kg.literature.types import Query, Record
 from sage.core.http.client import Limit, ServiceClient
-from sage.core.models import Strict
 
 
 @dataclass(frozen=True)
@@ -26,6 +25,7 @@ class Wanted:
     as_of: date | None = None
 
 
+@runtime_checkable
 class LiteratureSource(Protocol):
     """A catalog that can be searched.
 
@@ -46,6 +46,7 @@ class LiteratureSource(Protocol):
         ...
 
 
+@runtime_checkable
 class RetractionSource(Protocol):
     """A second opinion on which records are retracted."""
 
@@ -56,44 +57,4 @@ class RetractionSource(Protocol):
         self, client: ServiceClient, records: Sequence[Record], patience: float | None = None
     ) -> list[Record]:
         """The same records in the same order, with its flags joined to what is known."""
-        ...
-
-
-@dataclass(frozen=True)
-class Search:
-    """A search to be read to its end: all concepts of `query`, published from `since` on."""
-
-    query: Query
-    since: int | None = None
-
-
-class Page(Strict):
-    """A page of a search. `next` continues it, None at its end; `total` is what the catalog has.
-
-    `unread` counts entries that are no records: without a title, or too long.
-    """
-
-    records: tuple[Found, ...]
-    next: str | None
-    total: int
-    unread: int = 0
-
-
-class Catalog(Protocol):
-    """A literature source that can be read from the first page of a search to the last."""
-
-    name: str
-    limit: Limit
-    ordered: bool
-    """True if it answers in order of relevance, so that the first pages are the best."""
-
-    def expression(self, search: Search) -> str:
-        """The search in the catalog's own language, for the report."""
-        ...
-
-    async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
-        """Load a page of a search; `at` is the `next` of the page before.
-
-        Raises a `ServiceError` when the service gives no usable answer.
-        """
         ...

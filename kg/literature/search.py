@@ -48,13 +48,13 @@ class Literature:
         policy: Policy | None = None,
         expand: Expand | None = None,
         embed: Embed | None = None,
-        retractions: RetractionSource | None = None,
+        retractions: Sequence[RetractionSource] = (),
     ) -> None:
         self.sources = tuple(sources)
         self.local = local
         self._expand = expand
         self._embed = embed
-        self._retractions = retractions
+        self._retractions = tuple(retractions)
         self._cache = DiskCache(cache_dir) if cache_dir is not None else None
         self._client = ServiceClient(self._cache, policy)
         self._fingerprint: str | None = None
@@ -163,7 +163,7 @@ class Literature:
             "literature",
             "search",
             "|".join(source.name for source in self.sources),
-            [k, as_of, self._embed is not None, self._retractions is not None, self._corpus()],
+            [k, as_of, self._embed is not None, bool(self._retractions), self._corpus()],
             {name: [entry.model_dump() for entry in asked] for name, asked in named.items()},
         )
 
@@ -228,11 +228,11 @@ class Literature:
         with meter_requests() as usage:
             found, missing, served, over_budget = await self._gather(wanted, patience)
             pool = merge(record for record in found if record.known_by(wanted.as_of))
-            if self._retractions is not None and pool:
+            for source in self._retractions if pool else ():
                 try:
-                    pool = await self._retractions.mark(self._client, pool, patience)
+                    pool = await source.mark(self._client, pool, patience)
                 except ServiceError as problem:
-                    name = f"{self._retractions.name} (retractions)"
+                    name = f"{source.name} (retractions)"
                     missing.append(MissingSource(name=name, reason=problem.reason))
         return pool, missing, served, over_budget, usage
 

@@ -152,42 +152,6 @@ class Record(Strict):
         )
 
 
-class Found(Record):
-    """A record as it is gathered for a corpus: also what decides on keeping and on its full text.
-
-    `kinds` are publication types and `language` a code, both in the catalog's words, lower case.
-    `pdfs` are addresses of open PDFs with their license. `versions` are keys of the same work in
-    another version, `retracts` keys of the papers that this notice retracts (`Record.identities`).
-    """
-
-    pmcid: str | None = None
-    language: str | None = None
-    kinds: tuple[str, ...] = ()
-    license: str | None = None
-    pdfs: tuple[tuple[str, str], ...] = ()
-    versions: tuple[str, ...] = ()
-    retracts: tuple[str, ...] = ()
-
-    def identities(self) -> list[str]:
-        """As of a record, with PMCID and other versions."""
-        more = [f"pmcid:{self.pmcid}"] if self.pmcid else []
-        return list(dict.fromkeys([*more, *self.versions, *super().identities()]))
-
-    def join_fields(self, other: Record) -> dict[str, Any]:
-        """Joined with another found record: every identifier, the first known value of each."""
-        assert isinstance(other, Found)
-        doi = f"doi:{other.doi}" if self.doi and other.doi not in (None, self.doi) else None
-        return {
-            "pmcid": self.pmcid or other.pmcid,
-            "language": self.language or other.language,
-            "kinds": self.kinds or other.kinds,
-            "license": self.license or other.license,
-            "pdfs": union(self.pdfs, other.pdfs),
-            "versions": union(self.versions, (*other.versions, *([doi] if doi else []))),
-            "retracts": union(self.retracts, other.retracts),
-        }
-
-
 def union(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
     """The members of both, each once, in order."""
     return tuple(dict.fromkeys((*a, *b)))

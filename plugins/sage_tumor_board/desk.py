@@ -115,9 +115,7 @@ def _pubmed(settings: Settings) -> Callable[[str], list[Paper]]:
 
     if not settings.contact_email:
         raise InputError("--pubmed needs contact_email in sage.toml: the service requires it")
-    access = settings.services
-    source = PubMed(base_url=access.pubmed_url, api_key=access.key("ncbi"),
-                    email=settings.contact_email)  # fmt: skip
+    source = PubMed(settings.services, settings.contact_email)
     embed = make_embedder(settings).embed
     literature = Literature([source], settings.cache_dir.expanduser() / "literature")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sage.cli import kg_build, kg_gather, kg_graph
+from sage.cli import kg_build, kg_graph
 from sage.cli.kg_options import Lexicons, OntologyDir, load_lexicons, load_ontology
 from sage.cli.options import AsJson
 
@@ -16,12 +16,10 @@ if TYPE_CHECKING:
 app = typer.Typer(
     add_completion=False,
     name="kg",
-    help="Literature to knowledge graph: gather, build, paths, export.",
+    help="Literature to knowledge graph: build, paths, export.",
     no_args_is_help=True,
 )
-app.command("gather")(kg_gather.gather_papers)
 app.command("build")(kg_build.build_graph)
-app.command("update")(kg_gather.update_graph)
 app.command("paths")(kg_graph.list_paths)
 app.command("show")(kg_graph.show)
 app.command("communities")(kg_graph.summarize_communities)

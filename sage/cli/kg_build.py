@@ -128,18 +128,11 @@ def build_from_recipe(
     """
     from kg.corpus.build import build
     from kg.corpus.places import RECIPE, graph_folder
-    from kg.gather.folder import CorpusFolder
-    from sage.cli.console import counting, err
+    from sage.cli.console import counting
     from sage.core.files import write_json
     from sage.settings import load
 
     require_extra("literature", "building a graph")
-    for corpus in map(CorpusFolder, sources):
-        if corpus.round and not corpus.is_finished:
-            err.print(
-                f"[yellow]note[/] {corpus.root}: its gathering is incomplete; "
-                "repeat `sage kg gather` to complete it"
-            )
     client: Client | None = None
     if recipe.options.extractor == "chat":
         from sage.core.llm.budget import Meter
@@ -171,9 +164,7 @@ def build_from_recipe(
             progress=progress,
             on_estimate=None if yes else _ask,
         )
-    corpora = {source: CorpusFolder(resolve_source(folder, source)) for source in recipe.sources}
-    rounds = {source: corpus.round for source, corpus in corpora.items()}
-    write_json(folder / RECIPE, recipe.model_copy(update={"rounds": rounds}))
+    write_json(folder / RECIPE, recipe)
     return report
 
 
@@ -195,11 +186,7 @@ def fetch_source(source: Path, out: Path, settings: Settings) -> Path:
     report = fetch_ids(
         read_ids(source.read_text(encoding="utf-8").splitlines()),
         folder,
-        PubMed(
-            base_url=settings.services.pubmed_url,
-            email=settings.contact_email,
-            api_key=settings.services.key("ncbi"),
-        ),
+        PubMed(settings.services, settings.contact_email),
     )
     err.print(f"{source}: {len(report.written)} fetched, {len(report.present)} present before")
     for identity in report.missing:

@@ -2,7 +2,8 @@
 
 Groups: `sage.commands` (a Typer application or a function), `sage.tools` (a module of tools, or a
 package that lists such modules in `TOOL_MODULES`), `sage.agents` (an `Agent`), `sage.pages` (a page
-of the server), `sage.hooks` (see `sage.core.hooks`), `sage.workers` (a function that opens workers,
+of the server), `sage.services` (outside services, see `kg.literature.services`),
+`sage.hooks` (see `sage.core.hooks`), `sage.workers` (a function that opens workers,
 see `mcp_servers.workers.choose`), `sage.nuclei` (a reader of networks for nuclei, see
 `mcp_servers.pathology.nuclei`), `sage.tumor` (a function that finds tumor by a model, see
 `mcp_servers.pathology.tumor`).
@@ -22,6 +23,7 @@ Group = Literal[
     "sage.tools",
     "sage.agents",
     "sage.pages",
+    "sage.services",
     "sage.hooks",
     "sage.workers",
     "sage.nuclei",

@@ -147,7 +147,7 @@ def feasibility(services: Services, state: ExpandedIn) -> dict[str, Any]:
             expanded,
             services.dictionary,
             services.tool_cards,
-            services.evidence_clients,
+            services.registries,
             machine=machine,
             numbers=contract_numbers(expanded.hypothesis, services.dictionary, services.cohort),
         )

@@ -26,7 +26,7 @@ from sage.run.spec import RunSpec
 from sage.settings import Settings
 
 if TYPE_CHECKING:
-    from agents.evidence.registries import EvidenceClients
+    from agents.feasibility.registries import Registries
     from agents.scientist.tools import Workbench
     from kg.embedding.embed import Embedder
     from kg.graph.model import Graph
@@ -212,14 +212,16 @@ class Services:
         return tools(self.settings)
 
     @cached_property
-    def evidence_clients(self) -> EvidenceClients | None:
+    def registries(self) -> Registries | None:
         """Outside registries for feasibility when the run is online, else None."""
         if self.settings.literature == "local":
             return None
-        from agents.evidence.registries import EvidenceClients
+        from agents.feasibility.registries import Registries, Registry
+        from kg.literature.services import load_services
 
-        cache = self.settings.cache_dir / "evidence"
-        return EvidenceClients(cache, ncbi_key=self.settings.services.key("ncbi"))
+        made = load_services(self.settings.services, self.settings.contact_email)
+        registries = [service for service in made if isinstance(service, Registry)]
+        return Registries(registries, self.settings.cache_dir / "evidence")
 
     def ask(self, agent: Agent[I, O], given: I, output: str) -> Reply[O]:
         """Ask the reasoner and keep the answer as `outputs/<output>.json`."""

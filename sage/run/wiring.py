@@ -278,8 +278,8 @@ def make_literature(
     cache = settings.cache_dir / "literature"
     if embed is None:
         return Literature((), cache, local=local)
-    from kg.literature.catalog import make_retraction_source, make_sources
     from kg.literature.expansion import make_expander
+    from kg.literature.services import make_retraction_sources, make_sources
 
     email = settings.contact_email
     if not email:
@@ -292,7 +292,7 @@ def make_literature(
         local=local,
         expand=make_expander(ontology),
         embed=embed,
-        retractions=make_retraction_source(settings.services, email),
+        retractions=make_retraction_sources(settings.services, email),
     )
 
 

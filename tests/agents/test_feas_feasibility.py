@@ -14,10 +14,11 @@ from agents.core.base import Resources
 from agents.core.prompting import parse, render
 from agents.core.rules import RulesReasoner
 from agents.core.types import dictionary_view
-from agents.evidence.registries import ExternalFact
 from agents.feasibility.agent import ADJUST, FEASIBILITY, check_feasibility
 from agents.feasibility.collect import gather
+from agents.feasibility.packages import find_package
 from agents.feasibility.plan import ContractNumbers, contract_numbers
+from agents.feasibility.registries import ExternalFact
 from agents.feasibility.rule import judge
 from agents.feasibility.settings import FeasibilitySettings
 from agents.feasibility.types import (
@@ -53,10 +54,10 @@ class Tool:
 def assess_all(change: dict[str, Any] | None = None, **more: Any) -> FeasibilityVerdict:
     tools = more.pop("tools", ())
     machine = more.pop("machine", None)
-    clients = more.pop("clients", None)
+    registries = more.pop("registries", None)
     cohort = dictionary(**more)
     whole = expanded(**(change or {}))
-    evidence = gather(whole, cohort, tools, clients, machine=machine)
+    evidence = gather(whole, cohort, tools, registries, machine=machine)
     given = FeasibilityInput(
         expanded=whole,
         dictionary=dictionary_view(cohort, list(whole.parts)),
@@ -200,7 +201,7 @@ def test_an_unanswered_registry_counts_neither_way() -> None:
                 ExternalFact("data", "public data sets", "GEO could not be asked.", "GEO", None, 0)
             ]
 
-    with_silence = assess_all(clients=Silent())
+    with_silence = assess_all(registries=Silent())
     assert with_silence.score == pytest.approx(assess_all().score)
     assert "GEO could not be asked" in text_of(with_silence)
     check = next(
@@ -381,3 +382,11 @@ def test_covariates_that_exist_and_were_not_asked_for_are_named() -> None:
         "The cohort records neither age nor stage nor grade; not adjusted for either, as only age,"
         " sex, stage and grade are without being asked: ECOG, Smoking history."
     )
+
+
+def test_an_installed_package_states_version_and_status() -> None:
+    package = find_package("pandas")
+    assert package is not None
+    assert "pandas" in package.sentence() and package.version in package.sentence()
+    assert package.maturity == 1.0
+    assert find_package("surely-not-installed-anywhere") is None

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from sage_literature.tests.catalogs import running
 from tests.docs.examples import PAGES, ROOT, blocks
 from tests.docs.shell import run
 from tests.end_to_end.harness import PROMPT, cache_dir
-from tests.kg.catalogs import running
 
 PUBTATOR = """\
 1|t|A.
@@ -150,7 +150,7 @@ def literature(place: Path) -> None:
         "".join(f"MESH\tM{n}\t{x} growth\tDOID\tD{n}\tGrowth of {x}\n" for n, x in enumerate(pairs))
     )
     run("sage kg build papers/ --out graph/", place)
-    run('sage kg gather "bladder cancer" --out literature/', place)
+    run('sage literature gather "bladder cancer" --out literature/', place)
     run("sage kg build literature/ --out living/", place)
     run("sage exchange import trrust trrust.tsv --out dated/", place)
     run("sage exchange lexicon doid.obo --out big.lex", place)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kg.literature.access import Access
 from kg.literature.pubmed import PubMed
 from kg.sources.fetch import fetch_ids, read_ids
 from sage.core.errors import InputError
@@ -40,7 +41,7 @@ def test_identifiers_become_records_that_the_build_reads(tmp_path: Path) -> None
     with serving() as fake:
         _services(fake)
         ids = ["11", "10.1000/known", "10.1000/unknown", "99"]
-        report = fetch_ids(ids, tmp_path, PubMed(base_url=fake.url), QUICK)
+        report = fetch_ids(ids, tmp_path, PubMed(Access(urls={"pubmed": fake.url})), QUICK)
     assert report.written == ["11", "12"]
     assert sorted(report.missing) == ["10.1000/unknown", "99"]
     assert [(d.pmid, d.year) for d in read_documents(tmp_path)] == [("11", 2020), ("12", 2021)]
@@ -49,8 +50,8 @@ def test_identifiers_become_records_that_the_build_reads(tmp_path: Path) -> None
 def test_records_that_are_there_are_not_asked_for_again(tmp_path: Path) -> None:
     with serving() as fake:
         _services(fake)
-        fetch_ids(["11", "12"], tmp_path, PubMed(base_url=fake.url), QUICK)
-        again = fetch_ids(["11", "12"], tmp_path, PubMed(base_url=fake.url), QUICK)
+        fetch_ids(["11", "12"], tmp_path, PubMed(Access(urls={"pubmed": fake.url})), QUICK)
+        again = fetch_ids(["11", "12"], tmp_path, PubMed(Access(urls={"pubmed": fake.url})), QUICK)
         assert len(fake.to("/efetch.fcgi")) == 1
     assert again.present == ["11", "12"]
 
@@ -59,7 +60,7 @@ def test_an_answer_in_another_form_is_an_error_not_an_empty_list(tmp_path: Path)
     with serving() as fake:
         fake.routes["/efetch.fcgi"] = Answer(b"<html>busy</html>")
         with pytest.raises(ServiceError, match="MEDLINE is documented"):
-            fetch_ids(["11"], tmp_path, PubMed(base_url=fake.url), QUICK)
+            fetch_ids(["11"], tmp_path, PubMed(Access(urls={"pubmed": fake.url})), QUICK)
 
 
 def test_a_line_that_is_no_identifier_is_named() -> None:

@@ -18,7 +18,7 @@ from kg.literature.access import Access
 from kg.sources.plain import front_matter
 from tests.core.http_server import Answer, FakeServices, Seen, as_json, serving
 
-CORPUS = Path(__file__).parents[2] / "data" / "corpus"
+CORPUS = Path(__file__).parents[3] / "data" / "corpus"
 ALL = ("pubmed", "europe_pmc", "openalex", "semantic_scholar")
 CC_BY = "https://creativecommons.org/licenses/by/4.0/"
 
@@ -87,10 +87,9 @@ class Catalogs:
 
     def variables(self) -> dict[str, str]:
         """The same as environment variables, with a contact address."""
-        plain = {
-            name: getattr(value, "get_secret_value", lambda v=value: v)()
-            for name, value in self.access()
-        }
+        access = self.access()
+        plain = {f"{name}_url": url for name, url in access.urls.items()}
+        plain |= {f"{name}_key": key.get_secret_value() for name, key in access.keys.items()}
         named = {f"SAGE_SERVICES__{name.upper()}": value for name, value in plain.items()}
         return {**named, "SAGE_CONTACT_EMAIL": "a@example.org"}
 

@@ -21,27 +21,27 @@ from hypothesis import strategies as st
 from reportlab.pdfgen.canvas import Canvas
 from typer.testing import CliRunner
 
-from kg.gather import folder as folder_module
-from kg.gather.folder import CorpusFolder
-from kg.gather.gather import Services, gather, update
-from kg.gather.screening import find_objection, mark_retracted
-from kg.gather.texts import file_name, license_name, markdown
-from kg.gather.topic import parse_topic, score_relevance
-from kg.gather.types import Flow, Plan
 from kg.lexicon.ontology import Ontology
-from kg.literature import biorxiv, europe_pmc, openalex, pubmed, semantic_scholar
 from kg.literature.access import Access
 from kg.literature.merge import merge
-from kg.literature.protocol import Search
-from kg.literature.types import Found, Query, Record
+from kg.literature.topic import parse_topic
+from kg.literature.types import Query
 from kg.sources.plain import read_text
-from sage.cli.kg import app
-from sage.cli.kg_gather import print_changes
+from sage.cli.kg import app as kg_app
 from sage.core.errors import InputError
 from sage.core.http.client import Policy
-from sage.run.touched import EdgeChange
+from sage_literature.cli import app, print_changes
+from sage_literature.gather import folder as folder_module
+from sage_literature.gather.affected import EdgeChange
+from sage_literature.gather.folder import CorpusFolder
+from sage_literature.gather.gather import Services, gather, update
+from sage_literature.gather.screening import find_objection, mark_retracted
+from sage_literature.gather.texts import file_name, license_name, markdown
+from sage_literature.gather.types import Flow, Plan
+from sage_literature.records import Found, Search
+from sage_literature.sources import biorxiv, europe_pmc, openalex, pubmed, semantic_scholar
+from sage_literature.tests.catalogs import Catalogs, Paper, asked, corpus, running
 from tests.core.http_server import MANY, Answer, Seen, as_json
-from tests.kg.catalogs import Catalogs, Paper, asked, corpus, running
 from tests.kg.in_helpers import read_documents
 
 QUICK = Policy(
@@ -49,7 +49,7 @@ QUICK = Policy(
     patience=3.0,    max_bytes=1 << 20, breaker_threshold=1000,
 )  # fmt: skip
 TOPIC = "bladder cancer"
-ONTOLOGY = Ontology.load(Path(__file__).parents[2] / "data" / "ontology")
+ONTOLOGY = Ontology.load(Path(__file__).parents[3] / "data" / "ontology")
 ANY = Plan(topic=TOPIC, threshold=0.0)
 
 
@@ -371,7 +371,7 @@ def test_keys_are_sent_and_never_written(world: Catalogs, tmp_path: Path) -> Non
 )
 def test_an_address_that_is_no_plain_web_address_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="give an address"):
-        Access(pubmed_url=address)
+        Access(urls={"pubmed": address})
 
 
 # -- screening -----------------------------------------------------------------------------------
@@ -414,36 +414,6 @@ def test_a_retraction_notice_retracts_the_paper_it_names() -> None:
     other = Found(title="Another paper on the bladder", pmid="7")
     marked = mark_retracted([paper, notice, other])
     assert [p.retracted for p in marked] == [True, False, False]
-
-
-def test_synonyms_count_as_the_concept() -> None:
-    query = parse_topic("tertiary lymphoid structures in bladder cancer", ONTOLOGY)
-    assert query.phrases == ("tertiary lymphoid structures", "bladder cancer")
-    text = "TLS density in urothelial carcinoma of the bladder was assessed."
-    assert score_relevance(query, Record(title="A study", abstract=text)) == 1.0
-    assert score_relevance(query, Record(title="A study", abstract="Of lung cancer.")) == 0.0
-
-
-def test_only_names_that_have_a_plural_are_searched_in_it() -> None:
-    query = parse_topic("survival, stroma and B cells in bladder cancer", ONTOLOGY)
-    asked = {name for group in query.groups() for name in group}
-    assert {"B cell", "B cells", "bladder cancers", "urothelial carcinomas"} <= asked
-    assert "cancer of the bladder" in asked
-    silly = re.compile(r"(?:survival|stroma|stromal|presence|bladder|cause|imaging|learning)s$")
-    assert not [name for name in asked if silly.search(name)]
-
-
-@pytest.mark.parametrize("topic", ["of the in", "膀胱癌"])
-def test_a_topic_without_a_word_is_refused(topic: str) -> None:
-    with pytest.raises(InputError, match="no word to search for; name in English"):
-        parse_topic(topic, ONTOLOGY)
-
-
-@pytest.mark.parametrize("topic", ["PD-L1 NOT mouse", '"TLS" OR CXCL13', "(NOT mouse) PD-L1"])
-def test_an_exclusion_is_refused_and_not_turned_into_a_demand(topic: str) -> None:
-    with pytest.raises(InputError, match="has no meaning in a topic"):
-        parse_topic(topic, ONTOLOGY)
-    assert parse_topic("PD-L1 AND mouse", ONTOLOGY).phrases == ("PD-L1", "mouse")
 
 
 # -- full texts ----------------------------------------------------------------------------------
@@ -634,7 +604,7 @@ def test_no_pdf_is_fetched_without_an_open_license_or_against_the_wish(
     with_pdf(world)
     gathered(world, tmp_path / "c", Plan(topic=TOPIC, threshold=0.0, pdfs=False))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kg.gather.texts.is_open", lambda _: False)
+        patch.setattr("sage_literature.gather.texts.is_open", lambda _: False)
         gathered(world, tmp_path / "d")
     assert not world.services.to("/pdf/")
 
@@ -869,10 +839,10 @@ def test_a_query_has_no_word_of_another_language() -> None:
     """Operators in a topic reach no catalog as operators."""
     wild = Query(text="x", phrases=('a") OR all:b[au] AND (c', "d|e,f"))
     said = [
-        pubmed.PubMed().expression(Search(wild, 2015)),
-        europe_pmc.EuropePmc().expression(Search(wild)),
-        openalex.OpenAlex().expression(Search(wild)),
-        semantic_scholar.SemanticScholar().expression(Search(wild)),
+        pubmed.PubMedCatalog(Access()).expression(Search(wild, 2015)),
+        europe_pmc.EuropePmcCatalog(Access()).expression(Search(wild)),
+        openalex.OpenAlex(Access()).expression(Search(wild)),
+        semantic_scholar.SemanticScholar(Access()).expression(Search(wild)),
     ]
     assert said == [
         '("a OR all b au AND c"[tiab] AND "d e,f"[tiab]) AND ("2015"[pdat] : "3000"[pdat])',
@@ -897,11 +867,11 @@ def test_an_update_that_no_service_answered_exits_with_1(world: Catalogs, tmp_pa
     world.papers = [replace(world.papers[0], held=("pubmed",))]
     env = {**world.variables(), "SAGE_EMBEDDING_MODEL": "hashing"}
     corpus_, graph = str(tmp_path / "c"), str(tmp_path / "g")
-    for command in (
-        ["gather", TOPIC, "--relevance", "0", "-o", corpus_],
-        ["build", corpus_, "-o", graph],
+    for group, command in (
+        (app, ["gather", TOPIC, "--relevance", "0", "-o", corpus_]),
+        (kg_app, ["build", corpus_, "-o", graph]),
     ):
-        assert CliRunner().invoke(app, command, env=env).exit_code == 0
+        assert CliRunner().invoke(group, command, env=env).exit_code == 0
     update_ = ["update", "--graph", graph, "--runs", str(tmp_path)]
     world.services.routes.clear()
     ended = CliRunner().invoke(app, update_, env=env)

@@ -1,9 +1,9 @@
-"""`sage kg gather` and `sage kg update`: papers on a topic, and an up-to-date graph."""
+"""`sage literature`: papers on a topic, and a graph that follows them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,17 +17,20 @@ from sage.core.extras import require_extra
 from sage.core.printable import count_noun
 
 if TYPE_CHECKING:
-    from kg.gather.gather import Services
-    from kg.gather.types import Change, Flow
-    from sage.run.touched import EdgeChange, Touched
+    from sage_literature.gather.affected import EdgeChange, Touched
+    from sage_literature.gather.gather import Services
+    from sage_literature.gather.types import Change, Flow
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to `sage kg`."""
-    app.command("gather")(gather_papers)
-    app.command("update")(update_graph)
+app = typer.Typer(no_args_is_help=True)
 
 
+@app.callback()
+def describe_group() -> None:
+    """Gather papers on a topic, and keep a graph of them up to date."""
+
+
+@app.command("gather")
 def gather_papers(
     topic: Annotated[str, typer.Argument(help="What the papers are about.")],
     out: Annotated[
@@ -59,14 +62,14 @@ def gather_papers(
     twice. Exit code 1 if no service answered. The folder also gets a PRISMA flow, the
     license of each document, and what was left out.
 
-    Example: sage kg gather "tertiary lymphoid structures in bladder cancer" --since 2015
+    Example: sage literature gather "tertiary lymphoid structures in bladder cancer" --since 2015
     --out corpus/
     """
-    from kg.gather.gather import gather
-    from kg.gather.topic import parse_topic
-    from kg.gather.types import Plan
+    from kg.literature.topic import parse_topic
     from sage.cli.console import counting, err, print_json
     from sage.cli.console import out as console
+    from sage_literature.gather.gather import gather
+    from sage_literature.gather.types import Plan
 
     require_extra("literature", "gathering papers")
     topic = " ".join(topic.split())
@@ -117,8 +120,8 @@ def load_services() -> Services:
     InputError
         If no contact address is set.
     """
-    from kg.gather.gather import Services
     from sage.settings import load
+    from sage_literature.gather.gather import Services
 
     settings = load()
     if not settings.contact_email:
@@ -132,8 +135,8 @@ def print_flow(flow: Flow, folder: Path) -> None:
     """Print a flow: records by catalog, omissions, missing services."""
     from rich.table import Table
 
-    from kg.gather.flow import LABELS
     from sage.cli.console import err, out
+    from sage_literature.gather.flow import LABELS
 
     table = Table("catalog", "has", "read", "", title_justify="left")
     for catalog in flow.catalogs:
@@ -168,6 +171,7 @@ def print_flow(flow: Flow, folder: Path) -> None:
     out.print(f"  left out  {folder / 'left-out.tsv'}")
 
 
+@app.command("update")
 def update_graph(
     graph: GraphPath,
     runs: Annotated[
@@ -183,20 +187,20 @@ def update_graph(
     The result equals a full build of the new corpus with the same options. Exit code 1 if no
     service answered.
 
-    Example: sage kg update --graph living/ --runs runs/
+    Example: sage literature update --graph living/ --runs runs/
     """
     from kg.corpus.build_report import Recipe
     from kg.corpus.places import RECIPE, graph_folder
-    from kg.gather.folder import STATE, CorpusFolder
-    from kg.gather.gather import update as update_corpus
-    from kg.gather.topic import parse_topic
     from kg.graph.model import Graph
+    from kg.literature.topic import parse_topic
     from sage.cli.console import counting, out, print_json
     from sage.cli.kg_build import build_from_recipe, fetch_source, resolve_source
-    from sage.core.files import append_line
+    from sage.core.files import append_line, write_json
     from sage.core.models import read_model
-    from sage.run.touched import changed_edges, find_affected
     from sage.settings import load
+    from sage_literature.gather.affected import changed_edges, find_affected
+    from sage_literature.gather.folder import STATE, CorpusFolder
+    from sage_literature.gather.gather import update as update_corpus
 
     if runs is not None and not runs.is_dir():
         raise InputError(f"{runs} is not a folder; --runs names the folder of the runs")
@@ -220,9 +224,10 @@ def update_graph(
         )
     if not corpora:
         raise InputError(
-            f"{folder}: none of its sources was gathered by `sage kg gather` "
+            f"{folder}: none of its sources was gathered by `sage literature gather` "
             f"({', '.join(map(str, given.values()))}); there is no search to repeat"
         )
+    earlier = _read_rounds(folder, corpora)
     ontology = load_ontology(resolve_source(folder, recipe.ontology) if recipe.ontology else None)
     before = Graph.load(folder)
     flows = []
@@ -236,12 +241,14 @@ def update_graph(
     changes = [
         change
         for name, corpus in corpora.items()
-        for number in range(recipe.rounds.get(name, 1) + 1, CorpusFolder(corpus).round + 1)
+        for number in range(earlier[name] + 1, CorpusFolder(corpus).round + 1)
         for change in CorpusFolder(corpus).changes(number)
     ]
     place = resolve_source(folder, recipe.out)
     sources = [fetch_source(source, place, settings) for source in given.values()]
     report = build_from_recipe(recipe, sources, place, max_cost=max_cost, yes=yes, quiet=as_json)
+    rounds = {name: CorpusFolder(corpus).round for name, corpus in corpora.items()}
+    write_json(folder / ROUNDS, rounds)
     after = Graph.load(folder)
     edges = changed_edges(before, after)
     found, unread = find_affected(runs or settings.runs_dir, before, after, changes)
@@ -266,6 +273,23 @@ def update_graph(
     )
     out.print(f"  record    {folder / 'updates.jsonl'}")
     raise typer.Exit(int(all(map(is_unanswered, flows))))
+
+
+ROUNDS = "rounds.json"
+"""In the graph's folder: the last round of each corpus that the graph was built from."""
+
+
+def _read_rounds(folder: Path, corpora: Mapping[str, Path]) -> dict[str, int]:
+    """Rounds of the corpora in the graph; before the first update, those that are finished now."""
+    from sage.core.files import read_json, write_json
+    from sage_literature.gather.folder import CorpusFolder
+
+    if not (folder / ROUNDS).is_file():
+        corpus_folders = {name: CorpusFolder(path) for name, path in corpora.items()}
+        finished = {name: c.round - (not c.is_finished) for name, c in corpus_folders.items()}
+        write_json(folder / ROUNDS, finished)
+    found: dict[str, int] = read_json(folder / ROUNDS)
+    return {name: found.get(name, 1) for name in corpora}
 
 
 def print_changes(

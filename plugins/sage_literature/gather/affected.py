@@ -16,9 +16,9 @@ from sage.run.folder import RunFolder, list_runs
 
 if TYPE_CHECKING:
     from kg.fusion.model import Support
-    from kg.gather.types import Change
     from kg.graph.model import Graph
     from kg.graph.types import EdgeView
+    from sage_literature.gather.types import Change
 
 Kind = Literal["retracted", "gone", "less evidence", "evidence against", "more evidence", "linked"]
 Step = tuple[str, str, str]

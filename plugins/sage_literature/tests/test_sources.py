@@ -17,17 +17,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kg.literature import europe_pmc
-from kg.literature.arxiv import Arxiv
-from kg.literature.biorxiv import UNCHECKED, Biorxiv
-from kg.literature.crossref import Crossref
+from kg.literature.access import Access
 from kg.literature.europe_pmc import EuropePmc
-from kg.literature.openalex import OpenAlex
 from kg.literature.protocol import LiteratureSource, Wanted
 from kg.literature.pubmed import PubMed
-from kg.literature.semantic_scholar import SemanticScholar
 from kg.literature.types import Query, Record
 from sage.core.http.client import Limit, Policy, ServiceClient, understood
 from sage.core.http.errors import ServiceError, SourceChanged, Unavailable
+from sage_literature.sources.arxiv import Arxiv
+from sage_literature.sources.biorxiv import UNCHECKED, Biorxiv
+from sage_literature.sources.crossref import Crossref
+from sage_literature.sources.openalex import OpenAlex
+from sage_literature.sources.semantic_scholar import SemanticScholar
 from tests.core.http_server import Answer, FakeServices, as_json, serving
 from tests.kg import lit_bodies as bodies
 
@@ -42,15 +43,25 @@ QUERIES = (
 )
 
 
+SOURCES = {
+    "pubmed": PubMed,
+    "europe_pmc": EuropePmc,
+    "semantic_scholar": SemanticScholar,
+    "arxiv": Arxiv,
+    "crossref": Crossref,
+    "biorxiv": Biorxiv,
+}
+
+
+def access(url: str) -> Access:
+    """Access to every service of a local server, with keys."""
+    paths = {"europe_pmc": "epmc", "semantic_scholar": "s2"}
+    urls = {name: f"{url}/{paths.get(name, name)}" for name in (*SOURCES, "openalex")}
+    return Access(urls=urls, keys={"ncbi": "k3y", "semantic_scholar": "k3y"})
+
+
 def source(name: str, url: str) -> LiteratureSource:
-    made: LiteratureSource = {
-        "pubmed": lambda: PubMed(base_url=url + "/pubmed", email="a@example.org", api_key="k3y"),
-        "europe_pmc": lambda: EuropePmc(base_url=url + "/epmc"),
-        "semantic_scholar": lambda: SemanticScholar(base_url=url + "/s2", api_key="k3y"),
-        "arxiv": lambda: Arxiv(base_url=url + "/arxiv"),
-        "crossref": lambda: Crossref(base_url=url + "/crossref", email="a@example.org"),
-        "biorxiv": lambda: Biorxiv(base_url=url + "/biorxiv", europe_pmc_url=url + "/epmc"),
-    }[name]()
+    made: LiteratureSource = SOURCES[name](access(url), "a@example.org")
     made.limit = Limit(100, 1.0)  # rates are tested on the client; here they would only cost time
     return made
 
@@ -221,14 +232,14 @@ def test_a_renamed_field_is_reported_by_name(services: FakeServices, name: str) 
 
 
 READERS = {
-    "pubmed ids": PubMed().read_ids,
-    "pubmed records": PubMed()._read_records,
+    "pubmed ids": PubMed(Access()).read_ids,
+    "pubmed records": PubMed(Access()).read_records,
     "europe_pmc": lambda body: europe_pmc.parse_records("europe_pmc", body),
-    "semantic_scholar": SemanticScholar()._parse,
-    "arxiv": Arxiv()._parse,
-    "crossref": Crossref()._parse,
-    "biorxiv": Biorxiv()._parse,
-    "openalex": OpenAlex()._parse,
+    "semantic_scholar": SemanticScholar(Access())._parse,
+    "arxiv": Arxiv(Access())._parse,
+    "crossref": Crossref(Access())._parse,
+    "biorxiv": Biorxiv(Access())._parse,
+    "openalex": OpenAlex(Access())._parse,
 }
 KEYS = st.sampled_from(
     [
@@ -323,7 +334,7 @@ def test_pubmed_refusing_a_query_is_unavailable(services: FakeServices) -> None:
 def test_openalex_adds_its_retraction_to_what_is_known(services: FakeServices) -> None:
     async def work() -> list[Record]:
         client = ServiceClient(None, POLICY)
-        marked = await OpenAlex(base_url=services.url + "/openalex").mark(
+        marked = await OpenAlex(access(services.url)).mark(
             client,
             [
                 Record(title="a", doi=bodies.RETRACTED_DOI),
@@ -341,7 +352,7 @@ def test_openalex_adds_its_retraction_to_what_is_known(services: FakeServices) -
 
 
 def shared(folder: str) -> Path:
-    default = Path(__file__).resolve().parents[2].parent / "shared"
+    default = Path(__file__).resolve().parents[3].parent / "shared"
     root = Path(os.environ.get("SAGE_SHARED", default)) / "data" / "api_fixtures" / folder
     if not root.exists():
         pytest.skip(f"shared data absent: {root}")
@@ -365,25 +376,25 @@ def test_recorded_europe_pmc_answers_are_read() -> None:
 
 @pytest.mark.shared
 def test_recorded_pubmed_answers_are_read() -> None:
-    source = PubMed()
+    source = PubMed(Access())
     root = shared("ncbi_eutils_klortho")
     assert len(source.read_ids((root / "esearch.pubmed.json").read_bytes())) == 100
     with pytest.raises(Unavailable, match="Invalid db name"):
         source.read_ids((root / "esearch.baderror.json").read_bytes())
     medline = (shared("ncbi_biopython") / "pubmed_result2.txt").read_bytes()
-    assert len(source._read_records(medline)) == 4
+    assert len(source.read_records(medline)) == 4
 
 
 @pytest.mark.shared
 def test_recorded_arxiv_feeds_are_read() -> None:
     for path in sorted(shared("arxiv").glob("q_testing_s0_*.json")):
         recorded = json.loads(path.read_text())
-        records = Arxiv()._parse(recorded["body"].encode())
+        records = Arxiv(Access())._parse(recorded["body"].encode())
         assert len(records) == int(path.name.split("_m")[1].split("_")[0])
         assert all(record.arxiv and record.year for record in records)
     (bad,) = shared("arxiv").glob("id_abc_*.json")
     with pytest.raises(Unavailable, match="incorrect id format"):
-        Arxiv()._parse(json.loads(bad.read_text())["body"].encode())
+        Arxiv(Access())._parse(json.loads(bad.read_text())["body"].encode())
 
 
 def cassette(path: Path) -> list[bytes]:
@@ -406,16 +417,16 @@ def cassette(path: Path) -> list[bytes]:
 def test_recorded_semantic_scholar_answers_are_read() -> None:
     root = shared("semanticscholar_vcr")
     (body,) = cassette(root / "test_search_paper.yaml")
-    records = SemanticScholar()._parse(body)
+    records = SemanticScholar(Access())._parse(body)
     assert len(records) == 100
     with pytest.raises(SourceChanged, match='"data"'):
-        SemanticScholar()._parse(cassette(root / "test_bad_query_parameters.yaml")[0])
+        SemanticScholar(Access())._parse(cassette(root / "test_bad_query_parameters.yaml")[0])
 
 
 @pytest.mark.shared
 def test_recorded_crossref_answers_are_read() -> None:
     (body,) = cassette(shared("crossref_vcr") / "test-works" / "test_works_query.yaml")
-    records = Crossref()._parse(body)
+    records = Crossref(Access())._parse(body)
     assert records and all(record.doi and record.title for record in records)
 
 
@@ -423,9 +434,9 @@ def test_recorded_crossref_answers_are_read() -> None:
 def test_a_recorded_retraction_is_found_by_three_services() -> None:
     root = shared("retraction_multi_api")
     crossref = json.loads(next((root / "mock-crossref").rglob("*.json")).read_bytes())
-    record = Crossref()._record(crossref["message"])
+    record = Crossref(Access())._record(crossref["message"])
     assert record is not None and record.retracted_on == date(2010, 2, 6)
     epmc = next((root / "mock-europepmc").rglob("*.json")).read_bytes()
     assert europe_pmc.parse_records("europe_pmc", epmc)[0].retracted
     work = json.loads(next((root / "mock-openalex").rglob("*.json")).read_bytes())
-    assert OpenAlex()._parse(json.dumps({"results": [work]}).encode()) == {record.doi}
+    assert OpenAlex(Access())._parse(json.dumps({"results": [work]}).encode()) == {record.doi}

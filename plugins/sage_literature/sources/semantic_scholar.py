@@ -10,8 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kg.literature.access import Access
 from kg.literature.boolean import MANY, groups_of, strip_operators
-from kg.literature.protocol import Page, Search, Wanted
+from kg.literature.protocol import Wanted
 from kg.literature.reading import (
     clean_text,
     get_field,
@@ -21,8 +22,9 @@ from kg.literature.reading import (
     parse_json,
     parse_year,
 )
-from kg.literature.types import Found, Record, clean_doi, says_retracted
+from kg.literature.types import Record, clean_doi, says_retracted
 from sage.core.http.client import Limit, Request, ServiceClient
+from sage_literature.records import Found, Page, Search
 
 BASE = "https://api.semanticscholar.org/graph/v1"
 _FIELDS = "title,abstract,year,venue,publicationDate,publicationTypes,externalIds,authors"
@@ -40,9 +42,10 @@ class SemanticScholar:
     limit = Limit(1, 1.0, concurrency=1)
     ordered = False
 
-    def __init__(self, *, base_url: str | None = None, api_key: str | None = None) -> None:
-        self.base_url = (base_url or BASE).rstrip("/")
-        self._secret = {"x-api-key": api_key} if api_key else {}
+    def __init__(self, access: Access, email: str | None = None) -> None:
+        self.base_url = access.address(self.name) or BASE
+        key = access.key(self.name) or access.key("s2")
+        self._secret = {"x-api-key": key} if key else {}
 
     async def search(
         self, client: ServiceClient, wanted: Wanted, patience: float | None = None

@@ -12,9 +12,9 @@ import pytest
 from agents.core.types import Citation
 from sage.run.folder import Manifest, RunFolder
 from sage.run.spec import RunSpec
+from sage_literature.tests.catalogs import Catalogs, Paper, corpus, running
 from tests.core.http_server import Answer
 from tests.end_to_end.harness import sage
-from tests.kg.catalogs import Catalogs, Paper, corpus, running
 
 TOPIC = "tertiary lymphoid structures in bladder cancer"
 QUESTION = "tertiary lymphoid structures and genes in bladder cancer"
@@ -32,7 +32,7 @@ def place(world: Catalogs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a corpus gathered from the services, and its graph."""
     place = tmp_path_factory.mktemp("living")
     for line in (
-        ["kg", "gather", TOPIC, "--relevance", "0", "--out", "corpus"],
+        ["literature", "gather", TOPIC, "--relevance", "0", "--out", "corpus"],
         ["kg", "build", "corpus", "--out", "graph"],
     ):
         ended = call(world, place, *line)
@@ -94,7 +94,9 @@ def test_a_topic_becomes_paths_and_an_update_tells_what_it_touches(
         )
     )
     texts = len(world.services.to("/epmc/PMC"))
-    ended = call(world, place, "kg", "update", "--graph", "graph", "--runs", "runs", "--json")
+    ended = call(
+        world, place, "literature", "update", "--graph", "graph", "--runs", "runs", "--json"
+    )
     assert ended.code == 0, ended.err
     told = ended.json
     assert len(world.services.to("/epmc/PMC")) == texts
@@ -119,16 +121,18 @@ def test_the_updated_graph_is_that_of_a_full_build(world: Catalogs, place: Path)
     world.papers.append(
         Paper("FABP5 once more", "FABP5 promotes bladder cancer.", 2026, "10.5555/m", "99500009")
     )
-    assert call(world, place, "kg", "update", "--graph", "graph").code == 0
+    assert call(world, place, "literature", "update", "--graph", "graph").code == 0
     assert call(world, place, "kg", "build", "corpus", "--out", "whole").code == 0
     one, whole = (place / name / "graph.graphml" for name in ("graph", "whole"))
     assert one.read_bytes() == whole.read_bytes()
     assert "FABP5 once more" in one.read_text()
-    ended = call(world, place, "kg", "update", "--graph", "graph/graph.graphml", "--runs", "runz")
+    ended = call(
+        world, place, "literature", "update", "--graph", "graph/graph.graphml", "--runs", "runz"
+    )
     assert ended.code == 2 and "--runs" in ended.err
-    assert call(world, place, "kg", "update", "--graph", "graph/graph.graphml").code == 0
+    assert call(world, place, "literature", "update", "--graph", "graph/graph.graphml").code == 0
     (place / "corpus").rename(place / "elsewhere")
-    ended = call(world, place, "kg", "update", "--graph", "graph")
+    ended = call(world, place, "literature", "update", "--graph", "graph")
     assert ended.code == 2 and f"({place / 'corpus'})" in ended.err
 
 
@@ -138,10 +142,10 @@ def test_a_graph_of_other_papers_or_of_an_earlier_version_has_nothing_to_repeat(
     (tmp_path / "papers").mkdir()
     (tmp_path / "papers" / "a.txt").write_text("FABP5 promotes bladder cancer.\n")
     assert call(world, tmp_path, "kg", "build", "papers", "--out", "g").code == 0
-    ended = call(world, tmp_path, "kg", "update", "--graph", "g")
+    ended = call(world, tmp_path, "literature", "update", "--graph", "g")
     assert ended.code == 2 and "none of its sources was gathered" in ended.err
     (tmp_path / "g" / "recipe.json").unlink()
-    ended = call(world, tmp_path, "kg", "update", "--graph", "g")
+    ended = call(world, tmp_path, "literature", "update", "--graph", "g")
     assert ended.code == 2 and "no recipe.json" in ended.err
 
 
@@ -149,16 +153,18 @@ def test_where_no_service_answers_the_exit_code_says_so(world: Catalogs, tmp_pat
     for name in ("esearch", "europe_pmc", "openalex", "semantic_scholar"):
         world.broken[name] = lambda _: Answer(b"<html>are you a robot?</html>")
     try:
-        assert call(world, tmp_path, "kg", "gather", "CXCL13", "--out", "c").code == 1
+        assert call(world, tmp_path, "literature", "gather", "CXCL13", "--out", "c").code == 1
     finally:
         world.broken.clear()
-    found = call(world, tmp_path, "kg", "gather", "CXCL13", "--out", "c", "--relevance", "0.6")
+    found = call(
+        world, tmp_path, "literature", "gather", "CXCL13", "--out", "c", "--relevance", "0.6"
+    )
     assert found.code == 0 and "next" in found.out
 
 
 def test_without_a_contact_address_nobody_is_called(world: Catalogs, tmp_path: Path) -> None:
     before = len(world.services.seen)
     variables = {k: v for k, v in world.variables().items() if "EMAIL" not in k}
-    ended = sage("kg", "gather", "x y", "--out", "c", cwd=tmp_path, **variables)
+    ended = sage("literature", "gather", "x y", "--out", "c", cwd=tmp_path, **variables)
     assert ended.code == 2 and "contact_email" in ended.err
     assert len(world.services.seen) == before and not (tmp_path / "c").exists()

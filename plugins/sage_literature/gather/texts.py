@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from kg.corpus.corpus import read_all
 from kg.literature import europe_pmc, pubmed
 from kg.literature.access import Access
-from kg.literature.types import Found, title_key
+from kg.literature.types import title_key
 from kg.sources.base import ReadOptions, SourceError
 from kg.sources.xml import read_license, read_xml
 from kg.types import Document
@@ -23,6 +23,7 @@ from sage.core.http.client import Limit, Request, ServiceClient
 from sage.core.http.errors import ServiceError, SourceChanged
 from sage.core.models import Strict
 from sage.core.printable import one_line
+from sage_literature.records import Found
 
 NOT_STATED = "not stated"
 _BODY = 1000
@@ -143,7 +144,7 @@ class FullTexts:
         return FullText(source=place, license=license_, xml=body, document=documents[0])
 
     def _europe_pmc(self, found: Found) -> Request:
-        base = self._access.europe_pmc_url or europe_pmc.BASE
+        base = self._access.address("europe_pmc") or europe_pmc.BASE
         return Request(
             "europe_pmc",
             europe_pmc.LIMIT,
@@ -155,7 +156,7 @@ class FullTexts:
         return Request(
             "pubmed",
             self._ncbi_limit,
-            f"{self._access.pubmed_url or pubmed.BASE}/efetch.fcgi",
+            f"{self._access.address('pubmed') or pubmed.BASE}/efetch.fcgi",
             params={
                 "db": "pmc",
                 "id": (found.pmcid or "").removeprefix("PMC"),

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from kg.literature.access import Access
 from kg.literature.boolean import disjunction, quote_phrase
 from kg.literature.protocol import Wanted
 from kg.literature.reading import clean_text, parse_day, parse_entries, parse_year
@@ -27,8 +28,8 @@ class Arxiv:
     name = "arxiv"
     limit = Limit(1, 3.0, concurrency=1)
 
-    def __init__(self, *, base_url: str = BASE) -> None:
-        self.base_url = base_url.rstrip("/")
+    def __init__(self, access: Access, email: str | None = None) -> None:
+        self.base_url = access.address(self.name) or BASE
 
     async def search(
         self, client: ServiceClient, wanted: Wanted, patience: float | None = None

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
+from kg.literature.access import Access
 from kg.literature.boolean import strip_operators
 from kg.literature.protocol import Wanted
 from kg.literature.reading import clean_text, get_field, list_names, parse_entries, parse_json
@@ -29,8 +30,8 @@ class Crossref:
 
     name = "crossref"
 
-    def __init__(self, *, base_url: str = BASE, email: str | None = None) -> None:
-        self.base_url = base_url.rstrip("/")
+    def __init__(self, access: Access, email: str | None = None) -> None:
+        self.base_url = access.address(self.name) or BASE
         self.limit = Limit(3 if email else 1, 1.0, concurrency=1)
         self._secret = {"mailto": email} if email else {}
 

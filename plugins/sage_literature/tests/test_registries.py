@@ -5,17 +5,27 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 
-from agents.evidence import registries as module
-from agents.evidence.packages import find_package, find_releases
-from agents.evidence.registries import (
-    ADDRESSES,
-    EvidenceClients,
+from agents.feasibility.registries import Registries
+from kg.literature.access import Access
+from kg.literature.services import load_services
+from sage.core import clock
+from sage.core.http.client import Policy, ServiceClient
+from sage.core.http.errors import SourceChanged
+from sage_literature import registries as module
+from sage_literature.registries import (
+    ClinicalTrials,
+    DataCommons,
+    Geo,
+    GitHub,
+    PackageIndex,
+    Papers,
     Repository,
+    find_releases,
     papers_address,
     read_projects,
     read_repository,
@@ -24,13 +34,12 @@ from agents.evidence.registries import (
     repository_of,
     site_of,
 )
-from sage.core.http.client import Policy
-from sage.core.http.errors import SourceChanged
 from tests.agents.nov_helpers import expanded
 from tests.core.http_server import Answer, FakeServices, as_json, serving
 
 POLICY = Policy(attempts=1, attempt=5.0, deadline=10.0, backoff=0.01)
-TODAY = date(2026, 11, 20)
+TODAY = datetime(2026, 11, 20, tzinfo=UTC)
+ALL = (ClinicalTrials, DataCommons, Geo, GitHub, PackageIndex, Papers)
 
 
 def all_answering(services: FakeServices) -> None:
@@ -94,28 +103,29 @@ def all_answering(services: FakeServices) -> None:
     }
 
 
-def every_client(services: FakeServices, cache: Path | None = None) -> EvidenceClients:
-    paths = {"geo": "ncbi", "gdc": "gdc", "clinical_trials": "ct", "github": "gh"}
-    addresses = {name: f"{services.url}/{path}" for name, path in paths.items()}
-    return EvidenceClients(
-        cache, {**addresses, "reference_code": f"{services.url}/hf"}, github_token="t0ken",
-        packages=("lifelines",), today=TODAY, policy=POLICY,
-    )  # fmt: skip
+def every_registry(services: FakeServices, cache: Path | None = None) -> Registries:
+    paths = {
+        "geo": "ncbi", "gdc": "gdc", "clinical_trials": "ct", "github": "gh",
+        "reference_code": "hf",
+    }  # fmt: skip
+    urls = {name: f"{services.url}/{path}" for name, path in paths.items()}
+    access = Access.model_validate({"urls": urls, "keys": {"github": "t0ken"}})
+    return Registries([registry(access) for registry in ALL], cache, POLICY)
 
 
 @pytest.fixture
 def services(monkeypatch: pytest.MonkeyPatch):
     # The index client is tested on its own against a local index below.
     monkeypatch.setattr(module, "find_releases", lambda name: None)
+    monkeypatch.setattr(module, "PACKAGES", ("lifelines",))
+    monkeypatch.setattr(clock, "now", lambda: TODAY)
     with serving() as running:
         all_answering(running)
         yield running
 
 
 def test_every_registry_contributes_a_fact_with_its_numbers(services: FakeServices) -> None:
-    clients = every_client(services)
-    facts = {fact.source: fact for fact in clients.facts(expanded())}
-    clients.close()
+    facts = {fact.source: fact for fact in every_registry(services).facts(expanded())}
     assert "12 human series on bladder cancer" in facts["GEO"].statement
     assert "GSE13507 (256 samples)" in facts["GEO"].statement
     assert "TCGA-BLCA (412 cases); A-SMALL" in facts["GDC"].statement
@@ -129,9 +139,7 @@ def test_a_silent_registry_is_unknown_and_not_counted_as_found(services: FakeSer
     services.routes["/ncbi/esearch.fcgi"] = Answer(b"", 503)
     services.routes["/gdc/projects"] = Answer(b"<html></html>")
     services.routes["/ct/studies"] = as_json({"studies": []})
-    clients = every_client(services)
-    facts = {fact.source: fact for fact in clients.facts(expanded())}
-    clients.close()
+    facts = {fact.source: fact for fact in every_registry(services).facts(expanded())}
     assert facts["GEO"].found is None and "HTTP 503" in facts["GEO"].statement
     assert facts["GDC"].found is None and "markup" in facts["GDC"].statement
     assert facts["ClinicalTrials.gov"].found is None
@@ -141,9 +149,7 @@ def test_a_silent_registry_is_unknown_and_not_counted_as_found(services: FakeSer
 
 def test_a_second_assessment_sends_no_request(services: FakeServices, tmp_path: Path) -> None:
     for _ in range(2):
-        clients = every_client(services, tmp_path)
-        clients.facts(expanded())
-        clients.close()
+        every_registry(services, tmp_path).facts(expanded())
         sent = len(services.seen)
     assert sent == 6
 
@@ -158,19 +164,18 @@ def test_an_archived_repository_is_not_maintained(services: FakeServices) -> Non
             "pushed_at": "2026-09-01T10:00:00Z",
         }
     )
-    clients = every_client(services)
-    facts = {fact.source: fact for fact in clients.facts(expanded())}
-    clients.close()
+    facts = {fact.source: fact for fact in every_registry(services).facts(expanded())}
     assert facts["GitHub"].found is False
     assert services.to("/gh")[0].headers["authorization"] == "Bearer t0ken"
 
 
 @pytest.mark.parametrize("name", ["../../user", "a/b/c", "a", "a/../b"])
 def test_a_repository_name_cannot_reach_another_path(name: str) -> None:
-    clients = EvidenceClients(None, {}, policy=POLICY)
+    async def describe() -> None:
+        await GitHub(Access()).describe(ServiceClient(None, POLICY), name)
+
     with pytest.raises(ValueError, match="is not owner/name"):
-        asyncio.run(clients._activity(name))
-    clients.close()
+        asyncio.run(describe())
 
 
 def test_a_renamed_field_is_a_changed_source() -> None:
@@ -189,14 +194,6 @@ def test_repository_addresses_are_recognized() -> None:
 def test_sites_are_read_from_the_disease() -> None:
     assert site_of(("urothelial carcinoma",)) == "Bladder"
     assert site_of(("headache",)) is None
-
-
-def test_an_installed_package_states_version_and_status() -> None:
-    package = find_package("pandas")
-    assert package is not None
-    assert "pandas" in package.sentence() and package.version in package.sentence()
-    assert package.maturity == 1.0
-    assert find_package("surely-not-installed-anywhere") is None
 
 
 def test_releases_are_read_through_the_index_client() -> None:
@@ -222,10 +219,9 @@ def test_releases_are_read_through_the_index_client() -> None:
     assert absent is None
 
 
-def test_by_default_every_registry_is_asked() -> None:
-    clients = EvidenceClients(None)
-    clients.close()
-    assert clients.addresses == ADDRESSES and clients.packages
+def test_every_registry_is_found_by_its_entry_point() -> None:
+    made = {type(service) for service in load_services(Access(), None)}
+    assert made >= set(ALL)
 
 
 def test_a_package_name_cannot_carry_an_option() -> None:
@@ -239,7 +235,7 @@ def test_the_successors_address_comes_from_its_own_library() -> None:
 
 
 def shared(*parts: str) -> Path:
-    default = Path(__file__).resolve().parents[2].parent / "shared"
+    default = Path(__file__).resolve().parents[3].parent / "shared"
     path = Path(os.environ.get("SAGE_SHARED", default)).joinpath("data", "api_fixtures", *parts)
     if not path.exists():
         pytest.skip(f"shared data absent: {path}")

@@ -1,12 +1,8 @@
-"""Maturity of analysis packages, from their metadata and from the package index."""
+"""Maturity of analysis packages, from their metadata."""
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -73,49 +69,3 @@ def find_package(name: str) -> Package | None:
 def _repository(urls: list[str]) -> str | None:
     """The first project address on a code host."""
     return next((url.rpartition(",")[2].strip() for url in urls if "github.com/" in url), None)
-
-
-@dataclass(frozen=True)
-class Releases:
-    """Releases of a package in the index."""
-
-    name: str
-    latest: str
-    count: int
-
-
-def find_releases(
-    name: str, *, seconds: float = 20.0, environment: Mapping[str, str] | None = None
-) -> Releases | None:
-    """List releases of `name` through pip, which knows its index.
-
-    None where pip, the index or the package is not there.
-
-    Raises
-    ------
-    ValueError
-        If `name` is not the name of a package.
-    """
-    if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?", name):
-        raise ValueError(f'"{name}" is not the name of a package')
-    command = [
-        sys.executable,
-        *("-m", "pip", "index", "versions", name, "--json"),
-        *("--disable-pip-version-check", "--no-input", "--retries", "0"),
-    ]
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-            env=dict(environment) if environment is not None else None,
-        )
-        answer = json.loads(done.stdout) if done.returncode == 0 else None
-    except (OSError, subprocess.TimeoutExpired, ValueError):
-        return None
-    if not isinstance(answer, dict) or not isinstance(answer.get("versions"), list):
-        return None
-    versions = [str(version) for version in answer["versions"]]
-    return Releases(name, versions[0], len(versions)) if versions else None

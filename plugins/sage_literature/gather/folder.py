@@ -11,12 +11,11 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from kg.gather.types import Change, Kept, Plan
-from kg.literature.protocol import Page
-from kg.literature.types import Found
 from sage.core.errors import InputError
 from sage.core.files import append_line, write_json, write_text
 from sage.core.models import read_model
+from sage_literature.gather.types import Change, Kept, Plan
+from sage_literature.records import Found, Page
 
 DOCUMENTS = "documents"
 STATE = ".gather"

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kg.literature.access import Access
 from kg.literature.boolean import MANY, conjunction, quote_phrase
-from kg.literature.protocol import Page, Search
 from kg.literature.reading import (
     clean_text,
     get_field,
@@ -21,9 +21,10 @@ from kg.literature.reading import (
     parse_json,
     parse_year,
 )
-from kg.literature.types import Found, Record, clean_doi
+from kg.literature.types import Record, clean_doi
 from sage.core.http.client import Limit, Request, ServiceClient
 from sage.core.http.errors import Unavailable
+from sage_literature.records import Found, Page, Search
 
 BASE = "https://api.openalex.org"
 _PER_REQUEST = 50
@@ -43,12 +44,11 @@ class OpenAlex:
     limit = Limit(10, 1.0, concurrency=2)
     ordered = True
 
-    def __init__(
-        self, *, base_url: str | None = None, api_key: str | None = None, email: str | None = None
-    ) -> None:
-        self.base_url = (base_url or BASE).rstrip("/")
-        self._refused = base_url is None and api_key is None
-        self._secret = {"api_key": api_key} if api_key else {}
+    def __init__(self, access: Access, email: str | None = None) -> None:
+        key, mirror = access.key("openalex"), access.address("openalex")
+        self.base_url = mirror or BASE
+        self._refused = mirror is None and key is None
+        self._secret = {"api_key": key} if key else {}
         if email:
             self._secret["mailto"] = email
 

@@ -9,26 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kg.gather.flow import write_flow
-from kg.gather.folder import DOCUMENTS, CorpusFolder
-from kg.gather.screening import find_objection, mark_retracted
-from kg.gather.texts import (
-    FullText,
-    FullTexts,
-    RefusedText,
-    file_name,
-    license_name,
-    markdown,
-)
-from kg.gather.types import CatalogFlow, Change, Flow, Kept, LeftOut, Plan, Stage
 from kg.literature.access import Access
-from kg.literature.biorxiv import Biorxiv
-from kg.literature.catalog import make_catalogs, make_retraction_source
 from kg.literature.merge import merge
-from kg.literature.protocol import Catalog, Page, Search
-from kg.literature.pubmed import MOST, PubMed
 from kg.literature.rank import rank
-from kg.literature.types import Found, Query
+from kg.literature.types import Query
 from sage.core import clock
 from sage.core.errors import InputError
 from sage.core.files import write_bytes, write_text
@@ -37,6 +21,24 @@ from sage.core.http.errors import ServiceError
 from sage.core.http.runner import Runner
 from sage.core.models import read_model
 from sage.core.printable import count_noun
+from sage_literature.gather.flow import write_flow
+from sage_literature.gather.folder import DOCUMENTS, CorpusFolder
+from sage_literature.gather.screening import find_objection, mark_retracted
+from sage_literature.gather.texts import (
+    FullText,
+    FullTexts,
+    RefusedText,
+    file_name,
+    license_name,
+    markdown,
+)
+from sage_literature.gather.types import CatalogFlow, Change, Flow, Kept, LeftOut, Plan, Stage
+from sage_literature.records import Catalog, Found, Page, Search
+from sage_literature.sources.biorxiv import Biorxiv
+from sage_literature.sources.europe_pmc import EuropePmcCatalog
+from sage_literature.sources.openalex import OpenAlex
+from sage_literature.sources.pubmed import MOST, PubMedCatalog
+from sage_literature.sources.semantic_scholar import SemanticScholar
 
 Progress = Callable[[str, int, int], None]
 T = TypeVar("T")
@@ -51,6 +53,8 @@ PATIENT = Policy(
     max_bytes=64 * 1024 * 1024,
 )
 """A gathering waits where a search in a debate would not."""
+CATALOGS = (PubMedCatalog, EuropePmcCatalog, Biorxiv, OpenAlex, SemanticScholar)
+"""Those whose word on a publication type counts most come first."""
 _AT_ONCE = 6
 _PAGES = 2_000
 
@@ -120,7 +124,9 @@ def update(
     folder = CorpusFolder(root)
     plan = folder.plan() if folder.state.is_dir() else None
     if plan is None:
-        raise InputError(f"{root} was not gathered by `sage kg gather`; there is nothing to repeat")
+        raise InputError(
+            f"{root} was not gathered by `sage literature gather`; there is nothing to repeat"
+        )
     with folder.lock():
         if folder.is_finished:
             folder.begin_round()
@@ -172,7 +178,8 @@ class _Gathering:
 
     async def _gather_all(self) -> Flow:
         self.search = Search(self.query, self.plan.since)
-        asked = make_catalogs(self.services.access, self.services.email)
+        access, email = self.services.access, self.services.email
+        asked: list[Catalog] = [catalog(access, email) for catalog in CATALOGS]
         self._taken: dict[str, tuple[int, int]] = {}
         flows = await _together([self._harvest(catalog) for catalog in asked])
         records = [found for catalog in asked for found in self.folder.records(catalog.name)]
@@ -281,7 +288,7 @@ class _Gathering:
         """
         if self.folder.round == 1:
             return papers
-        (pubmed,) = (catalog for catalog in asked if isinstance(catalog, PubMed))
+        (pubmed,) = (catalog for catalog in asked if isinstance(catalog, PubMedCatalog))
         seen = {
             key
             for catalog in asked
@@ -309,7 +316,7 @@ class _Gathering:
                         " that no search brought up again (OpenAlex would check, with a key)"
                     )
             else:
-                marker = make_retraction_source(self.services.access, self.services.email)
+                marker = OpenAlex(self.services.access, self.services.email)
                 for start in range(0, len(unseen), 50):
                     marked = await marker.mark(self.client, unseen[start : start + 50])
                     again += [found for found in marked if isinstance(found, Found)]

@@ -12,14 +12,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from kg.literature.access import Access
 from kg.literature.boolean import MANY, conjunction, disjunction
 from kg.literature.europe_pmc import BASE as EUROPE_PMC
-from kg.literature.europe_pmc import bound_by_year, fetch_page, parse_records, search_request
-from kg.literature.protocol import Page, Search, Wanted
+from kg.literature.europe_pmc import parse_records, search_request
+from kg.literature.protocol import Wanted
 from kg.literature.reading import clean_text, get_field, parse_day, parse_json
-from kg.literature.types import Found, Record, clean_doi, union
+from kg.literature.types import Record, clean_doi, union
 from sage.core.http.client import Limit, Request, ServiceClient
 from sage.core.http.errors import ServiceError
+from sage_literature.records import Found, Page, Search
+from sage_literature.sources.europe_pmc import bound_by_year, fetch_page
 
 BASE = "https://api.biorxiv.org"
 _SERVERS = '(PUBLISHER:"bioRxiv" OR PUBLISHER:"medRxiv")'
@@ -38,9 +41,9 @@ class Biorxiv:
     limit = Limit(2, 1.0, concurrency=2)
     ordered = True
 
-    def __init__(self, *, base_url: str | None = None, europe_pmc_url: str | None = None) -> None:
-        self.base_url = (base_url or BASE).rstrip("/")
-        self.europe_pmc_url = (europe_pmc_url or EUROPE_PMC).rstrip("/")
+    def __init__(self, access: Access, email: str | None = None) -> None:
+        self.base_url = access.address(self.name) or BASE
+        self.europe_pmc_url = access.address("europe_pmc") or EUROPE_PMC
 
     def expression(self, search: Search) -> str:
         """The search in the language of Europe PMC's preprint index."""

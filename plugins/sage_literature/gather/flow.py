@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from kg.gather.types import Flow, Kept, LeftOut
-from kg.literature.types import Found
 from sage.core.files import write_json, write_text
 from sage.core.printable import count_noun, one_line
+from sage_literature.gather.types import Flow, Kept, LeftOut
+from sage_literature.records import Found
 
 LABELS = {
     "pubmed": "PubMed",
@@ -114,9 +114,9 @@ def page(flow: Flow) -> str:
     lines = [
         f"# {one_line(plan.topic)}",
         "",
-        f"Gathered by `sage kg gather` (round {flow.round}, {flow.date}){since}; at most "
+        f"Gathered by `sage literature gather` (round {flow.round}, {flow.date}){since}; at most "
         f"{plan.most:,} records of each catalog and as many papers. `sage kg build` reads this"
-        " folder, `sage kg update` brings a graph of it up to date.",
+        " folder, `sage literature update` brings a graph of it up to date.",
         "",
         "## Flow",
         "",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from kg.gather.topic import score_relevance
-from kg.gather.types import Plan
-from kg.literature.types import Found, Query
+from kg.literature.topic import score_relevance
+from kg.literature.types import Query
+from sage_literature.gather.types import Plan
+from sage_literature.records import Found
 
 _ENGLISH = frozenset({"en", "eng", "english"})
 _NO_RESEARCH = {

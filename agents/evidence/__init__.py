@@ -1,1 +1,0 @@
-"""Evidence for feasibility from outside registries and installed packages."""

@@ -1,0 +1,1 @@
+"""Literature: further services, registries for feasibility, gathering of corpora on a topic."""

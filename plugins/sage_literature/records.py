@@ -1,0 +1,86 @@
+"""Records as they are gathered for a corpus, and catalogs that can be read page by page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kg.literature.types import Query, Record, union
+from sage.core.http.client import Limit, ServiceClient
+from sage.core.models import Strict
+
+
+class Found(Record):
+    """A record as it is gathered for a corpus: also what decides on keeping and on its full text.
+
+    `kinds` are publication types and `language` a code, both in the catalog's words, lower case.
+    `pdfs` are addresses of open PDFs with their license. `versions` are keys of the same work in
+    another version, `retracts` keys of the papers that this notice retracts (`Record.identities`).
+    """
+
+    pmcid: str | None = None
+    language: str | None = None
+    kinds: tuple[str, ...] = ()
+    license: str | None = None
+    pdfs: tuple[tuple[str, str], ...] = ()
+    versions: tuple[str, ...] = ()
+    retracts: tuple[str, ...] = ()
+
+    def identities(self) -> list[str]:
+        """As of a record, with PMCID and other versions."""
+        more = [f"pmcid:{self.pmcid}"] if self.pmcid else []
+        return list(dict.fromkeys([*more, *self.versions, *super().identities()]))
+
+    def join_fields(self, other: Record) -> dict[str, Any]:
+        """Joined with another found record: every identifier, the first known value of each."""
+        assert isinstance(other, Found)
+        doi = f"doi:{other.doi}" if self.doi and other.doi not in (None, self.doi) else None
+        return {
+            "pmcid": self.pmcid or other.pmcid,
+            "language": self.language or other.language,
+            "kinds": self.kinds or other.kinds,
+            "license": self.license or other.license,
+            "pdfs": union(self.pdfs, other.pdfs),
+            "versions": union(self.versions, (*other.versions, *([doi] if doi else []))),
+            "retracts": union(self.retracts, other.retracts),
+        }
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search to be read to its end: all concepts of `query`, published from `since` on."""
+
+    query: Query
+    since: int | None = None
+
+
+class Page(Strict):
+    """A page of a search. `next` continues it, None at its end; `total` is what the catalog has.
+
+    `unread` counts entries that are no records: without a title, or too long.
+    """
+
+    records: tuple[Found, ...]
+    next: str | None
+    total: int
+    unread: int = 0
+
+
+class Catalog(Protocol):
+    """A literature source that can be read from the first page of a search to the last."""
+
+    name: str
+    limit: Limit
+    ordered: bool
+    """True if it answers in order of relevance, so that the first pages are the best."""
+
+    def expression(self, search: Search) -> str:
+        """The search in the catalog's own language, for the report."""
+        ...
+
+    async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
+        """Load a page of a search; `at` is the `next` of the page before.
+
+        Raises a `ServiceError` when the service gives no usable answer.
+        """
+        ...

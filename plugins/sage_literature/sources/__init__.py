@@ -1,0 +1,1 @@
+"""Literature services: what can be searched, and what can be read to its last page."""
