@@ -327,8 +327,8 @@ def select_biomarkers(claims: Sequence[Hypothesis]) -> list[Hypothesis]:
 
 def summarize(lines: Sequence[Line]) -> Report:
     """Share of campaigns with a false claim, and what other rules would have claimed."""
+    from benchmarks.online import e_lond, lord
     from validation.statistics.multiplicity import p_to_e
-    from validation.statistics.online import e_lond, lord
 
     sequences = [line.confirmed for line in lines]
     rules: dict[str, Callable[[Sequence[float]], bool]] = {

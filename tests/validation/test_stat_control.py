@@ -52,16 +52,13 @@ def test_adjusting_never_lowers_a_p_value_nor_changes_the_order(p):
     assert (np.diff(q[order]) >= -1e-12).all()
 
 
-@pytest.mark.parametrize(
-    ("calibrator", "kappa"), [("mixture", 0.5), ("kappa", 0.5), ("kappa", 0.2)]
-)
-def test_calibrated_e_values_have_expectation_one_under_uniform_p(calibrator, kappa):
+def test_calibrated_e_values_have_expectation_one_under_uniform_p():
     # With p = exp(-x) the integral runs over x, where it has no singularity.
     expected, _ = quad(
-        lambda x: float(p_to_e([np.exp(-x)], calibrator=calibrator, kappa=kappa)[0]) * np.exp(-x),
+        lambda x: float(p_to_e([np.exp(-x)])[0]) * np.exp(-x),
         0, 600, limit=2000, points=[1, 5, 20, 100],
     )  # fmt: skip
-    # The mixture calibrator's integral converges only logarithmically: 1/x is left beyond x.
+    # The integral converges only logarithmically: 1/x is left beyond x.
     assert expected == pytest.approx(1.0, abs=2.5e-3)
     assert expected <= 1.0 + 1e-9
 
@@ -93,19 +90,8 @@ def test_e_values_that_are_none_are_refused(wrong):
 
 
 def test_calibrated_values_by_hand():
-    """At p = 1/4: half of p to the power -1/2 is 1; the mixture from its formula."""
-    assert p_to_e([0.25], calibrator="kappa")[0] == pytest.approx(1.0, rel=1e-12)
-    assert p_to_e([0.25], calibrator="kappa", kappa=0.2)[0] == pytest.approx(0.2 * 0.25**-0.8)
     log = np.log(0.25)
     assert p_to_e([0.25])[0] == pytest.approx((0.75 + 0.25 * log) / (0.25 * log**2), rel=1e-12)
-
-
-@pytest.mark.parametrize("kappa", [-0.05, 0.0, 1.0, 1.05])
-def test_a_kappa_that_calibrates_nothing_is_refused(kappa):
-    with pytest.raises(ShapeError, match="between 0 and 1"):
-        p_to_e([0.3], calibrator="kappa", kappa=kappa)
-    for near in (0.05, 0.95):
-        assert p_to_e([1.0], calibrator="kappa", kappa=near)[0] == pytest.approx(near)
 
 
 @pytest.mark.parametrize("wrong", [-0.05, 1.05])

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import zeta
 
+from benchmarks.online import e_lond, lord
 from benchmarks.runner import rate
 from validation.statistics.errors import ShapeError
 from validation.statistics.multiplicity import p_to_e
-from validation.statistics.online import e_lond, level, lord, spending
+from validation.statistics.online import level, spending
 
 P_VALUES = st.lists(st.one_of(st.floats(0.0, 1.0), st.floats(0.0, 0.002)), min_size=1, max_size=40)
 

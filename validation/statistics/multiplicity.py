@@ -6,18 +6,15 @@ Statistics) for calibrators; Wang and Ramdas 2022 (J R Stat Soc B) for e-BH.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import numpy.typing as npt
 
 from validation.statistics.base import BoolArray, FloatArray, as_float
 from validation.statistics.errors import ShapeError
 
-Calibrator = Literal["kappa", "mixture"]
 
-
-def _p_values(p: npt.ArrayLike) -> FloatArray:
+def p_values(p: npt.ArrayLike) -> FloatArray:
+    """(m,) p-values; raises `ShapeError` where they are none."""
     values = as_float(p, "p").ravel()
     if not ((values >= 0.0) & (values <= 1.0)).all():
         raise ShapeError("p-values must lie between 0 and 1; a crashed test counts as p = 1")
@@ -29,7 +26,7 @@ def bh(p: npt.ArrayLike) -> FloatArray:
 
     Controls the false discovery rate under independence or positive dependence.
     """
-    values = _p_values(p)  # scipy has it too, behind imports that take longer than a screen's tests
+    values = p_values(p)  # scipy has it too, behind imports that take longer than a screen's tests
     order = np.argsort(values)
     raw = values[order] * (len(values) / np.arange(1, len(values) + 1))
     q = np.empty_like(values)
@@ -37,22 +34,15 @@ def bh(p: npt.ArrayLike) -> FloatArray:
     return q
 
 
-def p_to_e(
-    p: npt.ArrayLike, *, calibrator: Calibrator = "mixture", kappa: float = 0.5
-) -> FloatArray:
+def p_to_e(p: npt.ArrayLike) -> FloatArray:
     """Calibrate p-values into e-values, whose expectation is at most 1 when nothing is true.
 
-    "kappa": e = kappa p^(kappa - 1). "mixture": that averaged over kappa in (0, 1), which needs no
-    choice: e = (1 - p + p log p) / (p log(p)^2). Both integrate to 1 over uniform p. p = 0 is
-    refused: no honest test returns it.
+    kappa p^(kappa - 1) averaged over kappa in (0, 1): e = (1 - p + p log p) / (p log(p)^2), which
+    integrates to 1 over uniform p. p = 0 is refused: no honest test returns it.
     """
-    values = _p_values(p)
+    values = p_values(p)
     if (values <= 0.0).any():
         raise ShapeError("p = 0 cannot be calibrated: report permutation p as (1 + k) / (1 + B)")
-    if calibrator == "kappa":
-        if not 0.0 < kappa < 1.0:
-            raise ShapeError(f"kappa must lie between 0 and 1, not {kappa:g}")
-        return np.asarray(kappa * values ** (kappa - 1.0), dtype=np.float64)
     log = np.log(values)
     near_one = values > 1.0 - 1e-4
     safe = np.where(near_one, 0.5, values)

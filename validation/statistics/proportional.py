@@ -59,10 +59,6 @@ class NonProportionality:
     correlation: FloatArray
     transform: str
 
-    def violating(self, alpha: float = 0.05) -> tuple[str, ...]:
-        """Covariates whose effect changes with time at this level."""
-        return tuple(n for n, t in zip(self.names, self.tests, strict=True) if t.p < alpha)
-
 
 def schoenfeld(
     time: npt.ArrayLike,
