@@ -227,7 +227,7 @@ def words_of_a_nomogram(tmp_path, monkeypatch, lines):
         )
         return path
 
-    monkeypatch.setattr(nomogram_plot, "save", keep)
+    monkeypatch.setattr("validation.figures.style.save", keep)
     found = Nomogram(tuple(Line(*line) for line in lines), 180.0, ((20.0, 0.1), (90.0, 0.5)), 60.0)
     nomogram_plot.nomogram_figure(found, tmp_path / "n.png", title="t")
     return boxes
@@ -268,7 +268,6 @@ def test_the_ticks_of_a_ratio_never_meet(low, high, share, vertical):
 @pytest.mark.parametrize("measure", ["Hazard ratio", "Subdistribution hazard ratio", "Odds ratio"])
 @pytest.mark.parametrize("p", [None, 0.2])
 def test_the_columns_of_a_forest_never_meet(measure, p, tmp_path, monkeypatch):
-    from validation.figures import forest_plot
 
     boxes = []
 
@@ -278,7 +277,7 @@ def test_the_columns_of_a_forest_never_meet(measure, p, tmp_path, monkeypatch):
         boxes.append(("axes", figure.axes[0].get_window_extent(drawer)))
         return path
 
-    monkeypatch.setattr(forest_plot, "save", keep)
+    monkeypatch.setattr("validation.figures.style.save", keep)
     rows = [ForestRow("Progression-free interval, unadjusted", 10.75, 2.28, 19.4, p, "1163 / 1291",
                       primary=True)]  # fmt: skip
     forest(rows, tmp_path / "f.png", title="Exposed against reference", measure=measure)
@@ -300,7 +299,7 @@ def test_the_names_of_a_volcano_plot_are_not_cut_off(tmp_path, monkeypatch):
                 outside.append(text.get_text())
         return path
 
-    monkeypatch.setattr(volcano_plot, "save", keep)
+    monkeypatch.setattr("validation.figures.style.save", keep)
     sample = survival_sample(300, [1.2, -1.1, 0.0], seed=4)
     names = ["clinical:a long name of a feature", "imaging:stromal share of tissue", "expression:X"]
     found = screen(sample.time, sample.event, sample.X, names=names)
@@ -309,7 +308,6 @@ def test_the_names_of_a_volcano_plot_are_not_cut_off(tmp_path, monkeypatch):
 
 
 def test_the_note_of_a_specification_curve_is_not_cut_off(tmp_path, monkeypatch):
-    from validation.figures import specification_plot
 
     outside = []
 
@@ -321,7 +319,7 @@ def test_the_note_of_a_specification_curve_is_not_cut_off(tmp_path, monkeypatch)
                 outside.append(text.get_text())
         return path
 
-    monkeypatch.setattr(specification_plot, "save", keep)
+    monkeypatch.setattr("validation.figures.style.save", keep)
     s = survival_sample(150, [0.5, 0.3], seed=3)
     x = s.X[:, 0]
     names = "Age at diagnosis, Sex, AJCC pathologic stage, Histologic grade"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from sage.core.errors import InputError
-from validation.figures.style import INK, MUTED, OKABE_ITO, PLATE, canvas, heading, save
+from validation.figures.style import INK, MUTED, OKABE_ITO, PLATE, Look, drawing
 from validation.statistics.calibration import Calibration
 
 
@@ -18,12 +19,9 @@ def calibration_figure(
     predictions: npt.ArrayLike,
     path: Path,
     *,
-    title: str,
-    subtitle: str = "",
     time_unit: str = "months",
     annotation: Sequence[str] = (),
-    simulated: bool = False,
-    description: str = "",
+    **look: Unpack[Look],
 ) -> Path:
     """Draw observed risk (Kaplan-Meier, 95% interval) per group of predicted risk.
 
@@ -35,11 +33,9 @@ def calibration_figure(
     risk = np.asarray(predictions, dtype=np.float64)
     if not len(risk):
         raise InputError("calibration_figure: no prediction given")
-    width, height = 4.6, 5.2
     high = float(max(np.nanmax(found.upper, initial=0.0), found.predicted.max(), risk.max()))
     end = min(1.0, np.ceil(high * 10 + 0.5) / 10)
-    with canvas(width, height) as figure:
-        heading(figure, title, subtitle, simulated=simulated, left=0.02)
+    with drawing(path, 4.6, 5.2, **look) as figure:
         axes = figure.add_axes((0.14, 0.31, 0.82, 0.565))
         axes.plot(
             [0, end], [0, end], color=MUTED, linewidth=0.9, linestyle="--", zorder=1, label="ideal"
@@ -86,4 +82,4 @@ def calibration_figure(
         below.set_xticks(ticks, percent)
         below.set_ylabel("Patients", color=INK)
         below.set_xlabel(f"Predicted risk by {found.horizon:.0f} {time_unit} (%)")
-        return save(figure, path, title=title, description=description or subtitle)
+    return path

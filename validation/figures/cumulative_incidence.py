@@ -10,7 +10,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from validation.figures.curves import Frame, band, count_text, follow_up, steps
-from validation.figures.style import INK, OKABE_ITO, save, wrap_text
+from validation.figures.style import INK, OKABE_ITO, wrap_text
 from validation.statistics.base import FloatArray, IntArray
 from validation.statistics.competing import CumulativeIncidence
 
@@ -50,7 +50,6 @@ def cumulative_incidence_figure(
     competing: str = "Competing event",
     annotation: Sequence[str] = (),
     smallest: int = 1,
-    description: str = "",
     **frame: Unpack[Frame],
 ) -> Path:
     """Draw the event solid with its band, the competing event dashed and thinner; one color and
@@ -61,7 +60,12 @@ def cumulative_incidence_figure(
     some = any(curve.competing is not None for curve in curves.values())
     # The legend stands above the curves, on height of its own.
     room = LINE * (len(curves) + len(annotation) + 1 + some) + 0.08
-    with follow_up(curves, extra=room, smallest=smallest, **frame) as (figure, axes, marks, end):
+    with follow_up(curves, path, extra=room, smallest=smallest, **frame) as (
+        figure,
+        axes,
+        marks,
+        end,
+    ):
         handles, highest = [], 0.0
         for number, (name, both) in enumerate(curves.items()):
             color, marker = OKABE_ITO[number], MARKERS[number]
@@ -120,8 +124,7 @@ def cumulative_incidence_figure(
             title_fontsize=8,
             alignment="left",
         )
-        described = description or frame.get("subtitle", "")
-        return save(figure, path, title=frame["title"], description=described)
+    return path
 
 
 def _followed_to(both: Incidences, smallest: int) -> float:

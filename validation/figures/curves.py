@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, Required, TypedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Required, Unpack
 
 import numpy as np
 
 from sage.core.errors import InputError
-from validation.figures.style import INK, OKABE_ITO, canvas, heading, wrap_text
+from validation.figures.style import INK, OKABE_ITO, Look, drawing, wrap_text
 from validation.statistics.base import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ class Followed(Protocol):
     def n(self) -> int: ...
 
 
-class Frame(TypedDict, total=False):
-    """What stands around the curves: headings, the mark of simulated data, the time axis.
+class Frame(Look, total=False):
+    """What stands around the curves: the words of a figure, and the time axis.
 
     time_unit : the unit of all times
     ticks : times at which numbers at risk are given (default: five to eight round ones)
@@ -37,9 +38,6 @@ class Frame(TypedDict, total=False):
         tail that nobody supports is not read as a result; the caption states this)
     """
 
-    title: Required[str]
-    subtitle: str
-    simulated: bool
     time_unit: Required[str]
     ticks: Sequence[float] | None
     until: float | None
@@ -48,17 +46,16 @@ class Frame(TypedDict, total=False):
 @contextmanager
 def follow_up(
     curves: Mapping[str, Followed],
+    path: Path,
     *,
-    title: str,
-    subtitle: str = "",
-    simulated: bool = False,
     time_unit: str,
     ticks: Sequence[float] | None = None,
     until: float | None = None,
     extra: float = 0.0,
     smallest: int = 1,
+    **look: Unpack[Look],
 ) -> Iterator[tuple[Figure, Axes, FloatArray, float]]:
-    """A canvas with axes over follow-up and a table of numbers at risk below them; see `Frame`.
+    """A figure with axes over follow-up and a table of numbers at risk below them; see `Frame`.
 
     Yields figure, axes, the times of the table and the end of the time axis. `extra` inches are
     added to the axes' height; counts below `smallest` are not shown.
@@ -82,10 +79,9 @@ def follow_up(
     step = 0.19 + 0.12 * lines
     block = step * len(curves)
     height = 3.9 + block + extra
-    with canvas(6.4, height) as figure:
-        heading(figure, title, subtitle, simulated=simulated, left=0.02)
+    with drawing(path, 6.4, height, **look) as figure:
         table = 0.62 + block
-        top = 0.62 if subtitle else 0.42
+        top = 0.62 if look.get("subtitle") else 0.42
         axes = figure.add_axes(
             (left, (table + 0.28) / height, 0.97 - left, 1 - (table + 0.28 + top) / height)
         )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from sage.core.errors import InputError
-from validation.figures.style import DASHES, INK, MUTED, OKABE_ITO, canvas, heading, save, wrap_text
+from validation.figures.style import DASHES, INK, MUTED, OKABE_ITO, Look, drawing, wrap_text
 
 NAMES = {"with": "covariates and exposure", "without": "covariates alone", "all": "everybody"}
 
@@ -19,11 +20,8 @@ def decision_curve_figure(
     benefit: Mapping[str, npt.ArrayLike],
     path: Path,
     *,
-    title: str,
     risk_of: str = "the event",
-    subtitle: str = "",
-    simulated: bool = False,
-    description: str = "",
+    **look: Unpack[Look],
 ) -> Path:
     """Draw the net benefit of each strategy, with acting on nobody as the zero line.
 
@@ -37,8 +35,7 @@ def decision_curve_figure(
         raise InputError("decision_curve_figure: no threshold given")
     curves = {name: np.asarray(item, dtype=np.float64) for name, item in benefit.items()}
     top = max(float(np.max(curve)) for curve in curves.values())
-    with canvas(4.8, 3.9) as figure:
-        heading(figure, title, subtitle, simulated=simulated, left=0.02)
+    with drawing(path, 4.8, 3.9, **look) as figure:
         axes = figure.add_axes((0.15, 0.15, 0.82, 0.67))
         axes.axhline(0.0, color=MUTED, linewidth=0.9, label="nobody", zorder=1)
         for place, (name, curve) in enumerate(curves.items()):
@@ -49,4 +46,4 @@ def decision_curve_figure(
         axes.set_xlabel(wrap_text(f"Risk of {risk_of} at which treatment starts (%)", 58))
         axes.set_ylabel("Net benefit per patient")
         axes.legend(loc="upper right", fontsize=8, title="act by", title_fontsize=8)
-        return save(figure, path, title=title, description=description or subtitle)
+    return path

@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 
 from sage.core.errors import InputError
-from validation.figures.style import (
-    INK,
-    MUTED,
-    OKABE_ITO,
-    canvas,
-    heading,
-    p_text,
-    ratio_ticks,
-    save,
-)
+from validation.figures.style import INK, MUTED, OKABE_ITO, Look, drawing, p_text, ratio_ticks
 
 BOLD, PLAIN = 0.0093, 0.0080
 """Share of the width that a character of a label takes."""
@@ -45,14 +37,11 @@ def forest(
     rows: Sequence[ForestRow],
     path: Path,
     *,
-    title: str,
-    subtitle: str = "",
     measure: str = "Hazard ratio",
     less: str = "lower risk",
     more: str = "higher risk",
     n_title: str = "events / n",
-    simulated: bool = False,
-    description: str = "",
+    **look: Unpack[Look],
 ) -> Path:
     """Draw ratios (hazard, odds) with their intervals and write the figure.
 
@@ -70,9 +59,8 @@ def forest(
     left = min(0.42, max(0.2, 0.035 + widest))
     with_p = any(r.p is not None for r in rows)
     right, estimate = (0.60, 0.75) if with_p else (0.66, 0.81)
-    with canvas(7.4, height) as figure:
-        heading(figure, title, subtitle, simulated=simulated, left=0.02)
-        top = 0.85 if subtitle else 0.7
+    top = 0.85 if look.get("subtitle") else 0.7
+    with drawing(path, 7.4, height, **look) as figure:
         axes = figure.add_axes((left, 0.62 / height, right - left, 1 - (0.62 + top) / height))
         axes.set_ylim(len(rows) - 0.5, -0.5)
         ratio_ticks(axes, low, high)
@@ -107,7 +95,7 @@ def forest(
         axes.spines["left"].set_visible(False)
         axes.set_yticks([])
         axes.set_xlabel(f"← {less}      {measure}      {more} →", fontsize=8)
-        return save(figure, path, title=title, description=description or subtitle)
+    return path
 
 
 def _stretch(height: float, top: float, rows: int) -> float:

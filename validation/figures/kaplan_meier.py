@@ -9,7 +9,7 @@ from typing import Unpack
 import numpy as np
 
 from validation.figures.curves import Frame, band, follow_up, steps
-from validation.figures.style import DASHES, MUTED, OKABE_ITO, PLATE, save
+from validation.figures.style import DASHES, MUTED, OKABE_ITO, PLATE
 from validation.statistics.base import IntArray
 from validation.statistics.survival import KaplanMeier
 
@@ -23,11 +23,10 @@ def kaplan_meier_figure(
     *,
     endpoint: str = "Survival",
     annotation: Sequence[str] = (),
-    description: str = "",
     **frame: Unpack[Frame],
 ) -> Path:
     """Draw a curve per group and write the figure."""
-    with follow_up(curves, **frame) as (figure, axes, _, end):
+    with follow_up(curves, path, **frame) as (_, axes, _, end):
         for number, (name, curve) in enumerate(curves.items()):
             color, dash = OKABE_ITO[number], DASHES[number % len(DASHES)]
             band(axes, curve.times, curve.lower, curve.upper, end, color)
@@ -62,8 +61,7 @@ def kaplan_meier_figure(
                 bbox=PLATE,
                 zorder=5,
             )
-        described = description or frame.get("subtitle", "")
-        return save(figure, path, title=frame["title"], description=described)
+    return path
 
 
 def _count_censored(curve: KaplanMeier) -> IntArray:

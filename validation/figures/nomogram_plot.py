@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
-from validation.figures.style import INK, MUTED, canvas, heading, save, wrap_text
+from validation.figures.style import INK, MUTED, Look, drawing, wrap_text
 from validation.methods.nomogram import Line, Nomogram
 
 if TYPE_CHECKING:
@@ -18,20 +18,11 @@ GAP, WIDTH = 1.5, 1.15
 """Points between two words on a side of a line, and of a letter."""
 
 
-def nomogram_figure(
-    found: Nomogram,
-    path: Path,
-    *,
-    title: str,
-    subtitle: str = "",
-    simulated: bool = False,
-    description: str = "",
-) -> Path:
+def nomogram_figure(found: Nomogram, path: Path, **look: Unpack[Look]) -> Path:
     """Draw a line per variable, the sum of points, and the risk by the horizon."""
     rows = len(found.lines) + 3
     height = 0.75 + ROW * rows
-    with canvas(7.2, height) as figure:
-        heading(figure, title, subtitle, simulated=simulated, left=0.02)
+    with drawing(path, 7.2, height, **look) as figure:
         axes = figure.add_axes((0.25, 0.02, 0.72, (ROW * rows) / height))
         axes.set_xlim(-1, 101)
         axes.set_ylim(-0.5, rows - 0.5)
@@ -51,7 +42,7 @@ def nomogram_figure(
         ]
         for place, line in enumerate(lines):
             _row(axes, rows - 1 - place, line)
-        return save(figure, path, title=title, description=description or subtitle)
+    return path
 
 
 def _row(axes: Axes, y: float, line: Line) -> None:

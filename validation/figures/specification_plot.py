@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 
@@ -12,11 +13,10 @@ from validation.figures.style import (
     INK,
     MUTED,
     OKABE_ITO,
-    canvas,
+    Look,
     clean_text,
-    heading,
+    drawing,
     ratio_ticks,
-    save,
     wrap_text,
 )
 
@@ -32,11 +32,8 @@ def specification_curve_figure(
     curve: SpecificationCurve,
     path: Path,
     *,
-    title: str,
-    subtitle: str = "",
     measure: str = "Hazard ratio",
-    simulated: bool = False,
-    description: str = "",
+    **look: Unpack[Look],
 ) -> Path:
     """Draw the curve and write the figure. Specifications without an estimate are counted below.
 
@@ -55,10 +52,16 @@ def specification_curve_figure(
     height = 3.25 + block
     widest = max([min(len(v), _WIDTH) for _, v in lines] + [12])
     left = min(0.42, max(0.16, 0.05 + 0.0095 * widest))
-    with canvas(6.8, height) as figure:
-        heading(figure, title, subtitle, simulated=simulated, left=0.02)
+    note = (
+        f"median {curve.median:.2f}; {curve.sign_stability:.0%} on its side of {curve.null:g};"
+        f" {curve.significant:.0%} with p < {curve.alpha:g} (filled)"
+    )
+    if curve.failed:
+        note += f"; {curve.failed} not estimable"
+    look.setdefault("description", note)
+    with drawing(path, 6.8, height, **look) as figure:
         below = 0.45 + block
-        top = 0.8 if subtitle else 0.6
+        top = 0.8 if look.get("subtitle") else 0.6
         upper = figure.add_axes((left, below / height, 0.97 - left, 1 - (below + top) / height))
         x = np.arange(len(fitted))
         value = np.array([s.value for s in fitted])
@@ -91,19 +94,13 @@ def specification_curve_figure(
         upper.set_xticks([])
         upper.spines["bottom"].set_visible(False)
         upper.set_ylabel(f"{measure} (95% CI)")
-        note = (
-            f"median {curve.median:.2f}; {curve.sign_stability:.0%} on its side of {curve.null:g};"
-            f" {curve.significant:.0%} with p < {curve.alpha:g} (filled)"
-        )
-        if curve.failed:
-            note += f"; {curve.failed} not estimable"
         # From the right edge: wide names of choices leave no room for it from the left.
         upper.text(
             1.0, 1.02, note, transform=upper.transAxes, fontsize=7.5, va="bottom", ha="right"
         )
         if lines:
             _choices(figure, fitted, keys, used, left, below, height)
-        return save(figure, path, title=title, description=description or note)
+    return path
 
 
 def _choices(figure, fitted, keys, used, left, below, height) -> None:  # type: ignore[no-untyped-def]

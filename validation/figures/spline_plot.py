@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from validation.figures.style import INK, MUTED, OKABE_ITO, PLATE, canvas, heading, save, wrap_text
+from validation.figures.style import INK, MUTED, OKABE_ITO, PLATE, Look, drawing, wrap_text
 
 MOST_MARKS = 1000
 """Marks of the rug; of more values, an evenly spaced selection is drawn."""
@@ -23,11 +24,8 @@ def spline_figure(
     exposure: str,
     reference: float,
     knots: Sequence[float],
-    title: str,
-    subtitle: str = "",
     annotation: Sequence[str] = (),
-    simulated: bool = False,
-    description: str = "",
+    **look: Unpack[Look],
 ) -> Path:
     """Draw hazard ratios against the reference value, their 95% band, and a rug of the values.
 
@@ -42,8 +40,7 @@ def spline_figure(
     known = np.sort(np.asarray(values, dtype=np.float64))
     known = known[(known >= at.min()) & (known <= at.max())]
     picked = np.linspace(0, len(known) - 1, min(len(known), MOST_MARKS)).round().astype(int)
-    with canvas(5.6, 4.0) as figure:
-        heading(figure, title, subtitle, simulated=simulated, left=0.02)
+    with drawing(path, 5.6, 4.0, **look) as figure:
         axes = figure.add_axes((0.12, 0.155, 0.85, 0.70))
         axes.set_yscale("log")
         axes.axhline(1.0, color=MUTED, linewidth=0.9, linestyle="--", zorder=1)
@@ -67,7 +64,7 @@ def spline_figure(
         if annotation:
             axes.text(0.98, 0.97, "\n".join(annotation), transform=axes.transAxes, fontsize=8,
                       va="top", ha="right", bbox=PLATE, zorder=5)  # fmt: skip
-        return save(figure, path, title=title, description=description or subtitle)
+    return path
 
 
 def _ratio_ticks(axes: object, low: float, high: float) -> None:

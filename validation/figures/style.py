@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Required, TypedDict
 from unicodedata import category
 
 import numpy as np
@@ -47,6 +47,33 @@ _RC: Any = {
     "text.parse_math": False,
     "path.simplify": False,
 }
+
+
+class Look(TypedDict, total=False):
+    """Words around a figure: title, whom it shows, the mark of simulated data, description."""
+
+    title: Required[str]
+    subtitle: str
+    simulated: bool
+    description: str
+
+
+@contextmanager
+def drawing(
+    path: Path,
+    width: float,
+    height: float,
+    *,
+    title: str,
+    subtitle: str = "",
+    simulated: bool = False,
+    description: str = "",
+) -> Iterator[Figure]:
+    """A figure of this size in inches under its heading, saved when the block ends."""
+    with canvas(width, height) as figure:
+        heading(figure, title, subtitle, simulated=simulated, left=0.02)
+        yield figure
+        save(figure, path, title=title, description=description or subtitle)
 
 
 @contextmanager

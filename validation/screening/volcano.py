@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 
 from sage.core.errors import InputError
-from validation.figures.style import INK, MUTED, OKABE_ITO, canvas, heading, ratio_ticks, save
+from validation.figures.style import INK, MUTED, OKABE_ITO, Look, drawing, ratio_ticks
 from validation.screening.rank import ScreenResult
 from validation.statistics.base import FloatArray
 
@@ -19,13 +20,10 @@ def volcano(
     result: ScreenResult,
     path: Path,
     *,
-    title: str,
-    subtitle: str = "",
     alpha: float = 0.05,
     labels: int = 12,
     highlight: tuple[str, ...] = (),
-    simulated: bool = False,
-    description: str = "",
+    **look: Unpack[Look],
 ) -> Path:
     """Draw hazard ratios against p-values and write the figure.
 
@@ -48,10 +46,14 @@ def volcano(
     hr, p, q = result.hr[ok], np.maximum(result.p[ok], 1e-300), result.q[ok]
     names = [n for n, good in zip(result.names, ok, strict=True) if good]
     y = -np.log10(p)
-    with canvas(6.2, 4.6) as figure:
-        heading(figure, title, subtitle, simulated=simulated, left=0.02)
-        axes = figure.add_axes((0.10, 0.115, 0.87, 0.72 if subtitle else 0.765))
-        up, down = (q < alpha) & (hr > 1), (q < alpha) & (hr <= 1)
+    up, down = (q < alpha) & (hr > 1), (q < alpha) & (hr <= 1)
+    note = (
+        f"{int(up.sum())} features with higher and {int(down.sum())} with lower risk"
+        f" of {len(result.names):,}; n = {result.n}, {result.events} events"
+    )
+    look.setdefault("description", note)
+    with drawing(path, 6.2, 4.6, **look) as figure:
+        axes = figure.add_axes((0.10, 0.115, 0.87, 0.72 if look.get("subtitle") else 0.765))
         rest = ~(up | down)
         axes.plot(
             hr[rest], y[rest], ".", color="#B5B5B5", markersize=2.6, rasterized=len(hr) > 3000
@@ -80,13 +82,9 @@ def volcano(
         per = "per SD" if result.per_sd else "per unit"
         axes.set_xlabel(f"Hazard ratio {per}")
         axes.set_ylabel("−log10 p (Wald)")
-        note = (
-            f"{int(up.sum())} features with higher and {int(down.sum())} with lower risk"
-            f" of {len(result.names):,}; n = {result.n}, {result.events} events"
-        )
         axes.text(0.0, 1.015, note, transform=axes.transAxes, fontsize=7.5, va="bottom")
         _name(axes, hr, y, wanted, shown, {_label(name) for name in highlight})
-        return save(figure, path, title=title, description=description or note)
+    return path
 
 
 def _label(name: str) -> str:
