@@ -151,9 +151,9 @@ def prepare(seed: int, discovery: int = DISCOVERY, confirmation: int = CONFIRMAT
 
 def try_cohort(place: Path, given: Measurable, seed: int, truth: str) -> Line:
     """Draw outcomes, screen in discovery, confirm the best, and clean up."""
+    from sage_screening.cohort import screen_cohort
     from validation.cohort import load
     from validation.ledger.ledger import Ledger
-    from validation.screening.cohort import screen_cohort
 
     rng = generator(seed)
     patients = len(given.measured.patients)

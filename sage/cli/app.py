@@ -23,7 +23,7 @@ GROUPS = {
     "kg": ("sage.cli.kg:app", "Literature to knowledge graph: build, paths, export, quality."),
     "validate": (
         "sage.cli.validate:app",
-        "Test a hypothesis on a cohort; screen features; gate measurements; the ledger.",
+        "Test a hypothesis on a cohort; gate measurements; the ledger.",
     ),
     "slides": ("sage.cli.slides:app", "Measure slides; import, show and export maps."),
     "tools": ("sage.cli.tools:app", "The tool registry: list, show, run; serve over MCP."),

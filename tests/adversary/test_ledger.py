@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from sage.cli.app import app
 from sage.core.errors import InputError
 from sage.settings import load as settings
+from sage_screening.cohort import screen_cohort
 from tests.validation.core_help import STRONG, claim, frozen_for, load, patients, validate, write
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
@@ -31,7 +32,6 @@ from validation.ledger.lines import Entry
 from validation.ledger.rules import ledger_objections, ledger_qualifiers
 from validation.ledger.store import Row, first_chain, open_store, read_lines
 from validation.run.prepare import confirmation_key
-from validation.screening.cohort import screen_cohort
 
 runner = CliRunner()
 NOISE = 60
@@ -99,7 +99,7 @@ def test_the_best_of_sixty_screened_noise_features_is_exploratory(tmp_path: Path
     store_path().unlink()
     store_path().with_name("ledger.sqlite.head").unlink()
     out = tmp_path / "out"
-    given = ["validate", "screen", "--cohort", str(cohort), "--out", str(out), "--json"]
+    given = ["screen", "--cohort", str(cohort), "--out", str(out), "--json"]
     screened = runner.invoke(app, given)
     top = [
         load["feature"] for load in json.loads(screened.stdout)["top"] if "noise" in load["feature"]

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pytest
-from typer.testing import CliRunner
 
-from sage.cli.validate import app
 from sage.core.errors import InputError
 from tests.validation.core_help import (
     claim,
@@ -23,9 +19,7 @@ from tests.validation.core_help import (
     validate,
     write,
 )
-from validation import cohort as cohorts
 from validation.ledger.ledger import Ledger
-from validation.screening.cohort import screen_cohort
 
 
 def refusal(tmp_path: Path, raw: pd.DataFrame, **changes: object) -> str:
@@ -120,8 +114,6 @@ def test_a_follow_up_of_one_length_gives_no_verdict(tmp_path: Path) -> None:
     found = validate(tmp_path, cohort)
     assert (found["verdict"]["verdict"], found["verdict"]["because"]) == ("inconclusive", "data")
     assert "all 200 patients have the same time" in found["verdict"]["reasons"][0]["text"]
-    with pytest.raises(InputError, match="all 200 patients have the same time"):
-        screen_cohort(cohorts.load(cohort), "OS")
 
 
 def test_an_outcome_that_most_patients_lack_is_a_limit(tmp_path: Path) -> None:
@@ -129,23 +121,3 @@ def test_an_outcome_that_most_patients_lack_is_a_limit(tmp_path: Path) -> None:
     raw["months"] = raw["months"].where(raw.index % 5 == 0)
     found = validate(tmp_path, write(tmp_path / "cohort", raw))
     assert "OS known in 60 of 300 patients only" in found["verdict"]["limits"]
-
-
-def test_a_screen_names_what_it_cannot_estimate(tmp_path: Path) -> None:
-    """No nan for a reader, valid JSON for a program, and no hit that is the outcome itself."""
-    raw = patients(200)
-    raw = raw.assign(marker=raw["dead"] + raw["marker"] / 100, stage=1)
-    cohort = write(tmp_path / "cohort", raw)
-    more = '[variables.size]\ntable = "clinical"\ncolumn = "size"\nkind = "continuous"\n'
-    (cohort / "cohort.toml").write_text((cohort / "cohort.toml").read_text() + more)
-    given = ["screen", "--cohort", str(cohort), "--endpoint", "OS"]
-    done = CliRunner().invoke(app, given)
-    assert "clinical:stage" in done.output and "not estimated: constant_feature" in done.output
-    assert "clinical:marker is left out: it parts all patients with OS" in done.output
-    assert "nan" not in done.output and "clinical:marker  " not in done.output
-
-    def refuse(token: str) -> None:
-        raise AssertionError(f"{token} is no JSON")
-
-    found = json.loads(CliRunner().invoke(app, [*given, "--json"]).stdout, parse_constant=refuse)
-    assert [row["p"] for row in found["top"] if row["feature"] == "clinical:stage"] == [None]

@@ -91,40 +91,6 @@ def test_schemas_are_printed() -> None:
         assert json.loads(done.stdout)["type"] == "object"
 
 
-def test_screen_ranks_and_writes_table_and_volcano(tmp_path: Path) -> None:
-    folder = tmp_path / "world"
-    assert runner.invoke(cohort_app, ["simulate", str(folder), "--seed", "3"]).exit_code == 0
-    options = ["--cohort", str(folder), "--covariate", "clinical:age", "--out", str(tmp_path / "o")]
-    done = runner.invoke(validate_app, ["screen", *options, "--json"])
-    found = json.loads(done.stdout)
-    assert found["simulated"] is True
-    assert found["features"] > 100
-    assert found["top"] == sorted(found["top"], key=lambda row: row["p"])
-    assert (tmp_path / "o" / "volcano.svg").is_file()
-    assert (tmp_path / "o" / "screen.csv").read_text().startswith("feature,hr")
-
-
-def test_screen_says_whom_it_left_out_and_warns_when_most_are(tmp_path: Path) -> None:
-    raw = patients(300)
-    raw["sex"] = raw["sex"].where(raw.index % 3 == 0)
-    folder = write(tmp_path / "cohort", raw)
-    options = ["--cohort", str(folder), "--covariate", "clinical:sex"]
-    found = json.loads(runner.invoke(validate_app, ["screen", *options, "--json"]).stdout)
-    assert (found["n"], found["left_out"]) == (100, {"clinical:sex": 200})
-    assert "only 100 of 300 patients" in found["warnings"][0]
-    shown = runner.invoke(validate_app, ["screen", *options]).stdout
-    assert "left out: 200 without clinical:sex" in shown
-    assert "warning only 100 of 300" in shown
-    plain = json.loads(runner.invoke(validate_app, ["screen", *options[:2], "--json"]).stdout)
-    assert (plain["n"], plain["left_out"], plain["warnings"]) == (300, {}, [])
-
-
-def test_screen_refuses_an_endpoint_that_is_no_survival_endpoint(tmp_path: Path) -> None:
-    done = runner.invoke(validate_app, ["screen", "--cohort", "gbsg2", "--endpoint", "OS"])
-    assert isinstance(done.exception, InputError)
-    assert "it has: RFS" in str(done.exception)
-
-
 def test_cohort_list_show_and_check(tmp_path: Path) -> None:
     folder = write(tmp_path / "cohorts" / "toy", patients())
     listed = runner.invoke(cohort_app, ["list", "--in", str(folder.parent), "--json"])

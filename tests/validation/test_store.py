@@ -16,13 +16,13 @@ import pandas as pd
 import pytest
 
 from sage.core.errors import FaultError, InputError
+from sage_screening.cohort import screen_cohort
 from tests.postgres import NEEDED, server
 from tests.validation.core_help import ROOT, claim, frozen_for, load, patients
 from validation.ledger.ledger import Ledger
 from validation.ledger.lines import Entry
 from validation.ledger.patients import PILOTS, Patients, profiles, twins
 from validation.ledger.store import Mark, Row, first_chain, open_store, read_lines
-from validation.screening.cohort import screen_cohort
 
 
 @pytest.fixture(scope="module")

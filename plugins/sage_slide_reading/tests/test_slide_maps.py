@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.adapters.measures import COHORT
 from mcp_servers.measures.maps import read_maps, write_maps
 from sage.run.folder import Manifest, RunFolder
 from sage.run.services import Services
@@ -30,6 +29,33 @@ from sage_slide_reading.reader.types import (
 from tests.end_to_end.harness import sage
 
 SIDE_UM = 128.0
+COHORT = """id = "simulated-slides"
+title = "Simulated slides"
+simulated = true
+maps = "maps"
+patient = { table = "clinical", ids = "exact" }
+
+[tables.clinical]
+file = "clinical.csv"
+key = "patient"
+known_at = "baseline"
+
+[variables.age]
+table = "clinical"
+column = "age"
+kind = "continuous"
+label = "Age"
+unit = "years"
+
+[endpoints.OS]
+table = "clinical"
+time = "days"
+time_unit = "days"
+event = "dead"
+event_values = [1]
+censored_values = [0]
+
+"""
 
 
 def reading(
@@ -107,9 +133,7 @@ def test_findings_pass_the_gate_of_the_measurements_and_become_variables(tmp_pat
         write_maps(maps_of(reading(who, [apart[k] for k in chosen])), place / "maps" / who)
     rows = [f"{who},60,{100 + n},{n % 2}" for n, who in enumerate(counts)]
     (place / "clinical.csv").write_text("patient,age,days,dead\n" + "\n".join(rows) + "\n")
-    (place / "cohort.toml").write_text(
-        COHORT.replace("simulated = true", 'simulated = true\nmaps = "maps"')
-    )
+    (place / "cohort.toml").write_text(COHORT)
     manifest = Manifest(
         id="r",
         run_id="r",

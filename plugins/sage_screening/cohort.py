@@ -12,9 +12,9 @@ import pandas as pd
 
 from sage.core.errors import InputError
 from sage.core.files import write_text
+from sage_screening.volcano import volcano
 from validation.inputs.study import FEWEST_PARTED
 from validation.ledger.patients import profiles
-from validation.screening.volcano import volcano
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,0 +1,124 @@
+"""`sage screen`: what it ranks, leaves out and refuses, and its volcano plot."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from sage.cli.app import app
+from sage.core.errors import InputError
+from sage_screening.cohort import screen_cohort
+from sage_screening.volcano import volcano
+from tests.validation.core_help import patients, write
+from validation import cohort as cohorts
+from validation.screening.rank import screen as rank
+from validation.simulate import survival_sample
+
+
+def screened(*options: str) -> Result:
+    return CliRunner().invoke(app, ["screen", *options])
+
+
+def test_screen_ranks_and_writes_table_and_volcano(tmp_path: Path) -> None:
+    folder = tmp_path / "world"
+    made = CliRunner().invoke(app, ["cohort", "simulate", str(folder), "--seed", "3"])
+    assert made.exit_code == 0
+    options = ["--cohort", str(folder), "--covariate", "clinical:age", "--out", str(tmp_path / "o")]
+    done = screened(*options, "--json")
+    found = json.loads(done.stdout)
+    assert found["simulated"] is True
+    assert found["features"] > 100
+    assert found["top"] == sorted(found["top"], key=lambda row: row["p"])
+    assert (tmp_path / "o" / "volcano.svg").is_file()
+    assert (tmp_path / "o" / "screen.csv").read_text().startswith("feature,hr")
+
+
+def test_screen_says_whom_it_left_out_and_warns_when_most_are(tmp_path: Path) -> None:
+    raw = patients(300)
+    raw["sex"] = raw["sex"].where(raw.index % 3 == 0)
+    folder = write(tmp_path / "cohort", raw)
+    options = ["--cohort", str(folder), "--covariate", "clinical:sex"]
+    found = json.loads(screened(*options, "--json").stdout)
+    assert (found["n"], found["left_out"]) == (100, {"clinical:sex": 200})
+    assert "only 100 of 300 patients" in found["warnings"][0]
+    shown = screened(*options).stdout
+    assert "left out: 200 without clinical:sex" in shown
+    assert "warning only 100 of 300" in shown
+    plain = json.loads(screened(*options[:2], "--json").stdout)
+    assert (plain["n"], plain["left_out"], plain["warnings"]) == (300, {}, [])
+
+
+def test_screen_refuses_an_endpoint_that_is_no_survival_endpoint(tmp_path: Path) -> None:
+    done = screened("--cohort", "gbsg2", "--endpoint", "OS")
+    assert isinstance(done.exception, InputError)
+    assert "it has: RFS" in str(done.exception)
+
+
+def test_patients_of_one_follow_up_time_are_not_screened(tmp_path: Path) -> None:
+    cohort = write(tmp_path / "cohort", patients(200).assign(months=0.0))
+    with pytest.raises(InputError, match="all 200 patients have the same time"):
+        screen_cohort(cohorts.load(cohort), "OS")
+
+
+def test_a_screen_names_what_it_cannot_estimate(tmp_path: Path) -> None:
+    """No nan for a reader, valid JSON for a program, and no hit that is the outcome itself."""
+    raw = patients(200)
+    raw = raw.assign(marker=raw["dead"] + raw["marker"] / 100, stage=1)
+    cohort = write(tmp_path / "cohort", raw)
+    more = '[variables.size]\ntable = "clinical"\ncolumn = "size"\nkind = "continuous"\n'
+    (cohort / "cohort.toml").write_text((cohort / "cohort.toml").read_text() + more)
+    given = ["--cohort", str(cohort), "--endpoint", "OS"]
+    done = screened(*given)
+    assert "clinical:stage" in done.output and "not estimated: constant_feature" in done.output
+    assert "clinical:marker is left out: it parts all patients with OS" in done.output
+    assert "nan" not in done.output and "clinical:marker  " not in done.output
+
+    def refuse(token: str) -> None:
+        raise AssertionError(f"{token} is no JSON")
+
+    found = json.loads(screened(*given, "--json").stdout, parse_constant=refuse)
+    assert [row["p"] for row in found["top"] if row["feature"] == "clinical:stage"] == [None]
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png"])
+def test_the_same_volcano_plot_is_the_same_file(tmp_path: Path, suffix: str) -> None:
+    s = survival_sample(150, [0.5, 0.3], seed=3)
+    genes = np.random.default_rng(0).normal(size=(150, 80))
+    genes[:, 0] = s.X[:, 0]
+    found = rank(s.time, s.event, genes, names=[f"GENE{i}" for i in range(80)])
+    files = [
+        volcano(found, tmp_path / f"{name}.{suffix}", title="Screen", simulated=True).read_bytes()
+        for name in "ab"
+    ]
+    assert files[0] == files[1]
+
+
+def test_a_screen_without_an_estimate_has_no_volcano_plot(tmp_path: Path) -> None:
+    s = survival_sample(60, [0.1], seed=1)
+    with pytest.raises(InputError, match="no feature"):
+        volcano(rank(s.time, s.event, np.ones((60, 3))), tmp_path / "a.svg", title="x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_names_of_a_volcano_plot_are_not_cut_off(tmp_path, monkeypatch):
+    outside = []
+
+    def keep(figure, path, **_):
+        drawer = figure.canvas.get_renderer()
+        for text in (text for axes in figure.axes for text in axes.texts):
+            box = text.get_window_extent(drawer)
+            if box.x0 < 0 or box.x1 > figure.bbox.width:
+                outside.append(text.get_text())
+        return path
+
+    monkeypatch.setattr("validation.figures.style.save", keep)
+    sample = survival_sample(300, [1.2, -1.1, 0.0], seed=4)
+    names = ["clinical:a long name of a feature", "imaging:stromal share of tissue", "expression:X"]
+    found = rank(sample.time, sample.event, sample.X, names=names)
+    volcano(found, tmp_path / "v.png", title="t")
+    assert outside == []
