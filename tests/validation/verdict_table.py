@@ -1891,7 +1891,7 @@ def _edges() -> Iterator[Row]:
 def _limits() -> Iterator[Row]:
     def flow(after: int, step: str = "exposure") -> dict[str, Any]:
         lost = JoinReport(step=step, before=100, after=after, reason="no value")
-        return {"found": {"flow": (lost,)}}
+        return {"found": {"joins": (lost,)}}
 
     few = "no value in 49 of 100 patients only"
     yield row("few patients left", SUPPORTED, "yyy", primary=STRONG, limits=(few,), **flow(49))

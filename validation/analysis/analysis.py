@@ -369,7 +369,7 @@ class Analysis:
             figures=figures or {},
             tables={name: tuple(rows) for name, rows in sorted(self._tables.items())},
             controls=self._controls,
-            flow=patient_flow(self.contract, self._table, self.provenance["joins"]),
+            joins=patient_flow(self.contract, self._table, self.provenance["joins"]),
             notes=tuple(notes),
             versions=versions(),
         )
@@ -406,12 +406,7 @@ def execute(
     progress: Callable[[str], None] | None = None,
     figures: bool = True,
 ) -> AnalysisResult:
-    """Open, run and finish an analysis.
-
-    Parameters
-    ----------
-    figures : False draws none
-    """
+    """Open, run and finish an analysis, without figures where `figures` is False."""
     analysis = Analysis.open(inputs, trace=trace)
     analysis._progress = progress
     analysis.run()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -62,6 +62,43 @@ class Finished(Protocol):
     def numbers(self) -> Mapping[str, Number]: ...
 
 
+class _Sheet(NamedTuple):
+    """An analysis with its study, and the folder of its figures."""
+
+    analysis: Finished
+    study: Study
+    out: Path
+
+    def draw(
+        self,
+        name: str,
+        title: str,
+        caption: str,
+        function: Callable[..., object],
+        /,
+        *data: object,
+        **words: object,
+    ) -> Figure:
+        """Draw for the report (SVG); the main figures as pixels beside it (PNG).
+
+        Every figure names its cohort and carries the mark of simulated data. None is left half
+        done.
+        """
+        path = self.out / f"{name.replace('.', '_')}.svg"
+        with ExitStack() as undone:
+            for suffix in (".svg", ".png"):
+                undone.callback(path.with_suffix(suffix).unlink, missing_ok=True)
+            function(
+                *data,
+                path=path.with_suffix("") if path.stem in SEEN else path,
+                subtitle=self.analysis.provenance["title"],
+                simulated=self.analysis.contract.simulated,
+                **words,
+            )
+            undone.pop_all()
+        return Figure(file=path.name, title=title, caption=caption, sha256=hash_file(path))
+
+
 def draw(analysis: Finished, study: Study, out: Path) -> tuple[dict[str, Figure], list[str]]:
     """Draw every figure that the finished tests allow."""
     done = {test.id: test for test in analysis.tests if test.status == "ok"}
@@ -74,16 +111,17 @@ def draw(analysis: Finished, study: Study, out: Path) -> tuple[dict[str, Figure]
         "decision_curve": _decision,
         "spline": _spline,
     }
+    sheet = _Sheet(analysis, study, out)
     jobs: dict[str, Callable[[], Figure | None]] = {
-        name: partial(by_method[test.method], analysis, study, test, out)
+        name: partial(by_method[test.method], sheet, test)
         for name, test in done.items()
         if test.method in by_method
     }
     if analysis.model is not None and "calibration" in done and analysis.part != "replication":
-        jobs["nomogram"] = partial(_nomogram, analysis, study, out)
-    jobs["forest"] = partial(_forest, analysis, done, out)
+        jobs["nomogram"] = partial(_nomogram, sheet, analysis.model)
+    jobs["forest"] = partial(_forest, sheet, done)
     if analysis.curve is not None and "control.specification_curve" in done:
-        jobs["specification"] = partial(_specification, analysis, out)
+        jobs["specification"] = partial(_specification, sheet, analysis.curve)
     figures: dict[str, Figure] = {}
     failed: list[str] = []
     for name, job in jobs.items():
@@ -98,71 +136,77 @@ def draw(analysis: Finished, study: Study, out: Path) -> tuple[dict[str, Figure]
     return figures, failed
 
 
-def _kaplan_meier(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
+def _sides(contract: Contract) -> str:
+    return f"Exposed: {contract.exposed}; reference: {contract.reference}"
+
+
+def _cohort_words(analysis: Finished) -> str:
+    simulated = " (SIMULATED)" if analysis.contract.simulated else ""
+    return f"Cohort {analysis.provenance['cohort']}{simulated}."
+
+
+def _kaplan_meier(sheet: _Sheet, outcome: TestOutcome) -> Figure:
     from validation.figures.kaplan_meier import kaplan_meier_figure
 
-    contract = analysis.contract
-    endpoint = contract.endpoint(outcome.endpoint)
+    analysis, study, contract = sheet.analysis, sheet.study, sheet.analysis.contract
+    label = contract.endpoint(outcome.endpoint).label
     keep = study.complete(outcome.endpoint)
-    exposed, reference = (
-        _short(contract.exposed, "Exposed"),
-        _short(contract.reference, "Reference"),
-    )
     curves = {}
-    for label, side in ((exposed, 1.0), (reference, 0.0)):
+    for name, role, side in (
+        (contract.exposed, "Exposed", 1.0),
+        (contract.reference, "Reference", 0.0),
+    ):
         mine = keep & (study.exposed.x == side)
-        curves[label] = kaplan_meier(*study.follow_up(outcome.endpoint, mine))
+        curves[_short(name, role)] = kaplan_meier(*study.follow_up(outcome.endpoint, mine))
     prefix = outcome.id.removesuffix("kaplan_meier")
     names = (f"{prefix}primary", f"{prefix}secondary")
     test = next((test for test in analysis.tests if test.id in names), None)
     notes = []
     if test is not None and test.effect is not None and test.p is not None:
-        numbers = analysis.numbers
         within = "stratified " if contract.test(test.id).strata else ""
-        notes = [numbers[f"{test.id}.summary"].text, f"{within}log-rank {p_is(test.p)}"]
-    title = f"{endpoint.label}. Exposed: {contract.exposed}; reference: {contract.reference}"
-    path = out / f"{outcome.id.replace('.', '_')}.svg"
-    drawing = partial(
+        summary = analysis.numbers[f"{test.id}.summary"].text
+        notes = [summary, f"{within}log-rank {p_is(test.p)}"]
+    title = f"{label}. {_sides(contract)}"
+    return sheet.draw(
+        outcome.id,
+        title,
+        "Kaplan-Meier estimate with 95% confidence bands and numbers at risk. "
+        f"{'; '.join(notes)}. {_cohort_words(analysis)}",
         kaplan_meier_figure,
         curves,
         time_unit="months",
-        title=endpoint.label,
-        endpoint=endpoint.label,
+        title=label,
+        endpoint=label,
         annotation=notes,
         description=title,
     )
-    return _figure(
-        analysis,
-        path,
-        drawing,
-        title,
-        "Kaplan-Meier estimate with 95% confidence bands and numbers at risk. "
-        f"{'; '.join(notes)}. Cohort {analysis.provenance['cohort']}"
-        + (" (SIMULATED)." if contract.simulated else "."),
-    )
 
 
-def _joint_groups(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
+def _joint_groups(sheet: _Sheet, outcome: TestOutcome) -> Figure:
     """Kaplan-Meier curves of the four groups that two exposures form."""
     from validation.figures.kaplan_meier import kaplan_meier_figure
 
-    contract = analysis.contract
+    study, contract = sheet.study, sheet.analysis.contract
     label = contract.endpoint(outcome.endpoint).label
     names, codes = groups_of(study)
     time, event = study.outcome(outcome.endpoint)
     assert event is not None
     keep = (codes >= 0) & (time == time) & (event == event)
-    for key in contract.test(outcome.id).strata:
+    strata = contract.test(outcome.id).strata
+    for key in strata:
         keep &= study.rows[key].notna().to_numpy()
-    curves = {}
-    for code, name in enumerate(names):
-        mine = keep & (codes == code)
-        curves[name] = kaplan_meier(*study.follow_up(outcome.endpoint, mine))
-    p = p_is(analysis.numbers[f"{outcome.id}.p"].value)
-    within = "stratified " if contract.test(outcome.id).strata else ""
+    curves = {
+        name: kaplan_meier(*study.follow_up(outcome.endpoint, keep & (codes == code)))
+        for code, name in enumerate(names)
+    }
+    p = p_is(sheet.analysis.numbers[f"{outcome.id}.p"].value)
+    within = "stratified " if strata else ""
     asked = "trend over" if outcome.method == "ordered_groups" else "over"
-    path = out / f"{outcome.id}.svg"
-    drawing = partial(
+    return sheet.draw(
+        outcome.id,
+        f"{label} in all groups that the exposures form",
+        "Kaplan-Meier estimates with 95% confidence bands and numbers at risk. Descriptive: the "
+        "claim is the registered primary comparison.",
         kaplan_meier_figure,
         curves,
         time_unit="months",
@@ -171,64 +215,41 @@ def _joint_groups(analysis: Finished, study: Study, outcome: TestOutcome, out: P
         annotation=[f"{within}log-rank {asked} {len(names)} groups {p}"],
         description=f"{label} in all groups of {contract.hypothesis.id}",
     )
-    return _figure(
-        analysis,
-        path,
-        drawing,
-        f"{label} in all groups that the exposures form",
-        "Kaplan-Meier estimates with 95% confidence bands and numbers at risk. Descriptive: the "
-        "claim is the registered primary comparison.",
-    )
 
 
-def _calibration(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
-    contract, model = analysis.contract, study.model
+def _calibration(sheet: _Sheet, outcome: TestOutcome) -> Figure:
+    study, numbers, model = sheet.study, sheet.analysis.numbers, sheet.study.model
     assert model is not None
     keep, X = design_for(study, model)
     time, event = study.follow_up(model.endpoint, keep)
-    outside = f"{outcome.id}.ratio" in analysis.numbers
-    if outside:
-        model = model.at_horizon_of(time)
-    survival = model.survival(X)
-    found = calibration(time, event, survival, model.horizon)
-    numbers = analysis.numbers
-    corrected = "" if outside else ", corrected for optimism"
     slope = numbers[f"{outcome.id}.slope"].text
-    if outside:
+    corrected = ", corrected for optimism"
+    where = "The model was fitted to these patients: the points are apparent."
+    if f"{outcome.id}.ratio" in numbers:
+        model = model.at_horizon_of(time)
         low, high = (numbers[f"{outcome.id}.slope_{end}"].text for end in ("lower", "upper"))
-        slope += f" (95% CI {low} to {high})"
-    notes = [
-        f"slope {slope}{corrected}",
-        f"concordance {numbers[f'{outcome.id}.harrell'].text}{corrected}",
-    ]
-    label = contract.endpoint(outcome.endpoint).label
-    path = out / f"{outcome.id}.svg"
-    drawing = partial(
-        calibration_figure,
-        found,
-        1.0 - survival,
-        title=f"Calibration, {label[:1].lower() + label[1:] if ' ' in label else label}",
-        annotation=notes,
-        description=f"Predicted and observed risk of {label}",
-    )
-    where = (
-        f"The model was developed in {model.cohort}; nothing is fitted here."
-        if outside
-        else "The model was fitted to these patients: the points are apparent."
-    )
-    return _figure(
-        analysis,
-        path,
-        drawing,
+        slope, corrected = f"{slope} (95% CI {low} to {high})", ""
+        where = f"The model was developed in {model.cohort}; nothing is fitted here."
+    survival = model.survival(X)
+    harrell = numbers[f"{outcome.id}.harrell"].text
+    label = sheet.analysis.contract.endpoint(outcome.endpoint).label
+    return sheet.draw(
+        outcome.id,
         f"Predicted and observed risk, {label.lower()}",
         "Observed risk (one minus Kaplan-Meier, 95% confidence interval) by groups of predicted "
         f"risk, and the distribution of predictions. {where}",
+        calibration_figure,
+        calibration(time, event, survival, model.horizon),
+        1.0 - survival,
+        title=f"Calibration, {label[:1].lower() + label[1:] if ' ' in label else label}",
+        annotation=[f"slope {slope}{corrected}", f"concordance {harrell}{corrected}"],
+        description=f"Predicted and observed risk of {label}",
     )
 
 
-def _spline(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
+def _spline(sheet: _Sheet, outcome: TestOutcome) -> Figure:
     """The hazard ratio along the exposure, between its 1st and 99th percentile."""
-    contract, numbers = analysis.contract, analysis.numbers
+    contract, study = sheet.analysis.contract, sheet.study
     use, cut = contract.exposures[0], study.cuts[0]
     found = fit_spline(study, contract.test(outcome.id))
     assert cut.mean is not None
@@ -239,53 +260,43 @@ def _spline(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -
     middle = float(np.median(found.x))
     values = [cut.mean + scale * x for x in (grid, found.x, found.knots, np.array(middle))]
     label = contract.endpoint(outcome.endpoint).label
-    unit = f" ({use.unit})" if use.unit else ""
-    bend = numbers[f"{outcome.id}.nonlinearity.p"].value
-    notes = [f"any association {p_is(outcome.p)}", p_is(bend, "nonlinearity p")]
-    drawing = partial(
+    bend = sheet.analysis.numbers[f"{outcome.id}.nonlinearity.p"].value
+    return sheet.draw(
+        outcome.id,
+        f"Hazard of {label.lower()} along {use.label}",
+        "Hazard ratio against the median (dot) by a restricted cubic spline, unadjusted, with its "
+        "95% band; marks below are patients' values, triangles the knots.",
         spline_figure,
         values[0],
         found.curve(grid, middle),
         values[1],
-        exposure=f"{use.label}{unit}",
+        exposure=f"{use.label} ({use.unit})" if use.unit else use.label,
         reference=float(values[3]),
         knots=values[2].tolist(),
         title=label,
-        annotation=notes,
+        annotation=[f"any association {p_is(outcome.p)}", p_is(bend, "nonlinearity p")],
         description=f"Hazard ratio of {label} along {use.label}",
     )
-    return _figure(
-        analysis,
-        out / f"{outcome.id.replace('.', '_')}.svg",
-        drawing,
-        f"Hazard of {label.lower()} along {use.label}",
-        "Hazard ratio against the median (dot) by a restricted cubic spline, unadjusted, with its "
-        "95% band; marks below are patients' values, triangles the knots.",
-    )
 
 
-def _decision(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
-    contract = analysis.contract
-    curves = curves_of(study, contract.test(outcome.id))
+def _decision(sheet: _Sheet, outcome: TestOutcome) -> Figure:
+    contract = sheet.analysis.contract
+    curves = curves_of(sheet.study, contract.test(outcome.id))
     risk_of = _risk_of(contract, outcome.endpoint)
-    drawing = partial(
+    by = f" by {curves.horizon:.0f} months" if math.isfinite(curves.horizon) else ""
+    return sheet.draw(
+        "decision_curve",
+        f"Net benefit of acting on the predicted risk of {risk_of}{by}",
+        "Net benefit per patient against the risk from which on one would act, for the model with "
+        "and without the exposure, for acting on everybody and on nobody. Risks are "
+        "cross-validated. Where the two models cannot be told apart, the exposure changes no "
+        "decision.",
         decision_curve_figure,
         curves.thresholds,
         curves.benefit,
         title="Decision curve",
         risk_of=risk_of,
         description=f"Net benefit of acting on the predicted risk of {risk_of}",
-    )
-    by = f" by {curves.horizon:.0f} months" if math.isfinite(curves.horizon) else ""
-    return _figure(
-        analysis,
-        out / "decision_curve.svg",
-        drawing,
-        f"Net benefit of acting on the predicted risk of {risk_of}{by}",
-        "Net benefit per patient against the risk from which on one would act, for the model with "
-        "and without the exposure, for acting on everybody and on nobody. Risks are "
-        "cross-validated. Where the two models cannot be told apart, the exposure changes no "
-        "decision.",
     )
 
 
@@ -295,67 +306,56 @@ def _risk_of(contract: Contract, key: str) -> str:
     return endpoint.label if endpoint.kind == "binary" else f"the event ({endpoint.label})"
 
 
-def _nomogram(analysis: Finished, study: Study, out: Path) -> Figure | None:
-    assert analysis.model is not None
-    found = nomogram_of(analysis.model, study)
+def _nomogram(sheet: _Sheet, model: PredictionModel) -> Figure | None:
+    found = nomogram_of(model, sheet.study)
     if found is None:
         return None
-    label = analysis.contract.endpoint(analysis.model.endpoint).label
-    risk_of = _risk_of(analysis.contract, analysis.model.endpoint)
-    return _figure(
-        analysis,
-        out / "nomogram.svg",
-        partial(
-            nomogram_figure,
-            found,
-            title=wrap_text(f"Nomogram: {label}", 70, 1),
-            description=f"Points of each term, and the risk of {risk_of} for their sum",
-        ),
+    contract = sheet.analysis.contract
+    risk_of = _risk_of(contract, model.endpoint)
+    return sheet.draw(
+        "nomogram",
         f"Nomogram of the adjusted model: risk of {risk_of} by {found.horizon:.0f} months",
         "Read the points of each line above it, add them, and read the risk below their sum. Drawn "
         "from the apparent coefficients of these patients: not for decisions about patients.",
+        nomogram_figure,
+        found,
+        title=wrap_text(f"Nomogram: {contract.endpoint(model.endpoint).label}", 70, 1),
+        description=f"Points of each term, and the risk of {risk_of} for their sum",
     )
 
 
-def _incidence(analysis: Finished, study: Study, outcome: TestOutcome, out: Path) -> Figure:
+def _incidence(sheet: _Sheet, outcome: TestOutcome) -> Figure:
     """Incidence of the event and of the competing event by group, or of everybody for a slope."""
-    contract = analysis.contract
-    endpoint = contract.endpoint(outcome.endpoint)
+    analysis, study, contract = sheet.analysis, sheet.study, sheet.analysis.contract
+    label = contract.endpoint(outcome.endpoint).label
     roles = {"exposed": "Exposed", "reference": "Reference", "all": "All patients"}
     curves = {}
     for role, name, mine in sides_of(study, study.complete(outcome.endpoint)):
         time, codes = study.status(outcome.endpoint, mine)
         event, other = (aalen_johansen(time, codes, item, need_events=False) for item in (1, 2))
-        label = roles[role] if role == "all" else _short(name, roles[role])
-        curves[label] = Incidences(event, other if other.n_events else None)
-    prefix = outcome.id.removesuffix("cumulative_incidence")
-    numbers = analysis.numbers
+        named = roles[role] if role == "all" else _short(name, roles[role])
+        curves[named] = Incidences(event, other if other.n_events else None)
+    prefix, numbers = outcome.id.removesuffix("cumulative_incidence"), analysis.numbers
     notes = []
     if study.exposed.grouped:
         if f"{prefix}fine_gray.summary" in numbers:
             notes.append(numbers[f"{prefix}fine_gray.summary"].text + ", Fine and Gray")
         if f"{prefix}gray.p" in numbers:
             notes.append(f"Gray's test {p_is(numbers[f'{prefix}gray.p'].value)}")
-    title = f"{endpoint.label}. Exposed: {contract.exposed}; reference: {contract.reference}"
-    path = out / f"{outcome.id.replace('.', '_')}.svg"
-    drawing = partial(
-        cumulative_incidence_figure,
-        curves,
-        time_unit="months",
-        title=f"{endpoint.label}: cumulative incidence",
-        event=endpoint.label,
-        annotation=notes,
-        description=title,
-    )
-    return _figure(
-        analysis,
-        path,
-        drawing,
+    title = f"{label}. {_sides(contract)}"
+    return sheet.draw(
+        outcome.id,
         title,
         "Aalen-Johansen estimate: the event with its 95% confidence band (solid), the competing "
         f"event (dashed), numbers at risk of either. {''.join(f'{note}. ' for note in notes)}"
-        f"Cohort {analysis.provenance['cohort']}"
-        + (" (SIMULATED)." if contract.simulated else "."),
+        f"{_cohort_words(analysis)}",
+        cumulative_incidence_figure,
+        curves,
+        time_unit="months",
+        title=f"{label}: cumulative incidence",
+        event=label,
+        annotation=notes,
+        description=title,
     )
 
 
@@ -364,50 +364,41 @@ def _short(name: str, role: str) -> str:
     return name if len(name) <= 36 else role
 
 
-def _forest(analysis: Finished, done: dict[str, TestOutcome], out: Path) -> Figure | None:
+def _forest(sheet: _Sheet, done: dict[str, TestOutcome]) -> Figure | None:
     """Effects of the exposure in every model on the same scale, the primary first."""
-    contract = analysis.contract
+    contract = sheet.analysis.contract
     primary = done.get(contract.primary)
     if primary is None or primary.effect is None or primary.effect.null != 1.0:
         return None
     rows = []
-    numbers = analysis.numbers
     for test in done.values():
-        effect = test.effect or _control_effect(test.id, numbers)
+        effect = test.effect or _control_effect(test.id, sheet.analysis.numbers)
         if effect is None or effect.scale != primary.effect.scale or test.n is None:
             continue
-        events = "" if test.events is None else f"{test.events} / {test.n}"
         rows.append(
             ForestRow(
                 label=_model_label(contract, test),
                 value=effect.value,
                 lower=effect.lower,
                 upper=effect.upper,
-                n=events,
+                n="" if test.events is None else f"{test.events} / {test.n}",
                 primary=test.id == contract.primary,
             )
         )
     if len(rows) < 2:
         return None
-    path = out / "forest.svg"
-    title = f"Exposed: {contract.exposed}; reference: {contract.reference}"
-    drawing = partial(
+    measure = primary.effect.scale.capitalize()
+    if contract.comparison.is_product and primary.effect.scale == "hazard ratio":
+        measure = "Ratio of HRs"
+    return sheet.draw(
+        "forest",
+        _sides(contract),
+        "Effects with 95% confidence intervals by endpoint and model.",
         forest,
         rows,
         title="Exposed against reference",
-        measure=(
-            "Ratio of HRs"
-            if contract.comparison.is_product and primary.effect.scale == "hazard ratio"
-            else primary.effect.scale.capitalize()
-        ),
-        description=title,
-    )
-    return _figure(
-        analysis,
-        path,
-        drawing,
-        title,
-        "Effects with 95% confidence intervals by endpoint and model.",
+        measure=measure,
+        description=_sides(contract),
     )
 
 
@@ -445,50 +436,23 @@ def _model_label(contract: Contract, test: TestOutcome) -> str:
     return f"{label} ({name} {sign} {shown})".replace(" )", ")")
 
 
-def _specification(analysis: Finished, out: Path) -> Figure:
-    contract = analysis.contract
-    path = out / "specification.svg"
-    endpoint = contract.endpoint(contract.primary_test.endpoint).label
-    assert analysis.curve is not None
-    drawing = partial(
-        specification_curve_figure,
-        analysis.curve,
-        title=f"{endpoint} by registered choice",
-        measure=contract.model_scale.capitalize(),
-        description=f"Specification curve of {contract.exposed}",
-    )
-    numbers = analysis.numbers
+def _specification(sheet: _Sheet, curve: SpecificationCurve) -> Figure:
+    contract, numbers = sheet.analysis.contract, sheet.analysis.numbers
+    endpoint = contract.endpoint(contract.primary_test.endpoint)
     share, count = (numbers[key].text for key in (Key.EXPECTED_SIGN, Key.SPECIFICATIONS))
     failed = numbers[Key.SPECIFICATIONS_FAILED]
     unfit = f"; {failed.text} could not be estimated" if failed.value else ""
-    survival = contract.endpoint(contract.primary_test.endpoint).kind in ("survival", "competing")
     choices = "cut-point, covariates"
     choices += ", strata" if contract.strata else ""
-    choices += ", follow-up and exclusions" if survival else ""
-    return _figure(
-        analysis,
-        path,
-        drawing,
-        f"{endpoint} by registered choice",
-        f"{contract.model_scale.capitalize()} by {choices}; {share} of {count} specifications have"
-        f" the expected sign{unfit}.",
+    choices += ", follow-up and exclusions" if endpoint.kind in ("survival", "competing") else ""
+    measure, title = contract.model_scale.capitalize(), f"{endpoint.label} by registered choice"
+    return sheet.draw(
+        "specification",
+        title,
+        f"{measure} by {choices}; {share} of {count} specifications have the expected sign{unfit}.",
+        specification_curve_figure,
+        curve,
+        title=title,
+        measure=measure,
+        description=f"Specification curve of {contract.exposed}",
     )
-
-
-def _figure(
-    analysis: Finished, path: Path, drawing: Callable[..., object], title: str, caption: str
-) -> Figure:
-    """Draw for the report (SVG); the main figures as pixels beside it (PNG).
-
-    Every figure names its cohort and carries the mark of simulated data. None is left half done.
-    """
-    with ExitStack() as undone:
-        for suffix in (".svg", ".png"):
-            undone.callback(path.with_suffix(suffix).unlink, missing_ok=True)
-        drawing(
-            path=path.with_suffix("") if path.stem in SEEN else path,
-            subtitle=analysis.provenance["title"],
-            simulated=analysis.contract.simulated,
-        )
-        undone.pop_all()
-    return Figure(file=path.name, title=title, caption=caption, sha256=hash_file(path))

@@ -13,7 +13,7 @@ from validation.contracts.contract import TestPlan
 from validation.inputs.prediction import FOLLOWED, PredictionModel
 from validation.inputs.study import Study
 from validation.methods.predicting import design_for, recut, terms_of, unknown_levels
-from validation.methods.shared import bearable, fit_cox, outcome_of
+from validation.methods.shared import bearable, fit_cox, matrix, outcome_of
 from validation.results.results import Book, TestOutcome
 from validation.statistics.batched import batched_cox
 from validation.statistics.calibration import baseline_hazard
@@ -42,20 +42,10 @@ def calibration(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
 
 
 def _develop(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    bearable(study, plan)
-    keep = study.complete(plan.endpoint, plan.covariates)
+    keep, X, names, notes = matrix(study, plan)
     t, e = study.follow_up(plan.endpoint, keep)
     columns = study.columns(plan.covariates, keep)
-    parts = study.adjusters()
-    blocks = [study.exposed.x[keep], *(part[keep] for _, part in parts)]
-    X = np.column_stack([*blocks, *(column.values for column in columns)])
-    label = study.first_term
-    names = [label, *(name for name, _ in parts), *(column.name for column in columns)]
-    notes: list[str] = []
-    lost = int(study.complete(plan.endpoint).sum() - keep.sum())
-    if lost:
-        people = f"{lost} patient{'s' * (lost > 1)}"
-        notes.append(f"{people} left out for missing covariates (nothing is imputed here)")
+    parts = [name for name, _ in study.adjusters()]
     strata = [key for key in plan.covariates if key not in study.contract.covariates]
     if strata:
         named = " and ".join(
@@ -86,7 +76,7 @@ def _develop(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
             for when in EARLIER
             if when < horizon
         ),
-        terms=terms_of(fit, label, [name for name, _ in parts], columns),
+        terms=terms_of(fit, study.first_term, parts, columns),
         n=len(t),
         events=int(e.sum()),
         shrinkage=slope,

@@ -81,7 +81,7 @@ class TestOutcome(Strict):
     endpoint: str
     status: Status
     claim: bool = False
-    part: Literal["all", "discovery", "confirmation", "replication"] = "all"
+    part: Part = "all"
     code: str = ""
     reason: str = ""
     n: int | None = None
@@ -193,13 +193,12 @@ class Verdict(Strict):
         return self.verdict.replace("_", " ") + because + rests_on
 
 
-class AnalysisResult(Strict):
-    """Result of the analysis before ledger and verdict (`analysis.json`)."""
+class Computed(Strict):
+    """Everything that an analysis computes."""
 
     contract_sha256: str
     cohort: str
     simulated: bool
-    part: Literal["all", "discovery", "confirmation", "replication"]
     cuts: tuple[Cut, ...] = ()
     model: PredictionModel | None = None
     tests: tuple[TestOutcome, ...] = ()
@@ -207,13 +206,19 @@ class AnalysisResult(Strict):
     figures: dict[str, Figure] = Field(default_factory=dict)
     tables: dict[str, tuple[dict[str, str], ...]] = Field(default_factory=dict)
     controls: Controls | None = None
-    flow: tuple[JoinReport, ...] = ()
+    joins: tuple[JoinReport, ...] = ()
     notes: tuple[str, ...] = ()
     versions: dict[str, str] = Field(default_factory=dict)
 
     def test(self, name: str) -> TestOutcome | None:
         """The outcome of a test, or None if it did not run."""
         return next((test for test in self.tests if test.id == name), None)
+
+
+class AnalysisResult(Computed):
+    """Result of the analysis of a part before ledger and verdict (`analysis.json`)."""
+
+    part: Part
 
 
 class Compared(Strict):
@@ -247,26 +252,13 @@ PREFIX = {"replication": "replicate.", "discovery": "discovery."}
 """Of the numbers of patients other than those on whom the verdict rests."""
 
 
-class Results(Strict):
+class Results(Computed):
     """A finished validation: the numbers, what they mean, and under which contract."""
 
     schema_version: int = 1
-    contract_sha256: str
-    cohort: str
-    simulated: bool
     hypothesis: str
     verdict: Verdict
-    tests: tuple[TestOutcome, ...]
-    numbers: dict[str, Number]
-    controls: Controls | None = None
-    figures: dict[str, Figure]
-    tables: dict[str, tuple[dict[str, str], ...]] = Field(default_factory=dict)
-    cuts: tuple[Cut, ...] = ()
-    model: PredictionModel | None = None
-    joins: tuple[JoinReport, ...] = ()
     replicate: str | None = None
-    notes: tuple[str, ...] = ()
-    versions: dict[str, str] = Field(default_factory=dict)
     reproduction: tuple[Reproduction, ...] = ()
 
     def number(self, key: str) -> Number:
@@ -277,10 +269,6 @@ class Results(Strict):
         if key not in self.numbers:
             raise InputError(f'no number "{key}" in the results')
         return self.numbers[key]
-
-    def test(self, name: str) -> TestOutcome | None:
-        """The outcome of a test, or None if it did not run."""
-        return next((test for test in self.tests if test.id == name), None)
 
     def key(self, test: TestOutcome) -> str:
         """Prefix of the keys of a test's numbers; parts on other patients get an extra word."""

@@ -24,7 +24,7 @@ from validation.ledger.ledger import Ledger
 from validation.ledger.lines import Entry, entry_of
 from validation.ledger.rules import ledger_objections, ledger_qualifiers
 from validation.reproduction.compare import Weighed, read_reproductions, reproduce_here, weigh
-from validation.results.results import AnalysisResult, Book, Results, Verdict
+from validation.results.results import AnalysisResult, Book, Computed, Results, Verdict
 from validation.run import protocol
 from validation.run.prepare import Part, prepare
 from validation.verdict.verdict import Evidence, judge
@@ -371,36 +371,25 @@ def _results(
         book.add("ledger.claims", adjusted.family, "claims")
     for status, count in sorted(ledger.counts().items()):
         book.add(f"ledger.{status}", count, "tests")
-    numbers: dict[str, Number] = dict(main.numbers)
-    numbers.update(book.numbers)
+    numbers: dict[str, Number] = main.numbers | book.numbers
     for prefix, other in (("replicate", second), ("discovery", discovery)):
         for key, number in (other.numbers if other is not None else {}).items():
             numbers[f"{prefix}.{key}"] = number
-    tests = [
-        *main.tests,
-        *(second.tests if second else ()),
-        *(discovery.tests if discovery else ()),
-    ]
-    return Results(
-        contract_sha256=frozen.sha256,
-        cohort=contract.cohort,
-        simulated=contract.simulated,
-        hypothesis=contract.hypothesis.id,
-        verdict=verdict,
-        tests=tuple(tests),
-        numbers=dict(sorted(numbers.items())),
-        controls=main.controls,
-        figures={
+    tests = [test for item in (main, second, discovery) if item for test in item.tests]
+    computed = {name: getattr(main, name) for name in Computed.model_fields} | {
+        "tests": tests,
+        "numbers": dict(sorted(numbers.items())),
+        "figures": {
             name: figure.model_copy(update={"file": f"figures/{figure.file}"})
             for name, figure in main.figures.items()
         },
-        tables=main.tables,
-        cuts=main.cuts,
-        model=main.model,
-        joins=main.flow,
+        "notes": (*contract.notes, *main.notes, *ledger.notes),
+    }
+    return Results(
+        **computed,
+        hypothesis=contract.hypothesis.id,
+        verdict=verdict,
         replicate=second.cohort if second is not None else None,
-        notes=(*contract.notes, *main.notes, *ledger.notes),
-        versions=main.versions,
     )
 
 

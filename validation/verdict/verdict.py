@@ -654,7 +654,7 @@ def _limits(evidence: Evidence) -> list[str]:
         events = evidence.analysis.numbers.get(f"{contract.primary}.{name}.events")
         if events is not None and events.value == 0:
             limits.append("no event in a group: the effect's size rests on a penalty")
-    for step in evidence.analysis.flow:
+    for step in evidence.analysis.joins:
         if step.step in ("exposure", "outcome") and step.after < 0.5 * step.before:
             limits.append(f"{step.reason} in {step.after} of {step.before} patients only")
     curve = evidence.analysis.controls.specification if evidence.analysis.controls else None
