@@ -185,18 +185,6 @@ class ToolContext:
         if self.cancelled():
             raise Cancelled("cancelled by the caller")
 
-    def batch_size(self, mb_per_item: float, most: int = 256) -> int:
-        """Items of `mb_per_item` MiB that fit into half of the planned memory, 1 to `most`.
-
-        On a GPU the free memory of the device counts instead.
-        """
-        budget = float(self.memory_mb)
-        if self.device.startswith("cuda"):
-            import torch
-
-            budget = torch.cuda.mem_get_info(self.device)[0] / 2**20
-        return max(1, min(most, int(budget / 2 / max(mb_per_item, 1e-6))))
-
     def share_handle(self, key: Any, make: Callable[[], T]) -> T:
         """A handle kept open between the calls of a worker, say an open slide or a model."""
         return self.handles.get(key, make)

@@ -17,10 +17,11 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcp_servers.spec import Output
+from mcp_servers.spec import Output, map_texts
 from sage.core import clock
 from sage.core.errors import InputError
 from sage.core.files import write_bytes
@@ -161,7 +162,7 @@ class ResultsCache:
         """
         arguments = given.model_dump(mode="json")
         for name in spec.path_fields():
-            arguments[name] = self._content(arguments[name], context)
+            arguments[name] = map_texts(arguments[name], partial(self._describe_input, context))
         identity = {
             "format": FORMAT,
             "tool": spec.name,
@@ -173,16 +174,10 @@ class ResultsCache:
         text = json.dumps(identity, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hash_text(text)
 
-    def _content(self, value: Any, context: ToolContext) -> Any:
-        if isinstance(value, list):
-            return [self._content(item, context) for item in value]
-        if isinstance(value, dict):
-            return {name: self._content(item, context) for name, item in value.items()}
-        if isinstance(value, str):
-            path = context.roots.input(value)
-            # Tools name their outputs, and the slide in their result, after the file.
-            return {"sha256": hash_input(path, self.index), "name": path.name}
-        return value
+    def _describe_input(self, context: ToolContext, given: str) -> dict[str, str]:
+        path = context.roots.input(given)
+        # Tools name their outputs, and the slide in their result, after the file.
+        return {"sha256": hash_input(path, self.index), "name": path.name}
 
     def find(self, spec: ToolSpec, given: BaseModel, context: ToolContext) -> ToolRun | None:
         """The result of the same tool version, arguments and input content, or None.
@@ -205,10 +200,9 @@ class ResultsCache:
         if not all(self._restore(output, context) for output in run.outputs):
             return None
         inputs = {}
-        for name in spec.path_fields():
-            for path in _paths(given.model_dump(mode="json")[name]):
-                resolved = context.input(path)
-                inputs[str(resolved)] = hash_input(resolved, self.index)
+        for path in list_paths(spec, given):
+            resolved = context.input(path)
+            inputs[str(resolved)] = hash_input(resolved, self.index)
         inputs.update(entry["extra"])
         provenance = run.provenance.model_copy(
             update={
@@ -254,11 +248,7 @@ class ResultsCache:
             blob = self.folder / "blobs" / output.sha256
             if not blob.is_file():
                 write_bytes(blob, (context.roots.output / output.name).read_bytes(), durable=False)
-        named = {
-            str(context.roots.input(path))
-            for name in spec.path_fields()
-            for path in _paths(given.model_dump(mode="json")[name])
-        }
+        named = {str(context.roots.input(path)) for path in list_paths(spec, given)}
         extra = {path: sha for path, sha in run.provenance.inputs.items() if path not in named}
         entry = {"run": run.model_dump(mode="json"), "extra": extra}
         name = f"{self.key(spec, given, context)}.json"
@@ -291,12 +281,10 @@ class ResultsCache:
             yield from (path for path in (self.folder / name).iterdir() if path.is_file())
 
 
-def _paths(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for item in value:
-            yield from _paths(item)
-    elif isinstance(value, dict):
-        for entry in value.values():
-            yield from _paths(entry)
+def list_paths(spec: ToolSpec, given: BaseModel) -> list[str]:
+    """The input paths among the arguments of a call."""
+    found: list[str] = []
+    arguments = given.model_dump(mode="json")
+    for name in spec.path_fields():
+        map_texts(arguments[name], found.append)
+    return found

@@ -167,6 +167,17 @@ class ToolSpec:
             raise InputError(f"{self.name}: {explain_validation(error, limit=5)}") from error
 
 
+def map_texts(value: Any, function: Callable[[str], Any]) -> Any:
+    """JSON data with each text in it, at any depth, as `function` gives it; keys stay."""
+    if isinstance(value, str):
+        return function(value)
+    if isinstance(value, list):
+        return [map_texts(item, function) for item in value]
+    if isinstance(value, dict):
+        return {key: map_texts(item, function) for key, item in value.items()}
+    return value
+
+
 def wanted_device(given: Any) -> str:
     """The device that a call's arguments name, "" where the tool takes none."""
     device = getattr(given, "device", None)

@@ -190,7 +190,9 @@ def endpoint_kind(cohort: Cohort, name: str) -> str:
     return str(cohort.spec.endpoints[name].kind)
 
 
-def assign_groups(table: pd.DataFrame, given: GroupedInput) -> tuple[pd.Series, str]:
+def assign_groups(
+    table: pd.DataFrame, group: str, cut: Cut | None, threshold: float | None
+) -> tuple[pd.Series, str]:
     """Group labels of each patient, and the rule in words. No outcome is read.
 
     Raises `InputError` when a group would have fewer than five patients.
@@ -198,30 +200,30 @@ def assign_groups(table: pd.DataFrame, given: GroupedInput) -> tuple[pd.Series, 
     import numpy as np
     import pandas as pd
 
-    values = table[given.group]
+    values = table[group]
     numbers = pd.to_numeric(values, errors="coerce")
     numeric = bool(numbers.notna().all())
     few = values.nunique() <= 6
-    rule: str = given.cut or ("levels" if few or not numeric else "median")
-    if given.threshold is not None:
+    rule: str = cut or ("levels" if few or not numeric else "median")
+    if threshold is not None:
         rule = "threshold"
     if rule != "levels" and not numeric:
-        raise InputError(f'"{given.group}" is not a number: use cut = "levels"')
+        raise InputError(f'"{group}" is not a number: use cut = "levels"')
     if rule == "levels":
         labels = values.map(_level)
-        words = f"levels of {given.group}"
+        words = f"levels of {group}"
     elif rule == "tertile":
         low, high = (float(item) for item in np.quantile(numbers, [1 / 3, 2 / 3]))
         labels = pd.Series(
             np.select([numbers <= low, numbers > high], ["low", "high"], "middle"), table.index
         )
-        words = f"{given.group} by tertiles at {low:.6g} and {high:.6g}"
+        words = f"{group} by tertiles at {low:.6g} and {high:.6g}"
     else:
-        at = float(np.median(numbers)) if rule == "median" else float(given.threshold or 0.0)
+        at = float(np.median(numbers)) if rule == "median" else float(threshold or 0.0)
         if at == numbers.max():
             at = float(numbers[numbers < at].max()) if (numbers < at).any() else at
         labels = pd.Series(np.where(numbers > at, "high", "low"), table.index)
-        words = f"{given.group} high above {at:.6g} ({rule})"
+        words = f"{group} high above {at:.6g} ({rule})"
     sizes = labels.value_counts()
     if len(sizes) < 2:
         raise InputError(f"{words}: everybody is in one group")

@@ -119,7 +119,7 @@ def competing_risks(given: CompetingInput, context: ToolContext) -> CompetingRes
     cohort = open_cohort(given, context)
     keys = list(dict.fromkeys([given.group, *given.covariates]))
     table = analysis_table(cohort, given, keys, ("competing",))
-    groups, words = assign_groups(table, given)
+    groups, words = assign_groups(table, given.group, given.cut, given.threshold)
     time, status = table["time"].to_numpy(), table["event"].to_numpy().astype(int)
     context.progress(0.3, "estimating")
     tests, notes = _gray(time, status, groups.to_numpy())

@@ -26,7 +26,6 @@ from mcp_servers.spec import OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
-    import pandas as pd
     from numpy.typing import NDArray
 
 SURVIVAL = Validity(
@@ -125,12 +124,17 @@ class LogrankResult(BaseModel):
 )
 def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
     """Curves at regular times, cut where fewer than five remain at risk."""
+    import pandas as pd
+
     from validation.statistics import survival
 
     cohort = open_cohort(given, context)
     keys = [given.group] if given.group else []
     table = analysis_table(cohort, given, keys)
-    groups, words = _groups(table, given)
+    if given.group is None:
+        groups, words = pd.Series("all", index=table.index), "everybody"
+    else:
+        groups, words = assign_groups(table, given.group, given.cut, given.threshold)
     context.progress(0.4, "estimating")
     months = make_time_points(float(table["time"].max()), given.every)
     curves, shown = [], []
@@ -159,24 +163,6 @@ def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
         restricted_mean_upper=difference.upper if difference else None,
         tau=given.tau,
         figure="kaplan_meier.png",
-    )
-
-
-def _groups(table: pd.DataFrame, given: CurveInput) -> tuple[pd.Series, str]:
-    import pandas as pd
-
-    if given.group is None:
-        return pd.Series("all", index=table.index), "everybody"
-    return assign_groups(
-        table,
-        GroupedInput(
-            cohort=given.cohort,
-            data_root=given.data_root,
-            endpoint=given.endpoint,
-            group=given.group,
-            cut=given.cut,
-            threshold=given.threshold,
-        ),
     )
 
 
@@ -244,7 +230,7 @@ def logrank(given: LogrankInput, context: ToolContext) -> LogrankResult:
     cohort = open_cohort(given, context)
     keys = [given.group, *([given.strata] if given.strata else [])]
     table = analysis_table(cohort, given, keys)
-    groups, words = assign_groups(table, given)
+    groups, words = assign_groups(table, given.group, given.cut, given.threshold)
     strata = table[given.strata].astype(str).to_numpy() if given.strata else None
     test = survival.logrank(
         table["time"].to_numpy(), table["event"].to_numpy(), groups.to_numpy(), strata

@@ -13,7 +13,7 @@ import mcp_types as types
 from mcp_servers.describe import describe_limits, describe_validity
 from mcp_servers.servers.options import Limits
 from mcp_servers.servers.titles import make_title
-from mcp_servers.spec import ToolRun, ToolSpec
+from mcp_servers.spec import ToolRun, ToolSpec, map_texts
 
 SCHEME = "sage://output/"
 """Resource addresses: a file below the server's output folder."""
@@ -99,17 +99,6 @@ def describe(spec: ToolSpec) -> types.Tool:
     )
 
 
-def relocate(value: Any, names: dict[str, str]) -> Any:
-    """Replace names of outputs in a result by paths below the output folder."""
-    if isinstance(value, str):
-        return names.get(value, value)
-    if isinstance(value, list):
-        return [relocate(item, names) for item in value]
-    if isinstance(value, dict):
-        return {key: relocate(item, names) for key, item in value.items()}
-    return value
-
-
 def make_uri(path: str) -> str:
     """Resource address of a file below the output folder."""
     return SCHEME + quote(path)
@@ -124,7 +113,8 @@ def make_envelope(status: dict[str, Any], run: ToolRun | None, prefix: str) -> d
         folders = {str(parent) for name in names for parent in PurePosixPath(name).parents}
         # A folder of a single part could also be a word of the result.
         moved = {folder: f"{prefix}/{folder}" for folder in folders if "/" in folder}
-        result = relocate(run.result, moved | names)
+        places = moved | names
+        result = map_texts(run.result, lambda text: places.get(text, text))
         files = [
             {
                 "path": names[output.name],

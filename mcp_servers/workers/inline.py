@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
 
 from mcp_servers.context import ToolContext
 from mcp_servers.registry import Registry
-from mcp_servers.roots import Roots
 from mcp_servers.spec import Resources
 from mcp_servers.workers.base import Workers
-from mcp_servers.workers.jobs import Job, Recipe, make_job
-from sage.core.errors import Cancelled, FaultError, SageError
+from mcp_servers.workers.jobs import Job, Recipe
+from sage.core.errors import Cancelled, SageError
 
 STOPPING_S = 15.0
 """Seconds until a driven process must stop when the workers close; its driver kills it first."""
@@ -33,30 +32,13 @@ class InlineWorkers(Workers):
         self._turn = threading.Semaphore(at_once or max(1, (os.cpu_count() or 2) // 2))
         self._threads: list[threading.Thread] = []
 
-    def submit(
-        self,
-        tool: str,
-        arguments: Mapping[str, object],
-        roots: Roots,
-        *,
-        priority: int = 0,
-        on_change: Callable[[Job], None] | None = None,
-        handle: str | None = None,
-    ) -> Job:
-        """See `Workers.submit`; the job starts at once, in a thread."""
-        job = make_job(self.registry.get(tool), arguments, roots, priority, on_change)
-        job.id = handle or job.id
-        with self.lock:
-            if self.closed:
-                raise FaultError("the workers are closed")
-            self.jobs[job.id] = job
-            self._forget()
-            thread = threading.Thread(
-                target=copy_context().run, args=(self._run, job), name=job.tool, daemon=True
-            )
-            self._threads = [item for item in self._threads if item.is_alive()] + [thread]
-            thread.start()
-        return job
+    def _queue(self, job: Job) -> None:
+        """Start the job at once, in a thread."""
+        thread = threading.Thread(
+            target=copy_context().run, args=(self._run, job), name=job.tool, daemon=True
+        )
+        self._threads = [item for item in self._threads if item.is_alive()] + [thread]
+        thread.start()
 
     def _run(self, job: Job) -> None:
         context = ToolContext(

@@ -54,17 +54,9 @@ class Recipe:
         cache = ResultsCache(self.cache_folder) if self.cache_folder else None
         return load(self.suite, tool_folders=self.tool_folders, cache=cache)
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return {
-            "suite": self.suite,
-            "tool_folders": list(self.tool_folders),
-            "cache_folder": self.cache_folder,
-        }
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Recipe:
-        """From JSON data."""
+        """From JSON data of `dataclasses.asdict`."""
         return cls(data["suite"], tuple(data["tool_folders"]), data["cache_folder"])
 
 
@@ -215,6 +207,14 @@ def name_error(error: Exception) -> str:
 def restore_error(kind: str, message: str) -> Exception:
     """Restore the type of an error from another process."""
     return KINDS[kind](message)
+
+
+def finish_job(job: Job, message: Mapping[str, Any]) -> None:
+    """End a job by its worker's last message; other messages change nothing."""
+    if message["op"] == "done":
+        job.finish(run=ToolRun.model_validate(message["run"]))
+    elif message["op"] == "failed":
+        job.finish(error=restore_error(message["kind"], message["message"]))
 
 
 def make_job(

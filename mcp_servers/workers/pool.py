@@ -8,15 +8,14 @@ import threading
 import time
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from mcp_servers.spec import ToolRun
 from mcp_servers.workers import child, machine
 from mcp_servers.workers.base import Workers
-from mcp_servers.workers.jobs import Job, Recipe, make_request, remove_leftovers, restore_error
+from mcp_servers.workers.jobs import Job, Recipe, finish_job, make_request, remove_leftovers
 from sage.core.errors import Cancelled, FaultError, InputError
 
 TICK = 0.2
@@ -175,10 +174,7 @@ class LocalPool(Workers):
             job.report(message["fraction"], message["message"])
             return
         worker.job, worker.kill_at = None, None
-        if message["op"] == "done":
-            job.finish(run=ToolRun.model_validate(message["run"]))
-        else:
-            job.finish(error=restore_error(message["kind"], message["message"]))
+        finish_job(job, message)
         if machine.resident_mb(worker.process.pid or 0) > 0.75 * self._limit(job):
             self._retire(worker)  # gives back what the job's libraries still hold
 
@@ -283,7 +279,7 @@ class LocalPool(Workers):
         threads = max(1, self.cpus // self.size)
         process = self._context.Process(
             target=child.main,
-            args=(theirs, self.recipe.to_dict(), threads, self.handles),
+            args=(theirs, asdict(self.recipe), threads, self.handles),
             name=f"sage-worker-{len(self._workers)}",
             daemon=True,
         )
@@ -318,7 +314,9 @@ class LocalPool(Workers):
             with self.lock:
                 with suppress(EOFError, OSError):
                     while item.connection.poll():
-                        self._heard_last(item, json.loads(item.connection.recv_bytes()))
+                        message = json.loads(item.connection.recv_bytes())
+                        if item.job is not None and message.get("id") == item.job.id:
+                            finish_job(item.job, message)
                 if item.job is not None:
                     remove_leftovers(item.job)
                     item.job.finish(error=Cancelled("the workers were closed"))
@@ -327,16 +325,6 @@ class LocalPool(Workers):
         with self.lock:
             self._wakeup_in.close()
             self._wakeup_out.close()
-
-    @staticmethod
-    def _heard_last(worker: Worker, message: dict[str, Any]) -> None:
-        job = worker.job
-        if job is None or message.get("id") != job.id:
-            return
-        if message["op"] == "done":
-            job.finish(run=ToolRun.model_validate(message["run"]))
-        elif message["op"] == "failed":
-            job.finish(error=restore_error(message["kind"], message["message"]))
 
 
 def _inputs(job: Job) -> list[str]:

@@ -65,6 +65,19 @@ def encoder_memory(given: UsesEncoder) -> int:
     return encoder_spec(given.encoder).memory_mb
 
 
+def choose_batch(mb_per_patch: float, device: str, memory_mb: int) -> int:
+    """Patches of `mb_per_patch` MiB that fit into half of the memory: planned, or the card's free.
+
+    At most 16 on a CPU and 256 on a card.
+    """
+    if device == "cpu":
+        return max(1, min(16, int(memory_mb / 2 / mb_per_patch)))
+    import torch
+
+    free_mb = torch.cuda.mem_get_info(device)[0] / 2**20
+    return max(1, min(256, int(free_mb / 2 / mb_per_patch)))
+
+
 @tool(
     "encode_tiles",
     SUITE,
@@ -93,8 +106,6 @@ def encoder_memory(given: UsesEncoder) -> int:
 )
 def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
     """Features of a slide."""
-    from dataclasses import replace
-
     from mcp_servers.formats.hdf5 import Grid, stored_level
     from mcp_servers.pathology.tiles import tile_grid
     from mcp_servers.pathology.tissue import slide_tissue
@@ -137,8 +148,7 @@ def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
     source: Iterator[U8] = tiles(slide, corners, grid)
     if recolor is not None:
         source = map(recolor, source)
-    most = 16 if device == "cpu" else 256
-    size = replace(context, device=device).batch_size(encoder.mb_per_patch, most)
+    size = choose_batch(encoder.mb_per_patch, device, context.memory_mb)
 
     def parts() -> Iterator[F32]:
         for done, batch in batches(source, size, encoder.stack):

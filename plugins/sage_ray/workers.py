@@ -14,15 +14,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
 from mcp_servers.roots import MissingError
-from mcp_servers.spec import ToolRun
 from mcp_servers.workers import machine
 from mcp_servers.workers.base import Workers, log
-from mcp_servers.workers.jobs import Job, Recipe, make_request, remove_leftovers, restore_error
+from mcp_servers.workers.jobs import Job, Recipe, finish_job, make_request, remove_leftovers
 from sage.core.errors import Cancelled, FaultError, InputError
 from sage.core.extras import install, require_extra
 from sage_ray.nodes import Node, explain_refusal, find_hosts, parse_nodes
@@ -185,7 +184,7 @@ class RayWorkers(Workers):
                 ' start --address=HOST:PORT), or name one: "ray://HOST:PORT"'
             ) from error
         self._remote = ray.remote(max_retries=0)(run_on_ray)
-        self._recipe = json.dumps(self.recipe.to_dict())
+        self._recipe = json.dumps(asdict(self.recipe))
         self._flights: dict[str, Flight] = {}
         self._searches: dict[str, Search] = {}
         self._blind: set[tuple[str, Any]] = set()
@@ -457,10 +456,7 @@ class RayWorkers(Workers):
             return
         if search := self._searches.pop(job.id, None):  # the file is there for others
             self._blind |= {(node, job.roots.inputs) for node in search.lacking}
-        if answer["op"] == "done":
-            job.finish(run=ToolRun.model_validate(answer["run"]))
-        else:
-            job.finish(error=restore_error(answer["kind"], answer["message"]))
+        finish_job(job, answer)
 
     def _look_elsewhere(self, job: Job, answer: dict[str, Any]) -> None:
         """Try a job on another node when this node lacks a file, or end it naming them all."""
