@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from kg.lexicon.ontology import Ontology
 from sage.core.llm.turns import DEFAULT_BOUNDS, Bounds, Moves, Spent, Tool
 from sage.core.models import Strict
+
+if TYPE_CHECKING:
+    from kg.lexicon.ontology import Ontology
 
 
 class Role(StrEnum):

@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from pydantic import Field
 
-from kg.embedding.embed import FloatArray
 from kg.types import EntityType, Evidence, Polarity
 from sage.core.models import Strict
+
+if TYPE_CHECKING:
+    from kg.embedding.embed import FloatArray
 
 
 class FusionOptions(Strict):

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from kg.lexicon.index import Lexicon
-from kg.lexicon.links import Link
-from kg.lexicon.names import Names
-from kg.lexicon.ontology import Ontology, OntologyEntry
 from kg.types import EntityType
+
+if TYPE_CHECKING:
+    from kg.lexicon.index import Lexicon
+    from kg.lexicon.ontology import Ontology, OntologyEntry
 
 UNRELATED = "two concepts, neither broader nor opposite"
 
@@ -51,6 +52,8 @@ def describe_names(
     names: Sequence[str], ontology: Ontology, lexicons: Sequence[Lexicon] = ()
 ) -> tuple[list[Asked], list[Between]]:
     """Describe what `names` mean, and how the known ones are related."""
+    from kg.lexicon.names import Names
+
     known = Names(ontology, lexicons)
     answers, whole = [], []
     for name in names:
@@ -84,6 +87,8 @@ def _meaning(text: str, whole: bool, entry: OntologyEntry, ontology: Ontology) -
 
 
 def _compare(first: OntologyEntry, second: OntologyEntry, ontology: Ontology) -> Between:
+    from kg.lexicon.links import Link
+
     links = ontology.links
     sign = links.sign(first.id, second.id)
     if first.id == second.id:

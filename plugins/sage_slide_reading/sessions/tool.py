@@ -9,7 +9,6 @@ from mcp_servers.pathology.common import Given, SlideInput, SlideResult, of_slid
 from mcp_servers.spec import OutputName, Resources, tool
 from sage.core import clock
 from sage.core.errors import InputError, explain_validation
-from sage_slide_reading.sessions.actions import actions_of
 from sage_slide_reading.sessions.format import (
     SUFFIX,
     Coordinate,
@@ -81,6 +80,8 @@ class RecordSessionResult(SlideResult):
 )
 def record_session(given: RecordSessionInput, context: ToolContext) -> RecordSessionResult:
     """Record a reading of a slide."""
+    from sage_slide_reading.sessions.actions import actions_of
+
     slide = open_slide(given, context)
     try:
         header = SessionHeader(
