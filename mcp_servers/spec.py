@@ -115,6 +115,12 @@ class ToolSpec:
     memory_mb: Callable[[Any], int] | None = None
     acts: bool = False
     source: str = ""
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        """Take the name in words as title where none is given."""
+        if not self.title:
+            object.__setattr__(self, "title", self.name.replace("_", " ").capitalize())
 
     @property
     def input_schema(self) -> dict[str, Any]:
@@ -225,6 +231,7 @@ def tool(
     fingerprint: Callable[[Any], str] | None = None,
     memory_mb: Callable[[Any], int] | None = None,
     acts: bool = False,
+    title: str = "",
 ) -> Callable[[F], F]:
     """Describe a function `(given: InputModel, context: ToolContext) -> ResultModel` as a tool.
 
@@ -232,7 +239,8 @@ def tool(
     on more than their version, arguments and input files. `fingerprint(given)` is a string that
     must change when the same arguments would be answered differently, say which weights are here.
     `memory_mb(given)` is the memory of a call in MiB, where that depends on the arguments.
-    `acts` is for tools that change more than files of their own, say start a run.
+    `acts` is for tools that change more than files of their own, say start a run. `title` is shown
+    by MCP clients, by default the name in words.
 
     Raises
     ------
@@ -264,6 +272,7 @@ def tool(
             memory_mb=memory_mb,
             acts=acts,
             source=f"{function.__module__}:{function.__qualname__}",
+            title=title,
         )
         setattr(function, ATTRIBUTE, spec)
         return function

@@ -82,6 +82,7 @@ class SearchResult(BaseModel):
     "alias, with definitions and the neighbors of the best match.",
     Resources(memory_mb=1024, seconds_per_item=1),
     GRAPHS,
+    title="Search the knowledge graph",
 )
 def graph_search(given: SearchInput, context: ToolContext) -> SearchResult:
     """Matches with their node's description."""
@@ -155,6 +156,7 @@ class PathsResult(BaseModel):
     "strongest mechanism first.",
     Resources(memory_mb=2048, seconds_per_item=20),
     GRAPHS,
+    title="Paths in the knowledge graph",
 )
 def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
     """Paths with their scores and the papers behind them."""
@@ -250,6 +252,7 @@ class EvidenceResult(BaseModel):
     "against, with their papers.",
     Resources(memory_mb=1024, seconds_per_item=1),
     GRAPHS,
+    title="Evidence for a relation in the knowledge graph",
 )
 def graph_evidence(given: EvidenceInput, context: ToolContext) -> EvidenceResult:
     """Relations in both directions, the most believed first."""
@@ -312,6 +315,7 @@ class ConceptResult(BaseModel):
     "against them in each year, with passages.",
     Resources(memory_mb=1024, seconds_per_item=2),
     GRAPHS,
+    title="A concept and the evidence for and against it",
 )
 def graph_concept(given: ConceptInput, context: ToolContext) -> ConceptResult:
     """Report on the concept, limited to the requested length."""
@@ -380,6 +384,7 @@ class CommunitiesResult(BaseModel):
     "sentence with the statements that it cites.",
     Resources(memory_mb=1024, seconds_per_item=10),
     GRAPHS,
+    title="Communities of the knowledge graph",
 )
 def graph_communities(given: CommunitiesInput, context: ToolContext) -> CommunitiesResult:
     """Communities with summaries by rule."""

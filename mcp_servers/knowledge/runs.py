@@ -91,6 +91,7 @@ def run_tools(drive: Drive) -> list[ToolSpec]:
         Resources(cpu=1, memory_mb=2048),
         cacheable=False,
         acts=True,
+        title="Start a research run",
     )
     def start_run(given: StartInput, context: ToolContext) -> RunResult:
         words = ["run", "--json", "--seed", str(given.seed)]
@@ -110,6 +111,7 @@ def run_tools(drive: Drive) -> list[ToolSpec]:
         Resources(cpu=1, memory_mb=2048),
         cacheable=False,
         acts=True,
+        title="Answer a run's review",
     )
     def review_run(given: ReviewInput, context: ToolContext) -> RunResult:
         words = ["review", "--json"]
@@ -137,6 +139,7 @@ def run_tools(drive: Drive) -> list[ToolSpec]:
         "Show a run of SAGE: what it waits for, its hypotheses, verdicts, time and cost.",
         Resources(cpu=1, memory_mb=256),
         cacheable=False,
+        title="State of a run",
     )
     def run_status(given: StatusInput, context: ToolContext) -> RunResult:
         return _parse_answer(

@@ -40,6 +40,7 @@ class TermsResult(BaseModel):
     "two or more are related: one concept, broader, opposite, or none of these.",
     Resources(memory_mb=1024, seconds_per_item=2),
     Validity(known_failures=("A name that the shipped ontology lacks means nothing to it",)),
+    title="Meaning of names in the ontology",
 )
 def ontology_terms(given: TermsInput, context: ToolContext) -> TermsResult:
     """Meanings by the shipped ontology."""

@@ -84,6 +84,7 @@ def measure_tool(drive: Drive, cache_folder: str | None) -> ToolSpec:
         "call again with the same arguments after a cancellation: finished slides are kept.",
         Resources(cpu=1, memory_mb=2048),
         cacheable=False,
+        title="Measure the slides of a cohort",
     )
     def measure_cohort(given: MeasureCohortInput, context: ToolContext) -> MeasureCohortResult:
         words, source, cohort = _words(given, context)

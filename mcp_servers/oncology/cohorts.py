@@ -138,6 +138,7 @@ class TableResult(BaseModel):
     "Save measurements as a table of patients, so that logrank, cox and the other oncology tools "
     "can use them together with a cohort's outcomes (argument `tables`).",
     Resources(memory_mb=512),
+    title="Save a table of measurements",
 )
 def save_table(given: TableInput, context: ToolContext) -> TableResult:
     """Write a CSV with a kind per column, and its description."""

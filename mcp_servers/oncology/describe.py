@@ -92,6 +92,7 @@ class DescribeResult(BaseModel):
     "missingness, endpoints with events and follow-up, what was lost in joining its tables, and "
     "what would mislead an analysis.",
     Resources(cpu=1, memory_mb=1024, seconds_per_item=2),
+    title="Describe a cohort",
 )
 def describe_cohort(given: DescribeInput, context: ToolContext) -> DescribeResult:
     """The data dictionary and the findings of a cohort; levels under five are left out."""

@@ -80,6 +80,7 @@ class CoxResult(BaseModel):
     "of proportional hazards.",
     Resources(cpu=1, memory_mb=1024, seconds_per_item=2),
     MODELS,
+    title="Cox regression",
 )
 def cox(given: CoxInput, context: ToolContext) -> CoxResult:
     """Complete cases; text covariates become indicators against their most frequent level."""
@@ -155,6 +156,7 @@ class ConcordanceResult(BaseModel):
     "interval, and Uno's C.",
     Resources(cpu=1, memory_mb=1024, seconds_per_item=4),
     MODELS,
+    title="Concordance of a variable with survival",
 )
 def concordance(given: ConcordanceInput, context: ToolContext) -> ConcordanceResult:
     """Harrell's and Uno's C of a numeric variable."""
@@ -233,6 +235,7 @@ class ScreenToolResult(BaseModel):
     "with covariates, corrected for the number of features.",
     Resources(cpu=1, memory_mb=2048, seconds_per_item=10),
     MODELS,
+    title="Screen many features for survival",
 )
 def screen(given: ScreenInput, context: ToolContext) -> ScreenToolResult:
     """Hazard ratios per standard deviation, Benjamini-Hochberg over all features asked for."""

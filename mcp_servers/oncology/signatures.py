@@ -75,6 +75,7 @@ class SignatureResult(BaseModel):
             "Mean z-scores are relative to this cohort and cannot be compared between cohorts",
         )
     ),
+    title="Gene signature scores",
 )
 def signature_scores(given: SignatureInput, context: ToolContext) -> SignatureResult:
     """Scores are computed for every patient and reported as a distribution only."""

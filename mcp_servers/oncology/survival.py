@@ -121,6 +121,7 @@ class LogrankResult(BaseModel):
     "at risk, restricted mean survival and a figure.",
     Resources(cpu=1, memory_mb=1024, seconds_per_item=3),
     SURVIVAL,
+    title="Kaplan-Meier curves",
 )
 def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
     """Curves at regular times, cut where fewer than five remain at risk."""
@@ -222,6 +223,7 @@ def _draw(path: Path, curves: list[tuple[str, Any]], title: str, endpoint: str) 
     "Compare the survival of groups by the log-rank test, within strata if wanted.",
     Resources(cpu=1, memory_mb=1024, seconds_per_item=1),
     SURVIVAL,
+    title="Log-rank test",
 )
 def logrank(given: LogrankInput, context: ToolContext) -> LogrankResult:
     """Chi-squared statistic and p-value, with the groups' sizes."""

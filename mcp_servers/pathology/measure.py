@@ -75,6 +75,7 @@ def _makers(given: Any) -> str:
         known_failures=("those of tissue_mask, nuclei, tls and tumor, which make the maps",),
     ),
     fingerprint=_makers,
+    title="Maps of a slide",
 )
 def slide_maps(given: MapsInput, context: ToolContext) -> MapsResult:
     """Run the tools that find tissue, nuclei, TLS and tumor, and gather what they wrote."""
@@ -300,6 +301,7 @@ class MeasureResult(BaseModel):
     "1.1.0",
     "Compute measurements (formulas over cells, objects and regions) on the maps of one slide.",
     resources=Resources(cpu=1, memory_mb=1024, seconds_per_item=2.0),
+    title="Measure the maps of a slide",
 )
 def measure_maps(given: MeasureInput, context: ToolContext) -> MeasureResult:
     """A value per line, in the order of the definitions."""

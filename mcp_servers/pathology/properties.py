@@ -41,6 +41,7 @@ class PropertiesResult(SlideResult):
     "1.0.0",
     "Read a slide's metadata: size, pixel size in µm, levels, format.",
     resources=Resources(memory_mb=128, seconds_per_item=0.05),
+    title="Properties of a slide",
 )
 def slide_properties(given: SlideInput, context: ToolContext) -> PropertiesResult:
     """Metadata of a slide."""
@@ -91,6 +92,7 @@ class ImageResult(SlideResult):
     "1.0.0",
     "Write a PNG overview of a slide.",
     resources=Resources(memory_mb=512, seconds_per_item=0.2),
+    title="Thumbnail of a slide",
 )
 def slide_thumbnail(given: ThumbnailInput, context: ToolContext) -> ImageResult:
     """Overview of a slide."""
@@ -131,6 +133,7 @@ class RegionInput(SlideInput):
     "1.0.0",
     "Write a rectangle of a slide, given in level-0 pixels and µm, as PNG.",
     resources=Resources(memory_mb=512, seconds_per_item=0.1),
+    title="Read a region of a slide",
 )
 def read_region(given: RegionInput, context: ToolContext) -> ImageResult:
     """A rectangle at a given resolution."""

@@ -42,6 +42,7 @@ class RegionPatchesResult(SlideResult):
     "Extract patches labelled tumor, peritumoral band (in µm) or rest, with a colored overlay.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=9.0),
     validity=TUMOR_VALIDITY,
+    title="Patches of tumor, its surroundings and the rest",
 )
 def region_patches(given: RegionPatchesInput, context: ToolContext) -> RegionPatchesResult:
     """Region-aware patches of a slide."""

@@ -80,6 +80,7 @@ class TilResult(SlideResult):
             "cancer 16 and 24 (1,000 and 1,150 before); no labelled positive patch was tested"
         ),
     ),
+    title="Tumor-infiltrating lymphocytes",
 )
 def til(given: TilInput, context: ToolContext) -> TilResult:
     """Lymphocyte densities of a slide."""

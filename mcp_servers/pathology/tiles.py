@@ -107,6 +107,7 @@ def every_tile(slide: Slide, given: TilesInput) -> tuple[I64, Grid]:
     "Coordinates of square tiles over the tissue of a slide or within given regions.",
     resources=Resources(memory_mb=768, seconds_per_item=1.0),
     validity=Validity(stain="any bright-field", mpp=(0.1, 12.0), organ="any"),
+    title="Cut a slide into tiles",
 )
 def tile_slide(given: TilesInput, context: ToolContext) -> TilesResult:
     """Tile grid of a slide."""

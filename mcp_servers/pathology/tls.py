@@ -133,6 +133,7 @@ TLS_VALIDITY = Validity(
     "location to the tumor.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=8.0),
     validity=TLS_VALIDITY,
+    title="Tertiary lymphoid structures",
 )
 def tls(given: TlsInput, context: ToolContext) -> TlsResult:
     """Lymphoid aggregates of a slide."""

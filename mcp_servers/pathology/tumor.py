@@ -247,6 +247,7 @@ def to_thumbnail(
     "Segment tumor on a slide by a trained model, or tumor-like epithelium without: mask, area.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=8.0),
     validity=TUMOR_VALIDITY,
+    title="Tumor regions",
 )
 def tumor(given: TumorInput, context: ToolContext) -> TumorResult:
     """Tumor of a slide."""

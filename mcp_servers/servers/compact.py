@@ -13,7 +13,6 @@ from typing import Any
 import mcp_types as types
 
 from mcp_servers.servers.content import describe, strip_titles
-from mcp_servers.servers.titles import make_title
 from mcp_servers.spec import ToolSpec
 
 CALL = "call_tool"
@@ -109,7 +108,7 @@ def search_tools(specs: Iterable[ToolSpec], query: str) -> dict[str, Any]:
         "tools": [
             {
                 "name": name,
-                "title": make_title(name),
+                "title": by_name[name].title,
                 "suite": by_name[name].suite,
                 "summary": by_name[name].summary,
             }
@@ -123,7 +122,7 @@ def _fields(spec: ToolSpec) -> list[tuple[int, set[str]]]:
     properties: Mapping[str, Any] = spec.input_schema.get("properties", {})
     arguments = " ".join(f"{key} {item.get('description', '')}" for key, item in properties.items())
     return [
-        (3, _words(f"{spec.name} {make_title(spec.name)}")),
+        (3, _words(f"{spec.name} {spec.title}")),
         (2, _words(f"{spec.summary} {spec.suite}")),
         (1, _words(arguments)),
     ]

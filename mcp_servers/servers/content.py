@@ -12,7 +12,6 @@ import mcp_types as types
 
 from mcp_servers.describe import describe_limits, describe_validity
 from mcp_servers.servers.options import Limits
-from mcp_servers.servers.titles import make_title
 from mcp_servers.spec import ToolRun, ToolSpec, map_texts
 
 SCHEME = "sage://output/"
@@ -80,7 +79,7 @@ def describe(spec: ToolSpec) -> types.Tool:
     card = spec.validity.model_dump(exclude_none=True) if spec.validity else None
     return types.Tool(
         name=spec.name,
-        title=make_title(spec.name),
+        title=spec.title,
         description="\n".join(lines),
         input_schema={"type": "object", "properties": {}, **strip_titles(spec.input_schema)},
         output_schema=envelope_schema(strip_titles(spec.output_schema)),

@@ -25,7 +25,6 @@ from mcp_servers.servers.callers import CALLER, Callers
 from mcp_servers.servers.health import make_counters, make_gauges
 from mcp_servers.servers.options import Limits
 from mcp_servers.servers.outputs import TEMPLATES, Outputs
-from mcp_servers.servers.titles import make_title
 from mcp_servers.servers.unfinished import UnfinishedJob, UnfinishedJobs
 from mcp_servers.slides.unknown import PixelSizeError
 from mcp_servers.spec import ToolSpec
@@ -44,10 +43,17 @@ JOB_ARGUMENT = {
     "additionalProperties": False,
 }
 JOB_TOOLS = {
-    "job_status": "State, fraction and message of a long job. Returns at once.",
-    "job_result": "The result of a job; waits a while for it, else returns its state.",
-    "job_cancel": "Cancel a job that is queued or running.",
+    "job_status": (
+        "State of a job",
+        "State, fraction and message of a long job. Returns at once.",
+    ),
+    "job_result": (
+        "Result of a job",
+        "The result of a job; waits a while for it, else returns its state.",
+    ),
+    "job_cancel": ("Cancel a job", "Cancel a job that is queued or running."),
 }
+"""Title and description of each tool about jobs."""
 PRIORITY = "sage/priority"
 MOST_PRIORITY = 100
 
@@ -473,7 +479,7 @@ def _job_tools(output_schema: dict[str, Any] | None) -> list[types.Tool]:
     return [
         types.Tool(
             name=name,
-            title=make_title(name),
+            title=title,
             description=summary,
             input_schema=JOB_ARGUMENT,
             output_schema=output_schema,
@@ -481,7 +487,7 @@ def _job_tools(output_schema: dict[str, Any] | None) -> list[types.Tool]:
                 read_only_hint=name != "job_cancel", open_world_hint=False
             ),
         )
-        for name, summary in JOB_TOOLS.items()
+        for name, (title, summary) in JOB_TOOLS.items()
     ]
 
 

@@ -62,6 +62,7 @@ class ClusterResult(SlideResult):
     "1.1.0",
     "Cluster a slide's tiles by their features (PCA, k-means or Ward) and color them on it.",
     resources=Resources(memory_mb=1024, seconds_per_item=3.0),
+    title="Group the tiles of a slide by appearance",
 )
 def cluster_tiles(given: ClusterInput, context: ToolContext) -> ClusterResult:
     """Clusters of a slide; the same seed gives the same clusters."""

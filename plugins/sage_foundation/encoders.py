@@ -103,6 +103,7 @@ def choose_batch(mb_per_patch: float, device: str, memory_mb: int) -> int:
         ),
     ),
     license="the encoder's own; handcrafted: Apache-2.0",
+    title="Tile features by an encoder",
 )
 def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
     """Features of a slide."""

@@ -49,6 +49,7 @@ class HeatmapResult(SlideResult):
     "1.0.1",
     "Draw scores of tiles (attention, text similarity, any column) over a slide.",
     resources=Resources(memory_mb=512, seconds_per_item=0.5),
+    title="Heat map of tile scores",
 )
 def heatmap(given: HeatmapInput, context: ToolContext) -> HeatmapResult:
     """Heatmap of a slide; tiles without a score stay as they are."""

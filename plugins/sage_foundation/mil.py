@@ -74,6 +74,7 @@ class TrainResult(MilScores):
     "Train an attention MIL classifier on slide labels, cross-validated with patients kept apart.",
     resources=Resources(cpu=2, memory_mb=4096, gpu="optional", seconds_per_item=120.0),
     validity=MIL_VALIDITY,
+    title="Train a multiple-instance model",
 )
 def mil_train(given: TrainInput, context: ToolContext) -> TrainResult:
     """Cross-validate, then train on all slides."""
@@ -173,6 +174,7 @@ class EvaluateResult(MilScores):
     "Evaluate an attention MIL model on other slides; writes predictions and attention maps.",
     resources=Resources(cpu=1, memory_mb=4096, gpu="optional", seconds_per_item=10.0),
     validity=MIL_VALIDITY,
+    title="Evaluate a multiple-instance model",
 )
 def mil_evaluate(given: EvaluateInput, context: ToolContext) -> EvaluateResult:
     """Predict each slide and score against its label."""

@@ -64,6 +64,7 @@ class TextScoreResult(SlideResult):
         ),
     ),
     license="the model's own",
+    title="Score tiles by a description",
 )
 def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
     """Zero-shot scores of a slide."""

@@ -69,6 +69,7 @@ class IhcResult(SlideResult):
             "and 16.1% against 18.0% (lung); constants were chosen with these in view"
         ),
     ),
+    title="Immunohistochemistry: positive cells",
 )
 def ihc(given: IhcInput, context: ToolContext) -> IhcResult:
     """Positivity of a slide."""

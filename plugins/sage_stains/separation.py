@@ -84,6 +84,7 @@ STAIN_VALIDITY = Validity(
     "Separate hematoxylin from eosin or DAB (color deconvolution) in a region of a slide.",
     resources=Resources(memory_mb=1024, seconds_per_item=2.0),
     validity=STAIN_VALIDITY,
+    title="Separate the stains",
 )
 def stain_separate(given: SeparateInput, context: ToolContext) -> SeparateResult:
     """Dyes of one region."""
@@ -143,6 +144,7 @@ class NormalizeResult(SlideResult):
     "Normalize the H&E colors of a region (Macenko or Reinhard), fitted on the whole slide.",
     resources=Resources(memory_mb=1536, seconds_per_item=3.0),
     validity=STAIN_VALIDITY,
+    title="Normalize the stain",
 )
 def stain_normalize(given: NormalizeInput, context: ToolContext) -> NormalizeResult:
     """A region in reference colors; fitted on the slide's tissue, not on the region alone."""

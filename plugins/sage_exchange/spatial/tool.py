@@ -79,6 +79,7 @@ class SpatialResult(SlideResult):
     resources=Resources(memory_mb=3072, seconds_per_item=10.0),
     validity=Validity(stain="any", organ="any"),
     cacheable=False,  # the content of `results` matters too, and the output is a folder
+    title="Export to SpatialData",
 )
 def spatialdata_export(given: SpatialInput, context: ToolContext) -> SpatialResult:
     """The store of a slide."""

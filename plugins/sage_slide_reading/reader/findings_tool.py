@@ -84,6 +84,7 @@ def check_questions(texts: list[str]) -> list[Question]:
     resources=Resources(cpu=1, memory_mb=1024, seconds_per_item=40.0),
     validity=SPEC.validity,
     fingerprint=lambda given: f"{SPEC.name} {SPEC.version}",
+    title="Findings of a reading as typed maps",
 )
 def read_findings(given: ReadFindingsInput, context: ToolContext) -> ReadFindingsResult:
     """Read once per question, given the slide and the questions alone."""

@@ -67,6 +67,7 @@ class PredictRegionsResult(SlideResult):
         accuracy="on the model's card, measured in training on slides of other patients; of the "
         "one that ships, against scripted readers of simulated nodes, not against a person",
     ),
+    title="Where a reader would look",
 )
 def predict_regions_tool(given: PredictRegionsInput, context: ToolContext) -> PredictRegionsResult:
     """Regions of a behavior on a slide."""

@@ -84,6 +84,7 @@ class ReadSlideResult(SlideResult):
         ),
         accuracy="see docs/reading.md: painted slides never looked at before, and real images",
     ),
+    title="Question about a slide",
 )
 def read_slide_tool(given: ReadSlideInput, context: ToolContext) -> ReadSlideResult:
     """Answer a question about a slide."""

@@ -77,6 +77,7 @@ class RecordSessionResult(SlideResult):
     "Keep where a reader looked on a slide as a session; say which actions it comes to.",
     resources=Resources(cpu=1, memory_mb=256, seconds_per_item=1.0),
     cacheable=False,
+    title="Record a reading of a slide",
 )
 def record_session(given: RecordSessionInput, context: ToolContext) -> RecordSessionResult:
     """Record a reading of a slide."""

@@ -82,6 +82,7 @@ class PatchTrainResult(BaseModel):
             "70% of tumor and 18% of septa area (classical 83%, 49%)"
         ),
     ),
+    title="Train a patch classifier",
 )
 def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResult:
     """Encode, cross-validate with patients apart, then train on everything."""
