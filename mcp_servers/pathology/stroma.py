@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import SUITE, SlideResult, of_slide, open_slide
 from mcp_servers.pathology.tumor import TumorSource, TumorSourceName
 from mcp_servers.spec import OutputName, Resources, Validity, tool
+
+if TYPE_CHECKING:
+    from mcp_servers.slides.arrays import U8
 
 
 class StromaInput(TumorSource):
@@ -56,7 +61,6 @@ def stroma(given: StromaInput, context: ToolContext) -> StromaResult:
 
     from mcp_servers.formats.images import blend_mask, write_png
     from mcp_servers.pathology.compute.distance import Border
-    from mcp_servers.pathology.compute.fibers import coherence
     from mcp_servers.pathology.compute.lymphoid import aggregates
     from mcp_servers.pathology.compute.survey import SHARE_STEPS
     from mcp_servers.pathology.drawing import BLUE, captioned
@@ -109,3 +113,27 @@ def stroma(given: StromaInput, context: ToolContext) -> StromaResult:
         tumor_stroma_ratio=tumor_weight / own if own and area.mask.any() else None,
         overlay=name,
     )
+
+
+def coherence(image: U8, mpp: float, *, window_um: float = 40.0) -> float | None:
+    """Mean coherence of the structure tensor over stained pixels, 0 to 1; None on glass.
+
+    (l1 - l2) / (l1 + l2) of the gradient's outer product averaged over `window_um`: 0 when
+    gradients point everywhere, 1 when all fibers are parallel.
+    """
+    import cv2
+    import numpy as np
+
+    from mcp_servers.pathology.compute.tissue import optical_density
+
+    green = optical_density(image)[:, :, 1]
+    stained = green > 0.1
+    if float(stained.mean()) < 0.1:
+        return None
+    smooth = cv2.GaussianBlur(green, (0, 0), max(0.6, 1.0 / mpp))
+    gx = np.asarray(cv2.Sobel(smooth, cv2.CV_32F, 1, 0), dtype=np.float32)
+    gy = np.asarray(cv2.Sobel(smooth, cv2.CV_32F, 0, 1), dtype=np.float32)
+    sigma = window_um / 2 / mpp
+    xx, yy, xy = (cv2.GaussianBlur(v, (0, 0), sigma) for v in (gx * gx, gy * gy, gx * gy))
+    spread = np.sqrt((xx - yy) ** 2 + 4 * xy**2)
+    return float((spread / (xx + yy + 1e-9))[stained].mean())

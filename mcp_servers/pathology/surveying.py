@@ -80,7 +80,7 @@ def _survey(
     from mcp_servers.pathology.compute.survey import Survey, add_block, sampled_darkness
     from mcp_servers.pathology.tissue import slide_tissue, tissue_warnings
     from mcp_servers.pathology.walk import Piece, walk
-    from mcp_servers.slides.memory import release
+    from mcp_servers.slides.source import release
 
     base = slide.need_mpp()
     if base > COARSEST_MPP:

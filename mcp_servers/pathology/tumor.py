@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from mcp_servers.slides.slide import Slide
 
 TumorSourceName = Literal["classical", "learned", "outlines"]
+TUMOR = frozenset(("tumor", "tumour", "carcinoma", "cancer", "neoplasm", "malignant"))
+"""Class names that mean tumor, for every tool that reads a class by its name."""
 CLASSICAL_NOTE = (
     "tumor was found by a classical method: solid epithelium of large nuclei. It cannot "
     "separate tumor "
@@ -164,13 +166,24 @@ def tumor_area(
     return TumorArea(mask, used, tuple(warnings), "classical")
 
 
+def means_tumor(label: str) -> bool:
+    """True if a class of this name is tumor and nothing else.
+
+    Exact names only, in any case, spaces, underscores and hyphens around them aside; and QuPath's
+    derived classes of them ("Tumor: Positive"). Every other name that holds such a word is not:
+    "non_tumor", "tumor stroma", "tumor-free", "peritumoral" and "tumor necrosis" all mean that the
+    place is no tumor. What is meant by any other name, the user says.
+    """
+    base = label.casefold().partition(":")[0]
+    return base.strip(" \t\r\n_-") in TUMOR
+
+
 def tumor_outlines(path: Path) -> tuple[list[Polygon], list[str]]:
     """The outlines of a file whose class means tumor, or all when none has a class; and notes.
 
     Raises `InputError` when there are classes and none means tumor.
     """
     from mcp_servers.formats.geojson import read_polygons
-    from mcp_servers.pathology.words import TUMOR, means_tumor
 
     outlines = read_polygons(path)
     named = [outline for outline in outlines if means_tumor(outline.label)]

@@ -63,7 +63,7 @@ def walk(
     """
     import cv2
 
-    from mcp_servers.slides.memory import release
+    from mcp_servers.slides.source import release
 
     ratio = view.scale / mask_scale
     rows, columns = -(-view.height // size), -(-view.width // size)

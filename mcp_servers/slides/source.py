@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+import sys
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -140,3 +142,18 @@ def _most_colorful(source: Source, level: int) -> tuple[int, int]:
             if spread > best:
                 best, corner = spread, (left, top)
     return corner
+
+
+def release(source: Source) -> None:
+    """After a pass over a slide: drop its decoded tiles, and return freed memory to the system.
+
+    Blocks of a walk leave holes in the heap that the C library would keep; glibc returns them when
+    asked. Elsewhere nothing more is done.
+    """
+    forget = getattr(source, "forget", None)
+    if forget is not None:
+        forget()
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mcp_servers.pathology.words import TUMOR, means_tumor
+from mcp_servers.pathology.tumor import TUMOR, means_tumor
 from mcp_servers.slides.arrays import F32, I64, AnyArray, bands
 from sage.core.errors import InputError, explain_validation
 from sage_foundation.encoders import EncoderName

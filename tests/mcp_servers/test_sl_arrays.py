@@ -12,10 +12,10 @@ from hypothesis.extra.numpy import arrays
 
 from mcp_servers.formats.geojson import feature, read_polygons, square, write_geojson
 from mcp_servers.pathology.compute.distance import Border
-from mcp_servers.pathology.compute.fibers import coherence
 from mcp_servers.pathology.compute.survey import CELL_UM
 from mcp_servers.pathology.compute.tissue import find_pen, find_tissue, otsu, sharpness
 from mcp_servers.pathology.compute.tumor import HOLE_UM2, clean_mask, zones
+from mcp_servers.pathology.stroma import coherence
 from mcp_servers.slides.geometry import (
     Polygon,
     make_grid,

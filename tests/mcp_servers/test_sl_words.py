@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_servers.pathology.words import means_tumor
+from mcp_servers.pathology.tumor import means_tumor
 
 
 @pytest.mark.parametrize(
