@@ -33,6 +33,7 @@ from validation.ledger.lines import (
     Incident,
     Line,
     Registration,
+    S,
     Said,
     Screened,
     Unlock,
@@ -195,16 +196,8 @@ class Ledger:
             if fresh and not any(registration.frozen for registration in kept):
                 mine = mine.model_copy(update={"frozen": True})
         else:
-            labels = asked_before(self.store, patients, related, mine)
-            digest = patients.population.digest
-            mine = mine.model_copy(
-                update={
-                    "population": digest,
-                    "asks": labels[0] if labels else question_label(digest, mine),
-                    "also": tuple(labels[1:]),
-                    "screened": screened_before(self.store, cohort, patients, related, mine),
-                }
-            )
+            screened = screened_before(self.store, cohort, patients, related, mine)
+            mine = self._asked(mine, patients, related, screened=screened)
         self._add([mine], data)
         self.follow(cohort)
         return mine
@@ -218,20 +211,22 @@ class Ledger:
         if self.store is None or mine is None:
             return
         patients, related = self._related_populations(cohort)
-        digest = patients.population.digest
-        labels = asked_before(self.store, patients, related, mine)
-        said = mine.model_copy(
-            update={
-                "cohort": cohort.id,
-                "population": digest,
-                "asks": labels[0] if labels else question_label(digest, mine),
-                "also": tuple(labels[1:]),
-                "screened": (),
-            }
-        )
-        self._second[frozen.sha256] = digest
+        said = self._asked(mine, patients, related, cohort=cohort.id, screened=())
+        self._second[frozen.sha256] = said.population
         self._add([said], patients_data(patients, mine.exposures))
         self.follow(cohort)
+
+    def _asked(
+        self, mine: Registration, patients: Patients, related: Related, **more: Any
+    ) -> Registration:
+        """The registration with the names of its question among those on a cohort's patients."""
+        assert self.store is not None
+        digest = patients.population.digest
+        first, *also = asked_before(self.store, patients, related, mine) or [
+            question_label(digest, mine)
+        ]
+        named = {"population": digest, "asks": first, "also": tuple(also)}
+        return mine.model_copy(update=named | more)
 
     def follow(self, cohort: Cohort) -> None:
         """Take over what the store knows of these patients from other folders."""
@@ -316,20 +311,21 @@ class Ledger:
             return self.store is None
         claim = self._claim(frozen.sha256)
         registered = [
-            line.order
-            for line in self.lines
-            if isinstance(line.said, Registration)
-            and line.said.frozen
-            and self._claim(line.said.registered) == claim
+            order
+            for order, said in self._in_order(Registration)
+            if said.frozen and self._claim(said.registered) == claim
         ]
         results = [
-            line.order
-            for line in self.lines
-            if isinstance(line.said, Entry)
-            and line.said.contract == frozen.sha256
-            and line.said.p is not None
+            order
+            for order, said in self._in_order(Entry)
+            if said.contract == frozen.sha256 and said.p is not None
         ]
         return bool(registered) and (not results or min(registered) < min(results))
+
+    def _in_order(self, kind: type[S]) -> list[tuple[tuple[str, int], S]]:
+        """Everything of a kind with its place, what came first at the front."""
+        found = [(line.order, line.said) for line in self.lines if isinstance(line.said, kind)]
+        return sorted(found, key=lambda item: item[0])
 
     def find_screened(self, frozen: FrozenContract) -> str:
         """Exposures screened in these patients before."""
@@ -437,11 +433,7 @@ class Ledger:
         online = frozen.contract.online
         if online is None:
             return None
-        registered = [
-            (line.order, line.said)
-            for line in sorted(self.lines, key=lambda line: line.order)
-            if isinstance(line.said, Registration)
-        ]
+        registered = self._in_order(Registration)
         claim = self._claim(frozen.sha256)
         mine: dict[str, tuple[str, int]] = {}
         for order, said in registered:
