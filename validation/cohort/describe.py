@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from validation.cohort.endpoints import coding_text
-from validation.cohort.model import CompetingSpec, ContinuousSpec, SurvivalSpec
+from validation.cohort.model import ContinuousSpec, TimedSpec
 from validation.cohort.tables import text_of
 from validation.cohort.timing import known_at, value_before
 from validation.core.dictionary import Endpoint, JoinReport, Variable, pool_levels
@@ -85,7 +85,7 @@ def endpoint_of(cohort: CohortColumns, name: str) -> Endpoint:
     """The dictionary's entry of an endpoint: counts, coding, median follow-up."""
     spec = cohort.spec.endpoints[name]
     outcome = cohort.outcome(name)
-    in_time = isinstance(spec, SurvivalSpec | CompetingSpec)
+    in_time = isinstance(spec, TimedSpec)
     events: int | None
     if in_time:
         events = int((outcome["event"] == 1).sum())

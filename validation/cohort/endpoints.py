@@ -12,6 +12,7 @@ from validation.cohort.model import (
     ContinuousSpec,
     EndpointSpec,
     SurvivalSpec,
+    TimedSpec,
 )
 from validation.cohort.tables import Loaded, codes, numeric, text_of
 
@@ -36,14 +37,14 @@ def decode(name: str, spec: EndpointSpec, table: Loaded) -> pd.DataFrame:
     InputError
         For codes that the cohort does not declare, negative times, and times no follow-up can have.
     """
-    if isinstance(spec, SurvivalSpec | CompetingSpec):
+    if isinstance(spec, TimedSpec):
         return _in_time(name, spec, table)
     if isinstance(spec, BinarySpec):
         return _binary(name, spec, table)
     return _continuous(name, spec, table)
 
 
-def _in_time(name: str, spec: SurvivalSpec | CompetingSpec, table: Loaded) -> pd.DataFrame:
+def _in_time(name: str, spec: TimedSpec, table: Loaded) -> pd.DataFrame:
     import pandas as pd
 
     where = f'endpoint "{name}" ({table.path.name})'

@@ -10,7 +10,7 @@ import numpy as np
 
 from sage.core.errors import InputError
 from validation.cohort.codes import SWAP, report
-from validation.cohort.model import CompetingSpec, SurvivalSpec
+from validation.cohort.model import SurvivalSpec, TimedSpec
 from validation.cohort.tables import Loaded, codes, text_of
 from validation.core.types import Finding
 
@@ -46,7 +46,7 @@ def of_endpoints(cohort: Cohort) -> Iterator[Finding]:
         except InputError as error:
             yield report("endpoint", where, str(error))
             continue
-        if not isinstance(spec, SurvivalSpec | CompetingSpec):
+        if not isinstance(spec, TimedSpec):
             continue
         events = int((outcome["event"] == 1).sum())
         if events == 0:
@@ -65,7 +65,7 @@ def _vital_state(values: pd.Series) -> pd.Series:
 
 
 def _polarity(
-    cohort: Cohort, name: str, spec: SurvivalSpec | CompetingSpec, outcome: pd.DataFrame
+    cohort: Cohort, name: str, spec: TimedSpec, outcome: pd.DataFrame
 ) -> Iterator[Finding]:
     """Against a vital status in the same table: the dead must be events of overall survival."""
     table = cohort.tables[spec.table]
@@ -87,9 +87,7 @@ def _polarity(
         yield report(code, f"endpoints.{name}", text)
 
 
-def _events_last(
-    where: str, spec: SurvivalSpec | CompetingSpec, outcome: pd.DataFrame
-) -> Iterator[Finding]:
+def _events_last(where: str, spec: TimedSpec, outcome: pd.DataFrame) -> Iterator[Finding]:
     """Events that come after the censored times: in a study that ends, those censored are last."""
     event, censored = (outcome.loc[outcome["event"] == number, "time"] for number in (1, 0))
     one_two = {text_of(value) for value in spec.event_values} == {"1"} and "2" in {
@@ -164,7 +162,7 @@ def of_flags(cohort: Cohort, table: Loaded) -> Iterator[Finding]:
     used = {
         (spec.table, spec.event): spec
         for spec in cohort.spec.endpoints.values()
-        if isinstance(spec, SurvivalSpec | CompetingSpec)
+        if isinstance(spec, TimedSpec)
     }
     for name in map(str, table.rows.columns):
         if not EVENT_COLUMN.search(name):

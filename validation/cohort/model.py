@@ -164,16 +164,11 @@ class RatioSpec(Strict):
     note: str = ""
 
 
-class SurvivalSpec(Strict):
-    """Time to event. Every code that the event column may hold is assigned to a side.
+class TimedSpec(Strict):
+    """Time to an event, in a table's columns."""
 
-    `time_censored` names another column for those without the event (days to last contact).
-    """
-
-    kind: Literal["survival"] = "survival"
     table: str
     time: str
-    time_censored: str | None = None
     time_unit: TimeUnit
     event: str
     event_values: tuple[Cell, ...] = Field(min_length=1)
@@ -184,7 +179,17 @@ class SurvivalSpec(Strict):
     note: str = ""
 
 
-class CompetingSpec(Strict):
+class SurvivalSpec(TimedSpec):
+    """Time to event. Every code that the event column may hold is assigned to a side.
+
+    `time_censored` names another column for those without the event (days to last contact).
+    """
+
+    kind: Literal["survival"] = "survival"
+    time_censored: str | None = None
+
+
+class CompetingSpec(TimedSpec):
     """Time to the first of several events. `event_values` are coded 1, `competing_values` 2.
 
     Where two flags decide it (death from the tumor, death of any cause), `competing` names the
@@ -193,18 +198,8 @@ class CompetingSpec(Strict):
     """
 
     kind: Literal["competing"]
-    table: str
-    time: str
-    time_unit: TimeUnit
-    event: str
     competing: str | None = None
-    event_values: tuple[Cell, ...] = Field(min_length=1)
     competing_values: tuple[Cell, ...] = Field(min_length=1)
-    censored_values: tuple[Cell, ...] = Field(min_length=1)
-    label: str = ""
-    max_months: float = 360.0
-    invalid_times: Literal["refuse", "exclude"] = "refuse"
-    note: str = ""
 
 
 class BinarySpec(Strict):
@@ -309,7 +304,7 @@ class CohortSpec(Strict):
         units = {
             endpoint.time_unit
             for endpoint in self.endpoints.values()
-            if isinstance(endpoint, SurvivalSpec | CompetingSpec)
+            if isinstance(endpoint, TimedSpec)
         }
         return units.pop() if len(units) == 1 else None
 

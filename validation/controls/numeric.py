@@ -37,26 +37,19 @@ Direction = Literal["two-sided", "higher", "lower"]
 
 
 @dataclass(frozen=True)
-class ControlResult:
+class EmpiricalNull:
     """A claim's statistic against its empirical null.
 
     `observed` and `null` are signed roots of the Cox score statistic (positive: more risk).
-    `p_nominal` is the chi-squared p-value of the observed statistic; `false_positive_rate` the
-    share of null draws that this nominal test would call significant at `alpha`: near `alpha` when
-    the test is honest on these data, above it when features of this kind are related to outcome
-    anyway. `refused` draws could not be computed (constant groups, say).
+    `false_positive_rate` is the share of null draws that the nominal chi-squared test would call
+    significant at `alpha`: near `alpha` when the test is honest on these data, above it when
+    features of this kind are related to outcome anyway.
     """
 
     observed: float
     null: FloatArray
     p: float
-    p_nominal: float
     false_positive_rate: float
-    alpha: float
-    drawn: int
-    refused: int
-    direction: Direction
-    description: str
 
 
 def empirical_p(observed: float, null: FloatArray, direction: Direction = "two-sided") -> float:
@@ -151,9 +144,8 @@ def permuted_outcome(
     seed: int = 0,
     strata: npt.ArrayLike | None = None,
     clusters: npt.ArrayLike | None = None,
-    direction: Direction = "two-sided",
     alpha: float = 0.05,
-) -> ControlResult:
+) -> EmpiricalNull:
     """Null distribution of the exposure's adjusted Cox score statistic under permutation.
 
     Parameters
@@ -179,17 +171,11 @@ def permuted_outcome(
         )
     signed = float(observed[0])
     nominal = np.array([chi2_p(float(z) ** 2, 1) for z in kept])
-    return ControlResult(
+    return EmpiricalNull(
         observed=signed,
         null=kept,
-        p=empirical_p(signed, kept, direction),
-        p_nominal=chi2_p(signed**2, 1),
+        p=empirical_p(signed, kept),
         false_positive_rate=float((nominal < alpha).mean()),
-        alpha=alpha,
-        drawn=len(kept),
-        refused=len(null) - len(kept),
-        direction=direction,
-        description=f"exposure permuted among {len(t)} patients {times} times",
     )
 
 

@@ -190,7 +190,7 @@ def permuted_outcome(study: Study) -> PermutedOutcome:
         found = permute(
             value, flags, x, others, times=plan.permutations, seed=seed, clusters=clusters
         )
-        p, rate, drawn = found.p, found.false_positive_rate, found.drawn
+        p, rate, drawn = found.p, found.false_positive_rate, len(found.null)
     else:
         orders = permutations(len(x), plan.permutations, seed, layers, clusters)
         if flags is not None and layers is not None:

@@ -38,9 +38,6 @@ def forest(
     path: Path,
     *,
     measure: str = "Hazard ratio",
-    less: str = "lower risk",
-    more: str = "higher risk",
-    n_title: str = "events / n",
     **look: Unpack[Look],
 ) -> Path:
     """Draw ratios (hazard, odds) with their intervals and write the figure.
@@ -66,7 +63,7 @@ def forest(
         ratio_ticks(axes, low, high)
         axes.axvline(1.0, color=INK, linewidth=0.8)
         short = measure if len(measure) <= SHORT else "Ratio"  # the axis says which
-        columns = ((right + 0.03, n_title), (estimate, f"{short} (95% CI)"), (0.985, "p"))
+        columns = ((right + 0.03, "events / n"), (estimate, f"{short} (95% CI)"), (0.985, "p"))
         head = 1 - (top - 0.10) / height
         for x, text in columns:
             if text == "p" and not with_p:
@@ -94,7 +91,7 @@ def forest(
                 figure.text(0.985, place, text, fontsize=8, ha="right", va="center")
         axes.spines["left"].set_visible(False)
         axes.set_yticks([])
-        axes.set_xlabel(f"← {less}      {measure}      {more} →", fontsize=8)
+        axes.set_xlabel(f"← lower risk      {measure}      higher risk →", fontsize=8)
     return path
 
 

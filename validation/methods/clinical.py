@@ -58,7 +58,7 @@ def table_one(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
         rows += _described(study.rows[use.key], use, heads, [mine for _, mine in columns])
     rows += _follow_up_rows(study, plan, heads, [mine for _, mine in columns])
     tables[plan.id] = rows
-    return outcome_of(plan, n=int(everybody[1].sum()))
+    return outcome_of(plan, everybody[1])
 
 
 def _sides(study: Study) -> list[tuple[str, BoolArray]]:
@@ -185,7 +185,7 @@ def univariable(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
     tables[plan.id] = rows
     events = int(fit.events)
     notes.append(f"{scale}s with 95% confidence intervals, all in the same {int(keep.sum())}")
-    return outcome_of(plan, n=int(keep.sum()), events=events, notes=list(dict.fromkeys(notes)))
+    return outcome_of(plan, keep, events, notes=list(dict.fromkeys(notes)))
 
 
 class _Fitter:
@@ -266,7 +266,7 @@ def missing_data(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
                 f"missing, {100 * float(np.mean(seen[~some])):.0f}% where nothing is"
             )
     tables[plan.id] = rows
-    return outcome_of(plan, n=n, notes=notes)
+    return outcome_of(plan, n, notes=notes)
 
 
 def decision_curve(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
@@ -302,7 +302,7 @@ def decision_curve(study: Study, plan: TestPlan, book: Book, tables: dict[str, A
         "net benefit per patient: true positives less false positives, weighted by the odds of "
         "the threshold; cross-validated risks",
     ]
-    return outcome_of(plan, n=curves.n, events=curves.events, notes=notes)
+    return outcome_of(plan, curves.n, curves.events, notes=notes)
 
 
 @dataclass(frozen=True)

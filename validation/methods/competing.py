@@ -86,8 +86,8 @@ def gray(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
             notes.append(f"competing event: {error}")
     return outcome_of(
         plan,
-        n=len(codes),
-        events=int((codes == 1).sum()),
+        len(codes),
+        codes == 1,
         p=found.p,
         statistic=found.statistic,
         df=found.df,
@@ -130,7 +130,7 @@ def incidence(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
         rows.append(row)
     tables[plan.id] = rows
     codes = study.status(plan.endpoint, keep)[1]
-    return outcome_of(plan, n=len(codes), events=int((codes == 1).sum()))
+    return outcome_of(plan, len(codes), codes == 1)
 
 
 def _incidence_at(curve: CumulativeIncidence, months: float) -> tuple[float, str]:

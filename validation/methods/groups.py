@@ -105,12 +105,4 @@ def joint_groups(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
             row |= {"hazard ratio": "1 (reference)", "95% CI": "", "p": ""}
         rows.append(row)
     tables[plan.id] = rows
-    return outcome_of(
-        plan,
-        n=int(keep.sum()),
-        events=int(e.sum()),
-        p=found.p,
-        statistic=found.statistic,
-        df=found.df,
-        notes=notes,
-    )
+    return outcome_of(plan, keep, e, p=found.p, statistic=found.statistic, df=found.df, notes=notes)

@@ -140,8 +140,8 @@ def _pool_fits(
     said = f"{rule.imputations} imputations of the covariates, pooled by Rubin's rules"
     return outcome_of(
         plan,
+        keep,
         **(more | {"notes": [said, *dict.fromkeys(more["notes"])]}),
-        n=int(keep.sum()),
         effect=effect,
         p=float(pooled.p[0]),
         df=1,

@@ -77,11 +77,4 @@ def mediation(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
     tables[plan.id] = rows
     notes.append(f"percentile intervals of {found.draws} bootstrap resamples of patients")
     notes.append("p is that of the weaker path: without either there is no indirect effect")
-    return outcome_of(
-        plan,
-        n=int(keep.sum()),
-        events=None if flags is None else int(flags.sum()),
-        effect=effect,
-        p=found.p,
-        notes=notes,
-    )
+    return outcome_of(plan, keep, flags, effect=effect, p=found.p, notes=notes)

@@ -57,9 +57,7 @@ def fisher(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
         book.add(f"{plan.id}.{name}.share", share, "share", text)
         rows.append({"group": label, "with": text})
     tables[plan.id] = rows
-    return outcome_of(
-        plan, n=int(keep.sum()), events=int(y.sum()), effect=effect, p=found.p, notes=notes
-    )
+    return outcome_of(plan, keep, y, effect=effect, p=found.p, notes=notes)
 
 
 def logistic(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
@@ -72,15 +70,7 @@ def logistic(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
     effect = effect_of(fit, "odds ratio")
     book.add_effect(plan.id, effect, float(fit.p[0]))
     tables[plan.id] = rows_of(fit, names, "odds ratio")
-    return outcome_of(
-        plan,
-        n=int(keep.sum()),
-        events=int((y == 1).sum()),
-        effect=effect,
-        p=float(fit.p[0]),
-        df=1,
-        notes=notes,
-    )
+    return outcome_of(plan, keep, y == 1, effect=effect, p=float(fit.p[0]), df=1, notes=notes)
 
 
 def linear(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
@@ -105,7 +95,7 @@ def linear(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
         ranks = rank_test(y, X[:, 0])
         p, statistic = ranks.test.p, ranks.superiority
     book.add_effect(plan.id, effect, p)
-    return outcome_of(plan, n=int(keep.sum()), effect=effect, p=p, statistic=statistic, notes=notes)
+    return outcome_of(plan, keep, effect=effect, p=p, statistic=statistic, notes=notes)
 
 
 def nested_models(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
@@ -132,8 +122,8 @@ def nested_models(study: Study, plan: TestPlan, book: Book, tables: dict[str, An
     tables[plan.id] = [*rows_of(found.full, labels, scale), mean]
     return outcome_of(
         plan,
-        n=int(keep.sum()),
-        events=found.events,
+        keep,
+        found.events,
         effect=effect,
         p=found.p,
         statistic=found.statistic,

@@ -95,7 +95,7 @@ def _develop(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
         f"slope and concordance corrected for optimism ({RESAMPLES} bootstrap resamples); the "
         "groups of risk and the Brier score are apparent: the model was fitted to these patients"
     )
-    return outcome_of(plan, n=len(t), events=int(e.sum()), notes=notes)
+    return outcome_of(plan, len(t), e, notes=notes)
 
 
 def _external(
@@ -141,7 +141,7 @@ def _external(
     strange = int((study.complete(model.endpoint) & unknown_levels(study, model)).sum())
     if strange:
         notes.append(f"{strange} patients left out: at levels that the model does not know")
-    return outcome_of(plan, n=len(t), events=int(e.sum()), notes=notes)
+    return outcome_of(plan, len(t), e, notes=notes)
 
 
 def _rows(found: Any) -> list[dict[str, str]]:

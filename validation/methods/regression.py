@@ -126,8 +126,8 @@ def spline(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
     notes.append("p tests any association (spline); the effect is the linear slope per SD")
     return outcome_of(
         plan,
-        n=study.patients(keep) if entry is not None else int(keep.sum()),
-        events=int(e.sum()),
+        study.patients(keep) if entry is not None else keep,
+        e,
         effect=effect,
         p=p,
         statistic=statistic,
@@ -159,11 +159,5 @@ def best_cut(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
         f"best of {found.candidates} cuts; p corrected for the search, effect per SD (linear)"
     )
     return outcome_of(
-        plan,
-        n=int(keep.sum()),
-        events=int(e.sum()),
-        effect=effect,
-        p=found.p,
-        statistic=found.statistic,
-        notes=notes,
+        plan, keep, e, effect=effect, p=found.p, statistic=found.statistic, notes=notes
     )

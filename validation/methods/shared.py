@@ -66,7 +66,13 @@ def enough(study: Study, plan: TestPlan) -> None:
         )
 
 
-def outcome_of(plan: TestPlan, **values: Any) -> TestOutcome:
+def outcome_of(plan: TestPlan, patients: Any, events: Any = None, **values: Any) -> TestOutcome:
+    """The outcome of a test that ran.
+
+    Parameters
+    ----------
+    patients, events : (n,) mask of the patients and flags of the events, or their numbers
+    """
     return TestOutcome.model_validate(
         {
             "id": plan.id,
@@ -75,6 +81,8 @@ def outcome_of(plan: TestPlan, **values: Any) -> TestOutcome:
             "endpoint": plan.endpoint,
             "status": "ok",
             "claim": plan.claim,
+            "n": int(np.sum(patients)),
+            "events": None if events is None else int(np.sum(events)),
             **values,
         }
     )
@@ -287,8 +295,8 @@ def wald_outcome(
     tables[plan.id] = rows_of(fit, names, scale)
     return outcome_of(
         plan,
-        n=fit.n,
-        events=fit.events,
+        fit.n,
+        fit.events,
         effect=effect,
         p=float(fit.p[0]),
         statistic=float(fit.coef[0] / fit.se[0]),

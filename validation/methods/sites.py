@@ -63,7 +63,7 @@ def site(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
         effect, p = effect_of(fit, "hazard ratio"), float(fit.p[0])
         book.add_effect("site.within", effect, p)
         tables[plan.id] = [row_at(fit, f"{names[0]}, within sites", "hazard ratio")]
-    return outcome_of(plan, n=int(keep.sum()), events=events, effect=effect, p=p, notes=notes)
+    return outcome_of(plan, keep, events, effect=effect, p=p, notes=notes)
 
 
 def site_limits(analysis: AnalysisResult, alpha: float) -> list[str]:

@@ -64,14 +64,7 @@ def logrank(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) ->
         row | {"p": p_text(found.p)} for row in rows_of(fit, names[:1], "hazard ratio")
     ]
     return outcome_of(
-        plan,
-        n=int(keep.sum()),
-        events=int(e.sum()),
-        effect=effect,
-        p=found.p,
-        statistic=found.statistic,
-        df=1,
-        notes=notes,
+        plan, keep, e, effect=effect, p=found.p, statistic=found.statistic, df=1, notes=notes
     )
 
 
@@ -105,7 +98,7 @@ def kaplan_meier(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
         rows.append(row)
     tables[plan.id] = rows
     events = study.follow_up(plan.endpoint, keep)[1]
-    return outcome_of(plan, n=int(keep.sum()), events=int(events.sum()))
+    return outcome_of(plan, keep, events)
 
 
 def schoenfeld(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
@@ -122,13 +115,7 @@ def schoenfeld(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any])
     book.add(f"{plan.id}.p", found.tests[0].p, "p-value")
     book.add(f"{plan.id}.global_p", found.global_test.p, "p-value")
     return outcome_of(
-        plan,
-        n=int(keep.sum()),
-        events=int(e.sum()),
-        p=found.tests[0].p,
-        statistic=found.tests[0].statistic,
-        df=1,
-        notes=notes,
+        plan, keep, e, p=found.tests[0].p, statistic=found.tests[0].statistic, df=1, notes=notes
     )
 
 
@@ -150,8 +137,8 @@ def rmst(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
     book.add(f"{plan.id}.p", found.p, "p-value")
     return outcome_of(
         plan,
-        n=int(keep.sum()),
-        events=int(e.sum()),
+        keep,
+        e,
         p=found.p,
         statistic=found.value,
         notes=[f"difference in mean months to {tau:.1f}"],
@@ -183,7 +170,7 @@ def periods(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) ->
         )
     tables[plan.id] = rows
     notes = ["hazard ratios with Firth's penalty, as each period has fewer events"]
-    return outcome_of(plan, n=int(keep.sum()), events=int(e.sum()), notes=notes)
+    return outcome_of(plan, keep, e, notes=notes)
 
 
 def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
@@ -234,7 +221,7 @@ def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
     book.add(f"{plan.id}.gain_lower", lower, "change in concordance", f"{lower:.3f}")
     book.add(f"{plan.id}.gain_upper", upper, "change in concordance", f"{upper:.3f}")
     notes.append("apparent values, on the patients that the models were fitted to")
-    return outcome_of(plan, n=int(keep.sum()), events=int(e.sum()), notes=notes)
+    return outcome_of(plan, keep, e, notes=notes)
 
 
 def _gain(
