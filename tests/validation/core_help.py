@@ -156,6 +156,13 @@ def frozen_for(cohort: Cohort, hypothesis: Hypothesis | None = None, **options: 
     return freeze(plan.model_copy(update={"controls": controls}), cohort)
 
 
+def keep_claim_tests(frozen: FrozenContract, cohort: Cohort) -> FrozenContract:
+    """Leave a contract its primary and adjusted tests alone, beside all controls."""
+    plan = frozen.contract
+    kept = tuple(test for test in plan.tests if test.role in ("primary", "adjusted"))
+    return freeze(plan.model_copy(update={"tests": kept}), cohort)
+
+
 def run(
     frozen: FrozenContract, cohort: Cohort, out: Path, *, figures: bool = False, **options: Any
 ) -> Results:

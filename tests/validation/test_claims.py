@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from sage.core.errors import InputError
-from tests.validation.core_help import NODE, claim, frozen_for, load, patients, write
+from tests.validation.core_help import NODE, claim, frozen_for, keep_claim_tests, load, patients, write
 from validation import cohort as cohorts
 from validation.cohort.derive import Ranking, ssgsea
 from validation.core.hypothesis import Exposure, Hypothesis
@@ -89,6 +89,8 @@ def result(folder: Path, hypothesis: Hypothesis, *, reproduce: bool = True) -> R
     out = folder.parent / f"{folder.name}-out"
     shutil.rmtree(out, ignore_errors=True)
     frozen = frozen_for(cohort, hypothesis)
+    if not reproduce:
+        frozen = keep_claim_tests(frozen, cohort)
     return run(frozen, cohort, out, ledger=Ledger(out / "l"), figures=False, reproduce=reproduce)
 
 
