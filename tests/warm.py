@@ -28,6 +28,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 
 REPO = Path(__file__).resolve().parents[1]
 LOADED = (
@@ -50,44 +51,107 @@ STARTED = 120.0
 """Seconds within which the process has loaded all."""
 
 
-def run_warm(
-    words: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout: float
-) -> subprocess.CompletedProcess[str]:
-    """Run `sage WORDS` as `subprocess.run` would, in a fork of the warm process.
+class Warm:
+    """A command at work in a fork of the warm process, used as a `subprocess.Popen` is."""
 
-    Parameters
-    ----------
-    env : all variables of the command; nothing of the caller's is added
-    timeout : seconds until it is killed
+    def __init__(
+        self,
+        words: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        given: str | None = None,
+        terminal: int | None = None,
+    ) -> None:
+        """Start `sage WORDS`, or after "-c" a program as `python -c` does.
+
+        Parameters
+        ----------
+        env : all variables of the command; nothing of the caller's is added
+        given : text that the command reads from a pipe; by default it reads nothing
+        terminal : descriptor to read from and write to, in place of pipes and files
+        """
+        self._out, self._err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
+        reading, writing = os.pipe()
+        os.write(writing, (given or "").encode())
+        os.close(writing)
+        streams = [reading, self._out.fileno(), self._err.fileno()]
+        self._link = socket.socket(socket.AF_UNIX)
+        self._link.connect(str(_server()))
+        asked = json.dumps({"words": list(words), "cwd": str(cwd), "env": dict(env)}).encode()
+        socket.send_fds(
+            self._link,
+            [len(asked).to_bytes(4, "big")],
+            streams if terminal is None else [terminal] * 3,
+        )
+        self._link.sendall(asked)
+        self.pid = int.from_bytes(_exactly(self._link, 4), "big")
+        self.returncode: int | None = None
+        os.close(reading)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Exit code, negative after a signal; raises `subprocess.TimeoutExpired`."""
+        if self.returncode is None:
+            ended, _, _ = select.select([self._link], [], [], timeout)
+            if not ended:
+                raise subprocess.TimeoutExpired("sage", timeout or 0.0)
+            self.returncode = int.from_bytes(_exactly(self._link, 4), "big", signed=True)
+            self._link.close()
+        return self.returncode
+
+    def poll(self) -> int | None:
+        """Exit code, or None while it works."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.wait(0.0)
+        return None
+
+    def send_signal(self, number: int) -> None:
+        """Signal the command, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill the command and what it started."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):  # it leads no group yet
+                os.killpg(self.pid, signal.SIGKILL)
+            os.kill(self.pid, signal.SIGKILL)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Wait, and read standard output and error as `text=True` does."""
+        self.wait(timeout)
+        found = []
+        for stream in (self._out, self._err):
+            stream.seek(0)
+            found.append(stream.read().decode().replace("\r\n", "\n"))
+            stream.close()
+        return found[0], found[1]
+
+
+def run_warm(
+    words: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    timeout: float,
+    given: str | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command as `subprocess.run` would, in a fork of the warm process; see `Warm`.
 
     Raises
     ------
     subprocess.TimeoutExpired
-        If it was killed.
+        If it was killed after `timeout` seconds.
     """
-    with (
-        tempfile.TemporaryFile() as out,
-        tempfile.TemporaryFile() as err,
-        Path(os.devnull).open("rb") as empty,
-        socket.socket(socket.AF_UNIX) as link,
-    ):
-        link.connect(str(_server()))
-        asked = json.dumps({"words": list(words), "cwd": str(cwd), "env": dict(env)}).encode()
-        streams = [empty.fileno(), out.fileno(), err.fileno()]
-        socket.send_fds(link, [len(asked).to_bytes(4, "big")], streams)
-        link.sendall(asked)
-        pid = int.from_bytes(_exactly(link, 4), "big")
-        ended, _, _ = select.select([link], [], [], timeout)
-        if not ended:
-            os.kill(pid, signal.SIGKILL)
-            _exactly(link, 4)
-            raise subprocess.TimeoutExpired(["sage", *words], timeout)
-        code = int.from_bytes(_exactly(link, 4), "big", signed=True)
-        out.seek(0)
-        err.seek(0)
-        # As text=True reads them: strictly, with any line end as "\n".
-        said = [stream.read().decode().replace("\r\n", "\n") for stream in (out, err)]
-    return subprocess.CompletedProcess(["sage", *words], code, said[0], said[1])
+    running = Warm(words, cwd=cwd, env=env, given=given)
+    try:
+        out, err = running.communicate(timeout)
+    except subprocess.TimeoutExpired:
+        running.kill()
+        running.communicate()
+        raise
+    assert running.returncode is not None
+    return subprocess.CompletedProcess(["sage", *words], running.returncode, out, err)
 
 
 @lru_cache(maxsize=1)
@@ -150,6 +214,7 @@ def serve(place: str) -> dict[str, object] | None:
                 asked = json.loads(_exactly(link, int.from_bytes(head, "big")))
                 pid = os.fork()
                 if pid == 0:
+                    os.setsid()
                     waiting.close()
                     for stream, number in zip(streams, (0, 1, 2), strict=True):
                         os.dup2(stream, number)
@@ -174,7 +239,7 @@ def serve(place: str) -> dict[str, object] | None:
 
 
 def become(asked: dict[str, object]) -> None:
-    """Be `python -m sage WORDS`, started in its folder with its variables."""
+    """Be `python -m sage WORDS` or `python -c PROGRAM`, in its folder with its variables."""
     words, cwd, env = asked["words"], str(asked["cwd"]), asked["env"]
     assert isinstance(words, list) and isinstance(env, dict)
     os.environ.clear()
@@ -189,7 +254,12 @@ def become(asked: dict[str, object]) -> None:
         errors = "backslashreplace" if name == "stderr" else "strict"
         setattr(sys, name, open(number, mode, encoding="utf-8", errors=errors, closefd=False))  # noqa: SIM115
     try:
-        runpy.run_module("sage", run_name="__main__", alter_sys=True)
+        if words[0] == "-c":
+            sys.argv = ["-c", *words[2:]]
+            main = sys.modules["__main__"] = ModuleType("__main__")
+            exec(compile(words[1], "<string>", "exec"), vars(main))
+        else:
+            runpy.run_module("sage", run_name="__main__", alter_sys=True)
         code: object = 0
     except SystemExit as ended:
         code = ended.code or 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from tests.docs.examples import PAGES, ROOT, blocks
 from tests.sandbox.boxes import working
+from tests.warm import run_warm
 
 BLOCKS = [
     (page.relative_to(ROOT).as_posix(), number, block)
@@ -21,17 +21,14 @@ BLOCKS = [
 
 @pytest.mark.parametrize("where, number, block", BLOCKS, ids=[f"{w}-{n}" for w, n, _ in BLOCKS])
 def test_a_block_of_python_runs(where: str, number: int, block: str, here: Path) -> None:
-    command = [sys.executable, "-c", block]
+    words = ["-c", block]
     if "/inputs/" in block:  # a program for the sandbox, where the table of a cohort stands there
         working("bubblewrap")
         (here / "early.py").write_text(block)
-        command = ["sage", "nova", "explore", "demo", "Who relapses early?", "--endpoint", "OS",
-                   "--program", "early.py"]  # fmt: skip
-    done = subprocess.run(
-        command, cwd=here, capture_output=True, text=True, timeout=120,
-        env={**os.environ, "PYTHONPATH": str(ROOT),
-             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
-    )  # fmt: skip
+        words = ["nova", "explore", "demo", "Who relapses early?", "--endpoint", "OS",
+                 "--program", "early.py"]  # fmt: skip
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = run_warm(words, cwd=here, env={**os.environ, "PATH": path}, timeout=120)
     assert done.returncode == 0, done.stderr
 
 

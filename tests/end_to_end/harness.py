@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sage.core.extras import EXTRAS, WITHIN
-from tests.warm import run_warm
+from tests.warm import Warm, run_warm
 
 REPO = Path(__file__).resolve().parents[2]
 PROMPT = (
@@ -27,8 +27,13 @@ PROMPT = (
 
 @lru_cache(maxsize=1)
 def cache_dir() -> Path:
-    """One cache for all tests of this process, so that graph and cohort are made once."""
-    return Path(tempfile.mkdtemp(prefix="sage-test-cache-"))
+    """One cache for all workers of a session, so that graph and cohort are made once."""
+    session = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if session is None:
+        return Path(tempfile.mkdtemp(prefix="sage-test-cache-"))
+    place = Path(tempfile.gettempdir()) / f"sage-test-cache-{session}"
+    place.mkdir(mode=0o700, exist_ok=True)
+    return place
 
 
 HIDE = """
@@ -106,15 +111,17 @@ def sage(*args: str, cwd: Path, timeout: float = 900, cold: bool = False, **env:
     return Done(ended.returncode, ended.stdout, ended.stderr)
 
 
+def begin(*args: str, cwd: Path, **env: str) -> Warm:
+    """Start `sage ARGS`, or a program after "-c", in a warm process that works beside the test."""
+    return Warm(args, cwd=cwd, env=environment(**env))
+
+
 def on_a_terminal(
     *args: str, cwd: Path, answers: list[tuple[str, str]], **env: str
 ) -> tuple[int, str]:
     """Run `sage ARGS` on a terminal of its own; wait for each question, then type its answer."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sage", *args], cwd=cwd, env=environment(**({"TERM": "dumb"} | env)),
-        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
-    )  # fmt: skip
+    process = Warm(args, cwd=cwd, env=environment(**({"TERM": "dumb"} | env)), terminal=theirs)
     os.close(theirs)
     shown, seen, until = "", 0, time.monotonic() + 240
     left = list(answers)

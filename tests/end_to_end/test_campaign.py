@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.harness import PROMPT, environment, sage
+from tests.end_to_end.harness import PROMPT, begin, sage
 
 
 @pytest.fixture(scope="module")
@@ -20,17 +16,13 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A campaign of two rounds, killed inside the second, and resumed."""
     place = tmp_path_factory.mktemp("campaign")
     out = place / "campaign"
-    command = [sys.executable, "-m", "sage", "campaign", PROMPT, "--rounds", "2", "--auto-approve",
-               "--out", str(out), "--yes"]  # fmt: skip
-    process = subprocess.Popen(
-        command, cwd=place, env=environment(), stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+    process = begin("campaign", PROMPT, "--rounds", "2", "--auto-approve", "--out", str(out),
+                    "--yes", cwd=place)  # fmt: skip
     second = out / "round-2" / "outputs" / "draft-h1.json"
     deadline = time.monotonic() + 400
     while not second.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.2)
-    os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
     process.wait()
     assert second.exists(), "the second round never drafted anything"
     ended = sage("resume", str(out), "--json", cwd=place, timeout=400)

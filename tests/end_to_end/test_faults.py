@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -15,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.harness import PROMPT, environment, events, sage
+from tests.end_to_end.harness import PROMPT, begin, events, sage
 from tests.openai_server import Answer, serve
 
 # The process kills itself at the given event: a kill from outside cannot hit a node of a few
@@ -55,25 +54,18 @@ NODES = (
 
 
 def _dying(kind: str, node: str, *args: str, cwd: Path) -> int:
-    return subprocess.run(
-        [sys.executable, "-c", DIES, kind, node, *args],
-        cwd=cwd,
-        env=environment(),
-        capture_output=True,
-        timeout=240,
-        stdin=subprocess.DEVNULL,
-    ).returncode
+    return begin("-c", DIES, kind, node, *args, cwd=cwd).wait(240)
 
 
 @pytest.mark.slow
 def test_killed_in_every_node_a_run_still_ends_as_an_unbroken_one(tmp_path: Path) -> None:
     broken, whole = tmp_path / "broken", tmp_path / "whole"
-    begin = ("run", PROMPT, "--auto-approve", "--out")
+    start = ("run", PROMPT, "--auto-approve", "--out")
     for index, node in enumerate(NODES):
-        args = (*begin, str(broken)) if index == 0 else ("resume", str(broken))
+        args = (*start, str(broken)) if index == 0 else ("resume", str(broken))
         assert _dying("start", node, *args, cwd=tmp_path) == -signal.SIGKILL, node
     assert sage("resume", str(broken), cwd=tmp_path).code == 0
-    assert sage(*begin, str(whole), cwd=tmp_path).code == 0
+    assert sage(*start, str(whole), cwd=tmp_path).code == 0
     assert _ended(broken) == _ended(whole)
     assert set(_ended(whole)) == {"question", *NODES}
     name = "hypotheses/h1/results/results.json"
@@ -100,14 +92,7 @@ def test_killed_right_after_a_node_it_does_not_lose_the_run(tmp_path: Path) -> N
 
 def test_ctrl_c_stops_cleanly_and_names_the_way_on(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sage", "run", PROMPT, "--auto-approve", "--out", str(run)],
-        cwd=tmp_path,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = begin("run", PROMPT, "--auto-approve", "--out", str(run), cwd=tmp_path)
     _wait_for(run, "coding")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=600)
@@ -126,13 +111,8 @@ def test_ctrl_c_is_answered_by_commands_without_a_way_on_of_their_own(tmp_path: 
         return Answer(silent=60.0)
 
     with serve(silent) as server:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "sage", "nova", "ask", "What is it?", "slide.png"],
-            cwd=tmp_path,
-            env=environment(SAGE_BASE_URL=server.url, SAGE_API_KEY="none"),
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        process = begin("nova", "ask", "What is it?", "slide.png", cwd=tmp_path,
+                        SAGE_BASE_URL=server.url, SAGE_API_KEY="none")  # fmt: skip
         assert asked.wait(120)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)

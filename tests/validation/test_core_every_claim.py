@@ -7,7 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.validation.core_help import NODE, claim, frozen_for, keep_claim_tests, load, patients, run
+from tests.validation.core_help import (
+    NODE,
+    claim,
+    frozen_for,
+    keep_claim_tests,
+    load,
+    patients,
+    run,
+)
 from validation.ledger.ledger import Ledger
 
 STRONG = 1.1
