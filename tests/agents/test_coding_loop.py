@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from sage.core.llm.turns import Spent
 from sandbox.bubblewrap import Bubblewrap
 from sandbox.limited import LimitedSubprocess
 from sandbox.types import Job, Reason, Sandbox, SandboxResult
+from tests.draws import few_draws
 from tests.sandbox.boxes import BOTH, working
 from validation.cohort.cohort import Cohort
 from validation.cohort.model import read_spec
@@ -31,6 +33,7 @@ from validation.drafting.freezing import freeze
 from validation.ledger.ledger import Ledger
 from validation.simulate.world import write_world
 
+__all__ = ["few_draws"]
 ROOT = Path(__file__).parents[2]
 FORGOTTEN = "    print(len(numbers))\n"
 FIX = '    (out / "numbers.json").write_text(json.dumps({"numbers": numbers}))\n'
@@ -111,6 +114,23 @@ def box() -> Sandbox:
     return working("bubblewrap")
 
 
+@pytest.fixture(scope="module")
+def never(world: Cohort, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, Recorded]:
+    """An analysis whose programs all failed, and the reasoner that wrote them."""
+    reasoner = Recorded("never")
+    bench = Bench(contract_of(world), world, tmp_path_factory.mktemp("never"))
+    outcome = bench.carry_out(reasoner, working("bubblewrap"))
+    assert outcome.status == "escalated"
+    return bench, reasoner
+
+
+@pytest.fixture
+def escalated(never: tuple[Bench, Recorded], tmp_path: Path) -> Bench:
+    """A copy of it, to go on with."""
+    bench = never[0]
+    return Bench(bench.frozen, bench.cohort, Path(shutil.copytree(bench.folder, tmp_path / "it")))
+
+
 @pytest.mark.parametrize("name", BOTH)
 def test_the_rules_path_gives_the_numbers_of_a_run_on_the_host(name: str, bench: Bench) -> None:
     from validation.run.runner import run
@@ -158,12 +178,10 @@ def test_a_program_that_fails_first_is_mended_in_the_second_round(name: str, ben
 
 
 @pytest.mark.bubblewrap
-def test_no_patient_reaches_the_model_with_the_feedback(bench: Bench, box: Sandbox) -> None:
+def test_no_patient_reaches_the_model_with_the_feedback(never: tuple[Bench, Recorded]) -> None:
     import pandas as pd
 
-    reasoner = Recorded("never")
-    bench.carry_out(reasoner, box)
-
+    bench, reasoner = never
     table = pd.read_parquet(bench.folder / "h1/inputs/all/second/table.parquet")
     said = "\n".join(item.model_dump_json() for item in reasoner.asked)
     printed = (bench.folder / "h1/inputs/printed/attempt-1.stderr.txt").read_text()
@@ -177,10 +195,10 @@ def test_no_patient_reaches_the_model_with_the_feedback(bench: Bench, box: Sandb
 
 @pytest.mark.bubblewrap
 def test_a_program_that_never_succeeds_is_escalated_with_everything_kept(
-    bench: Bench, box: Sandbox
+    escalated: Bench,
 ) -> None:
-    outcome = bench.carry_out(Recorded("never"), box)
-
+    bench = escalated
+    outcome = CodingOutcome.model_validate_json((bench.folder / "h1/outcome.json").read_text())
     assert outcome.status == "escalated"
     reasons = [attempt.result.reason for attempt in outcome.attempts]
     assert reasons == [Reason.ERROR, Reason.POLICY, Reason.OK]
@@ -194,8 +212,8 @@ def test_a_program_that_never_succeeds_is_escalated_with_everything_kept(
 
 
 @pytest.mark.bubblewrap
-def test_an_escalated_analysis_goes_on_after_a_fix_by_hand(bench: Bench, box: Sandbox) -> None:
-    bench.carry_out(Recorded("never"), box)
+def test_an_escalated_analysis_goes_on_after_a_fix_by_hand(escalated: Bench, box: Sandbox) -> None:
+    bench = escalated
     program = bench.folder / "h1/attempt-3/analysis.py"
     program.write_text(program.read_text().replace(FORGOTTEN, FIX))
 
@@ -207,8 +225,8 @@ def test_an_escalated_analysis_goes_on_after_a_fix_by_hand(bench: Bench, box: Sa
 
 
 @pytest.mark.bubblewrap
-def test_a_resume_that_was_killed_goes_on_with_the_fix(bench: Bench, box: Sandbox) -> None:
-    bench.carry_out(Recorded("never"), box)
+def test_a_resume_that_was_killed_goes_on_with_the_fix(escalated: Bench, box: Sandbox) -> None:
+    bench = escalated
     store = Store(bench.folder / "h1")
     store.begin(4, store.program(3).read_text().replace(FORGOTTEN, FIX))
     store.reopen()
@@ -219,8 +237,8 @@ def test_a_resume_that_was_killed_goes_on_with_the_fix(bench: Bench, box: Sandbo
 
 
 @pytest.mark.bubblewrap
-def test_a_fix_that_fails_is_escalated_again(bench: Bench, box: Sandbox) -> None:
-    bench.carry_out(Recorded("never"), box)
+def test_a_fix_that_fails_is_escalated_again(escalated: Bench, box: Sandbox) -> None:
+    bench = escalated
     program = bench.folder / "h1/attempt-3/analysis.py"
     program.write_text("raise SystemExit(3)\n")
 
@@ -230,10 +248,9 @@ def test_a_fix_that_fails_is_escalated_again(bench: Bench, box: Sandbox) -> None
 
 
 @pytest.mark.bubblewrap
-def test_resume_without_a_fix_says_which_file_to_mend(bench: Bench, box: Sandbox) -> None:
-    bench.carry_out(Recorded("never"), box)
+def test_resume_without_a_fix_says_which_file_to_mend(escalated: Bench, box: Sandbox) -> None:
     with pytest.raises(InputError, match=r"attempt-3/analysis.py was not changed"):
-        bench.resume(Recorded("never"), box)
+        escalated.resume(Recorded("never"), box)
 
 
 @pytest.mark.bubblewrap

@@ -385,7 +385,11 @@ def rows() -> Iterator[Row]:
 
 
 def row(name: str, says: tuple[str, str], answers: str, words: str = "", **more: Any) -> Row:
-    """A row; `limits`, `without`, `reasons`, `unsaid` as in `Row`, all else as in `evidence`."""
+    """A row; `limits`, `without`, `reasons`, `unsaid` as in `Row`, all else as in `evidence`.
+
+    The primary test has a strong effect where nothing else is said.
+    """
+    more.setdefault("primary", STRONG)
     texts = {
         key: more.pop(key) for key in ("limits", "without", "reasons", "unsaid") if key in more
     }
@@ -395,13 +399,8 @@ def row(name: str, says: tuple[str, str], answers: str, words: str = "", **more:
 def _data() -> Iterator[Row]:
     none = (open_("data"), "", "the primary test gave no result")
     yield row("primary missing", *none, primary=None, q=0.001)
-    yield row(
-        "primary refused",
-        *none,
-        primary={"status": "refused", "reason": "too few"},
-        q=0.001,
-        reasons=("too few",),
-    )
+    yield row("primary refused", *none, primary={"status": "refused", "reason": "too few"}, q=0.001,
+              reasons=("too few",))  # fmt: skip
     yield row("primary crashed", *none, primary=STRONG | {"status": "crashed"})
     yield row("primary without effect", *none, primary={"p": 0.001}, reasons=("has no p",))
     yield row("primary without p", *none, primary=STRONG | {"p": None}, q=0.001)
@@ -411,9 +410,8 @@ def _data() -> Iterator[Row]:
     yield row("p is 0", SUPPORTED, "yyu", primary=estimate(1.6, 0.1, 0.0))
     yield row("p is 1", NOT, "nnn", primary=estimate(1.0, 0.05, 1.0))
     for which in ("lower", "upper"):
-        yield row(
-            f"{which} limit is not a number", *none, primary=estimate(2.0, **{which: math.nan})
-        )
+        yield row(f"{which} limit is not a number", *none,
+                  primary=estimate(2.0, **{which: math.nan}))  # fmt: skip
     yield row(
         "effect is not finite",
         *none,
@@ -463,21 +461,12 @@ def _controls() -> Iterator[Row]:
             (OFF, "was switched off, against the contract"),
         ):
             result = kind(status=status, reason="MemoryError")
-            yield given(
-                f"{field} {status}",
-                control,
-                f"{words} {said}",
-                controls(**{field: result}),
-                reasons=("MemoryError",),
-            )
+            yield given(f"{field} {status}", control, f"{words} {said}",
+                        controls(**{field: result}), reasons=("MemoryError",))  # fmt: skip
     leak = TimingResult(status=RAN, n=400, leaks=("FABP5: it tells who", "TLS: it moves with"))
-    yield given(
-        "an exposure that was not known at baseline",
-        open_("data"),
-        "not known at baseline",
-        controls(timing=leak),
-        reasons=("FABP5: it tells who; TLS: it moves with",),
-    )
+    yield given("an exposure that was not known at baseline", open_("data"),
+                "not known at baseline", controls(timing=leak),
+                reasons=("FABP5: it tells who; TLS: it moves with",))  # fmt: skip
     for key, role, where in (
         ("imaging:tls", "exposure", "[variables.tls]"),
         ("clinical:stage", "covariate", "[variables.stage]"),
@@ -499,67 +488,37 @@ def _controls() -> Iterator[Row]:
                 f"under {where}, or once for all",
             ),
         )
-    yield row(
-        "undeclared and dependent",
-        open_("timing"),
-        "yuu",
-        "nobody says when Stage, imaging:tls became known",
-        primary=STRONG,
-        adjusted=WEAK,
-        plan={"undeclared": {"clinical:stage": "covariate", "imaging:tls": "exposure"}},
-    )
+    yield row("undeclared and dependent", open_("timing"), "yuu",
+              "nobody says when Stage, imaging:tls became known", adjusted=WEAK,
+              plan={"undeclared": {"clinical:stage": "covariate", "imaging:tls": "exposure"}}
+    )  # fmt: skip
     for role in ("known_positive", "cluster", "site"):
-        yield given(
-            f"undeclared {role}",
-            SUPPORTED,
-            "also adjusted for",
-            controls(),
-            plan={"undeclared": {"clinical:other": role}},
-        )
+        yield given(f"undeclared {role}", SUPPORTED, "also adjusted for", controls(),
+                    plan={"undeclared": {"clinical:other": role}})  # fmt: skip
     off = TimingResult(status=OFF, reason="not asked for")
     followed = {"time_dependent": True}
-    yield given(
-        "time-dependent", SUPPORTED, "also adjusted for", controls(timing=off), plan=followed
-    )
+    yield given("time-dependent", SUPPORTED, "also adjusted for", controls(timing=off),
+                plan=followed)  # fmt: skip
     crashed = RandomFeatures(status=CRASHED, reason="MemoryError")
-    yield given(
-        "one of two random features crashed",
-        control,
-        "in place of TLS crashed",
-        controls(random=(random_features(0.99), crashed)),
-    )
-    yield given(
-        "one of two random features missing",
-        control,
-        "in place of TLS was not run",
-        controls(random=(random_features(0.99),)),
-    )
+    yield given("one of two random features crashed", control, "in place of TLS crashed",
+                controls(random=(random_features(0.99), crashed)))  # fmt: skip
+    yield given("one of two random features missing", control, "in place of TLS was not run",
+                controls(random=(random_features(0.99),)))  # fmt: skip
     yield given("no random features", control, "in place of FABP5 was not run", controls(random=()))
     negative = {"controls": {"negative_endpoint": "NEG"}}
-    yield given(
-        "negative control missing",
-        control,
-        "negative control was not run",
-        controls(negative=None),
-        plan=negative,
-    )
+    yield given("negative control missing", control, "negative control was not run",
+                controls(negative=None), plan=negative)  # fmt: skip
     crashed_negative = NegativeEndpoint(status=CRASHED, reason="x")
-    yield given(
-        "negative control crashed",
-        control,
-        "negative control crashed",
-        controls(negative=crashed_negative),
-        plan=negative,
-    )
+    yield given("negative control crashed", control, "negative control crashed",
+                controls(negative=crashed_negative), plan=negative)  # fmt: skip
     for p, says, words in (
         (0.049, control, "the negative control moves"),
         (0.05, SUPPORTED, "also adjusted for"),
         (0.8, SUPPORTED, "also adjusted for"),
     ):
         result = NegativeEndpoint(status=RAN, endpoint="NEG", p=p)
-        yield given(
-            f"negative control p {p}", says, words, controls(negative=result), plan=negative
-        )
+        yield given(f"negative control p {p}", says, words, controls(negative=result),
+                    plan=negative)  # fmt: skip
     for changes, says in (
         ({"p": 0.049}, SUPPORTED),
         ({"p": 0.05}, control),
@@ -569,12 +528,9 @@ def _controls() -> Iterator[Row]:
         ({"p": 0.5, "events": 49}, SUPPORTED),
         ({"hr": 0.6, "events": 51}, control),
     ):
-        yield given(
-            f"known positive {changes}",
-            says,
-            "" if says == SUPPORTED else "the known positive does not show",
-            controls(known_positive=known_positive(**changes)),
-        )
+        yield given(f"known positive {changes}", says,
+                    "" if says == SUPPORTED else "the known positive does not show",
+                    controls(known_positive=known_positive(**changes)))  # fmt: skip
     protective = {
         "controls": {
             "known_positive": KnownPositive(
@@ -583,112 +539,60 @@ def _controls() -> Iterator[Row]:
         }
     }
     for hr, says in ((0.6, SUPPORTED), (1.0, control), (1.6, control)):
-        yield given(
-            f"protective known positive {hr}",
-            says,
-            "",
-            controls(known_positive=known_positive(hr=hr)),
-            plan=protective,
-        )
+        yield given(f"protective known positive {hr}", says, "",
+                    controls(known_positive=known_positive(hr=hr)), plan=protective)  # fmt: skip
     for hr, plan, limits, says in (
         (1.1, {}, {"lower": 0.9, "upper": 1.5 ** (1 / 1.6)}, SUPPORTED),
         (1.1, {}, {"lower": 0.9, "upper": 1.2884}, control),
         (0.83, protective, {"lower": 1 / 1.5 ** (1 / 1.6), "upper": 1.1}, SUPPORTED),
         (0.83, protective, {"lower": 0.7762, "upper": 1.6}, control),
     ):
-        yield given(
-            f"known positive neither shown nor left out {limits}",
-            says,
-            "" if says == SUPPORTED else "the known positive does not show",
-            controls(known_positive=known_positive(hr=hr, p=0.05, **limits)),
-            plan=plan,
-            limits=("known positive is not significant (p = 0.05",),
-        )
+        yield given(f"known positive neither shown nor left out {limits}", says,
+                    "" if says == SUPPORTED else "the known positive does not show",
+                    controls(known_positive=known_positive(hr=hr, p=0.05, **limits)), plan=plan,
+                    limits=("known positive is not significant (p = 0.05",))  # fmt: skip
     for name, changes, says in (
         ("is not shown", {"p": 0.05}, control),
         ("is shown", {"p": 0.0499}, NOT),
         ("has few events", {"p": 0.05, "events": 49}, NOT),
         ("has events enough", {"p": 0.05, "events": 50}, control),
     ):
-        yield row(
-            f"nothing there, and the known positive {name}",
-            says,
-            "nnn",
-            "the known positive is not shown either" if says == control else "",
-            primary=NOTHING,
-            ran=controls(known_positive=known_positive(hr=1.2, upper=1.6, **changes)),
-            reasons=("primary [against]",),
-        )
-    yield row(
-        "nothing there, and no known positive",
-        NOT,
-        "nnn",
-        primary=NOTHING,
-        plan={"controls": {"known_positive": None}},
-        ran=controls(known_positive=known_positive(p=0.5, upper=1.6)),
-    )
-    yield given(
-        "a significant known positive is no limit",
-        SUPPORTED,
-        "",
-        controls(known_positive=known_positive(p=0.049)),
-        without=("known positive",),
-    )
+        yield row(f"nothing there, and the known positive {name}", says, "nnn",
+                  "the known positive is not shown either" if says == control else "",
+                  primary=NOTHING,
+                  ran=controls(known_positive=known_positive(hr=1.2, upper=1.6, **changes)),
+                  reasons=("primary [against]",))  # fmt: skip
+    yield row("nothing there, and no known positive", NOT, "nnn", primary=NOTHING,
+              plan={"controls": {"known_positive": None}},
+              ran=controls(known_positive=known_positive(p=0.5, upper=1.6)))  # fmt: skip
+    yield given("a significant known positive is no limit", SUPPORTED, "",
+                controls(known_positive=known_positive(p=0.049)), without=("known positive",)
+    )  # fmt: skip
     nothing_known = {"controls": {"known_positive": None}}
-    yield given(
-        "no known positive in the contract",
-        SUPPORTED,
-        "",
-        controls(known_positive=None),
-        plan=nothing_known,
-        limits=("no known positive",),
-    )
-    yield given(
-        "a known positive that nobody asked for",
-        SUPPORTED,
-        "",
-        controls(known_positive=known_positive(p=0.9)),
-        plan=nothing_known,
-    )
+    yield given("no known positive in the contract", SUPPORTED, "", controls(known_positive=None),
+                plan=nothing_known, limits=("no known positive",))  # fmt: skip
+    yield given("a known positive that nobody asked for", SUPPORTED, "",
+                controls(known_positive=known_positive(p=0.9)), plan=nothing_known)  # fmt: skip
     for p, says in ((0.049, SUPPORTED), (0.05, control), (0.6, control)):
-        yield given(
-            f"permutation p {p}",
-            says,
-            "" if says == SUPPORTED else "permuted outcomes do as well too often",
-            controls(permuted=PermutedOutcome(status=RAN, p=p, draws=100)),
-        )
-    yield given(
-        "permutations switched off",
-        control,
-        "the permutations are switched off",
-        controls(permuted=PermutedOutcome(status=OFF, reason="off")),
-        plan={"controls": {"permutations": 0}},
-        limits=("permuted outcome is switched off",),
-    )
-    yield given(
-        "one permutation is asked for",
-        control,
-        "permuted outcome was not run",
-        controls(permuted=None),
-        plan={"controls": {"permutations": 1}},
-        without=("switched off",),
-    )
+        yield given(f"permutation p {p}", says,
+                    "" if says == SUPPORTED else "permuted outcomes do as well too often",
+                    controls(permuted=PermutedOutcome(status=RAN, p=p, draws=100)))  # fmt: skip
+    yield given("permutations switched off", control, "the permutations are switched off",
+                controls(permuted=PermutedOutcome(status=OFF, reason="off")),
+                plan={"controls": {"permutations": 0}},
+                limits=("permuted outcome is switched off",))  # fmt: skip
+    yield given("one permutation is asked for", control, "permuted outcome was not run",
+                controls(permuted=None), plan={"controls": {"permutations": 1}},
+                without=("switched off",))  # fmt: skip
     for share, says in ((0.949, control), (0.95, SUPPORTED), (0.2, control)):
         words = "" if says == SUPPORTED else "too many features like TLS do as well"
-        yield given(
-            f"random features {share}",
-            says,
-            words,
-            controls(random=(random_features(0.99), random_features(share))),
-            reasons=("random features [for] stronger, in the claimed direction, than 990",),
-        )
-    yield given(
-        "one of a thousand features does as well",
-        SUPPORTED,
-        "",
-        controls(random=(random_features(0.999), random_features(0.99))),
-        reasons=("stronger, in the claimed direction, than 999 of 1000",),
-    )
+        yield given(f"random features {share}", says, words,
+                    controls(random=(random_features(0.99), random_features(share))),
+                    reasons=("random features [for] stronger, in the claimed direction, than 990",)
+        )  # fmt: skip
+    yield given("one of a thousand features does as well", SUPPORTED, "",
+                controls(random=(random_features(0.999), random_features(0.99))),
+                reasons=("stronger, in the claimed direction, than 999 of 1000",))  # fmt: skip
     yield given(
         "permuted feature",
         control,
@@ -696,21 +600,11 @@ def _controls() -> Iterator[Row]:
         controls(random=(random_features(0.5, "permuted feature"), random_features(0.99))),
         reasons=("only stronger, in the claimed direction, than 500 of 1000 permutations of",),
     )
-    yield given(
-        "random features switched off",
-        control,
-        "the random features are switched off",
-        controls(random=()),
-        plan={"controls": {"random_features": 0}},
-        limits=("random features is switched off",),
-    )
-    yield given(
-        "one random feature is asked for",
-        control,
-        "in place of FABP5 was not run",
-        controls(random=()),
-        plan={"controls": {"random_features": 1}},
-    )
+    yield given("random features switched off", control, "the random features are switched off",
+                controls(random=()), plan={"controls": {"random_features": 0}},
+                limits=("random features is switched off",))  # fmt: skip
+    yield given("one random feature is asked for", control, "in place of FABP5 was not run",
+                controls(random=()), plan={"controls": {"random_features": 1}})  # fmt: skip
     alone = specification().model_copy(update={"left_out_sign": 0.8, "left_out": 10})
     yield given(
         "sign without one site at a time",
@@ -727,27 +621,14 @@ def _controls() -> Iterator[Row]:
         (0.899, True, open_("assumption"), "the sign depends on analytical choices"),
         (1.0, False, open_("assumption"), "own choices could not be estimated"),
     ):
-        yield given(
-            f"sign in {sign}, own {own}",
-            says,
-            words,
-            controls(specification=specification(sign, own)),
-        )
+        yield given(f"sign in {sign}, own {own}", says, words,
+                    controls(specification=specification(sign, own)))  # fmt: skip
     # What forbids any reading also forbids "not supported"; what speaks against a claim does not.
-    yield row(
-        "nothing there, known positive crashed",
-        control,
-        "nnn",
-        primary=NOTHING,
-        ran=controls(known_positive=KnownPositiveResult(status=CRASHED, reason="x")),
-    )
-    yield row(
-        "nothing there, permutation as well",
-        NOT,
-        "nnn",
-        primary=NOTHING,
-        ran=controls(permuted=PermutedOutcome(status=RAN, p=0.9, draws=100)),
-    )
+    yield row("nothing there, known positive crashed", control, "nnn", primary=NOTHING,
+              ran=controls(known_positive=KnownPositiveResult(status=CRASHED, reason="x"))
+    )  # fmt: skip
+    yield row("nothing there, permutation as well", NOT, "nnn", primary=NOTHING,
+              ran=controls(permuted=PermutedOutcome(status=RAN, p=0.9, draws=100)))  # fmt: skip
     yield row("data before controls", open_("data"), "", primary=None, q=0.001, ran=None)
 
 
@@ -763,15 +644,10 @@ def _association() -> Iterator[Row]:
         yield row(f"q {q}", says, answers, words, primary=one, q=q, family=3)
     sign = estimate(1.4, 0.2, 0.0999)
     beside: dict[str, Any] = {"adjusted": one, "q_adjusted": 0.0499}
-    yield row(
-        "a sign alone, shown beside the covariates",
-        SUPPORTED,
-        "yyu",
-        "associated, also adjusted for Age and Stage",
-        primary=sign,
-        **beside,
-        reasons=("primary [for]", "with the p beside Age and Stage in its place q = 0.050"),
-    )
+    yield row("a sign alone, shown beside the covariates", SUPPORTED, "yyu",
+              "associated, also adjusted for Age and Stage", primary=sign, **beside,
+              reasons=("primary [for]", "with the p beside Age and Stage in its place q = 0.050")
+    )  # fmt: skip
     for name, changes, answers in (
         ("no sign alone", {"primary": estimate(1.4, 0.2, 0.1)}, "uyu"),
         ("adjusted q 0.05", {"q_adjusted": 0.05}, "uyu"),
@@ -791,131 +667,50 @@ def _association() -> Iterator[Row]:
     yield row("one claim", SUPPORTED, "yyy", primary=STRONG, reasons=("1 claim of",))
     yield row("claims", SUPPORTED, "yyy", primary=STRONG, family=2, reasons=("2 claims of",))
     for questions, told in ((3, "4 claims of the ledger that ask 3 questions"), (4, "4 claims of")):
-        yield row(
-            f"4 claims, {questions} questions",
-            SUPPORTED,
-            "yyy",
-            primary=STRONG,
-            family=4,
-            questions=questions,
-            reasons=(told,),
-            unsaid=("ask 4",),
-        )
-    yield row(
-        "alpha of the contract",
-        SUPPORTED,
-        "yyu",
-        primary=estimate(1.6, 0.25, 0.08),
-        plan={"rules": {"alpha": 0.1}},
-    )
+        yield row(f"4 claims, {questions} questions", SUPPORTED, "yyy", family=4,
+                  questions=questions, reasons=(told,), unsaid=("ask 4",))  # fmt: skip
+    yield row("alpha of the contract", SUPPORTED, "yyu", primary=estimate(1.6, 0.25, 0.08),
+              plan={"rules": {"alpha": 0.1}})  # fmt: skip
     for p, because in ((0.0499, "multiplicity"), (0.05, "power"), (0.051, "power")):
-        yield row(
-            f"p {p}, alone",
-            open_(because),
-            "uyu",
-            primary=estimate(1.5, 0.2, p),
-            q=0.2,
-            adjusted=one,
-        )
-    yield row(
-        "weak",
-        open_("power"),
-        "uuu",
-        "neither shown nor excluded",
-        primary=WEAK,
-        reasons=("200 events, 191 are needed to find a hazard ratio of 1.50 with 80% power",),
-    )
-    yield row(
-        "weak, nobody knows how many",
-        open_("power"),
-        "uuu",
-        primary=WEAK | {"events": None},
-        plan={"required": None},
-        without=("needed",),
-    )
-    yield row(
-        "weak, no events",
-        open_("power"),
-        "uuu",
-        primary=WEAK | {"events": None},
-        reasons=("0 events, 191 are needed",),
-    )
-    yield row(
-        "nothing",
-        NOT,
-        "nnn",
-        "not supported: no relevant association",
-        primary=NOTHING,
-        reasons=("the interval excludes the smallest relevant effect",),
-    )
-    yield row(
-        "nothing, adjusted wide",
-        NOT,
-        "nun",
-        "not supported: no relevant association",
-        primary=NOTHING,
-        adjusted=estimate(0.9, 0.4),
-        reasons=("the interval excludes the smallest relevant effect",),
-    )
+        yield row(f"p {p}, alone", open_(because), "uyu", primary=estimate(1.5, 0.2, p), q=0.2,
+                  adjusted=one)  # fmt: skip
+    yield row("weak", open_("power"), "uuu", "neither shown nor excluded", primary=WEAK,
+              reasons=("200 events, 191 are needed to find a hazard ratio of 1.50 with 80% power",)
+    )  # fmt: skip
+    yield row("weak, nobody knows how many", open_("power"), "uuu", primary=WEAK | {"events": None},
+              plan={"required": None}, without=("needed",))  # fmt: skip
+    yield row("weak, no events", open_("power"), "uuu", primary=WEAK | {"events": None},
+              reasons=("0 events, 191 are needed",))  # fmt: skip
+    yield row("nothing", NOT, "nnn", "not supported: no relevant association", primary=NOTHING,
+              reasons=("the interval excludes the smallest relevant effect",))  # fmt: skip
+    yield row("nothing, adjusted wide", NOT, "nun", "not supported: no relevant association",
+              primary=NOTHING, adjusted=estimate(0.9, 0.4),
+              reasons=("the interval excludes the smallest relevant effect",))  # fmt: skip
     yield row("no effect at all, narrow", NOT, "nnn", primary=estimate(1.0, 0.05))
     yield row("no effect at all, wide", open_("power"), "uuu", primary=estimate(1.0, 0.5))
-    yield row(
-        "the other way",
-        NOT,
-        "nnn",
-        "associated in the other direction",
-        primary=estimate(0.5),
-        reasons=("significant in the other direction",),
-    )
-    yield row(
-        "the other way, p 0.05",
-        NOT,
-        "nnn",
-        "no relevant association",
-        primary=estimate(0.9, 0.05, 0.05),
-    )
+    yield row("the other way", NOT, "nnn", "associated in the other direction",
+              primary=estimate(0.5), reasons=("significant in the other direction",))  # fmt: skip
+    yield row("the other way, p 0.05", NOT, "nnn", "no relevant association",
+              primary=estimate(0.9, 0.05, 0.05))  # fmt: skip
     yield row("the other way, but wide", open_("power"), "unu", primary=estimate(0.6, 0.5, 0.01))
-    yield row(
-        "exactly none, q below alpha", open_("power"), "unu", primary=estimate(1.0, 0.5, 0.01)
-    )
-    yield row(
-        "the claim the other way around",
-        NOT,
-        "nnn",
-        primary=STRONG,
-        plan={"direction": "lower_risk"},
-    )
-    yield row(
-        "protective", SUPPORTED, "yyy", primary=estimate(0.5), plan={"direction": "lower_risk"}
-    )
-    yield row(
-        "protective, exactly none",
-        open_("power"),
-        "unu",
-        primary=estimate(1.0, 0.5, 0.01),
-        plan={"direction": "lower_risk"},
-    )
+    yield row("exactly none, q below alpha", open_("power"), "unu",
+              primary=estimate(1.0, 0.5, 0.01))  # fmt: skip
+    yield row("the claim the other way around", NOT, "nnn", plan={"direction": "lower_risk"})
+    yield row("protective", SUPPORTED, "yyy", primary=estimate(0.5),
+              plan={"direction": "lower_risk"})  # fmt: skip
+    yield row("protective, exactly none", open_("power"), "unu", primary=estimate(1.0, 0.5, 0.01),
+              plan={"direction": "lower_risk"})  # fmt: skip
     # The issue's example: one estimate, q on either side of alpha.
     example = {
         "primary": estimate(0.88, p=0.021, lower=0.78, upper=0.98),
         "plan": {"direction": "lower_risk"},
     }
-    yield row(
-        "0.88 (0.78 to 0.98), q 0.026",
-        open_("relevance"),
-        "yyn",
-        "inconclusive (relevance): associated, but too small to matter",
-        q=0.026,
-        **example,
-    )
-    yield row(
-        "0.88 (0.78 to 0.98), q 0.052",
-        open_("relevance"),
-        "uyn",
-        "inconclusive (relevance): if associated, too small to matter",
-        q=0.052,
-        **example,
-    )
+    yield row("0.88 (0.78 to 0.98), q 0.026", open_("relevance"), "yyn",
+              "inconclusive (relevance): associated, but too small to matter", q=0.026, **example
+    )  # fmt: skip
+    yield row("0.88 (0.78 to 0.98), q 0.052", open_("relevance"), "uyn",
+              "inconclusive (relevance): if associated, too small to matter", q=0.052, **example
+    )  # fmt: skip
     for p, says, answers in ((0.0999, open_("relevance"), "unn"), (0.1, NOT, "nnn")):
         yield row(f"small, p {p}", says, answers, primary=estimate(1.1, 0.05, p))
     locked = {"locked": True, "q": None}
@@ -932,70 +727,30 @@ def _association() -> Iterator[Row]:
         ),
     )
     yield row("locked, nothing", NOT, "nnn", primary=NOTHING, **locked, reasons=("stay locked",))
-    yield row(
-        "no q", open_("multiplicity"), "uyy", primary=STRONG, q=None, reasons=("q not available",)
-    )
+    yield row("no q", open_("multiplicity"), "uyy", q=None, reasons=("q not available",))
     yield row("locked, p below alpha", open_("power"), "uyu", primary=estimate(1.6, 0.2), **locked)
-    yield row(
-        "locked is never supported",
-        open_("power"),
-        "uyy",
-        primary=STRONG,
-        locked=True,
-        q=0.001,
-        reasons=("q = 0.0010 over 1 claim",),
-    )
-    yield row(
-        "several terms, beside the covariates no direction",
-        open_("independence"),
-        "yuu",
-        primary=STRONG,
-        adjusted=estimate(1.1, 0.2, 0.001) | {"method": "nested"},
-        plan={"method": "nested"},
-    )
+    yield row("locked is never supported", open_("power"), "uyy", locked=True, q=0.001,
+              reasons=("q = 0.0010 over 1 claim",))  # fmt: skip
+    yield row("several terms, beside the covariates no direction", open_("independence"), "yuu",
+              adjusted=estimate(1.1, 0.2, 0.001) | {"method": "nested"}, plan={"method": "nested"}
+    )  # fmt: skip
     for method in ("spline", "maximally_selected"):
         plan = {"plan": {"method": method}, "adjusted": STRONG}
         flat = {"primary": estimate(1.1, 0.2, 0.001), **plan}
-        yield row(
-            f"{method}, no direction",
-            open_("assumption"),
-            "uyu",
-            "no direction is shown",
-            reasons=("the interval of the slope includes none",),
-            **flat,
-        )
-        yield row(
-            f"{method}, directed", SUPPORTED, "yyu", primary=estimate(1.6, 0.2, 0.001), **plan
-        )
-        yield row(
-            f"{method}, slope touches none",
-            SUPPORTED,
-            "yyu",
-            primary=estimate(1.4, lower=1.0, upper=1.9, p=0.001),
-            **plan,
-        )
-        yield row(
-            f"{method}, slope touches none from below",
-            NOT,
-            "nnn",
-            primary=estimate(0.8, lower=0.7, upper=1.0, p=0.001),
-            plan={"method": method},
-        )
-        yield row(
-            f"{method}, no direction, p 0.05",
-            open_("power"),
-            "uuu",
-            primary=estimate(1.1, 0.2, 0.05),
-            plan={"method": method},
-        )
+        yield row(f"{method}, no direction", open_("assumption"), "uyu", "no direction is shown",
+                  reasons=("the interval of the slope includes none",), **flat)  # fmt: skip
+        yield row(f"{method}, directed", SUPPORTED, "yyu", primary=estimate(1.6, 0.2, 0.001),
+                  **plan)  # fmt: skip
+        yield row(f"{method}, slope touches none", SUPPORTED, "yyu",
+                  primary=estimate(1.4, lower=1.0, upper=1.9, p=0.001), **plan)  # fmt: skip
+        yield row(f"{method}, slope touches none from below", NOT, "nnn",
+                  primary=estimate(0.8, lower=0.7, upper=1.0, p=0.001), plan={"method": method}
+        )  # fmt: skip
+        yield row(f"{method}, no direction, p 0.05", open_("power"), "uuu",
+                  primary=estimate(1.1, 0.2, 0.05), plan={"method": method})  # fmt: skip
         yield row(f"{method}, nothing", NOT, "nnn", primary=NOTHING, plan={"method": method})
-        yield row(
-            f"{method}, falling slope, p of any association",
-            open_("assumption"),
-            "unn",
-            primary=estimate(0.98, 0.05, 0.001),
-            plan={"method": method},
-        )
+        yield row(f"{method}, falling slope, p of any association", open_("assumption"), "unn",
+                  primary=estimate(0.98, 0.05, 0.001), plan={"method": method})  # fmt: skip
     turned, met = open_("assumption"), SUPPORTED
     for p, mean, above, says, answers in (
         (0.001, 0.4, 0.52, met, "yyu"),
@@ -1010,23 +765,14 @@ def _association() -> Iterator[Row]:
         (0.09, 0.4, 0.48, open_("power"), "uyu"),
     ):
         given = estimate(mean, 0.15, p, scale="difference (SD)")
-        yield row(
-            f"rank test, p {p}, means {mean}, exposed higher in {above}",
-            says,
-            answers,
-            primary=given | {"method": "rank", "statistic": above},
-            adjusted=given | {"p": 0.001 if mean else 0.9},
-            q_adjusted=0.001,
-            plan={"method": "rank", "scale": "difference (SD)"},
-            reasons=("ranks point the other way than the means",) if says == turned else (),
-        )
-    yield row(
-        "log-rank, interval includes none",
-        SUPPORTED,
-        "yyu",
-        primary=estimate(1.4, 0.2, 0.04),
-        adjusted=STRONG,
-    )
+        yield row(f"rank test, p {p}, means {mean}, exposed higher in {above}", says, answers,
+                  primary=given | {"method": "rank", "statistic": above},
+                  adjusted=given | {"p": 0.001 if mean else 0.9}, q_adjusted=0.001,
+                  plan={"method": "rank", "scale": "difference (SD)"},
+                  reasons=("ranks point the other way than the means",) if says == turned else ()
+        )  # fmt: skip
+    yield row("log-rank, interval includes none", SUPPORTED, "yyu",
+              primary=estimate(1.4, 0.2, 0.04), adjusted=STRONG)  # fmt: skip
 
 
 def _independence() -> Iterator[Row]:
@@ -1063,42 +809,21 @@ def _independence() -> Iterator[Row]:
             ": the interval reaches the smallest relevant effect",
         ),
     )
-    yield row(
-        "no term for a covariate",
-        SUPPORTED,
-        "yyy",
-        "supported: associated, also adjusted for Age",
-        primary=STRONG,
-        adjusted=STRONG | {"absent": ("Stage",)},
-        reasons=("beside Age (no term for Stage): ",),
-    )
-    yield row(
-        "no term for any covariate",
-        open_("independence"),
-        "y-y",
-        "no registered covariate has a term in the model",
-        primary=STRONG,
-        adjusted=STRONG | {"absent": ("Age", "Stage")},
-    )
-    yield row(
-        "adjusted the other way, wide",
-        independence,
-        "ynu",
-        "no relevant effect as claimed beside Age and Stage",
-        primary=STRONG,
-        adjusted=estimate(0.8, 0.5, 0.01),
-        reasons=("p = 0.010: significant in the other direction",),
-    )
-    yield row(
-        "adjusted to nothing",
-        independence,
-        "ynn",
-        "no relevant effect as claimed beside Age and Stage",
-        primary=STRONG,
-        adjusted=NOTHING,
-        reasons=(": the interval excludes the smallest relevant effect",),
-        unsaid=("significant in the other direction",),
-    )
+    yield row("no term for a covariate", SUPPORTED, "yyy",
+              "supported: associated, also adjusted for Age",
+              adjusted=STRONG | {"absent": ("Stage",)},
+              reasons=("beside Age (no term for Stage): ",))  # fmt: skip
+    yield row("no term for any covariate", open_("independence"), "y-y",
+              "no registered covariate has a term in the model",
+              adjusted=STRONG | {"absent": ("Age", "Stage")})  # fmt: skip
+    yield row("adjusted the other way, wide", independence, "ynu",
+              "no relevant effect as claimed beside Age and Stage",
+              adjusted=estimate(0.8, 0.5, 0.01),
+              reasons=("p = 0.010: significant in the other direction",))  # fmt: skip
+    yield row("adjusted to nothing", independence, "ynn",
+              "no relevant effect as claimed beside Age and Stage", adjusted=NOTHING,
+              reasons=(": the interval excludes the smallest relevant effect",),
+              unsaid=("significant in the other direction",))  # fmt: skip
     yield row(
         "what an estimate is per",
         SUPPORTED,
@@ -1124,164 +849,67 @@ def _independence() -> Iterator[Row]:
         ),
     )
     # lung: age per standard deviation
-    yield row(
-        "lung, age",
-        independence,
-        "yuu",
-        primary=estimate(1.19, p=0.042, lower=1.006, upper=1.40),
-        adjusted=estimate(1.11, p=0.23, lower=0.94, upper=1.31),
-        plan={"rules": {"relevant_ratio": 1.3}},
-    )
-    yield row(
-        "not shown, and a control objects",
-        independence,
-        "yuu",
-        primary=STRONG,
-        adjusted=estimate(1.4, 0.25),
-        ran=controls(permuted=PermutedOutcome(status=RAN, p=0.9, draws=100)),
-        reasons=("permuted outcome [prevents]", "adjusted model [prevents]"),
-    )
+    yield row("lung, age", independence, "yuu",
+              primary=estimate(1.19, p=0.042, lower=1.006, upper=1.40),
+              adjusted=estimate(1.11, p=0.23, lower=0.94, upper=1.31),
+              plan={"rules": {"relevant_ratio": 1.3}})  # fmt: skip
+    yield row("not shown, and a control objects", independence, "yuu", adjusted=estimate(1.4, 0.25),
+              ran=controls(permuted=PermutedOutcome(status=RAN, p=0.9, draws=100)),
+              reasons=("permuted outcome [prevents]", "adjusted model [prevents]"))  # fmt: skip
     none = {"covariates": ()}
-    yield row(
-        "adjusted for nothing",
-        independence,
-        "y-y",
-        "inconclusive (independence): adjusted for nothing",
-        primary=STRONG,
-        plan=none,
-    )
+    yield row("adjusted for nothing", independence, "y-y",
+              "inconclusive (independence): adjusted for nothing", plan=none)  # fmt: skip
     declared = none | {"unadjusted_because": "the exposure was randomized"}
-    yield row(
-        "nothing to adjust for",
-        SUPPORTED,
-        "y-y",
-        "supported: associated; nothing to adjust for: the exposure was randomized",
-        primary=STRONG,
-        plan=declared,
-    )
+    yield row("nothing to adjust for", SUPPORTED, "y-y",
+              "supported: associated; nothing to adjust for: the exposure was randomized",
+              plan=declared)  # fmt: skip
     within = {"strata": ("clinical:site",)}
-    yield row(
-        "strata alone",
-        SUPPORTED,
-        "yyy",
-        "also adjusted for Site",
-        primary=STRONG,
-        plan=none | within,
-    )
-    yield row(
-        "strata alone, p not below alpha", open_("power"), "uuu", primary=WEAK, plan=none | within
-    )
-    yield row(
-        "strata and covariates",
-        SUPPORTED,
-        "yyy",
-        "also adjusted for Age, Stage and Site",
-        primary=STRONG,
-        plan=within,
-    )
-    yield row(
-        "one covariate",
-        SUPPORTED,
-        "yyy",
-        "also adjusted for Age",
-        primary=STRONG,
-        plan={"covariates": ("clinical:age",)},
-    )
-    yield row(
-        "nothing crude, but adjusted",
-        independence,
-        "nyn",
-        "the effect shows only beside Age and Stage",
-        primary=NOTHING,
-        adjusted=STRONG,
-    )
+    yield row("strata alone", SUPPORTED, "yyy", "also adjusted for Site", plan=none | within)
+    yield row("strata alone, p not below alpha", open_("power"), "uuu", primary=WEAK,
+              plan=none | within)  # fmt: skip
+    yield row("strata and covariates", SUPPORTED, "yyy", "also adjusted for Age, Stage and Site",
+              plan=within)  # fmt: skip
+    yield row("one covariate", SUPPORTED, "yyy", "also adjusted for Age",
+              plan={"covariates": ("clinical:age",)})  # fmt: skip
+    yield row("nothing crude, but adjusted", independence, "nyn",
+              "the effect shows only beside Age and Stage", primary=NOTHING, adjusted=STRONG
+    )  # fmt: skip
     yield row("weak crude, but adjusted", open_("power"), "uyu", primary=WEAK, adjusted=STRONG)
 
 
 def _relevance() -> Iterator[Row]:
-    yield row(
-        "small",
-        open_("relevance"),
-        "yyn",
-        "associated, but too small to matter",
-        primary=SMALL,
-        reasons=("relevant effect [prevents]",),
-    )
-    yield row(
-        "small beside the covariates",
-        open_("relevance"),
-        "yyn",
-        "associated, but too small to matter",
-        primary=STRONG,
-        adjusted=SMALL,
-    )
-    yield row(
-        "small crude, large adjusted", open_("relevance"), "yyn", primary=SMALL, adjusted=STRONG
-    )
+    yield row("small", open_("relevance"), "yyn", "associated, but too small to matter",
+              primary=SMALL, reasons=("relevant effect [prevents]",))  # fmt: skip
+    yield row("small beside the covariates", open_("relevance"), "yyn",
+              "associated, but too small to matter", adjusted=SMALL)  # fmt: skip
+    yield row("small crude, large adjusted", open_("relevance"), "yyn", primary=SMALL,
+              adjusted=STRONG)  # fmt: skip
     yield row("small, not adjusted", open_("independence"), "y-n", primary=SMALL, adjusted=None)
     for upper, says, answers in ((1.5, SUPPORTED, "yyu"), (1.499, open_("relevance"), "yyn")):
-        yield row(
-            f"upper limit {upper}",
-            says,
-            answers,
-            primary=estimate(1.2, lower=1.05, upper=upper, p=0.01),
-        )
+        yield row(f"upper limit {upper}", says, answers,
+                  primary=estimate(1.2, lower=1.05, upper=upper, p=0.01))  # fmt: skip
     for lower, answers in ((1.5, "yyy"), (1.499, "yyu")):
-        yield row(
-            f"lower limit {lower}",
-            SUPPORTED,
-            answers,
-            primary=estimate(1.9, lower=lower, upper=2.4, p=0.001),
-        )
-        yield row(
-            f"adjusted lower limit {lower}",
-            SUPPORTED,
-            answers,
-            primary=STRONG,
-            adjusted=estimate(1.9, lower=lower, upper=2.4, p=0.001),
-        )
-        yield row(
-            f"primary lower limit {lower}",
-            SUPPORTED,
-            answers,
-            adjusted=STRONG,
-            primary=estimate(1.9, lower=lower, upper=2.4, p=0.001),
-        )
+        yield row(f"lower limit {lower}", SUPPORTED, answers,
+                  primary=estimate(1.9, lower=lower, upper=2.4, p=0.001))  # fmt: skip
+        yield row(f"adjusted lower limit {lower}", SUPPORTED, answers,
+                  adjusted=estimate(1.9, lower=lower, upper=2.4, p=0.001))  # fmt: skip
+        yield row(f"primary lower limit {lower}", SUPPORTED, answers, adjusted=STRONG,
+                  primary=estimate(1.9, lower=lower, upper=2.4, p=0.001))  # fmt: skip
     down = {"plan": {"direction": "lower_risk"}}
     for lower, says, answers in (
         (0.66, SUPPORTED, "yyu"),
         (0.67, open_("relevance"), "yyn"),
     ):
-        yield row(
-            f"protective, lower limit {lower}",
-            says,
-            answers,
-            primary=estimate(0.8, lower=lower, upper=0.95, p=0.01),
-            **down,
-        )
+        yield row(f"protective, lower limit {lower}", says, answers,
+                  primary=estimate(0.8, lower=lower, upper=0.95, p=0.01), **down)  # fmt: skip
     for upper, answers in ((0.66, "yyy"), (0.67, "yyu")):
-        yield row(
-            f"protective, upper limit {upper}",
-            SUPPORTED,
-            answers,
-            primary=estimate(0.5, lower=0.4, upper=upper, p=0.001),
-            **down,
-        )
+        yield row(f"protective, upper limit {upper}", SUPPORTED, answers,
+                  primary=estimate(0.5, lower=0.4, upper=upper, p=0.001), **down)  # fmt: skip
     twice = {"plan": {"direction": "lower_risk", "rules": {"relevant_ratio": 2.0}}}
-    yield row(
-        "protective, lower limit at the edge",
-        SUPPORTED,
-        "yyu",
-        primary=estimate(0.8, lower=0.5, upper=0.95, p=0.01),
-        **twice,
-    )
-    yield row(
-        "protective, upper limit at the edge",
-        SUPPORTED,
-        "yyy",
-        primary=estimate(0.4, lower=0.3, upper=0.5, p=0.001),
-        **twice,
-    )
+    yield row("protective, lower limit at the edge", SUPPORTED, "yyu",
+              primary=estimate(0.8, lower=0.5, upper=0.95, p=0.01), **twice)  # fmt: skip
+    yield row("protective, upper limit at the edge", SUPPORTED, "yyy",
+              primary=estimate(0.4, lower=0.3, upper=0.5, p=0.001), **twice)  # fmt: skip
     sd = {"plan": {"scale": "difference (SD)", "method": "linear"}}
     for lower, upper, says, answers in (
         (0.31, 0.7, SUPPORTED, "yyy"),
@@ -1299,21 +927,11 @@ def _relevance() -> Iterator[Row]:
             ),
             **sd,
         )
-    yield row(
-        "difference, spelled out",
-        open_("power"),
-        "uuu",
-        primary=estimate(0.1, 0.2, scale="difference (SD)"),
-        reasons=("a difference of 0.30 SD",),
-        **sd,
-    )
-    yield row(
-        "contract's own relevant ratio",
-        SUPPORTED,
-        "yyu",
-        primary=SMALL,
-        plan={"rules": {"relevant_ratio": 1.3}},
-    )
+    yield row("difference, spelled out", open_("power"), "uuu",
+              primary=estimate(0.1, 0.2, scale="difference (SD)"),
+              reasons=("a difference of 0.30 SD",), **sd)  # fmt: skip
+    yield row("contract's own relevant ratio", SUPPORTED, "yyu", primary=SMALL,
+              plan={"rules": {"relevant_ratio": 1.3}})  # fmt: skip
 
 
 def _hazards() -> Iterator[Row]:
@@ -1381,16 +999,7 @@ def _hazards() -> Iterator[Row]:
         ),
     ):
         words = "hazards are not proportional" if says == assumption and "not," in name else ""
-        yield row(
-            f"hazards {name}",
-            says,
-            "yyy",
-            words,
-            primary=STRONG,
-            others=others,
-            reasons=(text,),
-            **both,
-        )
+        yield row(f"hazards {name}", says, "yyy", words, others=others, reasons=(text,), **both)
     yield row(
         "horizon is named",
         SUPPORTED,
@@ -1401,80 +1010,30 @@ def _hazards() -> Iterator[Row]:
         others=(test(0.01), mean(-5, 0.01)),
         reasons=("mean time to the event to 60.0 months is 5.0 months shorter in the exposed",),
     )
-    yield row(
-        "the change over follow-up is told",
-        SUPPORTED,
-        "yyy",
-        primary=STRONG,
-        **both,
-        found={"numbers": periods},
-        others=(test(0.01), mean(-5, 0.01)),
-        reasons=("(p = 0.010; HR 3.00 up to 12.0 months, HR 0.90 after); mean time",),
-    )
-    yield row(
-        "the mean is longer",
-        open_("assumption"),
-        "yyy",
-        primary=STRONG,
-        **both,
-        others=(test(0.01), mean(5, 0.01)),
-        reasons=("mean time to the event is 5.0 months longer in the exposed",),
-    )
-    yield row(
-        "no mean registered",
-        SUPPORTED,
-        "yyy",
-        primary=STRONG,
-        others=(test(0.01),),
-        **alone,
-        reasons=("proportional hazards [limits]", "an average over follow-up"),
-    )
-    yield row(
-        "protective, mean agrees",
-        SUPPORTED,
-        "yyy",
-        primary=estimate(0.5),
-        plan={"extra": ("schoenfeld", "rmst"), "direction": "lower_risk"},
-        others=(test(0.01), mean(5, 0.01)),
-    )
-    yield row(
-        "refuted, but the mean agrees",
-        assumption,
-        "nnn",
-        "hazards are not proportional",
-        primary=NOTHING,
-        others=(test(0.01), mean(-5, 0.01)),
-        **both,
-        reasons=("which agrees with the claim",),
-    )
-    yield row(
-        "refuted, the mean does not",
-        NOT,
-        "nnn",
-        primary=NOTHING,
-        others=(test(0.01), mean(-5, 0.5)),
-        **both,
-        reasons=("proportional hazards [limits]",),
-    )
-    yield row(
-        "refuted, proportional",
-        NOT,
-        "nnn",
-        "no relevant association",
-        primary=NOTHING,
-        others=(test(0.05), mean(-5, 0.01)),
-        **both,
-    )
+    yield row("the change over follow-up is told", SUPPORTED, "yyy", **both,
+              found={"numbers": periods}, others=(test(0.01), mean(-5, 0.01)),
+              reasons=("(p = 0.010; HR 3.00 up to 12.0 months, HR 0.90 after); mean time",)
+    )  # fmt: skip
+    yield row("the mean is longer", open_("assumption"), "yyy", **both,
+              others=(test(0.01), mean(5, 0.01)),
+              reasons=("mean time to the event is 5.0 months longer in the exposed",))  # fmt: skip
+    yield row("no mean registered", SUPPORTED, "yyy", others=(test(0.01),), **alone,
+              reasons=("proportional hazards [limits]", "an average over follow-up"))  # fmt: skip
+    yield row("protective, mean agrees", SUPPORTED, "yyy", primary=estimate(0.5),
+              plan={"extra": ("schoenfeld", "rmst"), "direction": "lower_risk"},
+              others=(test(0.01), mean(5, 0.01)))  # fmt: skip
+    yield row("refuted, but the mean agrees", assumption, "nnn", "hazards are not proportional",
+              primary=NOTHING, others=(test(0.01), mean(-5, 0.01)), **both,
+              reasons=("which agrees with the claim",))  # fmt: skip
+    yield row("refuted, the mean does not", NOT, "nnn", primary=NOTHING,
+              others=(test(0.01), mean(-5, 0.5)), **both,
+              reasons=("proportional hazards [limits]",))  # fmt: skip
+    yield row("refuted, proportional", NOT, "nnn", "no relevant association", primary=NOTHING,
+              others=(test(0.05), mean(-5, 0.01)), **both)  # fmt: skip
     yield row("refuted, proportionality crashed", NOT, "nnn", primary=NOTHING, **both)
-    yield row(
-        "weak, not proportional",
-        open_("power"),
-        "uuu",
-        primary=WEAK,
-        others=(test(0.01), mean(-5, 0.5)),
-        **both,
-        reasons=("proportional hazards [limits]",),
-    )
+    yield row("weak, not proportional", open_("power"), "uuu", primary=WEAK,
+              others=(test(0.01), mean(-5, 0.5)), **both,
+              reasons=("proportional hazards [limits]",))  # fmt: skip
 
 
 def _campaigns(second: Callable[..., AnalysisResult]) -> Iterator[Row]:
@@ -1490,46 +1049,19 @@ def _campaigns(second: Callable[..., AnalysisResult]) -> Iterator[Row]:
         ("far above", 0.2, open_("power"), "uuu"),
     ):
         given = estimate(1.6, p=p)
-        yield row(
-            f"campaign, {name} its level", says, answers, primary=given, plan=split, reasons=said
-        )
+        yield row(f"campaign, {name} its level", says, answers, primary=given, plan=split,
+                  reasons=said)  # fmt: skip
     # Neither does the adjusted model get around the level.
     weak = estimate(1.6, p=0.04)
     for p, says, answers in ((0.0071, SUPPORTED, "yyu"), (0.0072, open_("multiplicity"), "uyu")):
-        yield row(
-            f"campaign, adjusted p {p}",
-            says,
-            answers,
-            primary=weak,
-            adjusted=estimate(1.6, p=p),
-            plan=split,
-            q_adjusted=p,
-        )
-    yield row(
-        "campaign without confirmation",
-        open_("multiplicity"),
-        "uyy",
-        primary=estimate(2.0, p=0.04),
-        plan=elsewhere,
-    )
-    yield row(
-        "campaign, seen before where another cohort confirms",
-        SUPPORTED,
-        "yyy",
-        primary=STRONG,
-        plan=elsewhere,
-        replicate=second(**STRONG),
-        seen="0" * 64,
-    )
-    yield row(
-        "campaign, seen before in a split cohort",
-        open_("registration"),
-        "yyy",
-        primary=STRONG,
-        plan=split,
-        replicate=second(**STRONG),
-        seen="0" * 64,
-    )
+        yield row(f"campaign, adjusted p {p}", says, answers, primary=weak,
+                  adjusted=estimate(1.6, p=p), plan=split, q_adjusted=p)  # fmt: skip
+    yield row("campaign without confirmation", open_("multiplicity"), "uyy",
+              primary=estimate(2.0, p=0.04), plan=elsewhere)  # fmt: skip
+    yield row("campaign, seen before where another cohort confirms", SUPPORTED, "yyy",
+              plan=elsewhere, replicate=second(**STRONG), seen="0" * 64)  # fmt: skip
+    yield row("campaign, seen before in a split cohort", open_("registration"), "yyy", plan=split,
+              replicate=second(**STRONG), seen="0" * 64)  # fmt: skip
     unconfirmed = (open_("replication"), "yyy", "not confirmed in a second cohort")
     for name, found, says in (
         ("below", second(**estimate(1.3, p=0.0071)), (SUPPORTED, "yyy", "")),
@@ -1586,49 +1118,25 @@ def _others() -> Iterator[Row]:
         ("missing", analysis(controls=None), SUPPORTED, ("could not be tested",)),
     ):
         other = () if name.startswith("p 0.05") else ("points the same way",)
-        yield row(
-            f"second cohort {name}",
-            says,
-            "yyy",
-            primary=STRONG,
-            replicate=found,
-            limits=limits,
-            without=("one cohort only", *other),
-            words="a second cohort contradicts it" if name == "contradicts" else "",
-        )
+        yield row(f"second cohort {name}", says, "yyy", replicate=found, limits=limits,
+                  without=("one cohort only", *other),
+                  words="a second cohort contradicts it" if name == "contradicts" else ""
+        )  # fmt: skip
     given = estimate(0.4, 0.15, 0.001, scale="difference (SD)") | {"method": "rank"}
     for above, limit in (
         (0.52, ()),
         (0.48, ("points the same way by its means, not by its ranks",)),
     ):
-        yield row(
-            f"second cohort, rank test, exposed higher in {above}",
-            SUPPORTED,
-            "yyu",
-            primary=given | {"statistic": 0.52},
-            adjusted=given,
-            q_adjusted=0.001,
-            plan={"method": "rank", "scale": "difference (SD)"},
-            replicate=second(**given, statistic=above),
-            limits=limit,
-            without=() if limit else ("points the same way",),
-        )
+        yield row(f"second cohort, rank test, exposed higher in {above}", SUPPORTED, "yyu",
+                  primary=given | {"statistic": 0.52}, adjusted=given, q_adjusted=0.001,
+                  plan={"method": "rank", "scale": "difference (SD)"},
+                  replicate=second(**given, statistic=above), limits=limit,
+                  without=() if limit else ("points the same way",))  # fmt: skip
     yield from _campaigns(second)
-    yield row(
-        "no second cohort",
-        SUPPORTED,
-        "yyy",
-        primary=STRONG,
-        limits=("one cohort only; no external validation",),
-    )
-    yield row(
-        "nothing in one cohort",
-        NOT,
-        "nnn",
-        primary=NOTHING,
-        adjusted=NOTHING,
-        limits=("one cohort only; no external validation",),
-    )
+    yield row("no second cohort", SUPPORTED, "yyy",
+              limits=("one cohort only; no external validation",))  # fmt: skip
+    yield row("nothing in one cohort", NOT, "nnn", primary=NOTHING, adjusted=NOTHING,
+              limits=("one cohort only; no external validation",))  # fmt: skip
     yield row(
         "what cohort, exposure and endpoint say of themselves",
         SUPPORTED,
@@ -1638,75 +1146,33 @@ def _others() -> Iterator[Row]:
         limits=("toy: seven are M1\nFABP5: a proxy\nOverall survival: old",),
         without=("Age: x",),
     )
-    yield row(
-        "nothing to replicate",
-        NOT,
-        "nnn",
-        primary=NOTHING,
-        replicate=second(**STRONG),
-        reasons=("replication [limits]",),
-        without=("one cohort only",),
-    )
-    yield row(
-        "seen before",
-        open_("registration"),
-        "yyy",
-        "exploratory",
-        primary=STRONG,
-        seen="abcdef0123456789",
-        limits=("registered after contract abcdef012345",),
-    )
+    yield row("nothing to replicate", NOT, "nnn", primary=NOTHING, replicate=second(**STRONG),
+              reasons=("replication [limits]",), without=("one cohort only",))  # fmt: skip
+    yield row("seen before", open_("registration"), "yyy", "exploratory", seen="abcdef0123456789",
+              limits=("registered after contract abcdef012345",))  # fmt: skip
     yield row("seen before, nothing there", NOT, "nnn", primary=NOTHING, seen="abcdef0123456789")
     for unsafe, says in ((False, open_("reproduction")), (True, open_("reproduction"))):
         brought = Objection(
             "reproduction", "second implementation", "not reproduced", "differs", any_reading=unsafe
         )
-        yield row(
-            f"objection brought along, {unsafe}",
-            says,
-            "yyy",
-            "inconclusive (reproduction): not reproduced; alpha 0.2",
-            primary=STRONG,
-            objections=(brought,),
-            qualifiers=("alpha 0.2",),
-        )
-        yield row(
-            f"objection to nothing, {unsafe}",
-            says if unsafe else NOT,
-            "nnn",
-            primary=NOTHING,
-            objections=(brought,),
-        )
+        yield row(f"objection brought along, {unsafe}", says, "yyy",
+                  "inconclusive (reproduction): not reproduced; alpha 0.2", objections=(brought,),
+                  qualifiers=("alpha 0.2",))  # fmt: skip
+        yield row(f"objection to nothing, {unsafe}", says if unsafe else NOT, "nnn",
+                  primary=NOTHING, objections=(brought,))  # fmt: skip
     for name, p, text in (
         ("for", 0.049, "incidence [for]"),
         ("p", 0.05, "incidence [limits]"),
         ("none", None, "incidence [limits]"),
     ):
-        yield row(
-            f"incidence {name}",
-            SUPPORTED,
-            "yyy",
-            primary=STRONG,
-            reasons=(text,),
-            others=(outcome("fine_gray", effect=STRONG["effect"], p=p),),
-            without=("different directions",),
-        )
-    yield row(
-        "incidence the other way",
-        SUPPORTED,
-        "yyy",
-        primary=STRONG,
-        others=(outcome("fine_gray", **estimate(0.7)),),
-        reasons=("incidence [limits]",),
-        limits=("in different directions",),
-    )
-    yield row(
-        "incidence refused",
-        SUPPORTED,
-        "yyy",
-        primary=STRONG,
-        others=(outcome("fine_gray", status="refused"),),
-    )
+        yield row(f"incidence {name}", SUPPORTED, "yyy", reasons=(text,),
+                  others=(outcome("fine_gray", effect=STRONG["effect"], p=p),),
+                  without=("different directions",))  # fmt: skip
+    yield row("incidence the other way", SUPPORTED, "yyy",
+              others=(outcome("fine_gray", **estimate(0.7)),), reasons=("incidence [limits]",),
+              limits=("in different directions",))  # fmt: skip
+    yield row("incidence refused", SUPPORTED, "yyy",
+              others=(outcome("fine_gray", status="refused"),))  # fmt: skip
 
 
 def _missing() -> Iterator[Row]:
@@ -1720,60 +1186,27 @@ def _missing() -> Iterator[Row]:
     ):
         words = "" if says == SUPPORTED else "patients without the exposure fare otherwise"
         text = () if says == SUPPORTED else ("of the 40 patients without", "of the 360 with it")
-        yield row(
-            f"missingness p {p}",
-            says,
-            "yyy",
-            words,
-            primary=STRONG,
-            ran=controls(missingness=Missingness(status=RAN, missing=40, n=400, p=p)),
-            reasons=text,
-            limits=told,
-            without=() if told else (may,),
-        )
-    yield row(
-        "no missingness in the contract",
-        SUPPORTED,
-        "yyy",
-        primary=STRONG,
-        ran=controls(missingness=None),
-        plan={"controls": {"missingness": False}},
-    )
+        yield row(f"missingness p {p}", says, "yyy", words,
+                  ran=controls(missingness=Missingness(status=RAN, missing=40, n=400, p=p)),
+                  reasons=text, limits=told, without=() if told else (may,))  # fmt: skip
+    yield row("no missingness in the contract", SUPPORTED, "yyy", ran=controls(missingness=None),
+              plan={"controls": {"missingness": False}})  # fmt: skip
 
 
 def _edges() -> Iterator[Row]:
     """Texts and limits of comparisons that no other row reaches."""
-    yield row(
-        "permutation named",
-        SUPPORTED,
-        "yyy",
-        primary=STRONG,
-        reasons=("permuted outcome [for] permutation p = 0.0010",),
-    )
-    yield row(
-        "random features at the contract's share",
-        SUPPORTED,
-        "yyy",
-        primary=STRONG,
-        ran=controls(random=(random_features(0.95), random_features(0.99))),
-        reasons=("random features [for] stronger, in the claimed direction, than 950",),
-    )
-    yield row(
-        "share of signs in percent",
-        open_("assumption"),
-        "yyy",
-        primary=STRONG,
-        ran=controls(specification=specification(0.5)),
-        reasons=("only expected sign in 50% of the 24 specifications",),
-    )
-    yield row(
-        "known positive by its label",
-        open_("control"),
-        "yyy",
-        primary=STRONG,
-        ran=controls(known_positive=known_positive(p=0.5)),
-        reasons=("known positive [prevents] Stage with OS does not show",),
-    )
+    yield row("permutation named", SUPPORTED, "yyy",
+              reasons=("permuted outcome [for] permutation p = 0.0010",))  # fmt: skip
+    yield row("random features at the contract's share", SUPPORTED, "yyy",
+              ran=controls(random=(random_features(0.95), random_features(0.99))),
+              reasons=("random features [for] stronger, in the claimed direction, than 950",)
+    )  # fmt: skip
+    yield row("share of signs in percent", open_("assumption"), "yyy",
+              ran=controls(specification=specification(0.5)),
+              reasons=("only expected sign in 50% of the 24 specifications",))  # fmt: skip
+    yield row("known positive by its label", open_("control"), "yyy",
+              ran=controls(known_positive=known_positive(p=0.5)),
+              reasons=("known positive [prevents] Stage with OS does not show",))  # fmt: skip
     yield row(
         "known positive without a label",
         open_("control"),
@@ -1786,106 +1219,36 @@ def _edges() -> Iterator[Row]:
         reasons=("known positive [prevents] clinical:stage does not show",),
     )
     for method in ("spline", "maximally_selected"):
-        yield row(
-            f"{method}, falling slope, p at alpha",
-            NOT,
-            "nnn",
-            primary=estimate(0.98, 0.05, 0.05),
-            plan={"method": method},
-        )
-    yield row(
-        "the other way, p at alpha",
-        NOT,
-        "nnn",
-        primary=estimate(0.9, 0.05, 0.05),
-        reasons=("the interval excludes the smallest relevant effect",),
-    )
-    yield row(
-        "no difference in mean survival, protective claim",
-        open_("assumption"),
-        "yyy",
-        primary=estimate(0.5),
-        plan={"extra": ("schoenfeld", "rmst"), "direction": "lower_risk"},
-        others=(
-            outcome("schoenfeld", p=0.01),
-            outcome("rmst", statistic=-0.5, p=0.01),
-        ),
-    )
-    yield row(
-        "refuted, what argues",
-        NOT,
-        "nnn",
-        primary=NOTHING,
-        reasons=("primary [against]",),
-    )
-    yield row(
-        "locked, what argues",
-        NOT,
-        "nnn",
-        primary=NOTHING,
-        locked=True,
-        q=None,
-        reasons=("discovery [against]",),
-    )
-    yield row(
-        "data, what argues",
-        open_("data"),
-        "",
-        primary=None,
-        q=0.001,
-        reasons=("data [prevents] the primary test did not run",),
-    )
-    yield row(
-        "only adjusted, what argues",
-        open_("independence"),
-        "nyn",
-        primary=NOTHING,
-        adjusted=STRONG,
-        reasons=("adjusted model [prevents]",),
-    )
-    yield row(
-        "power, what argues",
-        open_("power"),
-        "uuu",
-        primary=WEAK,
-        reasons=("power [prevents]",),
-    )
-    yield row(
-        "weak and proportional",
-        open_("power"),
-        "uuu",
-        primary=WEAK,
-        plan={"extra": ("schoenfeld",)},
-        others=(outcome("schoenfeld", p=0.5),),
-        unsaid=("proportional hazards",),
-    )
+        yield row(f"{method}, falling slope, p at alpha", NOT, "nnn",
+                  primary=estimate(0.98, 0.05, 0.05), plan={"method": method})  # fmt: skip
+    yield row("the other way, p at alpha", NOT, "nnn", primary=estimate(0.9, 0.05, 0.05),
+              reasons=("the interval excludes the smallest relevant effect",))  # fmt: skip
+    yield row("no difference in mean survival, protective claim", open_("assumption"), "yyy",
+              primary=estimate(0.5),
+              plan={"extra": ("schoenfeld", "rmst"), "direction": "lower_risk"},
+              others=(outcome("schoenfeld", p=0.01), outcome("rmst", statistic=-0.5, p=0.01),)
+    )  # fmt: skip
+    yield row("refuted, what argues", NOT, "nnn", primary=NOTHING, reasons=("primary [against]",))
+    yield row("locked, what argues", NOT, "nnn", primary=NOTHING, locked=True, q=None,
+              reasons=("discovery [against]",))  # fmt: skip
+    yield row("data, what argues", open_("data"), "", primary=None, q=0.001,
+              reasons=("data [prevents] the primary test did not run",))  # fmt: skip
+    yield row("only adjusted, what argues", open_("independence"), "nyn", primary=NOTHING,
+              adjusted=STRONG, reasons=("adjusted model [prevents]",))  # fmt: skip
+    yield row("power, what argues", open_("power"), "uuu", primary=WEAK,
+              reasons=("power [prevents]",))  # fmt: skip
+    yield row("weak and proportional", open_("power"), "uuu", primary=WEAK,
+              plan={"extra": ("schoenfeld",)}, others=(outcome("schoenfeld", p=0.5),),
+              unsaid=("proportional hazards",))  # fmt: skip
     again = analysis(outcome("primary", **STRONG), controls=None)
-    yield row(
-        "second cohort, what argues",
-        SUPPORTED,
-        "yyy",
-        primary=STRONG,
-        replicate=again,
-        reasons=("replication [for]",),
-    )
+    yield row("second cohort, what argues", SUPPORTED, "yyy", replicate=again,
+              reasons=("replication [for]",))  # fmt: skip
     other = analysis(outcome("primary", **estimate(0.7)), controls=None)
-    yield row(
-        "second cohort against, what argues",
-        open_("replication"),
-        "yyy",
-        primary=STRONG,
-        replicate=other,
-        reasons=("replication [prevents]",),
-    )
+    yield row("second cohort against, what argues", open_("replication"), "yyy", replicate=other,
+              reasons=("replication [prevents]",))  # fmt: skip
     untested = analysis(controls=None)
-    yield row(
-        "second cohort untested, what argues",
-        SUPPORTED,
-        "yyy",
-        primary=STRONG,
-        replicate=untested,
-        reasons=("replication [limits]",),
-    )
+    yield row("second cohort untested, what argues", SUPPORTED, "yyy", replicate=untested,
+              reasons=("replication [limits]",))  # fmt: skip
 
 
 def _limits() -> Iterator[Row]:
@@ -1895,39 +1258,19 @@ def _limits() -> Iterator[Row]:
 
     few = "no value in 49 of 100 patients only"
     yield row("few patients left", SUPPORTED, "yyy", primary=STRONG, limits=(few,), **flow(49))
-    yield row(
-        "few outcomes left", SUPPORTED, "yyy", primary=STRONG, limits=(few,), **flow(49, "outcome")
-    )
+    yield row("few outcomes left", SUPPORTED, "yyy", limits=(few,), **flow(49, "outcome"))
     yield row("half left", SUPPORTED, "yyy", primary=STRONG, without=("patients only",), **flow(50))
-    yield row(
-        "few joined",
-        SUPPORTED,
-        "yyy",
-        primary=STRONG,
-        without=("patients only",),
-        **flow(49, "join"),
-    )
+    yield row("few joined", SUPPORTED, "yyy", without=("patients only",), **flow(49, "join"))
     for group in ("exposed", "reference"):
         for events, told in ((0, True), (1, False)):
             text = ("no event in a group",)
             key = f"primary.{group}.events"
             numbers = {"numbers": {key: Number(value=events, unit="events", text=str(events))}}
-            yield row(
-                f"{events} events in {group}",
-                SUPPORTED,
-                "yyy",
-                primary=STRONG,
-                found=numbers,
-                **{"limits" if told else "without": text},
-            )
-    yield row(
-        "failed specifications",
-        SUPPORTED,
-        "yyy",
-        primary=STRONG,
-        ran=controls(specification=specification(failed=3)),
-        limits=("3 of 27 specifications could not be estimated",),
-    )
+            yield row(f"{events} events in {group}", SUPPORTED, "yyy", found=numbers,
+                      **{"limits" if told else "without": text})  # fmt: skip
+    yield row("failed specifications", SUPPORTED, "yyy",
+              ran=controls(specification=specification(failed=3)),
+              limits=("3 of 27 specifications could not be estimated",))  # fmt: skip
     yield row(
         "no failed specification",
         SUPPORTED,
@@ -1943,41 +1286,16 @@ def _limits() -> Iterator[Row]:
             "another version",
         ),
     )
-    yield row(
-        "simulated",
-        SUPPORTED,
-        "yyy",
-        primary=STRONG,
-        plan={"simulated": True},
-        limits=("SIMULATED data",),
-    )
+    yield row("simulated", SUPPORTED, "yyy", plan={"simulated": True}, limits=("SIMULATED data",))
     second = {"version": 2, "parent": "0" * 64, "amendment": "look again"}
-    yield row(
-        "second version",
-        SUPPORTED,
-        "yyy",
-        primary=STRONG,
-        plan=second,
-        limits=("contract amended, version 2: look again", "no results of another version"),
-    )
-    yield row(
-        "second version, seen",
-        open_("registration"),
-        "yyy",
-        primary=STRONG,
-        plan=second,
-        seen="abc",
-        limits=("registered after contract abc",),
-        without=("no results of another version",),
-    )
-    yield row(
-        "untested",
-        SUPPORTED,
-        "yyy",
-        primary=STRONG,
-        plan={"untested": ("margin",)},
-        limits=("not tested: margin",),
-    )
+    yield row("second version", SUPPORTED, "yyy", plan=second,
+              limits=("contract amended, version 2: look again", "no results of another version")
+    )  # fmt: skip
+    yield row("second version, seen", open_("registration"), "yyy", plan=second, seen="abc",
+              limits=("registered after contract abc",), without=("no results of another version",)
+    )  # fmt: skip
+    yield row("untested", SUPPORTED, "yyy", plan={"untested": ("margin",)},
+              limits=("not tested: margin",))  # fmt: skip
 
 
 def on_line(given: Evidence, *, ratio: float, se: float, q: float | None = None) -> Evidence:
