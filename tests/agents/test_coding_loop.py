@@ -115,6 +115,21 @@ def box() -> Sandbox:
 
 
 @pytest.fixture(scope="module")
+def limited(world: Cohort, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, list[str]]:
+    """An analysis by the rules in a limited process, and its events."""
+    heard: list[str] = []
+    bench = Bench(contract_of(world), world, tmp_path_factory.mktemp("limited"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("validation.methods.prediction.RESAMPLES", 20)
+        carry_out(
+            bench.frozen, bench.cohort, reasoner=rules(), sandbox=LimitedSubprocess(),
+            workdir=bench.folder / "h1", ledger=Ledger(bench.folder / "l.jsonl"),
+            on_event=lambda name, _: heard.append(name),
+        )  # fmt: skip
+    return bench, heard
+
+
+@pytest.fixture(scope="module")
 def never(world: Cohort, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, Recorded]:
     """An analysis whose programs all failed, and the reasoner that wrote them."""
     reasoner = Recorded("never")
@@ -151,10 +166,11 @@ def test_the_rules_path_gives_the_numbers_of_a_run_on_the_host(name: str, bench:
 
 
 @pytest.mark.bubblewrap
-def test_a_second_run_of_the_same_contract_gives_the_same_bytes(bench: Bench, box: Sandbox) -> None:
-    bench.carry_out(rules(), box, "first")
-    bench.carry_out(rules(), LimitedSubprocess(), "second")
-    first, second = (bench.folder / item / "results.json" for item in ("first", "second"))
+def test_a_second_run_of_the_same_contract_gives_the_same_bytes(
+    bench: Bench, box: Sandbox, limited: tuple[Bench, list[str]]
+) -> None:
+    bench.carry_out(rules(), box)
+    first, second = (item.folder / "h1/results.json" for item in (bench, limited[0]))
     assert first.read_bytes() == second.read_bytes()
 
 
@@ -355,26 +371,14 @@ def test_confirmation_patients_are_not_mounted_before_the_unlock(
     )
 
 
-def test_the_outcome_tells_provenance_without_rows(bench: Bench) -> None:
-    outcome = bench.carry_out(rules(), LimitedSubprocess())
+def test_the_outcome_tells_provenance_without_rows(limited: tuple[Bench, list[str]]) -> None:
+    bench, heard = limited
+    outcome = CodingOutcome.model_validate_json((bench.folder / "h1/outcome.json").read_text())
     where = outcome.provenance[0]
     assert where.patients_in_table == 160
     assert where.data_hashes == bench.frozen.data_hashes
     assert set(where.files) >= {"contract.json", "table.parquet"}
     text = outcome.model_dump_json()
     assert not [pseudonym for pseudonym in bench.cohort.pseudonyms if pseudonym in text]
-
-
-def test_events_tell_how_far_it_is(bench: Bench) -> None:
-    heard: list[str] = []
-    carry_out(
-        bench.frozen,
-        bench.cohort,
-        reasoner=rules(),
-        sandbox=LimitedSubprocess(),
-        workdir=bench.folder / "h1",
-        ledger=Ledger(bench.folder / "l.jsonl"),
-        on_event=lambda name, _: heard.append(name),
-    )
     assert heard == ["plan", "compute", "attempt", "attempt_ended", "done"]
     assert carrying.COMMAND[-2:] == ("/inputs/analysis", "/output")

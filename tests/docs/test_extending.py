@@ -45,13 +45,10 @@ def run(installed: str, cwd: Path, *words: str) -> Done:
     return done
 
 
-def test_tool_agent_and_command_from_the_command_line(installed: str, tmp_path: Path) -> None:
+def test_tool_and_command_from_the_command_line(installed: str, tmp_path: Path) -> None:
     counted = run(installed, tmp_path, "tools", "run", "cell_ratio", "--set", "first=3", "--set",
                   "second=4", "--json")  # fmt: skip
     assert '"ratio": 0.75' in counted.out
-    titled = run(installed, tmp_path, "tools", "run", "titler", "--set",
-                 "text=Dense stroma. Few nuclei.", "--json")  # fmt: skip
-    assert '"title": "Dense stroma"' in titled.out
     assert run(installed, tmp_path, "cell-ratio", "show", "3", "4").out.strip() == "0.75"
 
 

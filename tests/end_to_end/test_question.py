@@ -30,19 +30,6 @@ def drafted(prompt: str, cwd: Path, *options: str) -> tuple[dict[str, Any], str]
             (),
         ),
         (
-            "Which stromal genes relate to lymph-node positivity?",
-            {f"expression:{gene}" for gene in ("FN1", "COL1A1", "COL1A2", "COL3A1", "COL5A1",
-                                               "FAP", "POSTN", "ACTA2")},
-            "nodes",
-            (),
-        ),
-        (
-            "Do macrophages affect progression-free survival?",
-            {"expression:CD68", "expression:CD163", "expression:CSF1R"},
-            "PFI",
-            (),
-        ),
-        (
             "Does tamoxifen improve recurrence-free survival in breast cancer?",
             {"clinical:hormonal_therapy"},
             "RFS",
@@ -97,7 +84,6 @@ def test_ask_prints_a_contract_that_can_be_edited_and_given_to_a_run(tmp_path: P
     [
         ("Which biomarkers predict response to cisplatin?", (), "prognostic, not predictive"),
         ("What is the capital of France?", (), "off topic"),
-        ("Czy ekspresja FGFR3 wiąże się z przeżyciem?", (), "language"),
         ("Does FGFR3 relate to overall survival in breast cancer?", (), "--cohort"),
         ("Does age relate to recurrence-free survival?", ("--cohort", "gbsg2"), "--yes"),
         ("Does FGFR3 relate to survival?", ("--spec", "none.json"), "none.json not found"),

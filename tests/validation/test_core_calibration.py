@@ -53,12 +53,20 @@ def own_design(raw: pd.DataFrame, model: PredictionModel) -> np.ndarray:
     ).astype(float)
 
 
+@pytest.fixture(scope="module")
+def developed(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, Results]:
+    """Patients, and the results of a claim in them."""
+    place, raw = tmp_path_factory.mktemp("developed"), patients(400, log_hr=0.8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("validation.methods.prediction.RESAMPLES", 20)
+        return raw, go(place, load(place / "cohort", raw))
+
+
 def test_the_developed_model_is_reported_whole_and_is_the_adjusted_cox_model(
-    tmp_path: Path,
+    developed: tuple[pd.DataFrame, Results],
 ) -> None:
     lifelines = pytest.importorskip("lifelines")
-    raw = patients(320, log_hr=0.6)
-    found = go(tmp_path, load(tmp_path / "cohort", raw))
+    raw, found = developed
     model = found.model
     assert model is not None
     table = pd.DataFrame(
@@ -133,7 +141,8 @@ def test_a_model_applied_to_a_like_cohort_is_calibrated_and_to_a_reversed_one_is
     like = other_cohort(tmp_path / "like", patients(500, log_hr=0.7, seed=11))
     reverse = patients(500, log_hr=0.7, seed=11)
     reverse["stage"] = 5 - reverse["stage"]
-    same = go(tmp_path / "1", first, like).numbers
+    drawn = go(tmp_path / "1", first, like, figures=True)
+    same = drawn.numbers
     turned = go(tmp_path / "2", first, other_cohort(tmp_path / "reverse", reverse)).numbers
     # the interval leaves out that the model was estimated too, so it is not asked to hold 1
     assert same["replicate.calibration.slope"].value == pytest.approx(1.0, abs=0.35)
@@ -143,6 +152,13 @@ def test_a_model_applied_to_a_like_cohort_is_calibrated_and_to_a_reversed_one_is
         < same["replicate.calibration.brier_reference"].value
     )
     assert turned["replicate.calibration.slope_upper"].value < 0.5
+    assert (tmp_path / "1/out" / drawn.figures["calibration"].file).read_text().startswith("<?xml")
+    rows = drawn.tables["calibration"]
+    predicted = [int(row["predicted risk"].rstrip("%")) for row in rows]
+    assert predicted == sorted(predicted)
+    assert len(rows) == 5
+    outside = json.loads((tmp_path / "1/out/analysis/replication/analysis.json").read_text())
+    assert "nothing is fitted here" in outside["figures"]["calibration"]["caption"]
     assert (
         turned["replicate.calibration.brier"].value
         > turned["replicate.calibration.brier_reference"].value
@@ -266,21 +282,6 @@ def test_without_a_model_nothing_is_developed_in_the_second_cohort(tmp_path: Pat
     assert "no prediction model was developed" in outcome.reason
 
 
-def test_the_figure_shows_groups_and_says_what_the_points_are(tmp_path: Path) -> None:
-    first = load(tmp_path / "a", patients(400, log_hr=0.7))
-    second = other_cohort(tmp_path, patients(300, log_hr=0.7, seed=11))
-    found = go(tmp_path, first, second, figures=True)
-    figure = found.figures["calibration"]
-    assert "apparent" in figure.caption
-    assert (tmp_path / "out" / figure.file).read_text().startswith("<?xml")
-    rows = found.tables["calibration"]
-    predicted = [int(row["predicted risk"].rstrip("%")) for row in rows]
-    assert predicted == sorted(predicted)
-    assert len(rows) == 5
-    outside = json.loads((tmp_path / "out/analysis/replication/analysis.json").read_text())
-    assert "nothing is fitted here" in outside["figures"]["calibration"]["caption"]
-
-
 def test_four_groups_of_two_exposures_are_compared_side_by_side(tmp_path: Path) -> None:
     lifelines = pytest.importorskip("lifelines")
     from lifelines.statistics import multivariate_logrank_test
@@ -319,12 +320,13 @@ def test_four_groups_of_two_exposures_are_compared_side_by_side(tmp_path: Path) 
     assert "joint_groups" in found.figures
 
 
-def test_auc_at_one_three_and_five_years_is_that_of_a_second_library(tmp_path: Path) -> None:
+def test_auc_at_one_three_and_five_years_is_that_of_a_second_library(
+    developed: tuple[pd.DataFrame, Results],
+) -> None:
     from sksurv.metrics import cumulative_dynamic_auc
     from sksurv.util import Surv
 
-    raw = patients(400, log_hr=0.8)
-    found = go(tmp_path, load(tmp_path / "cohort", raw))
+    raw, found = developed
     model = found.model
     assert model is not None
     X = own_design(raw, model)

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from sage.core.errors import InputError
+from tests.validation.conftest import Strong
 from tests.validation.core_help import (
     STRONG,
     claim,
@@ -159,10 +160,9 @@ def test_an_edited_ledger_is_refused(tmp_path: Path) -> None:
         Ledger(tmp_path / "l.jsonl")
 
 
-def test_every_attempt_of_a_run_is_in_the_ledger(tmp_path: Path) -> None:
-    found = run_once(tmp_path, patients(log_hr=STRONG))
-    ledger = Ledger(tmp_path / "ledger.jsonl")
-    assert {entry.test for entry in ledger.entries} == {test.id for test in found.tests}
+def test_every_attempt_of_a_run_is_in_the_ledger(strong: Strong) -> None:
+    ledger = Ledger(strong.folder / "ledger.jsonl")
+    assert {entry.test for entry in ledger.entries} == {test.id for test in strong.found.tests}
     assert sum(entry.claim for entry in ledger.entries) == 1
 
 
@@ -316,9 +316,8 @@ def test_a_searched_cut_point_pays_for_the_search(tmp_path: Path) -> None:
     assert primary.p > uncorrected
 
 
-def test_concordance_auc_and_the_interval_of_the_gain_are_reported(tmp_path: Path) -> None:
-    found = run_once(tmp_path, patients(400, log_hr=STRONG))
-    numbers = {key: number.value for key, number in found.numbers.items()}
+def test_concordance_auc_and_the_interval_of_the_gain_are_reported(strong: Strong) -> None:
+    numbers = {key: number.value for key, number in strong.found.numbers.items()}
     assert numbers["concordance.with.harrell"] > numbers["concordance.without.harrell"]
     assert numbers["concordance.gain"] == pytest.approx(
         numbers["concordance.with.harrell"] - numbers["concordance.without.harrell"], abs=1e-6

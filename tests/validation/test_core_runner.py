@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from sage.core.errors import InputError
+from tests.validation.conftest import Strong
 from tests.validation.core_help import (
     NODE,
     STRONG,
@@ -30,8 +31,8 @@ from validation.run.prepare import prepare, render_program
 from validation.run.runner import collect
 
 
-def test_a_strong_effect_in_the_expected_direction_is_supported(tmp_path: Path) -> None:
-    found = run_once(tmp_path, patients(400, log_hr=STRONG))
+def test_a_strong_effect_in_the_expected_direction_is_supported(strong: Strong) -> None:
+    found = strong.found
     assert found.verdict.verdict == "supported"
     assert found.numbers["primary.effect"].value == pytest.approx(math.exp(STRONG), rel=0.25)
     rules = {reason.rule for reason in found.verdict.reasons if reason.outcome == "for"}
@@ -78,8 +79,8 @@ def test_results_are_the_same_bytes_when_run_again(tmp_path: Path) -> None:
     assert pixels == {"kaplan_meier", "forest", "specification"}
 
 
-def test_every_number_has_a_key_a_unit_and_a_printed_form(tmp_path: Path) -> None:
-    found = run_once(tmp_path, patients(log_hr=STRONG))
+def test_every_number_has_a_key_a_unit_and_a_printed_form(strong: Strong) -> None:
+    found = strong.found
     keys = "primary.p primary.effect primary.q groups.exposed.n adjusted.effect schoenfeld.p "
     keys += "kaplan_meier.exposed.median control.permuted.p specification.expected_sign "
     keys += "power.minimum_detectable"
@@ -87,15 +88,14 @@ def test_every_number_has_a_key_a_unit_and_a_printed_form(tmp_path: Path) -> Non
     assert all(
         number.unit and number.text for key, number in found.numbers.items() if "cut." not in key
     )
-    again = Results.load(tmp_path / "out" / "results.json")
+    again = Results.load(strong.folder / "out" / "results.json")
     assert again.numbers["primary.p"].text == found.numbers["primary.p"].text
     with pytest.raises(InputError, match=r'no number "primary\.magic"'):
         found.number("primary.magic")
 
 
-def test_results_and_prompts_hold_no_patient(tmp_path: Path) -> None:
-    run_once(tmp_path, patients(log_hr=STRONG))
-    text = (tmp_path / "out" / "results.json").read_text()
+def test_results_and_prompts_hold_no_patient(strong: Strong) -> None:
+    text = (strong.folder / "out" / "results.json").read_text()
     assert "ID00" not in text
     assert "P0001" not in text
 

@@ -88,14 +88,13 @@ def test_a_dry_run_writes_nothing(series: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "file", "settings"),
+    ("folder", "file", "settings", "encoding"),
     [
-        ("cohorts/IMvigor210", "pData_IMvigor210.csv", ("unit=months", "event=censOS:1")),
-        ("tcga_blca", "TCGA-BLCA.survival.tsv", ()),
-        ("tcga_blca", "clinical_blca.csv", ()),
+        ("cohorts/IMvigor210", "pData_IMvigor210.csv", ("unit=months", "event=censOS:1"), "utf-16"),
+        ("tcga_blca", "TCGA-BLCA.survival.tsv", (), "utf-8-sig"),
+        ("tcga_blca", "clinical_blca.csv", (), "utf-16"),
     ],
 )
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
 def test_real_tables_with_decimal_commas_and_semicolons_make_the_same_cohort(
     tmp_path: Path, folder: str, file: str, settings: tuple[str, ...], encoding: str
 ) -> None:
