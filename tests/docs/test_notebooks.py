@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.docs.examples import ROOT
+from tests.warm import run_warm
 
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
@@ -26,10 +25,7 @@ def cells(notebook: Path) -> list[dict[str, object]]:
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
 def test_a_notebook_runs(notebook: Path, tmp_path: Path) -> None:
     program = "\n\n".join("".join(cell["source"]) for cell in cells(notebook))  # type: ignore[arg-type]
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=240,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    done = run_warm(["-c", program], cwd=tmp_path, env=os.environ, timeout=240)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip(), "a notebook that shows nothing"
 

@@ -85,41 +85,26 @@ KINDS = ["km", "incidence", "forest", "specification", "spline"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("suffix", ["svg", "png"])
-def test_the_same_figure_is_the_same_file(kind, suffix, tmp_path):
-    first = draw(kind, tmp_path / f"a.{suffix}").read_bytes()
-    second = draw(kind, tmp_path / f"b.{suffix}").read_bytes()
-    assert first == second
-    assert len(first) > 5_000
-    assert sorted(p.name for p in tmp_path.iterdir()) == [f"a.{suffix}", f"b.{suffix}"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_svg_is_well_formed_titled_and_without_a_date(kind, tmp_path):
-    text = draw(kind, tmp_path / "a.svg", simulated=True).read_text(encoding="utf-8")
-    root = ElementTree.fromstring(text)
-    assert root.tag.endswith("svg")
-    assert "<dc:title>" in text and "<dc:date>" not in text
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_png_has_two_hundred_dots_per_inch(kind, tmp_path):
-    from PIL import Image
-
-    with Image.open(draw(kind, tmp_path / "a.png")) as image:
-        assert round(image.info["dpi"][0]) == 200
-        assert image.width > 1000
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_simulated_data_are_labelled_in_red_on_the_figure(kind, tmp_path):
+def test_a_figure_is_the_same_file_again_and_labels_simulated_data_in_red(kind, tmp_path):
+    """SVG well formed, titled and without a date; PNG with 200 dots per inch."""
     from PIL import Image
 
     def red(path):
         pixels = np.asarray(Image.open(path).convert("RGB")).astype(int)
         return int((np.abs(pixels - [0xB0, 0x00, 0x20]).sum(axis=2) < 12).sum())
 
-    assert red(draw(kind, tmp_path / "real.png")) == 0
+    for suffix in ("svg", "png"):
+        first, second = (draw(kind, tmp_path / f"{name}.{suffix}") for name in "ab")
+        assert first.read_bytes() == second.read_bytes()
+        assert len(first.read_bytes()) > 5_000
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.png", "a.svg", "b.png", "b.svg"]
+    text = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert ElementTree.fromstring(text).tag.endswith("svg")
+    assert "<dc:title>" in text and "<dc:date>" not in text
+    with Image.open(tmp_path / "a.png") as image:
+        assert round(image.info["dpi"][0]) == 200
+        assert image.width > 1000
+    assert red(tmp_path / "a.png") == 0
     assert red(draw(kind, tmp_path / "simulated.png", simulated=True)) > 2_000
 
 
