@@ -10,7 +10,20 @@ import pandas as pd
 import pytest
 
 from sage.core.errors import InputError
-from tests.validation.core_help import NODE, cause_of_death, claim, patients, validate, write
+from tests.validation.core_help import (
+    NODE,
+    cause_of_death,
+    claim,
+    frozen_for,
+    keep_claim_tests,
+    load,
+    patients,
+    run,
+    validate,
+    write,
+)
+from validation.contracts.contract import MissingRule
+from validation.ledger.ledger import Ledger
 
 MARKER = {"variable": "clinical:marker", "label": "marker"}
 CENTER = """
@@ -178,13 +191,15 @@ def test_imputed_models_take_firths_penalty_where_the_contract_asks_for_it(
         node=np.where(raw.index % 6 == 0, "N1", "N0"),
         stage=raw["stage"].where(raw.index % 5 != 0),
     )
-    cohort = write(tmp_path / "cohort", raw, more=NODE)
-    covariates = ["clinical:stage", "clinical:sex"]
-    found = validate(tmp_path, cohort, "--impute", endpoint=endpoint, covariates=covariates)
-    adjusted = next(test for test in found["tests"] if test["id"] == "adjusted")
-    assert adjusted["status"] == "ok"
-    assert sum("Firth" in note for note in adjusted["notes"]) == 1
-    told = {one["question"]: one["text"] for one in found["verdict"]["answers"]}
+    cohort = load(tmp_path / "cohort", raw, more=NODE)
+    given = claim(endpoint=endpoint, covariates=["clinical:stage", "clinical:sex"])
+    few = MissingRule(policy="multiple_imputation", imputations=5)
+    frozen = keep_claim_tests(frozen_for(cohort, given, missing=few), cohort)
+    found = run(frozen, cohort, tmp_path / "out", ledger=Ledger(tmp_path / "l"), reproduce=False)
+    adjusted = found.test("adjusted")
+    assert adjusted is not None and adjusted.status == "ok"
+    assert sum("Firth" in note for note in adjusted.notes) == 1
+    told = {one.question: one.text for one in found.verdict.answers}
     assert ", with Firth's penalty: " in told["independence"]
 
 
