@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import runpy
+import sys
 from functools import partial
 
 import pytest
 
 from validation.contracts.contract import ControlPlan
+from validation.drafting import draft
+from validation.methods import prediction
+
+
+def draw_few(patch: pytest.MonkeyPatch) -> None:
+    """Draw 20 bootstraps, and for drafted contracts 400 permutations and 200 random features."""
+    patch.setattr(prediction, "RESAMPLES", 20)
+    patch.setattr(draft, "ControlPlan", partial(ControlPlan, permutations=400, random_features=200))
 
 
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw 20 bootstraps, and for drafted contracts 400 permutations and 200 random features.
+    """Draw few; `monkeypatch.undo()` gives a test what a user gets."""
+    draw_few(monkeypatch)
 
-    `monkeypatch.undo()` gives a test what a user gets.
-    """
-    monkeypatch.setattr("validation.methods.prediction.RESAMPLES", 20)
-    few = partial(ControlPlan, permutations=400, random_features=200)
-    monkeypatch.setattr("validation.drafting.draft.ControlPlan", few)
+
+if __name__ == "__main__":
+    draw_few(pytest.MonkeyPatch())
+    sys.argv[0] = "sage"
+    runpy.run_module("sage", run_name="__main__", alter_sys=True)

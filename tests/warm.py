@@ -30,6 +30,10 @@ from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
+from tests.draws import draw_few
+
 REPO = Path(__file__).resolve().parents[1]
 LOADED = (
     "pandas", "pyarrow.parquet", "scipy.stats", "matplotlib.backends.backend_agg",
@@ -253,6 +257,8 @@ def become(asked: dict[str, object]) -> None:
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         errors = "backslashreplace" if name == "stderr" else "strict"
         setattr(sys, name, open(number, mode, encoding="utf-8", errors=errors, closefd=False))  # noqa: SIM115
+    if env.get("FEW_DRAWS"):
+        draw_few(pytest.MonkeyPatch())
     try:
         if words[0] == "-c":
             sys.argv = ["-c", *words[2:]]

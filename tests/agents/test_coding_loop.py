@@ -23,7 +23,7 @@ from sage.core.llm.turns import Spent
 from sandbox.bubblewrap import Bubblewrap
 from sandbox.limited import LimitedSubprocess
 from sandbox.types import Job, Reason, Sandbox, SandboxResult
-from tests.draws import few_draws
+from tests.draws import draw_few, few_draws
 from tests.sandbox.boxes import BOTH, working
 from validation.cohort.cohort import Cohort
 from validation.cohort.model import read_spec
@@ -120,7 +120,7 @@ def limited(world: Cohort, tmp_path_factory: pytest.TempPathFactory) -> tuple[Be
     heard: list[str] = []
     bench = Bench(contract_of(world), world, tmp_path_factory.mktemp("limited"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("validation.methods.prediction.RESAMPLES", 20)
+        draw_few(patch)
         carry_out(
             bench.frozen, bench.cohort, reasoner=rules(), sandbox=LimitedSubprocess(),
             workdir=bench.folder / "h1", ledger=Ledger(bench.folder / "l.jsonl"),

@@ -43,4 +43,5 @@ def surroundings(place: Path, url: str) -> dict[str, str]:
         "SAGE_RETRIES": "0",
         "XDG_DATA_HOME": str(place),
         "SAGE_LEDGER": str(place / "ledger.sqlite"),
+        "FEW_DRAWS": "",
     }

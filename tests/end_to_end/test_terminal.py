@@ -115,13 +115,17 @@ def test_there_is_one_install_completion_and_it_works_in_bash_and_zsh(tmp_path: 
         home = tmp_path / shell
         home.mkdir()
         # Without the detection of the shell that runs it, the option takes the shell's name.
-        named = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1", "HOME": str(home)}
+        named = {
+            "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1",
+            "HOME": str(home),
+            "FEW_DRAWS": "",
+        }
         ended = sage("--install-completion", shell, cwd=tmp_path, cold=True, **named)
         assert ended.code == 0, ended.err
         assert (home / file).is_file()
         asked = sage(cwd=tmp_path, cold=True, _SAGE_COMPLETE=f"complete_{shell}",
                      COMP_WORDS="sage coh", COMP_CWORD="1",
-                     _TYPER_COMPLETE_ARGS="sage coh")  # fmt: skip
+                     _TYPER_COMPLETE_ARGS="sage coh", FEW_DRAWS="")  # fmt: skip
         assert "cohort" in asked.out
 
 

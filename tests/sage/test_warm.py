@@ -24,6 +24,7 @@ from tests.warm import run_warm
 def test_a_warm_command_says_and_ends_as_a_cold_one(
     words: list[str], given: dict[str, str], tmp_path: Path
 ) -> None:
+    given = given | {"FEW_DRAWS": ""}
     assert sage(*words, cwd=tmp_path, **given) == sage(*words, cwd=tmp_path, cold=True, **given)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.draws import few_draws
+from tests.draws import draw_few, few_draws
 from tests.validation.core_help import STRONG, patients, run_once
 from validation.results.results import Results
 
@@ -26,5 +26,5 @@ class Strong:
 def strong(tmp_path_factory: pytest.TempPathFactory) -> Strong:
     place = tmp_path_factory.mktemp("strong")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("validation.methods.prediction.RESAMPLES", 20)
+        draw_few(patch)
         return Strong(place, run_once(place, patients(400, log_hr=STRONG)))

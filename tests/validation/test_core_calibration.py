@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.draws import draw_few
 from tests.validation.core_help import claim, frozen_for, load, patients, run
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
@@ -58,7 +59,7 @@ def developed(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, R
     """Patients, and the results of a claim in them."""
     place, raw = tmp_path_factory.mktemp("developed"), patients(400, log_hr=0.8)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("validation.methods.prediction.RESAMPLES", 20)
+        draw_few(patch)
         return raw, go(place, load(place / "cohort", raw))
 
 
