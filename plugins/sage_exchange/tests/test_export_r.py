@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from sage_exchange.r.cli import export_script
+from tests.draws import few_draws
 from tests.validation.core_help import NODE, cause_of_death, patients, validate, write
 
+__all__ = ["few_draws"]
 RSCRIPT = shutil.which("Rscript")
 pytestmark = pytest.mark.skipif(RSCRIPT is None, reason="R is not installed")
 COVARIATES = ["clinical:stage", "clinical:sex"]
