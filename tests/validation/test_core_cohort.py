@@ -14,7 +14,7 @@ from sage.core.errors import InputError
 from sage.core.hashes import hash_file
 from tests.validation.core_help import NODE, claim, load, patients, shared, write
 from validation import cohort as cohorts
-from validation.cohort.derive import log2_cpm, mean_z, signatures, ssgsea
+from validation.cohort.derive import log2_cpm, mean_z, signatures
 from validation.cohort.findings import check_cohort
 from validation.drafting.draft import draft
 
@@ -332,22 +332,6 @@ def test_mean_z_is_the_mean_of_standardized_genes() -> None:
     expected = [(-1.0 - 10 / np.sqrt(300)) / 2, (0.0 - 10 / np.sqrt(300)) / 2,
                 (1.0 + 20 / np.sqrt(300)) / 2]  # fmt: skip
     np.testing.assert_allclose(mean_z(values), expected)
-
-
-def test_ssgsea_is_high_where_the_set_ranks_high() -> None:
-    values = np.arange(20.0)[:, None] * np.array([1.0, -1.0])
-    members = np.arange(20) >= 15
-    top, bottom = ssgsea(values, members)
-    assert top > 0 > bottom
-
-
-def test_ssgsea_matches_a_hand_computed_case() -> None:
-    values = np.array([[4.0], [3.0], [2.0], [1.0]])
-    members = np.array([True, False, False, True])
-    a, b = 4**0.25, 1**0.25
-    hits = np.cumsum([a, 0, 0, b]) / (a + b)
-    misses = np.cumsum([0, 1, 1, 0]) / 2
-    assert ssgsea(values, members)[0] == pytest.approx(float((hits - misses).sum()))
 
 
 @pytest.mark.parametrize("first", ["derived:one", "derived:two"])

@@ -13,7 +13,6 @@ from sage.run.contracts import statements
 from tests.validation.core_help import NODE, ROOT, claim, frozen_for, load, patients
 from validation.contracts.contract import (
     VERSION,
-    Contract,
     FrozenContract,
     SplitRule,
     read_hypothesis,
@@ -83,11 +82,6 @@ def test_a_contract_of_another_format_is_not_called_changed(tmp_path: Path, writ
     path.write_text(json.dumps(value))
     with pytest.raises(InputError, match=f"format {written}.*reads format {VERSION}.*freeze"):
         FrozenContract.load(path)
-
-
-def test_the_same_contract_and_data_hash_the_same(tmp_path: Path) -> None:
-    cohort = load(tmp_path, patients())
-    assert frozen_for(cohort).sha256 == frozen_for(cohort).sha256
 
 
 def test_a_contract_for_another_cohort_is_refused(tmp_path: Path) -> None:
@@ -193,12 +187,6 @@ def test_filters_keep_only_known_values(tmp_path: Path) -> None:
     table = cohort.table(plan.keys(), ["OS"])
     assert int(population_mask(table, plan).sum()) == int((raw["sex"] == "male").sum())
     assert "clinical:sex" not in plan.covariates
-
-
-def test_the_schema_is_json_schema() -> None:
-    found = Contract.model_json_schema()
-    assert found["type"] == "object"
-    assert {"hypothesis", "tests", "power", "seed"} <= set(found["properties"])
 
 
 def test_the_committed_hypotheses_are_valid() -> None:
