@@ -23,7 +23,6 @@ from sage.core.llm.turns import Spent
 from sandbox.bubblewrap import Bubblewrap
 from sandbox.limited import LimitedSubprocess
 from sandbox.types import Job, Reason, Sandbox, SandboxResult
-from tests.draws import draw_few, few_draws
 from tests.sandbox.boxes import BOTH, working
 from validation.cohort.cohort import Cohort
 from validation.cohort.model import read_spec
@@ -33,7 +32,6 @@ from validation.drafting.freezing import freeze
 from validation.ledger.ledger import Ledger
 from validation.simulate.world import write_world
 
-__all__ = ["few_draws"]
 ROOT = Path(__file__).parents[2]
 FORGOTTEN = "    print(len(numbers))\n"
 FIX = '    (out / "numbers.json").write_text(json.dumps({"numbers": numbers}))\n'
@@ -119,13 +117,11 @@ def limited(world: Cohort, tmp_path_factory: pytest.TempPathFactory) -> tuple[Be
     """An analysis by the rules in a limited process, and its events."""
     heard: list[str] = []
     bench = Bench(contract_of(world), world, tmp_path_factory.mktemp("limited"))
-    with pytest.MonkeyPatch.context() as patch:
-        draw_few(patch)
-        carry_out(
-            bench.frozen, bench.cohort, reasoner=rules(), sandbox=LimitedSubprocess(),
-            workdir=bench.folder / "h1", ledger=Ledger(bench.folder / "l.jsonl"),
-            on_event=lambda name, _: heard.append(name),
-        )  # fmt: skip
+    carry_out(
+        bench.frozen, bench.cohort, reasoner=rules(), sandbox=LimitedSubprocess(),
+        workdir=bench.folder / "h1", ledger=Ledger(bench.folder / "l.jsonl"),
+        on_event=lambda name, _: heard.append(name),
+    )  # fmt: skip
     return bench, heard
 
 
