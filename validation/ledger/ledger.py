@@ -197,7 +197,7 @@ class Ledger:
                 mine = mine.model_copy(update={"frozen": True})
         else:
             screened = screened_before(self.store, cohort, patients, related, mine)
-            mine = self._asked(mine, patients, related, screened=screened)
+            mine = self._name_question(mine, patients, related, screened=screened)
         self._add([mine], data)
         self.follow(cohort)
         return mine
@@ -211,12 +211,12 @@ class Ledger:
         if self.store is None or mine is None:
             return
         patients, related = self._related_populations(cohort)
-        said = self._asked(mine, patients, related, cohort=cohort.id, screened=())
+        said = self._name_question(mine, patients, related, cohort=cohort.id, screened=())
         self._second[frozen.sha256] = said.population
         self._add([said], patients_data(patients, mine.exposures))
         self.follow(cohort)
 
-    def _asked(
+    def _name_question(
         self, mine: Registration, patients: Patients, related: Related, **more: Any
     ) -> Registration:
         """The registration with the names of its question among those on a cohort's patients."""
@@ -312,17 +312,17 @@ class Ledger:
         claim = self._claim(frozen.sha256)
         registered = [
             order
-            for order, said in self._in_order(Registration)
+            for order, said in self._sort_lines(Registration)
             if said.frozen and self._claim(said.registered) == claim
         ]
         results = [
             order
-            for order, said in self._in_order(Entry)
+            for order, said in self._sort_lines(Entry)
             if said.contract == frozen.sha256 and said.p is not None
         ]
         return bool(registered) and (not results or min(registered) < min(results))
 
-    def _in_order(self, kind: type[S]) -> list[tuple[tuple[str, int], S]]:
+    def _sort_lines(self, kind: type[S]) -> list[tuple[tuple[str, int], S]]:
         """Everything of a kind with its place, what came first at the front."""
         found = [(line.order, line.said) for line in self.lines if isinstance(line.said, kind)]
         return sorted(found, key=lambda item: item[0])
@@ -433,7 +433,7 @@ class Ledger:
         online = frozen.contract.online
         if online is None:
             return None
-        registered = self._in_order(Registration)
+        registered = self._sort_lines(Registration)
         claim = self._claim(frozen.sha256)
         mine: dict[str, tuple[str, int]] = {}
         for order, said in registered:

@@ -20,7 +20,7 @@ from validation.screening.rank import screen as rank
 from validation.simulate import survival_sample
 
 
-def screened(*options: str) -> Result:
+def run_screen(*options: str) -> Result:
     return CliRunner().invoke(app, ["screen", *options])
 
 
@@ -29,7 +29,7 @@ def test_screen_ranks_and_writes_table_and_volcano(tmp_path: Path) -> None:
     made = CliRunner().invoke(app, ["cohort", "simulate", str(folder), "--seed", "3"])
     assert made.exit_code == 0
     options = ["--cohort", str(folder), "--covariate", "clinical:age", "--out", str(tmp_path / "o")]
-    done = screened(*options, "--json")
+    done = run_screen(*options, "--json")
     found = json.loads(done.stdout)
     assert found["simulated"] is True
     assert found["features"] > 100
@@ -43,18 +43,18 @@ def test_screen_says_whom_it_left_out_and_warns_when_most_are(tmp_path: Path) ->
     raw["sex"] = raw["sex"].where(raw.index % 3 == 0)
     folder = write(tmp_path / "cohort", raw)
     options = ["--cohort", str(folder), "--covariate", "clinical:sex"]
-    found = json.loads(screened(*options, "--json").stdout)
+    found = json.loads(run_screen(*options, "--json").stdout)
     assert (found["n"], found["left_out"]) == (100, {"clinical:sex": 200})
     assert "only 100 of 300 patients" in found["warnings"][0]
-    shown = screened(*options).stdout
+    shown = run_screen(*options).stdout
     assert "left out: 200 without clinical:sex" in shown
     assert "warning only 100 of 300" in shown
-    plain = json.loads(screened(*options[:2], "--json").stdout)
+    plain = json.loads(run_screen(*options[:2], "--json").stdout)
     assert (plain["n"], plain["left_out"], plain["warnings"]) == (300, {}, [])
 
 
 def test_screen_refuses_an_endpoint_that_is_no_survival_endpoint(tmp_path: Path) -> None:
-    done = screened("--cohort", "gbsg2", "--endpoint", "OS")
+    done = run_screen("--cohort", "gbsg2", "--endpoint", "OS")
     assert isinstance(done.exception, InputError)
     assert "it has: RFS" in str(done.exception)
 
@@ -73,7 +73,7 @@ def test_a_screen_names_what_it_cannot_estimate(tmp_path: Path) -> None:
     more = '[variables.size]\ntable = "clinical"\ncolumn = "size"\nkind = "continuous"\n'
     (cohort / "cohort.toml").write_text((cohort / "cohort.toml").read_text() + more)
     given = ["--cohort", str(cohort), "--endpoint", "OS"]
-    done = screened(*given)
+    done = run_screen(*given)
     assert "clinical:stage" in done.output and "not estimated: constant_feature" in done.output
     assert "clinical:marker is left out: it parts all patients with OS" in done.output
     assert "nan" not in done.output and "clinical:marker  " not in done.output
@@ -81,7 +81,7 @@ def test_a_screen_names_what_it_cannot_estimate(tmp_path: Path) -> None:
     def refuse(token: str) -> None:
         raise AssertionError(f"{token} is no JSON")
 
-    found = json.loads(screened(*given, "--json").stdout, parse_constant=refuse)
+    found = json.loads(run_screen(*given, "--json").stdout, parse_constant=refuse)
     assert [row["p"] for row in found["top"] if row["feature"] == "clinical:stage"] == [None]
 
 
