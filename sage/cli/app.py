@@ -55,7 +55,7 @@ class LazyGroups(TyperGroup):
         else:
             loaded = load_plugin("sage.commands", name)
         if not isinstance(loaded, typer.Typer):
-            function, loaded = loaded, typer.Typer()
+            function, loaded = loaded, typer.Typer(add_completion=False)
             loaded.command(name)(function)
         return typer.main.get_command(loaded)
 

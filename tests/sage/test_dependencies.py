@@ -14,7 +14,7 @@ from sage.core.extras import EXTRAS, explain_absence
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-PRODUCT = ("sage", "agents", "kg", "validation", "mcp_servers", "sandbox")
+PRODUCT = ("sage", "agents", "kg", "validation", "mcp_servers", "sandbox", "plugins")
 
 LOADED = {
     "openslide-bin": "openslide",  # the library that openslide-python loads
