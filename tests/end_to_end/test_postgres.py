@@ -17,9 +17,9 @@ from tests.postgres import NEEDED, server
 pytestmark = NEEDED
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """A server of its own."""
+    """One server for all tests, which share no run."""
     with server() as found:
         yield found
 
