@@ -29,14 +29,14 @@ from tests.mcp_servers.large_slide import tissue_cells, write_large_slide
 from tests.mcp_servers.slide_tools import blobs, pyramid
 from tests.sage.web.pages import browser_marks, fits, looking, serious, serving, until
 
-SIDE = 24_000
+SIDE = 40_000
 CELLS = 300_000
 TOKEN = "a-token-of-the-tests-0123456789"
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a slide of 24,000², an outline and 300,000 cells."""
+    """A folder with a slide of 40,000², an outline and 300,000 cells."""
     folder = tmp_path_factory.mktemp("slides")
     rng = np.random.default_rng(3)
     painted = np.ascontiguousarray(blobs(2048, 2048))
