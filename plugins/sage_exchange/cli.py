@@ -9,6 +9,7 @@ import typer
 
 from sage.cli.kg_options import GraphPath, load_graph
 from sage.cli.options import AsJson
+from sage.cli.run import RunName
 from sage.core.errors import InputError
 from sage.core.printable import count_noun
 from sage_exchange.maps.cli import app as maps
@@ -142,3 +143,45 @@ def export(
     )
     if written.note:
         out.print(written.note, style="dim")
+
+
+@app.command()
+def trace(
+    name: str = RunName,
+    out: Annotated[Path | None, typer.Option(help="File to write; default: print.")] = None,
+    content: Annotated[
+        bool, typer.Option("--content", help="Include prompts, replies, arguments and results.")
+    ] = False,
+) -> None:
+    """Export a run's trace as OpenTelemetry spans (OTLP in JSON, GenAI conventions).
+
+    Any OpenTelemetry collector reads the file. The trace itself is RUN/trace.jsonl.
+
+    Example: sage exchange trace last --out spans.json
+    """
+    import json
+
+    from sage.cli.console import err
+    from sage.core.files import write_text
+    from sage.core.hooks import EXPORTED, log_command
+    from sage.core.llm.trace import read_trace
+    from sage.run.begin import open_run
+    from sage.settings import load
+    from sage_exchange.otel import spans_of
+
+    folder = open_run(name)
+    log_command(load(), EXPORTED, folder.id, command="exchange trace")
+    manifest = folder.manifest()
+    document = spans_of(
+        read_trace(folder.trace_path),
+        manifest.run_id or manifest.id,
+        version=manifest.versions.get("sage", ""),
+        content=content,
+    )
+    text = json.dumps(document, ensure_ascii=False)
+    if out is None:
+        typer.echo(text)
+        return
+    write_text(out, text + "\n")
+    spans = document["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    err.print(f"{len(spans)} spans in {out}")

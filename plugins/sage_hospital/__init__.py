@@ -1,1 +1,1 @@
-"""Audit log, archives, removal of old outputs and of patients, checks of a server."""
+"""Queue, workers, audit log, archives, removal of outputs and patients, checks of a server."""

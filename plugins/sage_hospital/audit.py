@@ -15,7 +15,7 @@ from sage.core import clock
 from sage.core.errors import FaultError
 from sage.core.hashes import hash_text
 from sage.core.models import Strict
-from sage.run.queue.database import Database, Execute, open_database
+from sage_hospital.database import Database, Execute, open_database
 from validation.core.types import canonical_json
 
 if TYPE_CHECKING:

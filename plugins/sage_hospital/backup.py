@@ -23,12 +23,12 @@ from typing import IO, TYPE_CHECKING, Any
 from sage.core import clock
 from sage.core.errors import FaultError, InputError
 from sage.core.files import replacing
-from sage.core.postgres import reason_of
 from sage.core.versions import own_version
 from sage.run.campaign.rounds import runs_and_rounds
 from sage.run.folder import RunFolder, find_holder
-from sage.run.queue.database import FILE as QUEUE
-from sage.run.queue.runs import open_runs
+from sage_hospital.database import FILE as QUEUE
+from sage_hospital.postgres import reason_of
+from sage_hospital.runs import open_runs
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -341,11 +341,11 @@ def _load(url: str, place: Path, folders: dict[str, str]) -> int:
     """
     from psycopg import sql
 
-    from sage.run.campaign.notebook import TABLES as CAMPAIGNS
-    from sage.run.queue.runs import TABLES as RUNS
-    from sage.web.reviews import TABLES as REVIEWS
     from sage_hospital.audit import TABLES as AUDIT
+    from sage_hospital.notebook import TABLES as CAMPAIGNS
     from sage_hospital.promises import TABLES as PROMISES
+    from sage_hospital.reviews import TABLES as REVIEWS
+    from sage_hospital.runs import TABLES as RUNS
     from validation.ledger.store import TABLES as LEDGER
 
     rows = 0

@@ -11,12 +11,12 @@ from mcp_servers.servers.callers import CALLER
 from sage.core.errors import InputError
 from sage.core.hooks import ASKED, BEGAN, DECIDED, EXPORTED
 from sage.run.folder import RunFolder, new_id
-from sage.run.queue.runs import open_runs
 from sage.web.people import SLIDE, OverQuotaError, Role
 from sage_hospital.audit import REFUSED, Audit, open_audit
 from sage_hospital.promises import Promises, open_promises
 from sage_hospital.quotas import check_count, grant_budget
 from sage_hospital.roles import Trust
+from sage_hospital.runs import open_runs
 
 if TYPE_CHECKING:
     from mcp_servers.knowledge.runs import Answer

@@ -1,4 +1,4 @@
-"""`sage hospital`: audit log, archives, removal of data, checks of a server."""
+"""`sage hospital`: queue and workers, audit log, archives, removal of data, checks of a server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Remove nothing; list wh
 
 @app.callback()
 def _group() -> None:
-    """Audit log, archives, removal of old outputs and of a patient's data, checks of a server."""
+    """Queue, workers, audit log, archives, removal of outputs and of a patient's data, checks."""
 
 
 @app.command()
@@ -292,3 +292,81 @@ def check(as_json: AsJson = False) -> None:
 
     settings = load()
     print_checks([*diagnose(settings), *check_deployment(settings)], as_json=as_json)
+
+
+@app.command()
+def worker(
+    most: Annotated[
+        int | None, typer.Option(min=1, help="Stop after this many runs; default: continue.")
+    ] = None,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Stop when no run is queued or running.")
+    ] = False,
+    lease: Annotated[
+        float,
+        typer.Option(min=2.0, help="Seconds after which others take over a dead worker's run."),
+    ] = 60.0,
+    grace: Annotated[
+        float,
+        typer.Option(min=0.0, help="Seconds for the current step to finish after SIGTERM."),
+    ] = 30.0,
+    as_json: AsJson = False,
+) -> None:
+    """Work on the runs that `sage run --queue` put in, in turn, until Ctrl-C or SIGTERM.
+
+    The queue is in PostgreSQL (`checkpoint_url`) or, for workers of one machine, in a file beside
+    the runs. On SIGTERM a worker finishes its step and puts the run back; the run of a killed
+    worker goes to another, and no finished step runs again.
+
+    Example: sage hospital worker --drain
+    """
+    from sage.cli.console import print_json, print_line
+    from sage.core.extras import require_extra
+    from sage.settings import load
+    from sage_hospital.runs import open_runs
+    from sage_hospital.worker import Worker
+
+    require_extra("literature", "working on runs")
+    with open_runs(load(), new=True) as runs:
+        assert runs is not None
+
+        def report(line: str) -> None:
+            if not as_json:
+                print_line(line)
+
+        mine = Worker(runs, report, lease_s=lease, grace_s=grace)
+        report(f"worker {mine.name}, queue {runs.database.where}")
+        with mine.stopping_on_signals():
+            done = mine.work(most=most, drain=drain)
+        if as_json:
+            print_json({"worker": mine.name, "runs": done})
+
+
+@app.command()
+def queue(
+    limit: int = typer.Option(20, min=1, help="How many runs to list, newest first."),
+    as_json: AsJson = False,
+) -> None:
+    """List the runs of the queue with who asked and who works on each, on all machines.
+
+    Example: sage hospital queue
+    """
+    from sage.cli.console import out, print_json, print_line
+    from sage.settings import load
+    from sage_hospital.runs import open_runs
+
+    with open_runs(load()) as table:
+        known = table.newest(limit) if table is not None else []
+    if as_json:
+        print_json([run.model_dump(mode="json", exclude={"answer"}) for run in known])
+        return
+    if not known:
+        out.print("no runs in the queue; `sage run --queue` puts one in")
+    for run in known:
+        # Names of rounds are unique only within their campaign.
+        of = f" of {Path(run.folder).parent.name}" if run.name.startswith("round-") else ""
+        out.print(f"[cyan]{run.name}[/]{of}  {run.state}", soft_wrap=True)
+        print_line(f"    {run.prompt[:200]}")
+        at = f", worked on by {run.worker}" if run.state == "running" else ""
+        why = f"; {run.problem}" if run.problem else ""
+        print_line(f"    asked by {run.owner}{at}{why}; in {run.folder}", style="dim")

@@ -14,9 +14,9 @@ from sage.core.errors import InputError, SageError
 from sage.core.extras import absent, install
 from sage.core.printable import count_noun
 from sage.run.folder import list_runs
-from sage.run.queue.runs import open_runs
 from sage.settings import Settings, config_file
 from sage_hospital.audit import open_audit
+from sage_hospital.runs import open_runs
 
 ROOM = 20 << 30
 """Bytes that should be free where runs are written."""
@@ -79,7 +79,7 @@ def _queue(settings: Settings) -> Iterator[Check]:
         "queue of runs",
         not late,
         states,
-        f"{count_noun(late, 'run')} waited for 15 minutes: start `sage admin worker`",
+        f"{count_noun(late, 'run')} waited for 15 minutes: start `sage hospital worker`",
     )
 
 

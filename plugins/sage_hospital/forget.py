@@ -21,7 +21,7 @@ from sage.core.files import replacing, write_bytes
 from sage.core.models import Strict
 from sage.run.campaign.rounds import runs_and_rounds
 from sage.run.folder import HeldError, Manifest, RunFolder
-from sage.run.queue.database import FILE, Execute, open_database
+from sage_hospital.database import FILE, Execute, open_database
 
 if TYPE_CHECKING:
     from sage.settings import Settings
@@ -238,9 +238,9 @@ def _is_text(path: Path) -> bool:
 
 def _rows(settings: Settings, token: re.Pattern[bytes], *, dry: bool) -> list[str]:
     """List rows of the queue and PostgreSQL that name the patient; strike it out unless `dry`."""
-    from sage.run.campaign.notebook import TABLES as CAMPAIGNS
-    from sage.run.queue.runs import TABLES as RUNS
-    from sage.web.reviews import TABLES as REVIEWS
+    from sage_hospital.notebook import TABLES as CAMPAIGNS
+    from sage_hospital.reviews import TABLES as REVIEWS
+    from sage_hospital.runs import TABLES as RUNS
 
     def body(execute: Execute) -> list[str]:
         found = []

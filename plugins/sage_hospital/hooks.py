@@ -7,8 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+    from prometheus_client.core import Metric
+
+    from sage.run.campaign.notebook import Notebook
+    from sage.run.folder import Manifest
+    from sage.run.services import Services
     from sage.settings import Settings
     from sage.web.people import People
+    from sage.web.reviews import Reviews
     from sage_hospital.callers import LoggedCallers
 
 
@@ -38,3 +45,72 @@ def open_callers(
     from sage_hospital.roles import parse_trust
 
     return open_callers(parse_trust(header, proxies, roles), settings)
+
+
+def open_checkpoints(
+    url: str, serializer: Any, manifest: Manifest
+) -> AbstractContextManager[BaseCheckpointSaver[Any]]:
+    """Open the checkpoints of runs in PostgreSQL."""
+    from sage_hospital.checkpoints import open_checkpoints
+
+    return open_checkpoints(url, serializer, manifest)
+
+
+def open_notebook(path: Path, settings: Settings) -> Notebook:
+    """Open a notebook of campaigns in PostgreSQL."""
+    from sage_hospital.notebook import SharedNotebook
+
+    return SharedNotebook(path, settings)
+
+
+def open_reviews(settings: Settings) -> AbstractContextManager[Reviews]:
+    """Open comments and votes of reviewers in PostgreSQL."""
+    from sage_hospital.reviews import open_reviews
+
+    return open_reviews(settings)
+
+
+def hold_run(services: Services, owner: str) -> AbstractContextManager[None]:
+    """Take a run in the table of runs, if there is one, and renew its lease."""
+    from sage_hospital.lease import hold_lease
+
+    return hold_lease(services, owner)
+
+
+def queue_run(services: Services, answer: dict[str, Any] | None) -> None:
+    """Leave a run to a worker, with what a person decided where it waited for that."""
+    from sage.core.hooks import current_owner
+    from sage_hospital.runs import open_runs
+
+    manifest = services.manifest
+    with open_runs(services.settings, new=True) as runs:
+        assert runs is not None
+        services.folder.update(status="queued")
+        services.folder.release()
+        if answer is None:
+            runs.add(manifest, current_owner())
+        else:
+            runs.answer(manifest, current_owner(), answer)
+
+
+def collect_metrics(settings: Settings) -> list[Metric]:
+    """Metrics of the queue; where the database does not answer, that alone."""
+    from contextlib import suppress
+
+    from prometheus_client.core import GaugeMetricFamily
+
+    from mcp_servers.servers.health import make_gauges
+    from sage.core.errors import FaultError
+    from sage_hospital.runs import open_runs
+
+    found, up = [], False
+    with suppress(FaultError):
+        with open_runs(settings) as table:
+            if table is not None:
+                states = table.count_states()
+                found.append(
+                    make_gauges("sage_queue_runs", "Runs that the queue knows.", "state", states)
+                )
+        up = True
+    found.append(GaugeMetricFamily("sage_database_up", "1 if the database of runs answers.", up))
+    return found

@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sage.run.queue.runs import open_runs
 from sage.web.people import ALL, People, Role
 from sage_hospital.audit import Audit, open_audit
 from sage_hospital.promises import Promises, open_promises
 from sage_hospital.quotas import check_count, grant_budget
+from sage_hospital.runs import Runs, open_runs
 
 if TYPE_CHECKING:
     from sage.run.folder import RunFolder
@@ -28,11 +28,13 @@ class LoggedPeople(People):
     Parameters
     ----------
     audit : log
+    runs : table of runs
     trust : proxies and roles; None where people name themselves
     promises : money granted to runs; None where people name themselves
     """
 
     audit: Audit
+    runs: Runs
     trust: Trust | None = None
     promises: Promises | None = None
 
@@ -66,15 +68,25 @@ class LoggedPeople(People):
         if self.trust is not None:
             check_count(self.trust.quotas(entry.who), self.audit, entry)
 
-    def grant(
-        self, run: RunFolder, who: str, asked: float | None, *, free: bool,
-        at_most: float | None = None,
-    ) -> float | None:  # fmt: skip
+    def grant(self, run: RunFolder, who: str, asked: float | None, *, free: bool) -> float | None:
         """See `People.grant`."""
         if self.trust is None or self.promises is None:
             return asked
-        quotas = self.trust.quotas(who)
-        return grant_budget(self.promises, run, who, quotas, asked, free=free, at_most=at_most)
+        return grant_budget(self.promises, run, who, self.trust.quotas(who), asked, free=free)
+
+    def grant_resumed(self, run: RunFolder, who: str) -> tuple[str, float | None]:
+        """See `People.grant_resumed`."""
+        if self.trust is None or self.promises is None:
+            return who, None
+        manifest = run.manifest()
+        known = self.runs.get(manifest.run_id)
+        owner = known.owner if known is not None else who
+        most = manifest.spec.budget_usd
+        bound = grant_budget(
+            self.promises, run, owner, self.trust.quotas(owner), None,
+            free=manifest.reasoner == "rules", at_most=most,
+        )  # fmt: skip
+        return owner, None if bound == most else bound
 
     def release_failed(self, failed: Callable[[str], bool]) -> None:
         """See `People.release_failed`."""
@@ -93,8 +105,9 @@ def open_people(settings: Settings, trust: Trust | None) -> People:
         return People()
     kept = ExitStack()
     atexit.register(kept.close)
-    kept.enter_context(open_runs(settings, new=True))
+    runs = kept.enter_context(open_runs(settings, new=True))
     audit = kept.enter_context(open_audit(settings, new=True))
     assert audit is not None
+    assert runs is not None
     promises = None if trust is None else kept.enter_context(open_promises(settings))
-    return LoggedPeople(audit, trust, promises)
+    return LoggedPeople(audit, runs, trust, promises)

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sage.core.models import Strict
-from sage.run.queue.database import Database, Execute, open_database
-from sage.run.queue.runs import TABLES as RUNS
-from sage.run.queue.runs import KnownRun, list_owned
+from sage_hospital.database import Database, Execute, open_database
+from sage_hospital.runs import TABLES as RUNS
+from sage_hospital.runs import KnownRun, list_owned
 
 if TYPE_CHECKING:
     from sage.settings import Settings

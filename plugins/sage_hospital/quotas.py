@@ -18,10 +18,10 @@ from sage.run.folder import RunFolder, find_holder
 from sage.web.people import SLIDE, OverQuotaError
 
 if TYPE_CHECKING:
-    from sage.run.queue.runs import KnownRun
     from sage.web.people import Entry
     from sage_hospital.audit import Audit
     from sage_hospital.promises import Promise, Promises
+    from sage_hospital.runs import KnownRun
 
 MONTH = timedelta(days=30)
 OVER = ("finished", "failed", "stopped")

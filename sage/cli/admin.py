@@ -1,10 +1,10 @@
-"""`sage admin`: runs from the outside, workers, the sandbox, the settings in force."""
+"""`sage admin`: runs from the outside, the sandbox, the settings in force."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -16,7 +16,7 @@ from sage.core.errors import InputError
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="Pause, replay and trace runs; workers, sandbox, settings in force.",
+    help="Pause and replay runs; sandbox, settings in force.",
 )
 app.add_typer(sandbox.app, name="sandbox")
 
@@ -85,97 +85,6 @@ def replay(
             f"{turns.turns} turns lead to {turns.answered} answers as recorded;"
             f" {turns.human} decisions at checkpoints{left}"
         )
-
-
-@app.command()
-def trace(
-    name: str = RunName,
-    out: Annotated[Path | None, typer.Option(help="File to write; default: print.")] = None,
-    content: Annotated[
-        bool, typer.Option("--content", help="Include prompts, replies, arguments and results.")
-    ] = False,
-) -> None:
-    """Export a run's trace as OpenTelemetry spans (OTLP in JSON, GenAI conventions).
-
-    Any OpenTelemetry collector reads the file. The trace itself is RUN/trace.jsonl.
-
-    Example: sage admin trace last --out spans.json
-    """
-    import json
-
-    from sage.cli.console import err
-    from sage.core.files import write_text
-    from sage.core.hooks import EXPORTED, log_command
-    from sage.core.llm.otel import spans_of
-    from sage.core.llm.trace import read_trace
-    from sage.run.begin import open_run
-    from sage.settings import load
-
-    folder = open_run(name)
-    log_command(load(), EXPORTED, folder.id, command="admin trace")
-    manifest = folder.manifest()
-    document = spans_of(
-        read_trace(folder.trace_path),
-        manifest.run_id or manifest.id,
-        version=manifest.versions.get("sage", ""),
-        content=content,
-    )
-    text = json.dumps(document, ensure_ascii=False)
-    if out is None:
-        typer.echo(text)
-        return
-    write_text(out, text + "\n")
-    spans = document["resourceSpans"][0]["scopeSpans"][0]["spans"]
-    err.print(f"{len(spans)} spans in {out}")
-
-
-@app.command()
-def worker(
-    pool: Annotated[Literal["runs"], typer.Option(help="The queue to work on.")] = "runs",
-    most: Annotated[
-        int | None, typer.Option(min=1, help="Stop after this many runs; default: continue.")
-    ] = None,
-    drain: Annotated[
-        bool, typer.Option("--drain", help="Stop when no run is queued or running.")
-    ] = False,
-    lease: Annotated[
-        float,
-        typer.Option(min=2.0, help="Seconds after which others take over a dead worker's run."),
-    ] = 60.0,
-    grace: Annotated[
-        float,
-        typer.Option(min=0.0, help="Seconds for the current step to finish after SIGTERM."),
-    ] = 30.0,
-    as_json: AsJson = False,
-) -> None:
-    """Work on the runs that `sage run --queue` put in, in turn, until Ctrl-C or SIGTERM.
-
-    The queue is in PostgreSQL (`checkpoint_url`) or, for workers of one machine, in a file beside
-    the runs. On SIGTERM a worker finishes its step and puts the run back; the run of a killed
-    worker goes to another, and no finished step runs again.
-
-    Example: sage admin worker --drain
-    """
-    from sage.cli.console import print_json, print_line
-    from sage.core.extras import require_extra
-    from sage.run.queue.runs import open_runs
-    from sage.run.queue.worker import Worker
-    from sage.settings import load
-
-    require_extra("literature", "working on runs")
-    with open_runs(load(), new=True) as runs:
-        assert runs is not None
-
-        def report(line: str) -> None:
-            if not as_json:
-                print_line(line)
-
-        mine = Worker(runs, report, lease_s=lease, grace_s=grace)
-        report(f"worker {mine.name}, queue {runs.database.where}")
-        with mine.stopping_on_signals():
-            done = mine.work(most=most, drain=drain)
-        if as_json:
-            print_json({"worker": mine.name, "runs": done})
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -21,14 +22,15 @@ def advance_run(
     from sage.cli.console import err, nodes
     from sage.core.errors import InputError, Paused, SageError
     from sage.core.hooks import current_owner
+    from sage.core.plugins import load_first
     from sage.run.drive import advance_to_person
-    from sage.run.queue.lease import hold_lease
 
+    hooks = load_first("sage.hooks")
     with nodes(quiet=quiet) as listen:
         services.listener = listen
         before = services.folder.manifest()
         try:
-            with hold_lease(services, current_owner()):
+            with hooks.hold_run(services, current_owner()) if hooks else nullcontext():
                 pause = advance_to_person(services, answer)
         except SageError as error:
             if services.folder.manifest().status == "running":  # it did not come to a step

@@ -29,7 +29,7 @@ GROUPS = {
     "tools": ("sage.cli.tools:app", "The tool registry: list, show, run; serve over MCP."),
     "admin": (
         "sage.cli.admin:app",
-        "Pause, replay and trace runs; workers, sandbox, settings in force.",
+        "Pause and replay runs; sandbox, settings in force.",
     ),
 }
 

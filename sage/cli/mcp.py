@@ -113,7 +113,7 @@ def serve(
     from mcp_servers.servers.start import open_server
     from sage.cli.tools_support import sage_command, tool_folders
     from sage.core.errors import InputError
-    from sage.core.plugins import load_first
+    from sage.core.hooks import require_hooks
     from sage.settings import load
 
     console = Console(stderr=True)
@@ -122,8 +122,7 @@ def serve(
         raise InputError("--trust-header is for --transport http: on stdio there is no proxy")
     callers: AbstractContextManager[Any] = nullcontext()
     if people:
-        if (hooks := load_first("sage.hooks")) is None:
-            raise InputError("--trust-header needs a plugin that registers under sage.hooks")
+        hooks = require_hooks("--trust-header")
         callers = hooks.open_callers(load(), trust_header, trust_proxy or [], roles)
     roots = Roots.resolve(root or [Path.cwd()], out)
     http = None

@@ -57,7 +57,7 @@ def run(
     queue: bool = typer.Option(
         False,
         "--queue",
-        help="Check the question here, then leave the run to a `sage admin worker`.",
+        help="Check the question here, then leave the run to a worker.",
     ),
     estimate: bool = typer.Option(
         False, "--estimate", help="Print calls, tokens and money per agent, and stop there."
@@ -102,18 +102,9 @@ def run(
 def _queue(services: Services, *, as_json: bool, answer: dict[str, Any] | None = None) -> None:
     """Leave a run to a worker, with what a person decided where it waited for that."""
     from sage.cli.console import out
-    from sage.core.hooks import current_owner
-    from sage.run.queue.runs import open_runs
+    from sage.core.hooks import require_hooks
 
-    manifest = services.manifest
-    with open_runs(services.settings, new=True) as runs:
-        assert runs is not None
-        services.folder.update(status="queued")
-        services.folder.release()
-        if answer is None:
-            runs.add(manifest, current_owner())
-        else:
-            runs.answer(manifest, current_owner(), answer)
+    require_hooks("--queue").queue_run(services, answer)
     if as_json:
         _print_status(services, "queued")
         return
@@ -270,7 +261,7 @@ def review(
         " (reject, with the reason).",
     ),
     queue: bool = typer.Option(
-        False, "--queue", help="Leave what comes after the review to a `sage admin worker`."
+        False, "--queue", help="Leave what comes after the review to a worker."
     ),
     as_json: AsJson = False,
 ) -> None:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 import typer
 
 from sage.cli.options import AsJson
 from sage.cli.run import tell_verdict
-
-if TYPE_CHECKING:
-    from sage.run.queue.runs import KnownRun
 
 
 def list_all(limit: int, *, as_json: bool) -> None:
@@ -19,7 +13,6 @@ def list_all(limit: int, *, as_json: bool) -> None:
     from sage.cli.console import out, print_json, print_line
     from sage.core.errors import InputError
     from sage.run.folder import describe_status, list_runs
-    from sage.run.queue.runs import open_runs
     from sage.settings import load
 
     settings = load()
@@ -31,24 +24,10 @@ def list_all(limit: int, *, as_json: bool) -> None:
             print_line(f"left out: {error}", err=True)
         if len(found) == limit:
             break
-    with open_runs(settings) as runs:
-        known = {run.id: run for run in runs.newest(10 * limit)} if runs is not None else {}
-    here = {manifest.run_id for _, manifest in found}
-    elsewhere = [run for run in known.values() if run.id not in here][: limit - len(found)]
     if as_json:
-        lines = []
-        for _, manifest in found:
-            item = known.get(manifest.run_id)
-            lines.append(
-                manifest.model_dump(mode="json") | ({"queue": dump_queued(item)} if item else {})
-            )
-        lines += [
-            {"id": item.name, "status": item.state, "queue": dump_queued(item)}
-            for item in elsewhere
-        ]
-        print_json(lines)
+        print_json([manifest.model_dump(mode="json") for _, manifest in found])
         return
-    if not (found or elsewhere):
+    if not found:
         out.print(f'no runs in {settings.runs_dir}; start one with: sage run "PROMPT"')
         return
     for folder, manifest in found:
@@ -56,27 +35,6 @@ def list_all(limit: int, *, as_json: bool) -> None:
         out.print(f"[cyan]{folder.id}[/]  {describe_status(folder)}", soft_wrap=True)
         print_line(f"    {manifest.spec.prompt[:200]}")
         out.print(f"    [dim]{cohort}; {manifest.reasoner}[/]", soft_wrap=True)
-        if item := known.get(manifest.run_id):
-            print_line(f"    {describe_queued(item)}", style="dim")
-    for item in elsewhere:
-        # Names of rounds are unique only within their campaign.
-        of = f" of {Path(item.folder).parent.name}" if item.name.startswith("round-") else ""
-        out.print(f"[cyan]{item.name}[/]{of}  {item.state}", soft_wrap=True)
-        print_line(f"    {item.prompt[:200]}")
-        said = f"    {describe_queued(item)}; in {item.folder}"
-        print_line(said, style="dim")
-
-
-def dump_queued(item: KnownRun) -> dict[str, Any]:
-    """A row of the table of runs as JSON data."""
-    return item.model_dump(mode="json", exclude={"answer"})
-
-
-def describe_queued(item: KnownRun) -> str:
-    """Describe a row of the table of runs in a line."""
-    at = f", worked on by {item.worker}" if item.state == "running" else ""
-    why = f"; {item.problem}" if item.problem else ""
-    return f"asked by {item.owner}{at}{why}"
 
 
 def show(
@@ -122,13 +80,12 @@ def show(
 
 def show_run(name: str, *, as_json: bool) -> None:
     """Show a run or a campaign."""
-    from sage.cli.console import out, print_aligned, print_json, print_line
+    from sage.cli.console import out, print_aligned, print_json
     from sage.report.build import summarize_run
     from sage.report.spending import list_paid
     from sage.run.begin import open_run
     from sage.run.campaign.rounds import find_campaign
     from sage.run.folder import describe_status
-    from sage.run.queue.runs import open_runs
     from sage.settings import load
 
     if (campaign := find_campaign(name, load().runs_dir)) is not None:
@@ -140,15 +97,12 @@ def show_run(name: str, *, as_json: bool) -> None:
     manifest = folder.manifest()
     result = summarize_run(folder)
     rows = list_paid(folder)
-    with open_runs(load()) as runs:
-        known = runs.get(manifest.run_id) if runs is not None else None
     if as_json:
         print_json(
             {
                 "manifest": manifest.model_dump(mode="json"),
                 "result": result,
                 "spending": [row.model_dump(mode="json") for row in rows],
-                "queue": dump_queued(known) if known else None,
             }
         )
         return
@@ -158,8 +112,6 @@ def show_run(name: str, *, as_json: bool) -> None:
         f"cohort: {manifest.cohort_title}{' (simulated)' if manifest.simulated else ''};"
         f" reasoner: {manifest.reasoner}"
     )
-    if known is not None:
-        print_line(describe_queued(known))
     if manifest.problem:
         out.print(f"[yellow]{manifest.problem}[/]")
     table = [["step", "times", "seconds", "prompt", "reply", "USD"]]

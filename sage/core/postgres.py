@@ -1,30 +1,16 @@
-"""A PostgreSQL database that many processes share: reconnection, and set-up by one process."""
+"""A PostgreSQL database that many processes share: options of its connections, and its encoding."""
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
-from sage.core.errors import FaultError, InputError
-from sage.core.extras import require_extra
-from sage.core.log import logger
+from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from psycopg import Connection
-    from psycopg_pool import ConnectionPool
 
-log = logger(__name__)
-
-T = TypeVar("T")
-
-PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, *(2.0,) * 8)
-"""Between two tries of what a broken connection cut short; a server that restarts is back then."""
 WAITING_S = 10.0
 """How long a connection may take to be made."""
-POLL_S = 0.1
 KEPT_ALIVE: dict[str, Any] = {
     "connect_timeout": int(WAITING_S),
     "keepalives_idle": 20,
@@ -43,24 +29,6 @@ ABANDONED = (
 """The same for the server: what a lost or stopped process had locked is free after a minute."""
 
 
-def retry(call: Callable[[], T]) -> T:
-    """Return `call()`, repeated if its connection broke; it must tolerate repetition."""
-    import psycopg
-
-    for pause in PAUSES_S:
-        try:
-            return call()
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-            log.info("database asked again", reason=reason_of(error), pause_s=pause)
-            time.sleep(pause)
-    return call()
-
-
-def reason_of(error: Exception) -> str:
-    """The first line of a database's error, without its address and password."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
-
-
 def refuse_other_text(live: Connection[Any], what: str) -> None:
     """Refuse a database that cannot keep every letter: SQL_ASCII gives bytes back for text."""
     encoding = live.info.parameter_status("server_encoding")
@@ -69,75 +37,3 @@ def refuse_other_text(live: Connection[Any], what: str) -> None:
             f"{what} keeps text as {encoding}, and SAGE needs UTF8; make another database:"
             " createdb --encoding UTF8 --template template0 NAME"
         )
-
-
-@contextmanager
-def reconnecting(url: str, what: str) -> Iterator[ConnectionPool[Connection[dict[str, Any]]]]:
-    """Connections to the database at `url`, each replaced when it breaks; rows are dictionaries.
-
-    Parameters
-    ----------
-    what : of SAGE is there, as an error says it
-
-    Raises
-    ------
-    InputError
-        If the database keeps text in another encoding than UTF-8.
-    FaultError
-        If the database cannot be reached, at the start or for longer than `again` tries, or
-        refuses to let its user make or change tables.
-    """
-    require_extra("postgres", what)
-    import psycopg
-    from psycopg.errors import InsufficientPrivilege, InvalidSchemaName, ReadOnlySqlTransaction
-    from psycopg.rows import dict_row
-    from psycopg_pool import ConnectionPool
-
-    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)  # `again` says what matters
-    given: dict[str, Any] = {
-        "autocommit": True,
-        "prepare_threshold": 0,
-        "row_factory": dict_row,
-        **KEPT_ALIVE,
-    }
-
-    def configure(live: Connection[Any]) -> None:
-        live.execute(ABANDONED)
-
-    try:
-        with psycopg.connect(url, **given) as first:  # which says why, where it cannot
-            refuse_other_text(first, what)
-        with ConnectionPool(
-            url,
-            min_size=1,
-            max_size=4,
-            kwargs=given,
-            configure=configure,
-            timeout=WAITING_S,
-            check=ConnectionPool.check_connection,
-        ) as pool:
-            yield cast("ConnectionPool[Connection[dict[str, Any]]]", pool)
-    except psycopg.OperationalError as error:
-        raise FaultError(f"{what} cannot be reached: {reason_of(error)}") from None
-    except (InsufficientPrivilege, InvalidSchemaName, ReadOnlySqlTransaction) as error:
-        raise FaultError(
-            f"{what} refuses: {reason_of(error)}; its user must own the database, or be granted"
-            " CREATE and USAGE on its schema"
-        ) from None
-
-
-@contextmanager
-def hold_lock(live: Connection[dict[str, Any]], key: int) -> Iterator[None]:
-    """Hold the advisory lock `key` of the whole database; others wait.
-
-    They ask again and again: a process that waited inside a statement would hold a snapshot, and an
-    index that is built meanwhile waits for all snapshots.
-    """
-    taken = "SELECT pg_try_advisory_lock(%s) AS taken"
-    while not (live.execute(taken, [key]).fetchone() or {})["taken"]:
-        time.sleep(POLL_S)
-    try:
-        yield
-    finally:
-        if not live.closed:
-            live.execute("SELECT pg_advisory_unlock(%s)", [key])

@@ -3,8 +3,11 @@ study's reporting is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import csv
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any, Protocol
 
 from sage.report.facts import Facts
@@ -180,137 +183,50 @@ class Reported(Protocol):
     summary: Any
 
 
-Holds = Callable[[Reported, Callable[[str], bool]], bool]
-
-
-def _registered(words: str) -> Holds:
-    return lambda page, has: bool(
-        page.contract and any(words in line for line in page.contract.statements)
-    )
-
-
-def _has_key(*keys: str) -> Holds:
-    return lambda page, has: any(has(key) for key in keys)
-
-
-def _has_table(*titles: str) -> Holds:
-    return lambda page, has: any(table.title in titles for table in page.results.tables)
-
-
-REMARK: tuple[tuple[str, str, str, Holds], ...] = (
-    ("1", "The marker, the objectives and any hypotheses stated before", "Hypothesis",
-     lambda page, has: bool(page.contract)),
-    ("2", "Patients: characteristics, source, inclusion and exclusion", "Methods",
-     _registered("Population")),
-    ("3", "Treatments received, and how they were chosen", "Methods", _registered("reatment")),
-    ("4", "Biological material and its controls", "Methods", _registered("Exposure")),
-    ("5", "The assay method, with its quality control", "Methods", _registered("assay")),
-    ("6", "Case selection, dates, follow-up and its median", "Results",
-     _has_table("Table 1: patients")),
-    ("7", "All endpoints, defined", "Methods", _registered("Endpoint")),
-    ("8", "All candidate variables considered", "Candidates",
-     lambda page, has: bool(page.contract and page.contract.names)),
-    ("9", "The rationale for the sample size", "Methods", _registered("Power")),
-    ("10", "All statistical methods", "Methods", _registered("Primary test")),
-    ("11", "How marker values were handled and cut-points chosen", "Methods",
-     _registered("Exposed")),
-    ("12", "The flow of patients, with events", "Results", _has_table("Flow of patients")),
-    ("13", "Basic characteristics of the patients", "Results", _has_table("Table 1: patients")),
-    ("14", "The marker beside standard prognostic variables", "Results",
-     _has_table("Table 1: patients")),
-    ("15", "Univariable estimates with intervals", "Results", _has_key("primary.effect")),
-    ("16", "Multivariable estimates with intervals, of all variables of the model", "Results",
-     _has_table("Adjusted model")),
-    ("17", "The marker with standard variables in one model, significant or not", "Results",
-     _has_key("adjusted.effect")),
-    ("18", "Further investigations: assumptions, sensitivity, validation", "Robustness",
-     _has_table("Controls", "Specification curve")),
-    ("19", "Interpretation with other studies and limits", "Interpretation",
-     lambda page, has: bool(page.limits)),
-    ("20", "Implications for research and clinic", "Next steps",
-     lambda page, has: page.summary is not None),
-)  # fmt: skip
-"""The items of REMARK (McShane et al., Journal of the National Cancer Institute), and what shows
-each. What no contract or result of a run holds is reported missing, for the authors to add."""
-REMARK_LACKS = {
-    "2": "where and by which criteria the study took its patients",
-    "3": "how treatments were chosen",
-    "4": "the kind of specimen, controls, preservation and storage",
-    "5": "the protocol, its quality control and blinding",
-    "6": "prospective or retrospective, matching, and the dates",
-    "7": "from when time counts, and who judged an event",
-}
-"""What of an item of REMARK no run can hold: it appears in the paper of the cohort."""
-
-
-def _prediction(page: Reported) -> bool:
-    """A model whose predictions are judged."""
-    return any(table.title in (CALIBRATION, CONCORDANCE) for table in page.results.tables)
-
-
 CALIBRATION = "Calibration of the adjusted model"
 CONCORDANCE = "Discrimination without and with the exposure (apparent)"
-NEVER: Holds = lambda page, has: False  # noqa: E731 - a cell of the tables below
 
-TRIPOD_AI: tuple[tuple[str, str, str, Holds], ...] = (
-    ("1", "A title that names model, population and outcome", "Hypothesis",
-     lambda page, has: bool(page.contract)),
-    ("2", "A structured abstract", "Result", lambda page, has: page.summary is not None),
-    ("3a", "The clinical context, and models there are", "", NEVER),
-    ("3b", "Whom the model is for, and what for", "", NEVER),
-    ("3c", "Known inequalities between groups", "", NEVER),
-    ("4", "The objectives", "Hypothesis", lambda page, has: bool(page.contract)),
-    ("5a", "Sources of data, and why they represent whom the model is for", "", NEVER),
-    ("5b", "Dates of the data", "", NEVER),
-    ("6a", "Setting, and where patients came from", "", NEVER),
-    ("6b", "Who was eligible", "Methods", _registered("Population")),
-    ("6c", "Treatments received", "Methods", _registered("reatment")),
-    ("7", "How data were prepared and checked", "Results", _has_table("What the files hold")),
-    ("8a", "The outcome and its time horizon", "Methods", _registered("Endpoint")),
-    ("8b", "Who assessed it, with which training", "", NEVER),
-    ("8c", "Whether its assessment was blinded", "", NEVER),
-    ("9a", "How the first predictors were chosen", "Candidates",
-     lambda page, has: bool(page.contract and page.contract.names)),
-    ("9b", "All predictors, defined", "Methods", _registered("Exposure")),
-    ("9c", "Who measured predictors, with which training", "", NEVER),
-    ("10", "How the size of the study was arrived at", "Methods", _registered("Power")),
-    ("11", "How missing values were handled", "Methods", _registered("Missing values")),
-    ("12a", "How data were split between fitting and judging", "Methods", _registered("Split")),
-    ("12b", "How predictors were handled", "Methods", _registered("Exposed")),
-    ("12c", "The kind of model, and how it was built", "Methods", _registered("Adjusted for")),
-    ("12d", "Differences between hospitals", "Results", _has_table("What the sites explain")),
-    ("12e", "Measures of performance", "Methods", _registered("Further tests")),
-    ("12f", "Updating of the model", "", NEVER),
-    ("12g", "How predictions were computed, where a model is judged", "Results",
-     _has_table(CALIBRATION)),
-    ("13", "Methods against imbalance of classes", "", NEVER),
-    ("14", "Methods for fairness", "", NEVER),
-    ("15", "What the model puts out", "Results", _has_table(CALIBRATION)),
-    ("16", "Differences between the data for fitting and for judging", "", NEVER),
-    ("17", "Ethical approval", "", NEVER),
-    ("18a", "Funding", "", NEVER),
-    ("18b", "Conflicts of interest", "", NEVER),
-    ("18c", "The protocol", "Methods", lambda page, has: bool(page.contract)),
-    ("18d", "A public registration", "", NEVER),
-    ("18e", "Where the data are", "", NEVER),
-    ("18f", "Where the code is", "Run", lambda page, has: bool(page.contract)),
-    ("19", "Involvement of patients and the public", "", NEVER),
-    ("20a", "The flow of patients", "Results", _has_table("Flow of patients")),
-    ("20b", "Characteristics of the patients", "Results", _has_table("Table 1: patients")),
-    ("20c", "Patients of fitting and judging compared", "", NEVER),
-    ("21", "Patients and events of each analysis", "Results", _has_table("All registered tests")),
-    ("22", "The model in full, so that others can use it", "Results", _has_table("Adjusted model")),
-    ("23a", "Performance with intervals", "Results", _has_table(CALIBRATION)),
-    ("23b", "Performance by groups of patients", "", NEVER),
-    ("24", "Results of updating", "", NEVER),
-    ("25", "Interpretation", "Interpretation", lambda page, has: page.summary is not None),
-    ("26", "Limits of the study", "Interpretation", lambda page, has: bool(page.limits)),
-    ("27a", "What to do with poor input when the model is used", "", NEVER),
-    ("27b", "Who uses the model, with which expertise", "", NEVER),
-    ("27c", "Next steps", "Next steps", lambda page, has: page.summary is not None),
-)  # fmt: skip
-"""The items of TRIPOD+AI (Collins et al., BMJ, 2024) in short. Most of what it asks of a model's
-use no run can know."""
+
+def _is_held(page: Reported, facts: Facts, held: str) -> bool:
+    """True if a page holds what a checklist's item asks for.
+
+    Parameters
+    ----------
+    held : the column `held` of a checklist: a part of the page; `text:`, `table:` or `key:` with
+        words of the contract's statements, titles of tables (separated by `|`), or the key of a
+        number; empty for what no run can hold
+    """
+    kind, _, words = held.partition(":")
+    contract = page.contract
+    match kind:
+        case "contract":
+            return contract is not None
+        case "names":
+            return bool(contract and contract.names)
+        case "summary":
+            return page.summary is not None
+        case "limits":
+            return bool(page.limits)
+        case "text":
+            return bool(contract and any(words in line for line in contract.statements))
+        case "table":
+            return any(table.title in words.split("|") for table in page.results.tables)
+        case "key":
+            return facts.contains(f"{page.id}.{words}")
+    return False
+
+
+@cache
+def read_items(name: str) -> tuple[dict[str, str], ...]:
+    """Items of a checklist: number, what it asks, where a report has it, what holds it, what lacks.
+
+    `remark` are the items of REMARK (McShane et al., Journal of the National Cancer Institute);
+    `lacks` is what of an item no run can hold: it appears in the paper of the cohort. `tripod_ai`
+    are those of TRIPOD+AI (Collins et al., BMJ, 2024) in short; most of what it asks of a model's
+    use no run can know.
+    """
+    with (Path(__file__).parent / "checklists" / f"{name}.tsv").open(encoding="utf-8") as file:
+        return tuple(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
 @dataclass(frozen=True)
@@ -338,32 +254,38 @@ def checklists(page: Reported, facts: Facts) -> list[Checklist]:
     TRIPOD+AI accompanies REMARK where predictions of a model are judged.
     """
 
-    def has_fact(key: str) -> bool:
-        return facts.contains(f"{page.id}.{key}")
-
-    def fill_items(
-        rows: tuple[tuple[str, str, str, Holds], ...], lacks: Mapping[str, str]
-    ) -> tuple[Item, ...]:
-        return tuple(
-            Item(number, asks, holds(page, has_fact), to, lacks.get(number, ""))
-            for number, asks, to, holds in rows
+    def fill(file: str, name: str, about: str) -> Checklist:
+        return Checklist(
+            name,
+            about,
+            tuple(
+                Item(
+                    row["number"],
+                    row["asks"],
+                    _is_held(page, facts, row["held"]),
+                    row["where"],
+                    row["lacks"],
+                )
+                for row in read_items(file)
+            ),
         )
 
     found = [
-        Checklist(
+        fill(
+            "remark",
             "REMARK",
             "Reporting recommendations for tumor marker prognostic studies (McShane et al., Journal"
             " of the National Cancer Institute, 2005).",
-            fill_items(REMARK, REMARK_LACKS),
         )
     ]
-    if _prediction(page):
+    # A model whose predictions are judged.
+    if any(table.title in (CALIBRATION, CONCORDANCE) for table in page.results.tables):
         found.append(
-            Checklist(
+            fill(
+                "tripod_ai",
                 "TRIPOD+AI",
                 "Reporting of clinical prediction models (Collins et al., BMJ, 2024), for the"
                 " adjusted model whose predictions are judged above.",
-                fill_items(TRIPOD_AI, {}),
             )
         )
     return found

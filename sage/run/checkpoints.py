@@ -1,4 +1,4 @@
-"""Checkpoints of a run: SQLite in its folder, or a PostgreSQL database of many runs."""
+"""Checkpoints of a run: SQLite in its folder, or the database of a plugin."""
 
 from __future__ import annotations
 
@@ -8,22 +8,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import FaultError, InputError
-from sage.core.postgres import hold_lock, reconnecting, retry
+from sage.core.hooks import require_hooks
 from sage.run.folder import Manifest
-from sage.run.fork import fork
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
     from sage.run.services import Services
 
-SETUP_LOCK = 0x5A6EC4EC
-"""Held by the process that makes the checkpoints' tables, or brings them up to date."""
-
 
 @contextmanager
 def checkpointer(services: Services) -> Iterator[BaseCheckpointSaver[Any]]:
-    """SQLite in the run folder, or Postgres where settings give a URL."""
+    """SQLite in the run folder; where settings give a URL, what a plugin opens there."""
     from sage.run.serde import serializer
 
     url = services.settings.checkpoint_url
@@ -52,7 +48,8 @@ def checkpointer(services: Services) -> Iterator[BaseCheckpointSaver[Any]]:
             connection.close()
         return
     own = services.folder.checkpoints
-    with _in_postgres(url.get_secret_value(), serializer(), services.manifest) as saver:
+    hooks = require_hooks("checkpoint_url")
+    with hooks.open_checkpoints(url.get_secret_value(), serializer(), services.manifest) as saver:
         thread: Any = {"configurable": {"thread_id": services.manifest.thread}}
         if own.exists() and saver.get_tuple(thread) is None:  # else it would begin anew
             raise InputError(
@@ -72,36 +69,3 @@ def _rename_thread(connection: sqlite3.Connection, manifest: Manifest) -> None:
                 (manifest.thread, manifest.copied_thread),
             )
     connection.commit()
-
-
-@contextmanager
-def _in_postgres(url: str, serde: Any, manifest: Manifest) -> Iterator[BaseCheckpointSaver[Any]]:
-    """A saver whose every call is made again where the connection broke."""
-    with reconnecting(url, "the checkpoint database") as pool:
-        from langgraph.checkpoint.postgres import PostgresSaver
-
-        class Persistent(PostgresSaver):
-            """Each call is whole by itself, and writing a checkpoint twice leaves a single copy."""
-
-            def get_tuple(self, *given: Any, **named: Any) -> Any:
-                return retry(lambda: super(Persistent, self).get_tuple(*given, **named))
-
-            def list(self, *given: Any, **named: Any) -> Any:
-                yield from retry(lambda: [*super(Persistent, self).list(*given, **named)])
-
-            def put(self, *given: Any, **named: Any) -> Any:
-                return retry(lambda: super(Persistent, self).put(*given, **named))
-
-            def put_writes(self, *given: Any, **named: Any) -> None:
-                retry(lambda: super(Persistent, self).put_writes(*given, **named))
-
-        saver = Persistent(pool, serde=serde)
-
-        def set_up() -> None:
-            with pool.connection() as live, hold_lock(live, SETUP_LOCK):
-                saver.setup()
-                if manifest.copied_thread:
-                    fork(live, manifest.copied_thread, manifest.thread, manifest.checkpoint)
-
-        retry(set_up)
-        yield saver

@@ -8,19 +8,19 @@ import hashlib
 import json
 import threading
 from collections import Counter
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
 from mcp_servers.servers.health import Watch, make_gauges
-from sage.core.errors import FaultError, InputError, SageError
+from sage.core.errors import InputError, SageError
 from sage.core.extras import explain_absence
-from sage.run.queue.runs import open_runs
+from sage.core.plugins import load_first
 from sage.web.guard import Guard, Secrets
 from sage.web.pages import load_pages
 from sage.web.people import COUNTED, OverQuotaError
@@ -148,17 +148,9 @@ def _reviews(site: Site) -> Reviews:
 
 
 def collect_metrics(site: Site) -> list[Metric]:
-    """Metrics of the runs here and in the queue."""
+    """Metrics of the runs here, and of a plugin's database."""
     here = Counter(str(run.manifest().status) for _, run in site.runs())
     found = [make_gauges("sage_runs", "Runs in this server's folder by status.", "status", here)]
-    up = False  # where it is not, everything else is still measured
-    with suppress(FaultError):
-        with open_runs(site.settings) as table:
-            if table is not None:
-                states = table.count_states()
-                found.append(
-                    make_gauges("sage_queue_runs", "Runs that the queue knows.", "state", states)
-                )
-        up = True
-    found.append(GaugeMetricFamily("sage_database_up", "1 if the database of runs answers.", up))
+    if (hooks := load_first("sage.hooks")) is not None:
+        found += hooks.collect_metrics(site.settings)
     return found

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from sage.core.errors import InputError
-from sage.core.hooks import ASKED, EXPORTED
+from sage.core.hooks import ASKED, EXPORTED, require_hooks
 from sage.core.plugins import load_first
 from sage.core.printable import one_line
 
@@ -92,12 +92,13 @@ class People:
     def check_count(self, entry: Entry) -> None:
         """Raise `OverQuotaError` if a logged request exceeds a daily quota."""
 
-    def grant(
-        self, run: RunFolder, who: str, asked: float | None, *, free: bool,
-        at_most: float | None = None,
-    ) -> float | None:  # fmt: skip
+    def grant(self, run: RunFolder, who: str, asked: float | None, *, free: bool) -> float | None:
         """Bound on a run's cost in USD within the person's quota; None for no bound."""
         return asked
+
+    def grant_resumed(self, run: RunFolder, who: str) -> tuple[str, float | None]:
+        """Owner of a run that `who` resumes, and a new bound on its cost; None keeps the bound."""
+        return who, None
 
     def release_failed(self, failed: Callable[[str], bool]) -> None:
         """Free the money granted to runs (by folder) that failed to begin."""
@@ -115,7 +116,7 @@ def open_people(settings: Settings, header: str, proxies: list[str], roles: Path
         people: People = hooks.open_people(settings, header, proxies, roles)
         return people
     if header or proxies or roles:
-        raise InputError("--trust-header needs a plugin that registers under sage.hooks")
+        require_hooks("--trust-header")
     return People()
 
 

@@ -148,7 +148,7 @@ def test_every_turn_is_traced_replays_and_exports_as_spans(finished: Path, tmp_p
     assert trace["answered"] > 10 and trace["human"] >= 1
     assert trace["unanswered"] == 0 and trace["untraced"] == []
     out = tmp_path / "spans.json"
-    exported = sage("admin", "trace", str(finished), "--out", str(out), cwd=tmp_path)
+    exported = sage("exchange", "trace", str(finished), "--out", str(out), cwd=tmp_path)
     assert exported.code == 0, exported.err
     spans = json.loads(out.read_text())["resourceSpans"][0]["scopeSpans"][0]["spans"]
     assert len(spans) == trace["answered"] + trace["human"] + trace["turns"]

@@ -20,12 +20,10 @@ from sage.report.reading import (
     CHANGES,
     MANY_MISSING,
     OBJECTIONS,
-    REMARK,
-    REMARK_LACKS,
-    TRIPOD_AI,
     Item,
     Reached,
     checklists,
+    read_items,
     would_change,
 )
 from sage.run.folder import RunFolder
@@ -162,7 +160,7 @@ def test_a_model_whose_predictions_are_judged_has_a_checklist_of_its_own() -> No
     (own,) = checklists(page(), Facts())
     assert own.name == "REMARK"
     _, tripod = checklists(page(tables=[calibration]), Facts())
-    assert len(tripod.items) == len(TRIPOD_AI) == 52
+    assert len(tripod.items) == 52
     held = {item.number for item in tripod.items if item.reported}
     assert held == {"12g", "15", "23a"} and tripod.reported == 3
     never = {"3a", "5b", "8b", "14", "17", "18a", "18b", "19", "27b"}
@@ -186,12 +184,13 @@ def test_the_page_of_remark_says_what_the_report_holds() -> None:
         for line in text.splitlines()
         if re.match(r"\| \d+ \|", line)
     ]
-    assert [row[0] for row in rows] == [number for number, *_ in REMARK]
-    for row, (number, asks, where, _) in zip(rows, REMARK, strict=True):
-        assert row[1] == asks and where in row[2]
-        expected = "not" if number == "5" else "partly" if number in REMARK_LACKS else "present"
-        assert row[3].startswith(expected), number
-        assert REMARK_LACKS.get(number, "") in row[3]
+    items = read_items("remark")
+    assert [row[0] for row in rows] == [item["number"] for item in items]
+    for row, item in zip(rows, items, strict=True):
+        assert row[1] == item["asks"] and item["where"] in row[2]
+        expected = "not" if row[0] == "5" else "partly" if item["lacks"] else "present"
+        assert row[3].startswith(expected), row[0]
+        assert item["lacks"] in row[3]
 
 
 def test_each_item_is_ticked_by_its_own_source() -> None:
@@ -206,7 +205,7 @@ def test_each_item_is_ticked_by_its_own_source() -> None:
     given = page(contract=contract, tables=tables, limits=("few patients",))
     held = {item.number for item in remark(given, facts) if item.held}
     assert held == {"1", "7", "12", "15", "19"}
-    assert len(REMARK) == 20
+    assert len(items) == 20
 
 
 ROWS = [

@@ -17,10 +17,10 @@ import pytest
 from sage.core.errors import InputError
 from sage.core.hooks import current_owner
 from sage.run.folder import Manifest, RunFolder, list_runs
-from sage.run.queue.runs import open_runs
 from sage.run.spec import RunSpec
 from sage.settings import Settings
 from sage_hospital.backup import backup, restore
+from sage_hospital.runs import open_runs
 from tests.end_to_end.harness import PROMPT, sage
 from tests.postgres import NEEDED, server
 
@@ -46,7 +46,7 @@ def test_a_run_that_waits_goes_on_where_it_was_restored(
     first, second = places
     begun = sage("run", PROMPT, "--queue", "--json", cwd=tmp_path, **first)
     assert begun.code == 0, begun.err
-    assert sage("admin", "worker", "--drain", cwd=tmp_path, **first).code == 0
+    assert sage("hospital", "worker", "--drain", cwd=tmp_path, **first).code == 0
     saved = sage("hospital", "backup", "all.tar.gz", "--json", cwd=tmp_path, **first)
     assert saved.code == 0, saved.err
     assert saved.json["runs"] == 1
@@ -59,7 +59,8 @@ def test_a_run_that_waits_goes_on_where_it_was_restored(
     assert again.code == 2
     assert "empty" in again.err
     (item,) = sage("show", "--json", cwd=tmp_path, **second).json
-    assert item["status"] == item["queue"]["state"] == "waiting for review"
+    (queued,) = sage("hospital", "queue", "--json", cwd=tmp_path, **second).json
+    assert item["status"] == queued["state"] == "waiting for review"
     ended = sage("review", "last", "--reject", "no", "--json", cwd=tmp_path, **second)
     assert ended.code == 0, ended.err
     assert ended.json["status"] == "finished"

@@ -11,14 +11,14 @@ import pytest
 from sage.cli.show import list_all
 from sage.core.errors import InputError
 from sage.run.folder import RunFolder
-from sage.run.queue.runs import open_runs
 from sage.settings import Settings, load
 from sage.web.app import collect_metrics
 from sage.web.site import Site
 from sage_hospital.audit import open_audit
 from sage_hospital.deployment import check_deployment
+from sage_hospital.runs import open_runs
+from sage_hospital.tests.test_queue import manifest
 from tests.postgres import NEEDED, server
-from tests.sage.test_queue import manifest
 from validation.ledger.store import open_store
 
 

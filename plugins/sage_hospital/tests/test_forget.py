@@ -10,15 +10,15 @@ import pandas as pd
 import pytest
 
 from sage.core.errors import InputError
-from sage.run.campaign.notebook import TABLES as CAMPAIGNS
 from sage.run.folder import Manifest, RunFolder
-from sage.run.queue.database import open_database
-from sage.run.queue.runs import TABLES as RUNS
-from sage.run.queue.runs import open_runs
 from sage.run.spec import RunSpec
 from sage.settings import Settings
-from sage.web.reviews import TABLES as REVIEWS
+from sage_hospital.database import open_database
 from sage_hospital.forget import forget
+from sage_hospital.notebook import TABLES as CAMPAIGNS
+from sage_hospital.reviews import TABLES as REVIEWS
+from sage_hospital.runs import TABLES as RUNS
+from sage_hospital.runs import open_runs
 from tests.end_to_end.harness import sage
 from tests.postgres import NEEDED, server
 

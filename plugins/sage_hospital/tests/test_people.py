@@ -17,7 +17,6 @@ from sage.core import clock
 from sage.core.errors import InputError
 from sage.core.hooks import OWNER, current_owner
 from sage.run.folder import Manifest, RunFolder
-from sage.run.queue.runs import open_runs
 from sage.run.review import HumanResponse
 from sage.run.spec import RunSpec
 from sage.settings import Settings
@@ -29,6 +28,7 @@ from sage.web.site import Site
 from sage_hospital.audit import open_audit
 from sage_hospital.people import open_people
 from sage_hospital.roles import parse_trust, read_roles
+from sage_hospital.runs import open_runs
 from tests.adversary.test_web import HOST, TOKEN, ask, changing
 
 ROLES = """

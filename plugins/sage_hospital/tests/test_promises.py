@@ -13,11 +13,11 @@ import pytest
 
 from sage.core.errors import InputError
 from sage.run.folder import Manifest, RunFolder
-from sage.run.queue.runs import open_runs
 from sage.run.spec import RunSpec
 from sage.settings import Settings
 from sage_hospital.promises import Promises, open_promises
 from sage_hospital.quotas import Quotas, grant_budget
+from sage_hospital.runs import open_runs
 from tests.end_to_end.harness import environment
 from tests.postgres import NEEDED, server
 

@@ -9,9 +9,8 @@ in; this is what the online error control rests on.
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,22 +20,14 @@ from agents.campaign.moves import Came, Earlier, Kind, Move
 from agents.core.types import EarlierClaim, EffectView, History
 from sage.core.errors import InputError, explain_validation
 from sage.core.files import read_json, write_json
+from sage.core.hooks import require_hooks
 from sage.core.models import Strict
-from sage.run.queue.database import Database, Execute, open_database
 from validation.core.hypothesis import Hypothesis
 
 if TYPE_CHECKING:
     from sage.settings import Settings
 
 FORMAT = 1
-TABLES = """
-CREATE TABLE IF NOT EXISTS sage_campaigns (
-  notebook TEXT NOT NULL, id TEXT NOT NULL, seq BIGINT NOT NULL, rounds BIGINT, body TEXT,
-  PRIMARY KEY (notebook, id));
-CREATE TABLE IF NOT EXISTS sage_findings (
-  notebook TEXT NOT NULL, name TEXT NOT NULL, seq BIGINT NOT NULL, body TEXT NOT NULL,
-  PRIMARY KEY (notebook, name))
-"""
 CAME: dict[Came, str] = {
     "held": "held in the exploring patients",
     "none": "no relevant association in the exploring patients",
@@ -152,7 +143,7 @@ class Notebook:
         return found
 
     @contextmanager
-    def _changing(self) -> Iterator[Pages]:
+    def change_pages(self) -> Iterator[Pages]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.with_name(f"{self.path.name}.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -160,7 +151,7 @@ class Notebook:
 
     def enter(self, asked: Asked) -> None:
         """Note a campaign, or how it ended."""
-        with self._changing() as pages:
+        with self.change_pages() as pages:
             others = tuple(campaign for campaign in pages.campaigns if campaign.id != asked.id)
             known = next(
                 (campaign for campaign in pages.campaigns if campaign.id == asked.id), None
@@ -176,7 +167,7 @@ class Notebook:
 
     def add(self, campaign: str, number: int, findings: Iterable[Finding]) -> None:
         """Note what a round found, once: writing it again after a kill changes nothing."""
-        with self._changing() as pages:
+        with self.change_pages() as pages:
             known = {finding.name for finding in pages.findings}
             new = tuple(finding for finding in findings if finding.name not in known)
             rounds = pages.rounds | {campaign: max(number, pages.rounds.get(campaign, 0))}
@@ -184,102 +175,12 @@ class Notebook:
             write_json(self.path, pages.model_copy(update=update))
 
 
-class SharedNotebook(Notebook):
-    """A notebook in the PostgreSQL database of the runs, where many machines write at once.
-
-    The database is what counts; the file is a copy, written after each change, so that the folder
-    stays whole and its backups are. A notebook that was a file before begins with what it holds.
-
-    Parameters
-    ----------
-    path : the JSON file, by which the database knows the notebook
-    """
-
-    def __init__(self, path: Path, settings: Settings) -> None:
-        super().__init__(path)
-        self.settings = settings
-
-    @contextmanager
-    def _database(self) -> Iterator[Database]:
-        with open_database(self.settings, TABLES, new=True) as database:
-            assert database is not None
-            yield database
-
-    def load(self) -> Pages:
-        """See `Notebook.read`."""
-        with self._database() as database:
-            return database.transaction(self._pages) or super().load()
-
-    def enter(self, asked: Asked) -> None:
-        """See `Notebook.enter`."""
-        self._change(partial(self._enter, asked=asked))
-
-    def add(self, campaign: str, number: int, findings: Iterable[Finding]) -> None:
-        """See `Notebook.add`."""
-        self._change(partial(self._add, campaign=campaign, number=number, findings=tuple(findings)))
-
-    def _change(self, change: Callable[[Execute], None]) -> None:
-        before = super().load()
-
-        def body(execute: Execute) -> None:
-            database.serialize(execute, "sage_campaigns")
-            if self._pages(execute) is None:
-                for asked in before.campaigns:
-                    self._enter(execute, asked)
-                for finding in before.findings:
-                    self._add(execute, finding.campaign, finding.round, [finding])
-                for campaign, number in before.rounds.items():
-                    self._add(execute, campaign, number, ())
-            change(execute)
-
-        with self._database() as database:
-            database.transaction(body)
-        with self._changing() as pages:
-            write_json(self.path, pages)
-
-    def _enter(self, execute: Execute, asked: Asked) -> None:
-        execute(
-            "INSERT INTO sage_campaigns (notebook, id, seq, rounds, body) VALUES (?, ?, (SELECT"
-            " COALESCE(MAX(seq), 0) + 1 FROM sage_campaigns), NULL, ?)"
-            " ON CONFLICT (notebook, id) DO UPDATE SET body = excluded.body",
-            [str(self.path), asked.id, asked.model_dump_json()],
-        )
-
-    def _add(
-        self, execute: Execute, campaign: str, number: int, findings: Iterable[Finding]
-    ) -> None:
-        for finding in findings:
-            execute(
-                "INSERT INTO sage_findings (notebook, name, seq, body) VALUES (?, ?, (SELECT"
-                " COALESCE(MAX(seq), 0) + 1 FROM sage_findings), ?) ON CONFLICT DO NOTHING",
-                [str(self.path), finding.name, finding.model_dump_json()],
-            )
-        execute(
-            "INSERT INTO sage_campaigns AS known (notebook, id, seq, rounds, body) VALUES (?, ?,"
-            " (SELECT COALESCE(MAX(seq), 0) + 1 FROM sage_campaigns), ?, NULL)"
-            " ON CONFLICT (notebook, id) DO UPDATE SET rounds ="
-            " CASE WHEN known.rounds > excluded.rounds THEN known.rounds ELSE excluded.rounds END",
-            [str(self.path), campaign, number],
-        )
-
-    def _pages(self, execute: Execute) -> Pages | None:
-        mine = [str(self.path)]
-        campaigns = execute("SELECT * FROM sage_campaigns WHERE notebook = ? ORDER BY seq", mine)
-        findings = execute("SELECT body FROM sage_findings WHERE notebook = ? ORDER BY seq", mine)
-        if not campaigns:
-            return None
-        return Pages(
-            campaigns=tuple(
-                Asked.model_validate_json(row["body"]) for row in campaigns if row["body"]
-            ),
-            findings=tuple(Finding.model_validate_json(row["body"]) for row in findings),
-            rounds={row["id"]: row["rounds"] for row in campaigns if row["rounds"] is not None},
-        )
-
-
 def notebook_at(path: Path, settings: Settings) -> Notebook:
-    """Open the notebook `path`: in PostgreSQL where the settings name a database, else the file."""
-    return Notebook(path) if settings.checkpoint_url is None else SharedNotebook(path, settings)
+    """Open the notebook `path`: the file, or in the database that the settings name."""
+    if settings.checkpoint_url is None:
+        return Notebook(path)
+    notebook: Notebook = require_hooks("checkpoint_url").open_notebook(path, settings)
+    return notebook
 
 
 def held_back(share: float | None, seed: int) -> str:

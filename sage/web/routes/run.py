@@ -21,7 +21,6 @@ from sage.core.models import Strict
 from sage.core.printable import clean_text
 from sage.report.spending import list_paid
 from sage.run.folder import RunFolder, find_holder
-from sage.run.queue.runs import open_runs
 from sage.web.processes import Commands, stop
 from sage.web.routes.home import summary
 
@@ -359,22 +358,9 @@ def resume(name: str, how: GoOn, request: Request) -> dict[str, bool]:
     if find_holder(run):
         raise InputError(f"run {run.id} is being worked on already")
     site: Site = request.app.state.site
-    options, who = [f"--{how.answer}"] if how.answer else [], ""
-    if site.people.identified:
-        who, bound = _allowance(request, run)
-        options += [f"--budget-usd={bound}"] if bound is not None else []
+    who, bound = site.people.grant_resumed(run, request.scope["state"].get("person", ""))
+    options = [f"--{how.answer}"] if how.answer else []
+    options += [f"--budget-usd={bound}"] if bound is not None else []
     run.pause_path.unlink(missing_ok=True)
     request.app.state.commands.start(name, "resume", *options, "--", str(run.root), owner=who)
     return {"resumed": True}
-
-
-def _allowance(request: Request, run: RunFolder) -> tuple[str, float | None]:
-    """Owner of a resumed run, and its bound if their month has less left."""
-    manifest = run.manifest()
-    with open_runs(request.app.state.site.settings) as table:
-        known = table.get(manifest.run_id) if table is not None else None
-    who = known.owner if known is not None else request.scope["state"].get("person", "")
-    bound = request.app.state.site.people.grant(
-        run, who, None, free=manifest.reasoner == "rules", at_most=manifest.spec.budget_usd
-    )
-    return who, None if bound == manifest.spec.budget_usd else bound

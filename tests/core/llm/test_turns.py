@@ -19,7 +19,6 @@ from kg.lexicon.ontology import Ontology
 from sage.core.errors import FaultError, InputError
 from sage.core.llm.budget import BudgetError, Meter, charges
 from sage.core.llm.messages import ModelChoice
-from sage.core.llm.otel import spans_of
 from sage.core.llm.trace import Trace, TraceLine, episodes, read_trace
 from sage.core.llm.turns import BoundError, Bounds, Moves, Tool, Use, replay
 from tests.openai_server import Answer, Server, chat_reasoner, serve
@@ -282,29 +281,6 @@ def test_a_trace_says_which_line_is_damaged_and_forgives_a_cut_one(tmp_path: Pat
         path.write_bytes(changed.encode("utf-8", "surrogateescape"))
         with pytest.raises(InputError, match="line 2"):
             read_trace(path)
-
-
-def test_a_trace_becomes_spans_with_the_conventions_names(tmp_path: Path) -> None:
-    with serve(_adding_model) as server:
-        _chat(server, tmp_path).ask(_agent(tmp_path), Question(numbers=(1, 2)))
-    Trace(tmp_path / "trace.jsonl").human("review", "approve", "h1", {"automatic": False})
-    lines = read_trace(tmp_path / "trace.jsonl")
-    document = spans_of(lines, "run-1", version="0", content=True)
-    spans = document["resourceSpans"][0]["scopeSpans"][0]["spans"]
-    names = [span["name"] for span in spans]
-    assert names[:5] == [
-        "invoke_agent adder", "chat local", "execute_tool add", "chat local", "execute_tool add"
-    ]  # fmt: skip
-    assert names[-2:] == ["invoke_agent review", "sage human"]
-    attributes = {attribute["key"]: attribute["value"] for attribute in spans[1]["attributes"]}
-    assert attributes["gen_ai.operation.name"] == {"stringValue": "chat"}
-    assert int(attributes["gen_ai.usage.input_tokens"]["intValue"]) > 0
-    assert "Add up." in attributes["gen_ai.input.messages"]["stringValue"]
-    assert {span["traceId"] for span in spans} == {spans[0]["traceId"]}
-    assert len({span["spanId"] for span in spans}) == len(spans)
-    for span in spans:
-        assert int(span["startTimeUnixNano"]) <= int(span["endTimeUnixNano"])
-    assert "Add up." not in json.dumps(spans_of(lines, "run-1"))
 
 
 def test_every_field_of_the_trace_is_documented() -> None:

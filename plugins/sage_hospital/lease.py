@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sage.run.queue.runs import Runs, open_runs, this_worker
+from sage_hospital.runs import Runs, open_runs, this_worker
 
 if TYPE_CHECKING:
     from sage.run.services import Services

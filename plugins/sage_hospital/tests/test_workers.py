@@ -72,7 +72,7 @@ def test_killed_workers_and_cut_connections_lose_no_run_and_no_row(
     assert {item["status"] for item in listed(tmp_path, given).values()} == {"queued"}
 
     def worker() -> Warm:
-        return begin("admin", "worker", "--lease", "4", cwd=tmp_path, **given)
+        return begin("hospital", "worker", "--lease", "4", cwd=tmp_path, **given)
 
     workers = [worker(), worker()]
     try:
@@ -85,7 +85,8 @@ def test_killed_workers_and_cut_connections_lose_no_run_and_no_row(
 
         log = tmp_path / "runs/a/events.jsonl"
         wait_for("the first run is computed", lambda: '"plan"' in log.read_text())
-        holder = listed(tmp_path, given)["a"]["queue"]["worker"]
+        queued = sage("hospital", "queue", "--json", cwd=tmp_path, **given).json
+        holder = next(item["worker"] for item in queued if item["name"] == "a")
         dead = next(item for item in workers if f":{item.pid}:" in holder)
         dead.kill()
         dead.wait()

@@ -11,10 +11,10 @@ from sage.cli.app import app
 from sage.core.hooks import OWNER, current_owner
 from sage.run.begin import reopen
 from sage.run.folder import Manifest, RunFolder
-from sage.run.queue.runs import open_runs
-from sage.run.queue.worker import Worker
 from sage.settings import Settings
 from sage_hospital.audit import open_audit
+from sage_hospital.runs import open_runs
+from sage_hospital.worker import Worker
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_names_and_addresses_in_the_log_and_the_queue_forge_no_line_and_break_no
     assert ran.exit_code == 0, ran.output
     assert len(ran.output.splitlines()) == 1
     assert "\x1b" not in ran.output
-    listed = CliRunner().invoke(app, ["show"])
+    listed = CliRunner().invoke(app, ["hospital", "queue"])
     assert listed.exit_code == 0, listed.output
     assert "asked by eve [/bold]" in listed.output
 
@@ -113,7 +113,7 @@ def test_what_a_command_takes_away_is_logged_once_and_by_the_server_that_started
 ) -> None:
     write_run(settings.runs_dir / "one")
     (settings.runs_dir / "one" / "trace.jsonl").touch()
-    words = ["admin", "trace", "one", "--out", str(tmp_path / "spans.json")]
+    words = ["exchange", "trace", "one", "--out", str(tmp_path / "spans.json")]
     assert CliRunner().invoke(app, words).exit_code == 0
     assert not (settings.runs_dir / ".control.sqlite").exists()  # no log is kept here
     with open_audit(settings, new=True) as audit:

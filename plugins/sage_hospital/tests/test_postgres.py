@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sage.run.folder import RunFolder
-from sage.run.fork import TABLES
+from sage_hospital.fork import TABLES
 from tests.end_to_end.harness import PROMPT, events, sage
 from tests.postgres import NEEDED, server
 

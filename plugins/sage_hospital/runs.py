@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sage.core.errors import InputError
 from sage.core.models import Strict
 from sage.run.folder import Manifest, RunStatus
-from sage.run.queue.database import Database, Execute, open_database
+from sage_hospital.database import Database, Execute, open_database
 
 if TYPE_CHECKING:
     from sage.settings import Settings

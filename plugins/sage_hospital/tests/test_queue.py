@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 
 from sage.cli.app import app
 from sage.core.errors import InputError
-from sage.run.folder import Manifest, RunFolder
-from sage.run.queue.lease import LOST
-from sage.run.queue.runs import ATTEMPTS, Runs, open_runs
+from sage.run.folder import Manifest
 from sage.run.spec import RunSpec
 from sage.settings import Settings
+from sage_hospital.lease import LOST
+from sage_hospital.runs import ATTEMPTS, Runs, open_runs
 from tests.end_to_end.harness import environment
 from tests.postgres import NEEDED, Line, server
 
@@ -173,10 +173,10 @@ def test_a_connection_that_is_cut_comes_back(settings: Settings, runs: Runs, url
 
 HOLDER = """
 import sys, time
-from sage.run.queue.lease import renewing
-from sage.run.queue.runs import open_runs
+from sage_hospital.lease import renewing
+from sage_hospital.runs import open_runs
 from sage.settings import Settings
-from tests.sage.test_queue import manifest
+from sage_hospital.tests.test_queue import manifest
 
 settings = Settings.model_validate({"runs_dir": sys.argv[1], "checkpoint_url": sys.argv[2]})
 with open_runs(settings, new=True) as runs:
@@ -249,18 +249,5 @@ def test_a_round_is_listed_with_its_campaign(
         for number, campaign in enumerate(("tls-campaign", "fabp5-campaign")):
             of = {"id": "round-1", "place": f"/runs/{campaign}/round-1"}
             runs.add(manifest(number).model_copy(update=of), "ann")
-    listed = CliRunner().invoke(app, ["show"]).output
+    listed = CliRunner().invoke(app, ["hospital", "queue"]).output
     assert "round-1 of tls-campaign " in listed and "round-1 of fabp5-campaign " in listed
-
-
-def test_a_run_that_was_killed_is_not_listed_as_running(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SAGE_RUNS_DIR", str(tmp_path))
-    run = RunFolder(tmp_path / "run-1")
-    run.root.mkdir()
-    run.save(manifest(1).model_copy(update={"status": "running"}))
-    run.hold()
-    assert "run-1  running" in CliRunner().invoke(app, ["show"]).output
-    run.release()
-    assert "run-1  interrupted" in CliRunner().invoke(app, ["show"]).output

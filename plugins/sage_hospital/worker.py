@@ -19,9 +19,9 @@ from sage.run.begin import reopen
 from sage.run.campaign.rounds import runs_and_rounds
 from sage.run.drive import advance_to_person, find_pause
 from sage.run.folder import HeldError, RunFolder, RunStatus, names_run
-from sage.run.queue.lease import LEASE_S, renewing
-from sage.run.queue.runs import ATTEMPTS, KnownRun, Runs, this_worker
 from sage.settings import load
+from sage_hospital.lease import LEASE_S, renewing
+from sage_hospital.runs import ATTEMPTS, KnownRun, Runs, this_worker
 
 if TYPE_CHECKING:
     from sage.run.services import Listener, Services

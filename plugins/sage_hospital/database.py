@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sage.core.errors import FaultError, InputError
-from sage.core.postgres import reconnecting, retry
+from sage_hospital.postgres import reconnecting, retry
 
 if TYPE_CHECKING:
     from psycopg import Connection
