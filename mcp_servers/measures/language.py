@@ -61,7 +61,7 @@ LONGEST_NAME = 100
 
 
 class Code(Node):
-    """Value that a program computes in the sandbox (`sage.run.programs`).
+    """Value that a program computes in the sandbox.
 
     `program` is the SHA-256 of its text: another text is another measurement.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,47 +17,51 @@ if TYPE_CHECKING:
     from mcp_servers.measures.maps import MapsOnDisk, SlideMaps
     from validation.cohort.cohort import Cohort
 
-CHECKED_ON = 24
-"""Slides on which a program's unit is checked before it is gated on all, spread over the cohort."""
+
+@dataclass(frozen=True)
+class Candidates:
+    """Measurements to be judged; `coded` gives slides what else they need, `note` is of each."""
+
+    measurements: list[Measurement]
+    coded: Callable[[Iterable[SlideMaps]], Iterable[SlideMaps]] = iter
+    note: str = ""
+
+
+GatedCohort = Annotated[
+    str,
+    typer.Argument(
+        metavar="COHORT",
+        help="The patients used for exploration: a cohort folder or name, or -"
+        " for all that have maps.",
+    ),
+]
+MapsFolder = Annotated[
+    Path, typer.Option("--maps", help="Folder of maps (`sage exchange maps import`).")
+]
+Shifted = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shifted",
+        metavar="WHAT=DIR",
+        help="Maps of the same slides made again: resolution, stain or scanner; repeat.",
+    ),
+]
+GateFolder = Annotated[Path, typer.Option("--out", help="Folder for the report.")]
+GateSeed = Annotated[int, typer.Option("--seed", help="Seed of the disturbances.")]
 
 
 def gate(
-    cohort: Annotated[
-        str,
-        typer.Argument(
-            metavar="COHORT",
-            help="The patients used for exploration: a cohort folder or name, or -"
-            " for all that have maps.",
-        ),
-    ],
-    maps: Annotated[Path, typer.Option(help="Folder of maps (`sage exchange maps import`).")],
+    cohort: GatedCohort,
+    maps: MapsFolder,
     define: Annotated[
-        Path | None,
-        typer.Option(
-            help="File of measurements, a formula per line; or a program (.py), which runs in the"
-            " sandbox."
-        ),
+        Path | None, typer.Option(help="File of measurements, a formula per line.")
     ] = None,
     suite: Annotated[
         str | None, typer.Option(help="standard or full: made by rule from what the maps hold.")
     ] = None,
-    shifted: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="WHAT=DIR",
-            help="Maps of the same slides made again: resolution, stain or scanner; repeat.",
-        ),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("gate"),
-    seed: Annotated[int, typer.Option(help="Seed of the disturbances.")] = 0,
-    approve: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="After you read the program and OUT/gate.txt: record that you approve it. Nothing"
-            " is computed.",
-        ),
-    ] = None,
+    shifted: Shifted = None,
+    out: GateFolder = Path("gate"),
+    seed: GateSeed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Judge measurements by stability, redundancy, gaps and confounding. No outcome is read.
@@ -66,19 +71,25 @@ def gate(
     gate.json,
     gate.txt, gate.svg and passed.txt, the formulas that passed, for `sage slides measure --define`.
 
-    A program (`--define FILE.py`) is checked without running it, then runs in the sandbox: its unit
-    by slides made twice as large, then as every measurement. `sage slides measure` takes it once a
-    person approved it.
-
-    Example:
-
-        sage validate gate my-cohort --maps maps --suite standard --out gate
-
-        sage validate gate my-cohort --maps maps --define reach.py --out gate-reach
-
-        sage validate gate my-cohort --maps maps --define reach.py --out gate-reach
-        --approve "A. Reader"
+    Example: sage validate gate my-cohort --maps maps --suite standard --out gate
     """
+    judge_cohort(
+        cohort, maps, lambda slides: Candidates(_measurements(define, suite, slides)),
+        shifted=shifted, out=out, seed=seed, as_json=as_json,
+    )  # fmt: skip
+
+
+def judge_cohort(
+    cohort: str,
+    maps: Path,
+    choose: Callable[[MapsOnDisk], Candidates],
+    *,
+    shifted: list[str] | None,
+    out: Path,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Judge what `choose` returns on the maps of a cohort, write the report, and print it."""
     from mcp_servers.measures.gate import GateLimits, write_gate
     from mcp_servers.measures.gate import gate as judge
     from mcp_servers.measures.maps import MapsOnDisk
@@ -89,32 +100,25 @@ def gate(
     from sage.core.files import write_text
 
     require_extra("slides", "the gate")
-    program = define if define is not None and define.suffix == ".py" else None
-    if approve is not None:
-        _approve(program, out, approve)
-        return
     held = None if cohort == "-" else load_named(cohort)
     slides = MapsOnDisk(maps, None if held is None else set(held.patients))
-    coded: Callable[[Iterable[SlideMaps]], Iterable[SlideMaps]] = iter
-    checked = ""
-    if program is not None:
-        measurements, coded, checked = _program(program, suite, slides, seed)
-    else:
-        measurements = _measurements(define, suite, slides)
+    candidates = choose(slides)
     again = dict(_parse_shift(word) for word in shifted or ())
     with err.status("gate") as status:
         report, measured = judge(
-            measurements,
+            candidates.measurements,
             slides,
             shifted={name: MapsOnDisk(folder) for name, folder in again.items()},
             known={} if held is None else _read_tissue_variables(held),
             limits=GateLimits(),
             seed=seed,
             progress=lambda step: status.update(f"gate: {step}"),
-            coded=coded,
+            coded=candidates.coded,
         )
-    if program is not None:
-        noted = [g.model_copy(update={"notes": (*g.notes, checked)}) for g in report.measurements]
+    if candidates.note:
+        noted = [
+            g.model_copy(update={"notes": (*g.notes, candidates.note)}) for g in report.measurements
+        ]
         report = report.model_copy(update={"measurements": tuple(noted)})
     out.mkdir(parents=True, exist_ok=True)
     write_gate(report, out)
@@ -136,40 +140,6 @@ def gate(
         if gated.passed:
             print_line(f"  {gated.formula}")
     print_line(f"report: {out / 'gate.txt'}")
-
-
-def _approve(program: Path | None, out: Path, person: str) -> None:
-    from sage.cli.console import print_line
-    from sage.run.programs.review import approve
-
-    if program is None:
-        raise InputError("--approve is for a program: --define FILE.py")
-    record = approve(program, out / "gate.json", person)
-    print_line(f"approved: {record}")
-
-
-def _program(
-    path: Path, suite: str | None, slides: MapsOnDisk, seed: int
-) -> tuple[list[Measurement], Callable[[Iterable[SlideMaps]], Iterable[SlideMaps]], str]:
-    """Program as a measurement, its runner, and a note on the check of its unit."""
-    from functools import partial
-
-    from sage.run.programs.checks import check_values
-    from sage.run.programs.contract import read_program
-    from sage.run.programs.running import default_sandbox, with_values
-
-    if suite is not None:
-        raise InputError("give --define FILE or --suite standard")
-    program = read_program(path)
-    box = default_sandbox()
-    looked_at = slides.spread(CHECKED_ON, seed)
-    if against := check_values(program, looked_at, box):
-        raise InputError(f"{path}: {'; '.join(against)}")
-    checked = (
-        f"its unit was checked on {len(looked_at)} of {len(slides)} slides, spread over the cohort;"
-        " a constant factor (µm² given as mm²) is not seen by it: compare a value with the slide"
-    )
-    return [program.measurement], partial(with_values, [program], box=box), checked
 
 
 def _measurements(define: Path | None, suite: str | None, slides: MapsOnDisk) -> list[Measurement]:

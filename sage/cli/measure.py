@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import typer
 
@@ -23,6 +24,19 @@ Known = Literal["baseline", "unknown"]
 """Time at which the slides were available."""
 
 
+class ByProgram(Protocol):
+    """A measurement that something else than the language computes."""
+
+    @property
+    def measurement(self) -> Measurement:
+        """The measurement."""
+
+    def compute(
+        self, items: list[Item], out: Path, on_outcome: Callable[[Outcome, int, int], None]
+    ) -> list[Outcome]:
+        """Write the values of each slide where `write_variables` finds them, below `out`."""
+
+
 def measure(
     cohort: Annotated[
         str, typer.Argument(metavar="COHORT", help="Cohort folder or name, or - for none.")
@@ -33,13 +47,7 @@ def measure(
     maps: Annotated[
         Path | None, typer.Option(help="Folder of ready maps (`sage exchange maps import`).")
     ] = None,
-    define: Annotated[
-        Path | None,
-        typer.Option(
-            help="File with a formula per line, or a program (.py) that a person"
-            " approved (`sage validate gate --approve`)."
-        ),
-    ] = None,
+    define: Annotated[Path | None, typer.Option(help="File with a formula per line.")] = None,
     suite: Annotated[
         SuiteName | None, typer.Option(help="Measurements made by rule from what the maps hold.")
     ] = None,
@@ -69,8 +77,6 @@ def measure(
         sage slides measure my-cohort --maps maps --define measurements.txt --out measured
 
         sage slides measure - --slides slide.svs --define measurements.txt --out one-slide
-
-        sage slides measure my-cohort --maps maps --define approved.py --out by-program
     """
     from sage.core.errors import InputError
 
@@ -97,6 +103,7 @@ def measure_cohort(
     arguments: Mapping[str, Any] | None = None,
     define: Path | None = None,
     suite: SuiteName | None = None,
+    program: ByProgram | None = None,
     pattern: str | None = None,
     mpp: float | None = None,
     known_at: Known = "baseline",
@@ -109,9 +116,11 @@ def measure_cohort(
     """Measure ready maps, or the maps that a tool makes of slides, and write the variables.
 
     `tool` writes `maps/` and is of the suite `suite_of_tool`; it gets `arguments` with each slide.
+    `program` comes in place of `define` and `suite`.
     Returned with the variables: the measured slides, and those whose pixel size contradicts `mpp`.
     """
     from mcp_servers.measures import cohort as over
+    from mcp_servers.measures.definitions import read_definitions
     from mcp_servers.roots import Roots
     from mcp_servers.workers.choose import open_workers
     from mcp_servers.workers.jobs import Recipe
@@ -119,8 +128,9 @@ def measure_cohort(
     from sage.cli.tools_support import stage_bars
     from sage.core.errors import InputError
 
-    program = define if define is not None and define.suffix == ".py" else None
-    measurements = _load_measurements(define)
+    measurements = read_definitions(define) if define is not None else []
+    if program is not None:
+        measurements = [program.measurement]
     held = None if cohort == "-" else load_named(cohort)
     source = slides if slides is not None else maps
     assert source is not None
@@ -153,36 +163,13 @@ def measure_cohort(
         if program is None:
             values = over.compute_values(pool, items, measurements, roots, progress)
         else:
-            values = _by_program(program, items, roots.output, progress)
+            values = program.compute(items, roots.output, partial(progress, "values"))
+    _export(items, also or [], roots.output)
     declared = held is not None and held.spec.slides is not None and held.spec.slides.known_at
     found = over.write_variables(
         measurements, values, failures, roots.output, None if declared else known_at
     )
     return found, items, conflicts
-
-
-def _load_measurements(define: Path | None) -> list[Measurement]:
-    from mcp_servers.measures.definitions import read_definitions
-    from sage.run.programs.review import approved_program
-
-    if define is None:
-        return []
-    if define.suffix == ".py":
-        return [approved_program(define).measurement]
-    return read_definitions(define)
-
-
-def _by_program(
-    define: Path, items: list[Item], out: Path, report: Callable[[str, Outcome, int, int], None]
-) -> list[Outcome]:
-    """Values by an approved program, in the sandbox."""
-    from functools import partial
-
-    from sage.run.programs.review import approved_program
-    from sage.run.programs.running import default_sandbox, measure_items
-
-    program = approved_program(define)
-    return measure_items(program, items, out, default_sandbox(), partial(report, "values"))
 
 
 def _items(

@@ -22,7 +22,7 @@ from sage.core.errors import InputError
 from sage.core.files import write_json, write_text
 from sage.core.hashes import hash_file
 from sage.core.models import Strict
-from sage.run.programs.contract import Contract, Program
+from sage_programs.contract import Contract, Program
 from sandbox.types import Job, Limits, Reason, Sandbox
 
 AT_ONCE = 40

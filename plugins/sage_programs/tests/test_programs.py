@@ -18,11 +18,11 @@ from mcp_servers.measures.gate import gate
 from mcp_servers.measures.maps import CellMap, ObjectMap, SlideMaps, multipolygon, write_maps
 from mcp_servers.measures.perturb import drop, half_of, jitter
 from sage.core.errors import InputError
-from sage.run.programs import running
-from sage.run.programs.checks import check_values
-from sage.run.programs.contract import Program, check_program
-from sage.run.programs.review import review_path
-from sage.run.programs.running import WHY, default_sandbox, run_program, with_values
+from sage_programs import running
+from sage_programs.checks import check_values
+from sage_programs.contract import Program, check_program
+from sage_programs.review import review_path
+from sage_programs.running import WHY, default_sandbox, run_program, with_values
 from sandbox.types import Sandbox
 from tests.mcp_servers.measures.test_over_cohort import rows_of, sage
 
@@ -330,7 +330,7 @@ def test_gate_approval_and_measurement_from_the_command_line(box: Sandbox, tmp_p
     file = tmp_path / "far.py"
     file.write_text(HONEST)
     measure = (
-        "slides",
+        "programs",
         "measure",
         "-",
         "--maps",
@@ -344,18 +344,14 @@ def test_gate_approval_and_measurement_from_the_command_line(box: Sandbox, tmp_p
     )
     assert "nobody approved this program" in sage(*measure, cwd=tmp_path, code=2)
     approve = (
-        "validate",
-        "gate",
-        "-",
-        "--maps",
-        "maps",
-        "--define",
+        "programs",
+        "approve",
         "far.py",
-        "--approve",
+        "--by",
         "A. Reader",
     )
     assert "no gate report" in sage(*approve, cwd=tmp_path, code=2)
-    sage("validate", "gate", "-", "--maps", "maps", "--define", "far.py", cwd=tmp_path)
+    sage("programs", "gate", "-", "--maps", "maps", "--define", "far.py", cwd=tmp_path)
     report = json.loads((tmp_path / "gate" / "gate.json").read_text())
     (noted,) = [n for n in report["measurements"][0]["notes"] if "unit" in n]
     assert "checked on 12 of 12 slides" in noted and "constant factor" in noted

@@ -12,7 +12,7 @@ from sage.core.errors import InputError
 from sage.core.files import write_json
 from sage.core.hashes import hash_file
 from sage.core.models import Strict
-from sage.run.programs.contract import Program, read_program
+from sage_programs.contract import Program, read_program
 
 SUFFIX = ".review.json"
 
@@ -47,18 +47,18 @@ def approve(path: Path, gate_report: Path, person: str) -> Path:
         report = GateReport.model_validate_json(gate_report.read_bytes())
     except (OSError, ValidationError):
         raise InputError(
-            f"{gate_report}: no gate report; run sage validate gate --define {path.name} first"
+            f"{gate_report}: no gate report; run sage programs gate --define {path.name} first"
         ) from None
     formula = program.measurement.formula
     gated = [row for row in report.measurements if row.formula == formula]
     if not gated:
         raise InputError(
-            f"{gate_report}: is not about {path.name} as it is now; run sage validate gate again"
+            f"{gate_report}: is not about {path.name} as it is now; run sage programs gate again"
         )
     if not gated[0].passed:
         raise InputError(f"{path.name} did not pass the gate: {'; '.join(gated[0].reasons)}")
     if not person.strip() or not person.isprintable():
-        raise InputError("--approve takes the name of the person who read the program")
+        raise InputError("--by takes the name of the person who read the program")
     record = Review(
         program=program.digest,
         gate=hash_file(gate_report),
@@ -78,8 +78,8 @@ def approved_program(path: Path) -> Program:
         If there is no review, or the program was changed after it.
     """
     program = read_program(path)
-    gate = f"sage validate gate COHORT --maps DIR --define {path.name}"
-    remedy = f"read it, run {gate}, then --approve NAME"
+    gate = f"sage programs gate COHORT --maps DIR --define {path.name}"
+    remedy = f"read it, run {gate}, then sage programs approve {path.name} --by NAME"
     try:
         review = Review.model_validate_json(review_path(path).read_bytes())
     except OSError:

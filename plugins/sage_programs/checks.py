@@ -17,8 +17,8 @@ from mcp_servers.measures.maps import CellMap, Column, ObjectMap, RegionMap, Sha
 from mcp_servers.measures.units import read_unit
 from mcp_servers.slides.arrays import AnyArray
 from sage.core.seeds import generator
-from sage.run.programs.contract import Program
-from sage.run.programs.running import run_program
+from sage_programs.contract import Program
+from sage_programs.running import run_program
 from sandbox.types import Sandbox
 
 FACTOR = 2.0

@@ -1,0 +1,153 @@
+"""`sage programs`: measurements written as programs, judged, approved and run in the sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sage.cli.gate import Candidates, GatedCohort, GateFolder, GateSeed, MapsFolder, Shifted
+from sage.cli.measure import Known
+from sage.cli.options import AsJson, Mpp, Pattern, Workers
+from sage.core.errors import InputError
+
+if TYPE_CHECKING:
+    from mcp_servers.measures.language import Measurement
+    from mcp_servers.measures.maps import MapsOnDisk
+    from mcp_servers.workers.cohort import Item, Outcome
+    from sage_programs.contract import Program
+
+CHECKED_ON = 24
+"""Slides, spread over the cohort, on which a program's unit is checked first."""
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+Define = Annotated[Path, typer.Option("--define", metavar="FILE.py", help="The program.")]
+
+
+@app.callback()
+def _group() -> None:
+    """Measurements written as programs: judge, approve and run them over a cohort."""
+
+
+@app.command()
+def gate(
+    cohort: GatedCohort,
+    maps: MapsFolder,
+    define: Define,
+    shifted: Shifted = None,
+    out: GateFolder = Path("gate"),
+    seed: GateSeed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Judge a program as `sage validate gate` judges measurements. No outcome is read.
+
+    The program is checked without running it, then runs in the sandbox: its unit by slides made
+    twice as large, then as every measurement.
+
+    Example: sage programs gate my-cohort --maps maps --define reach.py --out gate-reach
+    """
+    from sage.cli.gate import judge_cohort
+
+    judge_cohort(
+        cohort, maps, lambda slides: _check(define, slides, seed),
+        shifted=shifted, out=out, seed=seed, as_json=as_json,
+    )  # fmt: skip
+
+
+def _check(path: Path, slides: MapsOnDisk, seed: int) -> Candidates:
+    """The program as a measurement, with a note on the check of its unit."""
+    from sage_programs.checks import check_values
+    from sage_programs.contract import read_program
+    from sage_programs.running import default_sandbox, with_values
+
+    program = read_program(path)
+    box = default_sandbox()
+    looked_at = slides.spread(CHECKED_ON, seed)
+    if against := check_values(program, looked_at, box):
+        raise InputError(f"{path}: {'; '.join(against)}")
+    checked = (
+        f"its unit was checked on {len(looked_at)} of {len(slides)} slides, spread over the cohort;"
+        " a constant factor (µm² given as mm²) is not seen by it: compare a value with the slide"
+    )
+    return Candidates([program.measurement], partial(with_values, [program], box=box), checked)
+
+
+@app.command()
+def approve(
+    program: Annotated[Path, typer.Argument(metavar="FILE.py", help="The program that you read.")],
+    by: Annotated[str, typer.Option(metavar="NAME", help="Your name.")],
+    gate: Annotated[
+        Path, typer.Option(help="Folder of the report of `sage programs gate`.")
+    ] = Path("gate"),
+) -> None:
+    """Record that you approve a program, after you read it and its gate.txt.
+
+    Example: sage programs approve reach.py --gate gate-reach --by "A. Reader"
+    """
+    from sage.cli.console import print_line
+    from sage_programs.review import approve as record
+
+    print_line(f"approved: {record(program, gate / 'gate.json', by)}")
+
+
+@app.command()
+def measure(
+    cohort: Annotated[
+        str, typer.Argument(metavar="COHORT", help="Cohort folder or name, or - for none.")
+    ],
+    define: Define,
+    slides: Annotated[
+        Path | None, typer.Option(help="Folder of slides, or one slide: maps are made of them.")
+    ] = None,
+    maps: Annotated[
+        Path | None, typer.Option(help="Folder of ready maps (`sage exchange maps import`).")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for states, maps and tables.")] = Path(
+        "measured"
+    ),
+    pattern: Pattern = None,
+    mpp: Mpp = None,
+    known_at: Annotated[
+        Known, typer.Option(help="baseline: the slides were taken before follow-up began.")
+    ] = "baseline",
+    workers: Workers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the slides or maps of a cohort by an approved program, as `sage slides measure` does.
+
+    Example: sage programs measure my-cohort --maps maps --define approved.py --out by-program
+    """
+    from sage.cli.measure import measure_cohort, report_measured
+    from sage_programs.review import approved_program
+
+    if (slides is None) == (maps is None):
+        raise InputError("give --slides or --maps")
+    found, _, conflicts = measure_cohort(
+        cohort, slides, maps, out, program=Approved(approved_program(define)), pattern=pattern,
+        mpp=mpp, known_at=known_at, workers=workers, quiet=as_json,
+    )  # fmt: skip
+    report_measured(found, conflicts, {}, as_json=as_json)
+
+
+@dataclass(frozen=True)
+class Approved:
+    """An approved program as `measure_cohort` takes it."""
+
+    program: Program
+
+    @property
+    def measurement(self) -> Measurement:
+        """The program as a measurement of the language."""
+        return self.program.measurement
+
+    def compute(
+        self, items: list[Item], out: Path, on_outcome: Callable[[Outcome, int, int], None]
+    ) -> list[Outcome]:
+        """Compute the values of each slide in the sandbox."""
+        from sage_programs.running import default_sandbox, measure_items
+
+        return measure_items(self.program, items, out, default_sandbox(), on_outcome)
