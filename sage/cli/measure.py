@@ -164,7 +164,6 @@ def measure_cohort(
             values = over.compute_values(pool, items, measurements, roots, progress)
         else:
             values = program.compute(items, roots.output, partial(progress, "values"))
-    _export(items, also or [], roots.output)
     declared = held is not None and held.spec.slides is not None and held.spec.slides.known_at
     found = over.write_variables(
         measurements, values, failures, roots.output, None if declared else known_at
