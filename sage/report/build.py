@@ -14,7 +14,7 @@ from agents.core.types import Citation
 from agents.summary.agent import CLAIM_TESTED
 from sage.core.files import write_json, write_text
 from sage.report.candidates import rankings
-from sage.report.collect import Page, collect_page
+from sage.report.collect import PUT_OFF, Page, collect_page
 from sage.report.facts import Pen, ReportError, check, to_html, to_markdown, verbatim
 from sage.report.inert import Inert, html_text, markdown_text
 from sage.run.folder import RunFolder
@@ -131,6 +131,7 @@ def _render(page: Page, name: str) -> str:
         question_lines=describe_question(page.question, begun=True),
         hypotheses=page.hypotheses,
         rejected=page.rejected,
+        put_off=PUT_OFF,
         candidates=page.candidates,
         explorations=page.explorations,
         ledger=page.ledger,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from agents.scientist.rank import Ranking
 from sage.core.files import read_json
 from sage.core.models import read_model
@@ -11,25 +9,6 @@ from sage.report.facts import Facts
 from sage.run.folder import RunFolder
 
 PARTS = ("power", "plausibility", "understudied", "relevance", "expected_information")
-
-
-@dataclass
-class CandidateRow:
-    """A candidate; the parts of its rank have keys below `key`."""
-
-    key: str
-    hypothesis_id: str
-    statement: str
-
-
-@dataclass
-class CandidatesPage:
-    """Ranking of the scientist's candidates and the choice of those tested."""
-
-    key: str
-    order: str
-    rows: list[CandidateRow]
-    set_aside: list[tuple[str, str]]
 
 
 def rankings(folder: RunFolder) -> list[Ranking]:
@@ -69,15 +48,14 @@ def _find_edited(folder: RunFolder) -> set[str]:
     return {item["hypothesis_id"] for item in decisions if item["action"] == "edit"}
 
 
-def read_candidates(folder: RunFolder, facts: Facts) -> list[CandidatesPage]:
-    """The rankings with their numbers by key."""
-    pages = []
-    for number, ranking in enumerate(rankings(folder), 1):
+def read_candidates(folder: RunFolder, facts: Facts) -> list[Ranking]:
+    """Read the rankings; their numbers join the facts as `candidatesN.placeM`, from 1."""
+    found = rankings(folder)
+    for number, ranking in enumerate(found, 1):
         key = f"candidates{number}"
         facts.add(f"{key}.wanted", ranking.wanted)
         facts.add(f"{key}.drafted", ranking.drafted)
         facts.add(f"{key}.set_aside", len(ranking.set_aside))
-        rows = []
         for candidate in ranking.ranked:
             place = f"{key}.place{candidate.place}"
             facts.add(f"{place}.place", candidate.place)
@@ -92,7 +70,4 @@ def read_candidates(folder: RunFolder, facts: Facts) -> list[CandidatesPage]:
                 facts.add(f"{place}.studied", candidate.parts.studied)
             if candidate.rating is not None:
                 facts.add(f"{place}.rating", round(candidate.rating))
-            rows.append(CandidateRow(place, candidate.hypothesis_id, candidate.statement))
-        aside = [(item.statement, item.reason) for item in ranking.set_aside]
-        pages.append(CandidatesPage(key, ranking.order, rows, aside))
-    return pages
+    return found

@@ -16,26 +16,26 @@ from agents.instructions.demands import Demands
 from agents.interpreter.agent import Interpretation
 from agents.prose.wording import describe_design, describe_direction
 from agents.question.types import Question
+from agents.scientist.rank import Ranking
 from agents.summary.agent import Summary, title_of
 from kg.types import ScoredPath
 from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.files import read_json
-from sage.report.candidates import CandidatesPage, read_candidates
+from sage.report.candidates import read_candidates
 from sage.report.debate import Turn, debate_facts, debate_sources, describe_relevant, list_turns
-from sage.report.exploration import ExplorationPage, read_explorations
+from sage.report.exploration import Exploration, read_explorations
 from sage.report.facts import Facts
 from sage.report.reading import Checklist, checklists
-from sage.report.reproduction import ReproductionPage, read_reproduction
+from sage.report.reproduction import Exploratory, ReproductionPage, read_reproduction
 from sage.report.results import (
     ContractPage,
-    LedgerRow,
     ResultsPage,
     read_contract,
     read_ledger,
     read_results,
 )
-from sage.report.spending import spending
+from sage.report.spending import Spending, spending
 from sage.run.folder import Manifest, RunFolder
 from sage.run.questions import describe_carried, question_of
 from sage.run.state import Decision, Evaluation
@@ -44,6 +44,7 @@ from validation.verdict.verdict import TURNED_ROUND
 if TYPE_CHECKING:
     from agents.feasibility.types import FeasibilityVerdict
     from kg.lexicon.ontology import Ontology
+    from validation.ledger.lines import Entry
 
 R = TypeVar("R")
 
@@ -56,7 +57,7 @@ VERDICT_WORDS = {
     "pending": "not finished",
 }
 
-
+PUT_OFF = {"reject": "rejected", "another": "set aside for another"}
 MEANING_WORDS = {
     "supported": "Clinical meaning.",
     "not_supported": "Clinical meaning, written before the test; the data do not support it.",
@@ -134,36 +135,17 @@ class HypothesisPage:
 
 
 @dataclass
-class Rejected:
-    """A draft that the reviewer did not let pass."""
-
-    id: str
-    statement: str
-    action: str
-    comment: str
-
-
-@dataclass
-class SpendingRow:
-    """A step of the run."""
-
-    step: str
-    hypothesis: str
-    key: str
-
-
-@dataclass
 class Page:
     """The report's content."""
 
     run: Manifest
     question: Question
     hypotheses: list[HypothesisPage]
-    rejected: list[Rejected]
-    candidates: list[CandidatesPage]
-    ledger: list[LedgerRow]
-    explorations: list[ExplorationPage]
-    spending: list[SpendingRow]
+    rejected: list[tuple[Decision, str]]
+    candidates: list[Ranking]
+    ledger: tuple[Entry, ...]
+    explorations: list[tuple[Exploration, Exploratory]]
+    spending: list[Spending]
     facts: Facts
     sources: list[Citation]
 
@@ -260,18 +242,13 @@ def _verdict_words(folder: RunFolder, name: str, badge: str) -> str:
     )
 
 
-def _list_rejected(folder: RunFolder, decisions: list[Decision]) -> list[Rejected]:
-    states = {"reject": "rejected", "another": "set aside for another"}
+def _list_rejected(folder: RunFolder, decisions: list[Decision]) -> list[tuple[Decision, str]]:
+    """Decisions that did not let a draft pass, each with the draft's statement."""
     found = []
     for decision in decisions:
-        if decision.action in states:
+        if decision.action in PUT_OFF:
             draft = _model(folder.output(f"draft-{decision.hypothesis_id}"), Draft)
-            found.append(
-                Rejected(
-                    decision.hypothesis_id, draft.hypothesis.statement, states[decision.action],
-                    decision.comment,
-                )
-            )  # fmt: skip
+            found.append((decision, draft.hypothesis.statement))
     return found
 
 
@@ -539,22 +516,16 @@ def _coding(folder: RunFolder, name: str, facts: Facts) -> dict[str, Any] | None
     return _read_file(path, read)
 
 
-def _spending(folder: RunFolder, facts: Facts) -> list[SpendingRow]:
-    rows = []
-    totals = {"seconds": 0.0, "calls": 0, "prompt_tokens": 0, "completion_tokens": 0, "usd": 0.0}
+def _spending(folder: RunFolder, facts: Facts) -> list[Spending]:
+    """The steps of the run; their numbers join the facts as `run.stepN`, their sums as `run`."""
     # The report step is still under way while it is written, so that a replay shows the same rows.
     counted = [step for step in spending(folder) if step.step != "report"]
-    for number, item in enumerate(counted, 1):
-        key = f"run.step{number}"
-        facts.add(f"{key}.seconds", item.seconds, f"{item.seconds:.2f}")
-        for name in ("calls", "prompt_tokens", "completion_tokens"):
-            facts.add(f"{key}.{name}", getattr(item, name))
-        facts.add(f"{key}.usd", item.usd, f"{item.usd:.4f}")
-        for name in totals:
-            totals[name] += getattr(item, name)
-        rows.append(SpendingRow(item.step.replace("_", " "), item.hypothesis, key))
-    facts.add("run.seconds", totals["seconds"], f"{totals['seconds']:.2f}")
-    facts.add("run.usd", totals["usd"], f"{totals['usd']:.4f}")
-    for name in ("calls", "prompt_tokens", "completion_tokens"):
-        facts.add(f"run.{name}", int(totals[name]))
-    return rows
+    forms = {"seconds": ".2f", "calls": ",", "prompt_tokens": ",", "completion_tokens": ",",
+             "usd": ".4f"}  # fmt: skip
+    for name, form in forms.items():
+        for number, item in enumerate(counted, 1):
+            value = getattr(item, name)
+            facts.add(f"run.step{number}.{name}", value, format(value, form))
+        total = sum(getattr(item, name) for item in counted)
+        facts.add(f"run.{name}", total, format(total, form))
+    return counted

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,30 +29,13 @@ class Exploration(View):
     appendix: Appendix
 
 
-@dataclass
-class ExplorationPage:
-    """An exploration as the report shows it."""
-
-    title: str
-    question: str
-    answer: str
-    looked: str
-    statement: str
-    appendix: Exploratory
-
-
 def read_explorations(
     run: RunFolder, read: Callable[[Path, Callable[[Any], Exploration]], Exploration]
-) -> list[ExplorationPage]:
-    """Explorations of a run in order; `read` reads a file of the run by a model."""
+) -> list[tuple[Exploration, Exploratory]]:
+    """Explorations of a run in order, with their appendices; `read` reads a file by a model."""
     paths = (run.root / "outputs" / SESSIONS).glob("*/exploration.json")
-    pages = []
+    found = []
     for path in sorted(paths, key=lambda path: path.parent.name.zfill(9)):
-        found = read(path, Exploration.model_validate)
-        pages.append(
-            ExplorationPage(
-                found.title, found.question, found.answer, found.looked, found.statement,
-                exploratory(found.appendix, path.parent),
-            )
-        )  # fmt: skip
-    return pages
+        explored = read(path, Exploration.model_validate)
+        found.append((explored, exploratory(explored.appendix, path.parent)))
+    return found

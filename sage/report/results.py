@@ -8,6 +8,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sage.core.printable import as_cell
 from sage.report.curve import Curve, curve_of
@@ -18,6 +19,9 @@ from sage.report.reading import Reached, would_change
 from validation.controls.keys import Key, random_key
 from validation.core.dictionary import JoinReport
 from validation.results.results import Answer, Results, TestOutcome
+
+if TYPE_CHECKING:
+    from validation.ledger.lines import Entry
 
 MOST_OF_A_NUMBER = 28
 """Characters of a value with its interval; what is longer is a sentence."""
@@ -98,17 +102,6 @@ class ContractPage:
     two_valued: frozenset[str]
     names: tuple[str, ...]
     text: str
-
-
-@dataclass
-class LedgerRow:
-    """An attempted test."""
-
-    hypothesis: str
-    test: str
-    role: str
-    state: str
-    key: str
 
 
 def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
@@ -512,16 +505,15 @@ def read_contract(home: Path) -> ContractPage | None:
     )
 
 
-def read_ledger(path: Path, facts: Facts) -> list[LedgerRow]:
-    """Every attempted test in the run's ledger, with the error control over all of them."""
+def read_ledger(path: Path, facts: Facts) -> tuple[Entry, ...]:
+    """Every attempted test in the run's ledger; its numbers join the facts as `ledger.tN`."""
     from validation.ledger.ledger import Ledger
     from validation.results.results import p_text
 
     if not path.exists():
-        return []
+        return ()
     book = Ledger(path)
     adjusted = {(item.contract, item.test, item.part): item for item in book.adjust("primary")}
-    rows = []
     for number, test in enumerate(book.entries, 1):
         key = f"ledger.t{number}"
         if test.p is not None:
@@ -533,7 +525,4 @@ def read_ledger(path: Path, facts: Facts) -> list[LedgerRow]:
             q = facts.values.get(judged) or {"value": controlled.q, "text": p_text(controlled.q)}
             facts.add(f"{key}.q", q["value"], q["text"])
             facts.add(f"{key}.e", controlled.e)
-        state = test.status if test.status == "ok" else f"{test.status}: {test.reason or test.code}"
-        part = "" if test.part == "all" else f" ({test.part})"
-        rows.append(LedgerRow(test.hypothesis, f"{test.test}{part}", test.role, state, key))
-    return rows
+    return tuple(book.entries)
