@@ -27,18 +27,13 @@ COLORS = {"error": "red", "warning": "yellow", "info": "cyan"}
 def load_named(
     name: str, root: Path | None = None, features: Sequence[Path] | None = None
 ) -> Cohort:
-    """Load a cohort by folder or name; parsed matrices are cached as the settings say."""
-    from sage.run.wiring import demo_cohort
-    from sage.settings import load as settings
-    from validation import cohort
+    """Load a cohort by folder or name, as the settings say."""
+    from sage.run.wiring import load_cohort
+    from sage.settings import load
 
-    config = settings()
-    if name == "demo" and not Path(name).exists():
-        name = str(demo_cohort(config))
-    found = cohort.load(name, root=root, cache=config.cache_dir.expanduser() / "expression")
-    for path in features or ():
-        found = found.with_features(path)
-    return found
+    if Path(name).is_dir():  # also where it is called as a built-in cohort
+        name = str(Path(name).resolve())
+    return load_cohort(name, load(), root, features or ())
 
 
 @app.command("list")

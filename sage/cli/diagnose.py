@@ -5,17 +5,18 @@ from __future__ import annotations
 import importlib.util
 import platform
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from sage.core.extras import EXTRAS, absent, install
-from sage.core.models import Strict
 from sage.settings import Settings
 
 PACKAGES = ("agents", "kg", "mcp_servers", "sage", "sandbox", "validation")
 
 
-class Check(Strict):
+@dataclass(frozen=True)
+class Check:
     """Result of a check. `missing` things are optional, `broken` things are not."""
 
     what: str
@@ -27,7 +28,7 @@ class Check(Strict):
 def diagnose(settings: Settings, *, probe: bool = False) -> list[Check]:
     """Run all checks, most important first."""
     return [
-        Check(what="Python", state="ok", found=platform.python_version()),
+        Check("Python", "ok", platform.python_version()),
         _packages(),
         *_libraries(),
         _data(),
@@ -46,20 +47,20 @@ def _libraries() -> list[Check]:
     gone = [name for name in REQUIRED if importlib.util.find_spec(name) is None]
     checks = [
         Check(
-            what="libraries",
-            state="broken" if gone else "ok",
-            found=f"missing: {', '.join(gone)}" if gone else "all required",
-            remedy="make setup" if gone else "",
+            "libraries",
+            "broken" if gone else "ok",
+            f"missing: {', '.join(gone)}" if gone else "all required",
+            "make setup" if gone else "",
         )
     ]
     for name, extra in EXTRAS.items():
         gone = absent(name)
         checks.append(
             Check(
-                what=f"extra: {name}",
-                state="missing" if gone else "ok",
-                found=f"absent: {', '.join(gone)}" if gone else "installed",
-                remedy=f"{install(name)}: {extra.adds}" if gone else "",
+                f"extra: {name}",
+                "missing" if gone else "ok",
+                f"absent: {', '.join(gone)}" if gone else "installed",
+                f"{install(name)}: {extra.adds}" if gone else "",
             )
         )
     return checks
@@ -80,10 +81,10 @@ def _packages() -> Check:
         elif own / name not in [Path(place).resolve() for place in places]:
             taken.append(f"{name} is imported from {places[0] if places else 'nowhere'}")
     return Check(
-        what="packages",
-        state="broken" if taken else "ok",
-        found="; ".join(taken) or "SAGE's own",
-        remedy="install SAGE in an environment of its own, without the other" if taken else "",
+        "packages",
+        "broken" if taken else "ok",
+        "; ".join(taken) or "SAGE's own",
+        "install SAGE in an environment of its own, without the other" if taken else "",
     )
 
 
@@ -94,23 +95,23 @@ def _data() -> Check:
     try:
         root = data_root()
     except FaultError as error:
-        return Check(what="data", state="broken", found=str(error), remedy="make setup")
+        return Check("data", "broken", str(error), remedy="make setup")
     notes = len(list((root / "corpus").glob("*.md")))
-    return Check(what="data", state="ok", found=f"{notes} literature notes, ontology")
+    return Check("data", "ok", f"{notes} literature notes, ontology")
 
 
 def _reasoner(settings: Settings, *, probe: bool) -> Check:
     kind = settings.effective_reasoner
     if kind == "rules":
         return Check(
-            what="reasoner",
-            state="ok",
-            found="rules (no model)",
-            remedy="for a model: set SAGE_BASE_URL and SAGE_API_KEY, or sage.toml",
+            "reasoner",
+            "ok",
+            "rules (no model)",
+            "for a model: set SAGE_BASE_URL and SAGE_API_KEY, or sage.toml",
         )
     where = settings.base_url or "OpenAI"
     if not probe:
-        return Check(what="reasoner", state="ok", found=f"chat at {where} (not contacted; --probe)")
+        return Check("reasoner", "ok", f"chat at {where} (not contacted; --probe)")
     from sage.core.http.client import BlockingClient, Limit, Policy, Request
     from sage.core.http.errors import ServiceError
 
@@ -122,12 +123,12 @@ def _reasoner(settings: Settings, *, probe: bool) -> Check:
             client.fetch(Request("model server", Limit(1), url, secret_headers=headers), bytes)
         except ServiceError as error:
             return Check(
-                what="reasoner",
-                state="broken",
-                found=f"chat at {where}: {error.reason}",
-                remedy="check base_url and SAGE_API_KEY, or use --reasoner rules",
+                "reasoner",
+                "broken",
+                f"chat at {where}: {error.reason}",
+                "check base_url and SAGE_API_KEY, or use --reasoner rules",
             )
-    return Check(what="reasoner", state="ok", found=f"chat at {where} answers")
+    return Check("reasoner", "ok", f"chat at {where} answers")
 
 
 def _sandboxes() -> list[Check]:
@@ -135,10 +136,10 @@ def _sandboxes() -> list[Check]:
 
     return [
         Check(
-            what=f"sandbox: {availability.name}",
-            state="ok" if availability.ok else "missing",
-            found=availability.detail,
-            remedy=availability.remedy,
+            f"sandbox: {availability.name}",
+            "ok" if availability.ok else "missing",
+            availability.detail,
+            availability.remedy,
         )
         for availability in sandbox.availability()
     ]
@@ -146,29 +147,29 @@ def _sandboxes() -> list[Check]:
 
 def _gpu() -> Check:
     if shutil.which("nvidia-smi") is None:
-        return Check(what="GPU", state="missing", found="none; tools run on the CPU")
+        return Check("GPU", "missing", "none; tools run on the CPU")
     if importlib.util.find_spec("torch") is None:
-        return Check(what="GPU", state="missing", found="a GPU, but no PyTorch: the extra models")
+        return Check("GPU", "missing", "a GPU, but no PyTorch: the extra models")
     import torch
 
     if not torch.cuda.is_available():
         return Check(
-            what="GPU",
-            state="missing",
-            found="a GPU, but this PyTorch is a CPU build",
-            remedy="install the CUDA build of torch",
+            "GPU",
+            "missing",
+            "a GPU, but this PyTorch is a CPU build",
+            "install the CUDA build of torch",
         )
-    return Check(what="GPU", state="ok", found=torch.cuda.get_device_name(0))
+    return Check("GPU", "ok", torch.cuda.get_device_name(0))
 
 
 def _writable(settings: Settings) -> Check:
     free = shutil.disk_usage(settings.runs_dir if settings.runs_dir.exists() else ".").free
     gib = free / 2**30
     return Check(
-        what="disk",
-        state="ok" if gib > 1 else "broken",
-        found=f"{gib:.0f} GiB free for {settings.runs_dir}",
-        remedy="" if gib > 1 else "free some space or set runs_dir",
+        "disk",
+        "ok" if gib > 1 else "broken",
+        f"{gib:.0f} GiB free for {settings.runs_dir}",
+        "" if gib > 1 else "free some space or set runs_dir",
     )
 
 
@@ -179,15 +180,15 @@ def _ledger(settings: Settings) -> Check:
 
     where = settings.ledger.shown
     if "://" not in where and not Path(where).exists():
-        return Check(what="ledger", state="ok", found=f"{where} (made with the first contract)")
+        return Check("ledger", "ok", f"{where} (made with the first contract)")
     try:
         store = open_store(settings.ledger.place)
         state, head = Ledger(None, store).state, store.head()
     except SageError as error:
-        return Check(what="ledger", state="broken", found=str(error), remedy="set SAGE_LEDGER")
+        return Check("ledger", "broken", str(error), remedy="set SAGE_LEDGER")
     return Check(
-        what="ledger",
-        state="ok" if state == "intact" else "broken",
-        found=f"{where}: {head.seq if head else 0} rows, {state}",
-        remedy="" if state == "intact" else "sage validate ledger verify",
+        "ledger",
+        "ok" if state == "intact" else "broken",
+        f"{where}: {head.seq if head else 0} rows, {state}",
+        "" if state == "intact" else "sage validate ledger verify",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import typer
@@ -39,7 +40,7 @@ def print_checks(checks: list[Check], *, as_json: bool) -> None:
     from sage.cli.console import out, print_json
 
     if as_json:
-        print_json({"checks": [check.model_dump(mode="json") for check in checks]})
+        print_json({"checks": [asdict(check) for check in checks]})
     else:
         from rich.table import Column, Table
 

@@ -49,11 +49,12 @@ def split_setting(word: str) -> tuple[str, str]:
 
     key, sign, value = word.partition("=")
     if not sign or not key:
-        raise InputError(f'--set {word}: write KEY=VALUE, e.g. --set "mpp=0.25"')
+        raise InputError(f'--set "{word}": write KEY=VALUE, e.g. --set "mpp=0.25"')
     return key, value
 
 
 def json_or_text(value: str) -> Any:
+    """Parse a value as JSON if possible; else it is text."""
     try:
         return json.loads(value)
     except ValueError:  # not JSON

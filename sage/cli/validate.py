@@ -233,10 +233,11 @@ def amend(
     """
     from sage.cli.cohort import load_named
     from sage.cli.console import working
+    from sage.cli.tools_support import json_or_text, split_setting
     from validation.contracts.contract import FrozenContract, read_hypothesis
     from validation.drafting.amending import amend as next_version
 
-    pairs = [_setting(change) for change in changes or ()]
+    pairs = [(name, json_or_text(value)) for name, value in map(split_setting, changes or ())]
     wanted: dict[str, Any] = dict(pairs)
     if len(wanted) != len(pairs):
         raise InputError("--set names a field twice")
@@ -260,19 +261,6 @@ def _register(frozen: FrozenContract, data: Cohort) -> None:
     open_ledger(None, load()).register(frozen, data)
 
 
-def _setting(text: str) -> tuple[str, Any]:
-    """Parse `NAME=VALUE`: the value as JSON if possible, else as text."""
-    import json
-
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise InputError(f'--set "{text}": write NAME=VALUE, e.g. rules.relevant_ratio=1.3')
-    try:
-        return name, json.loads(value)
-    except json.JSONDecodeError:
-        return name, value
-
-
 def _show(frozen: FrozenContract, save: Path | None, as_json: bool) -> None:
     """Print a frozen contract, and write it if asked."""
     from sage.cli.console import out, print_json, print_line
@@ -288,7 +276,7 @@ def _show(frozen: FrozenContract, save: Path | None, as_json: bool) -> None:
     if as_json:
         print_json(frozen)
         return
-    for line in contract_lines(frozen.contract):
+    for line in contract_lines(frozen):
         print_line(line)
     out.print(f"sha256 {frozen.sha256}")
     if save is not None:

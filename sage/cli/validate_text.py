@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from validation.contracts.contract import Contract, FrozenContract
+    from validation.contracts.contract import FrozenContract
     from validation.results.results import Results
 
 COLORS = {"supported": "green", "not_supported": "yellow", "inconclusive": "cyan"}
@@ -97,68 +97,27 @@ def _describe_shape(found: Results, test: str) -> str:
     return words
 
 
-def contract_lines(plan: Contract) -> list[str]:
-    """Describe a contract in lines, in the order of a protocol."""
+def contract_lines(frozen: FrozenContract) -> list[str]:
+    """Describe a contract in lines, in the order of a protocol, with what a report leaves out."""
+    from sage.run.contracts import statements
     from validation.contracts.timing import known_text
 
-    others = {use.key: use.known_at for use in plan.variables if use.role != "exposure"}
-    lines = [
-        f"claim: {plan.hypothesis.statement}",
-        f"population: {plan.population}"
-        + "".join(
-            f"; {condition.variable} {condition.op} {condition.value}" for condition in plan.filters
-        ),
-        f"comparison: {plan.exposed} against {plan.reference} ({plan.comparison.value})",
-    ]
-    lines += [
-        f"exposure: {exposure.key} [{exposure.unit or exposure.kind}]"
-        + f", cut {exposure.cut.value if exposure.cut else 'none'}"
-        + ("" if exposure.threshold is None else f" at {exposure.threshold:g}")
-        + ("" if exposure.rescale is None else f", {exposure.rescale}")
-        + f", known at {known_text(exposure.known_at)}"
-        for exposure in plan.exposures
-    ]
-    lines += [
-        f"endpoints: {', '.join(endpoint.key for endpoint in plan.endpoints)}; expected: "
-        f"{plan.direction.value.replace('_', ' ')}",
-        f"primary test: {plan.primary_test.method} on {plan.primary_test.endpoint}, two-sided "
-        f"alpha {plan.rules.alpha:g}",
-        f"covariates: {', '.join(plan.covariates) or 'none'}; missing: {plan.missing.policy}",
-        f"strata: {', '.join(plan.strata) or 'none'}",
-        *(
-            f"known at {known_text(when)}: {key}"
-            for key, when in others.items()
-            if when != "baseline"
-        ),
-        *_describe_start(plan),
-        _describe_power(plan),
-        f"tests: {', '.join(test.id for test in plan.tests)}",
-        f"split: {plan.split.policy}"
-        + (f", {plan.split.confirmation:g} held back" if plan.split.policy != "none" else "")
-        + f"; seed {plan.seed}",
-    ]
+    plan = frozen.contract
+    lines = [f"Claim: {plan.hypothesis.statement}", *statements(frozen)]
     if plan.version > 1:
         lines.insert(0, f"version {plan.version} of {(plan.parent or '')[:12]}: {plan.amendment}")
-    return [*lines, *(f"note: {note}" for note in plan.notes)]
-
-
-def _describe_start(plan: Contract) -> list[str]:
-    """Landmark or time-dependent exposure, if any."""
-    claim = plan.hypothesis
-    if claim.landmark is not None:
-        return [f"landmark: those at risk at {claim.landmark:g} months, followed from there on"]
-    return ["time-dependent: exposed from the time it happened"] if claim.time_dependent else []
-
-
-def _describe_power(plan: Contract) -> str:
-    """Power of the primary test, as far as it is known for the kind of endpoint."""
-    power = plan.power
-    text = f"power: {power.n} patients"
-    if power.events is not None:
-        text += f", {power.events:.0f} expected events"
-    if power.minimum_detectable is not None:
-        text += f"; detectable at 80%: {power.minimum_detectable:.2f} ({plan.scale})"
-    if power.required_events is not None:
-        ratio = plan.relevant_ratio
-        text += f"; events for a {plan.scale} of {ratio:.3g}: {power.required_events}"
-    return text
+    lines += [
+        f"Known at {known_text(use.known_at)}: {use.key}"
+        for use in plan.variables
+        if use.known_at != "baseline"
+    ]
+    if plan.hypothesis.landmark is not None:
+        months = f"{plan.hypothesis.landmark:g} months"
+        lines.append(f"Landmark: those at risk at {months}, followed from there on")
+    elif plan.hypothesis.time_dependent:
+        lines.append("Time-dependent: exposed from the time it happened")
+    if plan.power.required_events is not None:
+        lines.append(
+            f"Events for a {plan.scale} of {plan.relevant_ratio:.3g}: {plan.power.required_events}"
+        )
+    return [*lines, *(f"Note: {note}" for note in plan.notes)]

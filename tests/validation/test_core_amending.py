@@ -179,7 +179,7 @@ def test_a_setting_that_is_no_pair_is_refused(tmp_path: Path) -> None:
     path = frozen_for(load(tmp_path / "cohort", patients())).save(tmp_path / "c.json")
     given = ["--cohort", str(tmp_path / "cohort"), "--reason", "x"]
     done = runner.invoke(app, ["amend", str(path), *given, "--set", "seed"])
-    assert "write NAME=VALUE" in str(done.exception)
+    assert "write KEY=VALUE" in str(done.exception)
     other = tmp_path / "h.json"
     other.write_text(claim().model_dump_json())
     both = ["--hypothesis", str(other), "--set", "hypothesis.direction=lower_risk"]

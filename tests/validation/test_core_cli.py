@@ -81,7 +81,7 @@ def test_a_contract_can_be_read_before_it_is_run(tmp_path: Path) -> None:
     done = runner.invoke(
         validate_app, ["contract", str(hypothesis(tmp_path)), "--cohort", str(folder)]
     )
-    assert "two-sided alpha 0.05" in done.stdout
+    assert "two-sided level 0.05" in done.stdout
     assert "sha256" in done.stdout
 
 

@@ -261,7 +261,7 @@ def test_a_forest_plot_tells_subgroups_and_controls_from_the_claim(tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("endpoint", "said"),
-    [("OS", "expected events; detectable at 80%"), ("size", "patients; detectable at 80%")],
+    [("OS", " events; with 80% power"), ("size", " patients; with 80% power")],
 )
 def test_a_contract_states_its_power_on_the_endpoints_own_scale(
     tmp_path: Path, endpoint: str, said: str
@@ -274,10 +274,10 @@ def test_a_contract_states_its_power_on_the_endpoints_own_scale(
     path.write_text(claim(endpoint=endpoint).model_dump_json())
     cohort = write(tmp_path / "cohort", patients(200), more=NODE)
     done = CliRunner().invoke(app, ["contract", str(path), "--cohort", str(cohort)])
-    line = next(line for line in done.output.splitlines() if line.startswith("power: "))
+    line = next(line for line in done.output.splitlines() if line.startswith("Power: "))
     assert said in line
-    assert ("events for a hazard ratio of 1.5" in line) == (endpoint == "OS")
-    assert "None" not in line and "nan" not in line and " 0 expected" not in line
+    assert ("Events for a hazard ratio of 1.5" in done.output) == (endpoint == "OS")
+    assert "None" not in line and "nan" not in line and " 0 events" not in line
 
 
 def test_hazards_that_cross_refute_nothing_that_mean_survival_shows(tmp_path: Path) -> None:

@@ -252,7 +252,7 @@ def test_strata_of_a_hypothesis_file_reach_the_results_from_the_command_line(
     path = tmp_path / "claim.json"
     path.write_text(json.dumps(claim(**STRATIFIED).model_dump(mode="json")))
     shown = CliRunner().invoke(app, ["contract", str(path), "--cohort", str(folder)])
-    assert "strata: clinical:stage" in shown.stdout, shown.output
+    assert "strata of: clinical:stage" in shown.stdout, shown.output
     ended = CliRunner().invoke(
         app,
         ["run", str(path), "--cohort", str(folder), "--out", str(tmp_path / "out"), "--json"],

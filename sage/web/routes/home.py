@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -76,7 +77,7 @@ def doctor(request: Request) -> list[dict[str, Any]]:
     """List what is missing on this machine, with remedies."""
     from sage.cli.diagnose import diagnose
 
-    return [check.model_dump() for check in diagnose(request.app.state.site.settings)]
+    return [asdict(check) for check in diagnose(request.app.state.site.settings)]
 
 
 @router.post("/ask")
