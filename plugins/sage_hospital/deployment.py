@@ -7,6 +7,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
+from typing import Literal
 
 from sage.cli.diagnose import Check
 from sage.core import clock
@@ -41,7 +42,7 @@ def check_deployment(settings: Settings) -> list[Check]:
 
 
 def _check(what: str, good: bool, found: str, remedy: str = "", *, needed: bool = True) -> Check:
-    state = "ok" if good else "broken" if needed else "missing"
+    state: Literal["ok", "missing", "broken"] = "ok" if good else "broken" if needed else "missing"
     return Check(what=what, state=state, found=found, remedy="" if good else remedy)
 
 
