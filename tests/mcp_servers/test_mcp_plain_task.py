@@ -176,7 +176,7 @@ def test_lymphocytes_near_tumor_and_survival_by_tls_over_mcp(
         parameters = StdioServerParameters(
             command=sys.executable,
             args=words,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'plugins'}", "OMP_NUM_THREADS": "1"},
             cwd=str(tmp_path),
         )
         async with Client(parameters, read_timeout_seconds=120) as client:

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_an_agent_starts_a_run_and_answers_its_review(tmp_path: Path) -> None:
     environment = {
         **os.environ,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'plugins'}",
         "SAGE_REASONER": "rules",
         "SAGE_RUNS_DIR": str(tmp_path / "runs"),
     }

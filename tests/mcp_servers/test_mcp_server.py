@@ -46,7 +46,7 @@ def words(folder: Path, *more: str, suite: str = "oncology") -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'plugins'}", "OMP_NUM_THREADS": "1"}
 
 
 @contextlib.contextmanager
@@ -389,7 +389,7 @@ def test_the_inspector_lists_and_calls_tools(folder: Path) -> None:
                 "type": "stdio",
                 "command": sys.executable,
                 "args": words(folder),
-                "env": {"PYTHONPATH": str(ROOT)},
+                "env": {"PYTHONPATH": f"{ROOT}:{ROOT / 'plugins'}"},
             }
         }
     }

@@ -26,7 +26,7 @@ def sage(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'plugins'}", "OMP_NUM_THREADS": "1"}
 
 
 def answer(done: subprocess.CompletedProcess[str]) -> Any:

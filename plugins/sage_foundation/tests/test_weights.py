@@ -129,12 +129,12 @@ def test_weights_outside_the_roots_are_refused_over_mcp(folder: Path, tmp_path: 
     linked.mkdir()
     for name in ("config.json", "model.safetensors"):
         (linked / name).symlink_to(tmp_path / "outside" / name)
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     server = StdioServerParameters(
         command=sys.executable,
         args=["-m", "sage", "tools", "serve", "pathology", "--root", str(folder), "--out",
               str(folder / "out"), "--workers", "1"],
-        env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": f"{root}:{root / 'plugins'}", "OMP_NUM_THREADS": "1"},
         cwd=str(folder),
     )  # fmt: skip
 

@@ -33,7 +33,7 @@ def sage(*words: str, cwd: Path, code: int = 0) -> str:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'plugins'}", "OMP_NUM_THREADS": "1"}
 
 
 def simulated(slide: str, patient: str, seed: int, count: int = 60, **more: Any) -> SlideMaps:
