@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from kg.extract.base import Mention
-from kg.extract.cell_lines import cell_lines
-from kg.lexicon.index import Lexicon, LexiconEntry
+from kg.lexicon.index import Lexicon
 from kg.lexicon.ontology import Ontology
 from kg.lexicon.wordlist import words
 from kg.types import EntityType
@@ -150,11 +149,6 @@ _AGENT_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _ANTI = re.compile(r"\b[Aa]nti[- ]?$")
-_FRAGMENTS = re.compile(
-    r"(?:(?<![\w-])[A-Z]{1,3} ){2,}[A-Z]{1,4}(?![\w-])|\b[A-Z] [A-Z]{2,} [A-Z]{1,3}\b"
-)
-
-
 # Names of vocabularies that say nothing by themselves.
 _GENERAL = words(
     """
@@ -201,17 +195,6 @@ def acted_on(text: str, start: int, end: int) -> bool:
     )
 
 
-def _in_fragments(text: str, mention: Mention) -> bool:
-    """True if a short symbol is a piece of a word set with spaces (`R EVI EW`)."""
-    if mention.end - mention.start > 4 or mention.type not in _ACTED_ON:
-        return False
-    low = max(0, mention.start - 12)
-    return any(
-        low + hit.start() <= mention.start and mention.end <= low + hit.end()
-        for hit in _FRAGMENTS.finditer(text[low : mention.end + 12])
-    )
-
-
 class MentionFinder:
     """Finds entities in text. Earlier lexicons outrank later ones where spans overlap equally."""
 
@@ -254,13 +237,6 @@ class MentionFinder:
                 name, entity = species.name, species.id
             mention = Mention(hit.start(), hit.end(), name, EntityType.ORGANISM, entity)
             candidates.append((hit.start() - hit.end(), -1, mention))
-        for start, end in self._cell_lines(text, abbreviations):
-            line = self._meaning(text[start:end])
-            if line is None or line.type is not EntityType.CELL_LINE:
-                line = LexiconEntry("", text[start:end], EntityType.CELL_LINE)
-            candidates.append(
-                (start - end - 2, -1, Mention(start, end, line.name, line.type, line.id or None))
-            )
         for pattern, kind in _PATTERNS:
             for hit in pattern.finditer(text):
                 candidates.append(
@@ -291,36 +267,7 @@ class MentionFinder:
             if mention.name:
                 chosen.append(mention)
         chosen.sort(key=lambda m: m.start)
-        marked = [
-            self._expand_marker(text, mention)
-            for mention in chosen
-            if not _in_fragments(text, mention)
-        ]
-        return [*self._agents(text, marked)]
-
-    def _meaning(self, name: str) -> LexiconEntry | None:
-        """Find the name in the first vocabulary that has it."""
-        for lexicon in self._lexicons:
-            for match in lexicon.find(name):
-                if match.start == 0 and match.end == len(name):
-                    return lexicon.entry(match.entry)
-        return None
-
-    def _cell_lines(
-        self, text: str, abbreviations: Sequence[tuple[str, str]]
-    ) -> list[tuple[int, int]]:
-        """Spans of the names that the text says are of cell lines."""
-        short = {short for short, _ in abbreviations}
-
-        def is_line(name: str) -> bool:
-            entry = self._meaning(name)
-            return entry is not None and entry.type is EntityType.CELL_LINE
-
-        def is_other(name: str) -> bool:
-            entry = self._meaning(name)
-            return name in short or (entry is not None and entry.type is not EntityType.CELL_LINE)
-
-        return list(cell_lines(text, is_line, is_other))
+        return [*self._agents(text, [self._expand_marker(text, mention) for mention in chosen])]
 
     def _agents(self, text: str, mentions: Sequence[Mention]) -> Iterator[Mention]:
         """Mentions, with those that name what acts against or for another thing as such.

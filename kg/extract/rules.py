@@ -29,7 +29,7 @@ from kg.lexicon.index import Lexicon
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 
-VERSION = "18"
+VERSION = "19"
 BELOW = "probability below the threshold"
 PARALLEL_FROM = 1_500_000  # characters; below, starting processes costs more than it saves
 
@@ -75,10 +75,7 @@ _AS_CAUSE = {
 _BY_DOING = re.compile(
     r"\b(?:by|through|via|for|of|while|when|without|after|before)\s+(?:\w+ly\s+)?\w+ing$"
 )
-_RELATIVE_CLAUSE = re.compile(r"\b(?:that|which|who)\s+((?:(?!\b(?:that|which|who)\b).)*)$")
 _OPENS = re.compile(r"(?:(?:\band|,|\bbut|\bor|\bas)\s+(?:[\w-]+\s){0,2}|\bthat\s+)$")
-_WIDE = frozenset({"cancer", "solid tumor", "tumor cell", "disease", "patient"})
-_NARROWS = re.compile(r"(?:[\w)+]-\w+|\b[A-Z0-9][\w+-]*|\bthese|\bthis|\bsuch) $")
 # A relational noun: its argument is right before it, not at the start of the clause.
 _NOMINAL = re.compile(
     r"(?:\w+ion|\w+ment|effects?|impacts?|influence|links?|markers?|biomarkers?|role|increase|"
@@ -120,9 +117,6 @@ def _start_worker(ontology: Ontology, lexicons: tuple[Lexicon, ...], broad: bool
 def _read_batch(chunks: Sequence[Chunk]) -> list[Extraction]:
     assert _worker is not None
     return [_worker.read_chunk(chunk) for chunk in chunks]
-
-
-_ADVERSE_GRADE = re.compile(r"grades? ?[≥>]? ?\d.{0,40}(?:adverse|toxicit)", re.IGNORECASE)
 
 
 def _unsaid(sentence: str, trigger: Trigger, low: int, high: int, before: str) -> bool:
@@ -256,11 +250,7 @@ class RulesExtractor:
 
     def readings(self, sentence: str, mentions: Sequence[Mention]) -> list[Reading]:
         """Statements of a sentence with the evidence for their probability."""
-        mentions = [
-            m
-            for m in mentions
-            if m.type != EntityType.ORGANISM and not _ADVERSE_GRADE.match(sentence[m.start :])
-        ]
+        mentions = [m for m in mentions if m.type != EntityType.ORGANISM]
         if len({m.name for m in mentions}) < 2 or not is_prose(sentence):
             return []
         found: dict[tuple[str, str, str], Reading] = {}
@@ -376,8 +366,6 @@ class RulesExtractor:
                 trigger.start,
                 adjacent=head.start >= previous > low and not trigger.relative,
             )
-            and not _is_narrowed(sentence, head)
-            and not self._in_relative_clause(sentence, head, trigger, low)
             and not self._triggers.verb_in(sentence[head.end : trigger.start])
             and (head.type == heads[-1].type or _is_list(sentence, head, heads[-1]))
             and not _BY_DOING.search(sentence[: trigger.end])
@@ -406,15 +394,6 @@ class RulesExtractor:
             )
             floor = tail.end
         return Side(tuple(tails), tuple(stands))
-
-    def _in_relative_clause(self, sentence: str, head: Mention, trigger: Trigger, low: int) -> bool:
-        """True if the mention is the object of `that bind X`, whose noun the next verb is of."""
-        relative = _RELATIVE_CLAUSE.search(sentence[low : head.start])
-        return (
-            relative is not None
-            and self._triggers.occurs(relative.group(1))
-            and not _opens(sentence, head, trigger)
-        )
 
     def _combine(
         self,
@@ -555,11 +534,6 @@ def _opens(sentence: str, head: Mention, trigger: Trigger) -> bool:
     """True if a mention after another verb may be a subject and not that verb's object."""
     reduced = trigger.passive or trigger.relative or trigger.text.split()[0].endswith(("ed", "ing"))
     return reduced or bool(_OPENS.search(sentence[: head.start]))
-
-
-def _is_narrowed(sentence: str, mention: Mention) -> bool:
-    """True if a general word is narrowed to something else (`claudin-low tumors`)."""
-    return mention.name in _WIDE and bool(_NARROWS.search(sentence[: mention.start]))
 
 
 def _is_excepted(sentence: str, mention: Mention, trigger: Trigger, low: int) -> bool:

@@ -216,7 +216,6 @@ _RELATIVE = re.compile(r",?\s*\b(?:which|that|who)(?:\s+\w+){0,2}$")
 _BEFORE_ING = re.compile(r"(?:\b(?:by|and|thus|thereby|through|while)|,)\s+(?:\w+ly\s+)?$")
 _ADJECTIVE_AFTER = re.compile(r"\b(?:have|has|had|shows?|with|of|at|and|or|in)\s+$")
 _SUBORDINATE = re.compile(r"\b(?:in|of|on|from|by|to|than|versus)\b", re.IGNORECASE)
-_REPEATED = re.compile(r"^[\s,]*(?:and|or|but also|and also)\s+(?:of|by|to|with)\s")
 _ED = re.compile(r"(?<![\w-])\w{3,}ed\b(?!-)")
 _NEW_CLAUSE = re.compile(
     r"\b(?:which|that|who|is|are|was|were|has|have|had|can|may|after|when|while|whereas|"
@@ -260,9 +259,7 @@ def coordinated(sentence: str, left: Mention, right: Mention) -> bool:
     between = _PARENS.sub(" ", sentence[left.end : right.start])
     if _NEW_CLAUSE.search(between):
         return False
-    # `of`, `in` and the like subordinate, except in `of X and of Y`.
-    subordinate = len(between) > 60 or _SUBORDINATE.search(between)
-    if subordinate and not _REPEATED.match(between):
+    if len(between) > 60 or _SUBORDINATE.search(between):
         return False
     if not re.search(r"[,/&+]|\b(?:and|or|plus|as well as|but not)\b|^-$", between):
         return False
@@ -290,9 +287,6 @@ def setting(sentence: str, mention: Mention, floor: int = 0) -> bool:
 _STATES = frozenset({EntityType.MUTATION, EntityType.IMAGING_FEATURE, EntityType.SIGNATURE})
 
 
-_PANEL = re.compile(r"^-(?:based|related|associated|specific|like|guided|free)\b")
-
-
 def _qualifier(sentence: str, mention: Mention) -> bool:
     rest = sentence[mention.end :]
     marker = rest[:1] in {"+", "⁺"}
@@ -311,10 +305,7 @@ def heads_of(sentence: str, mentions: Sequence[Mention]) -> list[Mention]:
             continue
         following = mentions[position + 1] if position + 1 < len(mentions) else None
         if following is None:
-            # `a urine-based panel` is about the panel, which is not an entity.
-            rest = sentence[mention.end :]
-            if kept or not _PANEL.match(rest):
-                kept.append(mention)
+            kept.append(mention)
             continue
         gap = sentence[mention.end : following.start]
         touching = gap in {" ", "-", "+ "}

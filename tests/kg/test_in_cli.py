@@ -159,9 +159,7 @@ def test_chat_without_an_endpoint_is_bad_input(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "gather",
         "build",
-        "update",
         "paths",
         "show",
         "communities",

@@ -325,11 +325,6 @@ def test_only_the_excepted_members_of_a_subject_are_denied() -> None:
     assert found == {"FABP5": False, "CXCL13": False, "FABP4": True}
 
 
-def test_pieces_of_a_spaced_word_are_no_genes() -> None:
-    names = {m.name for m in extractor().mentions.find("R EVI EW OPEN ACC ESS MET AL and FABP5")}
-    assert names == {"FABP5"}
-
-
 def test_reference_sections_state_nothing() -> None:
     text = "FABP5 promotes invasion of bladder cancer cells."
     whole = Document(id="0" * 64, path="x", title="t", text=text)
