@@ -156,8 +156,10 @@ class PathScores(Strict):
 
 
 class PathMechanism(Strict):
-    """A path as a mechanism. `sign` is the product of its steps' signs, neutral if any is;
-    `directed`: every step acts, and all in the same direction; `weakest` is the place of an edge.
+    """A path as a mechanism.
+
+    `sign` is the product of its steps' signs, neutral if any is; `directed`: every step acts, and
+    all in the same direction; `weakest` is the place of an edge.
     """
 
     strength: float

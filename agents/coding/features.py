@@ -186,7 +186,6 @@ def _extract(
     on_event: Callable[[str, dict[str, Any]], None],
 ) -> FeatureProvenance:
     """Run the tool on every slide; a patient's value is the mean over the patient's slides."""
-
     spec = registry.get(extraction.tool)
     argument = spec.path_fields()[0]
     rows, hashes, reasons = ["patient," + name], list[str](), dict[str, int]()

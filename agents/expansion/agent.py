@@ -101,8 +101,10 @@ def _background(reviewed: ReviewedHypothesis, ontology: Ontology | None = None) 
 
 
 def _quotations(cited: Sequence[Citation], disease: str, ontology: Ontology | None) -> str:
-    """Each quote once, with the cancer of its paper where the title alone says that it is another
-    than the claim's."""
+    """Keep each quote once, with its paper's cancer if another than the claim's.
+
+    Only the title alone decides which cancer the paper is on.
+    """
     said = []
     for source in cited:
         if not source.quote.strip():

@@ -56,8 +56,10 @@ def measure_coverage(
 def foreign_to(
     expanded: ExpandedHypothesis, records: Sequence[CitedRecord], ontology: Ontology | None
 ) -> str:
-    """The claim's disease where no record mentions it: an index of another disease's papers
-    cannot show what is known of this disease. Empty if it can, or if the claim names no disease.
+    """Return the claim's disease if no record mentions it.
+
+    An index of another disease's papers cannot show what is known of this disease. Empty if it can,
+    or if the claim names no disease.
     """
     keys = [body_key(cited.record) for cited in records]
     for part in parts_of(expanded, ontology):

@@ -98,8 +98,10 @@ def _near(key: str, stems: tuple[str, ...]) -> list[str]:
 
 
 def _word_stems(name: str) -> tuple[str, ...]:
-    """The beginnings of the words of a name that say what it is; none where they are too short to
-    distinguish, or a symbol (CXCL13)."""
+    """Return the beginnings of the words that tell what a name is.
+
+    None where they are too short to distinguish, or a symbol (CXCL13).
+    """
     own = [stem for stem in words(name) if stem not in _MEASURES]
     symbols = any(len(word) < 4 or not word.isalpha() for word in own)
     if symbols or all(len(word) < 5 for word in own):

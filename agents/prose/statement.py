@@ -80,8 +80,9 @@ def add_statement(hypothesis: Hypothesis, known: Known) -> Hypothesis:
 
 
 def write_statement(hypothesis: Hypothesis, known: Known) -> str:
-    """The claim as a sentence: who, compared with whom, with which outcome; then the endpoints of a
-    hierarchy in their order.
+    """Write the claim: who, compared with whom, with which outcome.
+
+    The endpoints of a hierarchy follow in their order.
     """
     claim = _write_claim(hypothesis, known)
     if not hypothesis.hierarchy:

@@ -15,8 +15,9 @@ def read_question(given: QuestionInput, resources: Resources) -> Reading:
 
 
 def check_reading(given: QuestionInput, reading: Reading) -> list[str]:
-    """Only words of the prompt, a name for each part, no symbol corrected, and an exposure or a
-    reason for none.
+    """Check parts: words of the prompt, a name each, no corrected symbol.
+
+    An exposure is needed, or a reason for none.
     """
     prompt = key_of(given.prompt)
     problems = [

@@ -77,8 +77,9 @@ def _by_stand_in(part: Part, row: Carried, hypothesis: Hypothesis) -> str:
 
 
 def beyond(question: Question, hypothesis: Hypothesis) -> list[str]:
-    """Exposures that no part of the question asked for; a question without exposures leaves all
-    open.
+    """Return exposures that no part of the question asked for.
+
+    A question without exposures leaves all open.
     """
     asked = [part for part in question.parts if part.role not in FIXED and not part.negated]
     if not asked or any(part.open_to == "any" for part in asked):

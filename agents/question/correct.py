@@ -19,6 +19,7 @@ def apply_corrections(
     dropped: Sequence[str] = (),
 ) -> Question:
     """The contract with the asker's corrections, each of which is noted.
+
     Raises
     ------
     InputError

@@ -94,8 +94,9 @@ def proposals(
 def _signed_by_others(
     measured: list[Measured], ranked: Sequence[Ranked], known: Mapping[str, Level]
 ) -> list[Measured]:
-    """Entities to which their own chain gives no sign take that of the other chains, or what is
-    known besides.
+    """Give entities without a sign in their own chain that of other chains.
+
+    Or else the sign that is known besides.
     """
     totals = Counter({key: 1 if level == "high" else -1 for key, level in known.items()})
     for row in ranked:

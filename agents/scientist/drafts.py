@@ -82,8 +82,10 @@ def covariates(
 
 
 def endpoint_of(given: ScientistInput, named: Collection[str] = ()) -> Endpoint:
-    """The endpoint that was asked for, else one with such a name, else overall survival, else the
-    survival endpoint with the most events.
+    """Return the endpoint that was asked for, or the best substitute.
+
+    That is an endpoint with such a name, else overall survival, else the survival endpoint with the
+    most events.
 
     Raises
     ------

@@ -140,8 +140,10 @@ def relevance(question: Question, hypothesis: Hypothesis) -> float:
 
 
 def added_to(question: Question, hypothesis: Hypothesis) -> list[str]:
-    """Exposures beyond those that a question names, unless it asks to explain, or to discover
-    without saying among what ("stromal genes" does, "genes" does not).
+    """Return exposures beyond those that a question names.
+
+    None if it asks to explain, or to discover without a group to choose from ("stromal genes" is
+    such a group, "genes" is not).
     """
     exposures = question.testable(PartRole.EXPOSURE)
     closed = any(part.every for part in exposures) and not any(part.open_to for part in exposures)
@@ -185,8 +187,9 @@ def parts_of(
 
 
 def by_expected_information(parts: Sequence[RankParts], ratings: Sequence[float] = ()) -> list[int]:
-    """Places of the candidates: those that answer the question as asked first, then the most
-    telling.
+    """Rank the candidates: first those that answer the question as asked.
+
+    Then the most telling.
 
     With `ratings` those of a tournament take the place of expected information. Equals stay in the
     order of drafting.

@@ -97,8 +97,10 @@ class Support(Strict):
 
 
 class FusedNode(NamedTuple):
-    """An entity: `names` are all surface forms, the chosen name first; `synonyms` are further names
-    from the ontology, by which it is found though no text used them.
+    """An entity with all its names.
+
+    `names` are all surface forms, the chosen name first; `synonyms` are further names from the
+    ontology, by which it is found though no text used them.
     """
 
     id: str

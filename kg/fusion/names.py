@@ -184,8 +184,10 @@ Signature = tuple[tuple[str, ...], ...]
 
 @lru_cache(maxsize=400_000)
 def guard_signature(name: str) -> Signature:
-    """Features that two names must share to be merged: digits, Greek letters, single letters,
-    polarity words, codes (tokens with digits or in capitals).
+    """Return features that two names must share to be merged.
+
+    Digits, Greek letters, single letters, polarity words, codes (tokens with digits or in
+    capitals).
     """
     text = unicodedata.normalize("NFKC", name).translate(_DASHES)
     text = re.sub(r"\(([+-])\)", lambda m: _sign(m[1]), text)

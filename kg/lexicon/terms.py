@@ -137,4 +137,5 @@ def same_symbol(given: str, expected: str) -> bool:
 
 
 def squeeze(text: str) -> str:
+    """Keep letters and digits only."""
     return "".join(char for char in text if char.isalnum())

@@ -104,8 +104,10 @@ _PHENOTYPE = re.compile(r"\s+phenotype$")
 
 
 def _named_within(phrase: str, ontology: Ontology) -> tuple[str, OntologyEntry] | None:
-    """The thing that a longer phrase is about, as it is written there: PD-L1 of "PD-L1 expression"
-    and of "PD-L1 on immune cells"; the first where it names several."""
+    """Return the thing that a longer phrase is about, as written there.
+
+    PD-L1 of "PD-L1 expression" and of "PD-L1 on immune cells"; the first where it names several.
+    """
     bare = _MEASURED.sub("", phrase).strip()
     names = [bare, *(phrase[match.start : match.end] for match in ontology.find_all(phrase))]
     for name in names:

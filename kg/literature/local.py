@@ -78,8 +78,10 @@ class LocalIndex:
 
     @classmethod
     def from_folder(cls, folder: Path) -> LocalIndex:
-        """An index over a corpus folder: notes (front matter, then findings as bullets) and
-        whatever else can be read (PDF, XML, MEDLINE, BibTeX, text).
+        """Index a corpus folder.
+
+        It reads notes (front matter, then findings as bullets) and PDF, XML, MEDLINE, BibTeX and
+        text.
 
         Raises
         ------

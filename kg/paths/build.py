@@ -15,8 +15,10 @@ from kg.types import PathEdge, PathNode, PathScores, ScoredPath
 
 
 class Steps:
-    """Choice of an edge between two neighbors: by belief times the role of its relation, then
-    forward before backward, then by weight, then the first.
+    """Choose an edge between two neighbors.
+
+    By belief times the role of its relation, then forward before backward, then by weight, then the
+    first.
 
     With `one_way`, a path whose steps act both ways takes edges that act in a single direction
     where it has them: of two things that act on each other, the weaker action is there too.

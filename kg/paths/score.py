@@ -72,7 +72,7 @@ def choose(
     logic_of: Callable[[Sequence[int]], Floats],
     tie: NDArray[np.integer],
 ) -> Choice:
-    """k paths, each the best total less `diversity` times its overlap with those chosen before.
+    """K paths, each the best total less `diversity` times its overlap with those chosen before.
 
     The overlap of two paths is the share of nodes that the smaller has in common with the
     other. Nodes that all candidates share (the ends of the search) do not count; a path of only
@@ -113,7 +113,7 @@ def choose_strongest(
     logic_of: Callable[[Sequence[int]], Floats],
     tie: NDArray[np.integer],
 ) -> Choice:
-    """k paths in order of choice: strong as mechanisms, about the prompt, unlike those before.
+    """K paths in order of choice: strong as mechanisms, about the prompt, unlike those before.
 
     Of the strongest, each is worth its strength times its Logic; what it has in common with a path
     chosen before costs up to a share `diversity` of that.

@@ -144,6 +144,7 @@ def _constant(tree: ast.expr) -> Any:
 
 
 def build_node(model: type[M], fields: dict[str, Any], text: str) -> M:
+    """Build a node from its fields; an error names the text of the formula."""
     try:
         return model.model_validate(fields)
     except ValidationError as error:
@@ -163,4 +164,5 @@ def _name(tree: ast.expr) -> str:
 
 
 def show_source(tree: ast.expr) -> str:
+    """Return the source of an expression, at most 120 characters."""
     return ast.unparse(tree)[:120]

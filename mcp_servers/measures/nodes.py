@@ -64,11 +64,13 @@ class Node(Strict, ABC):
         return f"{self.kind}({', '.join([*ordered, *named])})"
 
     def parts(self) -> Iterator[Node]:
-        """This expression and all within it."""
+        """Yield this expression and all within it."""
         yield self
 
 
 class Within(Node):
+    """An expression that is taken within an area."""
+
     within: Area = TISSUE
 
     @property
@@ -78,6 +80,8 @@ class Within(Node):
 
 
 class Enough(Within):
+    """An expression that needs a least number of cells."""
+
     at_least: int = Field(default=10, ge=1, le=100_000)
 
 

@@ -142,6 +142,7 @@ def weighted_slope(at: F64, values: F64, weights: F64) -> float:
 
 
 def count_bins(points: F64, step: float, margin: int) -> F64:
+    """Count points (n, 2) in square bins of side `step`, with `margin` empty bins around."""
     low = np.floor(points.min(axis=0) / step).astype(np.int64)
     at = np.floor(points / step).astype(np.int64) - low + margin
     shape = at.max(axis=0) + margin + 1

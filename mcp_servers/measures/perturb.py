@@ -58,6 +58,7 @@ def half_of(slides: Sequence[SlideMaps], rng: np.random.Generator) -> list[Slide
 
 
 def cut_half(maps: SlideMaps, upper: bool) -> SlideMaps:
+    """Keep the upper or the lower half of a slide's maps, along its longer side."""
     import shapely
 
     window = maps.window
@@ -80,6 +81,7 @@ def cut_half(maps: SlideMaps, upper: bool) -> SlideMaps:
 
 
 def shift_shapes(shapes: AnyArray, steps: AnyArray) -> AnyArray:
+    """Move each shape by its step, both in the same unit."""
     import shapely
 
     return np.asarray(shapely.transform(shapes, lambda xy: xy + steps), dtype=object)

@@ -166,8 +166,9 @@ def draw_outlines(picture: U8, polygons: Sequence[Polygon], scale: float, color:
 def dots(
     picture: U8, points: AnyArray, color: Color, scale: float, um_per_px: float, um: float = 4.0
 ) -> None:
-    """Rings of `um` µm radius around level-0 points, drawn into the picture; dots where a ring
-    would be too small.
+    """Draw rings of `um` µm radius around level-0 points into the picture.
+
+    Dots where a ring would be too small.
 
     Parameters
     ----------

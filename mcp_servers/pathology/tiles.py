@@ -47,8 +47,9 @@ class TilesResult(SlideResult):
 def tile_grid(
     slide: Slide, tissue: BoolArray, mask_scale: float, given: TilesInput, context: ToolContext
 ) -> tuple[I64, F64, Grid]:
-    """Corners (level-0 pixels) of the tiles with enough tissue inside the regions, if any are
-    given; the tissue share of each, and the grid's description.
+    """Return corners (level-0 pixels) of tiles with enough tissue.
+
+    Inside the regions, if any are given; with the tissue share of each, and the grid's description.
 
     Parameters
     ----------

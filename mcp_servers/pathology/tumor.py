@@ -113,7 +113,7 @@ class TumorArea:
 
     @property
     def method(self) -> Method:
-        """learned when a model found it."""
+        """Learned when a model found it."""
         return "learned" if self.source == "learned" else "classical"
 
 

@@ -38,7 +38,7 @@ _SILENT = logging.NullHandler()
 
 
 class UnsupportedError(Exception):
-    """This file is for another reader; says why."""
+    """The file is for another reader; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,8 +231,9 @@ class LocalPool(Workers):
             memory += job.resources.memory_mb
 
     def _idle(self, job: Job) -> Worker | None:
-        """An idle worker without a card, best with the job's input open; a new worker if there is
-        room.
+        """Return an idle worker without a card, or start one if there is room.
+
+        A worker that has the job's input open is preferred.
         """
         idle = [worker for worker in self._workers if worker.ready and worker.job is None]
         names = _inputs(job)

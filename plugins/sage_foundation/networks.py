@@ -248,8 +248,11 @@ def _conch(spec: EncoderSpec, weights: Path) -> Any:
 
 
 def conch_network(weights: Path, *, texts: bool = False) -> Any:
-    """CONCH's network with its image side filled; with `texts` its text side, the projection of
-    images to it and the scale of logits too. Raises `InputError` for weights that lack them."""
+    """Build CONCH's network with its image side filled.
+
+    With `texts` its text side, the projection of images to it and the scale of logits too. Raises
+    `InputError` for weights that lack them.
+    """
     try:
         factory: Any = importlib.import_module("conch.open_clip_custom.factory")
         model: Any = importlib.import_module("conch.open_clip_custom.coca_model")

@@ -171,8 +171,10 @@ class LearnedNuclei:
         self.high: F32 = np.full(3, 255.0, dtype=np.float32)
 
     def scale_to(self, images: list[U8], scaling: Scaling) -> None:
-        """Set the range of the input: 0 to 255, the percentiles 0.1 and 99.9 of sampled tissue, or
-        none (gray values as they are, HoVer-Net).
+        """Set the range of the input.
+
+        0 to 255, the percentiles 0.1 and 99.9 of sampled tissue, or none (gray values as they are,
+        HoVer-Net).
 
         One range serves the whole slide, so that tiles are treated alike.
         """

@@ -191,6 +191,7 @@ def stage_bars(*, quiet: bool) -> Iterator[Callable[[str, Outcome, int, int], No
 
 
 def print_run(made: ToolRun, roots: Any, *, as_json: bool) -> None:
+    """Print the outcome of a tool."""
     from sage.cli.console import print_json
 
     if as_json:
@@ -207,6 +208,7 @@ def print_run(made: ToolRun, roots: Any, *, as_json: bool) -> None:
 
 
 def print_cohort_run(report: CohortReport, *, as_json: bool) -> None:
+    """Print the outcome of a tool on a cohort's slides."""
     from sage.cli.console import print_json, print_line
 
     failures = report.failures

@@ -466,8 +466,7 @@ def _chains(
 
 
 def _elsewhere(evidence: tuple[Citation, ...], disease: str) -> str:
-    """Note on a step whose passages or titles all name another cancer
-    than the question's."""
+    """Note that a step's passages or titles all name another cancer."""
     from kg.literature.cancers import list_other_cancers
 
     ontology = _ontology()

@@ -1,5 +1,7 @@
-"""What a reader asks of a report first and last: what would change the verdict, and what of a
-study's reporting is missing."""
+"""What a reader asks of a report first and last.
+
+What would change the verdict, and what of a study's reporting is missing.
+"""
 
 from __future__ import annotations
 

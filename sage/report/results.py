@@ -106,7 +106,6 @@ class ContractPage:
 
 def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
     """Read `results/results.json`; its numbers join the facts under the hypothesis' name."""
-
     path = home / "results" / "results.json"
     if not path.exists():
         return None

@@ -1,5 +1,7 @@
-"""Candidates of a visit to the scientist: drafted, ranked before anything is tested, the best
-kept."""
+"""Candidates of a visit to the scientist.
+
+Drafted, ranked before anything is tested, the best kept.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Cohort(CohortColumns):
     def with_features(
         self, path: Path, *, key: str = "patient", modality: Modality = "imaging", source: str = ""
     ) -> Cohort:
-        """This cohort with the numbers of another table, such as a tool computed on its slides.
+        """Return this cohort with the numbers of another table, such as a tool's on its slides.
 
         Parameters
         ----------

@@ -216,7 +216,7 @@ def _files(service: Service, project: str, say: Progress) -> str:
 
 
 def _clinical(service: Service, study: str, say: Progress) -> str:
-    """cBioPortal's long clinical table as a row per patient."""
+    """CBioPortal's long clinical table as a row per patient."""
     service.json("GET", f"studies/{study}")
     rows: dict[str, dict[str, str]] = {}
     columns: set[str] = set()

@@ -135,8 +135,10 @@ class ExpressionSpec(Strict):
 
 
 class VariableSpec(Strict):
-    """Variable. `values` maps codes of the file to values of the analysis; other codes are refused
-    unless `other = "missing"`.
+    """A variable of a table.
+
+    `values` maps codes of the file to values of the analysis; other codes are refused unless `other
+    = "missing"`.
     """
 
     table: str

@@ -346,8 +346,9 @@ class Contract(Strict):
 
     @property
     def relevant_ratio(self) -> float:
-        """The smallest relevant ratio in the unit of the effect: per doubling or step what the
-        rules ask for per standard deviation.
+        """Return the smallest relevant ratio in the unit of the effect.
+
+        Per doubling or step what the rules ask for per standard deviation.
         """
         return float(self.rules.relevant_ratio ** (1 / (self.power.unit_sd or 1.0)))
 

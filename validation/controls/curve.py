@@ -100,8 +100,11 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Model:
-    """Fitting method of a specification. `size` counts rows and events before a fit is tried;
-    `read` returns the outcome that the fit uses."""
+    """Fitting method of a specification.
+
+    `size` counts rows and events before a fit is tried; `read` returns the outcome that the fit
+    uses.
+    """
 
     n: int
     null: float

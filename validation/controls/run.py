@@ -1,4 +1,4 @@
-"""Controls that run beside a claim: what would it look like if it were false?
+"""Controls that run beside a claim, and show how it would look if it were false.
 
 Each control returns its numbers as typed fields (`validation.results.controls`), which the rules of
 `validation.verdict.objections` read; `write_numbers` puts them under their keys for the report.

@@ -63,8 +63,9 @@ class GeneSignature(Strict):
 
     @property
     def key(self) -> str:
-        """The score's key: equal for equal scores, whatever the order of genes and the unit of
-        weights.
+        """Return the score's key.
+
+        Equal for equal scores, whatever the order of genes and the unit of weights.
         """
         if not self.weights:
             return f"signature:{self.method}({','.join(sorted(self.genes))})"

@@ -52,8 +52,10 @@ def cumulative_incidence_figure(
     smallest: int = 1,
     **frame: Unpack[Frame],
 ) -> Path:
-    """Draw the event solid with its band, the competing event dashed and thinner; one color and
-    a marker per group, so that neither color nor dash is needed to distinguish the groups.
+    """Draw the event solid with its band, competing events dashed and thinner.
+
+    One color and a marker per group, so that neither color nor dash is needed to distinguish the
+    groups.
     """
     from matplotlib.lines import Line2D
 

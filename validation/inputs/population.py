@@ -27,9 +27,10 @@ POSITIVE = {"yes", "true", "1", "positive", "present", "mutated", "high", "male"
 
 
 class Cut(Strict):
-    """The cut-points of an exposure, in its own unit: at or below `lower` is low, above `upper`
-    is high. They differ only for tertiles and quartiles. `points` part the ordered groups of a
-    trend.
+    """The cut-points of an exposure, in its own unit.
+
+    At or below `lower` is low, above `upper` is high. They differ only for tertiles and quartiles.
+    `points` part the ordered groups of a trend.
     """
 
     variable: str

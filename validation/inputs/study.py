@@ -52,8 +52,10 @@ class Column:
 
 @dataclass
 class Study:
-    """Population rows with their exposure: a row per patient, or per record of a patient whose
-    exposure is time-dependent. `cuts` were found in the same rows, or handed over.
+    """Population rows with their exposure.
+
+    A row per patient, or per record of a patient whose exposure is time-dependent. `cuts` were
+    found in the same rows, or handed over.
 
     `model` is the prediction model of the calibration test: handed over from the patients it was
     developed in, or developed here by that test. `curves` are the decision curves, by test.
@@ -214,8 +216,10 @@ class Study:
         return self.layers((key,), keep)
 
     def adjusters(self) -> list[tuple[str, FloatArray]]:
-        """Main effects that an interaction model needs beside its product term; the exposure
-        beside its mediator.
+        """Return main effects that a model needs beside its product term.
+
+        The product term is that of an interaction; of a mediation, the exposure beside its
+        mediator.
         """
         uses = self.contract.exposures
         return [

@@ -342,8 +342,9 @@ class Ledger:
         return found.question if found is not None else (entry.cohort, entry.hypothesis)
 
     def _asks_the_same(self, line: Line, frozen: FrozenContract) -> bool:
-        """Another contract on the same claim, its own earlier version, or, in this folder, any of
-        the same name.
+        """Return another contract on the same claim or its own earlier version.
+
+        In this folder, any of the same name.
         """
         content = line.said
         if self._claim(content.contract) == self._claim(frozen.sha256):
@@ -465,8 +466,7 @@ class Ledger:
         )
 
     def seen_before(self, frozen: FrozenContract) -> str | None:
-        """Another contract on the same claim whose results came before this contract was
-        registered.
+        """Return another contract on the claim with results before this registration.
 
         Results of a discovery part do not count where this contract holds back the same patients:
         those were not seen.

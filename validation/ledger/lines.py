@@ -41,8 +41,9 @@ class Entry(Strict):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The same test of the same contract on the same part is a single attempt, however often
-        run.
+        """Return the key of an attempt.
+
+        The same test of the same contract on the same part is a single attempt, however often run.
         """
         return (self.contract, self.test, self.part)
 

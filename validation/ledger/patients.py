@@ -99,8 +99,9 @@ class Match:
 
 
 class Patients:
-    """The patients of a cohort with the fingerprints of every view. No outcome leaves this class
-    but as a hash.
+    """The patients of a cohort with the fingerprints of every view.
+
+    No outcome leaves this class but as a hash.
     """
 
     def __init__(self, cohort: Cohort) -> None:

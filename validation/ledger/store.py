@@ -276,8 +276,9 @@ class Store(ABC):
         return Mark(store=self.id, seq=end[0][0], chain=end[0][1]) if end else None
 
     def lacks(self, marks: Iterable[Mark]) -> Mark | None:
-        """The first remembered row that is not here, neither as its own nor merged from another
-        store.
+        """Return the first remembered row that is not here.
+
+        Neither as its own nor merged from another store.
         """
         with self._open() as db:
             here = {

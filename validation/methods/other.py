@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 def fisher(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """Run Fisher's exact test of exposure and outcome."""
     from validation.statistics.binary import fisher
 
     keep = study.complete(plan.endpoint)
@@ -61,6 +62,7 @@ def fisher(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
 
 
 def logistic(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """Fit a logistic regression of the outcome."""
     if imputes(study, plan):
         return imputed_logistic(study, plan, book, tables)
     keep, X, names, notes = matrix(study, plan)

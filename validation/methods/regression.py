@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 
 def cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """Fit a Cox model of the endpoint."""
     if imputes(study, plan):
         return imputed_cox(study, plan, book, tables)
     keep, X, names, notes = matrix(study, plan)

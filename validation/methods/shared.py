@@ -128,8 +128,10 @@ def matrix(study: Study, plan: TestPlan) -> tuple[Any, Any, list[str], list[str]
 
 
 def within_columns(study: Study, within: Within) -> list[tuple[str, FloatArray]]:
-    """Columns of an exposure, the other, and their product, counting the other from the side held
-    at: the first coefficient then is the exposure's effect on that side.
+    """Return columns of an exposure, the other, and their product.
+
+    The other counts from the side held at: the first coefficient then is the exposure's effect on
+    that side.
     """
     uses, parts = study.contract.exposures, study.exposed.parts
     mine, other = within.exposure - 1, 2 - within.exposure
@@ -316,4 +318,5 @@ def row_of(name: str, value: Any, lower: Any, upper: Any, p: Any, scale: str) ->
 
 
 def slug(name: str) -> str:
+    """Return the name in lower case, with underscores in place of other characters."""
     return "".join(text if text.isalnum() else "_" for text in name.casefold()).strip("_")

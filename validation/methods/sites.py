@@ -1,5 +1,6 @@
-"""Does the site explain who is exposed, or who has the outcome? A claim may rest on a single
-hospital.
+"""Dependence of exposure and outcome on the site.
+
+A claim may rest on a single hospital.
 
 Batch effects between sites follow ancestry, stage and treatment as well as staining and scanning
 (Howard and others 2021, Nat Commun), so that a marker may stand for the hospital.

@@ -69,6 +69,7 @@ def logrank(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) ->
 
 
 def kaplan_meier(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """Estimate survival by group, with the log-rank test."""
     from validation.statistics.survival import kaplan_meier
 
     keep = study.complete(plan.endpoint)
@@ -120,8 +121,9 @@ def schoenfeld(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any])
 
 
 def rmst(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Restricted mean survival difference to the contract's horizon, or to the shorter group's
-    last follow-up if that comes first.
+    """Compare restricted mean survival up to the contract's horizon.
+
+    Or up to the shorter group's last follow-up if that comes first.
     """
     keep = study.complete(plan.endpoint)
     t, e = study.follow_up(plan.endpoint, keep)

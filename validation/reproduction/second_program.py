@@ -33,8 +33,10 @@ def kept(table: pd.DataFrame, test: dict[str, Any]) -> pd.DataFrame:
 
 
 def design(rows: pd.DataFrame, test: dict[str, Any]) -> pd.DataFrame:
-    """The exposure's terms first, then covariates: numbers in SD, texts as indicators of levels
-    with at least five patients against the most frequent one.
+    """Return the exposure's terms first, then covariates.
+
+    Numbers in SD, texts as indicators of levels with at least five patients against the most
+    frequent level.
     """
     columns: dict[str, Any] = {}
     for name in test["terms"]:
@@ -219,8 +221,10 @@ def nested(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
 
 
 def mediation(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
-    """The indirect effect: the exposure's path to the mediator (least squares, HC3 errors) times
-    the mediator's to the outcome (additive hazards, else least squares). p is the weaker path's.
+    """Estimate the indirect effect.
+
+    The exposure's path to the mediator (least squares, HC3 errors) times the mediator's to the
+    outcome (additive hazards, else least squares). p is the weaker path's.
     """
     from scipy.stats import norm
     from statsmodels.regression.linear_model import OLS

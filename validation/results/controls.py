@@ -135,7 +135,7 @@ class Specifications(ControlResult):
 
 
 class Missingness(ControlResult):
-    """Do patients without the exposure fare otherwise than those with it?"""
+    """Compare patients without the exposure with those that have it."""
 
     NEEDED: ClassVar[tuple[str, ...]] = ("missing",)
 

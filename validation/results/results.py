@@ -292,8 +292,9 @@ class Results(Computed):
 
 
 def stable_json(value: Any) -> str:
-    """JSON whose floats are rounded to twelve significant digits, so that the last bits of a sum
-    (which depend on the processor) do not change the file.
+    """Return JSON whose floats are rounded to twelve significant digits.
+
+    So the last bits of a sum (which depend on the processor) do not change the file.
     """
     return json.dumps(_round_floats(value), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 

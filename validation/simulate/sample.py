@@ -110,7 +110,7 @@ def competing_sample(
 
 
 def _censoring_range(share: float, shape: float) -> float:
-    """c such that a uniform(0, c) censoring time precedes a unit Weibull with chance `share`."""
+    """C such that a uniform(0, c) censoring time precedes a unit Weibull with chance `share`."""
     grid = (np.arange(4000) + 0.5) / 4000.0
     low, high = 1e-6, 1e6
     for _ in range(200):

@@ -16,8 +16,9 @@ from validation.statistics.errors import BadTimesError, NoEventsError, ShapeErro
 def auc_at(
     time: npt.ArrayLike, event: npt.ArrayLike, risk: npt.ArrayLike, horizons: npt.ArrayLike
 ) -> FloatArray:
-    """AUC(t): the chance that a patient with an event by t has a higher risk than a patient beyond
-    t.
+    """Estimate AUC(t) under censoring.
+
+    The chance that a patient with an event by t has a higher risk than a patient beyond t.
 
     Cases (event by t) weigh 1 / G(their time), G being the censoring survival; controls are those
     still followed after t. Equal risks count half.

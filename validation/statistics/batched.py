@@ -93,7 +93,7 @@ def _risk_sums(plan: _Plan, values: FloatArray) -> FloatArray:
 
 
 def _exposure_sums(plan: _Plan, w: FloatArray, inverse: FloatArray) -> FloatArray:
-    """w times each patient's cumulative baseline hazard, (patients, features).
+    """W times each patient's cumulative baseline hazard, (patients, features).
 
     Sums over risk sets of a quantity over the risk-set total then are a weighted sum over
     patients: no running sum is needed for second moments.

@@ -1,4 +1,4 @@
-"""Do predicted risks agree with what happened?
+"""Calibration: agreement of predicted risks with what happened.
 
 Van Houwelingen 2000 (Statistics in Medicine); Graf and others 1999 (Statistics in Medicine) for the
 Brier score under censoring.

@@ -1,4 +1,4 @@
-"""Does acting on a predicted risk do more good than treating everybody or nobody?
+"""Net benefit of acting on a predicted risk, beside treating everybody or nobody.
 
 Vickers and Elkin 2006 (Medical Decision Making); Vickers and others 2008 (BMC Medical Informatics
 and Decision Making) for censored outcomes: the risk among those above a threshold is estimated by

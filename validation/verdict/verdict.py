@@ -205,7 +205,7 @@ def judge(evidence: Evidence) -> Verdict:
 
 
 def answer_association(evidence: Evidence, primary: TestOutcome) -> Answer:
-    """Is the exposure associated with the outcome, in the expected direction?"""
+    """Answer whether the exposure is associated with the outcome in the expected direction."""
     contract, alpha = evidence.contract, evidence.contract.rules.alpha
     effect, p, q = _estimate(primary)[0], _estimate(primary)[1], evidence.q
     expected = expected_direction(contract, effect)
@@ -274,7 +274,7 @@ def _over_the_ledger(evidence: Evidence) -> str:
 
 
 def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
-    """Is there an effect beside the registered covariates, in the expected direction?"""
+    """Answer whether an effect beside the registered covariates has the expected direction."""
     contract = evidence.contract
     plan = adjusted_plan(contract)
     if plan is None and not contract.primary_test.strata:
@@ -306,7 +306,7 @@ def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
 
 
 def answer_relevance(evidence: Evidence, primary: TestOutcome) -> Answer:
-    """Do the intervals, primary and adjusted, reach the smallest relevant effect?"""
+    """Answer whether the intervals reach the smallest relevant effect."""
     contract = evidence.contract
     plan = adjusted_plan(contract)
     adjusted = None if plan is None else evidence.analysis.test(plan.id)
@@ -715,8 +715,10 @@ def _effect(outcome: TestOutcome) -> Effect:
 
 
 def _undirected(primary: TestOutcome) -> bool:
-    """True where p tests any association (spline, best cut, several terms) and the slope's interval
-    spans none, or ranks that point the other way than the means.
+    """Return True where the test's direction is not its estimate's.
+
+    p tests any association (spline, best cut, several terms) and the slope's interval spans none,
+    or ranks point the other way than the means.
     """
     effect, any_direction = _effect(primary), primary.method in UNDIRECTED
     spans = effect.distance_from_null(effect.lower) < 0 < effect.distance_from_null(effect.upper)

@@ -194,8 +194,9 @@ def _widths(mask: BoolArray, found: Components) -> F64:
 def _sums(
     survey: Survey, mask: BoolArray, whole: BoolArray, found: Components
 ) -> tuple[dict[str, F64], float]:
-    """Sums of what `_look` and the table need over the part of each region that `mask` holds, and
-    the slide's median density of green between nuclei.
+    """Sum what `_look` and the table need over each region within `mask`.
+
+    With the slide's median density of green between nuclei.
 
     Parameters
     ----------

@@ -59,8 +59,11 @@ def half_way(share: AnyArray, upper: AnyArray, every: AnyArray, start: float) ->
 
 @njit(cache=True, nogil=True)
 def renumbered(labels: AnyArray, number: AnyArray, values: AnyArray) -> tuple[AnyArray, float]:
-    """Labels under new numbers (0 drops them), and how far the mean of `values` on the rest of
-    them lies above that elsewhere; 0 when either is empty."""
+    """Renumber labels (0 drops them), and return how far they stand out.
+
+    That is how far the mean of `values` on the rest of them is above that elsewhere; 0 when either
+    is empty.
+    """
     height, width = labels.shape
     out = np.empty((height, width), np.int32)
     inside, outside = 0.0, 0.0

@@ -173,6 +173,7 @@ def _um() -> dict[str, Any]:
 
 
 def describe_maps(maps: SlideMaps) -> dict[str, Any]:
+    """Return slide, patient, unit, resolution and provenance of the maps."""
     about: dict[str, Any] = {"slide": maps.slide, "patient": maps.patient, "unit": "um"}
     if maps.mpp is not None:
         about["mpp"] = maps.mpp

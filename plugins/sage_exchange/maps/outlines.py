@@ -96,6 +96,7 @@ def _shape(thing: Any, mpp: float) -> Any:
 
 
 def repair_shapes(found: list[tuple[Any, str]]) -> list[tuple[Any, str]]:
+    """Make invalid outlines valid; each keeps its kind."""
     return [(shape if shape.is_valid else multipolygon([shape]), kind) for shape, kind in found]
 
 

@@ -218,6 +218,7 @@ def _steinbock(titles: Sequence[str]) -> TableMapping | None:
 
 
 def find_measurements(titles: Sequence[str]) -> dict[str, Measured]:
+    """Return the measurements that column titles name, by title."""
     found: dict[str, Measured] = {}
     for title in titles:
         name, unit, _ = column_of(title, 1.0)

@@ -142,6 +142,7 @@ def _find_agreement(event: Column, plain: list[str], own: list[Column]) -> tuple
 
 
 def is_number_of_death(column: Column) -> bool:
+    """Return True for a time to death that only the dead have."""
     return (
         column.numeric
         and "death" in tokens(column.name)

@@ -86,6 +86,7 @@ def _is_time(column: Column) -> bool:
 
 
 def is_event(column: Column) -> bool:
+    """Return True for a column that is named for an event."""
     named = set(tokens(column.name))
     if not 2 <= len(column.counts) <= 8 or named & NO_EVENT:
         return False

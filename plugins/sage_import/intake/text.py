@@ -364,7 +364,7 @@ def _note(value: str, evidence: str) -> Guess:
 
 
 def _labels(names: list[str], comments: list[list[str]]) -> dict[str, str]:
-    """cBioPortal's first comment line: display names, in the order of the columns."""
+    """CBioPortal's first comment line: display names, in the order of the columns."""
     first = comments[0] if comments else []
     if len(first) != len(names):
         return {}
