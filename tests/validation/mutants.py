@@ -58,13 +58,13 @@ WORDS = (
 
 @dataclass(frozen=True)
 class Mutant:
-    """A changed source: what was changed, and where."""
+    """A changed module: what was changed, and where."""
 
     path: str
     line: int
     text: str
     change: str
-    source: str
+    code: types.CodeType
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.change}: {self.text}"
@@ -75,8 +75,10 @@ def make_mutants(path: str, source: str) -> Iterator[Mutant]:
     lines = source.splitlines()
     tree = ast.parse(source)
     for node, change, holder, key, new in list(find_places(tree)):
+        if isinstance(new, ast.expr):
+            ast.copy_location(new, node)
         old = _put(holder, key, new)
-        changed = ast.unparse(tree)
+        changed = compile(tree, path, "exec")
         _put(holder, key, old)
         yield Mutant(path, node.lineno, lines[node.lineno - 1].strip(), change, changed)
 
@@ -147,8 +149,8 @@ def _change_constant(node: ast.Constant) -> Iterator[Place]:
         yield node, f"{value!r} to {other!r}", node, "value", other
 
 
-def load_rules(sources: Mapping[str, str]) -> types.ModuleType:
-    """Load the last of `RULES` from these sources; loaded modules stay as they are."""
+def load_rules(codes: Mapping[str, types.CodeType]) -> types.ModuleType:
+    """Load the last of `RULES` from these modules; loaded modules stay as they are."""
     held = {}
     try:
         for path in RULES:
@@ -156,7 +158,7 @@ def load_rules(sources: Mapping[str, str]) -> types.ModuleType:
             module = types.ModuleType(name)
             held[name] = sys.modules[name]
             sys.modules[name] = module
-            exec(compile(sources[path], path, "exec"), module.__dict__)
+            exec(codes[path], module.__dict__)
         return module
     finally:
         sys.modules.update(held)
@@ -167,23 +169,26 @@ def find_survivors() -> tuple[int, list[Mutant]]:
     table = list(rows())
     given = {id(row): row.given() for row in table}
     sources = {path: (ROOT / path).read_text(encoding="utf-8") for path in RULES}
+    codes = {path: compile(source, path, "exec") for path, source in sources.items()}
     count, alive = 0, []
     for path in RULES:
         for mutant in make_mutants(path, sources[path]):
             count += 1
-            noticed = _is_noticed(sources | {path: mutant.source}, table, given)
+            noticed = _is_noticed(codes | {path: mutant.code}, table, given)
             if not noticed and (mutant.text, mutant.change) not in EQUIVALENT:
                 alive.append(mutant)
     return count, alive
 
 
-def _is_noticed(sources: Mapping[str, str], table: list[Row], given: dict[int, Evidence]) -> bool:
-    """True if a row of the table fails under these sources, or they cannot run.
+def _is_noticed(
+    codes: Mapping[str, types.CodeType], table: list[Row], given: dict[int, Evidence]
+) -> bool:
+    """True if a row of the table fails under these modules, or they cannot run.
 
     The failing row goes first from then on: it is the likeliest to notice the next mutant.
     """
     try:
-        rules = load_rules(sources)
+        rules = load_rules(codes)
         if rules.ORDER != ORDER:
             return True
         for at, row in enumerate(table):
