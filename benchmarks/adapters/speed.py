@@ -8,7 +8,7 @@ import numpy as np
 import typer
 
 from benchmarks.runner import Report, Row, measure_time, median_time
-from validation.simulate import survival_sample
+from benchmarks.simulate.samples import survival_sample
 
 
 def time_screen(covariates: int, features: int, peer: int) -> Row:

@@ -15,7 +15,7 @@ import numpy as np
 import typer
 
 from benchmarks.runner import Rate, Report, Row, rate
-from validation.simulate.sample import (
+from benchmarks.simulate.samples import (
     CompetingSample,
     SurvivalSample,
     competing_sample,

@@ -19,7 +19,7 @@ from sage.core.log import Level, configure
 from sage.core.plugins import find_plugins, load_plugin, summarize_plugin
 
 GROUPS = {
-    "cohort": ("sage.cli.cohort:app", "Patient cohorts: list, check, fetch, simulate."),
+    "cohort": ("sage.cli.cohort:app", "Patient cohorts: list, check, simulate."),
     "kg": ("sage.cli.kg:app", "Literature to knowledge graph: build, paths, export, quality."),
     "validate": (
         "sage.cli.validate:app",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     add_completion=False,
     name="cohort",
-    help="Patient cohorts: list, check, show, fetch, simulate.",
+    help="Patient cohorts: list, check, show, simulate.",
     no_args_is_help=True,
 )
 
@@ -168,46 +168,6 @@ def show(
         out.print(f"[dim]{join.step}: {join.before} → {join.after} ({join.reason})[/]")
     for note in dictionary.notes:
         print_line(f"note: {note}")
-
-
-@app.command()
-def fetch(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="tcga-blca")],
-    out: Annotated[Path | None, typer.Option(help="Folder; default cohorts/NAME.")] = None,
-    gene: Annotated[list[str] | None, typer.Option(help="A further gene; repeat.")] = None,
-    counts: Annotated[
-        bool, typer.Option("--counts", help="All genes, as counts from GDC (about 2 GB).")
-    ] = False,
-    gdc: Annotated[str | None, typer.Option(help="Another address of the GDC API.")] = None,
-    cbioportal: Annotated[
-        str | None, typer.Option(help="Another address of the cBioPortal API.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Fetch a cohort from the public APIs of GDC and cBioPortal. A repeated call continues.
-
-    Example: sage cohort fetch tcga-blca --gene CD274
-    """
-    from sage.cli.console import counting, print_json
-    from sage.cli.console import out as console
-    from validation.cohort.fetch import CBIOPORTAL, GDC
-    from validation.cohort.fetch import fetch as fetch_cohort
-
-    folder = out or Path("cohorts") / name
-    with counting(name) as advance:
-        fetch_cohort(
-            name,
-            folder,
-            genes=tuple(gene or ()),
-            counts=counts,
-            gdc=gdc or GDC,
-            cbioportal=cbioportal or CBIOPORTAL,
-            progress=advance,
-        )
-    if as_json:
-        print_json({"cohort": name, "folder": str(folder)})
-        return
-    console.print(f"{name} in {folder}; next: sage cohort check {folder}")
 
 
 @app.command()

@@ -39,7 +39,7 @@ PROGRAMS = (
 NOT_RUN = {
     "sage nova ask": "needs slides and a sandbox",
     "sage nova explore": "needs a model or a program of yours",
-    "sage cohort fetch": "asks GDC and cBioPortal over the network",
+    "sage portals fetch": "asks GDC and cBioPortal over the network",
     "sage admin sandbox build": "needs Docker, or debootstrap as root; CI builds the image",
     "sage admin sandbox run": "needs Docker or bubblewrap; tests/sandbox runs it in both",
     "sage admin sandbox clean": "removes what other runs on this machine left",

@@ -276,51 +276,6 @@ def test_simulated_worlds_carry_their_mark(tmp_path: Path) -> None:
     )
 
 
-def test_a_cbioportal_study_is_read_as_it_is(tmp_path: Path) -> None:
-    (tmp_path / "meta_study.txt").write_text(
-        "cancer_study_identifier: blca_toy\nname: Toy study\ndescription: for a test\n"
-    )
-    head = "#Patient\tStatus\tMonths\tAge\n" * 4
-    rows = "PATIENT_ID\tOS_STATUS\tOS_MONTHS\tAGE\tSTUDY_ARM\n"
-    for at in range(30):
-        status = "1:DECEASED" if at % 3 == 0 else "0:LIVING"
-        rows += f"TCGA-AB-{at:04d}\t{status}\t{10 + at}\t{50 + at}\t{'AB'[at % 2]}\n"
-    (tmp_path / "data_clinical_patient.txt").write_text(head + rows)
-    samples = "SAMPLE_ID\tTMB\n" + "".join(f"TCGA-AB-{at:04d}-01\t{at / 3}\n" for at in range(30))
-    (tmp_path / "data_clinical_sample.txt").write_text("#S\tT\n" * 4 + samples)
-    genes = "Hugo_Symbol\tEntrez_Gene_Id\t" + "\t".join(f"TCGA-AB-{at:04d}-01" for at in range(30))
-    values = "CXCL13\t10563\t" + "\t".join(str(at * 10) for at in range(30))
-    (tmp_path / "data_mrna_seq_v2_rsem.txt").write_text(f"{genes}\n{values}\n")
-    cohort = cohorts.load(tmp_path)
-    endpoint = cohort.dictionary().endpoint("OS")
-    assert endpoint is not None
-    assert (endpoint.n, endpoint.events) == (30, 10)
-    found = cohort.column("expression:CXCL13")["TCGA-AB-0003"]
-    assert found == pytest.approx(np.log2(31))
-    assert cohort.dictionary().has_variable("clinical:tmb")
-
-
-def test_a_gdc_export_becomes_one_row_per_patient(tmp_path: Path) -> None:
-    header = (
-        "case_submitter_id\tvital_status\tdays_to_death\tdays_to_last_follow_up\t"
-        "age_at_index\tgender\ttreatment_type\n"
-    )
-    rows = ""
-    for at in range(30):
-        dead = at % 2 == 0
-        line = f"TCGA-AB-{at:04d}\t{'Dead' if dead else 'Alive'}\t{200 + at if dead else chr(39)}"
-        line = line if dead else line.replace(chr(39), "'--")
-        for treatment in ("Pharmaceutical", "Radiation"):
-            rows += f"{line}\t{100 + at}\t{60 + at % 9}\tmale\t{treatment}\n"
-    (tmp_path / "clinical.tsv").write_text(header + rows)
-    cohort = cohorts.load(tmp_path)
-    outcome = cohort.outcome("OS")
-    assert len(outcome) == 30
-    assert outcome.loc["TCGA-AB-0000", "time"] == pytest.approx(200 / (365.25 / 12))
-    assert outcome.loc["TCGA-AB-0001", "time"] == pytest.approx(101 / (365.25 / 12))
-    assert not (tmp_path / ".sage").exists()
-
-
 def test_signature_files_are_valid_and_state_their_source() -> None:
     found = signatures()
     assert len(found["tls_chemokines_12"].genes) == 12

@@ -25,7 +25,7 @@ from benchmarks.adapters.statistics import (
     competing_coverage,
     competing_false_claims,
 )
-from validation.simulate import competing_sample, survival_sample
+from benchmarks.simulate.samples import competing_sample, survival_sample
 from validation.statistics.competing import (
     _gray_parts,
     aalen_johansen,

@@ -11,7 +11,7 @@ from patsy import dmatrix
 from scipy.integrate import quad
 from statsmodels.stats.multitest import multipletests
 
-from validation.simulate import survival_sample
+from benchmarks.simulate.samples import survival_sample
 from validation.statistics.cutpoint import logrank_scores, maximally_selected
 from validation.statistics.errors import (
     ConstantFeatureError,

@@ -17,7 +17,7 @@ from sksurv.linear_model import CoxPHSurvivalAnalysis
 from sksurv.util import Surv
 from statsmodels.duration.hazard_regression import PHReg
 
-from validation.simulate import survival_sample
+from benchmarks.simulate.samples import survival_sample
 from validation.statistics.cox import cox
 from validation.statistics.errors import (
     BadTimesError,

@@ -23,7 +23,7 @@ from validation.figures.kaplan_meier import kaplan_meier_figure
 from validation.figures.specification_plot import specification_curve_figure
 from validation.figures.spline_plot import spline_figure
 from validation.figures.style import DASHES, OKABE_ITO
-from validation.simulate import competing_sample, survival_sample
+from benchmarks.simulate.samples import competing_sample, survival_sample
 from validation.statistics.competing import aalen_johansen
 from validation.statistics.survival import kaplan_meier, numbers_at_risk
 

@@ -16,7 +16,7 @@ from sksurv.metrics import (
 )
 from sksurv.util import Surv
 
-from validation.simulate import survival_sample
+from benchmarks.simulate.samples import survival_sample
 from validation.statistics.auc import auc_at
 from validation.statistics.bootstrap import bootstrap, resamples
 from validation.statistics.calibration import baseline_hazard, brier, calibration

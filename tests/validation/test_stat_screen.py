@@ -15,7 +15,7 @@ from validation.controls.numeric import (
     permuted_outcome,
 )
 from validation.screening.rank import screen
-from validation.simulate import survival_sample
+from benchmarks.simulate.samples import survival_sample
 from validation.statistics.base import chi2_p
 from validation.statistics.cox import cox
 from validation.statistics.errors import (

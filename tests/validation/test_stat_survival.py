@@ -14,7 +14,7 @@ from sksurv.nonparametric import kaplan_meier_estimator
 from sksurv.util import Surv
 from statsmodels.duration.survfunc import survdiff
 
-from validation.simulate import survival_sample
+from benchmarks.simulate.samples import survival_sample
 from validation.statistics.errors import (
     BadEventsError,
     BadTimesError,

@@ -1,4 +1,4 @@
-"""Cohorts: folders with a `cohort.toml`, cBioPortal studies, GDC exports, built-in data sets."""
+"""Cohorts: folders with a `cohort.toml`, built-in data sets."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ def load(name_or_dir: str | Path, *, root: Path | None = None, cache: Path | Non
 
     Parameters
     ----------
-    name_or_dir : "gbsg2", a folder with `cohort.toml`, such a file itself, a cBioPortal study
-        folder (`meta_study.txt`), a GDC clinical export (`clinical.tsv`), or a folder that holds
-        every file of a shipped description (`data/cohorts`)
+    name_or_dir : "gbsg2", a folder with `cohort.toml`, such a file itself, or a folder that
+        holds every file of a shipped description (`data/cohorts`)
 
     Raises
     ------
     InputError
         If nothing of that name exists, or the description does not fit the files.
     """
-    from validation.cohort import builtin, cbioportal, gdc
+    from validation.cohort import builtin
     from validation.cohort.cohort import Cohort
     from validation.cohort.model import read_spec
 
@@ -49,16 +48,10 @@ def load(name_or_dir: str | Path, *, root: Path | None = None, cache: Path | Non
         if not folder.is_dir():
             raise InputError(f"{description}: root folder {folder} does not exist; pass --root")
         return Cohort(spec, folder, cache=cache)
-    if (path / "meta_study.txt").is_file():
-        return Cohort(cbioportal.describe(path), path, cache=cache)
-    if gdc.clinical_file(path) is not None:
-        return Cohort(gdc.describe(path), path, cache=cache)
     shipped = _shipped_for(path)
     if shipped is not None:
         return Cohort(shipped, path, cache=cache)
-    raise InputError(
-        f"{path}: no cohort.toml, meta_study.txt (cBioPortal) or clinical.tsv (GDC) in it"
-    )
+    raise InputError(f"{path}: no cohort.toml in it")
 
 
 def _shipped_for(folder: Path) -> CohortSpec | None:
@@ -90,7 +83,7 @@ def check(name_or_dir: str | Path, *, root: Path | None = None) -> list[Finding]
 
 def available(folders: Sequence[Path] = ()) -> list[CohortSummary]:
     """Built-in cohorts, and those found directly below the given folders."""
-    from validation.cohort import builtin, gdc
+    from validation.cohort import builtin
     from validation.cohort.model import read_spec
 
     found = builtin.summaries()
@@ -114,19 +107,6 @@ def available(folders: Sequence[Path] = ()) -> list[CohortSummary]:
                         simulated=spec.simulated,
                         path=str(path),
                         slides=spec.slides is not None,
-                    )
-                )
-            elif (path / "meta_study.txt").is_file() or gdc.clinical_file(path) is not None:
-                kind = "cbioportal" if (path / "meta_study.txt").is_file() else "gdc"
-                found.append(
-                    CohortSummary.model_validate(
-                        {
-                            "id": path.name,
-                            "title": path.name,
-                            "kind": kind,
-                            "simulated": False,
-                            "path": str(path),
-                        }
                     )
                 )
     return found

@@ -25,7 +25,7 @@ class CohortSummary(Strict):
 
     id: str
     title: str
-    kind: Literal["builtin", "folder", "cbioportal", "gdc"]
+    kind: Literal["builtin", "folder"]
     simulated: bool
     patients: int | None = None
     path: str | None = None

@@ -24,8 +24,8 @@ from sage.core.files import write_bytes, write_text
 from sage.core.hashes import hash_file
 from sage.core.http.client import BlockingClient
 from validation.cohort.derive import signatures
-from validation.cohort.fetched import description_of
-from validation.cohort.service import Service, field_of, policy
+from sage_portals.description import description_of
+from sage_portals.service import Service, field_of, policy
 
 GDC = "https://api.gdc.cancer.gov"
 CBIOPORTAL = "https://www.cbioportal.org/api"
@@ -57,7 +57,7 @@ def _quiet(stage: str, done: int, total: int) -> None:
     return None
 
 
-def fetch(
+def fetch_cohort(
     name: str,
     out: Path,
     *,

@@ -11,7 +11,7 @@ def description_of(name: str, project: str, study: str, out: Path, counts: bool)
     with (out / "cbioportal_patients.csv").open(encoding="utf-8", newline="") as handle:
         header = next(csv.reader(handle))
     text = f'''\
-# Written by `sage cohort fetch {name}`.
+# Written by `sage portals fetch {name}`.
 id = "{name}"
 title = "{project} from GDC and cBioPortal ({study})"
 license = "TCGA open access; cBioPortal data: ODbL 1.0"

@@ -1,4 +1,4 @@
-"""`sage cohort fetch` against a local server that answers as the public APIs were recorded."""
+"""`sage portals fetch` against a local server that answers as the public APIs were recorded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from sage.core.errors import FaultError, InputError
 from tests.validation.core_help import shared
 from validation import cohort as cohorts
-from validation.cohort.fetch import fetch
+from sage_portals.fetch import fetch_cohort
 from validation.cohort.findings import check_cohort
 
 STUDY = "blca_tcga_pan_can_atlas_2018"
@@ -156,7 +156,7 @@ def api() -> Iterator[tuple[Api, str]]:
 
 def get(api: tuple[Api, str], out: Path, **options: Any) -> Path:
     _, base = api
-    return fetch(
+    return fetch_cohort(
         "tcga-blca", out, gdc=f"{base}/gdc", cbioportal=f"{base}/cb", pause=0.01, **options
     )
 
@@ -232,13 +232,13 @@ def test_a_changed_answer_names_the_field(api: tuple[Api, str], tmp_path: Path) 
 
 def test_an_unreachable_service_is_a_fault_with_its_address(tmp_path: Path) -> None:
     with pytest.raises(FaultError, match=r"GDC \(http://127.0.0.1:9/gdc/cases\)"):
-        fetch("tcga-blca", tmp_path, gdc="http://127.0.0.1:9/gdc",
-              cbioportal="http://127.0.0.1:9/cb", pause=0.001)  # fmt: skip
+        fetch_cohort("tcga-blca", tmp_path, gdc="http://127.0.0.1:9/gdc",
+                     cbioportal="http://127.0.0.1:9/cb", pause=0.001)  # fmt: skip
 
 
 def test_unknown_cohorts_and_genes_are_bad_input(api: tuple[Api, str], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be fetched; there are: tcga-blca"):
-        fetch("tcga-xyz", tmp_path)
+        fetch_cohort("tcga-xyz", tmp_path)
     with pytest.raises(InputError, match="knows no gene NOSUCH"):
         get(api, tmp_path / "blca", genes=("NOSUCH",))
 
@@ -257,7 +257,7 @@ def test_recorded_gdc_file_metadata_has_the_fields_that_are_read() -> None:
 
 @pytest.mark.shared
 def test_recorded_gdc_cases_are_read_by_the_same_code() -> None:
-    from validation.cohort.fetch import _case
+    from sage_portals.fetch import _case
 
     text = (shared("api_fixtures") / "gdc_docs" / "Search_and_Retrieval.md").read_text()
     blocks = re.findall(r"```\w*[^\n]*\n(\{.*?\n\})\n```", text, flags=re.S)

@@ -1,0 +1,1 @@
+"""Portals: cohorts from the public APIs of GDC and cBioPortal."""
