@@ -23,9 +23,9 @@ from sage.core.errors import FaultError, InputError
 from sage.core.files import write_bytes, write_text
 from sage.core.hashes import hash_file
 from sage.core.http.client import BlockingClient
-from validation.cohort.derive import signatures
 from sage_portals.description import description_of
 from sage_portals.service import Service, field_of, policy
+from validation.cohort.derive import signatures
 
 GDC = "https://api.gdc.cancer.gov"
 CBIOPORTAL = "https://www.cbioportal.org/api"

@@ -118,7 +118,7 @@ def test_files_outside_the_root_are_refused_also_through_links(tmp_path: Path) -
 def test_unknown_cohort_says_what_there_is(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="neither a built-in name"):
         cohorts.load("no-such-cohort")
-    with pytest.raises(InputError, match=r"no cohort.toml, meta_study.txt"):
+    with pytest.raises(InputError, match=r"no cohort.toml"):
         cohorts.load(tmp_path)
 
 

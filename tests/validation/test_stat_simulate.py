@@ -13,8 +13,8 @@ import pytest
 import tifffile
 from skimage.color import rgb2hed
 
-from sage.core.errors import InputError
 from benchmarks.simulate.samples import survival_sample
+from sage.core.errors import InputError
 from validation.simulate import Effects, render_slide, write_world
 from validation.statistics.binary import logistic
 from validation.statistics.cox import cox

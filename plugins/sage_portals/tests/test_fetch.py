@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from sage.core.errors import FaultError, InputError
+from sage_portals.fetch import fetch_cohort
 from tests.validation.core_help import shared
 from validation import cohort as cohorts
-from sage_portals.fetch import fetch_cohort
 from validation.cohort.findings import check_cohort
 
 STUDY = "blca_tcga_pan_can_atlas_2018"
