@@ -14,9 +14,11 @@ every supported claim is false.
 
 from __future__ import annotations
 
+import csv
+import io
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
@@ -30,7 +32,7 @@ from mcp_servers.measures.enumeration import enumerate_measurements
 from mcp_servers.measures.gate import gate, spearman
 from mcp_servers.measures.maps import CellMap, RegionMap, SlideMaps, multipolygon, shape_map
 from mcp_servers.measures.table import Measured, measure_patients
-from mcp_servers.measures.variables import write_table
+from mcp_servers.measures.variables import TABLE, declaration
 from mcp_servers.slides.arrays import F64, BoolArray
 from sage.core.files import append_line, write_text
 from sage.core.models import Strict
@@ -242,6 +244,32 @@ def _write_cohort(folder: Path, given: Measurable, rows: BoolArray, clinical: F6
         lines.append(f"{measured.patients[place]},{age:.0f},{days:.0f},{dead:.0f}")
     write_text(folder / "clinical.csv", "\n".join(lines) + "\n")
     write_text(folder / "cohort.toml", COHORT + (folder / "measured.toml").read_text())
+
+
+def write_table(measured: Measured, folder: Path, keep: Collection[str] | None = None) -> None:
+    """Write measured values as `measured.csv` and `measured.toml`, known at baseline.
+
+    Parameters
+    ----------
+    keep : names of the measurements to write, such as those that passed the gate; None for all.
+        A value that is undefined or outside a tool's card is left empty.
+    """
+    chosen = [
+        (place, measurement)
+        for place, measurement in enumerate(measured.measurements)
+        if keep is None or measurement.name in keep
+    ]
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["patient", *(measurement.name for _, measurement in chosen)])
+    for patient, values in zip(measured.patients, measured.values, strict=True):
+        shown = [values[place] for place, _ in chosen]
+        rows.writerow([patient, *(repr(value.value) if value.valid else "" for value in shown)])
+    write_text(folder / TABLE, text.getvalue())
+    write_text(
+        folder / "measured.toml",
+        declaration([measurement for _, measurement in chosen], "baseline"),
+    )
 
 
 COHORT = """id = "simulated-slides"

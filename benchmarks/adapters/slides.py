@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from benchmarks.runner import Report, Row
+from benchmarks.simulate.scenes import render_scene
 from mcp_servers.context import ToolContext
 from mcp_servers.registry import load
 from mcp_servers.roots import Roots
@@ -114,7 +115,7 @@ def score_germinal_centers(folder: Path, seeds: list[int]) -> Row:
     hits = planted = reported = doubtful = 0
     for seed in seeds:
         path = folder / f"centers-{seed}.tif"
-        truth = render_slide(path, seed=seed, size_px=2600, aggregates=4, germinal_centers=2)
+        truth = render_scene(path, seed=seed, size_px=2600, aggregates=4, germinal_centers=2)
         result = run_tool(folder, "tls", slide=path.name)
         rows = [row for row in result["aggregates"] if row["germinal_centers"]]
         cores = [aggregate for aggregate in truth.aggregates if aggregate.core]

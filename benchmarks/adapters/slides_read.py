@@ -21,6 +21,7 @@ import numpy as np
 import typer
 
 from benchmarks.runner import Report, Row, bootstrap, percent, run_missing, share
+from benchmarks.simulate.scenes import Scene, render_scene
 from mcp_servers.slides.slide import Slide
 from sage.core.models import Strict
 from sage.core.seeds import generator
@@ -29,7 +30,6 @@ from sage_slide_reading.reader.computed import Sight
 from sage_slide_reading.reader.open_eyes import computed_eyes
 from sage_slide_reading.reader.scope import Scope
 from sage_slide_reading.reader.types import Options, Question
-from validation.simulate.slide import Scene, render_slide
 from validation.statistics.base import FloatArray
 
 DEVELOPED_ON = range(8)
@@ -202,7 +202,7 @@ def paint(seed: int, folder: Path) -> Path:
     path = folder / f"reading-{seed}.tiff"
     if not path.is_file():
         planted = plant(seed)
-        render_slide(
+        render_scene(
             path, seed=seed, size_px=SIZE_PX, mpp=MPP, aggregates=planted.aggregates,
             scattered_per_mm2=planted.scattered_per_mm2, scene=planted.scene,
         )  # fmt: skip

@@ -10,33 +10,7 @@ from functools import singledispatch
 
 import numpy as np
 
-from mcp_servers.measures import patterns
-from mcp_servers.measures.amounts import (
-    CellColumn,
-    Count,
-    Density,
-    ObjectSize,
-    Ratio,
-    Share,
-    Size,
-)
-from mcp_servers.measures.arrangement import (
-    ClarkEvans,
-    CrossG,
-    Gradient,
-    Heterogeneity,
-    HotSpot,
-    HotWindow,
-    Nearest,
-    NeighborEntropy,
-    Neighbors,
-    NeighborShare,
-    PairCorrelation,
-    RipleyK,
-    RipleyL,
-    ShareNear,
-    ToRegion,
-)
+from mcp_servers.measures import nodes, patterns
 from mcp_servers.measures.language import (
     Arithmetic,
     Code,
@@ -166,12 +140,12 @@ def _quotient(node: Node, numerator: float, denominator: float | None) -> float:
     """Numerator over denominator, where there is enough of it."""
     if denominator is None:
         return numerator
-    if isinstance(node, Density):
+    if isinstance(node, nodes.Density):
         if denominator < LEAST_AREA_MM2:
             raise Undefined(f"less than {LEAST_AREA_MM2:g} mm² of {node.within.words}")
-    elif isinstance(node, Share | Ratio | ShareNear | Neighbors):
-        base: Points = node.to if isinstance(node, Ratio) else node.of
-        if isinstance(node, Share):
+    elif isinstance(node, nodes.Share | nodes.Ratio | nodes.ShareNear | nodes.Neighbors):
+        base: Points = node.to if isinstance(node, nodes.Ratio) else node.of
+        if isinstance(node, nodes.Share):
             base = Cells()
         _require(denominator, node.at_least, f"{base.plural} {node.where}")
     elif denominator == 0:
@@ -205,7 +179,7 @@ def _parts(node: Node, slide: Prepared) -> tuple[float, float | None]:
 
 
 @_parts.register
-def _(node: Count, slide: Prepared) -> tuple[float, float | None]:
+def _(node: nodes.Count, slide: Prepared) -> tuple[float, float | None]:
     _require_tissue(node.of, slide)
     if node.within != TISSUE:
         slide.area(node.within)
@@ -213,44 +187,44 @@ def _(node: Count, slide: Prepared) -> tuple[float, float | None]:
 
 
 @_parts.register
-def _(node: Size, slide: Prepared) -> tuple[float, float | None]:
+def _(node: nodes.Size, slide: Prepared) -> tuple[float, float | None]:
     return float(slide.area(node.of).area) / UM2_PER_MM2, None
 
 
 @_parts.register
-def _(node: Density, slide: Prepared) -> tuple[float, float | None]:
+def _(node: nodes.Density, slide: Prepared) -> tuple[float, float | None]:
     _require_tissue(node.of, slide)
     area = float(slide.area(node.within).area) / UM2_PER_MM2
     return float(len(slide.points(node.of, node.within))), area
 
 
 @_parts.register
-def _(node: Share, slide: Prepared) -> tuple[float, float | None]:
+def _(node: nodes.Share, slide: Prepared) -> tuple[float, float | None]:
     among = slide.points(Cells(), node.within)
     return float(len(slide.points(node.of, node.within))), float(len(among))
 
 
 @_parts.register
-def _(node: Ratio, slide: Prepared) -> tuple[float, float | None]:
+def _(node: nodes.Ratio, slide: Prepared) -> tuple[float, float | None]:
     counts = [len(slide.points(points, node.within)) for points in (node.of, node.to)]
     return float(counts[0]), float(counts[1])
 
 
 @_parts.register
-def _(node: ShareNear, slide: Prepared) -> tuple[float, float | None]:
+def _(node: nodes.ShareNear, slide: Prepared) -> tuple[float, float | None]:
     slide.points(node.to)
     nearest = slide.nearest(node.of, node.to, node.within)
     return float((nearest <= node.radius_um).sum()), float(len(nearest))
 
 
 @_parts.register
-def _(node: Neighbors, slide: Prepared) -> tuple[float, float | None]:
+def _(node: nodes.Neighbors, slide: Prepared) -> tuple[float, float | None]:
     counts = slide.counts(node.of, node.to, node.radius_um, node.within)
     return float(counts.sum()), float(len(counts))
 
 
 @_parts.register
-def _(node: ObjectSize, slide: Prepared) -> tuple[float, float | None]:
+def _(node: nodes.ObjectSize, slide: Prepared) -> tuple[float, float | None]:
     return _value_of_sizes(node, slide), None
 
 
@@ -308,7 +282,7 @@ def _ratio_unit(node: Arithmetic) -> Unit:
 
 
 @_compute.register
-def _(node: Nearest, slide: Prepared) -> float:
+def _(node: nodes.Nearest, slide: Prepared) -> float:
     distances = slide.nearest(node.of, node.to, node.within)
     _require(len(distances), node.at_least, f"{node.of.plural} {node.where}")
     if not np.isfinite(distances).all():
@@ -317,7 +291,7 @@ def _(node: Nearest, slide: Prepared) -> float:
 
 
 @_compute.register
-def _(node: ToRegion, slide: Prepared) -> float:
+def _(node: nodes.ToRegion, slide: Prepared) -> float:
     import shapely
 
     region = slide.region(node.region)
@@ -328,7 +302,7 @@ def _(node: ToRegion, slide: Prepared) -> float:
 
 
 @_compute.register
-def _(node: NeighborShare, slide: Prepared) -> float:
+def _(node: nodes.NeighborShare, slide: Prepared) -> float:
     near = slide.counts(node.of, Cells(), node.radius_um, node.within)
     of_type = slide.counts(node.of, node.to, node.radius_um, node.within)
     social = near > 0
@@ -338,7 +312,7 @@ def _(node: NeighborShare, slide: Prepared) -> float:
 
 
 @_compute.register
-def _(node: NeighborEntropy, slide: Prepared) -> float:
+def _(node: nodes.NeighborEntropy, slide: Prepared) -> float:
     types = [Cells(type=name) for name in slide.cells.types]
     counts = [slide.counts(node.of, to, node.radius_um, node.within) for to in types]
     entropy = patterns.entropy_bits(np.stack(counts, axis=1))
@@ -349,7 +323,10 @@ def _(node: NeighborEntropy, slide: Prepared) -> float:
 
 
 def _counts(
-    node: RipleyK | RipleyL | PairCorrelation, slide: Prepared, radius_um: float, far_um: float
+    node: nodes.RipleyK | nodes.RipleyL | nodes.PairCorrelation,
+    slide: Prepared,
+    radius_um: float,
+    far_um: float,
 ) -> tuple[I64, float]:
     """Neighbors in a radius of the points far from the border; density of the neighbors per µm²."""
     to = node.to or node.of
@@ -364,18 +341,18 @@ def _counts(
 
 
 @_compute.register
-def _(node: RipleyK, slide: Prepared) -> float:
+def _(node: nodes.RipleyK, slide: Prepared) -> float:
     return patterns.ripley_k(*_counts(node, slide, node.radius_um, node.radius_um))
 
 
 @_compute.register
-def _(node: RipleyL, slide: Prepared) -> float:
+def _(node: nodes.RipleyL, slide: Prepared) -> float:
     k = patterns.ripley_k(*_counts(node, slide, node.radius_um, node.radius_um))
     return float(np.sqrt(k / np.pi))
 
 
 @_compute.register
-def _(node: PairCorrelation, slide: Prepared) -> float:
+def _(node: nodes.PairCorrelation, slide: Prepared) -> float:
     outer_um = node.radius_um + node.halfwidth_um
     outer, density = _counts(node, slide, outer_um, outer_um)
     inner, _ = _counts(node, slide, node.radius_um - node.halfwidth_um, outer_um)
@@ -383,7 +360,7 @@ def _(node: PairCorrelation, slide: Prepared) -> float:
 
 
 @_compute.register
-def _(node: ClarkEvans, slide: Prepared) -> float:
+def _(node: nodes.ClarkEvans, slide: Prepared) -> float:
     area = float(slide.area(node.within).area)
     distances = slide.nearest(node.of, node.of, node.within, node.within)
     kept = distances[slide.far(node.of, node.within, node.guard_um)]
@@ -394,7 +371,7 @@ def _(node: ClarkEvans, slide: Prepared) -> float:
 
 
 @_compute.register
-def _(node: CrossG, slide: Prepared) -> float:
+def _(node: nodes.CrossG, slide: Prepared) -> float:
     distances = slide.nearest(node.of, node.to, node.within, node.within)
     kept = distances[slide.far(node.of, node.within, node.radius_um)]
     what = f"{node.of.plural} {node.where} farther than {node.radius_um:g} µm from its border"
@@ -403,7 +380,7 @@ def _(node: CrossG, slide: Prepared) -> float:
 
 
 @_compute.register
-def _(node: Gradient, slide: Prepared) -> float:
+def _(node: nodes.Gradient, slide: Prepared) -> float:
     import shapely
 
     edges = np.linspace(-node.reach_um, node.reach_um, 2 * node.bands + 1)
@@ -426,7 +403,7 @@ def _(node: Gradient, slide: Prepared) -> float:
 
 
 @_compute.register
-def _(node: CellColumn, slide: Prepared) -> float:
+def _(node: nodes.CellColumn, slide: Prepared) -> float:
     column = slide.cells.columns.get(node.column)
     if column is None:
         raise Undefined(f"the map of cells has no column {node.column}")
@@ -440,11 +417,11 @@ def _(node: CellColumn, slide: Prepared) -> float:
 
 
 @_compute.register
-def _(node: ObjectSize, slide: Prepared) -> float:
+def _(node: nodes.ObjectSize, slide: Prepared) -> float:
     return _value_of_sizes(node, slide)
 
 
-def _value_of_sizes(node: ObjectSize, slide: Prepared) -> float:
+def _value_of_sizes(node: nodes.ObjectSize, slide: Prepared) -> float:
     import shapely
 
     shapes = slide.shapes(node.of, node.within)
@@ -458,7 +435,7 @@ def _value_of_sizes(node: ObjectSize, slide: Prepared) -> float:
 
 
 @_compute.register
-def _(node: HotSpot, slide: Prepared) -> float:
+def _(node: nodes.HotSpot, slide: Prepared) -> float:
     points = _enough(node, slide)
     if not len(points):
         return 0.0
@@ -469,7 +446,7 @@ def _(node: HotSpot, slide: Prepared) -> float:
 
 
 @_compute.register
-def _(node: HotWindow, slide: Prepared) -> float:
+def _(node: nodes.HotWindow, slide: Prepared) -> float:
     points = _enough(node, slide)
     if not len(points):
         return 0.0
@@ -479,14 +456,14 @@ def _(node: HotWindow, slide: Prepared) -> float:
         raise Undefined(str(error)) from None
 
 
-def _enough(node: HotSpot | HotWindow, slide: Prepared) -> F64:
+def _enough(node: nodes.HotSpot | nodes.HotWindow, slide: Prepared) -> F64:
     points = slide.points(node.of, node.within)
     _require(len(points), node.at_least, f"{node.of.plural} {node.where}")
     return points
 
 
 @_compute.register
-def _(node: Heterogeneity, slide: Prepared) -> float:
+def _(node: nodes.Heterogeneity, slide: Prepared) -> float:
     corners, covered = slide.fields(node.within, node.side_um)
     if len(corners) < LEAST_FIELDS:
         raise Undefined(f"fewer than {LEAST_FIELDS} fields of {node.side_um:g} µm {node.where}")

@@ -6,31 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Literal
 
-from mcp_servers.measures.amounts import (
-    CellColumn,
-    Count,
-    Density,
-    ObjectSize,
-    Ratio,
-    Share,
-    Size,
-)
-from mcp_servers.measures.arrangement import (
-    ClarkEvans,
-    CrossG,
-    Gradient,
-    Heterogeneity,
-    HotSpot,
-    HotWindow,
-    Nearest,
-    NeighborEntropy,
-    Neighbors,
-    NeighborShare,
-    PairCorrelation,
-    RipleyL,
-    ShareNear,
-    ToRegion,
-)
+from mcp_servers.measures import nodes
 from mcp_servers.measures.language import Arithmetic as Quotient
 from mcp_servers.measures.language import Log2, Measurement, Rule, poolable
 from mcp_servers.measures.maps import Held
@@ -108,7 +84,7 @@ def enumerate_measurements(
 def _rule(of: Node) -> Rule:
     if poolable(of):
         return "pooled"
-    return "max" if isinstance(of, CellColumn) and of.statistic == "max" else "mean"
+    return "max" if isinstance(of, nodes.CellColumn) and of.statistic == "max" else "mean"
 
 
 def suite_of(slides: Iterable[Held], suite: Suite = "standard") -> list[Measurement]:
@@ -116,8 +92,8 @@ def suite_of(slides: Iterable[Held], suite: Suite = "standard") -> list[Measurem
     every = list(slides)
     return enumerate_measurements(
         sorted({name for held in every for name in held.types}),
-        sorted({name for held in every for name in held.objects}),
-        sorted({name for held in every for name in held.regions}),
+        sorted({name for held in every if held.objects for name in held.objects.kinds}),
+        sorted({name for held in every if held.regions for name in held.regions.kinds}),
         dict(sorted((name, unit) for held in every for name, unit in held.columns.items())),
         suite,
     )
@@ -141,40 +117,40 @@ def _wide_areas(regions: Sequence[str], suite: Suite) -> list[Area]:
 
 def _of_cells(types: Sequence[str], regions: Sequence[str], suite: Suite) -> Iterator[Node]:
     for area in _areas(regions, suite):
-        yield Density(of=Cells(), within=area)
+        yield nodes.Density(of=Cells(), within=area)
         for name in types:
-            yield Density(of=Cells(type=name), within=area)
-            yield Share(of=Cells(type=name), within=area)
+            yield nodes.Density(of=Cells(type=name), within=area)
+            yield nodes.Share(of=Cells(type=name), within=area)
     for name in types:
         cells = Cells(type=name)
         for region in regions:
             for width in MARGINS[suite]:
-                yield Gradient(of=cells, region=region, reach_um=width)
+                yield nodes.Gradient(of=cells, region=region, reach_um=width)
                 yield _inner_over_outer(cells, region, width)
-            yield ToRegion(of=cells, region=region, statistic="median")
+            yield nodes.ToRegion(of=cells, region=region, statistic="median")
         for area in _wide_areas(regions, suite):
-            yield Nearest(of=cells, to=cells, statistic="median", within=area)
-            yield ClarkEvans(of=cells, within=area)
+            yield nodes.Nearest(of=cells, to=cells, statistic="median", within=area)
+            yield nodes.ClarkEvans(of=cells, within=area)
             for radius in CELL_RADII[suite]:
-                yield Neighbors(of=cells, to=cells, radius_um=radius, within=area)
-                yield NeighborEntropy(of=cells, radius_um=radius, within=area)
-                yield NeighborShare(of=cells, to=cells, radius_um=radius, within=area)
-                yield RipleyL(of=cells, radius_um=radius, within=area)
-                yield PairCorrelation(
+                yield nodes.Neighbors(of=cells, to=cells, radius_um=radius, within=area)
+                yield nodes.NeighborEntropy(of=cells, radius_um=radius, within=area)
+                yield nodes.NeighborShare(of=cells, to=cells, radius_um=radius, within=area)
+                yield nodes.RipleyL(of=cells, radius_um=radius, within=area)
+                yield nodes.PairCorrelation(
                     of=cells, radius_um=radius, halfwidth_um=radius / 3, within=area
                 )
             for size in CELL_RADII[suite]:
-                yield HotSpot(of=cells, bandwidth_um=size, within=area)
-                yield HotWindow(of=cells, side_um=5 * size, within=area)
-                yield Heterogeneity(of=cells, side_um=5 * size, index="cv", within=area)
-                yield Heterogeneity(of=cells, side_um=5 * size, index="morisita", within=area)
+                yield nodes.HotSpot(of=cells, bandwidth_um=size, within=area)
+                yield nodes.HotWindow(of=cells, side_um=5 * size, within=area)
+                yield nodes.Heterogeneity(of=cells, side_um=5 * size, index="cv", within=area)
+                yield nodes.Heterogeneity(of=cells, side_um=5 * size, index="morisita", within=area)
 
 
 def _inner_over_outer(cells: Cells, region: str, width: float) -> Node:
     """The density inside a border over that outside of it, as a logarithm."""
     inner = Margin(of=region, inside_um=width, outside_um=0)
     outer = Margin(of=region, inside_um=0, outside_um=width)
-    densities = (Density(of=cells, within=inner), Density(of=cells, within=outer))
+    densities = (nodes.Density(of=cells, within=inner), nodes.Density(of=cells, within=outer))
     return Log2(of=Quotient(left=densities[0], operator="/", right=densities[1]))
 
 
@@ -183,21 +159,21 @@ def _of_pairs(types: Sequence[str], regions: Sequence[str], suite: Suite) -> Ite
         of, to = Cells(type=first), Cells(type=second)
         if first < second:
             for area in _areas(regions, suite):
-                yield Ratio(of=of, to=to, within=area)
+                yield nodes.Ratio(of=of, to=to, within=area)
         for area in _wide_areas(regions, suite):
-            yield Nearest(of=of, to=to, statistic="median", within=area)
+            yield nodes.Nearest(of=of, to=to, statistic="median", within=area)
             if suite == "full":
-                yield Nearest(of=of, to=to, statistic="mean", within=area)
-                yield Nearest(of=of, to=to, statistic="p90", within=area)
+                yield nodes.Nearest(of=of, to=to, statistic="mean", within=area)
+                yield nodes.Nearest(of=of, to=to, statistic="p90", within=area)
             for radius in CELL_RADII[suite]:
-                yield ShareNear(of=of, to=to, radius_um=radius, within=area)
-                yield Neighbors(of=of, to=to, radius_um=radius, within=area)
-                yield NeighborShare(of=of, to=to, radius_um=radius, within=area)
-                yield RipleyL(of=of, to=to, radius_um=radius, within=area)
-                yield CrossG(of=of, to=to, radius_um=radius, within=area)
+                yield nodes.ShareNear(of=of, to=to, radius_um=radius, within=area)
+                yield nodes.Neighbors(of=of, to=to, radius_um=radius, within=area)
+                yield nodes.NeighborShare(of=of, to=to, radius_um=radius, within=area)
+                yield nodes.RipleyL(of=of, to=to, radius_um=radius, within=area)
+                yield nodes.CrossG(of=of, to=to, radius_um=radius, within=area)
                 if suite == "full":
                     half = radius / 3
-                    yield PairCorrelation(
+                    yield nodes.PairCorrelation(
                         of=of, to=to, radius_um=radius, halfwidth_um=half, within=area
                     )
 
@@ -210,7 +186,7 @@ def _of_columns(
         for name in types:
             for column, unit in columns.items():
                 for statistic in statistics:
-                    yield CellColumn.model_validate(
+                    yield nodes.CellColumn.model_validate(
                         {
                             "of": Cells(type=name),
                             "column": column,
@@ -226,16 +202,16 @@ def _of_looks(looks: Sequence[str], columns: Mapping[str, str]) -> Iterator[Node
     for name in looks:
         for column, statistic in OF_LOOKS.items():
             if column in columns:
-                yield CellColumn(
+                yield nodes.CellColumn(
                     of=Cells(type=name), column=column, measured_in=columns[column],
                     statistic=statistic, at_least=1,
                 )  # fmt: skip
 
 
 def _of_read(read: Sequence[str]) -> Iterator[Node]:
-    """Share of sought objects that a reader found."""
+    """nodes.Share of sought objects that a reader found."""
     for name in read:
-        yield Density(of=Objects(type=name))
+        yield nodes.Density(of=Objects(type=name))
 
 
 def _of_objects(
@@ -244,37 +220,41 @@ def _of_objects(
     for kind in objects:
         things = Objects(type=kind)
         for area in _areas(regions, suite):
-            yield Count(of=things, within=area)
-            yield Density(of=things, within=area)
-        yield ObjectSize(of=things, statistic="mean")
-        yield ObjectSize(of=things, statistic="max")
+            yield nodes.Count(of=things, within=area)
+            yield nodes.Density(of=things, within=area)
+        yield nodes.ObjectSize(of=things, statistic="mean")
+        yield nodes.ObjectSize(of=things, statistic="max")
         yield Quotient(
-            left=ObjectSize(of=things, statistic="total"), operator="/", right=Size(of=TISSUE)
+            left=nodes.ObjectSize(of=things, statistic="total"),
+            operator="/",
+            right=nodes.Size(of=TISSUE),
         )
-        yield Nearest(of=things, to=things, statistic="median", at_least=FEW)
-        yield ClarkEvans(of=things, guard_um=0, at_least=FEW)
+        yield nodes.Nearest(of=things, to=things, statistic="median", at_least=FEW)
+        yield nodes.ClarkEvans(of=things, guard_um=0, at_least=FEW)
         for radius in OBJECT_RADII[suite]:
-            yield Neighbors(of=things, to=things, radius_um=radius, at_least=FEW)
-            yield RipleyL(of=things, radius_um=radius, at_least=FEW)
-            yield HotSpot(of=things, bandwidth_um=radius, at_least=0)
-            yield HotWindow(of=things, side_um=2 * radius, at_least=0)
-            yield Heterogeneity(of=things, side_um=2 * radius, index="morisita", at_least=FEW)
+            yield nodes.Neighbors(of=things, to=things, radius_um=radius, at_least=FEW)
+            yield nodes.RipleyL(of=things, radius_um=radius, at_least=FEW)
+            yield nodes.HotSpot(of=things, bandwidth_um=radius, at_least=0)
+            yield nodes.HotWindow(of=things, side_um=2 * radius, at_least=0)
+            yield nodes.Heterogeneity(of=things, side_um=2 * radius, index="morisita", at_least=FEW)
         for other in objects:
             if other != kind:
                 to = Objects(type=other)
-                yield Ratio(of=things, to=to, at_least=FEW)
-                yield Nearest(of=things, to=to, statistic="median", at_least=FEW)
+                yield nodes.Ratio(of=things, to=to, at_least=FEW)
+                yield nodes.Nearest(of=things, to=to, statistic="median", at_least=FEW)
                 for radius in OBJECT_RADII[suite]:
-                    yield ShareNear(of=things, to=to, radius_um=radius, at_least=FEW)
+                    yield nodes.ShareNear(of=things, to=to, radius_um=radius, at_least=FEW)
         for region in regions:
-            yield ToRegion(of=things, region=region, statistic="median", at_least=FEW)
+            yield nodes.ToRegion(of=things, region=region, statistic="median", at_least=FEW)
         for name in types:
-            yield Nearest(of=Cells(type=name), to=things, statistic="median")
+            yield nodes.Nearest(of=Cells(type=name), to=things, statistic="median")
             for radius in MARGINS[suite]:
-                yield ShareNear(of=Cells(type=name), to=things, radius_um=radius)
+                yield nodes.ShareNear(of=Cells(type=name), to=things, radius_um=radius)
 
 
 def _of_regions(regions: Sequence[str]) -> Iterator[Node]:
     for name in regions:
-        yield Size(of=Region(name=name))
-        yield Quotient(left=Size(of=Region(name=name)), operator="/", right=Size(of=TISSUE))
+        yield nodes.Size(of=Region(name=name))
+        yield Quotient(
+            left=nodes.Size(of=Region(name=name)), operator="/", right=nodes.Size(of=TISSUE)
+        )

@@ -13,31 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias, Union
 
 from pydantic import Field, model_validator
 
-from mcp_servers.measures.amounts import CellColumn, Count, Density, ObjectSize, Ratio, Share, Size
-from mcp_servers.measures.arrangement import (
-    ARRANGEMENTS,
-    ClarkEvans,
-    CrossG,
-    Gradient,
-    Heterogeneity,
-    HotSpot,
-    HotWindow,
-    Nearest,
-    NeighborEntropy,
-    Neighbors,
-    NeighborShare,
-    PairCorrelation,
-    RipleyK,
-    RipleyL,
-    ShareNear,
-    ToRegion,
-)
 from mcp_servers.measures.maps import Name
-from mcp_servers.measures.nodes import Node
+from mcp_servers.measures.nodes import AMOUNTS, ARRANGEMENTS, Node, ObjectSize
 from mcp_servers.measures.units import Unit, UnitName, read_unit
 from sage.core.hashes import hash_text
 from sage.core.models import Strict
@@ -66,6 +47,7 @@ class Code(Node):
     `program` is the SHA-256 of its text: another text is another measurement.
     """
 
+    phrase: ClassVar[str] = "{sentence} (by the program {name}, {program:.8})"
     kind: Literal["code"] = "code"
     name: Name
     measured_in: UnitName
@@ -76,11 +58,6 @@ class Code(Node):
     def unit(self) -> Unit:
         """As in `Node`."""
         return read_unit(self.measured_in)
-
-    @property
-    def words(self) -> str:
-        """As in `Node`."""
-        return f"{self.sentence} (by the program {self.name}, {self.program[:8]})"
 
 
 class Quantity(Node):
@@ -104,6 +81,7 @@ class Quantity(Node):
 class Log2(Node):
     """The binary logarithm of a pure number."""
 
+    phrase: ClassVar[str] = "the binary logarithm of ({of.words})"
     kind: Literal["log2"] = "log2"
     of: Expression
 
@@ -112,11 +90,6 @@ class Log2(Node):
         if self.of.unit.powers:
             raise ValueError(f"log2 takes a pure number, not {self.of.unit}: {self.of.formula}")
         return self
-
-    @property
-    def words(self) -> str:
-        """As in `Node`."""
-        return f"the binary logarithm of ({self.of.words})"
 
     def parts(self) -> Iterator[Node]:
         """As in `Node`."""
@@ -171,42 +144,13 @@ class Arithmetic(Node):
         yield from self.right.parts()
 
 
-LEAVES: tuple[type[Node], ...] = (
-    *(Count, Size, Density, Share, Ratio, Nearest, ToRegion, ShareNear, Neighbors),
-    *(NeighborShare, NeighborEntropy, RipleyK, RipleyL, PairCorrelation, ClarkEvans, CrossG),
-    *(Gradient, CellColumn, ObjectSize, HotSpot, HotWindow, Heterogeneity, Code, Quantity),
-)
+LEAVES: tuple[type[Node], ...] = (*AMOUNTS, *ARRANGEMENTS, Code, Quantity)
 
 
-Expression = Annotated[
-    Count
-    | Size
-    | Density
-    | Share
-    | Ratio
-    | Nearest
-    | ToRegion
-    | ShareNear
-    | Neighbors
-    | NeighborShare
-    | NeighborEntropy
-    | RipleyK
-    | RipleyL
-    | PairCorrelation
-    | ClarkEvans
-    | CrossG
-    | Gradient
-    | CellColumn
-    | ObjectSize
-    | HotSpot
-    | HotWindow
-    | Heterogeneity
-    | Code
-    | Quantity
-    | Log2
-    | Arithmetic,
-    Field(discriminator="kind"),
-]
+if TYPE_CHECKING:
+    Expression: TypeAlias = Node
+else:
+    Expression = Annotated[Union[(*LEAVES, Log2, Arithmetic)], Field(discriminator="kind")]
 
 
 Log2.model_rebuild()

@@ -222,7 +222,9 @@ class _Shapes(Strict):
     count: int = Field(ge=0)
 
 
-class _Manifest(Strict):
+class Held(Strict):
+    """Manifest of a slide's maps."""
+
     format: Literal[1]
     unit: Literal["um"]
     slide: str = Field(min_length=1, max_length=200)
@@ -236,6 +238,16 @@ class _Manifest(Strict):
     outside_card: tuple[str, ...] = Field(default=(), max_length=64)
     withheld: dict[str, str] = Field(default_factory=dict, max_length=128)
     files: dict[str, str]
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Types of cells that were looked for."""
+        return () if self.cells is None else self.cells.types
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Units of the cells' columns, by name."""
+        return {} if self.cells is None else self.cells.columns
 
 
 def multipolygon(shapes: Iterable[Any]) -> Any:
@@ -287,7 +299,7 @@ def write_maps(maps: SlideMaps, folder: Path) -> Path:
     if maps.cells is not None:
         files["cells.parquet"] = _write_cells(folder / "cells.parquet", maps.cells)
     try:
-        manifest = _Manifest(
+        manifest = Held(
             format=FORMAT,
             unit="um",
             slide=maps.slide,
@@ -316,7 +328,7 @@ def read_maps(folder: Path) -> SlideMaps:
     InputError
         If the folder is not whole, or a file differs from the manifest.
     """
-    manifest = _read_manifest(folder)
+    manifest = held_in(folder)
     for name, digest in manifest.files.items():
         if name not in ("cells.parquet", "objects.geojson", "regions.geojson", "window.geojson"):
             raise InputError(f"{folder / MANIFEST}: names a file {name!r} that maps do not have")
@@ -361,19 +373,6 @@ def list_maps(root: Path) -> list[Path]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """Manifest of a slide's maps, without reading the maps."""
-
-    slide: str
-    patient: str
-    types: tuple[str, ...]
-    objects: tuple[str, ...]
-    regions: tuple[str, ...]
-    columns: Mapping[str, str]
-    outside_card: tuple[str, ...] = ()
-
-
 def held_in(folder: Path) -> Held:
     """Contents of a slide's maps, by their manifest alone.
 
@@ -382,22 +381,9 @@ def held_in(folder: Path) -> Held:
     InputError
         If the folder has no manifest that can be read.
     """
-    manifest = _read_manifest(folder)
-    return Held(
-        slide=manifest.slide,
-        patient=manifest.patient,
-        types=manifest.cells.types if manifest.cells else (),
-        objects=manifest.objects.kinds if manifest.objects else (),
-        regions=manifest.regions.kinds if manifest.regions else (),
-        columns=manifest.cells.columns if manifest.cells else {},
-        outside_card=manifest.outside_card,
-    )
-
-
-def _read_manifest(folder: Path) -> _Manifest:
     path = folder / MANIFEST
     try:
-        return _Manifest.model_validate_json(path.read_bytes())
+        return Held.model_validate_json(path.read_bytes())
     except OSError:
         raise InputError(f"{folder}: has no {MANIFEST}; it holds no maps of a slide") from None
     except ValidationError as error:

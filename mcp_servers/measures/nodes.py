@@ -1,15 +1,17 @@
-"""A part of an expression: what every measure of the language has."""
+"""Measures of the language: how much there is, and where things lie."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator, model_validator
 
-from mcp_servers.measures.places import TISSUE, Area, number
-from mcp_servers.measures.units import ONE, Unit, read_unit
+from mcp_servers.measures.maps import Name
+from mcp_servers.measures.places import TISSUE, Area, Cells, Objects, Points, Width, number
+from mcp_servers.measures.units import ONE, Unit, UnitName, read_unit
+from mcp_servers.measures.words import area_words
 from sage.core.models import Strict
 
 Statistic = Literal["mean", "median", "sd", "cv", "p10", "p90", "max", "total"]
@@ -33,12 +35,14 @@ STATISTICS: dict[str, str] = {
 }
 
 
-class Node(Strict, ABC):
+class Node(Strict):
     """A part of an expression. `poolable`: numerators and denominators of slides can be summed."""
 
     poolable: ClassVar[bool] = False
     additive: ClassVar[bool] = False
     fixed_unit: ClassVar[Unit] = ONE
+    phrase: ClassVar[str]
+    """Noun phrase with fields in braces; `node` is this node, `other` "other " of the same kind."""
     kind: str
 
     @property
@@ -47,9 +51,13 @@ class Node(Strict, ABC):
         return self.fixed_unit
 
     @property
-    @abstractmethod
     def words(self) -> str:
         """Noun phrase for this node."""
+        fields = dict(self)
+        fields["statistic"] = STATISTICS.get(fields.get("statistic", ""))
+        fields["region"] = area_words(fields.get("region", ""))
+        other = "other " if fields.get("of") == fields.get("to") else ""
+        return self.phrase.format(**fields, node=self, other=other)
 
     @property
     def formula(self) -> str:
@@ -92,3 +100,325 @@ def _format_argument(value: Any) -> str:
         return number(value)
     text = str(value)
     return text if text.isidentifier() and text.isascii() else f'"{text}"'
+
+
+class Count(Within):
+    """Number of points in an area."""
+
+    poolable: ClassVar[bool] = True
+    additive: ClassVar[bool] = True
+    phrase: ClassVar[str] = "the number of {of.plural} {node.where}"
+    kind: Literal["count"] = "count"
+    of: Points
+
+
+class Size(Node):
+    """The area of tissue or of a region."""
+
+    poolable: ClassVar[bool] = True
+    additive: ClassVar[bool] = True
+    fixed_unit: ClassVar[Unit] = MM2
+    phrase: ClassVar[str] = "the area of {of.words}"
+    kind: Literal["area"] = "area"
+    of: Area
+
+
+class Density(Within):
+    """Points per mm²."""
+
+    poolable: ClassVar[bool] = True
+    fixed_unit: ClassVar[Unit] = PER_MM2
+    phrase: ClassVar[str] = "the number of {of.plural} per mm² of {within.words}"
+    kind: Literal["density"] = "density"
+    of: Points
+
+
+class Share(Enough):
+    """Cells of a type among all cells."""
+
+    poolable: ClassVar[bool] = True
+    phrase: ClassVar[str] = "the share of {of.plural} among all cells {node.where}"
+    kind: Literal["share"] = "share"
+    of: Cells
+
+    @field_validator("of")
+    @classmethod
+    def _has_type(cls, value: Cells) -> Cells:
+        if value.type is None:
+            raise ValueError("share: name a type, as in share(cells.lymphoid)")
+        return value
+
+
+class Ratio(Enough):
+    """Number of points of a kind per point of another."""
+
+    poolable: ClassVar[bool] = True
+    phrase: ClassVar[str] = "the number of {of.plural} for each {to.singular} {node.where}"
+    kind: Literal["ratio"] = "ratio"
+    of: Points
+    to: Points
+
+
+class CellColumn(Enough):
+    """A statistic over cells of a column such as the area of nuclei."""
+
+    phrase: ClassVar[str] = "the {statistic} {node.title} of {of.plural} {node.where}"
+    kind: Literal["cell"] = "cell"
+    of: Cells
+    column: Name
+    measured_in: UnitName
+    statistic: Statistic
+
+    @property
+    def unit(self) -> Unit:
+        """As in `Node`."""
+        return ONE if self.statistic == "cv" else read_unit(self.measured_in)
+
+    @property
+    def title(self) -> str:
+        """The column without its unit: "area"."""
+        return re.sub(r"_(um2?|od)$", "", self.column).replace("_", " ")
+
+
+class ObjectSize(Enough):
+    """A statistic over the areas of objects."""
+
+    phrase: ClassVar[str] = "the {statistic} area of {of.plural} {node.where}"
+    kind: Literal["size"] = "size"
+    of: Objects
+    statistic: Statistic
+    at_least: int = Field(default=1, ge=1, le=100_000)
+
+    @property
+    def unit(self) -> Unit:
+        """As in `Node`."""
+        return ONE if self.statistic == "cv" else MM2
+
+
+AMOUNTS = (Count, Size, Density, Share, Ratio, CellColumn, ObjectSize)
+
+
+class Nearest(Enough):
+    """The distance from points to the nearest of another kind (or the nearest other of the same).
+
+    To objects it is the distance to their outlines where these are known, 0 inside.
+    """
+
+    fixed_unit: ClassVar[Unit] = UM
+    phrase: ClassVar[str] = (
+        "the {statistic} distance from {of.plural} {node.where} to the nearest {other}{to.singular}"
+    )
+    kind: Literal["nearest"] = "nearest"
+    of: Points
+    to: Points
+    statistic: Distance
+
+
+class ToRegion(Enough):
+    """The distance from points to the nearest border-to-border region of a kind, 0 inside."""
+
+    fixed_unit: ClassVar[Unit] = UM
+    phrase: ClassVar[str] = "the {statistic} distance from {of.plural} {node.where} to {region}"
+    kind: Literal["to_region"] = "to_region"
+    of: Points
+    region: Name
+    statistic: Distance
+
+
+class ShareNear(Enough):
+    """The share of points with another kind within a radius."""
+
+    poolable: ClassVar[bool] = True
+    phrase: ClassVar[str] = (
+        "the share of {of.plural} {node.where} that have {node.some} {to.singular}"
+        " within {radius_um:g} µm"
+    )
+    kind: Literal["share_near"] = "share_near"
+    of: Points
+    to: Points
+    radius_um: Radius
+
+    @property
+    def some(self) -> str:
+        """ "another" of the same kind, or "at least one"."""
+        return "another" if self.of == self.to else "at least one"
+
+
+class Neighbors(Enough):
+    """The mean number of points of a kind within a radius."""
+
+    poolable: ClassVar[bool] = True
+    phrase: ClassVar[str] = (
+        "the mean number of {other}{to.plural} within {radius_um:g} µm of {of.any} {node.where}"
+    )
+    kind: Literal["neighbors"] = "neighbors"
+    of: Points
+    to: Points
+    radius_um: Radius
+
+
+class NeighborShare(Enough):
+    """The share of a type among the cells around a cell, averaged over cells with neighbors."""
+
+    phrase: ClassVar[str] = (
+        "the mean share of {to.plural} among the cells within {radius_um:g} µm of"
+        " {of.any} {node.where}"
+    )
+    kind: Literal["neighbor_share"] = "neighbor_share"
+    of: Cells
+    to: Cells
+    radius_um: Radius
+
+
+class NeighborEntropy(Enough):
+    """Shannon entropy of the types around a cell, averaged over cells with neighbors."""
+
+    fixed_unit: ClassVar[Unit] = read_unit("bits")
+    phrase: ClassVar[str] = (
+        "the mean diversity (Shannon entropy) of cell types within {radius_um:g} µm of"
+        " {of.any} {node.where}"
+    )
+    kind: Literal["neighbor_entropy"] = "neighbor_entropy"
+    of: Cells
+    radius_um: Radius
+
+
+class _Pattern(Enough):
+    pattern: ClassVar[str] = "clustering"
+    of: Points
+    to: Points | None = None
+    radius_um: Radius
+
+    @property
+    def words(self) -> str:
+        """As in `Node`; `phrase` is the name of the statistic."""
+        points = self.of.plural if self.to is None else f"{self.to.plural} around {self.of.plural}"
+        name = self.phrase.format(**dict(self), cross="" if self.to is None else "cross-")
+        return f"the {self.pattern} of {points} {self.where} at {self.radius_um:g} µm ({name})"
+
+
+class RipleyK(_Pattern):
+    """Ripley's K, or cross-K to another kind, with the border correction."""
+
+    fixed_unit: ClassVar[Unit] = UM2
+    phrase: ClassVar[str] = "Ripley's {cross}K"
+    kind: Literal["ripley_k"] = "ripley_k"
+
+
+class RipleyL(_Pattern):
+    """The root of K over π: the radius itself under randomness."""
+
+    fixed_unit: ClassVar[Unit] = UM
+    phrase: ClassVar[str] = "Ripley's {cross}L"
+    kind: Literal["ripley_l"] = "ripley_l"
+
+
+class PairCorrelation(_Pattern):
+    """Pairs at a distance, 1 under randomness; a ring of radius ± half width, border-corrected."""
+
+    pattern: ClassVar[str] = "crowding"
+    phrase: ClassVar[str] = "{cross}pair correlation, ± {halfwidth_um:g} µm"
+    kind: Literal["pair_correlation"] = "pair_correlation"
+    halfwidth_um: Radius
+
+    @model_validator(mode="after")
+    def _is_a_ring(self) -> PairCorrelation:
+        if self.halfwidth_um > self.radius_um:
+            raise ValueError("pair_correlation: halfwidth_um must not exceed radius_um")
+        return self
+
+
+class ClarkEvans(Enough):
+    """Mean distance to the nearest of the same kind over that under randomness.
+
+    Points within `guard_um` of the border count as neighbors alone.
+    """
+
+    phrase: ClassVar[str] = (
+        "the evenness of {of.plural} {node.where} (Clark–Evans index: below 1 clustered,"
+        " above 1 regular)"
+    )
+    kind: Literal["clark_evans"] = "clark_evans"
+    of: Points
+    guard_um: Width = 20.0
+
+
+class CrossG(Enough):
+    """The share of points with another kind within a radius, of those farther from the border."""
+
+    phrase: ClassVar[str] = (
+        "the probability that {of.any} {node.where} has {to.any} within {radius_um:g} µm"
+        " (nearest-neighbor function G, corrected for the border)"
+    )
+    kind: Literal["cross_g"] = "cross_g"
+    of: Points
+    to: Points
+    radius_um: Radius
+
+
+class Gradient(Node):
+    """Slope of density over the signed distance to a region's border, outward, by bands."""
+
+    fixed_unit: ClassVar[Unit] = read_unit("1/mm³")
+    phrase: ClassVar[str] = (
+        "the change in density of {of.plural} per mm from {reach_um:g} µm inside to"
+        " {reach_um:g} µm outside the border of {region}"
+    )
+    kind: Literal["gradient"] = "gradient"
+    of: Points
+    region: Name
+    reach_um: Radius
+    bands: int = Field(default=4, ge=2, le=50)
+    at_least: int = Field(default=10, ge=1, le=100_000)
+
+
+class HotSpot(Enough):
+    """The maximum of a Gaussian kernel density."""
+
+    fixed_unit: ClassVar[Unit] = PER_MM2
+    phrase: ClassVar[str] = (
+        "the density of {of.plural} per mm² at their hot spot {node.where} (kernel of"
+        " {bandwidth_um:g} µm)"
+    )
+    kind: Literal["hotspot"] = "hotspot"
+    of: Points
+    bandwidth_um: Radius
+    at_least: int = Field(default=10, ge=0, le=100_000, description="0: none is a density of 0")
+
+
+class HotWindow(Enough):
+    """The highest count in a square window, per mm²."""
+
+    fixed_unit: ClassVar[Unit] = PER_MM2
+    phrase: ClassVar[str] = (
+        "the number of {of.plural} per mm² in the densest square of {side_um:g} µm {node.where}"
+    )
+    kind: Literal["hot_window"] = "hot_window"
+    of: Points
+    side_um: Window
+    at_least: int = Field(default=10, ge=0, le=100_000, description="0: none is a density of 0")
+
+
+class Heterogeneity(Enough):
+    """Unevenness of points over square fields: CV of densities, or Morisita's index."""
+
+    phrase: ClassVar[str] = (
+        "the unevenness of {of.plural} over fields of {side_um:g} µm {node.where}"
+        " ({node.index_name})"
+    )
+    kind: Literal["heterogeneity"] = "heterogeneity"
+    of: Points
+    side_um: Radius
+    index: Literal["cv", "morisita"]
+
+    @property
+    def index_name(self) -> str:
+        """ "Morisita's index"."""
+        return {"cv": "coefficient of variation", "morisita": "Morisita's index"}[self.index]
+
+
+ARRANGEMENTS = (
+    *(Nearest, ToRegion, ShareNear, Neighbors, NeighborShare, NeighborEntropy, RipleyK, RipleyL),
+    *(PairCorrelation, ClarkEvans, CrossG, Gradient, HotSpot, HotWindow, Heterogeneity),
+)
+"""Measures of where things lie, not of how many there are."""

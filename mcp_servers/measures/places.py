@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from mcp_servers.measures.maps import Name
-from mcp_servers.measures.words import area_words, plural, singular
+from mcp_servers.measures.words import area_words, plural, singular, with_article
 from sage.core.models import Strict
 
 Width = Annotated[float, Field(ge=0, le=10_000, allow_inf_nan=False)]
 
 
-class Cells(Strict):
+class _Counted(Strict):
+    @property
+    @abstractmethod
+    def singular(self) -> str:
+        """ "B cell"."""
+
+    @property
+    def any(self) -> str:
+        """ "a B cell"."""
+        return with_article(self.singular)
+
+
+class Cells(_Counted):
     """Cells, all or of a type."""
 
     source: Literal["cells"] = "cells"
@@ -35,7 +48,7 @@ class Cells(Strict):
         return "cells" if self.type is None else f"cells.{self.type}"
 
 
-class Objects(Strict):
+class Objects(_Counted):
     """Objects of a kind."""
 
     source: Literal["objects"] = "objects"

@@ -2,43 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Collection, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Literal
 
 from mcp_servers.measures.language import Measurement
-from mcp_servers.measures.table import Measured
-from sage.core.files import write_text
 
 TABLE = "measured.csv"
-LINES = "measured.toml"
 KnownAt = Literal["baseline", "unknown"]
-
-
-def write_table(measured: Measured, folder: Path, keep: Collection[str] | None = None) -> None:
-    """Write measured values as `measured.csv` and `measured.toml`, known at baseline.
-
-    Parameters
-    ----------
-    keep : names of the measurements to write, such as those that passed the gate; None for all.
-        A value that is undefined or outside a tool's card is left empty.
-    """
-    chosen = [
-        (place, measurement)
-        for place, measurement in enumerate(measured.measurements)
-        if keep is None or measurement.name in keep
-    ]
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(["patient", *(measurement.name for _, measurement in chosen)])
-    for patient, values in zip(measured.patients, measured.values, strict=True):
-        shown = [values[place] for place, _ in chosen]
-        rows.writerow([patient, *(repr(value.value) if value.valid else "" for value in shown)])
-    write_text(folder / TABLE, text.getvalue())
-    write_text(folder / LINES, declaration([measurement for _, measurement in chosen], "baseline"))
 
 
 def describe_variable(measurement: Measurement) -> dict[str, object]:

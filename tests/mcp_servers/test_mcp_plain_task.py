@@ -27,8 +27,8 @@ WORD = re.compile(r"[a-z]+")
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A simulated cohort of 40, twelve of them with a painted slide: TLS in every second one."""
+    from benchmarks.simulate.scenes import render_scene
     from validation.simulate import write_world
-    from validation.simulate.slide import render_slide
 
     folder = tmp_path_factory.mktemp("task") / "bladder"
     write_world(folder, seed=5, patients=40)
@@ -36,7 +36,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(1, PATIENTS + 1):
         aggregates: Any = [(150.0, 150.0, 70.0), (360.0, 330.0, 60.0)] if number % 2 else 0
         path = folder / "slides" / f"SIM-{number:04d}.tiff"
-        render_slide(path, seed=number, size_px=1024, mpp=0.5, aggregates=aggregates)
+        render_scene(path, seed=number, size_px=1024, mpp=0.5, aggregates=aggregates)
     return folder
 
 

@@ -11,13 +11,14 @@ import tifffile
 from numpy.typing import NDArray
 from PIL import Image
 
+from benchmarks.simulate.scenes import render_scene
 from mcp_servers.formats.geojson import read_objects
 from mcp_servers.measures.compute import compute
 from mcp_servers.measures.formula import parse
 from mcp_servers.measures.maps import read_maps
 from mcp_servers.pathology.compute.germinal import LIMITS, judge
 from tests.mcp_servers.slide_tools import context, pyramid, run, shared
-from validation.simulate.slide import SlideTruth, render_slide
+from validation.simulate.slide import SlideTruth
 
 MPP = 0.5
 
@@ -27,7 +28,7 @@ def painted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SlideTruth]
     """A painted slide with four aggregates, two with a germinal center; a seed of its own."""
     folder = tmp_path_factory.mktemp("germinal")
     path = folder / "P1.s1.tif"
-    return folder, render_slide(path, seed=411, size_px=2600, aggregates=4, germinal_centers=2)
+    return folder, render_scene(path, seed=411, size_px=2600, aggregates=4, germinal_centers=2)
 
 
 SURE = {name: limit.sure for name, limit in LIMITS.items()}

@@ -8,12 +8,11 @@ from unittest.mock import patch
 
 import pytest
 
-from benchmarks.adapters.measures import COHORT, simulate
+from benchmarks.adapters.measures import COHORT, simulate, write_table
 from mcp_servers.measures import picture
 from mcp_servers.measures.formula import parse
 from mcp_servers.measures.maps import SlideMaps, write_maps
 from mcp_servers.measures.table import measure_patients
-from mcp_servers.measures.variables import write_table
 from sage.core.errors import InputError
 from sage.report.fields import draw_measured, field_of, pictures
 from validation.cohort import load

@@ -14,6 +14,7 @@ import tifffile
 from skimage.color import rgb2hed
 
 from benchmarks.simulate.samples import survival_sample
+from benchmarks.simulate.scenes import render_scene
 from sage.core.errors import InputError
 from validation.simulate import Effects, render_slide, write_world
 from validation.statistics.binary import logistic
@@ -215,7 +216,7 @@ def test_aggregates_are_found_by_a_plain_density_of_hematoxylin(slide):
 
 
 def test_aggregates_can_be_placed_by_hand(tmp_path):
-    truth = render_slide(
+    truth = render_scene(
         tmp_path / "a.tiff", seed=1, size_px=1024, mpp=0.5, aggregates=[(256.0, 256.0, 80.0)]
     )
     (one,) = truth.aggregates

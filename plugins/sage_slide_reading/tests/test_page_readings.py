@@ -14,6 +14,7 @@ import anyio
 import httpx
 import pytest
 
+from benchmarks.simulate.scenes import Scene, render_scene
 from mcp_servers.servers.options import HttpOptions
 from mcp_servers.slides.slide import Slide
 from sage.core.llm.trace import Trace
@@ -28,7 +29,6 @@ from sage_slide_reading.reader.scope import Scope
 from sage_slide_reading.reader.types import Options, Question
 from sage_slide_reading.web import readings
 from tests.sage.web.pages import browser_marks, fits, looking, serious, serving, until
-from validation.simulate.slide import Scene, render_slide
 
 TOKEN = "a-token-of-the-tests-0123456789"
 ROOT = "/api/slides/readings"
@@ -41,7 +41,7 @@ def slides(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A painted slide with a tumor upper left, and a finished reading of it beside it."""
     folder = tmp_path_factory.mktemp("slides").resolve()
     scene = Scene(tumor=((400, 330, 170),))
-    render_slide(folder / "one.tiff", seed=5, size_px=(2048, 1536), aggregates=[], scene=scene)
+    render_scene(folder / "one.tiff", seed=5, size_px=(2048, 1536), aggregates=[], scene=scene)
     options = Options(patch_px=128)
     question = Question(text=WHERE, options=QUADRANTS)
     with Slide.open(folder / "one.tiff", threads=1) as slide:

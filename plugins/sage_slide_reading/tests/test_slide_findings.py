@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import shapely
 
+from benchmarks.simulate.scenes import Scene, render_scene
 from mcp_servers.measures.compute import compute
 from mcp_servers.measures.enumeration import suite_of
 from mcp_servers.measures.formula import parse
@@ -18,7 +19,6 @@ from sage_slide_reading.reader.findings_tool import check_questions
 from sage_slide_reading.reader.maps import findings_of
 from sage_slide_reading.tests.test_slide_maps import reading
 from tests.end_to_end.harness import sage
-from validation.simulate.slide import Scene, render_slide
 
 TUMOR = "Where is the tumor?"
 WINDOW = shapely.MultiPolygon([shapely.box(0, 0, 1280, 1280)])
@@ -107,7 +107,7 @@ def test_read_then_gated_then_a_contract_runs(tmp_path: Path) -> None:
     slides.mkdir()
     for kind in range(kinds):  # painted once, read for every patient
         scene = Scene(tumor=((380.0, 290.0, 110.0 + 40 * kind),))
-        render_slide(slides / f"P{kind:02}.tiff", seed=40 + kind, size_px=(1536, 1152),
+        render_scene(slides / f"P{kind:02}.tiff", seed=40 + kind, size_px=(1536, 1152),
                      aggregates=[], scene=scene)  # fmt: skip
     for who in range(kinds, patients):
         (slides / f"P{who:02}.tiff").hardlink_to(slides / f"P{who % kinds:02}.tiff")

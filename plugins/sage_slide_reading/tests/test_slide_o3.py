@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.simulate.scenes import Scene, render_scene
 from mcp_servers.slides.slide import Slide
 from sage.core.errors import FaultError, InputError
 from sage.core.llm.trace import Trace, episodes, read_trace
@@ -34,7 +35,6 @@ from sage_slide_reading.reader.types import O3Options, Question, Reading, Visit
 from sage_slide_reading.tests.test_slide_reader import fields_of, player
 from tests.end_to_end.harness import sage
 from tests.openai_server import chat_reasoner, serve
-from validation.simulate.slide import Scene, render_slide
 
 QUESTION = Question(text="Is there metastatic tumor in this lymph node?", options=("yes", "no"))
 MPP = 0.65
@@ -46,7 +46,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A node of 1.2 x 0.9 mm with a deposit of 260 µm to the left and a follicle to the right."""
     path = tmp_path_factory.mktemp("o3") / "node.tiff"
     scene = Scene(tumor=((380.0, 430.0, 130.0),), hilum=(600.0, 760.0, 90.0))
-    render_slide(path, seed=4, size_px=(1846, 1384), mpp=MPP, aggregates=[(820.0, 430.0, 110.0)],
+    render_scene(path, seed=4, size_px=(1846, 1384), mpp=MPP, aggregates=[(820.0, 430.0, 110.0)],
                  germinal_centers=1, scene=scene)  # fmt: skip
     return path
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.adapters.measures import write_table
 from mcp_servers.measures.formula import parse
 from mcp_servers.measures.table import measure_patients
-from mcp_servers.measures.variables import write_table
 from tests.mcp_servers.measures.test_gate import patients
 from validation import cohort
 
