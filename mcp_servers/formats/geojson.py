@@ -169,18 +169,10 @@ def read_polygons(path: Path) -> list[Polygon]:
         If the file is not GeoJSON, a ring is broken, or a feature has no area.
     """
     out: list[Polygon] = []
-    for number, (geometry, properties) in enumerate(_load(path)):
-        label = _label(properties)
-        kind = geometry.get("type")
-        parts = geometry.get("coordinates")
-        if kind == "Polygon":
-            out.append(_polygon(parts, label, path, number))
-        elif kind == "MultiPolygon" and isinstance(parts, list):
-            out.extend(_polygon(part, label, path, number) for part in parts)
-        else:
-            raise InputError(
-                f"{path}: feature {number} is a {kind}; only Polygon and MultiPolygon have an area"
-            )
+    for number, thing in enumerate(read_objects(path)):
+        if not thing.polygons:
+            raise InputError(f"{path}: feature {number} has no area; draw a polygon")
+        out += thing.polygons
     if not out:
         raise InputError(f"{path}: holds no polygon")
     return out

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from mcp_servers.measures.compute import Value, of_patient
-from mcp_servers.measures.definitions import keep_definitions
 from mcp_servers.measures.enumeration import Suite, suite_of
+from mcp_servers.measures.formula import keep_definitions
 from mcp_servers.measures.language import Measurement
 from mcp_servers.measures.maps import MANIFEST, held_in, list_maps, name_folder
 from mcp_servers.measures.variables import TABLE, KnownAt, declaration, describe_variable

@@ -33,10 +33,10 @@ from mcp_servers.slides.arrays import F64, I64
 from sage.core.models import Strict
 
 LEAST_AREA_MM2 = 0.01
+"""Tissue below this has no density."""
 LEAST_TISSUE_MM2 = 0.25
 """Tissue of a slide below which it is not said how many TLS or germinal centers there are: about a
 core of a tissue microarray, and a few times the area of an aggregate."""
-"""Tissue below this has no density."""
 LEAST_FIELDS = 4
 UM2_PER_MM2 = 1e6
 
@@ -435,31 +435,17 @@ def _value_of_sizes(node: nodes.ObjectSize, slide: Prepared) -> float:
 
 
 @_compute.register
-def _(node: nodes.HotSpot, slide: Prepared) -> float:
-    points = _enough(node, slide)
+def _(node: nodes.HotSpot | nodes.HotWindow, slide: Prepared) -> float:
+    points = slide.points(node.of, node.within)
+    _require(len(points), node.at_least, f"{node.of.plural} {node.where}")
     if not len(points):
         return 0.0
     try:
-        return patterns.kernel_maximum(points, node.bandwidth_um) * UM2_PER_MM2
-    except ValueError as error:
-        raise Undefined(str(error)) from None
-
-
-@_compute.register
-def _(node: nodes.HotWindow, slide: Prepared) -> float:
-    points = _enough(node, slide)
-    if not len(points):
-        return 0.0
-    try:
+        if isinstance(node, nodes.HotSpot):
+            return patterns.kernel_maximum(points, node.bandwidth_um) * UM2_PER_MM2
         return patterns.densest_window(points, node.side_um) * UM2_PER_MM2
     except ValueError as error:
         raise Undefined(str(error)) from None
-
-
-def _enough(node: nodes.HotSpot | nodes.HotWindow, slide: Prepared) -> F64:
-    points = slide.points(node.of, node.within)
-    _require(len(points), node.at_least, f"{node.of.plural} {node.where}")
-    return points
 
 
 @_compute.register

@@ -7,7 +7,6 @@ said and passes nobody off as stable.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from mcp_servers.measures.language import Measurement
 from mcp_servers.measures.maps import SlideMaps
 from mcp_servers.measures.table import Measured, measure_patients
 from mcp_servers.slides.arrays import F64, I64
-from sage.core.files import replacing, write_json, write_text
+from sage.core.files import write_json, write_text
 from sage.core.models import Strict
 from sage.core.seeds import generator
 
@@ -84,15 +83,13 @@ class Gated(Strict):
 
 
 class GateReport(Strict):
-    """The gate's answer for all measurements. `order` is the dendrogram's, left to right."""
+    """The gate's answer for all measurements."""
 
     patients: int
     slides: int
     limits: GateLimits
     measurements: tuple[Gated, ...]
     not_assessed: tuple[str, ...]
-    order: tuple[str, ...] = ()
-    merges: tuple[tuple[float, float, float, float], ...] = ()
 
     @property
     def passed(self) -> tuple[str, ...]:
@@ -118,13 +115,6 @@ class GateReport(Strict):
             lines += [f"      - {reason}" for reason in gated.reasons]
             lines += [f"      note: {note}" for note in gated.notes]
         return "\n".join(lines) + "\n"
-
-
-@dataclass(frozen=True, slots=True)
-class _Clusters:
-    labels: I64
-    order: tuple[int, ...]
-    merges: F64
 
 
 def gate(
@@ -182,7 +172,7 @@ def gate(
         for place in range(len(measurements))
     ]
     progress("redundancy")
-    judged, clusters = _without_repeats(judged, measured, limits)
+    judged = _drop_repeats(judged, measured, limits)
     if known:
         judged = [_compare(gated, measured, known, limits) for gated in judged]
     report = GateReport(
@@ -191,18 +181,14 @@ def gate(
         limits=limits,
         measurements=tuple(judged),
         not_assessed=tuple(not_assessed),
-        order=tuple(clusters[0]),
-        merges=clusters[1],
     )
     return report, measured
 
 
 def write_gate(report: GateReport, folder: Path) -> None:
-    """Write `gate.json`, `gate.txt` and, where measurements were compared, `gate.svg`."""
+    """Write `gate.json` and `gate.txt`."""
     write_json(folder / "gate.json", report)
     write_text(folder / "gate.txt", report.text())
-    if report.merges:
-        _draw_dendrogram(report, folder / "gate.svg")
 
 
 def icc(first: F64, second: F64) -> float | None:
@@ -327,21 +313,19 @@ def _judge(
     )
 
 
-def _without_repeats(
-    judged: list[Gated], measured: Measured, limits: GateLimits
-) -> tuple[list[Gated], tuple[list[str], tuple[tuple[float, float, float, float], ...]]]:
-    """Of measurements that go together, the one nearest to the others stays.
+def _drop_repeats(judged: list[Gated], measured: Measured, limits: GateLimits) -> list[Gated]:
+    """Keep, of measurements that go together, the one nearest to the others.
 
     Complete linkage, so that every two of a cluster correlate by more than the limit.
     """
     places = [place for place, gated in enumerate(judged) if gated.passed]
     if len(places) < 2:
-        return judged, ([judged[place].name for place in places], ())
+        return judged
     correlation = rank_correlations(measured.table[:, places])
     clusters = _cluster(np.abs(correlation), limits.redundant)
     out = list(judged)
-    for label in np.unique(clusters.labels):
-        members = np.flatnonzero(clusters.labels == label)
+    for label in np.unique(clusters):
+        members = np.flatnonzero(clusters == label)
         closeness = np.abs(correlation[np.ix_(members, members)]).sum(axis=0)
         kept = members[int(np.argmax(closeness))]
         kept_name = judged[places[kept]].name
@@ -353,9 +337,7 @@ def _without_repeats(
                 reason = f"goes with {kept_name} (rank correlation {rho:.2f}), which stays"
                 update |= {"passed": False, "reasons": (reason,), "kept_instead": kept_name}
             out[places[member]] = gated.model_copy(update=update)
-    order = [judged[places[leaf]].name for leaf in clusters.order]
-    merges = tuple((float(a), float(b), float(c), float(d)) for a, b, c, d in clusters.merges)
-    return out, (order, merges)
+    return out
 
 
 def rank_correlations(table: F64) -> F64:
@@ -369,15 +351,15 @@ def rank_correlations(table: F64) -> F64:
     return correlation
 
 
-def _cluster(closeness: F64, limit: float) -> _Clusters:
-    from scipy.cluster.hierarchy import fcluster, leaves_list, linkage
+def _cluster(closeness: F64, limit: float) -> I64:
+    """(m,) cluster of each measurement, by complete linkage."""
+    from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import squareform
 
     apart = np.clip(1.0 - (closeness + closeness.T) / 2, 0.0, None)
     np.fill_diagonal(apart, 0.0)
     merges = linkage(squareform(apart, checks=False), method="complete")
-    labels = fcluster(merges, t=np.nextafter(1.0 - limit, 0), criterion="distance")
-    return _Clusters(np.asarray(labels), tuple(int(leaf) for leaf in leaves_list(merges)), merges)
+    return np.asarray(fcluster(merges, t=np.nextafter(1.0 - limit, 0), criterion="distance"))
 
 
 def _compare(
@@ -397,23 +379,3 @@ def _compare(
                 update={"passed": False, "known_as": key, "reasons": (*gated.reasons, reason)}
             )
     return gated
-
-
-def _draw_dendrogram(report: GateReport, path: Path) -> None:
-    from matplotlib.figure import Figure
-    from scipy.cluster.hierarchy import dendrogram
-
-    count = len(report.order)
-    figure = Figure(figsize=(9, min(2 + 0.16 * count, 60)), layout="constrained")
-    axes = figure.add_subplot()
-    dendrogram(
-        np.array(report.merges), orientation="right", ax=axes, no_labels=True, color_threshold=0
-    )
-    axes.axvline(1 - report.limits.redundant, linestyle="--", linewidth=0.8, color="0.4")
-    axes.set_yticks([5 + 10 * i for i in range(count)], report.order)
-    axes.tick_params(axis="y", labelsize=4)
-    axes.set_xlabel(
-        "1 − |rank correlation|; left of the line, a single member of a cluster is kept"
-    )
-    with replacing(path) as part:
-        figure.savefig(part, format="svg", metadata={"Date": None})

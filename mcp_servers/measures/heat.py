@@ -8,9 +8,10 @@ from typing import Literal
 import numpy as np
 
 from mcp_servers.measures.maps import SlideMaps, multipolygon
+from mcp_servers.measures.patterns import field_counts
 from mcp_servers.measures.prepared import squares
 from mcp_servers.measures.words import plural
-from mcp_servers.slides.arrays import F64, I64
+from mcp_servers.slides.arrays import F64
 from sage.core.errors import InputError
 
 SIDES_UM = (50.0, 100.0, 200.0, 250.0, 500.0, 1000.0, 2000.0, 5000.0)
@@ -76,31 +77,14 @@ def heat(maps: SlideMaps, quantity: Quantity, kind: str = "", side_um: float | N
         raise InputError(f"squares of {side:g} µm are too small for this slide")
     corners, covered = squares(window, side)
     chosen = cells.of_type(kind) if kind else np.ones(len(cells), dtype=bool)
-    own = _counts(cells.points[chosen], corners, side, (x0, y0))
+    own = field_counts(cells.points[chosen], corners, side)
     if quantity == "density":
         what = plural("cells", kind) if kind else "cells"
         return Heat(corners, own / (covered / 1e6), side, "1/mm²", f"{what} per mm² of tissue")
-    every = _counts(cells.points, corners, side, (x0, y0))
+    every = field_counts(cells.points, corners, side)
     share = np.where(every >= FEW, own / np.maximum(every, 1), np.nan)
     return Heat(corners, share, side, "1", f"share of {plural('cells', kind)} among all cells")
 
 
 def _count(width: float, height: float, side: float) -> float:
     return float(np.ceil(width / side) * np.ceil(height / side))
-
-
-def _counts(points: F64, corners: F64, side: float, origin: tuple[float, float]) -> F64:
-    """Number of points in each square."""
-    at = _index(points - origin, side)
-    low, high = at.min(axis=0, initial=0), at.max(axis=0, initial=0)
-    grid = np.zeros(high - low + 1)
-    np.add.at(grid, tuple((at - low).T), 1)
-    own: I64 = _index(corners - origin + side / 2, side) - low
-    inside = ((own >= 0) & (own < grid.shape)).all(axis=1)
-    found = np.zeros(len(corners))
-    found[inside] = grid[tuple(own[inside].T)]
-    return found
-
-
-def _index(points: F64, side: float) -> I64:
-    return np.asarray(np.floor(points / side), dtype=np.int64)

@@ -118,6 +118,8 @@ def densest_window(points: F64, side_um: float) -> float:
 
 def field_counts(points: F64, corners: F64, side_um: float) -> I64:
     """(fields,) points in squares, given their (fields, 2) lower corners on a grid of that side."""
+    if not len(corners):
+        return np.zeros(0, dtype=np.int64)
     origin = corners.min(axis=0)
     at = np.floor((points - origin) / side_um).astype(np.int64)
     grid = np.rint((corners - origin) / side_um).astype(np.int64)

@@ -306,7 +306,7 @@ class MeasureResult(BaseModel):
 def measure_maps(given: MeasureInput, context: ToolContext) -> MeasureResult:
     """A value per line, in the order of the definitions."""
     from mcp_servers.measures.compute import compute
-    from mcp_servers.measures.definitions import read_definitions
+    from mcp_servers.measures.formula import read_definitions
     from mcp_servers.measures.maps import MANIFEST, read_maps
     from mcp_servers.measures.part import part_of, read_area
     from mcp_servers.measures.prepared import Prepared

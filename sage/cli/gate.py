@@ -68,8 +68,7 @@ def gate(
 
     Detections are moved and dropped and half of the tissue is removed; intraclass correlations
     measure how much of a measurement remains. Of redundant measurements one is kept. Writes
-    gate.json,
-    gate.txt, gate.svg and passed.txt, the formulas that passed, for `sage slides measure --define`.
+    gate.json, gate.txt and passed.txt, the formulas that passed for `sage slides measure --define`.
 
     Example: sage validate gate my-cohort --maps maps --suite standard --out gate
     """
@@ -143,8 +142,8 @@ def judge_cohort(
 
 
 def _measurements(define: Path | None, suite: str | None, slides: MapsOnDisk) -> list[Measurement]:
-    from mcp_servers.measures.definitions import read_definitions
     from mcp_servers.measures.enumeration import suite_of
+    from mcp_servers.measures.formula import read_definitions
 
     if (define is None) == (suite is None):
         raise InputError("give --define FILE or --suite standard")

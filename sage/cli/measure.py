@@ -120,7 +120,7 @@ def measure_cohort(
     Returned with the variables: the measured slides, and those whose pixel size contradicts `mpp`.
     """
     from mcp_servers.measures import cohort as over
-    from mcp_servers.measures.definitions import read_definitions
+    from mcp_servers.measures.formula import read_definitions
     from mcp_servers.roots import Roots
     from mcp_servers.workers.choose import open_workers
     from mcp_servers.workers.jobs import Recipe

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,8 +73,6 @@ def test_each_fault_is_found_and_what_has_none_passes(tmp_path: Path) -> None:
     assert GateReport.model_validate_json((tmp_path / "gate.json").read_bytes()) == report
     text = (tmp_path / "gate.txt").read_text()
     assert "No outcome was read" in text and text.index("pass  ") < text.index("FAIL  ")
-    assert (tmp_path / "gate.svg").read_text().count("<svg") == 1
-    assert json.loads((tmp_path / "gate.json").read_text())["order"]
 
 
 def test_a_shift_that_was_made_is_judged() -> None:
