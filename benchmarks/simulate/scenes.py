@@ -22,7 +22,7 @@ from validation.statistics.base import BoolArray, FloatArray
 
 @dataclass(frozen=True)
 class Scene:
-    """What a slide shall show beside aggregates: spots as (x, y, radius), points as (x, y), in µm.
+    """Content of a slide beside aggregates: spots as (x, y, radius), points as (x, y), in µm.
 
     Tumor grows in the spots of `tumor` alone; necrosis is eosinophilic, with ghosts of nuclei and
     nuclear dust; each of `mitoses` is one dark plate with arms in a cleared cell. With a `hilum`
@@ -93,8 +93,8 @@ class ScenePainter(Painter):
     def lay_out(self) -> None:
         """Set the masks of tumor, necrosis and the lymph node's parenchyma."""
         tissue, mpp, rng = self.tissue, self.mpp, self.rng
-        self.necrosis = tissue & _ragged(tissue.shape, self.scene.necrosis, mpp, rng)
-        tumor = tissue & _ragged(tissue.shape, self.scene.tumor, mpp, rng) & ~self.necrosis
+        self.necrosis = tissue & _draw_ragged(tissue.shape, self.scene.necrosis, mpp, rng)
+        tumor = tissue & _draw_ragged(tissue.shape, self.scene.tumor, mpp, rng) & ~self.necrosis
         self.tumor = tumor & ~draw_discs(tissue.shape, [(x, y, 1.1 * r) for x, y, r in self.placed])
         if self.scene.hilum is not None:
             node = _parenchyma(tissue, self.scene.hilum, mpp, rng)
@@ -146,18 +146,18 @@ class ScenePainter(Painter):
 def _parenchyma(
     tissue: BoolArray, hilum: tuple[float, float, float], mpp: float, rng: np.random.Generator
 ) -> BoolArray:
-    """Where a lymph node is packed with lymphocytes: not its capsule, sinuses and hilum."""
+    """Mask of a lymph node packed with lymphocytes: not its capsule, sinuses and hilum."""
     import cv2
 
     height, width = tissue.shape
     depth = cv2.distanceTransform(tissue.astype(np.uint8), cv2.DIST_L2, 5) * mpp
     sinus = (depth > 95.0) & (depth < 125.0)
     trabeculae = np.abs(smooth_noise(width, height, 420.0 / mpp, rng)) < 0.035
-    pale = _ragged(tissue.shape, (hilum,), mpp, rng)
+    pale = _draw_ragged(tissue.shape, (hilum,), mpp, rng)
     return np.asarray(tissue & (depth > 45.0) & ~sinus & ~trabeculae & ~pale, dtype=np.bool_)
 
 
-def _ragged(
+def _draw_ragged(
     shape: tuple[int, ...],
     spots: tuple[tuple[float, float, float], ...],
     mpp: float,
