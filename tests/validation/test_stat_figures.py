@@ -24,8 +24,6 @@ from validation.figures.kaplan_meier import kaplan_meier_figure
 from validation.figures.specification_plot import specification_curve_figure
 from validation.figures.spline_plot import spline_figure
 from validation.figures.style import DASHES, OKABE_ITO
-from validation.screening.rank import screen
-from validation.screening.volcano import volcano
 from validation.statistics.competing import aalen_johansen
 from validation.statistics.survival import kaplan_meier, numbers_at_risk
 
@@ -75,20 +73,15 @@ def draw(kind, path, **options):
             reference=0.0, knots=(-1.5, 0, 1.5), title="Survival", **options,
         )  # fmt: skip
     s = survival_sample(150, [0.5, 0.3], seed=3)
-    if kind == "specification":
-        x = s.X[:, 0]
-        curve = curve_of(
-            cox_model(s.time, s.event), {"median": (x > np.median(x)) * 1.0, "continuous": x},
-            {"none": None, "adjusted": (["b"], s.X[:, 1:])},
-        )  # fmt: skip
-        return specification_curve_figure(curve, path, title="Specifications", **options)
-    G = np.random.default_rng(0).normal(size=(150, 80))
-    G[:, 0] = s.X[:, 0]
-    result = screen(s.time, s.event, G, names=[f"GENE{i}" for i in range(80)])
-    return volcano(result, path, title="Screen", **options)
+    x = s.X[:, 0]
+    curve = curve_of(
+        cox_model(s.time, s.event), {"median": (x > np.median(x)) * 1.0, "continuous": x},
+        {"none": None, "adjusted": (["b"], s.X[:, 1:])},
+    )  # fmt: skip
+    return specification_curve_figure(curve, path, title="Specifications", **options)
 
 
-KINDS = ["km", "incidence", "forest", "specification", "spline", "volcano"]
+KINDS = ["km", "incidence", "forest", "specification", "spline"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -150,9 +143,6 @@ def test_figures_refuse_what_they_cannot_draw(tmp_path):
     with pytest.raises(InputError, match=r"\.svg or \.png"):
         draw("km", tmp_path / "a.pdf")
     s = survival_sample(60, [0.1], seed=1)
-    nothing = screen(s.time, s.event, np.ones((60, 3)))
-    with pytest.raises(InputError, match="no feature"):
-        volcano(nothing, tmp_path / "a.svg", title="x")
     curve = curve_of(cox_model(s.time, s.event), {"flat": np.ones(60)})
     with pytest.raises(InputError, match="no specification"):
         specification_curve_figure(curve, tmp_path / "a.svg", title="x")
@@ -212,7 +202,7 @@ def words_of_a_nomogram(tmp_path, monkeypatch, lines):
         )
         return path
 
-    monkeypatch.setattr(nomogram_plot, "save", keep)
+    monkeypatch.setattr("validation.figures.style.save", keep)
     found = Nomogram(tuple(Line(*line) for line in lines), 180.0, ((20.0, 0.1), (90.0, 0.5)), 60.0)
     nomogram_plot.nomogram_figure(found, tmp_path / "n.png", title="t")
     return boxes
@@ -253,7 +243,6 @@ def test_the_ticks_of_a_ratio_never_meet(low, high, share, vertical):
 @pytest.mark.parametrize("measure", ["Hazard ratio", "Subdistribution hazard ratio", "Odds ratio"])
 @pytest.mark.parametrize("p", [None, 0.2])
 def test_the_columns_of_a_forest_never_meet(measure, p, tmp_path, monkeypatch):
-    from validation.figures import forest_plot
 
     boxes = []
 
@@ -263,7 +252,7 @@ def test_the_columns_of_a_forest_never_meet(measure, p, tmp_path, monkeypatch):
         boxes.append(("axes", figure.axes[0].get_window_extent(drawer)))
         return path
 
-    monkeypatch.setattr(forest_plot, "save", keep)
+    monkeypatch.setattr("validation.figures.style.save", keep)
     rows = [ForestRow("Progression-free interval, unadjusted", 10.75, 2.28, 19.4, p, "1163 / 1291",
                       primary=True)]  # fmt: skip
     forest(rows, tmp_path / "f.png", title="Exposed against reference", measure=measure)
@@ -272,29 +261,7 @@ def test_the_columns_of_a_forest_never_meet(measure, p, tmp_path, monkeypatch):
             assert not one.overlaps(other), (first, second)
 
 
-def test_the_names_of_a_volcano_plot_are_not_cut_off(tmp_path, monkeypatch):
-    from validation.screening import volcano as volcano_plot
-
-    outside = []
-
-    def keep(figure, path, **_):
-        drawer = figure.canvas.get_renderer()
-        for text in (text for axes in figure.axes for text in axes.texts):
-            box = text.get_window_extent(drawer)
-            if box.x0 < 0 or box.x1 > figure.bbox.width:
-                outside.append(text.get_text())
-        return path
-
-    monkeypatch.setattr(volcano_plot, "save", keep)
-    sample = survival_sample(300, [1.2, -1.1, 0.0], seed=4)
-    names = ["clinical:a long name of a feature", "imaging:stromal share of tissue", "expression:X"]
-    found = screen(sample.time, sample.event, sample.X, names=names)
-    volcano_plot.volcano(found, tmp_path / "v.png", title="t")
-    assert outside == []
-
-
 def test_the_note_of_a_specification_curve_is_not_cut_off(tmp_path, monkeypatch):
-    from validation.figures import specification_plot
 
     outside = []
 
@@ -306,7 +273,7 @@ def test_the_note_of_a_specification_curve_is_not_cut_off(tmp_path, monkeypatch)
                 outside.append(text.get_text())
         return path
 
-    monkeypatch.setattr(specification_plot, "save", keep)
+    monkeypatch.setattr("validation.figures.style.save", keep)
     s = survival_sample(150, [0.5, 0.3], seed=3)
     x = s.X[:, 0]
     names = "Age at diagnosis, Sex, AJCC pathologic stage, Histologic grade"

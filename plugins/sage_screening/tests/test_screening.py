@@ -10,6 +10,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from benchmarks.simulate.samples import survival_sample
 from sage.cli.app import app
 from sage.core.errors import InputError
 from sage_screening.cohort import screen_cohort
@@ -17,7 +18,6 @@ from sage_screening.volcano import volcano
 from tests.validation.core_help import patients, write
 from validation import cohort as cohorts
 from validation.screening.rank import screen as rank
-from validation.simulate import survival_sample
 
 
 def run_screen(*options: str) -> Result:
