@@ -1,1 +1,1 @@
-"""Measurements written as programs: a contract, the sandbox, the gate, a review by a person."""
+"""Measurements written as programs, tools made of reviewed functions, variables by tools."""

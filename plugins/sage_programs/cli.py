@@ -1,4 +1,4 @@
-"""`sage programs`: measurements written as programs, judged, approved and run in the sandbox."""
+"""`sage programs`: measurements as programs, tools made of functions, variables by tools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 from sage.cli.gate import Candidates, GatedCohort, GateFolder, GateSeed, MapsFolder, Shifted
 from sage.cli.measure import Known
-from sage.cli.options import AsJson, Mpp, Pattern, Workers
+from sage.cli.options import AsJson, CohortArgument, CohortRoot, Mpp, Pattern, Workers
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ Define = Annotated[Path, typer.Option("--define", metavar="FILE.py", help="The p
 
 @app.callback()
 def _group() -> None:
-    """Measurements written as programs: judge, approve and run them over a cohort."""
+    """Measurements written as programs, tools made of their functions, variables by tools."""
 
 
 @app.command()
@@ -131,6 +131,74 @@ def measure(
         mpp=mpp, known_at=known_at, workers=workers, quiet=as_json,
     )  # fmt: skip
     report_measured(found, conflicts, {}, as_json=as_json)
+
+
+@app.command()
+def promote(
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help='A run\'s id, "last", or any folder with programs')
+    ],
+    function: Annotated[
+        str, typer.Argument(metavar="FUNCTION", help="A function defined by a program of the run")
+    ],
+    into: Annotated[Path, typer.Option(help="Your folder of tools, for --tools later")],
+    as_json: AsJson = False,
+) -> None:
+    """Make a function of a reviewed analysis a tool of yours. Read it first: tools run as you.
+
+    Example: sage programs promote last joint_risk --into my-tools
+    """
+    from sage.cli.console import print_json, print_line
+    from sage.run.folder import find_run
+    from sage.settings import load
+    from sage_programs.promotion import promote as promote_function
+
+    folder = Path(run) if Path(run).is_dir() else find_run(run, load().runs_dir).root
+    written = promote_function(folder, function, into)
+    if as_json:
+        print_json({"file": str(written)})
+        return
+    print_line(f"{written}\nuse it with: sage tools list --tools {into}")
+
+
+@app.command("extract")
+def extract_features(
+    cohort: CohortArgument,
+    variables: Annotated[
+        list[str], typer.Argument(help="Variables to compute, e.g. imaging:tls_density.")
+    ],
+    out: Annotated[Path, typer.Option(help="New folder for the tables.")],
+    cohort_root: CohortRoot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute imaging variables that a cohort lacks, by registered tools on its slides.
+
+    The data agent reports which variables exist, which a tool can compute, and which are not
+    available. The tables serve `sage validate --features` and runs (`features` in `[run]` of
+    sage.toml).
+
+    Example: sage programs extract demo imaging:tls_area --out features
+    """
+    from sage.cli.cohort import load_named
+    from sage.cli.console import counting, print_json
+    from sage.cli.console import out as console
+    from sage_programs.extract import extract
+
+    with counting("slides", quiet=as_json) as progress:
+        result = extract(load_named(cohort, cohort_root), tuple(variables), out, progress)
+    if as_json:
+        print_json(result)
+        return
+    for title, names in (("in the cohort", result.found), ("not available", result.missing)):
+        if names:
+            console.print(f"{title}: {', '.join(names)}")
+    for row in result.provenance:
+        console.print(
+            f"{row['variable']}: {row['tool']} {row['version']} on {row['slides']} slides of"
+            f" {row['patients']} patients; {row['failed']} failed"
+        )
+    for path in result.features:
+        console.print(path, soft_wrap=True)
 
 
 @dataclass(frozen=True)

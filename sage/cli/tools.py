@@ -178,34 +178,6 @@ def run(
         raise typer.Exit(1)
 
 
-@app.command()
-def promote(
-    run: Annotated[
-        str, typer.Argument(metavar="RUN", help='A run\'s id, "last", or any folder with programs')
-    ],
-    function: Annotated[
-        str, typer.Argument(metavar="FUNCTION", help="A function defined by a program of the run")
-    ],
-    into: Annotated[Path, typer.Option(help="Your folder of tools, for --tools later")],
-    as_json: AsJson = False,
-) -> None:
-    """Make a function of a reviewed analysis a tool of yours. Read it first: tools run as you.
-
-    Example: sage tools promote last joint_risk --into my-tools
-    """
-    from agents.coding import promote as promote_function
-    from sage.cli.console import print_json
-    from sage.run.folder import find_run
-    from sage.settings import load
-
-    folder = Path(run) if Path(run).is_dir() else find_run(run, load().runs_dir).root
-    written = promote_function(folder, function, into)
-    if as_json:
-        print_json({"file": str(written)})
-        return
-    typer.echo(f"{written}\nuse it with: sage tools list --tools {into}")
-
-
 def _suite_of(name: str) -> str:
     """Find the suite on request that has a tool of this name; "all" otherwise."""
     from mcp_servers.catalog import suites

@@ -25,8 +25,8 @@ from tests.docs.examples import (
 from tests.docs.shell import run
 
 SLOW = re.compile(
-    r".*sage (run|review|resume|replay|show|validate (run )?[^ ]+\.json|tools (run|promote)|mcp"
-    r"|cohort extract|trace|campaign|measure|gate|maps|models|bench|kg backtest)( |$)"
+    r".*sage (run|review|resume|replay|show|validate (run )?[^ ]+\.json|tools run|mcp"
+    r"|programs (promote|extract)|trace|campaign|measure|gate|maps|models|bench|kg backtest)( |$)"
 )
 SHOWN = of_pages()
 SEEN = {line for example in SHOWN for line in example.lines}

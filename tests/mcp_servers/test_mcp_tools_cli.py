@@ -162,24 +162,6 @@ def test_a_changed_slide_or_argument_is_run_again(tmp_path: Path, slides: Path) 
     assert answer(sage(*words, cwd=tmp_path))["resumed"] == 5
 
 
-def test_a_promoted_function_is_a_tool_like_any_other(tmp_path: Path) -> None:
-    program = tmp_path / "runs" / "r1" / "attempt-1" / "analysis.py"
-    program.parent.mkdir(parents=True)
-    program.write_text(
-        "import math\n\n\n"
-        "def joint(first: float, second: float = 2.0) -> float:\n"
-        '    """Geometric mean of two densities."""\n'
-        "    return math.sqrt(first * second)\n"
-    )
-    words = ["promote", "runs/r1", "joint", "--into", "mine", "--json"]
-    assert answer(sage(*words, cwd=tmp_path))["file"] == "mine/joint.py"
-    listed = answer(sage("list", "--tools", "mine", "--json", cwd=tmp_path))
-    assert "Geometric mean of two densities." in {item["summary"] for item in listed}
-    run = ["run", "joint", "--tools", "mine", "--set", "first=8", "--workers", "1", "--json"]
-    assert answer(sage(*run, cwd=tmp_path))["result"] == {"value": 4.0}
-    assert sage("promote", "runs/r1", "absent", "--into", "mine", cwd=tmp_path).returncode == 2
-
-
 def test_two_jobs_on_one_output_do_not_mix(tmp_path: Path) -> None:
     words = slow_job(tmp_path, slides=30, workers=1)
     command = [sys.executable, "-m", "sage", "tools", *words, "--no-cache"]

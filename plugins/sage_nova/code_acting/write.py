@@ -19,8 +19,8 @@ CONTINUED = "# ended with an error, and the session went on with what it had don
 def write_session(acted: Acted, folder: Path) -> None:
     """Write `session.json`, `analysis.py` (the kept steps) and `session.ipynb`.
 
-    The program runs again with `--program analysis.py`; `sage tools promote` makes a function of it
-    a tool.
+    The program runs again with `--program analysis.py`; `sage programs promote` makes a function
+    of it a tool.
     """
     write_json(folder / RECORD, acted.model_dump(mode="json"))
     write_text(folder / PROGRAM, render_program(acted))

@@ -8,7 +8,6 @@ import pytest
 from pydantic import BaseModel
 
 from agents.coding.data import DATA_AGENT, DataInput, DataPlan, Extraction
-from agents.coding.features import extract_features, offers, resolve_cohort
 from agents.core.base import Resources
 from agents.core.rules import RulesReasoner
 from kg.lexicon.ontology import Ontology
@@ -17,6 +16,7 @@ from mcp_servers.registry import Registry
 from mcp_servers.roots import Roots
 from mcp_servers.spec import InputPath, ToolRun, tool
 from sage.core.errors import InputError
+from sage_programs.features import extract_features, offers, resolve_cohort
 from validation.cohort.cohort import Cohort
 from validation.cohort.model import CohortSpec
 from validation.simulate.world import write_world

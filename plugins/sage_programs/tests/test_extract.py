@@ -13,7 +13,9 @@ from tests.end_to_end.harness import PROMPT, sage
 @pytest.mark.slow
 def test_a_feature_computed_on_slides_becomes_a_variable_of_the_run(tmp_path: Path) -> None:
     wanted = ("imaging:tls_area", "imaging:tls_density", "imaging:nonsense")
-    ended = sage("cohort", "extract", "demo", *wanted, "--out", "features", "--json", cwd=tmp_path)
+    ended = sage(
+        "programs", "extract", "demo", *wanted, "--out", "features", "--json", cwd=tmp_path
+    )
     assert ended.code == 0, ended.err
     assert ended.json["found"] == ["imaging:tls_density"]
     assert ended.json["missing"] == ["imaging:nonsense"]

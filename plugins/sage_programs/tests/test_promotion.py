@@ -6,17 +6,20 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from agents.coding import promote
 from mcp_servers.context import ToolContext
 from mcp_servers.registry import load
 from mcp_servers.roots import Roots
+from sage.cli.app import app
 from sage.core.errors import InputError
+from sage_programs.promotion import promote
 
-ROOT = Path(__file__).parents[2]
-REPLY = Path(__file__).parent / "replies" / "second_try" / "round-2.json"
+ROOT = Path(__file__).parents[3]
+REPLY = ROOT / "tests" / "agents" / "replies" / "second_try" / "round-2.json"
 
 PROGRAM = '''\
 import math
@@ -153,3 +156,29 @@ def test_a_link_out_of_the_run_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "run" / "attempt-1").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(InputError, match="no program under"):
         promote(tmp_path / "run", "distance", tmp_path / "tools")
+
+
+def test_a_promoted_function_is_a_tool_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "runs" / "r1" / "attempt-1" / "analysis.py"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        "import math\n\n\n"
+        "def joint(first: float, second: float = 2.0) -> float:\n"
+        '    """Geometric mean of two densities."""\n'
+        "    return math.sqrt(first * second)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+
+    def answer(*words: str) -> Any:
+        done = CliRunner().invoke(app, [*words, "--json"])
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    promoting = ["programs", "promote", "runs/r1", "joint", "--into", "mine"]
+    assert answer(*promoting)["file"] == "mine/joint.py"
+    listed = answer("tools", "list", "--tools", "mine")
+    assert "Geometric mean of two densities." in {item["summary"] for item in listed}
+    run = ["tools", "run", "joint", "--tools", "mine", "--set", "first=8", "--workers", "1"]
+    assert answer(*run)["result"] == {"value": 4.0}

@@ -44,13 +44,13 @@ def extract(
     InputError
         If `out` is not empty, or the cohort has no slides to compute a missing variable from.
     """
-    from agents.coding.features import resolve_cohort
     from agents.core.rules import RulesReasoner
     from kg.lexicon.ontology import Ontology
     from mcp_servers import registry as tools
     from mcp_servers.context import ToolContext
     from mcp_servers.roots import Roots
     from sage.core.data import data_root
+    from sage_programs.features import resolve_cohort
 
     if out.exists() and any(out.iterdir()):
         raise InputError(f"--out: {out} is not empty; choose another folder")
