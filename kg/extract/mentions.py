@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from kg.extract.base import Mention
-from kg.lexicon.index import Lexicon
+from kg.extract.cell_lines import cell_lines
+from kg.lexicon.index import Lexicon, LexiconEntry
 from kg.lexicon.ontology import Ontology
 from kg.lexicon.wordlist import words
 from kg.types import EntityType
@@ -237,6 +238,13 @@ class MentionFinder:
                 name, entity = species.name, species.id
             mention = Mention(hit.start(), hit.end(), name, EntityType.ORGANISM, entity)
             candidates.append((hit.start() - hit.end(), -1, mention))
+        for start, end in self._cell_lines(text, abbreviations):
+            line = self._meaning(text[start:end])
+            if line is None or line.type is not EntityType.CELL_LINE:
+                line = LexiconEntry("", text[start:end], EntityType.CELL_LINE)
+            candidates.append(
+                (start - end - 2, -1, Mention(start, end, line.name, line.type, line.id or None))
+            )
         for pattern, kind in _PATTERNS:
             for hit in pattern.finditer(text):
                 candidates.append(
@@ -268,6 +276,30 @@ class MentionFinder:
                 chosen.append(mention)
         chosen.sort(key=lambda m: m.start)
         return [*self._agents(text, [self._expand_marker(text, mention) for mention in chosen])]
+
+    def _meaning(self, name: str) -> LexiconEntry | None:
+        """Find the name in the first vocabulary that has it."""
+        for lexicon in self._lexicons:
+            for match in lexicon.find(name):
+                if match.start == 0 and match.end == len(name):
+                    return lexicon.entry(match.entry)
+        return None
+
+    def _cell_lines(
+        self, text: str, abbreviations: Sequence[tuple[str, str]]
+    ) -> list[tuple[int, int]]:
+        """Spans of the names that the text says are of cell lines."""
+        short = {short for short, _ in abbreviations}
+
+        def is_line(name: str) -> bool:
+            entry = self._meaning(name)
+            return entry is not None and entry.type is EntityType.CELL_LINE
+
+        def is_other(name: str) -> bool:
+            entry = self._meaning(name)
+            return name in short or (entry is not None and entry.type is not EntityType.CELL_LINE)
+
+        return list(cell_lines(text, is_line, is_other))
 
     def _agents(self, text: str, mentions: Sequence[Mention]) -> Iterator[Mention]:
         """Mentions, with those that name what acts against or for another thing as such.
