@@ -29,6 +29,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
+from typing import IO
 
 import pytest
 
@@ -46,7 +47,8 @@ LOADED = (
     "sandbox.docker_engine", "validation.analysis.analysis", "validation.run.runner",
     "validation.simulate", "torch", "cv2", "shapely", "tifffile", "openslide", "skimage.measure",
     "sage.cli.app", "mcp_servers.catalog", "mcp_servers.workers.cohort",
-    "mcp_servers.pathology.compute.kernels",
+    "mcp_servers.pathology.compute.kernels", "mcp", "mcp_servers.servers.server", "uvicorn",
+    "sage.web.app",
 )  # fmt: skip
 """Nothing that reads variables or the terminal while it is imported."""
 HERE = "WORKERS_HERE"
@@ -66,6 +68,7 @@ class Warm:
         env: Mapping[str, str],
         given: str | None = None,
         terminal: int | None = None,
+        piped: bool = False,
     ) -> None:
         """Start `sage WORDS`, or after "-c" a program as `python -c` does.
 
@@ -74,12 +77,17 @@ class Warm:
         env : all variables of the command; nothing of the caller's is added
         given : text that the command reads from a pipe; by default it reads nothing
         terminal : descriptor to read from and write to, in place of pipes and files
+        piped : standard error can be read from `stderr` while the command works
         """
         self._out, self._err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
         reading, writing = os.pipe()
         os.write(writing, (given or "").encode())
         os.close(writing)
         streams = [reading, self._out.fileno(), self._err.fileno()]
+        self.stderr: IO[str] | None = None
+        if piped:
+            end, streams[2] = os.pipe()
+            self.stderr = os.fdopen(end)
         self._link = socket.socket(socket.AF_UNIX)
         self._link.connect(str(_server()))
         asked = json.dumps({"words": list(words), "cwd": str(cwd), "env": dict(env)}).encode()
@@ -92,6 +100,8 @@ class Warm:
         self.pid = int.from_bytes(_exactly(self._link, 4), "big")
         self.returncode: int | None = None
         os.close(reading)
+        if piped:
+            os.close(streams[2])
 
     def wait(self, timeout: float | None = None) -> int:
         """Exit code, negative after a signal; raises `subprocess.TimeoutExpired`."""
@@ -113,6 +123,10 @@ class Warm:
         """Signal the command, unless it has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Ask the command to end."""
+        self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """Kill the command and what it started."""

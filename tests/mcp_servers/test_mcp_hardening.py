@@ -22,6 +22,7 @@ import pytest
 
 from mcp_servers.servers.stdio import request_id
 from tests.mcp_servers.test_mcp_server import TOKEN, environment, http_server, words
+from tests.warm import run_warm
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 BEGIN = {
@@ -37,10 +38,18 @@ BEGIN = {
 GOOD = {"Authorization": f"Bearer {TOKEN}", "Accept": "application/json, text/event-stream"}
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "in").mkdir()
-    return tmp_path
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "in").mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path) -> Iterator[str]:
+    """Address of a server with the defaults of HTTP, and a name that it may be called by."""
+    with http_server(folder, "--allowed-host", "slides.example") as url:
+        yield url
 
 
 class Stdio:
@@ -148,27 +157,25 @@ def test_the_id_of_a_refused_request_is_its_own_or_none(
     assert request_id(head, tail) == expected
 
 
-def test_http_refuses_a_large_body_that_does_not_say_its_length(folder: Path) -> None:
+def test_http_refuses_a_large_body_that_does_not_say_its_length(url: str) -> None:
     def parts() -> Iterator[bytes]:
         for _ in range(64):
             yield b"y" * (1 << 16)
 
-    with http_server(folder) as url:
-        given = {**GOOD, "Content-Type": "application/json"}
-        assert httpx.post(url, content=parts(), headers=given).status_code == 413
-        assert httpx.post(url, json=BEGIN, headers=given).status_code == 200
+    given = {**GOOD, "Content-Type": "application/json"}
+    assert httpx.post(url, content=parts(), headers=given).status_code == 413
+    assert httpx.post(url, json=BEGIN, headers=given).status_code == 200
 
 
-def test_http_listens_on_loopback_alone_by_default(folder: Path) -> None:
-    with http_server(folder) as url:
-        parts = urlsplit(url)
-        assert parts.hostname == "127.0.0.1"
-        assert parts.port is not None
-        with socket.create_connection(("127.0.0.1", parts.port), 5):
-            pass
-        # 127.0.0.2 is this machine too; a server on all addresses would answer there
-        with pytest.raises(OSError), socket.create_connection(("127.0.0.2", parts.port), 5):
-            pass
+def test_http_listens_on_loopback_alone_by_default(url: str) -> None:
+    parts = urlsplit(url)
+    assert parts.hostname == "127.0.0.1"
+    assert parts.port is not None
+    with socket.create_connection(("127.0.0.1", parts.port), 5):
+        pass
+    # 127.0.0.2 is this machine too; a server on all addresses would answer there
+    with pytest.raises(OSError), socket.create_connection(("127.0.0.2", parts.port), 5):
+        pass
 
 
 def test_http_on_all_addresses_still_needs_the_token(folder: Path) -> None:
@@ -179,19 +186,22 @@ def test_http_on_all_addresses_still_needs_the_token(folder: Path) -> None:
         assert httpx.post(address, json=BEGIN, headers=GOOD).status_code == 200
 
 
-def test_an_allowed_host_is_accepted_and_others_are_not(folder: Path) -> None:
-    with http_server(folder, "--allowed-host", "slides.example") as url:
-
-        def code(**more: str) -> int:
-            return httpx.post(url, json=BEGIN, headers={**GOOD, **more}).status_code
-
-        assert code(Host="slides.example") == 200
-        assert code(Host="slides.example:8443") == 200
-        assert code(Host="slides.example", Origin="https://slides.example") == 200
-        assert code() == 200  # loopback itself
-        assert code(Host="evil.example") == 421
-        assert code(Host="slides.example.evil.example") == 421
-        assert code(Host="slides.example", Origin="https://evil.example") == 403
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"Host": "slides.example"}, 200),
+        ({"Host": "slides.example:8443"}, 200),
+        ({"Host": "slides.example", "Origin": "https://slides.example"}, 200),
+        ({}, 200),  # loopback itself
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "slides.example.evil.example"}, 421),
+        ({"Host": "slides.example", "Origin": "https://evil.example"}, 403),
+    ],
+)
+def test_an_allowed_host_is_accepted_and_others_are_not(
+    url: str, more: dict[str, str], code: int
+) -> None:
+    assert httpx.post(url, json=BEGIN, headers={**GOOD, **more}).status_code == code
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
@@ -241,15 +251,20 @@ def test_https_with_a_certificate(folder: Path) -> None:
             httpx.post(url.replace("https", "http"), json=BEGIN, headers=GOOD)
 
 
-def test_a_certificate_that_cannot_be_used_is_refused(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (["--tls-cert", "no.pem"], "TLS needs both"),
+        (["--tls-cert", "no.pem", "--tls-key", "no.pem"], "no.pem"),
+        (["--tls-cert", "gone.pem", "--tls-key", "gone.pem"], "gone.pem"),
+    ],
+)
+def test_a_certificate_that_cannot_be_used_is_refused(
+    folder: Path, files: list[str], message: str
+) -> None:
     (folder / "no.pem").write_text("no certificate")
-    for more, message in (
-        (["--tls-cert", str(folder / "no.pem")], "TLS needs both"),
-        (["--tls-cert", str(folder / "no.pem"), "--tls-key", str(folder / "no.pem")], "no.pem"),
-        (["--tls-cert", str(folder / "gone.pem"), "--tls-key", "gone.pem"], "gone.pem"),
-    ):
-        command = [sys.executable, *words(folder, "--transport", "http", "--port", "0", *more)]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment())
-        assert done.returncode == 2
-        assert message in done.stderr
-        assert "Traceback" not in done.stderr
+    command = words(folder, "--transport", "http", "--port", "0", *files)[2:]
+    done = run_warm(command, cwd=folder, env=environment(), timeout=60)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

@@ -25,17 +25,35 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from PIL import Image
 
+from tests.warm import WarmProcess, run_warm
+
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = str(Path(__file__).parent / "tools")
 TOKEN = "a-token-of-the-tests-0123456789"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "in").mkdir()
-    Image.new("RGB", (200, 100), "red").save(tmp_path / "in" / "red.png")
-    (tmp_path / "secret.txt").write_text("secret")
-    return tmp_path
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Inputs of all servers, and a file beside them that none may give away."""
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "in").mkdir()
+    Image.new("RGB", (200, 100), "red").save(folder / "in" / "red.png")
+    (folder / "secret.txt").write_text("secret")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path) -> Iterator[str]:
+    """Address of a server that waits for its jobs."""
+    with http_server(folder) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def hasty_url(folder: Path) -> Iterator[str]:
+    """Address of a server that gives a handle where a job takes longer than a moment."""
+    with http_server(folder, "--wait", "0.2") as url:
+        yield url
 
 
 def words(folder: Path, *more: str, suite: str = "oncology") -> list[str]:
@@ -54,10 +72,9 @@ def http_server(folder: Path, *more: str) -> Iterator[str]:
     """A real server process; yields its address."""
     token = folder / "token.txt"
     token.write_text(TOKEN + "\n")
-    command = [sys.executable, *words(folder, "--transport", "http", "--port", "0", *more)]
-    if "--no-token" not in more:
-        command += ["--token-file", str(token)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
+    command = words(folder, "--transport", "http", "--port", "0", *more)[2:]
+    command += ["--token-file", str(token)]
+    process = WarmProcess(command, cwd=folder, env=environment(), piped=True)
     assert process.stderr is not None
     try:
         for line in process.stderr:
@@ -109,20 +126,37 @@ def test_stdio_lists_tools_with_schemas_and_runs_one(folder: Path, mode: str) ->
             schema = tools["logrank"].output_schema
             assert schema is not None
             assert schema["properties"]["result"]["anyOf"][0]["properties"]["p"]
-            answer = await client.call_tool(
-                "logrank",
-                {"cohort": "gbsg2", "endpoint": "RFS", "group": "clinical:hormonal_therapy"},
-            )
-            found = data(answer)
+            given = {"cohort": "gbsg2", "endpoint": "RFS", "group": "clinical:hormonal_therapy"}
+            found = data(await client.call_tool("logrank", given))
             assert found["state"] == "done"
             assert found["result"]["p"] == pytest.approx(0.00342, abs=2e-5)
             assert found["provenance"]["tool"] == "logrank"
+            await give_up(client)
 
     asyncio.run(main())
 
 
-def test_http_gives_images_as_content_and_as_resources(folder: Path) -> None:
-    async def main(url: str) -> None:
+async def give_up(client: Client) -> None:
+    """A caller that gives up frees the one worker."""
+    with anyio.move_on_after(1.5) as scope:
+        await client.call_tool("wait", {"seconds": 60})
+    assert scope.cancelled_caught
+    started = time.monotonic()
+    answer = await client.call_tool("wait", {"seconds": 0})
+    assert data(answer)["state"] == "done"
+    assert time.monotonic() - started < 15
+
+
+def test_a_caller_over_http_that_gives_up_frees_the_worker(url: str) -> None:
+    async def main() -> None:
+        async with http(url) as client:
+            await give_up(client)
+
+    asyncio.run(main())
+
+
+def test_http_gives_images_as_content_and_as_resources(folder: Path, url: str) -> None:
+    async def main() -> None:
         async with http(url) as client:
             answer = await client.call_tool("preview", {"slide": "red.png"})
             found = data(answer)
@@ -140,50 +174,52 @@ def test_http_gives_images_as_content_and_as_resources(folder: Path) -> None:
             again = data(await client.call_tool("preview", {"slide": file["path"]}))
             assert again["result"]["width"] == 64
 
-    with http_server(folder) as url:
-        asyncio.run(main(url))
+    asyncio.run(main())
 
 
-def test_http_without_the_token_is_refused(folder: Path) -> None:
+def test_http_without_the_token_is_refused(url: str) -> None:
     import httpx
 
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     wrong = [f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", TOKEN, "Bearer x"]
-    with http_server(folder) as url:
-        for given in ({}, *({"Authorization": item} for item in wrong)):
-            answer = httpx.post(url, json=body, headers=given)
-            assert answer.status_code == 401
-            assert answer.headers["www-authenticate"].startswith("Bearer")
-            assert "logrank" not in answer.text
+    for given in ({}, *({"Authorization": item} for item in wrong)):
+        answer = httpx.post(url, json=body, headers=given)
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert "logrank" not in answer.text
 
 
-def test_http_refuses_an_oversize_request_and_a_foreign_host(folder: Path) -> None:
+def test_http_refuses_an_oversize_request_and_a_foreign_host(url: str) -> None:
     import httpx
 
     good = {"Authorization": f"Bearer {TOKEN}", "Accept": "application/json, text/event-stream"}
-    with http_server(folder) as url:
-        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"x": "y" * (1 << 21)}}
-        assert httpx.post(url, json=body, headers=good).status_code == 413
-        rebound = httpx.post(url, json={}, headers={**good, "Host": "evil.example:80"})
-        assert rebound.status_code == 421
-        cross = httpx.post(url, json={}, headers={**good, "Origin": "http://evil.example"})
-        assert cross.status_code == 403
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"x": "y" * (1 << 21)}}
+    assert httpx.post(url, json=body, headers=good).status_code == 413
+    rebound = httpx.post(url, json={}, headers={**good, "Host": "evil.example:80"})
+    assert rebound.status_code == 421
+    cross = httpx.post(url, json={}, headers={**good, "Origin": "http://evil.example"})
+    assert cross.status_code == 403
 
 
-def test_a_server_open_to_strangers_does_not_start(folder: Path) -> None:
-    for more, message in (
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
         (["--host", "0.0.0.0", "--no-token"], "reachable from outside"),
         (["--token", "short"], "at least 16 characters"),
-    ):
-        command = [sys.executable, *words(folder, "--transport", "http", "--port", "0", *more)]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment())
-        assert done.returncode == 2
-        assert message in done.stderr
+    ],
+)
+def test_a_server_open_to_strangers_does_not_start(
+    folder: Path, more: list[str], message: str
+) -> None:
+    command = words(folder, "--transport", "http", "--port", "0", *more)[2:]
+    done = run_warm(command, cwd=folder, env=environment(), timeout=60)
+    assert done.returncode == 2
+    assert message in done.stderr
 
 
-def test_a_long_call_returns_a_handle_and_the_job_can_be_asked(folder: Path) -> None:
+def test_a_long_call_returns_a_handle_and_the_job_can_be_asked(hasty_url: str) -> None:
     async def main() -> None:
-        async with stdio(folder, "--wait", "0.2") as client:
+        async with http(hasty_url) as client:
             first = data(await client.call_tool("wait", {"seconds": 3}))
             assert first["state"] in ("queued", "running")
             assert first["result"] is None
@@ -198,27 +234,26 @@ def test_a_long_call_returns_a_handle_and_the_job_can_be_asked(folder: Path) -> 
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_progress_is_notified(folder: Path, mode: str) -> None:
+def test_progress_is_notified(hasty_url: str, mode: str) -> None:
     seen: list[tuple[float, float | None, str | None]] = []
 
     async def heard(progress: float, total: float | None, message: str | None) -> None:
         seen.append((progress, total, message))
 
-    async def main(url: str) -> None:
-        async with http(url, mode=mode) as client:
+    async def main() -> None:
+        async with http(hasty_url, mode=mode) as client:
             answer = await client.call_tool("wait", {"seconds": 1.5}, progress_callback=heard)
             assert data(answer)["state"] == "done"
 
-    with http_server(folder, "--wait", "0.1") as url:
-        asyncio.run(main(url))
+    asyncio.run(main())
     assert len(seen) > 3
     assert [item[0] for item in seen] == sorted(item[0] for item in seen)
     assert seen[-1][1:] == (1.0, "waiting")
 
 
-def test_job_cancel_stops_a_running_job(folder: Path) -> None:
+def test_job_cancel_stops_a_running_job(hasty_url: str) -> None:
     async def main() -> None:
-        async with stdio(folder, "--wait", "0.2") as client:
+        async with http(hasty_url) as client:
             job = data(await client.call_tool("wait", {"seconds": 60}))["job"]
             ended = data(await client.call_tool("job_cancel", {"job": job}))
             assert ended["state"] == "cancelled"
@@ -230,39 +265,13 @@ def test_job_cancel_stops_a_running_job(folder: Path) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
-def test_a_caller_that_gives_up_frees_the_worker(folder: Path, transport: str) -> None:
-    async def main(client: Client) -> None:
-        with anyio.move_on_after(1.5) as scope:
-            await client.call_tool("wait", {"seconds": 60})
-        assert scope.cancelled_caught
-        started = time.monotonic()
-        answer = await client.call_tool("wait", {"seconds": 0})
-        assert data(answer)["state"] == "done"
-        assert time.monotonic() - started < 15
-
-    async def over_stdio() -> None:
-        async with stdio(folder) as client:
-            await main(client)
-
-    async def over_http(url: str) -> None:
-        async with http(url) as client:
-            await main(client)
-
-    if transport == "stdio":
-        asyncio.run(over_stdio())
-    else:
-        with http_server(folder) as url:
-            asyncio.run(over_http(url))
-
-
-def test_no_path_leaves_the_roots(folder: Path) -> None:
+def test_no_path_leaves_the_roots(folder: Path, url: str) -> None:
     (folder / "in" / "link.png").symlink_to(folder / "secret.txt")
-    (folder / "out").mkdir()
+    (folder / "out").mkdir(exist_ok=True)
     (folder / "out" / "link.txt").symlink_to(folder / "secret.txt")
 
     async def main() -> None:
-        async with stdio(folder) as client:
+        async with http(url) as client:
             for path in ("../secret.txt", str(folder / "secret.txt"), "link.png", "/etc/passwd"):
                 answer = await client.call_tool("preview", {"slide": path})
                 assert answer.is_error
@@ -280,9 +289,9 @@ def test_no_path_leaves_the_roots(folder: Path) -> None:
     asyncio.run(main())
 
 
-def test_wrong_arguments_come_back_as_words_a_model_can_use(folder: Path) -> None:
+def test_wrong_arguments_come_back_as_words_a_model_can_use(url: str) -> None:
     async def main() -> None:
-        async with stdio(folder) as client:
+        async with http(url) as client:
             answer = await client.call_tool("cox", {"cohort": "gbsg2", "endpoint": "OS"})
             assert answer.is_error
             assert "covariates: Field required" in answer.content[0].text

@@ -25,7 +25,7 @@ from mcp_servers.workers.jobs import Job
 from tests.mcp_servers.measures.test_over_cohort import simulated, write_all
 from tests.mcp_servers.test_mcp_server import data, environment, words
 
-FORMULAS = [f"mean(ripley_l(cells.lymphoid, {radius}))" for radius in range(10, 40)]
+FORMULAS = [f"mean(ripley_l(cells.lymphoid, {radius}))" for radius in range(10, 30)]
 ENDED = ("completed", "failed", "cancelled")
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,16 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from tests.warm import run_warm
+from tests.warm import HERE, WarmProcess, run_warm
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = str(Path(__file__).parent / "tools")
 
 
-def sage(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return run_warm(["tools", *words], cwd=cwd, env=environment(), timeout=120)
+def sage(*words: str, cwd: Path, workers: bool = False) -> subprocess.CompletedProcess[str]:
+    """`sage tools WORDS`, its tools in workers of their own where that is what is tested."""
+    env = environment() if workers else {**environment(), HERE: "1"}
+    return run_warm(["tools", *words], cwd=cwd, env=env, timeout=120)
 
 
 def environment() -> dict[str, str]:
@@ -102,7 +103,7 @@ def test_bad_words_are_explained(
 
 def test_a_cohort_job_writes_a_table_and_lists_failures(tmp_path: Path, slides: Path) -> None:
     words = ["run", "preview", "--tools", TOOLS, "--slides", "slides", "--workers", "2"]
-    done = sage(*words, "--out", "out", cwd=tmp_path)
+    done = sage(*words, "--out", "out", cwd=tmp_path, workers=True)
     assert done.returncode == 1
     assert "failed: TCGA-AB-0009-01Z-00-DX1.png" in done.stdout
     with (tmp_path / "out" / "preview.csv").open() as stream:
@@ -134,18 +135,16 @@ def test_the_table_feeds_a_cohort(tmp_path: Path, slides: Path) -> None:
 
 def test_an_interrupted_cohort_job_goes_on_where_it_was(tmp_path: Path) -> None:
     words = slow_job(tmp_path, slides=12, workers=1)
-    command = [sys.executable, "-m", "sage", "tools", *words, "--out", "out", "--no-cache"]
-    process = subprocess.Popen(
-        command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True
-    )
+    command = ["tools", *words, "--out", "out", "--no-cache"]
+    process = WarmProcess(command, cwd=tmp_path, env=environment(), piped=True)
     records = tmp_path / "out" / "slow_preview"
     deadline = time.monotonic() + 60
     while len(list(records.glob("*/run.json"))) < 3 and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "Traceback" not in errors
+    assert process.wait(60) == 130
+    assert process.stderr is not None
+    assert "Traceback" not in process.stderr.read()
     before = len(list(records.glob("*/run.json")))
     assert 3 <= before < 12
     assert not [path for path in records.rglob("*") if ".part" in path.name]
@@ -163,9 +162,8 @@ def test_a_changed_slide_or_argument_is_run_again(tmp_path: Path, slides: Path) 
 
 
 def test_two_jobs_on_one_output_do_not_mix(tmp_path: Path) -> None:
-    words = slow_job(tmp_path, slides=30, workers=1)
-    command = [sys.executable, "-m", "sage", "tools", *words, "--no-cache"]
-    first = subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL)
+    words = slow_job(tmp_path, slides=12, workers=1)
+    first = WarmProcess(["tools", *words, "--no-cache"], cwd=tmp_path, env=environment())
     until_records(tmp_path / "sage-output" / "slow_preview", 1)
     second = sage(*words, "--no-cache", cwd=tmp_path)
     assert second.returncode == 2
@@ -175,8 +173,7 @@ def test_two_jobs_on_one_output_do_not_mix(tmp_path: Path) -> None:
 
 def test_a_job_killed_outright_leaves_no_worker_and_nothing_half_written(tmp_path: Path) -> None:
     words = slow_job(tmp_path, slides=8, workers=2)
-    command = [sys.executable, "-m", "sage", "tools", *words, "--no-cache"]
-    process = subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL)
+    process = WarmProcess(["tools", *words, "--no-cache"], cwd=tmp_path, env=environment())
     records = tmp_path / "sage-output" / "slow_preview"
     until_records(records, 1)
     lists = Path(f"/proc/{process.pid}/task").glob("*/children")
@@ -220,7 +217,7 @@ def test_a_slide_tool_over_simulated_slides_feeds_an_analysis(tmp_path: Path) ->
 
     pytest.importorskip("mcp_servers.pathology.tls")
     world = tmp_path / "world"
-    write_world(world, seed=3, patients=60, slides=12, slide_px=1024)
+    write_world(world, seed=3, patients=60, slides=12, slide_px=512)
     slides = next(path for path in world.rglob("*") if path.suffix in {".tif", ".tiff", ".svs"})
     words = ["run", "tls", "--slides", str(slides.parent), "--out", str(world), "--workers", "2"]
     report = answer(sage(*words, "--json", cwd=tmp_path))

@@ -11,6 +11,7 @@ import pytest
 
 from tests.end_to_end.harness import sage
 from tests.mcp_servers.slide_tools import Image, context, png, pyramid, run, shared
+from tests.warm import HERE
 
 ROOT = Path(__file__).resolve().parents[2]
 PINK, NUCLEUS = (225, 165, 200), (85, 60, 135)
@@ -18,7 +19,7 @@ PINK, NUCLEUS = (225, 165, 200), (85, 60, 135)
 
 def sage_tool(name: str, *words: str, cwd: Path) -> dict[str, Any]:
     """The result of `sage tools run NAME ... --json`."""
-    done = sage("tools", "run", name, *words, "--json", "--out", "out", cwd=cwd, timeout=200)
+    done = sage("tools", "run", name, *words, "--json", "--out", "out", cwd=cwd, **{HERE: "1"})
     assert done.code == 0, done.err
     return dict(done.json["result"])
 

@@ -20,7 +20,7 @@ from mcp_servers.formats.hdf5 import Grid, write_coords
 from sage.core.errors import InputError
 from sage_foundation.features import write_features
 from tests.mcp_servers.slide_tools import blobs, context, pyramid, run, shared
-from tests.warm import run_warm
+from tests.warm import HERE, run_warm
 
 ROOT = Path(__file__).resolve().parents[3]
 HAVE = importlib.util.find_spec("spatialdata") is not None
@@ -34,7 +34,8 @@ def sage(
     paths = [str(item) for item in (python_path, ROOT) if item is not None]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
     if python_path is None:
-        return run_warm(["tools", "run", *words], cwd=cwd, env=environment, timeout=200)
+        here = {**environment, HERE: "1"}
+        return run_warm(["tools", "run", *words], cwd=cwd, env=here, timeout=200)
     return subprocess.run(
         [sys.executable, "-m", "sage", "tools", "run", *words],
         capture_output=True, text=True, cwd=cwd, env=environment, timeout=200,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from tests.adversary.test_servers import call
 from tests.end_to_end.harness import environment
 from tests.mcp_servers.test_mcp_hardening import BEGIN, GOOD
 from tests.mcp_servers.test_mcp_server import TOKEN
+from tests.warm import WarmProcess
 
 ROLES = """
 [people]
@@ -53,11 +52,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def url(folder: Path) -> Iterator[str]:
     """A real server process behind what could be a proxy."""
-    command = [sys.executable, "-m", "sage", "tools", "serve", "knowledge", "--root", "in",
-               "--transport", "http", "--port", "0", "--token-file", "token.txt", "--workers", "1",
-               "--trust-header", "X-User", "--roles", "roles.toml"]  # fmt: skip
+    command = ["tools", "serve", "knowledge", "--root", "in", "--transport", "http", "--port",
+               "0", "--token-file", "token.txt", "--workers", "1", "--trust-header", "X-User",
+               "--roles", "roles.toml"]  # fmt: skip
     own = environment(SAGE_RUNS_DIR=str(folder / "runs"))
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=own, cwd=folder)
+    process = WarmProcess(command, env=own, cwd=folder, piped=True)
     assert process.stderr is not None
     try:
         for line in process.stderr:

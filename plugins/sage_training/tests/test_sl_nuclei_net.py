@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from mcp_servers.pathology.compute.nuclei_scores import otsu_watershed, score
 from sage.core.errors import InputError
@@ -111,11 +112,16 @@ def tiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def trained_folder(tiles: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A network of two steps, made from the shell."""
-    folder = tmp_path_factory.mktemp("trained")
-    words = ("--tiles", str(tiles), "--steps", "2", "--seed", "3", "--mpp", "0.5")
-    done = sage("training", "train", "nuclei", "--out", "own.safetensors", *words, cwd=folder)
-    assert done.code == 0, done.err
-    return folder / "own.safetensors"
+    from sage_training.cli import app
+    from sage_training.nuclei import training
+
+    out = tmp_path_factory.mktemp("trained") / "own.safetensors"
+    words = ["--tiles", str(tiles), "--steps", "2", "--seed", "3", "--mpp", "0.5"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "BATCH", 1)
+        done = CliRunner().invoke(app, ["train", "nuclei", "--out", str(out), *words])
+    assert done.exit_code == 0, done.output
+    return out
 
 
 def test_a_network_trained_from_the_shell_has_its_card(trained_folder: Path, tiles: Path) -> None:
@@ -130,10 +136,12 @@ def test_a_network_trained_from_the_shell_has_its_card(trained_folder: Path, til
     assert set(card["held_out"]["otsu_watershed"]) == {"f1", "dice", "aji", "pq"}
 
 
-def test_the_same_seed_gives_the_same_network(tiles: Path, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_network(tiles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sage_training.nuclei import training
     from sage_training.nuclei.examples import read_tiles
     from sage_training.nuclei.training import train
 
+    monkeypatch.setattr(training, "BATCH", 1)
     given = read_tiles(tiles, 0.5)
     silent: Any = {"steps": 1, "seed": 5, "say": lambda line: None}
     first, second = (train(given, **silent) for _ in range(2))

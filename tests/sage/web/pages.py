@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.harness import environment
+from tests.warm import WarmProcess
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -44,14 +43,8 @@ class Served:
 @contextmanager
 def serving(folder: Path, *options: str, **env: str) -> Iterator[Served]:
     """`sage serve` on a free port in `folder`."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sage", "serve", "--port", "0", *options],
-        cwd=folder,
-        env={"SAGE_LEDGER": str(folder / "ledger.sqlite")} | environment(**env),
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    given = {"SAGE_LEDGER": str(folder / "ledger.sqlite")} | environment(**env)
+    process = WarmProcess(["serve", "--port", "0", *options], cwd=folder, env=given, piped=True)
     try:
         assert process.stderr is not None
         line = process.stderr.readline()
