@@ -343,7 +343,11 @@ def sweep_containers() -> list[str]:
     removed = []
     try:
         with engine() as client:
-            for container in client.containers.list(all=True, filters={"label": OWNER_LABEL}):
+            # Another process may remove one of its own while they are listed.
+            found = client.containers.list(
+                all=True, filters={"label": OWNER_LABEL}, ignore_removed=True
+            )
+            for container in found:
                 if not alive(json.loads(container.labels[OWNER_LABEL])):
                     remove(container)
                     removed.append(f"container {container.name}")

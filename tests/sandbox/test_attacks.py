@@ -139,9 +139,13 @@ def own_containers() -> list[str]:
     if not DockerSandbox().available().ok:
         return []
     with engine() as client:
+        # Those of other processes may end while they are listed.
+        listed = client.containers.list(
+            all=True, filters={"label": OWNER_LABEL}, ignore_removed=True
+        )
         return [
             str(item.name)
-            for item in client.containers.list(all=True, filters={"label": OWNER_LABEL})
+            for item in listed
             if f'"pid": "{os.getpid()}"' in item.labels[OWNER_LABEL]
         ]
 

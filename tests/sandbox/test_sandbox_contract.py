@@ -208,7 +208,9 @@ def test_the_container_runs_with_every_restriction(tmp_path: Path) -> None:
         for _ in range(100):
             mine = [
                 item
-                for item in client.containers.list(filters={"label": OWNER_LABEL})
+                for item in client.containers.list(
+                    filters={"label": OWNER_LABEL}, ignore_removed=True
+                )
                 if json.loads(item.labels[OWNER_LABEL])["pid"] == str(os.getpid())
             ]
             if mine:

@@ -78,18 +78,18 @@ def test_pictures_show_the_place_and_decisions_are_kept(place: Path) -> None:
     assert len((place / ".sessions" / "drafted.decisions.jsonl").read_text().splitlines()) == 3
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [{"round": 3}, {"round": -1}, {"seconds": -1}, {"seconds": 1e9}, {"clicks": -1},
-     {"reviewer": "\u200b"}, {"rationale": {}}, {"rationale": {"findings": ["x" * 2000]}},
-     {"rationale": {"findings": ["x"] * 31}}, {"drafts": "x"}, {"state": "accepted"}],
-)  # fmt: skip
-def test_what_is_no_decision_is_refused(place: Path, changed: dict[str, Any]) -> None:
+def test_what_is_no_decision_is_refused(place: Path) -> None:
     ask = client(place / "slides", place)
-    answered = ask("POST", "/api/drafts/drafted/decisions", json=body(**changed))
-    assert answered.status_code == 422
+    decisions = "/api/drafts/drafted/decisions"
+    wrong: tuple[dict[str, Any], ...] = (
+        {"round": 3}, {"round": -1}, {"seconds": -1}, {"seconds": 1e9}, {"clicks": -1},
+        {"reviewer": "\u200b"}, {"rationale": {}}, {"rationale": {"findings": ["x" * 2000]}},
+        {"rationale": {"findings": ["x"] * 31}}, {"drafts": "x"}, {"state": "accepted"},
+    )  # fmt: skip
+    for changed in wrong:
+        assert ask("POST", decisions, json=body(**changed)).status_code == 422, changed
     nan = json.dumps(body()).replace("12.5", "NaN")
-    assert ask("POST", "/api/drafts/drafted/decisions", content=nan).status_code == 422
+    assert ask("POST", decisions, content=nan).status_code == 422
     assert not (place / ".sessions" / "drafted.decisions.jsonl").exists()
 
 
