@@ -30,11 +30,13 @@ def made(name: str) -> Article:
     return LAYOUTS[name](7)
 
 
-@pytest.fixture(params=sorted(LAYOUTS))
-def read(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Article, Document]:
+@pytest.fixture(scope="module", params=sorted(LAYOUTS))
+def read(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Article, Document]:
     """An article and what is read of it."""
     article = made(request.param)
-    path = tmp_path / f"{request.param}.pdf"
+    path = tmp_path_factory.mktemp("articles") / f"{request.param}.pdf"
     path.write_bytes(article.data)
     result = read_file(path)
     assert result.report.status == "read", result.report
@@ -95,10 +97,16 @@ def test_words_broken_at_a_line_end_are_whole(read: tuple[Article, Document]) ->
     assert not re.search(r"multi-? variable|infil-? tration|treat-? ment", running(document))
 
 
-def test_no_triple_comes_from_a_reference_list(read: tuple[Article, Document]) -> None:
+@pytest.fixture(scope="module")
+def extractor() -> RulesExtractor:
+    data = Path(__file__).resolve().parents[2] / "data"
+    return RulesExtractor(Ontology.load(data / "ontology"))
+
+
+def test_no_triple_comes_from_a_reference_list(
+    read: tuple[Article, Document], extractor: RulesExtractor
+) -> None:
     _, document = read
-    ontology = Ontology.load(Path(__file__).resolve().parents[2] / "data" / "ontology")
-    extractor = RulesExtractor(ontology)
     for one in chunk(document):
         for statement in extractor.read_chunk(one).statements:
             assert "RF" not in one.text[statement.start : statement.end]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,7 +46,14 @@ class Served:
 def serving(folder: Path, *options: str, **env: str) -> Iterator[Served]:
     """`sage serve` on a free port in `folder`."""
     given = {"SAGE_LEDGER": str(folder / "ledger.sqlite")} | environment(**env)
-    process = WarmProcess(["serve", "--port", "0", *options], cwd=folder, env=given, piped=True)
+    process: WarmProcess | subprocess.Popen[str]
+    if "PYTHONPATH" in env:  # other modules than those that are warm
+        process = subprocess.Popen(
+            [sys.executable, "-m", "sage", "serve", "--port", "0", *options],
+            cwd=folder, env=given, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    else:
+        process = WarmProcess(["serve", "--port", "0", *options], cwd=folder, env=given, piped=True)
     try:
         assert process.stderr is not None
         line = process.stderr.readline()
