@@ -25,7 +25,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from PIL import Image
 
-from tests.warm import WarmProcess, run_warm
+from tests.warm import Warm, run_warm
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = str(Path(__file__).parent / "tools")
@@ -74,7 +74,7 @@ def http_server(folder: Path, *more: str) -> Iterator[str]:
     token.write_text(TOKEN + "\n")
     command = words(folder, "--transport", "http", "--port", "0", *more)[2:]
     command += ["--token-file", str(token)]
-    process = WarmProcess(command, cwd=folder, env=environment(), piped=True)
+    process = Warm(command, cwd=folder, env=environment(), piped=True)
     assert process.stderr is not None
     try:
         for line in process.stderr:

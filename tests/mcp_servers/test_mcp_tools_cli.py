@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from tests.warm import HERE, WarmProcess, run_warm
+from tests.warm import HERE, Warm, run_warm
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = str(Path(__file__).parent / "tools")
@@ -136,7 +136,7 @@ def test_the_table_feeds_a_cohort(tmp_path: Path, slides: Path) -> None:
 def test_an_interrupted_cohort_job_goes_on_where_it_was(tmp_path: Path) -> None:
     words = slow_job(tmp_path, slides=12, workers=1)
     command = ["tools", *words, "--out", "out", "--no-cache"]
-    process = WarmProcess(command, cwd=tmp_path, env=environment(), piped=True)
+    process = Warm(command, cwd=tmp_path, env=environment(), piped=True)
     records = tmp_path / "out" / "slow_preview"
     deadline = time.monotonic() + 60
     while len(list(records.glob("*/run.json"))) < 3 and time.monotonic() < deadline:
@@ -163,7 +163,7 @@ def test_a_changed_slide_or_argument_is_run_again(tmp_path: Path, slides: Path) 
 
 def test_two_jobs_on_one_output_do_not_mix(tmp_path: Path) -> None:
     words = slow_job(tmp_path, slides=12, workers=1)
-    first = WarmProcess(["tools", *words, "--no-cache"], cwd=tmp_path, env=environment())
+    first = Warm(["tools", *words, "--no-cache"], cwd=tmp_path, env=environment())
     until_records(tmp_path / "sage-output" / "slow_preview", 1)
     second = sage(*words, "--no-cache", cwd=tmp_path)
     assert second.returncode == 2
@@ -173,7 +173,7 @@ def test_two_jobs_on_one_output_do_not_mix(tmp_path: Path) -> None:
 
 def test_a_job_killed_outright_leaves_no_worker_and_nothing_half_written(tmp_path: Path) -> None:
     words = slow_job(tmp_path, slides=8, workers=2)
-    process = WarmProcess(["tools", *words, "--no-cache"], cwd=tmp_path, env=environment())
+    process = Warm(["tools", *words, "--no-cache"], cwd=tmp_path, env=environment())
     records = tmp_path / "sage-output" / "slow_preview"
     until_records(records, 1)
     lists = Path(f"/proc/{process.pid}/task").glob("*/children")
@@ -181,7 +181,7 @@ def test_a_job_killed_outright_leaves_no_worker_and_nothing_half_written(tmp_pat
     assert len(children) >= 2
     (records / "s07").mkdir(exist_ok=True)
     (records / "s07" / ".s07.dead-1234.part.png").write_text("half")
-    process.kill()
+    process.send_signal(signal.SIGKILL)  # it alone, not its workers
     process.wait()
     deadline = time.monotonic() + 15
     while time.monotonic() < deadline and any(alive(pid) for pid in children):

@@ -24,7 +24,7 @@ from tests.adversary.test_servers import call
 from tests.end_to_end.harness import environment
 from tests.mcp_servers.test_mcp_hardening import BEGIN, GOOD
 from tests.mcp_servers.test_mcp_server import TOKEN
-from tests.warm import WarmProcess
+from tests.warm import Warm
 
 ROLES = """
 [people]
@@ -56,7 +56,7 @@ def url(folder: Path) -> Iterator[str]:
                "0", "--token-file", "token.txt", "--workers", "1", "--trust-header", "X-User",
                "--roles", "roles.toml"]  # fmt: skip
     own = environment(SAGE_RUNS_DIR=str(folder / "runs"))
-    process = WarmProcess(command, env=own, cwd=folder, piped=True)
+    process = Warm(command, env=own, cwd=folder, piped=True)
     assert process.stderr is not None
     try:
         for line in process.stderr:

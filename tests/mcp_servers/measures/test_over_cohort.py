@@ -18,7 +18,7 @@ import shapely
 from mcp_servers.measures.compute import compute, of_patient
 from mcp_servers.measures.formula import parse
 from mcp_servers.measures.maps import CellMap, SlideMaps, read_maps, write_maps
-from tests.warm import HERE, WarmProcess, run_warm
+from tests.warm import HERE, Warm, run_warm
 
 ROOT = Path(__file__).resolve().parents[3]
 FORMULAS = ("pooled(density(cells.lymphoid))", "mean(nearest(cells.lymphoid, cells.other, median))")
@@ -145,7 +145,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path, how: signal
         "2",
         "--no-cache",
     ]
-    process = WarmProcess(words, cwd=tmp_path, env=environment())
+    process = Warm(words, cwd=tmp_path, env=environment())
     records = tmp_path / "measured" / "measure_maps"
     deadline = time.monotonic() + 60
     while len(list(records.glob("*/run.json"))) < 5:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.harness import environment
-from tests.warm import WarmProcess
+from tests.warm import Warm
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -46,14 +46,14 @@ class Served:
 def serving(folder: Path, *options: str, **env: str) -> Iterator[Served]:
     """`sage serve` on a free port in `folder`."""
     given = {"SAGE_LEDGER": str(folder / "ledger.sqlite")} | environment(**env)
-    process: WarmProcess | subprocess.Popen[str]
+    process: Warm | subprocess.Popen[str]
     if "PYTHONPATH" in env:  # other modules than those that are warm
         process = subprocess.Popen(
             [sys.executable, "-m", "sage", "serve", "--port", "0", *options],
             cwd=folder, env=given, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
     else:
-        process = WarmProcess(["serve", "--port", "0", *options], cwd=folder, env=given, piped=True)
+        process = Warm(["serve", "--port", "0", *options], cwd=folder, env=given, piped=True)
     try:
         assert process.stderr is not None
         line = process.stderr.readline()
