@@ -188,7 +188,7 @@ class ScoredPath(Strict):
         return None if self.papers is None else round(1 / (1 + math.log1p(self.papers)), 4)
 
     def sentence(self) -> str:
-        """The path as a sentence: entities and relations in traversal order (SAGE, B.1.1)."""
+        """Get the path as a sentence: entities and relations in traversal order (SAGE, B.1.1)."""
         words = [self.nodes[0].name]
         for node, edge in zip(self.nodes[1:], self.edges, strict=True):
             phrase = edge.relation.replace("_", " ")
@@ -197,7 +197,7 @@ class ScoredPath(Strict):
         return " ".join(words)
 
     def account(self) -> str:
-        """The path as a readable sentence, with its weakest link and its contradiction."""
+        """Return the path as a readable sentence, with its weakest link and its contradiction."""
         names = {node.id: node.name for node in self.nodes}
         said, before = "", None
         for edge, node, following in zip(self.edges, self.nodes, self.nodes[1:], strict=False):
@@ -238,7 +238,7 @@ class ScoredPath(Strict):
 
 
 def _spoken(relation: str) -> str:
-    """A relation as the verb of a sentence: `overexpressed_in` is "is overexpressed in"."""
+    """Return a relation as the verb of a sentence: `overexpressed_in` is "is overexpressed in"."""
     words = relation.replace("_", " ")
     first = words.split(" ", 1)[0]
     if relation == "not_different":

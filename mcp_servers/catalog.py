@@ -22,7 +22,7 @@ SUITES = ("pathology", "oncology", "knowledge")
 
 
 def suites() -> dict[str, list[str]]:
-    """Packages by suite, those of installed plugins included.
+    """Return packages by suite, those of installed plugins included.
 
     A plugin's package is a suite by the name of its entry point of `sage.tools`, or joins the
     suite before the dot of that name ("pathology.foundation").

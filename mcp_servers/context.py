@@ -30,7 +30,7 @@ class Handles:
         self._held: OrderedDict[Any, Any] = OrderedDict()
 
     def get(self, key: Any, make: Callable[[], T]) -> T:
-        """The handle under `key`, made by `make` when it is not held."""
+        """Return the handle under `key`, made by `make` when it is not held."""
         if key in self._held:
             self._held.move_to_end(key)
             held: T = self._held[key]
@@ -90,7 +90,7 @@ class ToolContext:
     written: list[str] = field(default_factory=list)
 
     def input(self, path: str | Path, kind: Kind = "any") -> Path:
-        """The resolved path of an input under the roots; it is recorded in the provenance.
+        """Return the resolved path of an input under the roots; it is recorded in the provenance.
 
         Raises `InputError` when it is outside the roots, absent, or not of the asked kind.
         """
@@ -115,7 +115,7 @@ class ToolContext:
         return resolved
 
     def output(self, name: str | Path) -> Path:
-        """The path for an output called `name`, below the output root; it is recorded.
+        """Return the path for an output called `name`, below the output root; it is recorded.
 
         For a folder, or a library that insists on its own writing. Prefer `writing` for files.
         """
@@ -127,7 +127,7 @@ class ToolContext:
 
     @contextlib.contextmanager
     def writing(self, name: str | Path) -> Iterator[Path]:
-        """A temporary path with the name's suffix, renamed to `name` when the block ends well.
+        """Make a temporary path with the name's suffix, renamed to `name` when the block ends well.
 
         On an error or a kill nothing is found under `name` but what was there before. Two writers
         of one name do not mix: the last to finish wins, whole.
@@ -186,5 +186,5 @@ class ToolContext:
             raise Cancelled("cancelled by the caller")
 
     def share_handle(self, key: Any, make: Callable[[], T]) -> T:
-        """A handle kept open between the calls of a worker, say an open slide or a model."""
+        """Return a handle kept open between the calls of a worker, say an open slide or a model."""
         return self.handles.get(key, make)

@@ -82,7 +82,7 @@ def _fields(schema: dict[str, Any], nested: bool = False) -> str:
 
 
 def type_word(schema: dict[str, Any], inner: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """A JSON schema's type in a word or two; of what `inner` defines, the fields as well."""
+    """Return a JSON schema's type in a word or two; of what `inner` defines, the fields as well."""
     if "enum" in schema:
         return " | ".join(str(item) for item in schema["enum"])
     if "const" in schema:

@@ -32,7 +32,7 @@ def walk_below(roots: Roots) -> Iterator[tuple[Path, Path, list[str]]]:
 
 
 def make_argument(root: Path, path: Path, roots: Roots) -> str | None:
-    """A path below a root as tools take it, or None where an earlier root hides it."""
+    """Return a path below a root as tools take it, or None where an earlier root hides it."""
     name = path.relative_to(root).as_posix()
     return name if roots.input(name) == path.resolve() else None
 

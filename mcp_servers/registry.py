@@ -54,7 +54,7 @@ class Registry:
         self.tools[spec.name] = spec
 
     def get(self, name: str) -> ToolSpec:
-        """The tool called `name`; raises `InputError` that suggests a near name."""
+        """Return the tool called `name`; raises `InputError` that suggests a near name."""
         if name in self.tools:
             return self.tools[name]
         import difflib
@@ -72,7 +72,7 @@ class Registry:
         return iter(self.all())
 
     def describe(self, names: Collection[str] | None = None) -> str:
-        """The tools (or those named) as text for a prompt: signature, units, limits, failures."""
+        """Get tools (or those named) as text for a prompt: signature, units, limits, failures."""
         chosen = [spec for spec in self.all() if names is None or spec.name in names]
         return "\n\n".join(describe_tool(spec) for spec in chosen)
 
@@ -149,7 +149,7 @@ def execute(
 
 
 def collect(module: Any) -> list[ToolSpec]:
-    """The tools that a module defines itself (not those it imports), or its `list_tools` gives."""
+    """Get tools that a module defines itself (not those it imports), or its `list_tools` gives."""
     if hasattr(module, "list_tools"):
         return list(module.list_tools())
     found = []

@@ -67,7 +67,7 @@ def hash_input(path: Path, index: HashIndex | None = None) -> str:
 
 
 def companion(path: Path) -> Path | None:
-    """The folder that holds the rest of a slide whose file is only an index, or None."""
+    """Return the folder that holds the rest of a slide whose file is only an index, or None."""
     suffix = path.suffix.lower()
     if suffix == ".mrxs" and path.with_suffix("").is_dir():
         return path.with_suffix("")
@@ -156,7 +156,7 @@ class ResultsCache:
         self._stored = 0
 
     def key(self, spec: ToolSpec, given: BaseModel, context: ToolContext) -> str:
-        """The entry's name: SHA-256 over everything that decides the result.
+        """Return the entry's name: SHA-256 over everything that decides the result.
 
         Raises `InputError` when an input path is not allowed or absent.
         """
@@ -180,7 +180,7 @@ class ResultsCache:
         return {"sha256": hash_input(path, self.index), "name": path.name}
 
     def find(self, spec: ToolSpec, given: BaseModel, context: ToolContext) -> ToolRun | None:
-        """The result of the same tool version, arguments and input content, or None.
+        """Return the result of the same tool version, arguments and input content, or None.
 
         Its outputs are copied into the context's output folder.
         """
@@ -282,7 +282,7 @@ class ResultsCache:
 
 
 def list_paths(spec: ToolSpec, given: BaseModel) -> list[str]:
-    """The input paths among the arguments of a call."""
+    """Return the input paths among the arguments of a call."""
     found: list[str] = []
     arguments = given.model_dump(mode="json")
     for name in spec.path_fields():

@@ -67,7 +67,7 @@ class Roots:
         return (*self.inputs, self.output)
 
     def input(self, path: str | Path, kind: Kind = "any") -> Path:
-        """The resolved path of an input, relative or absolute within a root.
+        """Return the resolved path of an input, relative or absolute within a root.
 
         Raises
         ------
@@ -107,17 +107,17 @@ class Roots:
         return any(root != other and root.is_relative_to(other) for other in self.readable)
 
     def allows(self, resolved: Path) -> bool:
-        """True when the resolved path lies in a readable root."""
+        """Return True when the resolved path lies in a readable root."""
         return any(resolved == root or resolved.is_relative_to(root) for root in self.readable)
 
     def writes(self, resolved: Path) -> bool:
-        """True when the resolved path lies where tools or programs write, or wrote earlier."""
+        """Check whether the resolved path lies where tools or programs write, or wrote earlier."""
         return any(resolved.is_relative_to(folder) for folder in (*self.made, self.output)) or any(
             (folder / TRACE).is_file() for folder in resolved.parents
         )
 
     def write_path(self, name: str | Path, *, make: bool = True) -> Path:
-        """The resolved path for an output called `name` (relative, below the output root).
+        """Return the resolved path for an output called `name` (relative, below the output root).
 
         Parents are created unless `make` is false. The path itself may exist; it is never a
         symlink out of the root.

@@ -185,13 +185,13 @@ def map_texts(value: Any, function: Callable[[str], Any]) -> Any:
 
 
 def wanted_device(given: Any) -> str:
-    """The device that a call's arguments name, "" where the tool takes none."""
+    """Return the device that a call's arguments name, "" where the tool takes none."""
     device = getattr(given, "device", None)
     return device if isinstance(device, str) else ""
 
 
 def _has_output(model: type[BaseModel], seen: set[type]) -> bool:
-    """True when a result names a file that was written, at any depth."""
+    """Return True when a result names a file that was written, at any depth."""
     seen.add(model)
     for info in model.model_fields.values():
         if any(isinstance(mark, PathRole) and mark.role == "output" for mark in _marks(info)):
@@ -206,7 +206,7 @@ def _has_output(model: type[BaseModel], seen: set[type]) -> bool:
 
 
 def _marks(info: Any) -> Sequence[Any]:
-    """The annotations of a field, also those inside `X | None`."""
+    """Return the annotations of a field, also those inside `X | None`."""
     found = list(info.metadata)
     stack = [info.annotation]
     while stack:

@@ -139,7 +139,7 @@ class ScenePainter(Painter):
         return np.where(self.necrosis, 0.78, super().color_eosin())
 
     def find_pale(self, follicles: BoolArray) -> BoolArray:
-        """Aggregates and the parenchyma of a node."""
+        """Return aggregates and the parenchyma of a node."""
         return follicles | self.lymphoid
 
 
@@ -163,7 +163,7 @@ def _draw_ragged(
     mpp: float,
     rng: np.random.Generator,
 ) -> BoolArray:
-    """A mask of spots in µm with an irregular border, moved by about a twelfth of the radius."""
+    """Draw spots in µm with an irregular border, moved by about a twelfth of the radius."""
     y, x = np.ogrid[0 : shape[0], 0 : shape[1]]
     mask = np.zeros(shape, dtype=np.bool_)
     for a, b, r in spots:
@@ -184,7 +184,7 @@ def _cores(
 def _mitosis(
     nuclei: npt.NDArray[np.uint8], x: float, y: float, mpp: float, rng: np.random.Generator
 ) -> None:
-    """A metaphase plate with short arms, x and y in pixels, in a cell cleared of other nuclei."""
+    """Draw a metaphase plate with short arms, at x, y in pixels, in a cleared cell."""
     import cv2
 
     center = (round(16 * x), round(16 * y))

@@ -97,7 +97,7 @@ def partition(graph: Graph, resolution: float = 1.0, seed: int = 0) -> list[list
 
 
 def find_communities(graph: Graph, resolution: float = 1.0, seed: int = 0) -> list[Community]:
-    """The communities of `partition`, described by what the graph states inside them."""
+    """Return the communities of `partition`, described by what the graph states inside them."""
     groups = partition(graph, resolution, seed)
     home = np.full(graph.n_nodes, -1)
     for number, nodes in enumerate(groups):

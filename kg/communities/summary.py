@@ -55,7 +55,7 @@ class _ModelReply(BaseModel):
 
 
 def summarize_by_rule(community: Community) -> Summary:
-    """The best supported statements, then those that are contradicted."""
+    """Return the best supported statements, then those that are contradicted."""
     agreed = [s for s in community.statements if not s.contradicted and not s.negated][:3]
     disputed = [s for s in community.statements if s.contradicted and not s.negated][:2]
     denied = [s for s in community.statements if s.negated and not s.contradicted][:1]
@@ -90,7 +90,7 @@ class ChatSummaries:
         self._system = (Path(__file__).parent / "prompts" / PROMPT).read_text(encoding="utf-8")
 
     def summarize(self, community: Community) -> Summary:
-        """The model's checked sentences, or the rule's text with a note of what failed.
+        """Return the model's checked sentences, or the rule's text with a note of what failed.
 
         Raises
         ------
@@ -181,7 +181,7 @@ class Checker:
         return None
 
     def _supports(self, statement: Cited, text: str) -> bool:
-        """True if the text contains the statement, by the relation's phrase or its first word."""
+        """Check if the text contains the statement, by the relation's phrase or its first word."""
         sign = Polarity.NEUTRAL if statement.negated else statement.polarity
         return any(
             self._verifier.fault(

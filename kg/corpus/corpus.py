@@ -264,7 +264,7 @@ def _keys(document: Document) -> list[tuple[str, str]]:
 
 
 def _conflict(document: Document, two: Document) -> str | None:
-    """The identifier on which two documents disagree."""
+    """Return the identifier on which two documents disagree."""
     for name in ("doi", "pmid", "pmcid"):
         a, b = getattr(document, name), getattr(two, name)
         if a and b and a.lower() != b.lower():

@@ -11,5 +11,5 @@ RECIPE = "recipe.json"
 
 
 def graph_folder(out: Path) -> Path:
-    """The folder that belongs to an output: itself, or `<stem>.kg/` beside a `.graphml` file."""
+    """Return the folder of an output: itself, or `<stem>.kg/` beside a `.graphml` file."""
     return out.with_suffix(".kg") if out.suffix.lower() == ".graphml" else out

@@ -56,7 +56,7 @@ class Store:
         self._db.commit()
 
     def meta(self, key: str) -> str:
-        """A value that the last build left."""
+        """Return a value that the last build left."""
         row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return row[0] if row else ""
 
@@ -93,7 +93,7 @@ class Store:
     # -- files and documents -------------------------------------------------------------------
 
     def files(self, reader: str) -> dict[str, dict[str, Any]]:
-        """Reports of the files that this reader has read before, by the hash of their bytes."""
+        """Get reports of the files that this reader has read before, by the hash of their bytes."""
         found = {
             sha256: {
                 "status": status,
@@ -264,7 +264,7 @@ class Store:
         self._settle()
 
     def failures(self, extractor: str, hashes: Iterable[str]) -> dict[str, str]:
-        """The last error of each of these chunks that still has no result."""
+        """Return the last error of each of these chunks that still has no result."""
         wanted = set(hashes) - self.list_extracted(extractor)
         rows = self._db.execute(
             "SELECT hash, error FROM failures WHERE extractor = ? ORDER BY rowid", (extractor,)

@@ -59,7 +59,7 @@ _APPEND_ONLY = ("documents", "extractions", "statements", "mentions", "failures"
 
 
 def open_database(path: Path) -> sqlite3.Connection:
-    """The store at `path`, made with its folder if it is missing.
+    """Return the store at `path`, made with its folder if it is missing.
 
     Raises
     ------

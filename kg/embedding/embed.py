@@ -261,7 +261,7 @@ class SentenceModel:
 
 
 def default(cache: Path | None = None) -> Embedder:
-    """The embedded default: MiniLM in float32, loaded on first use.
+    """Return the embedded default: MiniLM in float32, loaded on first use.
 
     `cache` is a file in which vectors are kept between runs, by content.
     """
@@ -269,7 +269,7 @@ def default(cache: Path | None = None) -> Embedder:
 
 
 def by_name(name: str, cache: Path | None = None) -> Embedder:
-    """An embedder by name: "default", "hashing", or any sentence-transformers model or folder."""
+    """Open an embedder: "default", "hashing", or a sentence-transformers model or folder."""
     if name in ("default", "minilm", MINILM, f"{MINILM}-fp32", f"sentence-transformers/{MINILM}"):
         return MiniLM(_open_cache(cache))
     if name == HASHING:

@@ -164,7 +164,7 @@ _GENERAL = words(
 
 
 def _agent_kind(word: str) -> str:
-    """Action of an agent in a word: `inhibitor`, `antagonist`, `agonist`, or its own."""
+    """Return the action of an agent in a word: `inhibitor`, `antagonist`, `agonist`, or its own."""
     word = word.lower()
     if word.startswith(("inhibit", "block", "neutrali", "antibod", "inactiv", "antiser", "degrad")):
         return "inhibitor"
@@ -183,12 +183,12 @@ _AGENT_NAME = re.compile(
 
 
 def names_agent(name: str) -> bool:
-    """True if a name is that of an agent (`PD-L1 blockade`) and not of what it acts on."""
+    """Return True if a name is that of an agent (`PD-L1 blockade`) and not of what it acts on."""
     return bool(_AGENT_NAME.search(name))
 
 
 def acted_on(text: str, start: int, end: int) -> bool:
-    """True if the name at `start:end` is only part of an agent's name (`PD-L1 inhibitor`)."""
+    """Check if the name at `start:end` is only part of an agent's name (`PD-L1 inhibitor`)."""
     return bool(
         _AGENT_AFTER.match(text, end)
         or _ANTI.search(text[:start])
@@ -339,7 +339,7 @@ class MentionFinder:
                 yield Mention(start, end, name, EntityType.TREATMENT, None)
 
     def _expand_marker(self, text: str, mention: Mention) -> Mention:
-        """A marker followed by a plus sign as the cell that carries it."""
+        """Return a marker followed by a plus sign as the cell that carries it."""
         cell = MARKED.get(mention.name)
         if cell is None or text[mention.end : mention.end + 1] not in {"+", "⁺"}:
             return mention
@@ -366,7 +366,7 @@ class MentionFinder:
 
 
 def _without_cells(text: str, mention: Mention) -> Mention:
-    """A cell line by its name alone: `HeLa` of `HeLa cells`."""
+    """Return a cell line by its name alone: `HeLa` of `HeLa cells`."""
     cells = _CELLS_AFTER.search(text, mention.start, mention.end)
     if mention.type is not EntityType.CELL_LINE or not cells:
         return mention

@@ -153,7 +153,7 @@ _PHOSPHO = re.compile(r"\b(?:phospho|p|over|hyper|wild-type|mutant|soluble|serum
 
 
 def is_head(sentence: str, mention: Mention, stop: int, *, place: bool = False) -> bool:
-    """True if the words after a mention, up to `stop`, leave it the head of its noun phrase.
+    """Return True if the words after a mention, up to `stop`, leave it the head of its noun phrase.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def _ends_phrase(word: str) -> bool:
 
 
 def is_governed(sentence: str, mention: Mention, floor: int) -> bool:
-    """True if another noun governs the mention, so that the phrase is about that noun.
+    """Return True if another noun governs the mention, so that the phrase is about that noun.
 
     `response to X` and `targets of X` are governed, `expression of X` and `patients with X` not.
     """
@@ -227,7 +227,7 @@ def is_governed(sentence: str, mention: Mention, floor: int) -> bool:
 
 
 def object_follows(sentence: str, trigger: Trigger, mention: Mention, floor: int) -> bool:
-    """True if the mention is the object right after the trigger, or joined to the mention before.
+    """Check if the mention is the object right after the trigger, or joined to the mention before.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ _FAILING = frozenset({"fails", "failed", "fail"})
 def subject_reaches(
     sentence: str, mentions: Sequence[Mention], head: Mention, stop: int, *, adjacent: bool = False
 ) -> bool:
-    """True if `head` is the subject of a verb at `stop`: only modifiers are between them.
+    """Return True if `head` is the subject of a verb at `stop`: only modifiers are between them.
 
     Parameters
     ----------
@@ -334,7 +334,7 @@ def subject_reaches(
 
 
 def _words_between(sentence: str, mentions: Sequence[Mention], at: int, stop: int) -> list[str]:
-    """The words between a mention's end and `stop`; each other mention counts as a word.
+    """Return the words between a mention's end and `stop`; each other mention counts as a word.
 
     The rest of the mention's own phrase (`X expression`, `X-positive disease`) is skipped.
     """
@@ -352,6 +352,6 @@ def _words_between(sentence: str, mentions: Sequence[Mention], at: int, stop: in
 
 
 def _goes_on(word: str, before: str) -> bool:
-    """True if a predicate continues: `was found to`, `is an independent`."""
+    """Return True if a predicate continues: `was found to`, `is an independent`."""
     raised = word in _RAISING or (word == "to" and before in _RAISING)
     return raised or word in _AUXILIARIES or word in _COMPLEMENTS

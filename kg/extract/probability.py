@@ -45,7 +45,7 @@ class Side:
         return bool(self.mentions)
 
     def split(self) -> tuple[Side, Side]:
-        """The first mention, and the others."""
+        """Return the first mention, and the others."""
         return (
             Side(self.mentions[:1], self.stands[:1]),
             Side(self.mentions[1:], self.stands[1:]),
@@ -69,7 +69,7 @@ class Signs:
     length: int
 
     def features(self) -> dict[str, float]:
-        """The features of the model, by name."""
+        """Return the features of the model, by name."""
         kind = _KINDS.get(self.relation, "cause")
         return {
             "subject": float(self.subject),

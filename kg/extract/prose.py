@@ -49,7 +49,7 @@ _FOUND = re.compile(
 
 
 def is_prose(sentence: str) -> bool:
-    """True if this is a sentence, not a table row, a reference or a run of labels from a page."""
+    """Check if this is a sentence, not a table row, a reference or a run of labels from a page."""
     if len(sentence) > 900 or _REFERENCE.search(sentence):
         return False
     plain = len(_PLAIN_WORD.findall(sentence))
@@ -71,7 +71,7 @@ def quoted_matter(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[tuple
 
 
 def _find_search(sentence: str, offset: int) -> Iterator[tuple[int, int]]:
-    """The part of a sentence that describes a search, up to its result."""
+    """Yield the part of a sentence that describes a search, up to its result."""
     operators = list(_OPERATOR.finditer(sentence)) if _SEARCH.search(sentence) else []
     cue = operators[-1] if operators else _TERMS.search(sentence)
     if cue:

@@ -102,7 +102,7 @@ _VALUE = {Polarity.POSITIVE: 1, Polarity.NEGATIVE: -1, Polarity.NEUTRAL: 0}
 
 
 def _of_outcomes(trigger: Trigger) -> bool:
-    """True if an outcome may be the head: it correlates, but causes and predicts nothing."""
+    """Return True if an outcome may be the head: it correlates, but causes and predicts nothing."""
     return trigger.relation.canonical in {"correlates_with", "correlates_negatively_with"}
 
 
@@ -120,7 +120,7 @@ def _read_batch(chunks: Sequence[Chunk]) -> list[Extraction]:
 
 
 def _unsaid(sentence: str, trigger: Trigger, low: int, high: int, before: str) -> bool:
-    """True if the sentence asks, examines, wishes or supposes the relation."""
+    """Return True if the sentence asks, examines, wishes or supposes the relation."""
     return bool(
         cues.INDIRECT.search(sentence[: trigger.start])
         or cues.EXAMINED.search(sentence[trigger.end : high])
@@ -133,7 +133,7 @@ def _unsaid(sentence: str, trigger: Trigger, low: int, high: int, before: str) -
 
 
 def _fits(trigger: Trigger, head: Mention, head_sign: int, tail: Mention) -> bool:
-    """True if the relation may join entities of these types."""
+    """Return True if the relation may join entities of these types."""
     relation = trigger.relation.canonical
     if head.type in _NEVER or tail.type in _NEVER:
         return False
@@ -318,7 +318,7 @@ class RulesExtractor:
         following: int,
         subjects: Side,
     ) -> tuple[Side, Side]:
-        """Groups of coordinated mentions left and right of a trigger."""
+        """Return groups of coordinated mentions left and right of a trigger."""
         low, high = syntax.clause_bounds(sentence, trigger.start, trigger.end)
         usable = [m for m in mentions if not syntax.in_parentheses(sentence, m)]
         left = [m for m in usable if low <= m.start and m.end <= trigger.start]
@@ -513,7 +513,7 @@ class RulesExtractor:
 
 
 def _is_next_verb(sentence: str, last: Mention, trigger: Trigger, low: int) -> bool:
-    """True if the verb is in a list whose subject is before the last mention.
+    """Return True if the verb is in a list whose subject is before the last mention.
 
     `treated cells showed more proliferation, stimulated angiogenesis, and ...`: a single comma
     never parts a subject from its verb.
@@ -526,18 +526,18 @@ def _is_next_verb(sentence: str, last: Mention, trigger: Trigger, low: int) -> b
 
 
 def _is_list(sentence: str, head: Mention, last: Mention) -> bool:
-    """True if entities of different types form a list: `B cells and TLS`, not `heart, hypoxia`."""
+    """Check if entities of different types form a list: `B cells and TLS`, not `heart, hypoxia`."""
     return bool(re.search(r"\b(?:and|or)\b", sentence[head.end : last.start]))
 
 
 def _opens(sentence: str, head: Mention, trigger: Trigger) -> bool:
-    """True if a mention after another verb may be a subject and not that verb's object."""
+    """Return True if a mention after another verb may be a subject and not that verb's object."""
     reduced = trigger.passive or trigger.relative or trigger.text.split()[0].endswith(("ed", "ing"))
     return reduced or bool(_OPENS.search(sentence[: head.start]))
 
 
 def _is_excepted(sentence: str, mention: Mention, trigger: Trigger, low: int) -> bool:
-    """True if the mention is the part of a list that is denied (`A, but not B and C, predict`)."""
+    """Check if the mention is the part of a list that is denied (`A, but not B and C, predict`)."""
     if mention.start >= trigger.end:
         return bool(cues.NEGATED_ITEM.search(sentence[trigger.end : mention.start]))
     return bool(cues.BUT_NOT.search(sentence[low : mention.start]))
@@ -546,7 +546,7 @@ def _is_excepted(sentence: str, mention: Mention, trigger: Trigger, low: int) ->
 def _co_mentioned(
     text: str, spans: Sequence[tuple[int, int]], met: Sequence[Meeting], probability: float
 ) -> Statement:
-    """An association that rests on the model of related pairs alone, with its nearest meeting."""
+    """Return an association by the model of related pairs alone, with its nearest meeting."""
     nearest = min(met, key=lambda meeting: len(meeting.between))
     start, end = spans[nearest.sentence]
     return Statement(

@@ -65,7 +65,7 @@ def _study(opening: str) -> Study:
 
 
 def parse_size(sentence: str) -> int | None:
-    """The number of a sentence's own "(n = 210)", if it is unique."""
+    """Return the number of a sentence's own "(n = 210)", if it is unique."""
     found = {_number(match.group(1)) for match in _N.finditer(sentence)}
     return found.pop() if len(found) == 1 else None
 

@@ -87,11 +87,11 @@ class TriggerFinder:
         self._relation = lru_cache(maxsize=4096)(ontology.relation)
 
     def occurs(self, text: str) -> bool:
-        """True if any relation phrase occurs in `text`, as a verb or not."""
+        """Return True if any relation phrase occurs in `text`, as a verb or not."""
         return bool(self._pattern.search(text))
 
     def verb_in(self, text: str) -> bool:
-        """True if `text` contains a relation verb in the past tense or third person."""
+        """Return True if `text` contains a relation verb in the past tense or third person."""
         return any(
             match.group().split()[0].lower().endswith(("ed", "s"))
             for match in self._pattern.finditer(text)
@@ -144,7 +144,7 @@ class TriggerFinder:
 
 
 def _single_word_is_verb(word: str, before: str, rest: str, after_mention: bool) -> bool:
-    """True if a single-word trigger, not in the passive, is the verb of its clause.
+    """Return True if a single-word trigger, not in the passive, is the verb of its clause.
 
     `rest` is what follows it, `after_mention` whether an entity stands right before it.
     """
@@ -170,7 +170,7 @@ def _single_word_is_verb(word: str, before: str, rest: str, after_mention: bool)
 
 
 def _parallel(word: str, before: str, last: Trigger | None) -> bool:
-    """True if a past form after `and` is a verb beside an earlier past verb (`raised A and cut B`).
+    """Return True for a past form after `and` beside an earlier verb (`raised A and cut B`).
 
     `induced B cells and activated T cells` may be a list: such states are left out.
     """
@@ -190,7 +190,7 @@ def _is_participle(word: str) -> bool:
 
 
 def _moved_phrase(moved: re.Match[str]) -> str:
-    """The relation's phrase of "rises with" and "falls in"."""
+    """Return the relation's phrase of "rises with" and "falls in"."""
     up = moved.group(1).startswith(("increas", "ris", "rose"))
     if moved.group(2) == "with":
         return "correlate positively with" if up else "correlate negatively with"
@@ -229,12 +229,12 @@ _PREDICATE = re.compile(
 
 
 def starts_predicate(sentence: str, mention: Mention) -> bool:
-    """True if a verb follows at once, which makes the mention the subject of a new clause."""
+    """Check if a verb follows at once, which makes the mention the subject of a new clause."""
     return bool(_PREDICATE.match(sentence[mention.end :]))
 
 
 def clause_bounds(sentence: str, start: int, end: int) -> tuple[int, int]:
-    """The clause around `start:end`; boundaries inside parentheses do not count."""
+    """Return the clause around `start:end`; boundaries inside parentheses do not count."""
     masked = _PARENS.sub(lambda m: " " * len(m.group()), sentence)
     left, right = 0, len(sentence)
     for match in _CLAUSE.finditer(masked):
@@ -247,7 +247,7 @@ def clause_bounds(sentence: str, start: int, end: int) -> tuple[int, int]:
 
 
 def in_parentheses(sentence: str, mention: Mention) -> bool:
-    """True if the mention is inside parentheses."""
+    """Return True if the mention is inside parentheses."""
     return any(
         match.start() < mention.start and mention.end < match.end()
         for match in _PARENS.finditer(sentence)
@@ -255,7 +255,7 @@ def in_parentheses(sentence: str, mention: Mention) -> bool:
 
 
 def coordinated(sentence: str, left: Mention, right: Mention) -> bool:
-    """True if two neighboring mentions are joined as a list (`A, B and C`, `A/B`)."""
+    """Return True if two neighboring mentions are joined as a list (`A, B and C`, `A/B`)."""
     between = _PARENS.sub(" ", sentence[left.end : right.start])
     if _NEW_CLAUSE.search(between):
         return False
@@ -267,7 +267,7 @@ def coordinated(sentence: str, left: Mention, right: Mention) -> bool:
 
 
 def next_verb(between: str, trigger: Trigger) -> bool:
-    """True if another past verb is between two objects (`reduced A and increased B`).
+    """Return True if another past verb is between two objects (`reduced A and increased B`).
 
     After `associated with` and the like, words such as `increased` are modifiers.
     """
@@ -279,7 +279,7 @@ def next_verb(between: str, trigger: Trigger) -> bool:
 
 
 def setting(sentence: str, mention: Mention, floor: int = 0) -> bool:
-    """True if a preposition makes the mention the setting (`in bladder cancer`)."""
+    """Return True if a preposition makes the mention the setting (`in bladder cancer`)."""
     return bool(cues.SETTING.search(sentence[floor : mention.start]))
 
 
@@ -357,6 +357,6 @@ def sign(sentence: str, mention: Mention, floor: int) -> tuple[int, bool]:
 
 
 def is_loss(sentence: str, mention: Mention) -> bool:
-    """True if the mention itself ends in a word of loss (`PD-L1 blockade`)."""
+    """Return True if the mention itself ends in a word of loss (`PD-L1 blockade`)."""
     words = cues.WORDS.findall(sentence[mention.start : mention.end].lower())
     return bool(words) and words[-1] in cues.LOSS

@@ -192,7 +192,7 @@ class Verifier:
                     yield hit.span()
 
     def _overstates(self, claim: Claim) -> bool:
-        """True if the relation claims a mechanism where the words say that two things go along."""
+        """Check if the relation claims a mechanism where the words say that two things go along."""
         read = self._ontology.relation(claim.relation_text).canonical
         if claim.relation == read or claim.relation in _WEAK:
             return False
@@ -206,7 +206,7 @@ class Verifier:
         tail: tuple[int, int],
         relation: tuple[int, int],
     ) -> str | None:
-        """The fault of a choice of places for head, tail and relation."""
+        """Return the fault of a choice of places for head, tail and relation."""
         start, end = relation
         if _overlap((start, end), head) or _overlap((start, end), tail):
             return APART
@@ -251,7 +251,7 @@ class Verifier:
     def _of_another(
         self, sentence: str, head: tuple[int, int], tail: tuple[int, int], relation: tuple[int, int]
     ) -> bool:
-        """True if the verb has a nearer subject: `A secretes B, and B activates C` is not of A."""
+        """Check if the verb has a nearer subject: `A secretes B, and B activates C` is not of A."""
         gap = sentence[min(head, tail)[1] : relation[0]]
         for hit in (_SUBORDINATE.search(gap), _WHAT.search(gap)):
             if hit and hit[1].lower() not in _NO_SUBJECT and not hit[1].endswith("ly"):
@@ -267,7 +267,7 @@ class Verifier:
     def _set_against(
         self, sentence: str, head: tuple[int, int], tail: tuple[int, int], relation: tuple[int, int]
     ) -> bool:
-        """True if an entity is what the fact is not of, or the object of a later verb."""
+        """Return True if an entity is what the fact is not of, or the object of a later verb."""
         for place in (head, tail):
             toward = _TOWARD.search(sentence[: place[0]])
             if toward and not _overlap(toward.span(), relation):
@@ -321,7 +321,7 @@ class Verifier:
 def middle_first(
     sentence: str, head: tuple[int, int], tail: tuple[int, int], start: int, end: int
 ) -> bool:
-    """True if head and tail on the same side of the relation's words are in the claimed order.
+    """Check if head and tail on the same side of the relation's words are in the claimed order.
 
     `inhibition of X by Y` and `X secretion by Y`: what follows `by` acts.
 
@@ -350,7 +350,7 @@ def _is_setting(
     tail: tuple[int, int],
     relation: tuple[int, int],
 ) -> bool:
-    """True if the object of the verb is before the last entity, which says only where."""
+    """Return True if the object of the verb is before the last entity, which says only where."""
     last = max(head, tail)
     if claim.relation in _WEAK or claim.relation.endswith("_in") or last[0] < relation[1]:
         return False

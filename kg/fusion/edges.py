@@ -90,7 +90,7 @@ def assemble(
 
 
 def _by_sign(group: list[Triple]) -> list[list[Triple]]:
-    """Readings that raise and those that lower, apart; neutral readings go with the stronger side.
+    """Split readings that raise from those that lower; neutral ones join the stronger side.
 
     "associated with longer" and "associated with shorter survival" speak against each other.
     """
@@ -126,7 +126,7 @@ def _reading_order(triple: Triple) -> tuple[object, ...]:
 
 
 def _distinct(group: list[Triple]) -> tuple[Support, ...]:
-    """The readings, each once."""
+    """Return the readings, each once."""
     marked: dict[tuple[object, ...], Triple] = {}
     if len(group) > 1:
         for t in group:
@@ -145,7 +145,7 @@ def _distinct(group: list[Triple]) -> tuple[Support, ...]:
 
 
 def _polarity(group: list[Triple]) -> Polarity:
-    """The polarity with the most confidence behind it; a tie is neutral."""
+    """Return the polarity with the most confidence behind it; a tie is neutral."""
     if len(group) == 1 and group[0].confidence > 0:
         return group[0].polarity
     mass = {p: sum(t.confidence for t in group if t.polarity == p) for p in Polarity}

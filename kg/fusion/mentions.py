@@ -23,7 +23,7 @@ class Mentions:
         self._cleaned: dict[Mention, Mention | None] = {}
 
     def clean(self, name: str, type_: EntityType) -> Mention | None:
-        """The mention of a name as it was read; None if it is empty once cleaned."""
+        """Return the mention of a name as it was read; None if it is empty once cleaned."""
         read = name, type_
         if read not in self._cleaned:
             mention = clean_name(name), type_

@@ -107,7 +107,7 @@ class Apart:
             self._of[clean_name(other)].add(clean_name(name))
 
     def forbids(self, cluster: Cluster, members: Iterable[Mention]) -> bool:
-        """True if a name of the cluster is declared different from any of the members."""
+        """Return True if a name of the cluster is declared different from any of the members."""
         if not self._of:
             return False
         names = {m[0] for m in cluster.members}
@@ -270,7 +270,7 @@ def _leaders(
 def merge_paper(
     mentions: Mentions, options: FusionOptions, embedder: Embedder, pair_cache: Path | None
 ) -> Clusters:
-    """The bare rule: exact names, then everything above tau, chained, whatever its type.
+    """Return the bare rule: exact names, then everything above tau, chained, whatever its type.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ class FusionOptions(Strict):
 
     @classmethod
     def paper(cls) -> FusionOptions:
-        """The paper's rule: tau = 0.9, no guard."""
+        """Return the paper's rule: tau = 0.9, no guard."""
         return cls(mode="paper", tau=0.9)
 
 

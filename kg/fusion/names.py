@@ -74,7 +74,7 @@ def clean_name(name: str) -> str:
 
 
 def are_compatible(first: EntityType, second: EntityType) -> bool:
-    """True if an entity can have both types."""
+    """Return True if an entity can have both types."""
     if first == second or EntityType.OTHER in (first, second):
         return True
     return any(first in group and second in group for group in _GROUPS)
@@ -98,7 +98,7 @@ _KIND_WORDS = {"drug": "agent", "atom": ""}
 
 @lru_cache(maxsize=400_000)
 def lexical_key(name: str, type_: EntityType = EntityType.OTHER) -> str:
-    """The name without case, punctuation, Greek script, plural, inversion and British spelling.
+    """Get the name without case, punctuation, Greek script, plural, inversion and British spelling.
 
     Digits that a separator kept apart stay apart ("1,2-" is not "12-"), and a trailing plus or
     minus stays ("CD8+" is not "CD8"). "Carcinoma, Basal Cell" is "basal cell carcinoma"; "grade
@@ -161,7 +161,7 @@ def _sign(mark: str) -> str:
 
 
 def _is_code(word: str) -> bool:
-    """A symbol rather than a word: has a digit, or is written in capitals (TILs, KRAS, mTOR)."""
+    """Return True for a symbol: with a digit, or in capitals (TILs, KRAS, mTOR)."""
     if any(c.isdigit() for c in word):
         return True
     return sum(c.isupper() for c in word) >= 2 and not word.endswith("s")
@@ -236,7 +236,7 @@ def _content_words(name: str) -> frozenset[str]:
 
 
 def guard_allows(first: str, second: str, first_type: EntityType, second_type: EntityType) -> bool:
-    """True if similarity alone may merge these names.
+    """Return True if similarity alone may merge these names.
 
     They must be of compatible types, agree on their signature, and neither may be the other with a
     further word: that is something narrower ("Castleman disease", "multicentric Castleman

@@ -55,7 +55,7 @@ def _no_pairs() -> Pairs:
 
 
 def _vectors(cache: Path) -> Path:
-    """The file of vectors that belongs to a file of pairs."""
+    """Return the file of vectors that belongs to a file of pairs."""
     return cache.with_suffix(".vectors")
 
 
@@ -70,7 +70,7 @@ class PairCache:
 
     @classmethod
     def load(cls, path: Path, embedder: Embedder, tau: float) -> PairCache | None:
-        """The cache in the file, or None if it is missing, damaged, or of other settings."""
+        """Return the cache in the file, or None if it is missing, damaged, or of other settings."""
         try:
             with np.load(path, allow_pickle=False) as stored:
                 meta = json.loads(bytes(stored["meta"]))
@@ -128,7 +128,7 @@ class PairCache:
             raise FaultError(f"{path}: similar pairs could not be kept ({error}).") from error
 
     def select(self, names: Sequence[str], tau: float) -> Pairs:
-        """The pairs of some of the names, in positions of `names`, sorted."""
+        """Return the pairs of some of the names, in positions of `names`, sorted."""
         place = {name: position for position, name in enumerate(names)}
         to = np.array([place.get(name, -1) for name in self.names], dtype=np.int32)
         if not len(to):

@@ -154,7 +154,7 @@ class GraphArrays:
         self.first_year, self.last_year = first, last
 
     def supports(self, edge: int) -> tuple[Support, ...]:
-        """The readings of an edge, in the order of the build."""
+        """Return the readings of an edge, in the order of the build."""
         readings = self.readings_of(edge)
         row = self.edge_rows[int(self.edge_row[edge])]
         return tuple(Support.model_validate(row[p]) for p in self.reading_place[readings].tolist())

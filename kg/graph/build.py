@@ -98,7 +98,7 @@ def _node_row(node: FusedNode, merges: dict[str, list[dict[str, Any]]]) -> bytes
 
 
 def _supports(supports: tuple[Support, ...]) -> bytes:
-    """The readings of an edge as a JSON list."""
+    """Return the readings of an edge as a JSON list."""
     encode = Support.__pydantic_serializer__.to_json
     return b"[%s]" % b",".join([encode(s, exclude_defaults=True) for s in supports])
 

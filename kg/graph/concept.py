@@ -118,7 +118,7 @@ def _quotations(supports: Iterable[Support], speaks_for: bool) -> list[Quotation
 
 
 def render_concept(report: ConceptReport) -> str:
-    """The report as an HTML page that opens offline: figure by year, relations, quotations."""
+    """Get the report as an HTML page that opens offline: figure by year, relations, quotations."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     loader = FileSystemLoader(Path(__file__).parent)
@@ -151,7 +151,7 @@ class Chart(Strict):
 
 
 def chart(counts: Iterable[YearCount]) -> Chart | None:
-    """The figure's geometry over every year from first to last; None without a dated paper."""
+    """Get the figure's geometry over every year from first to last; None without a dated paper."""
     by_year = {count.year: count for count in counts}
     if not by_year:
         return None

@@ -27,7 +27,7 @@ QUOTATIONS = 5
 
 
 def render_cx2(graph: Graph, name: str) -> str:
-    """The graph as the text of a CX2 file: an array of aspects between metadata and status.
+    """Return the graph as the text of a CX2 file: an array of aspects between metadata and status.
 
     Nodes are colored by type; an edge that raises its tail ends in an arrow, an edge that lowers it
     in a bar, and a denied edge is dashed, so that no meaning rests on color alone.

@@ -74,7 +74,7 @@ def export_graph(
 
 
 def node_link(graph: Graph) -> dict[str, Any]:
-    """The whole graph in the node-link form that networkx and D3 read."""
+    """Return the whole graph in the node-link form that networkx and D3 read."""
     nodes = [
         {
             "id": graph.ids[n],

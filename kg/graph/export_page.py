@@ -41,7 +41,7 @@ _MOST_EVIDENCE = 20
 
 
 def render_page(graph: Graph, *, focus: str | None, max_nodes: int) -> tuple[str, int, int]:
-    """The page's text, and how many nodes and edges it shows."""
+    """Return the page's text, and how many nodes and edges it shows."""
     shown = select(graph, focus, max_nodes)
     data = page_data(graph, shown, focus)
     template = (Path(__file__).parent / "export_page.html").read_text(encoding="utf-8")

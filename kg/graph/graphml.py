@@ -121,7 +121,7 @@ def _edges(graph: GraphArrays, ids: list[str]) -> Iterator[str]:
 
 
 def _evidence(graph: GraphArrays) -> list[str]:
-    """The readings of each edge as JSON."""
+    """Return the readings of each edge as JSON."""
     rows, places = graph.edge_rows, graph.edge_row.tolist()
     if graph.meta.get("as_of") is None:  # all readings of the row: the bytes as they are
         return [rows.raw(at).decode() for at in places]

@@ -203,7 +203,7 @@ class _Reader:
                 raise InputError(f"{self.path}: a merge of {where} is damaged: {error}") from error
 
     def finish(self) -> tuple[FusedGraph, dict[str, Any]]:
-        """The graph, and what edges without evidence say of themselves."""
+        """Return the graph, and what edges without evidence say of themselves."""
         position = {id_: n for n, id_ in enumerate(self.nodes)}
         extra: dict[str, Any] = {
             "weight": [], "belief": [], "documents": [], "first_year": [], "last_year": [],
@@ -293,6 +293,6 @@ def _local(tag: Any) -> str:
 
 
 def _entity_type(text: str) -> EntityType:
-    """The type of that name, whatever its case and separators; OTHER if there is none."""
+    """Return the type of that name, whatever its case and separators; OTHER if there is none."""
     folded = re.sub(r"[^a-z]", "", text.casefold())
     return next((t for t in EntityType if t.value.casefold() == folded), EntityType.OTHER)

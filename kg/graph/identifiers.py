@@ -46,7 +46,7 @@ def references(identifiers: Mapping[str, str]) -> list[tuple[str, str, str]]:
 
 
 def paper_iri(evidence: Evidence) -> str:
-    """The IRI of the paper that a reading comes from; a file without identifier has a URN."""
+    """Get the IRI of the paper that a reading comes from; a file without identifier has a URN."""
     if evidence.pmid:
         return f"https://identifiers.org/pubmed:{quote(evidence.pmid, safe='')}"
     if evidence.doi:

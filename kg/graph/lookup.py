@@ -33,7 +33,7 @@ class Lookup:
         return out
 
     def exact(self, text: str) -> int | None:
-        """The best node whose id, name or alias is the text, or None."""
+        """Return the best node whose id, name or alias is the text, or None."""
         if text in self._graph.position:
             return self._graph.position[text]
         for type_ in (None, *TYPES[:1]):

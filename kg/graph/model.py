@@ -28,12 +28,12 @@ class Graph(GraphArrays):
 
     @classmethod
     def from_fused(cls, fused: FusedGraph) -> Graph:
-        """The arrays of a fused graph."""
+        """Return the arrays of a fused graph."""
         return cls(*build_columns(fused))
 
     @classmethod
     def load(cls, path: str | Path) -> Graph:
-        """A graph from a sidecar folder, a folder that contains it, or a GraphML file.
+        """Return a graph from a sidecar folder, a folder that contains it, or a GraphML file.
 
         Raises
         ------
@@ -58,7 +58,7 @@ class Graph(GraphArrays):
         return write_sidecar(self, Path(path))
 
     def as_of(self, year: int) -> Graph:
-        """The graph as the literature up to and including `year` gave it.
+        """Return the graph as the literature up to and including `year` gave it.
 
         Readings without a year cannot be shown to be that old and are left out. Weights, beliefs
         and years are computed again, and small components pruned as in the build.
@@ -72,7 +72,7 @@ class Graph(GraphArrays):
         return self._lookup.find(text, limit)
 
     def exact(self, text: str) -> int | None:
-        """The position of the node that has this id, name or alias, or None."""
+        """Return the position of the node that has this id, name or alias, or None."""
         return self._lookup.exact(text)
 
     @cached_property
@@ -80,7 +80,7 @@ class Graph(GraphArrays):
         return Lookup(self)
 
     def resolve(self, node: str | int) -> int:
-        """The position of a node given by position, id, name or alias.
+        """Return the position of a node given by position, id, name or alias.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class Graph(GraphArrays):
         )
 
     def node(self, id: str | int) -> NodeView:
-        """A node by id, name or position; InputError if there is none."""
+        """Return a node by id, name or position; InputError if there is none."""
         n = self.resolve(id)
         row = self.node_rows[int(self.node_row[n])]
         return NodeView(
@@ -118,7 +118,7 @@ class Graph(GraphArrays):
         )
 
     def neighbors(self, id: str | int, limit: int | None = None) -> list[Neighbor]:
-        """The nodes one step away over affirmed edges, the most believed first."""
+        """Return the nodes one step away over affirmed edges, the most believed first."""
         n = self.resolve(id)
         indptr, indices = self.adjacency
         out: list[Neighbor] = []
@@ -138,7 +138,7 @@ class Graph(GraphArrays):
         return out[:limit]
 
     def edge(self, edge: int) -> EdgeView:
-        """An edge by position, with its evidence and the evidence against it."""
+        """Return an edge by position, with its evidence and the evidence against it."""
         h, t = int(self.head[edge]), int(self.tail[edge])
         return EdgeView(
             head=self.ids[h],
@@ -163,7 +163,7 @@ class Graph(GraphArrays):
         return tuple(self.edge(e) for e in self.edges_between(*pair))
 
     def merges(self, about: str | None = None) -> tuple[Merge, ...]:
-        """The merges that made the nodes, or those of a node."""
+        """Return the merges that made the nodes, or those of a node."""
         rows: Sequence[int] = range(self.n_nodes) if about is None else [self.resolve(about)]
         out: list[Merge] = []
         for n in rows:

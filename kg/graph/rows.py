@@ -25,7 +25,7 @@ _encode = json.JSONEncoder(
 
 
 def encode_row(value: Any) -> bytes:
-    """A value as the JSON of a row."""
+    """Return a value as the JSON of a row."""
     return _encode(value).encode()
 
 
@@ -49,7 +49,7 @@ class JsonRows:
         return len(self.offsets) - 1
 
     def raw(self, row: int) -> bytes:
-        """A row as it is written, without its line break."""
+        """Return a row as it is written, without its line break."""
         if self._bounds is None:
             self._bounds = self.offsets.tolist()
         return bytes(self.buffer[self._bounds[row] : self._bounds[row + 1] - 1])

@@ -42,7 +42,7 @@ _ROWS = ("node_rows", "edge_rows")
 
 
 def is_sidecar(folder: Path) -> bool:
-    """True if the folder holds a graph sidecar."""
+    """Return True if the folder holds a graph sidecar."""
     return (folder / "meta.json").is_file()
 
 

@@ -39,7 +39,7 @@ def cut_graph(graph: G, year: int) -> G:
 
 
 def subgraph(graph: G, edges: NDArray[np.bool_], readings: NDArray[np.bool_]) -> G:
-    """The graph of some edges and readings, small components pruned, texts shared."""
+    """Return the graph of some edges and readings, small components pruned, texts shared."""
     below = int(graph.meta.get("options", {}).get("prune_below", 1))
     labels = components(graph.n_nodes, np.stack([graph.head[edges], graph.tail[edges]], axis=1))
     touched = np.zeros(graph.n_nodes, dtype=np.bool_)

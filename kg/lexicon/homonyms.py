@@ -37,7 +37,7 @@ class Homonyms:
             self._by_surface.setdefault(reading.surface, []).append((pattern, reading.entity))
 
     def decide(self, text: str, start: int, end: int) -> tuple[bool, str | None]:
-        """True if a row decides what `text[start:end]` names, and which entity (None: nothing)."""
+        """Check if a row decides what `text[start:end]` names, and which entity (None: nothing)."""
         readings = self._by_surface.get(text[start:end])
         if readings is None:
             return False, None

@@ -222,7 +222,7 @@ class Lexicon:
         )
 
     def entry(self, index: int) -> LexiconEntry:
-        """The entry behind a match."""
+        """Return the entry behind a match."""
         return LexiconEntry(
             self._text("id", index), self._text("name", index), self._types[self._a["types"][index]]
         )
@@ -359,7 +359,7 @@ def _surfaces(
     owner: Sequence[int],
     symbol: Sequence[bool],
 ) -> list[str]:
-    """Allowed spellings of each key: those of its owner (`MIR21`, `miR-21`), or any ("").
+    """Return allowed spellings of each key: those of its owner (`MIR21`, `miR-21`), or any ("").
 
     `kept` numbers the terms sorted by key, `distinct` marks the first of each key, its owner's.
     """

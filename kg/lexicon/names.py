@@ -43,7 +43,7 @@ class Names:
         }
 
     def find(self, name: str) -> OntologyEntry | None:
-        """The ontology's entry, or an entry made of a lexicon's, with its public identifiers.
+        """Get the ontology's entry, or an entry made of a lexicon's, with its public identifiers.
 
         A lexicon's entry that bears an identifier of an ontology's entry is that entry.
         """

@@ -64,7 +64,7 @@ class RelationEntry:
 
 
 def is_symbol(text: str, kind: EntityType) -> bool:
-    """True if `text` must keep its case: symbols, acronyms and names with digits."""
+    """Return True if `text` must keep its case: symbols, acronyms and names with digits."""
     if " " in text.strip():
         return False
     letters = [char for char in text if char.isalpha()]
@@ -126,11 +126,11 @@ class Ontology:
         return iter(self._relations)
 
     def by_id(self, entity_id: str) -> OntologyEntry | None:
-        """The entity with this id."""
+        """Return the entity with this id."""
         return self._by_id.get(entity_id)
 
     def find(self, name: str) -> OntologyEntry | None:
-        """The entity that `name` denotes as a whole: symbol, synonym or spelling of it.
+        """Return the entity that `name` denotes as a whole: symbol, synonym or spelling of it.
 
         Symbols must agree in case (`FABP5`, `Fabp5`, not `fabp5`); other names need not.
         A longer symbol is never matched by a shorter symbol (`FABP5P1` is not FABP5).
@@ -144,12 +144,12 @@ class Ontology:
         return self._by_exact.get(stripped.casefold())
 
     def definition(self, name: str) -> str | None:
-        """The definition of the entity that `name` denotes, if any."""
+        """Return the definition of the entity that `name` denotes, if any."""
         entry = self.find(name)
         return entry.definition if entry else None
 
     def relation(self, text: str) -> RelationEntry:
-        """The canonical relation for a surface phrase, by rules with precedence.
+        """Return the canonical relation for a surface phrase, by rules with precedence.
 
         The most specific pattern wins: lowest precedence number, then the longest pattern.
         A phrase that no rule knows becomes `associated_with` without polarity.
@@ -162,7 +162,7 @@ class Ontology:
         return RelationEntry("associated_with", Polarity.NEUTRAL, precedence=1000)
 
     def symmetric(self, canonical: str) -> bool:
-        """True if head and tail of this relation may be exchanged."""
+        """Return True if head and tail of this relation may be exchanged."""
         return canonical in self._symmetric
 
     @cached_property
@@ -235,7 +235,7 @@ def _phrase(text: str) -> str:
 
 
 def _pattern(form: str) -> re.Pattern[str]:
-    """A pattern whose words may be inflected (`drive`, `drives`, `driving`, `driven`)."""
+    """Return a pattern whose words may be inflected (`drive`, `drives`, `driving`, `driven`)."""
     words = [word for word in _phrase(form).split() if word not in {"a", "an", "the"}]
     return re.compile(r"\b" + r" (?:\w+ )?".join(inflected(word) for word in words) + r"\b")
 
@@ -332,7 +332,7 @@ def _entry(row: dict[str, str], where: str) -> OntologyEntry:
 
 
 def _links(folder: Path, known: set[str]) -> Links:
-    """The relations between entities, each of which must exist and contradict no other."""
+    """Return the relations between entities, each of which must exist and contradict no other."""
     if not (folder / "related.tsv").exists():
         return Links()
     stated = (Link.BROADER, Link.OPPOSITE, Link.INVERSE_MEASURE)

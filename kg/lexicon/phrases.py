@@ -41,7 +41,7 @@ def split_words(prompt: str) -> list[Word]:
 
 
 def is_code(text: str) -> bool:
-    """True for what looks like a symbol: FGFR3, HIV, CD8."""
+    """Return True for what looks like a symbol: FGFR3, HIV, CD8."""
     return any(char.isdigit() for char in text) or sum(char.isupper() for char in text) >= 2
 
 
@@ -68,7 +68,7 @@ def unmatched_runs(
     matched: Container[int],
     stop: Container[str] = STOP_WORDS,
 ) -> list[tuple[int, int]]:
-    """Runs of content words that nothing matched, as half-open ranges of word positions."""
+    """Return runs of content words that nothing matched, as half-open ranges of word positions."""
     runs: list[tuple[int, int]] = []
     for at, word in enumerate(words):
         if at in matched or (word.text.casefold() in stop and not is_code(word.text)):

@@ -115,7 +115,7 @@ HAZARDS = words(
 
 
 def same_symbol(given: str, expected: str) -> bool:
-    """True if a surface is the symbol: `CAT` is not `cat`; `Akt`, `mTOR`, `Kdm6a` are symbols.
+    """Check if a surface is the symbol: `CAT` is not `cat`; `Akt`, `mTOR`, `Kdm6a` are symbols.
 
     Case may differ where the surface still looks like a symbol: two capitals, or a capital first
     (unless that makes a common word), or small letters with a digit.

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 
 def words(text: str) -> frozenset[str]:
-    """The distinct words of `text`, separated by white space."""
+    """Return the distinct words of `text`, separated by white space."""
     return frozenset(text.split())

@@ -53,7 +53,7 @@ class Access(Strict):
         return sorted_
 
     def key(self, service: str) -> str | None:
-        """The key of a service, to be sent and never shown."""
+        """Return the key of a service, to be sent and never shown."""
         secret = self.keys.get(service)
         value = (
             secret.get_secret_value() if secret else os.environ.get(f"{service}_API_KEY".upper())
@@ -63,7 +63,7 @@ class Access(Strict):
         return value or None
 
     def address(self, service: str) -> str | None:
-        """The address of a mirror, None for the public one."""
+        """Return the address of a mirror, None for the public one."""
         return self.urls.get(service)
 
     def hosts(self) -> frozenset[str]:

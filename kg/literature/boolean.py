@@ -25,7 +25,7 @@ _LONGEST = 1800
 
 
 def quote_phrase(text: str) -> str:
-    """A phrase in quotation marks, or the bare word."""
+    """Return a phrase in quotation marks, or the bare word."""
     clean = strip_operators(text)
     return f'"{clean}"' if " " in clean or "-" in clean else clean
 

@@ -17,7 +17,7 @@ _OF_NO_ORGAN = {"cancer", "carcinoma in situ", "squamous cell carcinoma", "adeno
 
 
 def list_other_cancers(text: str, disease: str, ontology: Ontology) -> tuple[str, ...]:
-    """The cancers that `text` names, where none of them is `disease`, a kind of it or above it.
+    """Get the cancers that `text` names, where none of them is `disease`, a kind of it or above it.
 
     Empty where it names none, or where `disease` is no cancer of the ontology.
     """

@@ -40,7 +40,7 @@ class EuropePmc:
     async def search(
         self, client: ServiceClient, wanted: Wanted, patience: float | None = None
     ) -> Sequence[Record]:
-        """Records for all queries at once."""
+        """Return records for all queries at once."""
         return await client.fetch(
             search_request(self.base_url, disjunction(wanted.queries), wanted.k, wanted.as_of),
             lambda body: parse_records(self.name, body),
@@ -49,7 +49,7 @@ class EuropePmc:
 
 
 def search_request(base_url: str, query: str, k: int, as_of: date | None) -> Request:
-    """A search in full ("core") records, bounded by first publication date.
+    """Return a search in full ("core") records, bounded by first publication date.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def search_request(base_url: str, query: str, k: int, as_of: date | None) -> Req
 
 
 def parse_records(source: str, body: bytes) -> list[Record]:
-    """Records of a search answer, credited to `source`."""
+    """Return records of a search answer, credited to `source`."""
     answer = parse_json("europe_pmc", body)
     results = get_field("europe_pmc", answer, "resultList.result", list)
     return list(parse_entries("europe_pmc", results, lambda row: make_record(source, row))[0])

@@ -64,7 +64,7 @@ _MEASURED = re.compile(
 
 
 def _entry(phrase: str, ontology: Ontology) -> OntologyEntry | None:
-    """The ontology's entry for a phrase, or for the first thing that it measures."""
+    """Return the ontology's entry for a phrase, or for the first thing that it measures."""
     found = ontology.find(phrase)
     if found is None and _MEASURED.search(phrase):
         inside = (phrase[match.start : match.end] for match in ontology.find_all(phrase))
@@ -158,7 +158,7 @@ def list_related(phrase: str, ontology: Ontology | None = None) -> dict[str, tup
 
 
 def make_expander(ontology: Ontology | None = None) -> Callable[[Query], Query]:
-    """A function that gives every phrase of a query its synonyms as alternatives."""
+    """Return a function that gives every phrase of a query its synonyms as alternatives."""
 
     def expand_one(query: Query) -> Query:
         found = (list_synonyms(phrase, ontology)[1:] for phrase in query.phrases)

@@ -60,7 +60,7 @@ class LocalIndex:
 
     @classmethod
     def build(cls, documents: Iterable[Document]) -> LocalIndex:
-        """An index over ingested documents; a document's text serves as its abstract."""
+        """Return an index over ingested documents; a document's text serves as its abstract."""
         return cls(
             Record(
                 title=document.title or Path(document.path).stem,
@@ -111,7 +111,7 @@ class LocalIndex:
         return cls(records)
 
     def search(self, query: str | Query, k: int, as_of: date | None = None) -> list[Record]:
-        """The `k` best records for `query` known by `as_of`, best first, scores in [0, 1]."""
+        """Get the `k` best records for `query` known by `as_of`, best first, scores in [0, 1]."""
         asked = query if isinstance(query, Query) else Query(text=query)
         found: list[Record] = []
         top = 1.0
@@ -156,7 +156,7 @@ class LocalIndex:
 
 
 def read_note(text: str) -> Record | None:
-    """A corpus note as a record, or None where it has no front matter with a title."""
+    """Return a corpus note as a record, or None where it has no front matter with a title."""
     match = re.match(r"---\s*\n(.*?)\n---\s*\n?(.*)", text, flags=re.DOTALL)
     if match is None:
         return None

@@ -39,7 +39,7 @@ class LiteratureSource(Protocol):
     async def search(
         self, client: ServiceClient, wanted: Wanted, patience: float | None = None
     ) -> Sequence[Record]:
-        """Records for `wanted`, the service's order; empty where it found none.
+        """Return records for `wanted`, the service's order; empty where it found none.
 
         Raises a `ServiceError` when the service gives no usable answer.
         """
@@ -56,5 +56,5 @@ class RetractionSource(Protocol):
     async def mark(
         self, client: ServiceClient, records: Sequence[Record], patience: float | None = None
     ) -> list[Record]:
-        """The same records in the same order, with its flags joined to what is known."""
+        """Return the same records in the same order, with its flags joined to what is known."""
         ...

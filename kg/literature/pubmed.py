@@ -45,7 +45,7 @@ class PubMed:
     async def search(
         self, client: ServiceClient, wanted: Wanted, patience: float | None = None
     ) -> Sequence[Record]:
-        """Records for all queries at once."""
+        """Return records for all queries at once."""
         params: dict[str, str | int] = {
             "term": disjunction(wanted.queries, build_term),
             "retmax": wanted.k,
@@ -148,7 +148,7 @@ def make_record(entry: Mapping[str, Any]) -> Record | None:
 
 
 def _retraction_day(entry: Mapping[str, Any]) -> date | None:
-    """The day of the notice, if the citation of the notice has it: "J X. 2014 Jul 3;..."."""
+    """Return the day of the notice, if the citation of the notice has it: "J X. 2014 Jul 3;..."."""
     for notice in list_values(entry.get("RIN")):
         for part in notice.split(". "):
             day = parse_day(part)

@@ -25,7 +25,7 @@ _FUSION = 60
 def rank(
     records: Sequence[Record], queries: Sequence[Query], k: int, embed: Embed | None = None
 ) -> list[Record]:
-    """The `k` records that fit the queries best, scores in [0, 1], ties in input order.
+    """Return the `k` records that fit the queries best, scores in [0, 1], ties in input order.
 
     Lexical: the best BM25 score over the queries, each query's scores scaled to [0, 1]. With
     `embed`, the order by cosine to the queries' texts is fused with the lexical order.

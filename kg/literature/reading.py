@@ -21,7 +21,7 @@ _MOST_NAMES = 6
 
 
 def parse_json(service: str, body: bytes) -> Any:
-    """The body as JSON. HTML or cut-off JSON raises `SourceChanged`."""
+    """Return the body as JSON. HTML or cut-off JSON raises `SourceChanged`."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as problem:
@@ -55,7 +55,7 @@ T = TypeVar("T", bound=Record)
 
 
 def require_records(service: str, listed: Sequence[object], records: list[T]) -> list[T]:
-    """The records, unless entries were listed and none could be read: then the source changed."""
+    """Get records, unless entries were listed and none could be read: then the source changed."""
     if listed and not records:
         raise SourceChanged(service, f'none of {len(listed)} entries has a field "title" now')
     return records
@@ -64,7 +64,7 @@ def require_records(service: str, listed: Sequence[object], records: list[T]) ->
 def parse_entries(
     service: str, rows: Sequence[Any], read: Callable[[Any], T | None]
 ) -> tuple[tuple[T, ...], int]:
-    """The records of a page and how many of its entries are none; all of them: it changed.
+    """Return the records of a page and how many of its entries are none; all of them: it changed.
 
     An entry whose title or abstract is longer than any is none.
     """
@@ -82,7 +82,7 @@ def _fits(record: Record) -> bool:
 
 
 def clean_text(value: Any) -> str:
-    """A string field without markup; anything else is empty."""
+    """Return a string field without markup; anything else is empty."""
     if isinstance(value, list):
         value = value[0] if value else ""
     if not isinstance(value, str):
@@ -91,7 +91,7 @@ def clean_text(value: Any) -> str:
 
 
 def parse_year(value: Any) -> int | None:
-    """A plausible year out of 2019, "2019", "2019-05-01" or "2019 May"."""
+    """Return a plausible year out of 2019, "2019", "2019-05-01" or "2019 May"."""
     match = re.match(r"\s*(1[6-9]\d\d|20\d\d)\b", str(value)) if value is not None else None
     return int(match[1]) if match else None
 
@@ -105,7 +105,7 @@ _MONTHS = {
 
 
 def parse_day(value: Any) -> date | None:
-    """A full date out of "2019-05-01", "2019/05/01", "20190501" or "2019 May 1", else None."""
+    """Get a full date out of "2019-05-01", "2019/05/01", "20190501" or "2019 May 1", else None."""
     if not isinstance(value, str):
         return None
     match = re.match(r"\s*(\d{4})[-/]?(\d{2})[-/]?(\d{2})(?!\d)", value)
@@ -123,7 +123,7 @@ def parse_day(value: Any) -> date | None:
 
 
 def list_names(value: Any) -> tuple[str, ...]:
-    """Author names out of a list of strings or of objects with a name."""
+    """Return author names out of a list of strings or of objects with a name."""
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()
     found = []

@@ -80,7 +80,7 @@ class Literature:
         *,
         patience: float | None = None,
     ) -> SearchAnswer:
-        """The `k` best records for `queries` over all sources; see `search_together`.
+        """Return the `k` best records for `queries` over all sources; see `search_together`.
 
         Parameters
         ----------
@@ -168,7 +168,7 @@ class Literature:
         )
 
     def _corpus(self) -> str:
-        """A fingerprint of the local index: its answers are part of ours."""
+        """Return a fingerprint of the local index: its answers are part of ours."""
         if self.local is None:
             return ""
         if self._fingerprint is None:

@@ -27,7 +27,7 @@ def normalize(text: str) -> str:
 
 @lru_cache(maxsize=65536)
 def stem(word: str) -> str:
-    """A light plural and inflection stripper (S-stemmer of Harman, 1991, plus -ed and -ing).
+    """Return a light plural and inflection stripper (S-stemmer of Harman, 1991, plus -ed and -ing).
 
     Words with digits are names (PD-L1, CXCL13) and stay as they are.
     """
@@ -46,14 +46,14 @@ def stem(word: str) -> str:
 
 
 def words(text: str, *, keep_stop: bool = False) -> list[str]:
-    """The stemmed words of `text` in order; stop words are dropped unless `keep_stop`."""
+    """Return the stemmed words of `text` in order; stop words are dropped unless `keep_stop`."""
     found = _WORD.findall(normalize(text))
     return [stem(word) for word in found if keep_stop or word not in _STOP]
 
 
 @lru_cache(maxsize=8192)
 def phrase_key(phrase: str) -> str:
-    """A phrase as a run of stemmed words with a space on each side, ready for `in`."""
+    """Return a phrase as a run of stemmed words with a space on each side, ready for `in`."""
     return f" {' '.join(words(phrase, keep_stop=True))} "
 
 
@@ -74,7 +74,7 @@ _COORDINATED = re.compile(
 
 
 def mentions(text_key: str, phrases: Iterable[str]) -> bool:
-    """True when any of `phrases` occurs, whole words only, in a text prepared by `phrase_key`.
+    """Check whether any of `phrases` occurs, whole words only, in a text prepared by `phrase_key`.
 
     A phrase inside its own negation does not occur: "non-muscle-invasive bladder cancer" is no
     muscle-invasive bladder cancer, and "recurrence-free survival" is not survival. It also occurs

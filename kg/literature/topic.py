@@ -20,7 +20,7 @@ _SENTENCE = re.compile(r"(?<=[.!?;:])\s+")
 
 
 def parse_topic(topic: str, ontology: Ontology) -> Query:
-    """The topic's concepts, all of which must occur: names of the ontology, then single words.
+    """Get the topic's concepts, all of which must occur: names of the ontology, then single words.
 
     Raises
     ------
@@ -50,14 +50,14 @@ def parse_topic(topic: str, ontology: Ontology) -> Query:
 
 
 def _numbers(name: str) -> tuple[str, ...]:
-    """A name in singular and plural where it has both: catalogs take phrases as they stand."""
+    """Get a name in singular and plural where it has both: catalogs take phrases as they stand."""
     if len(name) < 4 or not name[-1].islower() or _UNCOUNTED.search(name):
         return (name,)
     return (name, name[:-1]) if name.endswith("s") else (name, f"{name}s")
 
 
 def score_relevance(query: Query, record: Record) -> float:
-    """The share of the topic's concepts that title or abstract name.
+    """Return the share of the topic's concepts that title or abstract name.
 
     A concept is named where all words of its name, or of a synonym, occur in a sentence, whatever
     their inflection.

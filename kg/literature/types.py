@@ -13,7 +13,7 @@ from sage.core.models import Strict
 
 
 def title_key(title: str) -> str:
-    """A title reduced to what two catalogs agree on: ASCII letters and digits, lower case.
+    """Return a title reduced to what two catalogs agree on: ASCII letters and digits, lower case.
 
     The marks that publishers put before or after a retracted title do not count.
     """
@@ -31,7 +31,7 @@ _MARKED = re.compile(
 
 
 def says_retracted(title: str) -> bool:
-    """True when a title carries a publisher's mark of retraction ("RETRACTED: ...")."""
+    """Return True when a title carries a publisher's mark of retraction ("RETRACTED: ...")."""
     return _MARKED.search(title) is not None
 
 
@@ -40,7 +40,7 @@ SHORTEST_TITLE = 16
 
 
 def clean_doi(doi: str | None) -> str | None:
-    """A DOI in its bare, lower-case form, or None where `doi` is invalid."""
+    """Return a DOI in its bare, lower-case form, or None where `doi` is invalid."""
     if not doi:
         return None
     bare = re.sub(r"^\s*(https?://(dx\.)?doi\.org/|doi:\s*)", "", doi.strip(), flags=re.IGNORECASE)
@@ -130,7 +130,7 @@ class Record(Strict):
         return f"{mark}{first}{self.title}{f' ({where})' if where else ''}{tail}"
 
     def known_by(self, as_of: date | None) -> bool:
-        """True when the record had certainly appeared by `as_of`.
+        """Return True when the record had certainly appeared by `as_of`.
 
         A record with only a year counts as published on that year's last day, and a record without
         a date does not count at all: a time-travel evaluation may miss a paper, but may not see a
@@ -143,7 +143,7 @@ class Record(Strict):
         return self.year is not None and date(self.year, 12, 31) <= as_of
 
     def as_known(self, as_of: date | None) -> Record:
-        """The record as it stood at `as_of`: a retraction known to be later does not count yet."""
+        """Return the record as of `as_of`: a retraction known to be later does not count yet."""
         later = as_of is not None and self.retracted_on is not None and self.retracted_on > as_of
         if not (self.retracted and later):
             return self
@@ -153,7 +153,7 @@ class Record(Strict):
 
 
 def union(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The members of both, each once, in order."""
+    """Return the members of both, each once, in order."""
     return tuple(dict.fromkeys((*a, *b)))
 
 

@@ -101,7 +101,7 @@ def build_path(
     weights: tuple[float, float, float, float],
     strength: float,
 ) -> ScoredPath:
-    """The typed path of row `n` with evidence, scores and mechanism.
+    """Return the typed path of row `n` with evidence, scores and mechanism.
 
     Parameters
     ----------

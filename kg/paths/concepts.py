@@ -147,7 +147,7 @@ def parse_prompt(graph: Graph, prompt: str, embedder: Embedder | None) -> Unders
 
 
 def _match_at(graph: Graph, prompt: str, words: Sequence[Word], at: int, out: Understanding) -> int:
-    """Number of words from `at` that name a node or class; 0 if none do."""
+    """Return the number of words from `at` that name a node or class; 0 if none do."""
     for size, phrase in phrases_at(prompt, words, at):
         classes = _CLASS_KEYS.get(lexical_key(phrase))
         node = _match_spelling(graph, phrase)
@@ -181,7 +181,7 @@ def _numbers(classes: Sequence[EntityType]) -> set[int]:
 
 
 def _match_spelling(graph: Graph, phrase: str) -> int | None:
-    """The node that the phrase spells; common words do not spell gene symbols (was, cat, max)."""
+    """Return the node that the phrase spells; was, cat and max do not spell gene symbols."""
     node = graph.exact(phrase)
     if node is None or not _may_be_a_word(phrase) or TYPES[graph.types[node]] not in _SYMBOLS:
         return node
@@ -197,7 +197,7 @@ def _may_be_a_word(phrase: str) -> bool:
 
 
 def _another_gene(phrase: str, name: str) -> bool:
-    """True if similarity to a gene's name is no evidence: what looks like VEGF is another gene."""
+    """Check if similarity to a gene's name is no evidence: what looks like VEGF is another gene."""
     symbol = " " not in phrase and sum(c.isupper() for c in phrase) >= 2
     numbered = _NUMBER.findall(phrase) != _NUMBER.findall(name)
     return symbol or numbered or _may_be_a_word(phrase)

@@ -232,7 +232,7 @@ def _neighbors(graph: Graph, node: int) -> str:
 
 
 def _through_named(graph: Graph, rows: Rows, said: Understanding, options: PathOptions) -> Rows:
-    """The candidates that visit every class the prompt names ("genes"), where there are any.
+    """Return the candidates that visit every class the prompt names ("genes"), where there are any.
 
     Between two things and a class, the shortest paths through each member are candidates as well:
     a sample of all paths may miss them.
@@ -505,7 +505,7 @@ def _rank_paths(
 
 
 def _tie(rows: Rows, seed: int) -> NDArray[np.int64]:
-    """An order among equals: that of the rows for seed 0, else a fixed shuffle."""
+    """Return an order among equals: that of the rows for seed 0, else a fixed shuffle."""
     n = len(rows)
     if seed == 0:
         return np.arange(n, dtype=np.int64)

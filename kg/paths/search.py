@@ -181,13 +181,13 @@ class Searcher:
             self.distance[inside] = FAR
 
     def count(self, source: int, hops: int) -> tuple[int, bool]:
-        """Number of simple paths of exactly `hops` steps, and whether all were walked."""
+        """Get the number of simple paths of exactly `hops` steps, and whether all were walked."""
         nowhere = np.empty((0, 1), dtype=np.int32)
         count, _, steps = self._run(source, hops, (1, 1, 0), -1, nowhere)
         return count, steps <= self._budget
 
     def shortest(self, source: int, k: int, min_hops: int = 1) -> Found:
-        """The first k paths by length, then in order of the neighbor lists."""
+        """Return the first k paths by length, then in order of the neighbor lists."""
         rows = np.full((k, self._max_hops + 1), -1, dtype=np.int32)
         have, complete = 0, True
         for hops in range(min_hops, self._max_hops + 1):

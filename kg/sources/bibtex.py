@@ -27,7 +27,7 @@ _WORDS = {
 
 
 def plain(value: str) -> str:
-    """A field's value without markup: accents composed, braces and HTML removed."""
+    """Return a field's value without markup: accents composed, braces and HTML removed."""
 
     def accent(match: re.Match[str]) -> str:
         return unicodedata.normalize("NFC", match.group(2) + _MARKS[match.group(1)])

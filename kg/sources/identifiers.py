@@ -33,6 +33,6 @@ def clean_pmcid(value: str | None) -> str | None:
 
 
 def clean_year(value: str | None) -> int | None:
-    """A year between 1500 and 2200."""
+    """Return a year between 1500 and 2200."""
     match = re.search(r"(?<!\d)(1[5-9]\d\d|2[01]\d\d)(?!\d)", value or "")
     return int(match.group(1)) if match else None

@@ -15,7 +15,7 @@ _TAG = re.compile(r"^([A-Z]{2,4})\s*- (.*)$")
 
 
 def records(text: str) -> Iterator[dict[str, list[str]]]:
-    """Records as tag to values; continuation lines are joined."""
+    """Yield records as tag to values; continuation lines are joined."""
     record: dict[str, list[str]] = {}
     tag = ""
     for line in text.splitlines():

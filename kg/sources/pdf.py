@@ -214,7 +214,7 @@ class _Readers:
         return PageLines(tuple(inside), width, height)
 
     def image(self, number: int) -> bytes:
-        """A page as PNG."""
+        """Return a page as PNG."""
         page = self._pdfium[number]
         buffer = io.BytesIO()
         page.render(scale=_DPI / 72).to_pil().save(buffer, format="PNG")
@@ -250,7 +250,7 @@ def _read_page(readers: _Readers, number: int) -> Page:
 
 
 def _place_lines(readers: _Readers, pages: Sequence[Page]) -> Parts:
-    """The pages by where their lines stand; a page that pdfium did not read keeps its text."""
+    """Get the pages by where their lines stand; a page that pdfium did not read keeps its text."""
     known = {n for n, page in enumerate(pages) if page.tier == "pypdfium2"}
     nothing = PageLines((), 0.0, 0.0)
     try:

@@ -86,7 +86,7 @@ class Parts:
 
 
 def in_rows(pages: Sequence[PageLines]) -> bool:
-    """True if a document is set upright and from left to right, as `parts` reads it."""
+    """Return True if a document is set upright and from left to right, as `parts` reads it."""
     sizes = [(len(line.text), line) for page in pages for line in page.lines]
     total = sum(size for size, _ in sizes)
     upright = sum(size for size, line in sizes if line.angle == 0)
@@ -95,7 +95,7 @@ def in_rows(pages: Sequence[PageLines]) -> bool:
 
 
 def parts(pages: Sequence[PageLines]) -> Parts:
-    """Running text of each page in reading order, captions and footnotes of the whole."""
+    """Return running text of each page in reading order, captions and footnotes of the whole."""
     upright = [_whole([line for line in page.lines if line.angle == 0]) for page in pages]
     body = _body_size(line for lines in upright for line in lines)
     kept = [
@@ -148,18 +148,18 @@ def _without_repeated(
 
 
 def _at_edge(line: Line, page: PageLines) -> bool:
-    """True if a line is where running heads and feet are."""
+    """Return True if a line is where running heads and feet are."""
     edge = page.height * _BAND
     return line.baseline > page.height - edge or line.baseline < edge
 
 
 def _is_folio(line: Line, page: PageLines) -> bool:
-    """A bare page number at the top or bottom."""
+    """Return a bare page number at the top or bottom."""
     return _at_edge(line, page) and bool(_NUMBER.match(line.text))
 
 
 def _body_size(lines: Iterable[Line]) -> float:
-    """The size in which most characters are set."""
+    """Return the size in which most characters are set."""
     counts: Counter[float] = Counter()
     for line in lines:
         counts[round(line.size * 4) / 4] += len(line.text)
@@ -227,7 +227,7 @@ def _gutters(lines: Sequence[Line], body: float) -> list[tuple[float, float]]:
 
 
 def _column_of(line: Line, gutters: Sequence[tuple[float, float]]) -> int | None:
-    """The column of a line, or None if it crosses a gutter."""
+    """Return the column of a line, or None if it crosses a gutter."""
     for left, right in gutters:
         if line.left < left - _SPAN and line.right > right + _SPAN:
             return None
@@ -236,7 +236,7 @@ def _column_of(line: Line, gutters: Sequence[tuple[float, float]]) -> int | None
 
 
 def _columns(lines: Sequence[Line], gutters: Sequence[tuple[float, float]]) -> list[list[Row]]:
-    """The rows of each column of each band, in reading order.
+    """Return the rows of each column of each band, in reading order.
 
     Lines that cross a gutter are bands of their own; runs of them without a column's line between
     are a single band.
@@ -361,7 +361,7 @@ def _read_column(
 
 
 def _is_label(rows: Sequence[Row], at: int, body: float) -> bool:
-    """True if a row is text inside a figure: small, a few words, no line of a paragraph beside."""
+    """Check if a row is text inside a figure: small, a few words, no line of a paragraph beside."""
     row = rows[at]
     if row.size >= 0.88 * body or any(len(cell.text.split()) > 3 for cell in row.cells):
         return False
@@ -375,7 +375,7 @@ def _is_label(rows: Sequence[Row], at: int, body: float) -> bool:
 
 
 def _is_gap(before: Row, row: Row) -> bool:
-    """True if two rows are further apart than lines usually are, or the second is higher."""
+    """Return True if two rows are further apart than lines usually are, or the second is higher."""
     distance = before.baseline - row.baseline
     return distance < 0 or distance > 1.75 * max(before.size, row.size)
 
@@ -409,7 +409,7 @@ def _tabular(rows: Sequence[Row]) -> list[bool]:
 
 
 def _footnotes(rows: Sequence[Row], body: float, height: float) -> list[Row]:
-    """The rows at a column's foot that are smaller than the running text above them."""
+    """Return the rows at a column's foot that are smaller than the running text above them."""
     falling = sorted(rows, key=lambda row: -row.baseline)
     count = 0
     while count < len(falling):

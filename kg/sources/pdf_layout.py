@@ -150,7 +150,7 @@ def _without_references(lines: list[str]) -> list[str]:
 
 
 def bibliographic(line: str) -> bool:
-    """True if a line looks like part of a reference list: the start of an entry, a year, a DOI."""
+    """Check if a line looks like part of a reference list: the start of an entry, a year, a DOI."""
     return bool(_ENTRY.match(line) or _CITED.search(line))
 
 
@@ -174,5 +174,5 @@ def _without_entries(lines: list[str]) -> list[str]:
 
 
 def _longest(run: Sequence[int]) -> int:
-    """The most lines of an entry in a run."""
+    """Return the most lines of an entry in a run."""
     return max((b - a for a, b in pairwise(run)), default=1)

@@ -58,7 +58,7 @@ class _Characters:
         return self._y.value
 
     def size(self, index: int) -> float:
-        """The font's size as it is drawn."""
+        """Return the font's size as it is drawn."""
         size: float = self._raw.FPDFText_GetFontSize(self._page, index)
         self._raw.FPDFText_GetMatrix(self._page, index, ctypes.byref(self._matrix))
         scale = math.hypot(self._matrix.b, self._matrix.d)
@@ -70,7 +70,7 @@ class _Characters:
 
 
 def _divide_line(text: str, start: int, end: int, broken: str, at: _Characters) -> Iterator[Line]:
-    """The stretches between wide gaps of the characters from `start` to `end`.
+    """Yield the stretches between wide gaps of the characters from `start` to `end`.
 
     Parameters
     ----------

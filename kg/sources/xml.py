@@ -73,7 +73,7 @@ def read_license(data: bytes) -> str | None:
 
 
 def parse(data: bytes) -> Any:
-    """The root element of XML from outside; nothing it names is opened, nothing is expanded.
+    """Return the root element of XML from outside; nothing it names is opened, nothing is expanded.
 
     Raises
     ------

@@ -67,7 +67,7 @@ def feature(
 
 
 def square(x: float, y: float, size: float, label: str = "") -> Polygon:
-    """A square with its corner at x, y.
+    """Return a square with its corner at x, y.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def _load(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 def _label(properties: Mapping[str, Any]) -> str:
-    """The class, as QuPath writes it, simple or derived ("Tumor: Positive"), or as a plain name."""
+    """Get class, as QuPath writes it, simple or derived ("Tumor: Positive"), or as a plain name."""
     class_ = properties.get("classification")
     if not isinstance(class_, dict):
         return class_ if isinstance(class_, str) else ""

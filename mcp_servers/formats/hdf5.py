@@ -32,7 +32,7 @@ class Grid:
     level: tuple[int, Level] | None = None
 
     def attributes(self) -> dict[str, Any]:
-        """The attributes of `coords`: Trident's, and CLAM's where CLAM can read these patches.
+        """Get the attributes of `coords`: Trident's, and CLAM's where CLAM can read these patches.
 
         Trident takes `patch_size_level0` pixels of level 0 and makes them `patch_size`; CLAM takes
         `patch_size` pixels of `patch_level` (`read_region(coord, patch_level, patch_size)`). Where
@@ -66,7 +66,7 @@ class Grid:
 
 
 def stored_level(levels: Sequence[Level], patch_size: int, level0: int) -> tuple[int, Level] | None:
-    """The level of which `patch_size` pixels are `level0` pixels of level 0, within a pixel."""
+    """Get the level of which `patch_size` pixels are `level0` pixels of level 0, within a pixel."""
     return next(
         (
             (number, level)

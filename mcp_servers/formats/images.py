@@ -127,7 +127,7 @@ def draw_squares(
     labels: Sequence[str],
     opacity: float = 0.35,
 ) -> U8:
-    """Filled, outlined squares colored by label (Figure 7 of the paper).
+    """Return filled, outlined squares colored by label (Figure 7 of the paper).
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ Elements = dict[str, Any]
 
 
 def make_transformations(mpp: float | None, scale: float = 1.0) -> dict[str, Any]:
-    """Transformations to both coordinate systems of an element `scale` level-0 pixels a unit."""
+    """Make an element's transformations to both systems; `scale` level-0 pixels a unit."""
     from spatialdata.transformations import Identity, Scale
 
     def scale_by(factor: float) -> Any:

@@ -26,7 +26,7 @@ class Spool:
         self._count = 0
 
     def __enter__(self) -> Spool:
-        """The spool itself; the block closes it."""
+        """Return the spool itself; the block closes it."""
         return self
 
     def __exit__(

@@ -45,7 +45,7 @@ class TileSpool:
         return sum(tile.nbytes for tile in self._memory.values())
 
     def edit(self, place: Place) -> U8:
-        """A tile to write to, until another is asked for."""
+        """Return a tile to write to, until another is asked for."""
         tile = self._memory.get(place)
         if tile is None:
             tile = np.zeros(self._shape, dtype=np.uint8)
@@ -59,7 +59,7 @@ class TileSpool:
         return tile
 
     def read(self, place: Place, layer: int, top: int, bottom: int) -> U8 | None:
-        """Some rows of a layer of a tile; None where there is none.
+        """Return some rows of a layer of a tile; None where there is none.
 
         Parameters
         ----------

@@ -85,7 +85,7 @@ class SearchResult(BaseModel):
     title="Search the knowledge graph",
 )
 def graph_search(given: SearchInput, context: ToolContext) -> SearchResult:
-    """Matches with their node's description."""
+    """Return matches with their node's description."""
     graph = open_graph(given.graph, context)
     matches = graph.find(given.text, given.limit)
     entities = [

@@ -156,7 +156,7 @@ def _run_name(name: str) -> str:
 
 
 def _under_roots(cohort: str, context: ToolContext) -> str:
-    """A built-in name as it is, anything else as a path under the roots."""
+    """Return a built-in name as it is, anything else as a path under the roots."""
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", cohort):
         try:
             return str(context.input(cohort))

@@ -76,7 +76,7 @@ def make_maps(
     on_outcome: Progress,
     tool: str = "slide_maps",
 ) -> tuple[list[Item], list[Outcome]]:
-    """Maps of slides by a tool; those made, and how every slide ended.
+    """Return maps of slides by a tool; those made, and how every slide ended.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def make_maps(
 
 
 def map_items(folder: Path) -> tuple[list[Item], dict[str, str]]:
-    """The maps below a folder, each with a name of its own; and those that cannot be read.
+    """Return the maps below a folder, each with a name of its own; and those that cannot be read.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def map_items(folder: Path) -> tuple[list[Item], dict[str, str]]:
 
 
 def suite_for(items: Sequence[Item], suite: Suite) -> list[Measurement]:
-    """The measurements of a suite on what these maps hold between them."""
+    """Return the measurements of a suite on what these maps hold between them."""
     return suite_of((held_in(item.path.parent) for item in items), suite)
 
 
@@ -235,7 +235,7 @@ def _open(path: Path) -> TextIO:
 def _of_patient(
     measurements: Sequence[Measurement], slides: Sequence[str], failed: Sequence[str], out: Path
 ) -> Iterator[Value]:
-    """A patient's value of each measurement."""
+    """Yield a patient's value of each measurement."""
     folders = [out / "measure_maps" / name / "values.jsonl" for name in slides]
     lines = [path.read_text(encoding="utf-8").splitlines() for path in folders]
     for path, held in zip(folders, lines, strict=True):

@@ -60,7 +60,7 @@ class Value(Strict):
 
 
 def compute(measurement: Measurement, maps: SlideMaps | Prepared) -> Value:
-    """A measurement on one slide; `Prepared` maps serve many measurements at the cost of one."""
+    """Compute a measurement on a slide; `Prepared` maps serve many at the cost of one."""
     slide = maps if isinstance(maps, Prepared) else Prepared(maps)
     expression = measurement.of
     numerator = denominator = None
@@ -159,7 +159,7 @@ def _require(found: float, least: int, what: str) -> None:
 
 
 def _value(node: Node, slide: Prepared) -> float:
-    """The value of an expression in its own unit."""
+    """Return the value of an expression in its own unit."""
     if poolable(node) and not isinstance(node, Arithmetic):
         return _quotient(node, *_parts(node, slide))
     return _compute(node, slide)
@@ -275,7 +275,7 @@ def _(node: Arithmetic, slide: Prepared) -> float:
 
 
 def _ratio_unit(node: Arithmetic) -> Unit:
-    """The unit of a product or quotient of the two sides as they are."""
+    """Return the unit of a product or quotient of the two sides as they are."""
     left, right = node.left.unit, node.right.unit
     sign = 1 if node.operator == "*" else -1
     return Unit(node.unit.powers, left.scale * right.scale**sign)
@@ -462,7 +462,7 @@ def _(node: nodes.Heterogeneity, slide: Prepared) -> float:
 
 
 def _statistic(values: F64, name: str) -> float:
-    """A statistic by name; "sd" and "cv" with n - 1."""
+    """Return a statistic by name; "sd" and "cv" with n - 1."""
     if name in ("sd", "cv"):
         if len(values) < 2:
             raise Undefined("a spread needs two values")

@@ -88,7 +88,7 @@ def _rule(of: Node) -> Rule:
 
 
 def suite_of(slides: Iterable[Held], suite: Suite = "standard") -> list[Measurement]:
-    """The suite for what these maps hold between them."""
+    """Return the suite for what these maps hold between them."""
     every = list(slides)
     return enumerate_measurements(
         sorted({name for held in every for name in held.types}),
@@ -147,7 +147,7 @@ def _of_cells(types: Sequence[str], regions: Sequence[str], suite: Suite) -> Ite
 
 
 def _inner_over_outer(cells: Cells, region: str, width: float) -> Node:
-    """The density inside a border over that outside of it, as a logarithm."""
+    """Return the density inside a border over that outside of it, as a logarithm."""
     inner = Margin(of=region, inside_um=width, outside_um=0)
     outer = Margin(of=region, inside_um=0, outside_um=width)
     densities = (nodes.Density(of=cells, within=inner), nodes.Density(of=cells, within=outer))
@@ -198,7 +198,7 @@ def _of_columns(
 
 
 def _of_looks(looks: Sequence[str], columns: Mapping[str, str]) -> Iterator[Node]:
-    """The findings of a reader over the regions that it inspected."""
+    """Yield the findings of a reader over the regions that it inspected."""
     for name in looks:
         for column, statistic in OF_LOOKS.items():
             if column in columns:

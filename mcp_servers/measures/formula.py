@@ -38,7 +38,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def parse(text: str) -> Measurement:
-    """The measurement of a formula such as `mean(density(cells.lymphoid, within=regions.tumor))`.
+    """Parse a formula such as `mean(density(cells.lymphoid, within=regions.tumor))`.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def parse(text: str) -> Measurement:
 
 
 def read_definitions(path: Path) -> list[Measurement]:
-    """The measurements of a file: a formula a line; empty lines and those after # are left out.
+    """Get the measurements of a file: a formula a line; empty lines and those after # are left out.
 
     Raises
     ------
@@ -178,7 +178,7 @@ def _argument(tree: ast.expr) -> Any:
 
 
 def _constant(tree: ast.expr) -> Any:
-    """A number or a quoted text; None for anything else."""
+    """Return a number or a quoted text; None for anything else."""
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
         value = _constant(tree.operand)
         return -value if isinstance(value, float) else None

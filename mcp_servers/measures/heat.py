@@ -42,7 +42,7 @@ class Heat:
 
 
 def heat(maps: SlideMaps, quantity: Quantity, kind: str = "", side_um: float | None = None) -> Heat:
-    """The density of cells per mm² of tissue, or the share of a type among all cells, by square.
+    """Return cells per mm² of tissue, or the share of a type among all cells, by square.
 
     Parameters
     ----------

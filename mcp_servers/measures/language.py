@@ -226,7 +226,7 @@ class Measurement(Strict):
 
 
 def poolable(expression: Node) -> bool:
-    """True if numerator and denominator of slides can be summed before dividing."""
+    """Return True if numerator and denominator of slides can be summed before dividing."""
     if isinstance(expression, Arithmetic):
         sides = (expression.left, expression.right)
         return expression.operator == "/" and all(_additive(side) for side in sides)
@@ -245,7 +245,7 @@ def _in_parentheses(expression: Node) -> str:
 
 
 def _is_plain(expression: Node) -> bool:
-    """True if the letters and digits of its formula identify it."""
+    """Return True if the letters and digits of its formula identify it."""
     return not isinstance(expression, Arithmetic | Log2) and not re.search(
         r"\d\.\d|e[+-]\d", expression.formula
     )

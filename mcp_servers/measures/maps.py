@@ -99,7 +99,7 @@ class CellMap:
         return np.asarray(self.codes == self.types.index(name))
 
     def take(self, chosen: AnyArray) -> CellMap:
-        """The cells of a mask or of indices."""
+        """Return the cells of a mask or of indices."""
         return CellMap(
             self.x_um[chosen],
             self.y_um[chosen],
@@ -143,7 +143,7 @@ class ShapeMap:
         return np.asarray(shapely.get_coordinates(shapely.centroid(self.shapes)), dtype=np.float64)
 
     def of_kind(self, name: str) -> AnyArray:
-        """The shapes of a kind, which must have been looked for."""
+        """Return the shapes of a kind, which must have been looked for."""
         return np.asarray(self.shapes[self.codes == self.kinds.index(name)], dtype=object)
 
 
@@ -251,7 +251,7 @@ class Held(Strict):
 
 
 def multipolygon(shapes: Iterable[Any]) -> Any:
-    """The union of polygons as a valid multipolygon; lines and points that are left over go.
+    """Return the union of polygons as a valid multipolygon; lines and points that are left over go.
 
     Outlines that cross themselves are repaired by the rule of even and odd.
     """
@@ -266,7 +266,7 @@ def multipolygon(shapes: Iterable[Any]) -> Any:
 def shape_map(
     kind_of_map: type[M], shapes: Sequence[Any], names: Sequence[str], kinds: Sequence[str] = ()
 ) -> M:
-    """A map of shapes by the name of their kind; `kinds` adds those that were not found.
+    """Return a map of shapes by the name of their kind; `kinds` adds those that were not found.
 
     Parameters
     ----------
@@ -360,7 +360,7 @@ def name_folder(slide: str) -> str:
 
 
 def list_maps(root: Path) -> list[Path]:
-    """The folders of maps in a folder, at any depth, by name.
+    """Return the folders of maps in a folder, at any depth, by name.
 
     Raises
     ------
@@ -551,7 +551,7 @@ class MapsOnDisk:
         self._named = sorted(named, key=lambda pair: (pair[0].patient, pair[0].slide, pair[1]))
 
     def spread(self, count: int, seed: int) -> list[SlideMaps]:
-        """Maps of `count` slides, each drawn at random from as many parts of the cohort."""
+        """Return maps of `count` slides, each drawn at random from as many parts of the cohort."""
         ends = np.linspace(0, len(self._named), min(count, len(self._named)) + 1).astype(int)
         draw = generator(seed)
         chosen = [int(draw.integers(low, high)) for low, high in pairwise(ends.tolist())]

@@ -11,7 +11,7 @@ PARTS = ("window", "cells", "objects", "regions")
 
 
 def merge_maps(held: SlideMaps, new: SlideMaps, *, replace: bool = False) -> SlideMaps:
-    """The maps that are there with those that come: a part from either, never both.
+    """Return the maps that are there with those that come: a part from either, never both.
 
     Parameters
     ----------

@@ -120,7 +120,7 @@ def measure_tool(drive: Drive, cache_folder: str | None) -> ToolSpec:
 
 
 def _words(given: MeasureCohortInput, context: ToolContext) -> tuple[list[str], Path, str]:
-    """The command, the folder that it reads, and the cohort; every path is under the roots."""
+    """Get the command, the folder that it reads, and the cohort; every path is under the roots."""
     if (given.slides is None) == (given.maps is None):
         raise InputError("give slides or maps")
     source = context.roots.input(given.slides or given.maps or "", "folder")
@@ -159,7 +159,7 @@ def _count(source: Path, given: MeasureCohortInput) -> int:
 
 
 def _watch(out: Path, total: int, context: ToolContext) -> Callable[[], bool]:
-    """True if the caller gave up; reports progress by the records written."""
+    """Return True if the caller gave up; reports progress by the records written."""
     last = [0.0]
 
     def stop() -> bool:

@@ -15,14 +15,14 @@ from sage.core.errors import InputError
 
 
 def area_of(rings: Iterable[F64], mpp: float) -> Any:
-    """The union of outlines in level-0 pixels as a shapely multipolygon in µm."""
+    """Return the union of outlines in level-0 pixels as a shapely multipolygon in µm."""
     import shapely
 
     return multipolygon(shapely.Polygon(np.asarray(ring) * mpp) for ring in rings)
 
 
 def read_area(path: Path, mpp: float | None) -> Any:
-    """The union of a GeoJSON file's polygons, in µm; the file is in level-0 pixels.
+    """Return the union of a GeoJSON file's polygons, in µm; the file is in level-0 pixels.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def read_area(path: Path, mpp: float | None) -> Any:
 
 
 def part_of(maps: SlideMaps, area: Any) -> SlideMaps:
-    """A slide's maps within an area: cells and objects by their centers, regions and tissue cut.
+    """Cut a slide's maps to an area: cells and objects by center, regions by outline.
 
     Where the outline of the tissue is unknown, the area is taken for it.
 

@@ -86,7 +86,7 @@ def entropy_bits(counts: I64) -> F64:
 
 
 def kernel_maximum(points: F64, bandwidth_um: float) -> float:
-    """The maximum of a Gaussian kernel density per µm², on a grid of a quarter of the bandwidth.
+    """Return the maximum Gaussian kernel density per µm² on a grid of a quarter bandwidth.
 
     Nothing is corrected at the border, so that a maximum there is understated, never invented.
 
@@ -104,7 +104,7 @@ def kernel_maximum(points: F64, bandwidth_um: float) -> float:
 
 
 def densest_window(points: F64, side_um: float) -> float:
-    """The highest count in a square of this side, per µm²; squares start every half side.
+    """Return the highest count in a square of this side, per µm²; squares start every half side.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def morisita(counts: I64) -> float:
 
 
 def weighted_slope(at: F64, values: F64, weights: F64) -> float:
-    """The slope of a weighted least-squares line."""
+    """Return the slope of a weighted least-squares line."""
     center = np.average(at, weights=weights)
     spread = (weights * (at - center) ** 2).sum()
     return float((weights * (at - center) * values).sum() / spread)

@@ -73,7 +73,7 @@ def densest_field(measurement: Measurement, maps: SlideMaps) -> tuple[float, flo
 
 
 def list_operands(measurement: Measurement) -> list[Points | str]:
-    """The points and regions that an expression names, in order."""
+    """Return the points and regions that an expression names, in order."""
     found: list[Any] = []
     for part in measurement.of.parts():
         for value in (getattr(part, name, None) for name in type(part).model_fields):
@@ -107,7 +107,7 @@ def _points(maps: SlideMaps) -> F64:
 
 
 def _center(maps: SlideMaps, named: list[Points | str], side: float) -> tuple[float, float]:
-    """The middle of the densest field of what is measured, kept within the tissue's bounds."""
+    """Get the middle of the densest field of what is measured, kept within the tissue's bounds."""
     points = _points(maps)
     if maps.cells is not None:
         types = [p.type for p in named if getattr(p, "source", "") == "cells" and p.type]  # type: ignore[union-attr]
@@ -134,7 +134,7 @@ def _center(maps: SlideMaps, named: list[Points | str], side: float) -> tuple[fl
 
 
 def _draw(axes: Axes, maps: SlideMaps, named: list[Points | str], side: float) -> list[str]:
-    """A field and the labels of its contents."""
+    """Return a field and the labels of its contents."""
     x, y = _center(maps, named, side)
     labels: list[str] = []
     if maps.window is not None:

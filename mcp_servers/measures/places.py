@@ -149,5 +149,5 @@ TISSUE = Tissue()
 
 
 def number(value: float) -> str:
-    """A number as formulas write it: no more digits than it needs."""
+    """Return a number as formulas write it: no more digits than it needs."""
     return f"{value:.0f}" if value == int(value) and abs(value) < 1e15 else repr(value)

@@ -45,7 +45,7 @@ class Prepared:
         self._made: dict[Hashable, Any] = {}
 
     def area(self, area: Area) -> Any:
-        """The shapely multipolygon of an area, within the window.
+        """Return the shapely multipolygon of an area, within the window.
 
         Raises
         ------
@@ -87,7 +87,7 @@ class Prepared:
         return found
 
     def border(self, name: str) -> Any:
-        """A region's border to other tissue, as a shapely line.
+        """Return a region's border to other tissue, as a shapely line.
 
         Raises
         ------
@@ -105,7 +105,7 @@ class Prepared:
         return self._make_once(("border", name), make)
 
     def region(self, name: str) -> Any:
-        """The multipolygon of a kind of region; see `area`."""
+        """Return the multipolygon of a kind of region; see `area`."""
 
         def make() -> Any:
             regions = self.maps.regions
@@ -193,11 +193,11 @@ class Prepared:
         return self.maps.objects
 
     def shapes(self, of: Objects, within: Area | None) -> AnyArray:
-        """The shapes of objects whose centroids are in an area."""
+        """Return the shapes of objects whose centroids are in an area."""
         return np.asarray(self.objects.shapes[self.chosen(of, within)], dtype=object)
 
     def tree(self, of: Points, within: Area | None = None) -> cKDTree:
-        """A tree over `points`."""
+        """Return a tree over `points`."""
         from scipy.spatial import cKDTree
 
         return self._make_once(("tree", of, within), lambda: cKDTree(self.points(of, within)))

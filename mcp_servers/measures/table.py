@@ -47,7 +47,7 @@ class Measured:
         return np.array(rows, dtype=bool).reshape(len(self.patients), len(self.measurements))
 
     def select_rows(self, rows: BoolArray) -> Measured:
-        """The patients of a mask."""
+        """Return the patients of a mask."""
         places = np.flatnonzero(rows)
         return Measured(
             tuple(self.patients[place] for place in places),

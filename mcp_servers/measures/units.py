@@ -28,11 +28,11 @@ class Unit:
     scale: float = 1.0
 
     def __mul__(self, other: Unit) -> Unit:
-        """The product; its lengths are in µm where they are to the first power, else in mm."""
+        """Get the product; its lengths are in µm where they are to the first power, else in mm."""
         return self._combine(other, 1)
 
     def __truediv__(self, other: Unit) -> Unit:
-        """The quotient; lengths as in a product."""
+        """Return the quotient; lengths as in a product."""
         return self._combine(other, -1)
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class Unit:
         return "/".join([text, *under])
 
     def fits(self, other: Unit) -> bool:
-        """True if values of both can be added."""
+        """Return True if values of both can be added."""
         return self.powers == other.powers
 
     def per(self, other: Unit) -> float:
@@ -68,7 +68,7 @@ ONE = Unit()
 
 
 def read_unit(text: str) -> Unit:
-    """The unit of a text such as "1/mm²", "µm", "OD" or "1".
+    """Return the unit of a text such as "1/mm²", "µm", "OD" or "1".
 
     Names that are no length ("OD", "bits") are units of their own.
 

@@ -26,7 +26,7 @@ def describe_variable(measurement: Measurement) -> dict[str, object]:
 
 
 def declaration(measurements: Sequence[Measurement], known_at: KnownAt | None) -> str:
-    """The table and its variables as lines for a `cohort.toml` beside `measured.csv`."""
+    """Return the table and its variables as lines for a `cohort.toml` beside `measured.csv`."""
     lines = [
         "# For cohort.toml: copy these lines, with `file` relative to the cohort's root.",
         "[tables.measured]",

@@ -54,10 +54,10 @@ def plural(source: str, name: str) -> str:
 
 
 def area_words(region: str) -> str:
-    """ "the tumor" of "tumor", "the X region" of a kind without a name of its own."""
+    """Return "the tumor" for "tumor", "the X region" for a kind without a name."""
     return REGIONS.get(region, f"the {region.replace('_', ' ')} region")
 
 
 def with_article(noun: str) -> str:
-    """ "a B cell", "an immune cell"; letters that are spelled out are not known."""
+    """Return "a B cell", "an immune cell"; spelled-out letters are not known."""
     return f"an {noun}" if noun[:1].lower() in "aeiou" else f"a {noun}"

@@ -91,7 +91,7 @@ def list_cohorts(given: CohortsInput, context: ToolContext) -> CohortsResult:
 
 
 def _below_roots(folder: Path, context: ToolContext) -> str | None:
-    """A folder as an argument names it, or None where the tools may not read it."""
+    """Return a folder as an argument names it, or None where the tools may not read it."""
     resolved = folder.resolve()
     for root in context.roots.readable:
         if resolved.is_relative_to(root) and resolved.is_dir():
@@ -216,7 +216,7 @@ def _kind(column: str, rows: list[dict[str, Value | None]]) -> str:
 
 
 def _cell(value: Value | None) -> str | int | float:
-    """A value as the table has it; nothing if missing, 0 and 1 for no and yes."""
+    """Return a value as the table has it; nothing if missing, 0 and 1 for no and yes."""
     if value is None:
         return ""
     return int(value) if isinstance(value, bool) else value

@@ -83,7 +83,7 @@ class GroupedInput(CohortInput):
 
 
 def make_time_points(last: float, every: float) -> NDArray[Any]:
-    """Times from 0 on, `every` months apart, to the first at or after `last`.
+    """Return times from 0 on, `every` months apart, to the first at or after `last`.
 
     Raises `InputError` when there would be more than `MAX_POINTS`.
     """
@@ -98,7 +98,7 @@ def make_time_points(last: float, every: float) -> NDArray[Any]:
 
 
 def open_cohort(given: CohortChoice, context: ToolContext) -> Cohort:
-    """The cohort with the tables that are joined to it, kept open per worker.
+    """Return the cohort with the tables that are joined to it, kept open per worker.
 
     Raises `InputError` when it, or a file that it names, does not exist or lies outside the roots.
     """
@@ -243,21 +243,21 @@ def _level(value: Any) -> str:
 
 
 def safe_count(count: int | None) -> int | None:
-    """A count, or None from 1 to 4."""
+    """Return a count, or None from 1 to 4."""
     if count is None or 0 < count < SMALLEST:
         return None
     return count
 
 
 def finite(value: float | None) -> float | None:
-    """The number, or None if not finite."""
+    """Return the number, or None if not finite."""
     if value is None or not math.isfinite(value):
         return None
     return float(value)
 
 
 def spreads(numbers: pd.Series) -> bool:
-    """True if no patient or at least five differ from the commonest value."""
+    """Return True if no patient or at least five differ from the commonest value."""
     apart = len(numbers) - int(numbers.value_counts().max()) if len(numbers) else 0
     return apart == 0 or apart >= SMALLEST
 
@@ -302,5 +302,5 @@ def design_matrix(table: pd.DataFrame, keys: list[str]) -> tuple[Any, list[str],
 
 
 def relative(path: Path, root: Path) -> str:
-    """A path as seen from a root."""
+    """Return a path as seen from a root."""
     return path.relative_to(root).as_posix()

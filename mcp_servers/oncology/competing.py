@@ -111,7 +111,7 @@ class CompetingResult(BaseModel):
     COMPETING,
 )
 def competing_risks(given: CompetingInput, context: ToolContext) -> CompetingResult:
-    """The event of interest is the endpoint's own; all competing events are pooled."""
+    """Code the endpoint's own event as the event of interest and pool competing events."""
     from validation.figures.cumulative_incidence import Incidences, cumulative_incidence_figure
     from validation.figures.style import p_text
     from validation.statistics.competing import aalen_johansen
@@ -167,7 +167,7 @@ def competing_risks(given: CompetingInput, context: ToolContext) -> CompetingRes
 def _gray(
     time: NDArray[Any], status: NDArray[Any], groups: NDArray[Any]
 ) -> tuple[list[GrayRow], list[str]]:
-    """The test of the event, which must succeed, and of the competing event, if possible."""
+    """Return the test of the event, which must succeed, and of the competing event, if possible."""
     from validation.statistics.competing import gray_test
     from validation.statistics.errors import StatisticsError
 

@@ -95,7 +95,7 @@ class DescribeResult(BaseModel):
     title="Describe a cohort",
 )
 def describe_cohort(given: DescribeInput, context: ToolContext) -> DescribeResult:
-    """The data dictionary and the findings of a cohort; levels under five are left out."""
+    """Return the data dictionary and the findings of a cohort; levels under five are left out."""
     from validation.cohort.findings import check_cohort
 
     cohort = open_cohort(given, context)
@@ -155,7 +155,7 @@ def describe_cohort(given: DescribeInput, context: ToolContext) -> DescribeResul
 
 
 def _without_small_counts(code: str, where: str, message: str, book: DataDictionary) -> str:
-    """The message of a finding; a number of events under five is withheld."""
+    """Return the message of a finding; a number of events under five is withheld."""
     events = {f"endpoints.{endpoint.key}": endpoint.events for endpoint in book.endpoints}
     if code == "few_events" and safe_count(events.get(where)) is None:
         return f"fewer than {SMALLEST} events: no model will hold"

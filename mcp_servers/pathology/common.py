@@ -55,12 +55,12 @@ class SlideResult(BaseModel):
 
 
 def of_slide(slide: Slide) -> dict[str, Any]:
-    """The part of a `SlideResult` that says which slide it is of."""
+    """Return the part of a `SlideResult` that says which slide it is of."""
     return {"slide": slide.name, "mpp": slide.mpp, "mpp_source": slide.mpp_source}
 
 
 def open_slide(given: SlideInput, context: ToolContext) -> Slide:
-    """The slide of the arguments, kept open between calls of the same worker."""
+    """Return the slide of the arguments, kept open between calls of the same worker."""
     from mcp_servers.slides.slide import Slide
 
     path = context.input(given.slide, "file")
@@ -83,7 +83,7 @@ def region_warnings(polygons: list[Polygon], view: View) -> list[str]:
 
 
 def choose_device(device: str, assigned: str = "cpu") -> str:
-    """The device to use; `assigned` is the workers' choice for this call.
+    """Return the device to use; `assigned` is the workers' choice for this call.
 
     `auto` is the assigned device, so that calls without a card do not meet on the first; `cuda` is
     the assigned card, else the first; `cuda:N` is that card.

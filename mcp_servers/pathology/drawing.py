@@ -30,7 +30,7 @@ def line_width(picture: U8) -> int:
 
 
 def bar_length(um_per_px: float, width: int) -> tuple[float, int]:
-    """A round length in µm of an eighth to a third of `width` pixels, and its pixels."""
+    """Return a round length in µm of an eighth to a third of `width` pixels, and its pixels."""
     most = um_per_px * width / 3
     power = 10.0 ** np.floor(np.log10(max(most, 1e-9)))
     length = max(step * power for step in _STEPS if step * power <= most * (1 + 1e-9))
@@ -38,7 +38,7 @@ def bar_length(um_per_px: float, width: int) -> tuple[float, int]:
 
 
 def bar_text(um: float) -> str:
-    """A length as people write it."""
+    """Return a length as people write it."""
     return f"{um / 1000:g} mm" if um >= 1000 else f"{um:g} um"
 
 
@@ -49,7 +49,7 @@ def captioned(
     ramp: tuple[U8, str, str] | None = None,
     note: str = "",
 ) -> U8:
-    """The picture with `caption` below; the pixels of the picture itself stay where they are.
+    """Get the picture with `caption` below; the pixels of the picture itself stay where they are.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def caption(
     ramp: tuple[U8, str, str] | None = None,
     note: str = "",
 ) -> U8:
-    """A white strip of `width` pixels with scale bar, legend, color ramp, note.
+    """Return a white strip of `width` pixels with scale bar, legend, color ramp, note.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def caption(
 
 
 def ramp_of(low: str, high: str) -> tuple[U8, str, str]:
-    """The colors of `formats.images.colorize` with the text at either end."""
+    """Return the colors of `formats.images.colorize` with the text at either end."""
     from mcp_servers.formats.images import colorize
 
     return colorize(np.linspace(0, 1, 64), 0, 1), low, high

@@ -25,7 +25,7 @@ def write_map(
     bounds: tuple[float, float],
     ramp: tuple[U8, str, str],
 ) -> None:
-    """A PNG of values between `bounds`, white where there is no tissue, with scale bar and ramp.
+    """Write a PNG of values between `bounds`, white off the tissue, with scale bar and ramp.
 
     `values` gives some rows of the grid at a time; what lies beyond the slide's border is left off.
 

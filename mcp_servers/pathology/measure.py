@@ -51,7 +51,7 @@ class MapsResult(SlideResult):
 
 
 def _makers(given: Any) -> str:
-    """Changes when a tool that makes the maps does."""
+    """Return changes when a tool that makes the maps does."""
     specs = [getattr(maker, ATTRIBUTE) for maker in MAKERS]
     return " ".join(f"{spec.name} {spec.version}" for spec in specs)
 
@@ -252,7 +252,7 @@ def _valid(polygons: list[Polygon], mpp: float) -> list[Any]:
 
 
 def _regions(tumor_shapes: list[Any], window: Any) -> RegionMap:
-    """The tumor within the tissue, and the rest of the tissue."""
+    """Return the tumor within the tissue, and the rest of the tissue."""
     import shapely
 
     from mcp_servers.measures.maps import RegionMap, multipolygon, shape_map
@@ -304,7 +304,7 @@ class MeasureResult(BaseModel):
     title="Measure the maps of a slide",
 )
 def measure_maps(given: MeasureInput, context: ToolContext) -> MeasureResult:
-    """A value per line, in the order of the definitions."""
+    """Return a value per line, in the order of the definitions."""
     from mcp_servers.measures.compute import compute
     from mcp_servers.measures.formula import read_definitions
     from mcp_servers.measures.maps import MANIFEST, read_maps

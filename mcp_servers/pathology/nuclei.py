@@ -264,7 +264,7 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
 
 
 def palette(own: tuple[str, ...]) -> dict[str, tuple[int, int, int]]:
-    """A color for each type, and for what has none; repeated where a network has many types."""
+    """Get a color for each type, and for what has none; repeated where a network has many types."""
     from mcp_servers.pathology import drawing
     from mcp_servers.pathology.compute.cell_types import OUTSIDE, TYPES
 
@@ -313,7 +313,7 @@ class Typing:
         return lymphocytes(measured, self.dark, self.way, self.strength)
 
     def columns(self, rows: F64) -> dict[str, AnyArray]:
-        """The columns of the table that is written."""
+        """Return the columns of the table that is written."""
         from mcp_servers.pathology.compute.nuclei import COLUMNS, SURROUNDINGS
 
         found = self.types(rows)
@@ -417,7 +417,7 @@ class NetworkReader:
 
 
 def load_reader() -> NetworkReader:
-    """The reader of the first plugin that has one; raises `InputError` without any."""
+    """Return the reader of the first plugin that has one; raises `InputError` without any."""
     found: NetworkReader | None = load_first("sage.nuclei")
     if found is None:
         raise InputError("this network needs a plugin that registers under sage.nuclei")
@@ -427,7 +427,7 @@ def load_reader() -> NetworkReader:
 def load_network(
     slide: Slide, mask: BoolArray, scale: float, given: NucleiInput, context: ToolContext
 ) -> tuple[Network | None, list[str]]:
-    """The network of the arguments or the shipped network, None for the classical method; notes.
+    """Load the arguments' or the shipped network, None for the classical method, with notes.
 
     Parameters
     ----------

@@ -136,7 +136,7 @@ class RegionInput(SlideInput):
     title="Read a region of a slide",
 )
 def read_region(given: RegionInput, context: ToolContext) -> ImageResult:
-    """A rectangle at a given resolution."""
+    """Return a rectangle at a given resolution."""
     from mcp_servers.formats.images import write_png
 
     slide = open_slide(given, context)

@@ -56,7 +56,7 @@ def survey_slide(
     at_mpp: float = 1.0,
     span: tuple[float, float] = (0.02, 0.9),
 ) -> Surveyed:
-    """The survey of a slide, kept between the tools that a worker runs on it.
+    """Return the survey of a slide, kept between the tools that a worker runs on it.
 
     Parameters
     ----------

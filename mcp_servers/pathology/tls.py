@@ -213,7 +213,7 @@ def not_sought(surveyed: Surveyed) -> list[str]:
 
 
 def outlined_centers(found: Aggregates, tumor: TumorArea, scale: float) -> list[Center]:
-    """The cores of counted aggregates; doubtful within a tumor that was outlined or learned.
+    """Return the cores of counted aggregates; doubtful within a tumor that was outlined or learned.
 
     Parameters
     ----------
@@ -300,7 +300,7 @@ def write_files(
     scale: float,
     context: ToolContext,
 ) -> dict[str, str]:
-    """The table, the outlines and the overlay; their names by kind.
+    """Return the table, the outlines and the overlay; their names by kind.
 
     Parameters
     ----------

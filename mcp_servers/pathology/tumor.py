@@ -167,7 +167,7 @@ def tumor_area(
 
 
 def means_tumor(label: str) -> bool:
-    """True if a class of this name is tumor and nothing else.
+    """Return True if a class of this name is tumor and nothing else.
 
     Exact names only, in any case, spaces, underscores and hyphens around them aside; and QuPath's
     derived classes of them ("Tumor: Positive"). Every other name that holds such a word is not:
@@ -179,7 +179,7 @@ def means_tumor(label: str) -> bool:
 
 
 def tumor_outlines(path: Path) -> tuple[list[Polygon], list[str]]:
-    """The outlines of a file whose class means tumor, or all when none has a class; and notes.
+    """Get the outlines of a file whose class means tumor, or all when none has a class; and notes.
 
     Raises `InputError` when there are classes and none means tumor.
     """
@@ -236,7 +236,7 @@ def predict_tumor(
 def to_thumbnail(
     mask: BoolArray | F32, slide: Slide, surveyed: Surveyed, picture_width: int, height: int
 ) -> F32:
-    """A grid of the survey at the size of a thumbnail.
+    """Return a grid of the survey at the size of a thumbnail.
 
     Parameters
     ----------

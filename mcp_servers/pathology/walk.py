@@ -69,7 +69,7 @@ def walk(
     rows, columns = -(-view.height // size), -(-view.width // size)
 
     def window(x: int, y: int, width: int, height: int) -> BoolArray:
-        """The mask under a rectangle of the view, at the view's resolution."""
+        """Return the mask under a rectangle of the view, at the view's resolution."""
         x0, y0 = x * ratio, y * ratio
         move = np.array([[ratio, 0, x0], [0, ratio, y0]], dtype=np.float64)
         flags = cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP

@@ -19,7 +19,7 @@ class Callers(Protocol):
     """Knows people and what they may call."""
 
     def named(self, scope: Any) -> str | None:
-        """The person of a request; None where nobody is believed to be named."""
+        """Return the person of a request; None where nobody is believed to be named."""
 
     def admit(self, who: str, spec: ToolSpec, arguments: Mapping[str, Any]) -> None:
         """Raise `InputError` where the person may not call this; else write the call down."""

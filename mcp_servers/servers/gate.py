@@ -82,7 +82,7 @@ class Gate:
         return None
 
     def _same_origin(self, text: str, host: Authority) -> bool:
-        """True when the page came from the host that it calls, or from a host that is named."""
+        """Check whether the page came from the host that it calls, or from a host that is named."""
         origin = parse_origin(text)
         if origin is None:
             return False
@@ -91,7 +91,7 @@ class Gate:
 
     @staticmethod
     def authorized(headers: list[tuple[bytes, bytes]], expected: bytes) -> bool:
-        """True when a single Authorization header carries the token, in constant time."""
+        """Return True when a single Authorization header carries the token, in constant time."""
         given = [value for name, value in headers if name.lower() == b"authorization"]
         if len(given) != 1:
             return False
@@ -121,7 +121,7 @@ def _values(headers: list[tuple[bytes, bytes]], wanted: bytes) -> list[str]:
 
 
 def _is_allowed(given: Authority, allowed: list[Authority | None]) -> bool:
-    """True when an allowed host equals the given host; without a port it allows any port."""
+    """Return True when an allowed host equals the given host; without a port it allows any port."""
     return any(rule is not None and rule in (given, (given[0], None)) for rule in allowed)
 
 

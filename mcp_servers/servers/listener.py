@@ -67,7 +67,7 @@ class BoundedListener(socket.socket):
         super().listen(max(backlog, 128))
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection; another may have to make room for it, or it is closed at once."""
+        """Accept the next connection; another may have to make room, or it is closed at once."""
         connection, address = super().accept()
         held = Held(connection)
         if len(self.held) >= self.most and not self._make_room():
@@ -90,19 +90,19 @@ class BoundedListener(socket.socket):
         return True
 
     def admit(self, peer: Peer) -> None:
-        """A request from `peer` is allowed; its body has to come in time."""
+        """Admit a request from `peer`; its body has to come in time."""
         if held := self.held.get(peer):
             held.known = True
             held.busy += 1
             held.set_deadline(self.body_seconds)
 
     def finish_request(self, peer: Peer) -> None:
-        """The whole request is here; the answer may take as long as it takes."""
+        """Note that the whole request is here; the answer may take any time."""
         if held := self.held.get(peer):
             held.cancel_deadline()
 
     def idle(self, peer: Peer) -> None:
-        """The request is answered; the next has to arrive in time."""
+        """Note that the request is answered; the next has to arrive in time."""
         if held := self.held.get(peer):
             held.busy -= 1
             if not held.busy:

@@ -74,7 +74,7 @@ class HttpOptions:
 
 
 def is_loopback(host: str) -> bool:
-    """True when `host` is only reachable from this machine."""
+    """Return True when `host` is only reachable from this machine."""
     if host == "localhost":
         return True
     try:

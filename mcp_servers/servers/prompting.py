@@ -74,7 +74,7 @@ def list_prompts() -> types.ListPromptsResult:
 
 
 def get_prompt(name: str, arguments: dict[str, str]) -> types.GetPromptResult:
-    """A prompt's text with its arguments filled in; raises `MCPError` for wrong arguments."""
+    """Get a prompt's text with its arguments filled in; raises `MCPError` for wrong arguments."""
     prompt = PROMPTS.get(name)
     if prompt is None:
         raise MCPError(types.INVALID_PARAMS, f'no prompt is called "{name}"')

@@ -44,7 +44,7 @@ def serve_stdio(server: ToolServer) -> None:
 def http_app(
     server: ToolServer, options: HttpOptions, listener: BoundedListener | None = None
 ) -> Any:
-    """The ASGI application: Host, Origin and token at the gate, a body limit, MCP at /mcp."""
+    """Get the ASGI application: Host, Origin and token at the gate, a body limit, MCP at /mcp."""
     from mcp.server.transport_security import TransportSecuritySettings
 
     app = server.build().streamable_http_app(

@@ -44,7 +44,7 @@ class BoundedLines:
         return line.decode("utf-8", "replace")
 
     def next_line(self) -> bytes:
-        """The next line within the bound, or nothing at the end."""
+        """Return the next line within the bound, or nothing at the end."""
         while True:
             line = self.stream.readline(self.limit + 1)
             if len(line) <= self.limit or line.endswith(b"\n"):
@@ -59,7 +59,7 @@ class BoundedLines:
 
 
 def request_id(head: bytes, tail: bytes) -> int | str | None:
-    """The id of a JSON-RPC request of which only the two ends are known, or None.
+    """Return the id of a JSON-RPC request of which only the two ends are known, or None.
 
     It is taken only from outside of any inner object: before the second brace, or after the last
     but one, so that an id among the arguments is never taken for it.
@@ -73,7 +73,7 @@ def request_id(head: bytes, tail: bytes) -> int | str | None:
 
 
 def refusal(request: int | str | None, limit: int) -> bytes:
-    """The JSON-RPC error for an oversize line, as a line."""
+    """Return the JSON-RPC error for an oversize line, as a line."""
     error = {"code": -32600, "message": f"the message has more than {limit} bytes"}
     return json.dumps({"jsonrpc": "2.0", "id": request, "error": error}).encode() + b"\n"
 
@@ -102,7 +102,7 @@ class Wire:
 
 @contextmanager
 def wire_of(limit: int) -> Iterator[tuple[Any, Any]]:
-    """The process's standard input and output, for the SDK alone while the block runs.
+    """Give the process's standard input and output to the SDK alone while the block runs.
 
     Meanwhile descriptor 0 is the null device and 1 is standard error, so that nothing else, no
     child process and no stray print, reads from the wire or writes to it.

@@ -39,7 +39,7 @@ class UpdateParams(TaskParams):
 
 
 def supports_tasks(ctx: Any) -> bool:
-    """True if the client of this request supports tasks."""
+    """Return True if the client of this request supports tasks."""
     able = ctx.session.client_capabilities
     modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
     return bool(modern and able and EXTENSION in (able.extensions or {}))

@@ -47,7 +47,7 @@ def spread_over(mask: BoolArray, count: int, ends: bool = True) -> list[tuple[in
 
 
 def median_of(parts: Callable[[], Iterable[F32]], empty: float) -> float:
-    """The median of float32 values that are not negative, too many to hold; `empty` if none.
+    """Return the median of float32 values that are not negative, too many to hold; `empty` if none.
 
     `parts` is called twice and gives the same values each time. Numbers that are not negative are
     in the order of their bits, so that the first pass counts those that share their upper 16 bits
@@ -71,5 +71,5 @@ def median_of(parts: Callable[[], Iterable[F32]], empty: float) -> float:
 
 
 def _upper(values: F32) -> AnyArray:
-    """The upper 16 bits of each number; -0.0 counts as 0."""
+    """Return the upper 16 bits of each number; -0.0 counts as 0."""
     return (np.ascontiguousarray(values) + np.float32(0)).view(np.uint32) >> 16

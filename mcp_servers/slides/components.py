@@ -43,12 +43,12 @@ class Components:
         return out
 
     def of_cells(self, rows: slice = slice(None)) -> I32:
-        """The region of each True cell of some rows of the mask, in the order of `mask[rows]`."""
+        """Return the region of each True cell of some mask rows, in the order of `mask[rows]`."""
         own = self._select_runs(rows)
         return np.repeat(self.labels[own], (self.stops - self.starts)[own])
 
     def labels_at(self, rows: AnyArray, columns: AnyArray) -> I32:
-        """The region of some True cells."""
+        """Return the region of some True cells."""
         step = np.int64(self.shape[1] + 1)
         begin = self.rows * step + self.starts
         return self.labels[np.searchsorted(begin, rows * step + columns, side="right") - 1]
@@ -75,7 +75,7 @@ class Components:
             mask.reshape(-1)[spread(start, self.stops[part] - self.starts[part])] = value
 
     def mask(self, chosen: BoolArray) -> BoolArray:
-        """The cells of the `chosen` (count + 1) regions."""
+        """Return the cells of the `chosen` (count + 1) regions."""
         out = np.zeros(self.shape, dtype=bool)
         self.fill(out, chosen, True)
         return out
@@ -127,7 +127,7 @@ class Pieces:
         )
 
     def cells(self, label: int) -> BoolArray:
-        """The region's own cells in its box."""
+        """Return the region's own cells in its box."""
         rows, columns = self.box(label)
         own = self._order[self._first[label - 1] : self._first[label]]
         of, width = self._of, columns.stop - columns.start
@@ -138,7 +138,7 @@ class Pieces:
 
 
 def components(mask: AnyArray, *, diagonal: bool = False, value: bool = True) -> Components:
-    """The connected regions of the cells of a mask that are `value`.
+    """Return the connected regions of the cells of a mask that are `value`.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def _join_runs(rows: I32, starts: I32, stops: I32, width: int, reach: int) -> I3
 
 
 def spread(starts: I64, lengths: AnyArray) -> I64:
-    """The numbers from each start on, as many as its length, concatenated."""
+    """Return the numbers from each start on, as many as its length, concatenated."""
     ends = np.cumsum(lengths, dtype=np.int64)
     offset = np.repeat(starts - (ends - lengths), lengths)
     return np.asarray(offset + np.arange(len(offset)), dtype=np.int64)

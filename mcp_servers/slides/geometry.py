@@ -108,7 +108,7 @@ def mask_area(mask: BoolArray, scale: float, width: int, height: int) -> float:
 
 
 def lattice(mask: AnyArray) -> U8:
-    """The corners and edges of a mask's pixels as an image of (2 height + 1, 2 width + 1).
+    """Return the corners and edges of a mask's pixels as an image of (2 height + 1, 2 width + 1).
 
     A contour traced through its pixels runs along the edges of the mask's pixels, at half their
     scale, so that it encloses their area; only inner corners are cut, by 1/8 of a pixel each.
@@ -125,7 +125,7 @@ def lattice(mask: AnyArray) -> U8:
 
 
 def rasterize(polygons: list[Polygon], scale: float, shape: tuple[int, int]) -> BoolArray:
-    """A (height, width) mask of polygons at `scale` level-0 pixels per mask pixel.
+    """Return a (height, width) mask of polygons at `scale` level-0 pixels per mask pixel.
 
     A pixel belongs to a polygon when its center does: inside the outer ring (by the even-odd rule)
     and outside of each hole.
@@ -148,7 +148,7 @@ def rasterize(polygons: list[Polygon], scale: float, shape: tuple[int, int]) -> 
 
 
 def _by_centers(ring: F64, scale: float) -> F64:
-    """A ring in mask pixels whose centers have whole coordinates."""
+    """Return a ring in mask pixels whose centers have whole coordinates."""
     return np.asarray(np.clip(ring / scale - 0.5, -FARTHEST, FARTHEST))
 
 

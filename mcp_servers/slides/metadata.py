@@ -66,7 +66,7 @@ def ome_mpp(xml: str) -> tuple[float, float] | None:
 
 
 def open_tiff(path: Path) -> Any:
-    """The TIFF alone: planes that it places in other files (OME, Micro-Manager) are not followed.
+    """Open the TIFF alone, not planes that it places in other files (OME, Micro-Manager).
 
     Those could be any files of this machine, beyond the roots.
     """
@@ -76,7 +76,7 @@ def open_tiff(path: Path) -> Any:
 
 
 def tiff_tags(path: Path) -> tuple[str, dict[str, object]]:
-    """Description and the tags of the pixel size."""
+    """Return description and the tags of the pixel size."""
     with open_tiff(path) as file:
         page = file.pages[0]
         tags: dict[str, object] = {"ome": file.ome_metadata if file.is_ome else None}

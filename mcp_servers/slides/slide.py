@@ -310,11 +310,11 @@ class Slide:
         return self.source.read(level, round(x / ratio), round(y / ratio), width, height)
 
     def view(self, mpp: float, *, tolerance: float = 0.03) -> View:
-        """The whole slide at a resolution in µm per pixel (see `View`)."""
+        """Return the whole slide at a resolution in µm per pixel (see `View`)."""
         return self.scale_to(mpp / self.need_mpp(), tolerance=tolerance)
 
     def scale_to(self, scale: float, *, tolerance: float = 0.03) -> View:
-        """The whole slide at `scale` level-0 pixels per pixel; never finer than level 0.
+        """Return the whole slide at `scale` level-0 pixels per pixel; never finer than level 0.
 
         When a stored level (or a half, quarter, eighth of it) lies within `tolerance` of the
         asked scale it is used as it is, and the view's `scale` says which.
@@ -331,7 +331,7 @@ class Slide:
         return View(self, level, reduce, scale, scale / exact)
 
     def thumbnail(self, max_px: int = 1024) -> U8:
-        """The whole slide, its longer side at most `max_px` pixels."""
+        """Return the whole slide, its longer side at most `max_px` pixels."""
         if not 1 <= max_px <= 16384:
             raise InputError(f"max_px must be in 1-16384, not {max_px}")
         view = self.scale_to(max(1.0, max(self.width, self.height) / max_px))
@@ -418,7 +418,7 @@ class _Closed:
 
 
 def slide_name(path: Path) -> str:
-    """A slide's name by its file: without endings, as text that every format can hold."""
+    """Return a slide's name by its file: without endings, as text that every format can hold."""
     name = path.name.removesuffix(path.suffix).removesuffix(".ome")
     return os.fsencode(name).decode("utf-8", "replace")
 
@@ -450,7 +450,7 @@ def _kind(path: Path) -> str:
 
 
 def _agree(direct: TiffSource, reference: OpenSlideSource) -> bool:
-    """True if both readers see the same levels, and the same pixels in a tile of the ends."""
+    """Check if both readers see the same levels, and the same pixels in a tile of the ends."""
     sizes = [(level.width, level.height) for level in direct.levels]
     theirs_sizes = [(level.width, level.height) for level in reference.levels]
     if direct.tags.get("ome"):  # OpenSlide does not look into the sub-directories of OME-TIFF

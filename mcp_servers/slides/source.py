@@ -54,7 +54,7 @@ class Source(Protocol):
 
 
 def blank(height: int, width: int) -> U8:
-    """A white RGB image."""
+    """Return a white RGB image."""
     return np.full((height, width, 3), WHITE, dtype=np.uint8)
 
 
@@ -70,7 +70,7 @@ def shrink(image: U8, factor: int) -> U8:
 
 
 def crop_padded(image: U8, x: int, y: int, width: int, height: int) -> U8:
-    """A rectangle of an image in memory, white where it leaves the image.
+    """Return a rectangle of an image in memory, white where it leaves the image.
 
     Parameters
     ----------

@@ -123,11 +123,11 @@ class TiffSource:
         return any(directory.mislabeled for directory in self._directories)
 
     def has_gaps(self) -> bool:
-        """True if a tile has no bytes (OpenSlide fills those in its own way)."""
+        """Return True if a tile has no bytes (OpenSlide fills those in its own way)."""
         return any(bool((d.counts == 0).any()) for d in self._directories)
 
     def tile(self, level: int, index: int) -> U8:
-        """Decoded RGB of a stored tile, uncropped; white where the tile is absent."""
+        """Return decoded RGB of a stored tile, uncropped; white where the tile is absent."""
         directory = self._directories[level]
         count = int(directory.counts[index])
         if count == 0:
@@ -302,7 +302,7 @@ def _parse(path: Path) -> tuple[list[_Directory], str, dict[str, Any]]:
 
 
 def _level_pages(file: Any) -> list[Any]:
-    """The pages of the pyramid, finest first.
+    """Return the pages of the pyramid, finest first.
 
     OME-TIFF keeps them in sub-directories, which tifffile resolves. Elsewhere they are the tiled
     pages of the shape of the first: tifffile would take the second page of any SVS for a thumbnail.
@@ -366,7 +366,7 @@ def _directory(page: Any, base: Any) -> _Directory:
 
 
 def _stream_color(page: Any) -> str | None:
-    """The color of a page's JPEG streams by their own markers, or None where they have none.
+    """Return the color of a page's JPEG streams by their own markers, or None where they have none.
 
     As decoders read it (libjpeg, `default_decompress_parms`): a JFIF marker means YCbCr, Adobe's
     names its transform, components may be called R, G, B. Exporters by way of Bio-Formats write
@@ -386,7 +386,7 @@ _LONGEST_HEAD = 1 << 17
 
 
 def _marked_color(stream: bytes) -> str | None:
-    """The color that the markers of a JPEG stream name; None without markers."""
+    """Return the color that the markers of a JPEG stream name; None without markers."""
     at = 2
     while at + 4 <= len(stream) and stream[at] == 0xFF:
         marker, size = stream[at + 1], int.from_bytes(stream[at + 2 : at + 4], "big")

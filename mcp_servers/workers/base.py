@@ -88,7 +88,7 @@ class Workers(ABC):
         return self.submit(tool, arguments, roots).result()
 
     def get(self, job_id: str) -> Job:
-        """A job by its id; raises `InputError` when it is not known."""
+        """Return a job by its id; raises `InputError` when it is not known."""
         with self.lock:
             job = self.jobs.get(job_id)
         if job is None:
@@ -107,7 +107,7 @@ class Workers(ABC):
         self._wake()
 
     def counts(self) -> dict[str, int]:
-        """Number of jobs in each state."""
+        """Return the number of jobs in each state."""
         with self.lock:
             states = [job.state for job in self.jobs.values()]
         return {state.value: states.count(state) for state in State}
@@ -126,7 +126,7 @@ class Workers(ABC):
             del self.jobs[name]
 
     def _retry_or_fail(self, job: Job, why: str) -> None:
-        """A running job lost its worker: back to the queue, or failed after enough attempts."""
+        """Put a job that lost its worker back into the queue, or fail it after enough attempts."""
         if job.cancel_requested:
             job.finish(error=Cancelled("cancelled by the caller"))
         elif self.closed:
@@ -149,7 +149,7 @@ class Workers(ABC):
             self.queued.sort(key=Job.sort_key)
 
     def __enter__(self) -> Self:
-        """The workers themselves."""
+        """Return the workers themselves."""
         return self
 
     def __exit__(self, *_: object) -> None:

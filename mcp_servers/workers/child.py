@@ -43,7 +43,7 @@ class Line:
 
 @functools.cache
 def cuda_works() -> bool:
-    """True when torch is installed and can use the card that the machine has."""
+    """Return True when torch is installed and can use the card that the machine has."""
     if absent("models"):
         return False
     import torch

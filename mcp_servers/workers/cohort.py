@@ -116,7 +116,7 @@ def _short(path: Path) -> str:
 
 
 def slide_argument(spec: ToolSpec) -> str:
-    """The argument that takes the slide; raises `InputError` when the tool takes none."""
+    """Return the argument that takes the slide; raises `InputError` when the tool takes none."""
     properties = spec.input_schema["properties"]
     fields = [name for name in spec.path_fields() if properties[name].get("type") != "array"]
     for name in ("slide", "image", *fields):

@@ -48,7 +48,7 @@ class Recipe:
     cache_folder: str | None = None
 
     def build(self) -> Registry:
-        """The registry, with its results cache when there is a folder for it."""
+        """Return the registry, with its results cache when there is a folder for it."""
         from mcp_servers.results_cache import ResultsCache
 
         cache = ResultsCache(self.cache_folder) if self.cache_folder else None
@@ -97,7 +97,7 @@ class Job:
         return self._finished.wait(timeout)
 
     def result(self, timeout: float | None = None) -> ToolRun:
-        """The run of an ended job.
+        """Return the run of an ended job.
 
         Raises
         ------

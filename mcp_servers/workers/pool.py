@@ -179,7 +179,7 @@ class LocalPool(Workers):
             self._retire(worker)  # gives back what the job's libraries still hold
 
     def _handle_exit(self, worker: Worker) -> None:
-        """A worker ended: its job goes to another, or ends with the reason."""
+        """Give an ended worker's job to another, or end it with the reason."""
         self._workers.remove(worker)
         worker.process.join()
         worker.connection.close()
@@ -251,7 +251,7 @@ class LocalPool(Workers):
         return None
 
     def _free_gpu(self, job: Job) -> str | None:
-        """A card that no running job has; the requested card if the job names it.
+        """Return a card that no running job has; the requested card if the job names it.
 
         A card whose worker is busy is the last choice: the job would wait for it.
         """

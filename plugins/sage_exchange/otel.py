@@ -21,7 +21,7 @@ ERROR = 2
 def spans_of(
     lines: Iterable[TraceLine], run: str, *, version: str = "", content: bool = False
 ) -> dict[str, Any]:
-    """An OTLP/JSON document: a span per episode, with a span below it for each turn.
+    """Return an OTLP/JSON document: a span per episode, with a span below it for each turn.
 
     Parameters
     ----------

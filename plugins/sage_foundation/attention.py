@@ -30,7 +30,7 @@ class MilSettings:
 
 
 def build(dimension: int, classes: int, settings: MilSettings) -> Any:
-    """The network: `forward(bag)` of (n, d) features gives (classes,) logits and (n,) attention."""
+    """Build the network: `forward(bag)` maps (n, d) to (classes,) logits and (n,) attention."""
     import torch
     from torch import nn
 

@@ -95,7 +95,7 @@ def read_features(path: Path) -> tuple[F32, I64 | None, dict[str, Any]]:
 
 
 def open_hdf5(path: Path) -> Any:
-    """The file, open for reading.
+    """Return the file, open for reading.
 
     Raises `InputError` if it is not HDF5, or if a part of it is in another file: HDF5 would
     read that from anywhere on this machine, beyond the roots.
@@ -120,7 +120,7 @@ def open_hdf5(path: Path) -> Any:
 
 
 def dataset(file: Any, name: str, path: Path) -> Any:
-    """The dataset called `name`; raises `InputError` where there is none."""
+    """Return the dataset called `name`; raises `InputError` where there is none."""
     import h5py
 
     found = file.get(name)

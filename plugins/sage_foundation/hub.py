@@ -16,7 +16,7 @@ SAFE = (".safetensors", ".onnx")
 
 
 def find_cached(name: str) -> Path:
-    """The file of a name such as "owner/model:nuclei.onnx" or "owner/model@revision:nuclei.onnx".
+    """Find the file of "owner/model:nuclei.onnx" or "owner/model@revision:nuclei.onnx".
 
     The prefix "hf-hub:", with which timm names models of the hub, may stand before it.
 
@@ -57,7 +57,7 @@ def find_cached(name: str) -> Path:
 
 
 def fingerprint(name: str) -> str:
-    """The content that a name stands for now: results are cached by it."""
+    """Return the content that a name stands for now: results are cached by it."""
     try:
         return str(find_cached(name).resolve().name)  # the cache names files by their hash
     except InputError:

@@ -32,7 +32,7 @@ class Encoder:
 
 
 def load_encoder(spec: EncoderSpec, weights: Path | None, device: str, mpp: float) -> Encoder:
-    """The encoder of `spec`, with features (n, d) for patches (H, W, 3).
+    """Return the encoder of `spec`, with features (n, d) for patches (H, W, 3).
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def load_encoder(spec: EncoderSpec, weights: Path | None, device: str, mpp: floa
 def encoder_for(
     spec: EncoderSpec, weights: str | None, device: str, mpp: float, context: ToolContext
 ) -> tuple[Encoder, str]:
-    """The encoder of a call, kept loaded between the calls of a worker, and its device.
+    """Return the encoder of a call, kept loaded between the calls of a worker, and its device.
 
     Raises as `load_encoder` and `choose_device` do, and for weights outside the roots.
 
@@ -94,7 +94,7 @@ def _handcrafted(mpp: float) -> Encoder:
 
 
 def network_encoder(network: Callable[[Any], Any], spec: EncoderSpec, device: str) -> Encoder:
-    """An encoder from a network (`torch.nn.Module`) that gives (n, d) for normalized patches."""
+    """Make an encoder of a `torch.nn.Module` that gives (n, d) for normalized patches."""
     import numpy as np
     import torch
 

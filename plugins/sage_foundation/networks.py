@@ -60,7 +60,7 @@ LEADS_ELSEWHERE = ("transformers_weights", "attn_implementation", "_attn_impleme
 
 
 def load_network(spec: EncoderSpec, weights: Path) -> Any:
-    """A `torch.nn.Module` that gives (n, dimension) for normalized patches.
+    """Return a `torch.nn.Module` that gives (n, dimension) for normalized patches.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def load_network(spec: EncoderSpec, weights: Path) -> Any:
 
 
 def timm_network(name: str) -> Any:
-    """The architecture of a timm encoder on the default device, its weights not set."""
+    """Return the architecture of a timm encoder on the default device, its weights not set."""
     import torch
 
     try:
@@ -92,7 +92,7 @@ def timm_network(name: str) -> Any:
 
 
 def add_pooling(module: Any, spec: EncoderSpec) -> Any:
-    """`module` and, after it, how the encoder's card makes a vector of the tokens."""
+    """Append to `module` how the encoder's card makes a vector of the tokens."""
     import torch
 
     class Pooled(torch.nn.Module):
@@ -116,7 +116,7 @@ def add_pooling(module: Any, spec: EncoderSpec) -> Any:
 
 
 def from_folder(kind: Any, folder: Path, model_type: str) -> Any:
-    """The model of a folder in the layout of transformers, every tensor of it read from there.
+    """Get the model of a folder in the layout of transformers, every tensor of it read from there.
 
     `kind` is the class that reads it, `model_type` what config.json must call it. The pooler is
     exempt: it is not used, and Phikon is published without it. Raises `InputError` when the folder
@@ -301,7 +301,7 @@ def check_weights(weights: Path, context: ToolContext) -> tuple[tuple[str, int, 
 
 
 def weights_file(weights: Path) -> Path:
-    """The file of weights in a folder, or the file itself; raises `InputError` without it."""
+    """Get the file of weights in a folder, or the file itself; raises `InputError` without it."""
     if weights.is_file():
         return weights
     for name in ("model.safetensors", "pytorch_model.bin"):
@@ -311,7 +311,7 @@ def weights_file(weights: Path) -> Path:
 
 
 def read_tensors(file: Path) -> dict[str, Any]:
-    """The tensors of a safetensors file, or of a .bin, in which anything else is refused."""
+    """Return the tensors of a safetensors file, or of a .bin, in which anything else is refused."""
     import torch
     from safetensors import SafetensorError
     from safetensors.torch import load_file

@@ -60,7 +60,7 @@ class Stated:
 
 
 def _torchscript(path: Path, device: str) -> tuple[Answer, Stated]:
-    """The module, loaded on the CPU and moved, and what it states."""
+    """Return the module, loaded on the CPU and moved, and what it states."""
     import torch
 
     try:
@@ -90,7 +90,7 @@ def _torchscript(path: Path, device: str) -> tuple[Answer, Stated]:
 
 
 def _onnx(path: Path, device: str) -> tuple[Answer, Stated]:
-    """The graph in a session on the CPU, or on a card that the runtime can use."""
+    """Return the graph in a session on the CPU, or on a card that the runtime can use."""
     try:
         runtime: Any = importlib.import_module("onnxruntime")
     except ImportError as error:
@@ -149,7 +149,7 @@ class LearnedNuclei:
     def __init__(
         self, path: Path, device: str, mpp: float | None = None, types: Sequence[str] = ()
     ) -> None:
-        """Raises `InputError` when the file is neither TorchScript nor ONNX."""
+        """Open the file; raise `InputError` when it is neither TorchScript nor ONNX."""
         load = _onnx if path.suffix == ".onnx" else _torchscript
         self.path = path
         self.answer, stated = load(path, device)
@@ -298,7 +298,7 @@ def open_network(
     given: NucleiInput,
     context: ToolContext,
 ) -> tuple[LearnedNuclei, list[str]]:
-    """The module of a file, its input scaled to a slide, and notes.
+    """Return the module of a file, its input scaled to a slide, and notes.
 
     Parameters
     ----------

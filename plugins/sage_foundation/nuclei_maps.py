@@ -32,7 +32,7 @@ pixels), and the smallest piece (10 pixels): the paper's numbers at its pixel si
 
 
 def plain_names(names: Sequence[str]) -> tuple[str, ...]:
-    """A network's names of types in lower case.
+    """Return a network's names of types in lower case.
 
     Raises
     ------

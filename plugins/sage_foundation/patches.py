@@ -137,7 +137,7 @@ class ModelCard(BaseModel):
 
 
 def load_model(path: Path) -> PatchModel:
-    """A model written by `PatchModel.save`; raises `InputError` that says what is wrong."""
+    """Return a model written by `PatchModel.save`; raises `InputError` that says what is wrong."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -305,7 +305,7 @@ def tumor_probability(
 
 
 def tumor_classes(classes: Sequence[str], asked: Sequence[str]) -> list[str]:
-    """The classes that mean tumor: those asked for, else those called so (see `means_tumor`).
+    """Get the classes that mean tumor: those asked for, else those called so (see `means_tumor`).
 
     Raises
     ------

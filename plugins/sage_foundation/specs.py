@@ -87,7 +87,7 @@ ENCODERS = {
 
 
 def encoder_spec(name: str) -> EncoderSpec:
-    """The encoder called `name`; raises `InputError` that lists the known names."""
+    """Return the encoder called `name`; raises `InputError` that lists the known names."""
     if name not in ENCODERS:
         raise InputError(f'no encoder is called "{name}"; choose {", ".join(ENCODERS)}')
     return ENCODERS[name]

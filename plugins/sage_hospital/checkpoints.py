@@ -22,7 +22,7 @@ SETUP_LOCK = 0x5A6EC4EC
 def open_checkpoints(
     url: str, serde: Any, manifest: Manifest
 ) -> Iterator[BaseCheckpointSaver[Any]]:
-    """A saver whose every call is made again where the connection broke."""
+    """Open a saver whose calls are made again where the connection broke."""
     with reconnecting(url, "the checkpoint database") as pool:
         from langgraph.checkpoint.postgres import PostgresSaver
 

@@ -143,7 +143,7 @@ class PostgresDatabase(Database):
 
 
 def _was_committed(live: Connection[dict[str, Any]], number: str) -> bool:
-    """True if a transaction of this number was committed.
+    """Return True if a transaction of this number was committed.
 
     Raises
     ------

@@ -40,13 +40,13 @@ def retry(call: Callable[[], T]) -> T:
 
 
 def reason_of(error: Exception) -> str:
-    """The first line of a database's error, without its address and password."""
+    """Return the first line of a database's error, without its address and password."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 @contextmanager
 def reconnecting(url: str, what: str) -> Iterator[ConnectionPool[Connection[dict[str, Any]]]]:
-    """Connections to the database at `url`, each replaced when it breaks; rows are dictionaries.
+    """Open connections to the database at `url`, replaced when broken; rows are dictionaries.
 
     Parameters
     ----------

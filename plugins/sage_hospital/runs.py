@@ -61,7 +61,7 @@ def _row(values: dict[str, Any]) -> KnownRun:
 
 
 def this_worker() -> str:
-    """Unique name of this process."""
+    """Return unique name of this process."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
 
 

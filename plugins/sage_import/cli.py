@@ -78,7 +78,7 @@ def import_files(
 
 
 def plain(proposal: Proposal) -> dict[str, Any]:
-    """A proposal as JSON: guesses, columns and notes."""
+    """Return a proposal as JSON: guesses, columns and notes."""
     return {
         "name": proposal.name,
         "guesses": [guess.model_dump(mode="json") for guess in proposal.guesses],

@@ -96,7 +96,7 @@ def gather_papers(
 
 
 def is_unanswered(flow: Flow) -> bool:
-    """True if no catalog answered completely."""
+    """Return True if no catalog answered completely."""
     return len(flow.missing) == len(flow.catalogs)
 
 
@@ -113,7 +113,7 @@ def explain_resume() -> Iterator[None]:
 
 
 def load_services() -> Services:
-    """The literature services of the settings.
+    """Return the literature services of the settings.
 
     Raises
     ------
@@ -280,7 +280,7 @@ ROUNDS = "rounds.json"
 
 
 def _read_rounds(folder: Path, corpora: Mapping[str, Path]) -> dict[str, int]:
-    """Rounds of the corpora in the graph; before the first update, those that are finished now."""
+    """Read rounds of the graph's corpora; before the first update, those finished now."""
     from sage.core.files import read_json, write_json
     from sage_literature.gather.folder import CorpusFolder
 

@@ -32,7 +32,7 @@ class Found(Record):
         return list(dict.fromkeys([*more, *self.versions, *super().identities()]))
 
     def join_fields(self, other: Record) -> dict[str, Any]:
-        """Joined with another found record: every identifier, the first known value of each."""
+        """Join another found record: every identifier, the first known value of each."""
         assert isinstance(other, Found)
         doi = f"doi:{other.doi}" if self.doi and other.doi not in (None, self.doi) else None
         return {
@@ -75,7 +75,7 @@ class Catalog(Protocol):
     """True if it answers in order of relevance, so that the first pages are the best."""
 
     def expression(self, search: Search) -> str:
-        """The search in the catalog's own language, for the report."""
+        """Return the search in the catalog's own language, for the report."""
         ...
 
     async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:

@@ -83,7 +83,7 @@ class _Registry:
         value: float | None = None,
         url: str | None = None,
     ) -> ExternalFact:
-        """A fact of this registry."""
+        """Return a fact of this registry."""
         return ExternalFact(self.step, self.check, statement, self.source, found, share, value, url)
 
 
@@ -280,7 +280,7 @@ class PackageIndex(_Registry):
 
 
 def disease_of(expanded: ExpandedHypothesis) -> str:
-    """The part that names a disease, else the population's description."""
+    """Return the part that names a disease, else the population's description."""
     return next(
         (part for part in expanded.parts if any(word in part.lower() for word in _DISEASE)),
         expanded.hypothesis.population.description,
@@ -288,7 +288,7 @@ def disease_of(expanded: ExpandedHypothesis) -> str:
 
 
 def site_of(concepts: tuple[str, ...]) -> str | None:
-    """The primary site that the concepts name, or None."""
+    """Return the primary site that the concepts name, or None."""
     joined = " ".join(concepts).lower()
     return next((site for word, site in SITES.items() if word in joined), None)
 
@@ -307,14 +307,14 @@ def papers_address() -> str:
 
 
 def read_series_ids(body: bytes) -> tuple[int, list[str]]:
-    """Number of GEO series that fit, and the identifiers of the first."""
+    """Return the number of GEO series that fit, and the identifiers of the first."""
     answer = get_field("geo", parse_json("geo", body), "esearchresult", dict)
     total = int(get_field("geo", answer, "count", str))
     return total, [str(item) for item in get_field("geo", answer, "idlist", list)]
 
 
 def read_series(body: bytes) -> list[tuple[str, int]]:
-    """Accession and number of samples of each GEO series, the largest first."""
+    """Return accession and number of samples of each GEO series, the largest first."""
     result = get_field("geo", parse_json("geo", body), "result", dict)
     found = []
     for uid in get_field("geo", result, "uids", list):
@@ -326,7 +326,7 @@ def read_series(body: bytes) -> list[tuple[str, int]]:
 
 
 def read_projects(body: bytes) -> list[tuple[str, int]]:
-    """Identifier and number of cases of each GDC project, the largest first."""
+    """Return the identifier and number of cases of each GDC project, the largest first."""
     hits = get_field("gdc", parse_json("gdc", body), "data.hits", list)
     found = [
         (
@@ -339,7 +339,7 @@ def read_projects(body: bytes) -> list[tuple[str, int]]:
 
 
 def read_trials(body: bytes) -> tuple[int, list[str]]:
-    """Number of studies that fit, and the NCT numbers of the first."""
+    """Return the number of studies that fit, and the NCT numbers of the first."""
     name = "clinical_trials"
     answer = parse_json(name, body)
     path = "protocolSection.identificationModule.nctId"
@@ -348,7 +348,7 @@ def read_trials(body: bytes) -> tuple[int, list[str]]:
 
 
 def read_papers(body: bytes) -> list[str | None]:
-    """The repository of each paper, None where none is linked; most stars first, None last."""
+    """Get the repository of each paper, None where none is linked; most stars first, None last."""
     listed: Any = parse_json("reference_code", body)
     if not isinstance(listed, list):
         raise TypeError("an object where a list is documented")

@@ -93,7 +93,7 @@ def plan(
 
 
 def plan_lines(found: Plan) -> list[str]:
-    """Required size of a study, for several effects."""
+    """Return required size of a study, for several effects."""
     asked = found.question
     lines = [
         f"{found.events} events, {found.patients} patients: power {100 * asked.power:.0f}% for a "

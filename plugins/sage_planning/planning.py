@@ -133,7 +133,7 @@ def plan(question: Question) -> Plan:
 
 
 def _spread(question: Question) -> dict[str, float | None]:
-    """The exposure's variance, as the formulas of power take it."""
+    """Return the exposure's variance, as the formulas of power take it."""
     q = question.exposed
     if question.design == "groups":
         return {"fraction_exposed": q}

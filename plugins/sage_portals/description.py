@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def description_of(name: str, project: str, study: str, out: Path, counts: bool) -> str:
-    """The description of the files that `fetch` left in `out`."""
+    """Return the description of the files that `fetch` left in `out`."""
     with (out / "cbioportal_patients.csv").open(encoding="utf-8", newline="") as handle:
         header = next(csv.reader(handle))
     text = f'''\

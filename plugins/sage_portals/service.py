@@ -68,7 +68,7 @@ class Service:
         params: Mapping[str, str | int] | None = None,
         body: Any = None,
     ) -> Any:
-        """The JSON of a response.
+        """Return the JSON of a response.
 
         Raises
         ------
@@ -79,7 +79,7 @@ class Service:
 
 
 def field_of(value: Any, name: str, service: str) -> Any:
-    """A field that the answer must have; its absence means the service changed."""
+    """Return a field that the answer must have; its absence means the service changed."""
     if not isinstance(value, dict) or name not in value:
         raise FaultError(f'{service} changed: its answer has no field "{name}"')
     return value[name]

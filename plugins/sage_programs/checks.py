@@ -70,7 +70,7 @@ def check_values(program: Program, slides: Sequence[SlideMaps], box: Sandbox) ->
 
 
 def scale_slide(maps: SlideMaps, factor: float) -> SlideMaps:
-    """The slide with all lengths times a factor, columns by the powers of their units."""
+    """Return the slide with all lengths times a factor, columns by the powers of their units."""
     cells = maps.cells
     if cells is not None:
         columns = {

@@ -59,7 +59,7 @@ def gate(
 
 
 def _check(path: Path, slides: MapsOnDisk, seed: int) -> Candidates:
-    """The program as a measurement, with a note on the check of its unit."""
+    """Return the program as a measurement, with a note on the check of its unit."""
     from sage_programs.checks import check_values
     from sage_programs.contract import read_program
     from sage_programs.running import default_sandbox, with_values

@@ -104,7 +104,7 @@ class Program:
 
 
 def read_program(path: Path) -> Program:
-    """The program of a file, checked but not run.
+    """Return the program of a file, checked but not run.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def read_program(path: Path) -> Program:
 
 
 def check_program(source: str, origin: str = "program") -> Program:
-    """The same for source text; `origin` is named in messages."""
+    """Return the same for source text; `origin` is named in messages."""
     if len(source) > MAX_CHARACTERS:
         raise InputError(f"{origin}: longer than {MAX_CHARACTERS:,} characters")
     if refused := policy.check(source, IMPORTS):
@@ -161,7 +161,7 @@ def _refusal(node: ast.AST) -> str:
 
 
 def _contract(tree: ast.Module, origin: str) -> Contract:
-    """The literal `MEASUREMENT`; beside it only imports, constants and functions stand there."""
+    """Return the literal `MEASUREMENT`; else only imports, constants and functions are there."""
     given: ast.expr | None = None
     for place, node in enumerate(tree.body):
         doc = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

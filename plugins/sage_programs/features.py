@@ -53,7 +53,7 @@ class FeatureProvenance(View):
 
 
 def offers(registry: Registry) -> tuple[ToolOffer, ...]:
-    """The registered tools that read a file and return numbers, as the data agent sees them."""
+    """Get the registered tools that read a file and return numbers, as the data agent sees them."""
     found = []
     for spec in registry:
         numbers = tuple(
@@ -233,7 +233,7 @@ def _extract(
 
 
 def _link(source: Path, target: Path) -> None:
-    """The same file under another root: linked where the disk allows it, else copied."""
+    """Link a file under another root, or copy it where the disk allows no link."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     try:

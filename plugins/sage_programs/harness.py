@@ -78,7 +78,7 @@ def read_slide(path: Path) -> Slide:
 
 
 def as_number(value: Any) -> dict[str, Any]:
-    """A value as a finite number, or why it is none."""
+    """Return a value as a finite number, or why it is none."""
     if value is None:
         return {"why": "none"}
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):

@@ -113,7 +113,7 @@ def promote(run_dir: Path, function: str, into: Path) -> Path:
 
 
 def _program(run_dir: Path, function: str) -> Path:
-    """The newest program under `run_dir` that defines the function."""
+    """Return the newest program under `run_dir` that defines the function."""
     root = run_dir.resolve()
     if not root.is_dir():
         raise InputError(f"{run_dir} is not a folder")
@@ -208,7 +208,7 @@ def _module(tree: ast.Module, node: ast.FunctionDef, text: str, program: Path) -
 def _needs(
     tree: ast.Module, node: ast.FunctionDef
 ) -> tuple[list[ast.Import | ast.ImportFrom], list[ast.stmt]]:
-    """The imports, functions and constants of the program that the function uses, in order."""
+    """Get the imports, functions and constants of the program that the function uses, in order."""
     defined: dict[str, ast.stmt] = {}
     for statement in tree.body:
         if isinstance(statement, ast.Import | ast.ImportFrom):

@@ -70,7 +70,7 @@ def approve(path: Path, gate_report: Path, person: str) -> Path:
 
 
 def approved_program(path: Path) -> Program:
-    """The program of a file, if a person approved it as it is now.
+    """Return the program of a file, if a person approved it as it is now.
 
     Raises
     ------

@@ -46,7 +46,7 @@ class _Row(Strict):
 
 
 def default_sandbox() -> Sandbox:
-    """The sandbox for programs: none of our packages can be imported in it."""
+    """Return the sandbox for programs: none of our packages can be imported in it."""
     from sandbox.chooser import choose
 
     return choose(packages=())
@@ -58,7 +58,7 @@ def run_program(
     box: Sandbox,
     parameters: Mapping[str, float] | None = None,
 ) -> list[float | str]:
-    """The program's number for each slide, or why it has none.
+    """Return the program's number for each slide, or why it has none.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ _START = "import os, sys; sys.path.insert(0, os.getcwd()); import harness; harne
 def with_values(
     programs: Sequence[Program], slides: Iterable[SlideMaps], box: Sandbox
 ) -> Iterator[SlideMaps]:
-    """The same slides, each with the programs' values; some at a time are held.
+    """Yield the same slides, each with the programs' values; some at a time are held.
 
     A program whose run fails as a whole leaves its slides without a value, with the reason.
     """
@@ -142,7 +142,7 @@ def measure_items(
     box: Sandbox,
     on_outcome: Callable[[Outcome, int, int], None],
 ) -> list[Outcome]:
-    """A program over the slides of a cohort, where `write_variables` finds the values.
+    """Return a program over the slides of a cohort, where `write_variables` finds the values.
 
     A slide that has its record is not measured again; some slides at a time are held.
 

@@ -43,7 +43,7 @@ class CohortScreen:
     leaks: tuple[str, ...] = ()
 
     def summary(self) -> dict[str, Any]:
-        """Counts of features, patients, events, refusals, and features with q < 0.05."""
+        """Return counts of features, patients, events, refusals, and features with q < 0.05."""
         found = self.result
         passing = int(((found.q < Q_LEVEL) & found.ok).sum())
         return {
@@ -193,7 +193,7 @@ def _require_survival(cohort: Cohort, endpoint: str) -> None:
 
 
 def _table(cohort: Cohort, endpoint: str, covariates: tuple[str, ...]) -> pd.DataFrame:
-    """The endpoint, the covariates, and after them every other number of the cohort's tables."""
+    """Return endpoint and covariates, then every other number of the cohort's tables."""
     others = [
         variable.key
         for variable in cohort.dictionary().variables

@@ -88,7 +88,7 @@ def volcano(
 
 
 def _label(name: str) -> str:
-    """A feature's name without its table, as long as there is room."""
+    """Return a feature's name without its table, as long as there is room."""
     plain = name.rpartition(":")[2]
     return plain if len(plain) <= 24 else plain[:23] + "…"
 

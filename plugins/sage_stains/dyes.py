@@ -100,7 +100,7 @@ def macenko(density: AnyArray, *, beta: float = 0.15, alpha: float = 1.0) -> Sta
 
 
 def normalize_macenko(image: U8, stains: Stains, background: float = 240.0) -> U8:
-    """The image as if stained like the reference of `REFERENCE_HE`."""
+    """Return the image as if stained like the reference of `REFERENCE_HE`."""
     density = natural_density(image, background)
     amounts = concentrations(density, stains.vectors)
     amounts *= (REFERENCE_MAX / np.maximum(stains.maxima, 1e-3)).astype(np.float32)

@@ -29,7 +29,7 @@ class FieldInput(SlideInput):
 
 
 def read_field(slide: Slide, given: FieldInput) -> U8:
-    """The rectangle as RGB; raises `InputError` when it is too large."""
+    """Return the rectangle as RGB; raises `InputError` when it is too large."""
     base = slide.need_mpp()
     view = slide.view(max(given.at_mpp, base))
     width = given.width_um or (slide.width - given.x) * base
@@ -147,7 +147,7 @@ class NormalizeResult(SlideResult):
     title="Normalize the stain",
 )
 def stain_normalize(given: NormalizeInput, context: ToolContext) -> NormalizeResult:
-    """A region in reference colors; fitted on the slide's tissue, not on the region alone."""
+    """Get a region in reference colors; fitted on the slide's tissue, not on the region alone."""
     from mcp_servers.formats.images import write_png
 
     slide = open_slide(given, context)
@@ -196,7 +196,7 @@ class Normalizer:
             self.mean, self.sd = lab.mean(axis=0), lab.std(axis=0)
 
     def __call__(self, image: U8) -> U8:
-        """The image in reference colors."""
+        """Return the image in reference colors."""
         from sage_stains import dyes
 
         if self.how == "macenko":

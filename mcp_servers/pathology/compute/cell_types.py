@@ -123,13 +123,13 @@ def features(table: F64, strength: float | F64) -> F64:
 
 @cache
 def coefficients(segmentation: Segmentation, folder: Path | None = None) -> Coefficients:
-    """The shipped regression for nuclei outlined by this method."""
+    """Return the shipped regression for nuclei outlined by this method."""
     card = types_card(folder)
     return Coefficients.model_validate(card["regressions"][segmentation])
 
 
 def types_card(folder: Path | None = None) -> dict[str, Any]:
-    """The card: coefficients, what they were fitted to, and how well they do."""
+    """Return the card: coefficients, what they were fitted to, and how well they do."""
     path = (folder or data_folder("models")) / CARD
     card: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return card

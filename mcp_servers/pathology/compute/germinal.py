@@ -82,7 +82,7 @@ def cores(survey: Survey, mantles: Components, chosen: BoolArray) -> list[Core]:
 
 
 def fill(mask: BoolArray, found: list[Core]) -> BoolArray:
-    """The mask with all cores that are germinal centers."""
+    """Return the mask with all cores that are germinal centers."""
     filled = mask.copy()
     for core in found:
         if core.call == "lymphoid":

@@ -12,7 +12,7 @@ COLUMNS = ("n", "sx", "sy", "sxx", "syy", "sxy", "sv", "svv", "edge", "se")
 
 @njit(cache=True, nogil=True)
 def label_sums(labels: AnyArray, values: AnyArray, other: AnyArray, count: int) -> F64:
-    """Sums per label (see `COLUMNS`); labels below 1 are background.
+    """Return sums per label (see `COLUMNS`); labels below 1 are background.
 
     `edge` counts sides of pixels that border another label; `sv` sums `values`, `se` `other`.
 

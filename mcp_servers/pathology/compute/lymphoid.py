@@ -65,7 +65,7 @@ def aggregates(
     edge_per_mm2: float = EDGE_PER_MM2,
     min_regular: float = MIN_REGULAR,
 ) -> Aggregates:
-    """`_aggregates`, searched for once with the same settings.
+    """Find `_aggregates` once per settings.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def _aggregates(
     edge_per_mm2: float,
     min_regular: float,
 ) -> Aggregates:
-    """Connected regions of high lymphocyte density, each called by the look of its nuclei.
+    """Return connected regions of high lymphocyte density, each called by the look of its nuclei.
 
     A region holds a density above `edge_per_mm2` and above `EDGE_OF_PEAK` of its peak everywhere,
     above `seed_per_mm2` somewhere, is at least `min_area_um2` large, `min_width_um` wide at its
@@ -141,7 +141,7 @@ def _aggregates(
 
 
 def _by_region(kept: Components, pale: list[Core]) -> tuple[tuple[Core, ...], ...]:
-    """The cores of each region, by the mantle beside them."""
+    """Return the cores of each region, by the mantle beside them."""
     by_region: list[list[Core]] = [[] for _ in range(kept.count)]
     inside = kept.mask(np.arange(kept.count + 1) > 0)
     for core in pale:

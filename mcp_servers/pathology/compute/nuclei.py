@@ -53,7 +53,7 @@ class Nuclei:
     kinds: F64 | None = None
 
     def column(self, name: str) -> F64:
-        """A column of the table."""
+        """Return a column of the table."""
         return np.asarray(self.table[:, COLUMNS.index(name)])
 
 

@@ -160,7 +160,7 @@ def cell_layers(
 
 @njit(cache=True, nogil=True)
 def _cell(at: int, cells: int, length: int) -> tuple[int, float]:
-    """The cell in which pixel `at` of `length` begins, and the share of the pixel that is in it."""
+    """Return the cell where pixel `at` of `length` begins, and the pixel's share in it."""
     cell = at * cells // length
     over = (at + 1) * cells - (cell + 1) * length  # of the pixel's `cells` parts
     return cell, 1.0 if over <= 0 else 1.0 - over / cells

@@ -99,7 +99,7 @@ class Survey:
         background: tuple[int, int, int],
         folder: Path | None = None,
     ) -> Survey:
-        """A grid of zeros that covers a slide; `folder` is for what is not held in memory.
+        """Return a grid of zeros that covers a slide; `folder` is for what is not held in memory.
 
         Parameters
         ----------
@@ -126,11 +126,11 @@ class Survey:
         return out
 
     def is_tissue(self, rows: slice) -> BoolArray:
-        """Some rows of `tissue`."""
+        """Return some rows of `tissue`."""
         return np.asarray(self.read_layer("tissue", rows) > 0.25 * SHARE_STEPS)
 
     def read_layer(self, name: str, rows: slice = EVERYTHING) -> U8:
-        """The bytes of a layer, some rows or all."""
+        """Return the bytes of a layer, some rows or all."""
         top, bottom, _ = rows.indices(self.shape[0])
         out = np.zeros((max(0, bottom - top), self.shape[1]), dtype=np.uint8)
         for row in range(top // TILE, -(-bottom // TILE)):
@@ -145,7 +145,7 @@ class Survey:
         return out
 
     def layer(self, name: str, rows: slice = EVERYTHING) -> F32:
-        """A layer, or some rows of it, as numbers."""
+        """Return a layer, or some rows of it, as numbers."""
         return np.asarray(self.read_layer(name, rows), dtype=np.float32) / np.float32(steps(name))
 
     def write_layer(self, name: str, window: tuple[slice, slice], values: F32) -> None:
@@ -177,7 +177,7 @@ class Survey:
             np.add.at(self._tile(row, column)[INDEX[name]], at, 1)
 
     def _tile(self, row: int, column: int) -> U8:
-        """A tile to write to."""
+        """Return a tile to write to."""
         self.kept.clear()
         return self.tiles.edit((row, column))
 
@@ -186,7 +186,7 @@ class Survey:
         return bands(self.shape[0])
 
     def holds(self, rows: slice) -> bool:
-        """True if anything was added in some rows."""
+        """Return True if anything was added in some rows."""
         top, bottom, _ = rows.indices(self.shape[0])
         return any(top < (row + 1) * TILE and row * TILE < bottom for row, _ in self.tiles)
 

@@ -201,7 +201,7 @@ def find_tissue(
 
 
 def _keep_large(mask: BoolArray, min_pixels: float, value: bool = True) -> BoolArray:
-    """The regions of `value` in a mask that have that many pixels."""
+    """Return the regions of `value` in a mask that have that many pixels."""
     found = components(mask, diagonal=True, value=value)
     return found.mask(found.areas() >= min_pixels)
 

@@ -79,7 +79,7 @@ def _above(survey: Survey, threshold: float | None) -> tuple[BoolArray, float]:
 
 
 def clean_mask(mask: BoolArray, min_area_um2: float) -> BoolArray:
-    """A mask with a smooth border, without patches below `min_area_um2` and without small holes.
+    """Smooth a mask's border, and remove patches below `min_area_um2` and small holes.
 
     A hole is a gap that the mask encloses, below `HOLE_UM2`. A gap at the border of the image is
     none, however small: what lies beyond is not known, and in a field without tumor it is all.

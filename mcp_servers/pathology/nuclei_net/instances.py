@@ -42,7 +42,7 @@ def instances(maps: F32) -> I32:
 
 
 def without_small(mask: AnyArray, least: int) -> BoolArray:
-    """A mask without its connected pieces below `least` pixels."""
+    """Return a mask without its connected pieces below `least` pixels."""
     import cv2
 
     _, parts, sizes, _ = cv2.connectedComponentsWithStats(

@@ -72,7 +72,7 @@ def save(path: Path, weights: Mapping[str, Any], card: dict[str, Any]) -> None:
 
 
 def read_card(path: Path) -> NucleiCard:
-    """The card of a file that `save` wrote; raises `InputError` when it is something else."""
+    """Get the card of a file that `save` wrote; raises `InputError` when it is something else."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -89,7 +89,7 @@ def read_card(path: Path) -> NucleiCard:
 
 
 def shipped_network() -> Path | None:
-    """The network that ships, or None where this installation lacks it or PyTorch."""
+    """Return the network that ships, or None where this installation lacks it or PyTorch."""
     if find_spec("torch") is None or find_spec("safetensors") is None:
         return None
     path = data_folder("models") / SHIPPED
@@ -173,7 +173,7 @@ class NucleiNetwork:
 
 
 def fuse_normalization(net: Any) -> Any:
-    """The network with each normalization folded into the convolution before it."""
+    """Return the network with each normalization folded into the convolution before it."""
     from torch import nn
     from torch.nn.utils.fusion import fuse_conv_bn_eval
 

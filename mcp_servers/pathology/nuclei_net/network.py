@@ -45,7 +45,7 @@ class NucleiNet(nn.Module):
         self.head = nn.Conv2d(widths[0], 4 * OUTPUTS, 3, padding=1)
 
     def forward(self, densities: Tensor) -> Tensor:
-        """The four maps."""
+        """Return the four maps."""
         kept = []
         x = densities
         for level, block in enumerate(self.down):

@@ -57,7 +57,7 @@ def write_anndata(maps: SlideMaps, path: Path) -> None:
 
 
 def write_spatialdata(maps: SlideMaps, path: Path) -> None:
-    """A SpatialData store: points `cells`, shapes `objects`, `regions` and `window`, in µm.
+    """Write a SpatialData store: points `cells`, shapes `objects`, `regions`, `window`, in µm.
 
     Raises
     ------

@@ -51,7 +51,7 @@ LONGEST = 50
 
 
 def slug(text: str) -> str:
-    """A text in lower-case letters, digits and underscores: "CD8+" is "cd8_positive"."""
+    """Return a text in lower-case letters, digits and underscores: "CD8+" is "cd8_positive"."""
     plain = unicodedata.normalize("NFKD", text.strip()).encode("ascii", "ignore").decode().lower()
     plain = re.sub(r"\+(?=$|[\s:/,])", " positive", plain)
     plain = re.sub(r"(?<=\w)-(?=$|[\s:/,])", " negative", plain)
@@ -59,7 +59,7 @@ def slug(text: str) -> str:
 
 
 def match_name(text: str, known: Mapping[str, tuple[str, ...]], own: Mapping[str, str]) -> str:
-    """The name of a type or kind: the caller's own, a known one, else `other_` and the text.
+    """Return the name of a type or kind: the caller's own, a known one, else `other_` and the text.
 
     A derived class ("Tumor: Positive") is the name of its first part and the rest. Names that this
     gives stay as they are when they are read again.

@@ -63,7 +63,7 @@ class TableMapping(Strict):
 
 
 def read_mapping(path: Path) -> TableMapping:
-    """A mapping from a TOML file; raises `InputError` that names what is wrong."""
+    """Return a mapping from a TOML file; raises `InputError` that names what is wrong."""
     try:
         return TableMapping.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -75,7 +75,7 @@ def read_mapping(path: Path) -> TableMapping:
 def read_rows(
     path: Path, where: Mapping[str, str], needed: Sequence[str], separator: str | None = None
 ) -> pd.DataFrame:
-    """A table's rows as text, those that `where` keeps.
+    """Return a table's rows as text, those that `where` keeps.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def _separator(path: Path) -> str:
 
 
 def column_of(title: str, mpp: float | None) -> tuple[str, str, float]:
-    """A column's name, its unit, and the factor into it, from a title such as "Area µm^2".
+    """Return a column's name, its unit, and the factor into it, from a title such as "Area µm^2".
 
     A unit of pixels becomes µm where the pixel size is known, else a pure number.
     """
@@ -139,7 +139,7 @@ def _column_name(text: str) -> str:
 
 
 def preset(name: str, path: Path) -> TableMapping:
-    """The mapping of a program's table, from the titles of its columns.
+    """Return the mapping of a program's table, from the titles of its columns.
 
     Raises
     ------
@@ -286,7 +286,7 @@ def read_table(
 
 
 def _patient_of_rows(path: Path, slide: str, rows: Any, mapping: TableMapping) -> str | None:
-    """The patient of a slide's rows, or None without a column of patients."""
+    """Return the patient of a slide's rows, or None without a column of patients."""
     if mapping.patient is None:
         return None
     patients = sorted(set(rows[mapping.patient].str.strip()))

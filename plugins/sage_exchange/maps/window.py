@@ -11,7 +11,7 @@ Window = Literal["none", "hull", "box"]
 
 
 def window_of(window: Window, points: F64) -> tuple[Any, dict[str, str]]:
-    """The window as a multipolygon in µm, or None; and how it was found, for the provenance."""
+    """Get the window as a multipolygon in µm, or None; and how it was found, for the provenance."""
     import shapely
 
     if window == "none" or len(points) < 3:

@@ -201,7 +201,7 @@ def _plan(contract: Contract, analysis: AnalysisResult, cuts: tuple[Cut, ...]) -
 
 
 def _value_before(contract: Contract, use: VariableUse) -> str | int | float | bool | None:
-    """A value until it became known: of an exposure, which the table holds as a number, that."""
+    """Return a value as it was before it became known; an exposure keeps its number."""
     text = str(use.before).casefold()
     exposure = use.key in {exposure.key for exposure in contract.exposures}
     if not exposure or text.replace(".", "", 1).isdigit():
@@ -210,7 +210,7 @@ def _value_before(contract: Contract, use: VariableUse) -> str | int | float | b
 
 
 def _penalized(plan: TestPlan, analysis: AnalysisResult) -> bool:
-    """True where SAGE fitted with Firth's penalty."""
+    """Return True where SAGE fitted with Firth's penalty."""
     outcome = analysis.test(plan.id)
     return outcome is not None and "Firth" in " ".join(outcome.notes)
 
@@ -246,7 +246,7 @@ class _Vector(tuple[str, ...]):
 
 
 def _r(value: Any, indent: int = 0) -> str:
-    """A value as an R expression: texts quoted as JSON does, lists and named lists."""
+    """Return a value as an R expression: texts quoted as JSON does, lists and named lists."""
     if isinstance(value, _Vector):
         return f"c({', '.join(_text(item) for item in value)})" if value else "character()"
     if isinstance(value, str):
@@ -264,6 +264,6 @@ def _r(value: Any, indent: int = 0) -> str:
 
 
 def _text(value: str) -> str:
-    """A text that R reads back as it is: JSON's escapes are R's, but for pairs of surrogates."""
+    """Quote a text for R: JSON's escapes are R's, but for pairs of surrogates."""
     quoted = json.dumps(value, ensure_ascii=False)
     return quoted.replace("\\/", "/").replace("\\b", "\\u0008").replace("\\f", "\\u000c")

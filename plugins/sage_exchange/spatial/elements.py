@@ -109,7 +109,7 @@ def _columns(
 def column_names(
     path: Path, texts: Sequence[str], taken: Iterable[str], warnings: list[str]
 ) -> list[str]:
-    """A name that a store accepts for each text: "Area µm^2" becomes "Area_um2".
+    """Return a name that a store accepts for each text: "Area µm^2" becomes "Area_um2".
 
     Texts that become the same name, or a `taken` name, are numbered, with a warning. Those
     that need no change come first, so that they keep their name.
@@ -132,7 +132,7 @@ def column_names(
 
 
 def _clean(text: str) -> str:
-    """A text in the characters that a store takes."""
+    """Return a text in the characters that a store takes."""
     text = text.replace("µ", "u").replace("^", "")
     name = "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "_" for c in text)
     return name or "_"
@@ -257,7 +257,7 @@ def _text(value: Any) -> str:
 
 
 def make_image(view: View, mpp: float | None, tick: Callable[[float], None]) -> Any:
-    """A multiscale image of a slide, read block by block while the store is written.
+    """Return a multiscale image of a slide, read block by block while the store is written.
 
     `tick` is called with the share of the finest level that is read.
     """

@@ -20,7 +20,7 @@ Kind: TypeAlias = "np.dtype[Any] | type[str]"
 def from_csv(
     path: Path, name: str, size: tuple[int, int], mpp: float | None, warnings: list[str]
 ) -> Elements:
-    """A points element of a table with x and y in level-0 pixels; its other columns are kept.
+    """Get a points element of a table with x and y in level-0 pixels; its other columns are kept.
 
     The table is read twice: once here, to check it and to learn the kinds of its columns, and once
     while the store is written.
@@ -73,7 +73,7 @@ class _Rows:
         return str(self._path)
 
     def __call__(self, start: int) -> Any:
-        """The rows, in the order and with the kinds of columns that all parts have."""
+        """Return the rows, in the order and with the kinds of columns that all parts have."""
         with self._lock:
             if start < self._next:
                 self._next, self._frames = 0, _read_chunks(self._path, self._kinds)

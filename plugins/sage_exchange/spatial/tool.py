@@ -82,7 +82,7 @@ class SpatialResult(SlideResult):
     title="Export to SpatialData",
 )
 def spatialdata_export(given: SpatialInput, context: ToolContext) -> SpatialResult:
-    """The store of a slide."""
+    """Return the store of a slide."""
     from importlib.metadata import version
 
     from mcp_servers.formats import spatial
@@ -148,7 +148,7 @@ def spatialdata_export(given: SpatialInput, context: ToolContext) -> SpatialResu
 
 
 def _files(slide: Slide, given: SpatialInput, context: ToolContext) -> list[Path]:
-    """The files to take, resolved: those named, then this slide's in the results folder."""
+    """Return the files to take, resolved: those named, then this slide's in the results folder."""
     found = [context.input(file, "file") for file in given.files]
     for path in found:
         if path.suffix.lower() not in SUFFIXES:

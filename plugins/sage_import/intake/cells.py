@@ -18,7 +18,7 @@ from sage_import.intake.values import (
 
 
 def interpret_columns(table: RawTable, said: Corrections) -> tuple[list[Column], list[Guess]]:
-    """The columns of a table with decimal sign, order of dates and typed codes for missing."""
+    """Get the columns of a table with decimal sign, order of dates and typed codes for missing."""
     own = [
         Column(
             table.name,

@@ -108,7 +108,7 @@ def _coded_by_number(
 
 
 def _find_agreement(event: Column, plain: list[str], own: list[Column]) -> tuple[str, str] | None:
-    """The event's code, where words, or a date or day of death, agree with it."""
+    """Return the event's code, where words, or a date or day of death, agree with it."""
     mine = codes(event.cells).where(~event.absent)
     if stem(event.name) not in ("OS", ""):
         return None

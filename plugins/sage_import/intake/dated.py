@@ -62,7 +62,7 @@ def build_dated_outcome(
     own: list[Column],
     codes_of: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> Outcome:
-    """An endpoint whose times are differences of dates; computed columns go into the table.
+    """Return an endpoint whose times are differences of dates; computed columns go into the table.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ class Variables:
     def declare(
         self, column: Column, taken: set[str], people: list[str | None], several: bool
     ) -> tuple[str, dict[str, Any]] | None:
-        """A column as a variable of `cohort.toml`, with its key; None where it is left out."""
+        """Get a column as a variable of `cohort.toml`, with its key; None where it is left out."""
         said = self.said.columns.get(column.name, {})
         if column.name in self.said.dropped_columns:
             self.reports.append(self.report(column, "left out", evidence="as set"))

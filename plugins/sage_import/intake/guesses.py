@@ -114,7 +114,7 @@ class Corrections(Strict):
 
 
 def read_corrections(settings: Iterable[str]) -> Corrections:
-    """The corrections of `--set KEY=VALUE`.
+    """Return the corrections of `--set KEY=VALUE`.
 
     `KEY` is a word on the whole (`id`, `decimal`), on the endpoint (`time`, `event`; `PFS.time` for
     another than the first), on a column (`STAGE.kind`) or the id of a file (`id.samples`).

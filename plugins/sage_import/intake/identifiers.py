@@ -12,7 +12,7 @@ TRAITS = frozenset({"age", "sex", "gender", "race", "stage", "grade"})
 
 
 def people_twice(own: list[Column], chosen: Column) -> Column | None:
-    """A column of patients that many rows leave empty, while others share a patient."""
+    """Return a column of patients that many rows leave empty, while others share a patient."""
     if set(tokens(chosen.name)) & OWNERS:
         return None
     for column in own:

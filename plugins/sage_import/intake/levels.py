@@ -112,7 +112,7 @@ def _numbers(column: Column) -> Levels | str:
 
 
 def ordered_levels(levels: list[str], name: str) -> Levels | None:
-    """The order of levels that are stages, T, N and M categories, grades or words of degree."""
+    """Get the order of levels that are stages, T, N and M categories, grades or words of degree."""
     plain = {level: " ".join(level.casefold().split()) for level in levels}
     unstaged = [level for level, text in plain.items() if UNSTAGED.match(text)]
     rest = {level: text for level, text in plain.items() if level not in unstaged}
@@ -180,7 +180,7 @@ def normalize_level(level: str) -> str:
 
 
 def parse_order(text: str, levels: list[str], name: str) -> dict[str, str | int | float] | str:
-    """The places of levels as a person ordered them; a text says what does not fit."""
+    """Return the places of levels as a person ordered them; a text says what does not fit."""
     order = [item.strip() for item in text.split("<") if item.strip()]
     strange = sorted(set(order) - set(levels))
     if strange or len(order) < 2:
@@ -191,6 +191,6 @@ def parse_order(text: str, levels: list[str], name: str) -> dict[str, str | int 
 
 
 def implies_baseline(name: str) -> bool:
-    """True if the name implies that the value was known at baseline."""
+    """Return True if the name implies that the value was known at baseline."""
     text = words(name)
     return bool(AT_BASELINE.search(text)) and not (AFTER.search(text) or NOT_BASELINE.search(text))

@@ -55,7 +55,7 @@ class RawMatrix:
 
 
 def parse_matrix(path: Path, text: str, delimiter: str, *, certain: bool = True) -> Any:
-    """The matrix that a file holds; None if it is not a matrix and need not be.
+    """Return the matrix that a file holds; None if it is not a matrix and need not be.
 
     Raises `InputError` if it should be a matrix and has no numbers.
     """
@@ -290,7 +290,7 @@ def _counts(path: Path) -> tuple[list[str], list[str]]:
 
 
 def rewrite_matrix(matrix: RawMatrix, decimal: str, rename: dict[str, str | None], ids: str) -> str:
-    """The matrix as UTF-8 CSV, decimal points, with the samples that are kept under their names.
+    """Rewrite the matrix as UTF-8 CSV with decimal points and the names of kept samples.
 
     Parameters
     ----------

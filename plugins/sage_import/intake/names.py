@@ -7,7 +7,7 @@ import unicodedata
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The words of a text."""
+    """Return the words of a text."""
     return frozenset(text.split())
 
 
@@ -129,7 +129,7 @@ CONTACT = re.compile(r"\blast (contact|follow|fu|seen|known|visit)|\bfollow ?up\
 
 
 def tokens(name: str) -> list[str]:
-    """The words of a column's name, in lower case, without accents but for umlauts."""
+    """Return the words of a column's name, in lower case, without accents but for umlauts."""
     split = re.sub(r"([a-z])([A-Z])", r"\1 \2", name.rpartition(".")[2] if _path(name) else name)
     return re.findall(r"[^\W\d_]+|\d+", _unaccented(split.casefold()))
 
@@ -143,7 +143,7 @@ def _unaccented(text: str) -> str:
 
 
 def _path(name: str) -> bool:
-    """True for a path into a GDC case, such as `demographic.vital_status`."""
+    """Return True for a path into a GDC case, such as `demographic.vital_status`."""
     return re.match(r"^(cases|demographic|diagnoses|exposures|follow_ups)\.", name) is not None
 
 
@@ -162,19 +162,19 @@ def stem(name: str) -> str:
 
 
 def unit_in(name: str) -> str:
-    """The unit of time that a name holds; empty where none."""
+    """Return the unit of time that a name holds; empty where none."""
     found = set(tokens(name))
     return next((unit for unit, spelled in UNITS.items() if found & spelled), "")
 
 
 def label_from(name: str) -> str:
-    """A label from a name."""
+    """Return a label from a name."""
     text = re.sub(r"[_.]+", " ", re.sub(r"([a-z])([A-Z])", r"\1 \2", name)).strip()
     return (text[:1].upper() + (text[1:].lower() if text.isupper() else text[1:]))[:120]
 
 
 def slug(name: str, taken: set[str]) -> str:
-    """A key of `cohort.toml` for a name, another than those that are taken."""
+    """Return a key of `cohort.toml` for a name, another than those that are taken."""
     plain = unicodedata.normalize("NFKD", name)
     plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
     text = re.sub(r"[^A-Za-z0-9_+-]+", "_", plain).strip("_.+-").lower()[:60] or "column"

@@ -27,7 +27,7 @@ class Outcome:
 def find_column(
     name: str, columns: Mapping[tuple[str, str], Column], key: str, whole: str = ""
 ) -> Column:
-    """The column that a setting names; with `whole`, the longest prefix that is a column.
+    """Return the column that a setting names; with `whole`, the longest prefix that is a column.
 
     Raises `InputError` if there is no such column.
     """
@@ -60,7 +60,7 @@ def time_guess(
 def negative_times(
     prefix: str, name: str, spec: dict[str, Any], times: list[Column]
 ) -> list[Guess]:
-    """Times below zero, which are left out."""
+    """Return times below zero, which are left out."""
     below = sum(int((time.numbers < 0).sum()) for time in times)
     if not below:
         return []

@@ -27,7 +27,7 @@ NOT_RESPONDED = frozenset(
 
 
 def find_outcomes(columns: Mapping[tuple[str, str], Column], said: Corrections) -> list[Outcome]:
-    """The endpoints of all tables, those that were set first.
+    """Return the endpoints of all tables, those that were set first.
 
     Raises `InputError` if what was set names no such column or code.
     """
@@ -63,7 +63,7 @@ def find_outcomes(columns: Mapping[tuple[str, str], Column], said: Corrections) 
 
 
 def _first_name(columns: Mapping[tuple[str, str], Column], said: Corrections) -> str:
-    """The endpoint that a setting without a name is about."""
+    """Return the endpoint that a setting without a name is about."""
     fields = said.endpoints[""]
     for key in ("event", "time"):
         if key in fields:
@@ -79,7 +79,7 @@ def _first_name(columns: Mapping[tuple[str, str], Column], said: Corrections) ->
 
 
 def _responses(own: list[Column]) -> list[Outcome]:
-    """A response to treatment in two levels, as a binary outcome."""
+    """Return a response to treatment in two levels, as a binary outcome."""
     for column in own:
         named = set(tokens(column.name))
         if not named & {"response", "responder", "responders", "recist"} or len(column.counts) != 2:

@@ -23,7 +23,7 @@ def apply_settings(
     fields: dict[str, str],
     guessed: Outcome | None,
 ) -> Outcome:
-    """An endpoint as a person set it.
+    """Return an endpoint as a person set it.
 
     Raises `InputError` if a setting names no such column or code, or leaves something open.
     """
@@ -98,7 +98,7 @@ def apply_settings(
 def _codes_as_set(
     name: str, event: Column, fields: dict[str, str], spec: dict[str, Any]
 ) -> dict[str, Any]:
-    """The codes on each side, as set; the others are censored."""
+    """Return the codes on each side, as set; the others are censored."""
     known = dict.fromkeys([*event.counts, *codes(event.present)])
     said = fields["event"][len(event.name) + 1 :]
     if said:

@@ -109,7 +109,7 @@ def build_endpoint(
     columns: Mapping[tuple[str, str], Column],
     said: Corrections,
 ) -> Outcome | None:
-    """An endpoint out of an event and a time.
+    """Return an endpoint out of an event and a time.
 
     Returns
     -------

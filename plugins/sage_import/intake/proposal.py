@@ -122,7 +122,7 @@ class _Draft:
         return self.sources.tables
 
     def proposal(self) -> Proposal:
-        """The whole proposal."""
+        """Return the whole proposal."""
         name = self._name()
         ids = {table.name: self._id(table) for table in self.tables}
         outcomes = find_outcomes(
@@ -285,7 +285,7 @@ class _Draft:
         return column.name
 
     def _by_rows(self, table: RawTable, names: list[str], given: str | None) -> str:
-        """Number the rows, where a person says that each is a patient of its own."""
+        """Return the number the rows, where a person says that each is a patient of its own."""
         cells = table.rows.index.to_series().map(lambda at: f"row-{at + 1}")
         self.columns[(table.name, ROWS)] = Column(table.name, ROWS, cells, -1)
         self.guesses.append(
@@ -319,7 +319,7 @@ class _Draft:
         return [patient_of(cell, rule) for cell in self.columns[(table.name, column)].cells]
 
     def _join_tables(self, base: RawTable, ids: dict[str, str]) -> tuple[list[RawTable], str]:
-        """The tables whose patients are those of the base, and the rule of the identifiers."""
+        """Get the tables whose patients are those of the base, and the rule of the identifiers."""
         cells = self.columns[(base.name, ids[base.name])].present
         barcodes = cells.map(lambda cell: bool(BARCODE.match(cell.replace(".", "-").upper())))
         rule = "tcga" if barcodes.mean() > 0.9 else "exact"
@@ -394,7 +394,7 @@ class _Draft:
         return False
 
     def _still_open(self, guess: Guess, outcomes: list[Outcome]) -> Guess:
-        """The order of dates need not be known where no outcome is made of them."""
+        """Return the order of dates need not be known where no outcome is made of them."""
         if (
             guess.key != "dates"
             or not guess.open
@@ -460,7 +460,7 @@ class _Draft:
     def _table(
         self, table: RawTable, rule: str, ids: dict[str, str], outcomes: list[Outcome]
     ) -> tuple[dict[str, Any], bool]:
-        """A table's section, and whether repeated rows of a patient must be merged by variable."""
+        """Return a table's section, and whether a patient's rows must be merged by variable."""
         import pandas as pd
 
         made: dict[str, Any] = {
@@ -525,7 +525,7 @@ class _Draft:
     # -- files -----------------------------------------------------------------------------------
 
     def _file(self, table: RawTable, spec: dict[str, Any], ids: dict[str, str]) -> str:
-        """The table as it is written: the columns in use, UTF-8, decimal points, ISO dates."""
+        """Get the table as it is written: the columns in use, UTF-8, decimal points, ISO dates."""
         used = {ids[table.name]}
         used |= {
             item["column"] for item in spec["variables"].values() if item["table"] == table.name
@@ -603,7 +603,7 @@ class _Draft:
     def _sample_names(
         self, matrix: RawMatrix, kept: list[RawTable], ids: dict[str, str], rule: str
     ) -> dict[str, str | None]:
-        """The patient of each sample, by a table that holds both; the first sample of a patient."""
+        """Return the patient of each sample by a table with both; a patient's first sample."""
         if rule == "tcga":
             return {}
         base = set(self.columns[(kept[0].name, ids[kept[0].name])].cells)
@@ -643,7 +643,7 @@ def _comma_decimals(matrix: RawMatrix) -> bool:
 
 
 def _cells(column: Column) -> pd.Series:
-    """A column's cells as they are written."""
+    """Return a column's cells as they are written."""
     cells = column.cells.where(~column.absent, "")
     if column.is_date:
         return cells.map(lambda cell: str(parse_date(cell, column.order) or "") if cell else "")

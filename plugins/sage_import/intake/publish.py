@@ -92,7 +92,7 @@ def _replace_folder(stage: Path, folder: Path) -> None:
 
 
 def render_toml(proposal: Proposal) -> str:
-    """The `cohort.toml`, with what was left out and why as comments."""
+    """Return the `cohort.toml`, with what was left out and why as comments."""
     assert proposal.spec is not None
     raw = proposal.spec.model_dump(mode="json", exclude_defaults=True)
     lines = [f"{MARK}; every value can be edited (docs/cohorts.md)."]

@@ -152,7 +152,7 @@ def _is_readable(name: str) -> bool:
 
 
 def _folder(folder: Path, said: Corrections, found: Sources) -> None:
-    """A study folder by its kind; else every table that lies directly in it."""
+    """Read a study folder by its kind, else every table directly in it."""
     home = folder.resolve()
     inner = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
     if len(inner) == 1 and inner[0].is_dir():
@@ -231,7 +231,7 @@ def _text(path: Path, said: Corrections) -> tuple[str, Guess]:
 
 
 def _bytes(path: Path) -> bytes:
-    """A file's content, unpacked where it is gzipped, within the bounds."""
+    """Return a file's content, unpacked where it is gzipped, within the bounds."""
     if path.stat().st_size > MOST_BYTES:
         raise InputError(f"{path.name}: larger than {MOST_BYTES >> 20} MB")
     if path.suffix.lower() != ".gz":
@@ -247,13 +247,13 @@ def _bytes(path: Path) -> bytes:
 
 
 def _name(file: str) -> str:
-    """A table's name in `cohort.toml`."""
+    """Return a table's name in `cohort.toml`."""
     stem = file.removeprefix("data_").split(".")[0]
     return re.sub(r"[^A-Za-z0-9_]+", "_", stem).strip("_").lower()[:60] or "table"
 
 
 def _book(path: Path) -> Iterator[RawTable]:
-    """The sheets of a workbook: values only; macros and links to other files are never run."""
+    """Get the sheets of a workbook: values only; macros and links to other files are never run."""
     from openpyxl import load_workbook
 
     try:

@@ -49,7 +49,7 @@ class RawTable:
 
 
 def decode(data: bytes, origin: str, given: str | None) -> tuple[str, Guess]:
-    """The text of a file, and how its bytes were read.
+    """Return the text of a file, and how its bytes were read.
 
     Raises `InputError` naming the line, where bytes fit no encoding or a NUL byte stands.
     """
@@ -90,7 +90,7 @@ def decode(data: bytes, origin: str, given: str | None) -> tuple[str, Guess]:
 def _decoded_as(
     data: bytes, origin: str, name: str, evidence: str, confidence: str
 ) -> tuple[str, Guess]:
-    """The text by an encoding that the bytes themselves name."""
+    """Return the text by an encoding that the bytes themselves name."""
     try:
         text = data.decode(name)
     except UnicodeDecodeError as error:
@@ -168,7 +168,7 @@ def _delimiter(name: str, evidence: str, confidence: str) -> Guess:
 def parse_table(
     text: str, name: str, origin: str, delimiter: str, columns: str | None = None
 ) -> RawTable:
-    """The table that a text holds.
+    """Return the table that a text holds.
 
     Raises `InputError` naming the line, for fields that do not end, lines with too many fields, too
     many columns.
@@ -214,7 +214,7 @@ def build_table(
     columns: str | None = None,
     comments: list[list[str]] | None = None,
 ) -> RawTable:
-    """The table of numbered rows of cells: finds the header, refuses what does not fit under it.
+    """Build a table from numbered rows of cells: find the header, refuse what does not fit.
 
     Raises `InputError` if there are no rows below a header, or rows that are longer than it.
     """

@@ -15,7 +15,7 @@ DAYS = {"days": 1.0, "weeks": 7.0, "months": 365.25 / 12, "years": 365.25}
 def detect_time_unit(
     time: Column, event: Column | None, happened: list[str], own: list[Column]
 ) -> tuple[str, Guess]:
-    """The unit of a column of times, by its name, by other columns, by its size; else open.
+    """Return the unit of a column of times, by its name, by other columns, by its size; else open.
 
     Parameters
     ----------

@@ -134,7 +134,7 @@ class Column:
         return bool(len(self.present)) and all(SHORT_YEAR.match(cell) for cell in self.counts)
 
     def dates(self) -> pd.Series:
-        """The cells as days since 1970; NaN where missing or no date of the calendar."""
+        """Return the cells as days since 1970; NaN where missing or no date of the calendar."""
 
         def days(cell: str) -> float:
             found = parse_date(cell, self.order)
@@ -148,7 +148,7 @@ class Column:
 
 
 def parse_number(cell: str, decimal: str) -> float:
-    """A cell as a number under a decimal sign; NaN where it is none.
+    """Return a cell as a number under a decimal sign; NaN where it is none.
 
     The other sign, spaces and apostrophes group thousands.
     """
@@ -186,7 +186,7 @@ def decimal_votes(cells: Counter[str]) -> tuple[int, int, int]:
 
 
 def looks_like_date(cell: str) -> bool:
-    """True if a cell is written as a date with a four-digit year."""
+    """Return True if a cell is written as a date with a four-digit year."""
     return bool(YMD.match(cell) or XXY.match(cell) or NAMED.match(cell))
 
 
@@ -208,7 +208,7 @@ def date_votes(cells: Counter[str]) -> tuple[int, int, int]:
 
 
 def parse_date(cell: str, order: str) -> date | None:
-    """The day that a cell names, or None.
+    """Return the day that a cell names, or None.
 
     Parameters
     ----------
@@ -258,5 +258,5 @@ def find_sentinels(column: Column) -> list[tuple[str, str]]:
 
 
 def format_number(value: float) -> str:
-    """A number as `cohort.toml`'s tables have it."""
+    """Return a number as `cohort.toml`'s tables have it."""
     return format(value, ".15g")

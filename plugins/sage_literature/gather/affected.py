@@ -54,7 +54,7 @@ class Touched(Strict):
 
 
 def changed_edges(before: Graph, after: Graph) -> list[EdgeChange]:
-    """The statements that lost or gained evidence, in order of their names."""
+    """Return the statements that lost or gained evidence, in order of their names."""
     old, new = _statements(before), _statements(after)
     found = []
     for key in sorted(old.keys() | new.keys()):
@@ -88,7 +88,7 @@ def changed_edges(before: Graph, after: Graph) -> list[EdgeChange]:
 def find_affected(
     runs_dir: Path, before: Graph, after: Graph, changes: Sequence[Change]
 ) -> tuple[list[Touched], list[str]]:
-    """The hypotheses of the runs in a folder that the changes touch, and the runs not readable.
+    """Get the hypotheses of the runs in a folder that the changes touch, and the runs not readable.
 
     Returns
     -------
@@ -139,7 +139,7 @@ def _citations(draft: dict[str, Any], retracted: set[str]) -> Iterator[_Touch]:
 
 
 def _steps(run: RunFolder, draft: dict[str, Any], before: Graph, after: Graph) -> Iterator[_Touch]:
-    """Changes of the steps that the hypothesis's citations quote."""
+    """Yield changes of the steps that the hypothesis's citations quote."""
     path = run.output("paths")
     if not path.is_file():
         return
@@ -171,7 +171,7 @@ def _step(step: Step, before: Graph, after: Graph) -> Iterator[_Touch]:
 
 
 def _links(draft: dict[str, Any], before: Graph, after: Graph) -> Iterator[_Touch]:
-    """New statements that link two concepts of the hypothesis: it may be less new than it was."""
+    """Return new statements that link two concepts of the hypothesis: it may be less new."""
     nodes = [n for name in draft.get("concepts", ()) if (n := after.exact(str(name))) is not None]
     for head in nodes:
         for tail in nodes:
@@ -205,13 +205,13 @@ def _statements(graph: Graph) -> dict[tuple[str, str, str, bool, bool], int]:
 
 
 def _describe_step(graph: Graph, edge: int) -> list[Any]:
-    """The readings of an edge as they are stored, unparsed."""
+    """Return the readings of an edge as they are stored, unparsed."""
     row = graph.edge_rows[int(graph.edge_row[edge])]
     return [row[place] for place in graph.reading_place[graph.readings_of(edge)].tolist()]
 
 
 def _edge(graph: Graph, step: Step) -> EdgeView | None:
-    """The affirmed edge of a step, by the ids of its ends."""
+    """Return the affirmed edge of a step, by the ids of its ends."""
     head, relation, tail = step
     if head not in graph.position or tail not in graph.position:
         return None

@@ -62,13 +62,13 @@ def _table(path: Path, head: Sequence[str], rows: Iterable[Sequence[object]]) ->
 
 
 def _cell(value: object) -> str:
-    """A single-line cell that no spreadsheet takes for a formula."""
+    """Return a single-line cell that no spreadsheet takes for a formula."""
     plain = one_line("" if value is None else str(value))
     return f"'{plain}" if plain.startswith(("=", "+", "-", "@")) else plain
 
 
 def boxes(flow: Flow) -> list[tuple[list[str], list[str]]]:
-    """The flow from top to bottom: the lines of each box, and of what is left out beside it."""
+    """Get the flow from top to bottom: the lines of each box, and of what is left out beside it."""
     found = [
         f"{LABELS[catalog.name]}: {catalog.taken:,}{' (missing)' if catalog.problem else ''}"
         for catalog in flow.catalogs
@@ -168,7 +168,7 @@ def _join_counts(counts: dict[str, int]) -> str:
 
 
 def figure(flow: Flow) -> str:
-    """The flow as a figure, after PRISMA 2020."""
+    """Return the flow as a figure, after PRISMA 2020."""
     parts, top = [], 20
     rows = boxes(flow)
     for number, (inside, beside) in enumerate(rows):

@@ -63,7 +63,7 @@ class CorpusFolder:
     # -- what was asked ------------------------------------------------------------------------
 
     def plan(self) -> Plan | None:
-        """The plan that the folder was gathered by."""
+        """Return the plan that the folder was gathered by."""
         try:
             return read_model(self.state / "plan.json", Plan)
         except FileNotFoundError:
@@ -84,7 +84,7 @@ class CorpusFolder:
         return (self.state / "rounds" / str(self.round) / "finished").is_file()
 
     def is_complete(self) -> bool:
-        """True if the tables, the flow and every document of the journal still exist."""
+        """Return True if the tables, the flow and every document of the journal still exist."""
         written = ("documents.tsv", "left-out.tsv", "prisma.json", "prisma.svg", "README.md")
         return not self._deleted and all((self.root / name).is_file() for name in written)
 
@@ -99,7 +99,7 @@ class CorpusFolder:
     # -- pages of searches ---------------------------------------------------------------------
 
     def pages(self, catalog: str, round_: int | None = None) -> list[Page]:
-        """The pages that a catalog gave in a round, in order, up to the first that is missing."""
+        """Get pages that a catalog gave in a round, in order, up to the first that is missing."""
         folder = self._pages(catalog, round_ or self.round)
         found: list[Page] = []
         while (path := folder / f"{len(found) + 1:05}.json").is_file():
@@ -115,7 +115,7 @@ class CorpusFolder:
         shutil.rmtree(self._pages(catalog, self.round), ignore_errors=True)
 
     def records(self, catalog: str) -> list[Found]:
-        """Records of a catalog over all rounds, the newest version of each paper."""
+        """Return records of a catalog over all rounds, the newest version of each paper."""
         found_: list[Found] = []
         known: set[str] = set()
         for number in range(self.round, 0, -1):
@@ -208,7 +208,7 @@ class CorpusFolder:
 
 
 def _lines(path: Path) -> list[object]:
-    """The lines of a journal; a line that a full disk cut short is removed with what follows."""
+    """Return lines of a journal; a line that a full disk cut short is removed with what follows."""
     if not path.is_file():
         return []
     text = path.read_text(encoding="utf-8")

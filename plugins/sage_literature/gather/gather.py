@@ -244,7 +244,7 @@ class _Gathering:
             return None
 
     def _complete(self, pages: list[Page]) -> bool:
-        """True if a search is at its end or at a bound; a cursor that leads nowhere is an end."""
+        """Check if a search is at its end or at a bound; a cursor that leads nowhere is an end."""
         if not pages:
             return False
         last = pages[-1]
@@ -258,7 +258,7 @@ class _Gathering:
         )
 
     async def _check_preprints(self, papers: list[Found], asked: Sequence[Catalog]) -> list[Found]:
-        """The papers, and preprints with what their servers say of withdrawal and journal."""
+        """Get the papers, and preprints with what their servers say of withdrawal and journal."""
         (server,) = (catalog for catalog in asked if isinstance(catalog, Biorxiv))
         known = self.folder.load_checked()
         preprints = [p for p in papers if p.preprint and "biorxiv" in p.sources and p.doi]
@@ -330,7 +330,7 @@ class _Gathering:
     # -- screening -----------------------------------------------------------------------------
 
     def _screen(self, papers: list[Found]) -> list[Found]:
-        """The papers that are kept; the others are listed with their reason."""
+        """Return the papers that are kept; the others are listed with their reason."""
         kept: list[Found] = []
         for paper in papers:
             reason = find_objection(paper, self.query, self.plan)
@@ -441,7 +441,7 @@ class _Gathering:
         self._write(paper, held, text, tried, pending=waits)
 
     def _left_by_a_kill(self, paper: Found, texts: FullTexts) -> FullText | None:
-        """The full text that a killed call wrote and had no time to journal."""
+        """Return the full text that a killed call wrote and had no time to journal."""
         path = self._path(paper, ".xml")
         if not path.is_file():
             return None
@@ -562,7 +562,7 @@ class _Gathering:
 
 
 async def _together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results of all; the first that fails ends the others, and its error is the caller's."""
+    """Get results of all; the first that fails ends the others, and its error is the caller's."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(process) for process in work]
@@ -576,6 +576,6 @@ def _count(pages: Sequence[Page]) -> int:
 
 
 def _list_keys(paper: Found) -> tuple[str, ...]:
-    """The identifiers of a paper; its title where it has no other."""
+    """Return the identifiers of a paper; its title where it has no other."""
     keys = paper.identities()
     return tuple(key for key in keys if not key.startswith("title:")) or tuple(keys)

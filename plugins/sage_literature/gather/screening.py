@@ -52,7 +52,7 @@ def find_objection(found: Found, query: Query, plan: Plan) -> str | None:
 
 
 def mark_retracted(records: list[Found]) -> list[Found]:
-    """The records, retracted where a retraction notice among them names them."""
+    """Return the records, retracted where a retraction notice among them names them."""
     named = {key for found in records for key in found.retracts}
     return [
         found.model_copy(

@@ -64,7 +64,7 @@ class RefusedText(Strict):
 
 
 def license_name(said: str | None) -> str:
-    """A license in one form: `CC BY-NC 4.0`, `CC0`, `public domain`, or the words, shortened."""
+    """Return a license as `CC BY-NC 4.0`, `CC0`, `public domain`, or its words, shortened."""
     said = one_line(said or "")
     if found := _COMMONS.search(said) or _SHORT.match(said):
         name = re.sub(r"[\s_]", "-", found[1].upper())
@@ -79,7 +79,7 @@ def license_name(said: str | None) -> str:
 
 
 def is_open(license_: str) -> bool:
-    """True if a license, in the form of `license_name`, lets anyone copy the text."""
+    """Return True if a license, in the form of `license_name`, lets anyone copy the text."""
     return license_.startswith(("CC", "public domain"))
 
 
@@ -194,7 +194,7 @@ class FullTexts:
         return FullText(source=url, license=license_, document=result.documents[0])
 
     async def _check_address(self, url: str) -> tuple[str, str | None]:
-        """The host of an address out of a record, and why it is not followed.
+        """Return the host of an address out of a record, and why it is not followed.
 
         Only public hosts over HTTP are, and those that the user named.
 
@@ -236,7 +236,7 @@ def _of_another(found: Found, document: Document) -> str | None:
 
 
 def _opens_with(title: str, text: str) -> bool:
-    """True if a text names nearly all words of a title at its beginning, however it is set.
+    """Return True if a text names nearly all words of a title at its beginning, however it is set.
 
     An address in a catalog can lead to another paper. Of seven articles each opens with all words
     of its own title, and with at most 0.73 of those of any other that was tried.
@@ -247,7 +247,7 @@ def _opens_with(title: str, text: str) -> bool:
 
 
 def file_name(found: Found) -> str:
-    """A file name out of the strongest identifier, whatever characters that holds."""
+    """Return a file name out of the strongest identifier, whatever characters that holds."""
     if found.pmid:
         return f"pmid-{found.pmid}"
     if found.pmcid:
@@ -257,7 +257,7 @@ def file_name(found: Found) -> str:
 
 
 def markdown(found: Found, license_: str, document: Document | None = None) -> str:
-    """A paper as Markdown with front matter: the text of a PDF, or title and abstract."""
+    """Return a paper as Markdown with front matter: the text of a PDF, or title and abstract."""
     fields = {
         "title": found.title,
         "year": found.year,

@@ -46,18 +46,18 @@ class Biorxiv:
         self.europe_pmc_url = access.address("europe_pmc") or EUROPE_PMC
 
     def expression(self, search: Search) -> str:
-        """The search in the language of Europe PMC's preprint index."""
+        """Return the search in the language of Europe PMC's preprint index."""
         return bound_by_year(
             f"(SRC:PPR AND {_SERVERS}) AND ({conjunction(search.query, synonyms=MANY)})",
             search.since,
         )
 
     async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
-        """A page of the preprint index; `check_status` then asks the servers about a preprint."""
+        """Fetch a page of the preprint index; `check_status` then asks about a preprint."""
         return await fetch_page(client, self.europe_pmc_url, self.name, self.expression(search), at)
 
     async def check_status(self, client: ServiceClient, found: Found) -> Found:
-        """The preprint with its withdrawal, its journal version's DOI and its license.
+        """Return the preprint with its withdrawal, its journal version's DOI and its license.
 
         Raises a `ServiceError` when the server gives no usable answer.
         """
@@ -118,7 +118,7 @@ R = TypeVar("R", bound=Record)
 
 
 def _withdrawn(record: R, versions: Sequence[Mapping[str, Any]]) -> R:
-    """The record, retracted if any version is a withdrawal."""
+    """Return the record, retracted if any version is a withdrawal."""
     withdrawn = next(
         (version for version in versions if "withdraw" in clean_text(version.get("type"))), None
     )

@@ -38,7 +38,7 @@ class Crossref:
     async def search(
         self, client: ServiceClient, wanted: Wanted, patience: float | None = None
     ) -> Sequence[Record]:
-        """Records for the first query."""
+        """Return records for the first query."""
         params: dict[str, str | int] = {
             "query.bibliographic": strip_operators(wanted.queries[0].text)[:300],
             "rows": wanted.k,

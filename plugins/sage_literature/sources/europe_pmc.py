@@ -24,23 +24,23 @@ class EuropePmcCatalog(EuropePmc):
     ordered = True
 
     def expression(self, search: Search) -> str:
-        """The search in Europe PMC's language."""
+        """Return the search in Europe PMC's language."""
         return bound_by_year(conjunction(search.query, synonyms=MANY), search.since)
 
     async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
-        """A page by `cursorMark`."""
+        """Return a page by `cursorMark`."""
         return await fetch_page(client, self.base_url, self.name, self.expression(search), at)
 
 
 def bound_by_year(query: str, since: int | None) -> str:
-    """A search bounded by the year of first publication."""
+    """Return a search bounded by the year of first publication."""
     return f"({query}) AND (FIRST_PDATE:[{since}-01-01 TO 3000-12-31])" if since else query
 
 
 async def fetch_page(
     client: ServiceClient, base_url: str, source: str, query: str, at: str | None
 ) -> Page:
-    """A page of a search, credited to `source`.
+    """Return a page of a search, credited to `source`.
 
     Returns
     -------

@@ -53,7 +53,7 @@ class OpenAlex:
             self._secret["mailto"] = email
 
     def expression(self, search: Search) -> str:
-        """The search as a filter of works; a comma or a pipe is the filter's own."""
+        """Return the search as a filter of works; a comma or a pipe is the filter's own."""
         searched = conjunction(
             search.query, lambda name: quote_phrase(re.sub("[,|]", " ", name)), MANY
         )
@@ -61,7 +61,7 @@ class OpenAlex:
         return f"title_and_abstract.search:{searched}{dates}"
 
     async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
-        """A page by `cursor`."""
+        """Return a page by `cursor`."""
         if self._refused:
             raise Unavailable(
                 self.name,
@@ -93,7 +93,7 @@ class OpenAlex:
     async def mark(
         self, client: ServiceClient, records: Sequence[Record], patience: float | None = None
     ) -> list[Record]:
-        """The records with OpenAlex's retraction flags joined to what is known; order is kept."""
+        """Get records with OpenAlex's retraction flags joined to what is known; order is kept."""
         known = [record.doi for record in records if record.doi]
         # Commas and pipes are the filter's own syntax; such DOIs cannot be asked for.
         dois = [doi for doi in known if "," not in doi and "|" not in doi][:_PER_REQUEST]
@@ -175,7 +175,7 @@ def _part(value: Any, name: str) -> Mapping[str, Any]:
 
 
 def _abstract(index: Any) -> str:
-    """The text out of an inverted index: each word with the places at which it stands."""
+    """Return the text out of an inverted index: each word with the places at which it stands."""
     if not isinstance(index, Mapping):
         return ""
     placed = [

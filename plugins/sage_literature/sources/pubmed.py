@@ -26,14 +26,14 @@ class PubMedCatalog(PubMed):
     ordered = True
 
     def expression(self, search: Search) -> str:
-        """The search in PubMed's language."""
+        """Return the search in PubMed's language."""
         term = conjunction(search.query, build_term, MANY)
         if search.since is None:
             return term
         return f'({term}) AND ("{search.since}"[pdat] : "3000"[pdat])'
 
     async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
-        """A page out of the result that `esearch` keeps on the history server."""
+        """Return a page out of the result that `esearch` keeps on the history server."""
         if at is None:
             params: dict[str, str | int] = {
                 "term": self.expression(search),
@@ -66,7 +66,7 @@ class PubMedCatalog(PubMed):
         return Page(records=records, next=following, total=count, unread=unread + max(0, missing))
 
     async def by_pmid(self, client: ServiceClient, pmids: Sequence[str]) -> tuple[Found, ...]:
-        """The records of up to 200 PMIDs, as they stand today."""
+        """Return the records of up to 200 PMIDs, as they stand today."""
         params = {
             "id": ",".join(pmids),
             "rettype": "medline",

@@ -50,7 +50,7 @@ class SemanticScholar:
     async def search(
         self, client: ServiceClient, wanted: Wanted, patience: float | None = None
     ) -> Sequence[Record]:
-        """Records for the first query."""
+        """Return records for the first query."""
         params: dict[str, str | int] = {
             "query": strip_operators(wanted.queries[0].text).replace("-", " ")[:300],
             "fields": _FIELDS,
@@ -68,7 +68,7 @@ class SemanticScholar:
         return await client.fetch(request, self._parse, patience=patience)
 
     def expression(self, search: Search) -> str:
-        """The search in the language of bulk search: "+" is and, "|" is or."""
+        """Return the search in the language of bulk search: "+" is and, "|" is or."""
         groups = (
             " | ".join(f'"{name.replace("-", " ")}"' for name in group)
             for group in groups_of(search.query, MANY)
@@ -76,7 +76,7 @@ class SemanticScholar:
         return " + ".join(f"({group})" for group in groups)
 
     async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
-        """A page of bulk search by `token`: up to 1,000 papers, in no order of relevance."""
+        """Return a page of bulk search by `token`: up to 1,000 papers, in no order of relevance."""
         params: dict[str, str | int] = {
             "query": self.expression(search),
             "fields": f"{_FIELDS},openAccessPdf",
