@@ -166,7 +166,7 @@ class Claim:
         InputError
             If the cohort cannot test it, or it was frozen on other data.
         """
-        from agents.prose.statement import add_statement
+        from agents.core.statement import add_statement
         from validation.contracts.contract import FrozenContract
         from validation.drafting.draft import draft
         from validation.drafting.freezing import freeze

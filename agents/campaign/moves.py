@@ -30,7 +30,7 @@ from statistics import NormalDist
 from typing import Literal
 
 from agents.core.base import View
-from agents.prose.statement import TURNED, label_of, same_claim, settle_fields
+from agents.core.statement import TURNED, label_of, same_claim, settle_fields
 from sage.core.errors import InputError
 from validation.contracts.contract import Contract, Rules
 from validation.core.dictionary import DataDictionary, Variable

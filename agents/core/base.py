@@ -69,25 +69,13 @@ def prompt_file(module_file: str, name: str) -> PromptFile:
 
 
 @dataclass(frozen=True)
-class Wording(Generic[I, O]):
-    """Check of a model's sentences against the facts of an agent's input.
-
-    `problems` says which sentences are refused and why. `replace` returns the output with SAGE's
-    own sentences in place of refused sentences; a reasoner calls it when the repairs are used up.
-    """
-
-    problems: Callable[[I, O], list[str]]
-    replace: Callable[[I, O], O]
-
-
-@dataclass(frozen=True)
 class Agent(Generic[I, O]):
     """An agent: its input, its output, its prompt, its rule.
 
     `check`, if given, returns the reasons why an output is not acceptable for this input (say, a
-    citation that was not retrieved); a chat reasoner sends them back to the model. `images`, if
-    given, returns PNGs as base64 text, which a reasoner adds where its model can see. `wording`
-    holds what a model wrote against the facts; a rule's own sentences are not held against it.
+    citation that was not retrieved); a chat reasoner sends them back to the model, and where that
+    does not help keeps what `mend` leaves of the output. `images`, if
+    given, returns PNGs as base64 text, which a reasoner adds where its model can see.
 
     An agent with `tools` works in turns within its `bounds`: whoever asks it binds the tools to
     what they work on. Where a rule is to use them it is a `policy` instead, which drives the same
@@ -101,8 +89,8 @@ class Agent(Generic[I, O]):
     prompt: PromptFile
     rule: Callable[[I, Resources], O]
     check: Callable[[I, O], list[str]] | None = None
+    mend: Callable[[I, O], O] | None = None
     images: Callable[[I], tuple[str, ...]] | None = None
-    wording: Wording[I, O] | None = None
     tools: tuple[Tool[Any], ...] = ()
     bounds: Bounds = DEFAULT_BOUNDS
     policy: Callable[[I, Resources], Moves[O]] | None = None

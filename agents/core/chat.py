@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from agents.core.base import Agent, I, O, Reply, Role
 from agents.core.disclosure import Withheld, require_disclosable
 from agents.core.prompting import parse, render
+from agents.core.words import drop_refused, refuse_words
 from sage.core.errors import InputError
 from sage.core.llm.client import Client
 from sage.core.llm.messages import Image, Message, ModelChoice, Request
@@ -54,8 +55,7 @@ class ChatReasoner:
 
         An agent with tools works in turns within its bounds.
 
-        When only its wording was refused to the end, SAGE's own sentences take the place of the
-        refused sentences.
+        Remarks that were refused to the end are left out.
 
         Raises
         ------
@@ -87,25 +87,22 @@ class ChatReasoner:
             tools=tuple(tool.wire() for tool in agent.tools),
         )
         policy = ModelPolicy(self.client, request, show=one_line, admit=admit)
-        wording = agent.wording
 
-        def problems(output: O) -> list[str]:
-            found = agent.check(given, output) if agent.check else []
-            return found + (wording.problems(given, output) if wording else [])
+        def find_problems(output: O) -> list[str]:
+            return (agent.check(given, output) if agent.check else []) + refuse_words(given, output)
 
-        def replace_wording(output: O) -> O | None:
-            """The output with SAGE's own sentences; None if more than wording is wrong."""
-            if wording is None:
-                return None
-            output = wording.replace(given, output)
-            return None if agent.check and agent.check(given, output) else output
+        def leave_out(output: O) -> O | None:
+            """What is left without refused parts and remarks; None if that is wrong too."""
+            output = drop_refused(given, agent.mend(given, output) if agent.mend else output)
+            return None if find_problems(output) else output
 
         task = Task(
             agent=agent.name,
             given=given,
             returns=agent.returns,
-            check=problems,
-            salvage=replace_wording,
+            check=find_problems,
+            salvage=leave_out,
+            author=model.name,
             tools=agent.tools,
             bounds=agent.bounds,
             repairs=self.settings.repairs,

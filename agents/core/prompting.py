@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from agents.core.base import PromptFile
+from agents.core.words import ModelText
 from sage.core.errors import InputError
 from sage.core.printable import clean_text, quote_text
 
@@ -56,8 +57,15 @@ def _block(text: str) -> _Block:
     return _Block("\n".join(f"    {line}" for line in clean_text(text).split("\n")))
 
 
+def _quoted(value: object) -> str:
+    """Quote a text as data, a model's remark too."""
+    return quote_text(value.text if isinstance(value, ModelText) else value)
+
+
 def _flat(value: object) -> object:
-    """Put an interpolated value on one line."""
+    """Put an interpolated value on one line; an earlier model's remark stands quoted."""
+    if isinstance(value, ModelText):
+        return f"(a model's remark: {_quoted(value)})"
     return value if isinstance(value, _Block) else re.sub(r"\s+", " ", clean_text(str(value)))
 
 
@@ -69,7 +77,7 @@ def _template(source: str) -> Template:
     environment = SandboxedEnvironment(
         undefined=StrictUndefined, keep_trailing_newline=False, finalize=_flat
     )
-    environment.filters |= {"quoted": quote_text, "block": _block}
+    environment.filters |= {"quoted": _quoted, "block": _block}
     return environment.from_string(source)
 
 

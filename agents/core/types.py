@@ -9,6 +9,7 @@ from pydantic import Field
 
 from agents.core.base import View
 from agents.core.disclosure import MIN_COUNT
+from agents.core.words import ModelText, Words
 from kg.types import EntityType, Polarity
 from validation.core.dictionary import DataDictionary, Endpoint, Variable, pool_levels
 from validation.core.hypothesis import Exposure, Hypothesis
@@ -52,15 +53,16 @@ class Definition(View):
 
     term: str
     type: EntityType
-    definition: str
+    definition: Words
     grounded: bool
     identifiers: dict[str, str] = Field(default_factory=dict)
 
 
 class Relationship(View):
-    """An edge of a path, restated as a biological process, with evidence for and against it.
+    """An edge of a path as a process, with evidence for and against it.
 
     `chain` is the number of the path (from 1) that the edge belongs to, `step` its place there.
+    `remark` restates it in a model's words.
     """
 
     chain: int
@@ -71,6 +73,7 @@ class Relationship(View):
     tail: str
     tail_type: EntityType
     process: str
+    remark: ModelText | None = None
     polarity: Polarity
     forward: bool = True
     belief: float
@@ -211,10 +214,12 @@ class Draft(View):
 
     `refinements` are further exposures that belong to the mechanism; expansion may bring them in
     when the critics ask for a sharper claim. `concepts` are the literature's names for what the
-    hypothesis combines. `support_absent` says that nothing that was searched supports it.
+    hypothesis combines. `support_absent` says that nothing that was searched supports it. `remark`
+    is why a model proposed it.
     """
 
     hypothesis: Hypothesis
+    remark: ModelText | None = None
     mechanism: tuple[str, ...] = ()
     citations: tuple[Citation, ...] = ()
     contradicting: tuple[Citation, ...] = ()
@@ -237,9 +242,9 @@ class ExpandedHypothesis(View):
     """
 
     hypothesis: Hypothesis
-    background: str
-    mechanism: str
-    clinical_interpretation: str
-    improvements: tuple[str, ...] = ()
+    background: Words
+    mechanism: Words
+    clinical_interpretation: Words
+    improvements: tuple[Words, ...] = ()
     parts: tuple[str, ...]
     citations: tuple[Citation, ...] = ()

@@ -9,17 +9,11 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from agents.core.base import Agent, Resources, Role, View, Wording, prompt_file
+from agents.core.base import Agent, Resources, Role, View, prompt_file
+from agents.core.statement import describe_design, describe_exposure
 from agents.core.types import Citation, ExpandedHypothesis, ReviewedHypothesis
+from agents.core.words import PlainHypothesis, Words
 from agents.novelty.evidence import denies
-from agents.prose.check import Judge, early_judge, replace_text, without_quotations
-from agents.prose.wording import (
-    describe_design,
-    describe_exposure,
-    hypothesis_texts,
-    replace_wording,
-    unsupported_numbers,
-)
 from kg.lexicon.ontology import Ontology
 from kg.literature.cancers import list_other_cancers
 from kg.types import EntityType
@@ -30,20 +24,20 @@ class ExpansionInput(View):
     """Input of expansion: the reviewed hypothesis; in a revision, the critics' reasons."""
 
     reviewed: ReviewedHypothesis
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[Words, ...] = ()
     round: int = 0
 
 
 class Expansion(View):
     """Rationale and clinical meaning; in a revision, also the sharpened hypothesis."""
 
-    hypothesis: Hypothesis | None = Field(
+    hypothesis: PlainHypothesis | None = Field(
         default=None, description="the sharpened hypothesis in a revision, else null"
     )
-    background: str
-    mechanism: str
-    clinical_interpretation: str
-    improvements: tuple[str, ...] = ()
+    background: Words
+    mechanism: Words
+    clinical_interpretation: Words
+    improvements: tuple[Words, ...] = ()
     parts: tuple[str, ...] = Field(min_length=2, max_length=8)
 
 
@@ -175,7 +169,7 @@ def _sharpen(given: ExpansionInput) -> Hypothesis | None:
 
 
 def check_expansion(given: ExpansionInput, answer: Expansion) -> list[str]:
-    """No new variable, no moved endpoint, no unsupported number."""
+    """No new variable, no moved endpoint."""
     before = given.reviewed.hypothesis
     after = answer.hypothesis or before
     allowed = {
@@ -202,98 +196,15 @@ def check_expansion(given: ExpansionInput, answer: Expansion) -> list[str]:
         problems.append(f"use only the endpoints {sorted(endpoints)}")
     if not given.reasons and after != before:
         problems.append("the reviewer approved this hypothesis: leave `hypothesis` null")
-    quotes, names = _quotes(given), _names(given, after)
-    for field in PROSE:
-        text = without_quotations(getattr(answer, field), quotes)
-        problems += unsupported_numbers(field, text, *names)
     return problems
 
 
-def _names(given: ExpansionInput, after: Hypothesis) -> tuple[str, ...]:
-    """Names that may hold digits of their own."""
-    before = given.reviewed.hypothesis
-    offered = (*before.exposures, *after.exposures, *given.reviewed.refinements)
-    return (before.statement, *(exposure.label for exposure in offered), *given.reviewed.mechanism)
-
-
-PROSE = ("background", "mechanism", "clinical_interpretation")
-
-
-def _quotes(given: ExpansionInput) -> list[str]:
-    return [
-        citation.quote for citation in (*given.reviewed.citations, *given.reviewed.contradicting)
-    ]
-
-
-def _judge(given: ExpansionInput) -> Judge:
-    sources = (*given.reviewed.citations, *given.reviewed.contradicting)
-    named = [
-        f"{source.key} doi:{source.doi} PMID {source.pmid} {source.title} {source.quote}"
-        for source in sources
-    ]
-    return early_judge(given=named, quotes=[*_quotes(given), *given.reviewed.mechanism])
-
-
-def _texts(answer: Expansion) -> list[str]:
-    texts = [answer.background, answer.mechanism, answer.clinical_interpretation]
-    texts += [*answer.improvements, *answer.parts]
-    return texts + (hypothesis_texts(answer.hypothesis) if answer.hypothesis else [])
-
-
-def unborne(given: ExpansionInput, answer: Expansion) -> list[str]:
-    """Sentences that claim a result before anything was measured, or cite what was not given."""
-    judge = _judge(given)
-    return [str(problem) for text in _texts(answer) for problem in judge(text)]
-
-
-def in_own_words(given: ExpansionInput, answer: Expansion) -> Expansion:
-    """The expansion with the sources' and SAGE's own sentences in place of refused sentences."""
-    judge, reviewed = _judge(given), given.reviewed
-    hypothesis = answer.hypothesis or reviewed.hypothesis
-    quotes, names = _quotes(given), _names(given, hypothesis)
-
-    def settle_text(field: str, generated: str) -> str:
-        text = getattr(answer, field)
-        bare = without_quotations(text, quotes)
-        if unsupported_numbers(field, bare, *names) and not judge(text):
-            return generated
-        return replace_text(text, generated, judge)
-
-    parts = tuple(part for part in answer.parts if not judge(part))
-    if len(parts) < 2:
-        parts = (*(exposure.label for exposure in hypothesis.exposures), hypothesis.endpoint)[:8]
-    return answer.model_copy(
-        update={
-            "background": settle_text("background", _background(reviewed)),
-            "mechanism": settle_text("mechanism", _mechanism(reviewed)),
-            "clinical_interpretation": settle_text(
-                "clinical_interpretation", _clinical(hypothesis)
-            ),
-            "improvements": tuple(
-                improvement for improvement in answer.improvements if not judge(improvement)
-            ),
-            "parts": parts,
-            "hypothesis": answer.hypothesis
-            and replace_wording(_relabeled(answer.hypothesis, reviewed), judge),
-        }
-    )
-
-
-def _relabeled(hypothesis: Hypothesis, reviewed: ReviewedHypothesis) -> Hypothesis:
-    """The hypothesis with the labels that its exposures were given under."""
-    offered = (*reviewed.hypothesis.exposures, *reviewed.refinements)
-    labels = {exposure.variable: exposure.label for exposure in offered}
-    exposures = tuple(
-        exposure.model_copy(update={"label": labels.get(exposure.variable, exposure.variable)})
-        for exposure in hypothesis.exposures
-    )
-    return hypothesis.model_copy(update={"exposures": exposures})
-
-
 def compose_expanded(given: ExpansionInput, answer: Expansion) -> ExpandedHypothesis:
-    """The expanded hypothesis with the reviewed hypothesis' own citations."""
+    """The expanded hypothesis with the reviewed hypothesis' own texts and citations."""
+    before = given.reviewed.hypothesis
+    kept = {name: getattr(before, name) for name in ("rationale", "feasibility", "untested")}
     return ExpandedHypothesis(
-        hypothesis=answer.hypothesis or given.reviewed.hypothesis,
+        hypothesis=answer.hypothesis.model_copy(update=kept) if answer.hypothesis else before,
         background=answer.background,
         mechanism=answer.mechanism,
         clinical_interpretation=answer.clinical_interpretation,
@@ -311,5 +222,4 @@ EXPANSION = Agent(
     prompt=prompt_file(__file__, "expansion.md"),
     rule=expand,
     check=check_expansion,
-    wording=Wording(problems=unborne, replace=in_own_words),
 )

@@ -68,16 +68,18 @@ def judge(evidence: Sequence[EvidenceItem], settings: FeasibilitySettings) -> Fe
     )
     if verdict == "infeasible" and not wanted:
         wanted = (f"Strengthen {_TITLES[weakest.name]}, the weakest step.",)
-    return FeasibilityVerdict(
+    found = FeasibilityVerdict(
         steps=steps,
         score=score,
         verdict=verdict,
-        summary=_summary(verdict, score, steps, blockers),
+        summary="",
         conditions=conditions,
         adjust_for=tuple(dict.fromkeys(key for item in failed for key in item.adjust_for))[:6],
         blockers=blockers,
         what_would_make_it_feasible=wanted if verdict == "infeasible" else (),
     )
+    blocked = f" Blocked: {blockers[0]}" if blockers else ""
+    return found.model_copy(update={"summary": describe_verdict(found) + blocked})
 
 
 def weights_of(settings: FeasibilitySettings) -> dict[StepName, float]:
@@ -112,7 +114,7 @@ def _step(name: StepName, weight: float, evidence: Sequence[EvidenceItem]) -> St
     return Step(name=name, weight=weight, score=score, checks=tuple(checks))
 
 
-def _summary(verdict: Verdict, score: float, steps: Sequence[Step], blockers: Sequence[str]) -> str:
-    parts = ", ".join(f"{_TITLES[step.name]} {step.score:.0f}" for step in steps)
-    text = f"{verdict.replace('_', ' ').capitalize()}: {score:.0f} of 100 ({parts})."
-    return f"{text} Blocked: {blockers[0]}" if blockers else text
+def describe_verdict(found: FeasibilityVerdict) -> str:
+    """The verdict with its score and those of the steps, as a sentence."""
+    parts = ", ".join(f"{_TITLES[step.name]} {step.score:.0f}" for step in found.steps)
+    return f"{found.verdict.replace('_', ' ').capitalize()}: {found.score:.0f} of 100 ({parts})."

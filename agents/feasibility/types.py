@@ -8,6 +8,7 @@ from pydantic import Field
 
 from agents.core.base import View
 from agents.core.types import DictionaryView, ExpandedHypothesis
+from agents.core.words import Words
 
 StepName = Literal["data", "tools", "logic", "resources"]
 Verdict = Literal["feasible", "conditionally_feasible", "infeasible"]
@@ -52,7 +53,7 @@ class Check(View):
     name: str
     share: float = Field(ge=0.0, le=1.0)
     passed: bool | None
-    statement: str
+    statement: Words
     evidence: tuple[str, ...]
 
 
@@ -75,11 +76,11 @@ class FeasibilityVerdict(View):
     steps: tuple[Step, ...]
     score: float = Field(ge=0.0, le=100.0)
     verdict: Verdict
-    summary: str
-    conditions: tuple[str, ...] = ()
+    summary: Words
+    conditions: tuple[Words, ...] = ()
     adjust_for: tuple[str, ...] = Field(default=(), max_length=6)
-    blockers: tuple[str, ...] = ()
-    what_would_make_it_feasible: tuple[str, ...] = ()
+    blockers: tuple[Words, ...] = ()
+    what_would_make_it_feasible: tuple[Words, ...] = ()
 
     @property
     def may_run(self) -> bool:

@@ -6,14 +6,11 @@ settles what the hypothesis leaves open before any outcome is read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pydantic import Field
 
-from agents.core.base import Agent, Resources, Role, View, Wording, prompt_file
+from agents.core.base import Agent, Resources, Role, View, prompt_file
+from agents.core.statement import describe_design
 from agents.core.types import DictionaryView, ExpandedHypothesis
-from agents.prose.check import early_judge, replace_refused
-from agents.prose.wording import describe_design, free_numbers
 from validation.core.hypothesis import Hypothesis
 
 
@@ -40,20 +37,20 @@ class CodingInstructions(View):
     secondary_endpoints: tuple[str, ...] = Field(default=(), max_length=3)
     negative_control_endpoint: str | None = None
     tools: tuple[str, ...] = Field(default=(), max_length=6)
-    tasks: tuple[str, ...] = Field(min_length=1, max_length=10)
-    assumptions: tuple[str, ...] = Field(default=(), max_length=6)
 
 
 def instruct(given: CodingInstructionsInput, resources: Resources) -> CodingInstructions:
-    """Register the hypothesis' own covariates and endpoints, and say what will be run."""
-    return write_instructions(given)
-
-
-def write_instructions(given: CodingInstructionsInput) -> CodingInstructions:
-    """SAGE's own instructions."""
+    """Register the hypothesis' own covariates and endpoints."""
     hypothesis = given.expanded.hypothesis
     known = given.dictionary.keys()
-    covariates = tuple(key for key in hypothesis.covariates if key in known)
+    return CodingInstructions(
+        covariates=tuple(key for key in hypothesis.covariates if key in known),
+        secondary_endpoints=hypothesis.secondary_endpoints,
+    )
+
+
+def list_tasks(hypothesis: Hypothesis) -> tuple[str, ...]:
+    """The steps of the analysis of a hypothesis as it is registered."""
     tasks = [
         f"Assemble {', '.join(exposure.variable for exposure in hypothesis.exposures)} and"
         f" {hypothesis.endpoint} per patient; report every patient lost and why.",
@@ -61,41 +58,15 @@ def write_instructions(given: CodingInstructionsInput) -> CodingInstructions:
         " without looking at the outcome.",
         f"Primary test on {hypothesis.endpoint}: {describe_design(hypothesis)}.",
     ]
-    if covariates:
-        tasks.append(_repeat(covariates))
+    if hypothesis.covariates:
+        tasks.append(f"Repeat adjusted for {', '.join(hypothesis.covariates)}.")
     if hypothesis.secondary_endpoints:
         tasks.append(f"Secondary endpoints: {', '.join(hypothesis.secondary_endpoints)}.")
-    tasks.append("Controls: permuted outcome, matched random features, a known positive.")
-    return CodingInstructions(
-        covariates=covariates,
-        secondary_endpoints=hypothesis.secondary_endpoints,
-        tasks=tuple(tasks),
-        assumptions=(
-            "Censoring is independent of the exposure.",
-            "Hazards are proportional; the registered consequence applies where they are not.",
-        ),
-    )
-
-
-def _repeat(covariates: Sequence[str]) -> str:
-    return f"Repeat adjusted for {', '.join(covariates)}."
-
-
-def registered_tasks(answer: CodingInstructions, covariates: Sequence[str]) -> tuple[str, ...]:
-    """The tasks, with the covariates that the contract adjusts for.
-
-    Feasibility demands some beside those of the instructions, and a contract may hold fewer.
-    """
-    if set(covariates) == set(answer.covariates) or not covariates:
-        return answer.tasks
-    own, registered = _repeat(answer.covariates), _repeat(covariates)
-    if own in answer.tasks:
-        return tuple(registered if task == own else task for task in answer.tasks)
-    return (*answer.tasks, registered)
+    return (*tasks, "Controls: permuted outcome, matched random features, a known positive.")
 
 
 def check_instructions(given: CodingInstructionsInput, answer: CodingInstructions) -> list[str]:
-    """Only known variables, endpoints and tools; no invented threshold."""
+    """Only known variables, endpoints and tools."""
     problems = []
     keys, endpoints = (
         given.dictionary.keys(),
@@ -128,10 +99,6 @@ def check_instructions(given: CodingInstructionsInput, answer: CodingInstruction
             f'negative_control_endpoint "{negative}" is not of the same kind as "{primary}"'
         )
     problems += [f'tool "{name}" is not registered' for name in answer.tools if name not in tools]
-    for task in answer.tasks:
-        found = free_numbers(task, *given.dictionary.names())
-        if found:
-            problems.append(f'a task states the number "{found[0]}"; leave it out')
     return problems
 
 
@@ -145,24 +112,6 @@ def apply_instructions(hypothesis: Hypothesis, answer: CodingInstructions) -> Hy
     return type(hypothesis).model_validate(hypothesis.model_dump() | settled)
 
 
-def unborne(given: CodingInstructionsInput, answer: CodingInstructions) -> list[str]:
-    """List sentences that report a result, recommend or cite: a task states what is to be done."""
-    judge = early_judge()
-    return [
-        str(problem) for text in (*answer.tasks, *answer.assumptions) for problem in judge(text)
-    ]
-
-
-def in_own_words(given: CodingInstructionsInput, answer: CodingInstructions) -> CodingInstructions:
-    """The instructions with SAGE's own tasks and assumptions in place of refused texts."""
-    plain, judge = write_instructions(given), early_judge()
-    texts = {
-        "tasks": replace_refused(answer.tasks, plain.tasks, judge),
-        "assumptions": replace_refused(answer.assumptions, plain.assumptions, judge),
-    }
-    return answer.model_copy(update=texts)
-
-
 CODING_INSTRUCTIONS = Agent(
     name="coding_instructions",
     role=Role.HIGH,
@@ -171,5 +120,4 @@ CODING_INSTRUCTIONS = Agent(
     prompt=prompt_file(__file__, "coding_instructions.md"),
     rule=instruct,
     check=check_instructions,
-    wording=Wording(problems=unborne, replace=in_own_words),
 )

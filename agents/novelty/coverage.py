@@ -67,7 +67,7 @@ def foreign_to(
         if entry is None or entry.type is not EntityType.DISEASE:
             continue
         if keys and not any(part.find_mention(key) for key in keys):
-            return part.name
+            return entry.name
     return ""
 
 

@@ -8,7 +8,6 @@ from agents.novelty.evidence import NEAR, Reading, count_mentions
 from agents.novelty.stance import confidence, score_of
 from agents.novelty.types import CriticInput, JudgePosition
 from agents.novelty.verifier import refutations
-from agents.novelty.words import JUDGE_WORDING
 
 
 def synthesize(given: CriticInput, resources: Resources) -> JudgePosition:
@@ -99,5 +98,4 @@ JUDGE = Agent(
     prompt=prompt_file(__file__, "judge.md"),
     rule=synthesize,
     check=check_judge,
-    wording=JUDGE_WORDING,
 )

@@ -7,7 +7,6 @@ from agents.novelty.checks import check_prover
 from agents.novelty.evidence import Reading, count_mentions
 from agents.novelty.stance import confidence, score_after_objections, score_of
 from agents.novelty.types import Claim, CriticInput, ProverPosition
-from agents.novelty.words import PROVER_WORDING
 
 _CLAIMS = 3
 
@@ -88,5 +87,4 @@ PROVER = Agent(
     prompt=prompt_file(__file__, "prover.md"),
     rule=argue,
     check=check_prover,
-    wording=PROVER_WORDING,
 )

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from agents.core.base import View
 from agents.core.types import ExpandedHypothesis
+from agents.core.words import Words
 from kg.literature.types import MissingSource, Record
 from sage.core.llm.turns import Spent
 
@@ -44,7 +45,7 @@ class Claim(View):
     """A claim of novelty. `citations` are the refs of the nearest records."""
 
     id: str
-    text: str
+    text: Words
     citations: tuple[str, ...]
 
 
@@ -57,7 +58,7 @@ class Answer(View):
 
     claim: str
     verdict: Literal["overlaps", "weakens", "refutes", "stands"]
-    text: str
+    text: Words
     citations: tuple[str, ...]
 
 
@@ -65,7 +66,7 @@ class SpeciousFlag(View):
     """A claim that appears new but that retrieved literature directly refutes."""
 
     claim: str
-    reason: str
+    reason: Words
     citations: tuple[str, ...]
 
 
@@ -75,7 +76,7 @@ class ProverPosition(View):
     kind: Literal["prover"] = "prover"
     score: Score
     confidence: Confidence
-    summary: str
+    summary: Words
     claims: tuple[Claim, ...] = ()
     queries: tuple[str, ...] = ()
 
@@ -86,7 +87,7 @@ class VerifierPosition(View):
     kind: Literal["verifier"] = "verifier"
     score: Score
     confidence: Confidence
-    summary: str
+    summary: Words
     answers: tuple[Answer, ...] = ()
     specious: tuple[SpeciousFlag, ...] = ()
     queries: tuple[str, ...] = ()
@@ -103,11 +104,11 @@ class JudgePosition(View):
     kind: Literal["judge"] = "judge"
     score: Score
     confidence: Confidence
-    summary: str
+    summary: Words
     citations: tuple[str, ...] = ()
     upheld: tuple[str, ...] = ()
     overruled: tuple[str, ...] = ()
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[Words, ...] = ()
     plausibility: Score | None = None
     interest: Score | None = None
 
@@ -179,7 +180,7 @@ class DebateOutcome(View):
     plausibility: Score | None = None
     interest: Score | None = None
     coverage: Coverage = Coverage()
-    reasons: tuple[str, ...]
+    reasons: tuple[Words, ...]
     records: tuple[CitedRecord, ...]
     retracted: tuple[str, ...]
     contradictions: int

@@ -13,7 +13,6 @@ from agents.novelty.types import (
     SpeciousFlag,
     VerifierPosition,
 )
-from agents.novelty.words import VERIFIER_WORDING
 
 WHOLE = "hypothesis"
 
@@ -163,5 +162,4 @@ VERIFIER = Agent(
     prompt=prompt_file(__file__, "verifier.md"),
     rule=challenge,
     check=check_verifier,
-    wording=VERIFIER_WORDING,
 )

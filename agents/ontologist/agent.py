@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agents.core.base import Agent, Resources, Role, View, Wording, prompt_file
+from agents.core.base import Agent, Resources, Role, View, prompt_file
 from agents.core.types import Citation, Definition, OntologyBrief, Relationship
-from agents.prose.check import early_judge, own_sentence
+from agents.core.words import ModelText, Words
 from agents.question.types import Question
 from kg.types import Evidence, PathNode, ScoredPath
 
@@ -23,7 +23,7 @@ class TermDefinition(View):
     """A term of the paths and what it means, in a sentence or two."""
 
     term: str
-    definition: str
+    definition: Words
     grounded: bool
 
 
@@ -32,7 +32,7 @@ class ProcessStatement(View):
 
     chain: int
     step: int
-    process: str
+    process: Words
 
 
 class Grounding(View):
@@ -59,12 +59,10 @@ def ground_paths(given: OntologistInput, resources: Resources) -> Grounding:
                     definition=text or "no definition in the ontology",
                     grounded=bool(text),
                 )
-        for step, edge in enumerate(path.edges, 1):
-            head, tail = _ends(path, step - 1)
-            process = f"{head.name} {edge.relation.replace('_', ' ')} {tail.name}"
-            if edge.contradicted:
-                process += "; the literature disagrees on the sign"
-            processes.append(ProcessStatement(chain=chain, step=step, process=process))
+        for step in range(1, len(path.edges) + 1):
+            processes.append(
+                ProcessStatement(chain=chain, step=step, process=_describe_edge(path, step))
+            )
     return Grounding(definitions=tuple(definitions.values()), processes=tuple(processes))
 
 
@@ -72,6 +70,14 @@ def _ends(path: ScoredPath, index: int) -> tuple[PathNode, PathNode]:
     """Head and tail of the edge after node `index`, whichever way the path walks it."""
     first, second = path.nodes[index], path.nodes[index + 1]
     return (first, second) if path.edges[index].forward else (second, first)
+
+
+def _describe_edge(path: ScoredPath, step: int) -> str:
+    """The edge as a sentence of the graph's own words."""
+    edge = path.edges[step - 1]
+    head, tail = _ends(path, step - 1)
+    process = f"{head.name} {edge.relation.replace('_', ' ')} {tail.name}"
+    return process + ("; the literature disagrees on the sign" if edge.contradicted else "")
 
 
 def _steps(given: OntologistInput) -> set[tuple[int, int]]:
@@ -113,7 +119,7 @@ def cite(evidence: Evidence) -> Citation:
 def compose_brief(given: OntologistInput, answer: Grounding) -> OntologyBrief:
     """Join the ontologist's words to the edges' own evidence.
 
-    A citation therefore always comes from the graph, never from a reply.
+    Process and citations come from the graph; what a model says of an edge is a remark beside it.
     """
     words = {definition.term: definition for definition in answer.definitions}
     processes = {(process.chain, process.step): process.process for process in answer.processes}
@@ -131,6 +137,7 @@ def compose_brief(given: OntologistInput, answer: Grounding) -> OntologyBrief:
             )
         for step, edge in enumerate(path.edges, 1):
             head, tail = _ends(path, step - 1)
+            remark = processes.get((chain, step))
             relationships.append(
                 Relationship(
                     chain=chain,
@@ -140,9 +147,8 @@ def compose_brief(given: OntologistInput, answer: Grounding) -> OntologyBrief:
                     relation=edge.relation,
                     tail=tail.name,
                     tail_type=tail.type,
-                    process=processes.get(
-                        (chain, step), f"{head.name} {edge.relation} {tail.name}"
-                    ),
+                    process=_describe_edge(path, step),
+                    remark=remark if isinstance(remark, ModelText) else None,
                     polarity=edge.polarity,
                     forward=edge.forward,
                     belief=round(edge.belief, 4),
@@ -158,53 +164,6 @@ def compose_brief(given: OntologistInput, answer: Grounding) -> OntologyBrief:
     )
 
 
-def _passages(given: OntologistInput) -> list[str]:
-    return [
-        f"{citation.title} {citation.doi} {citation.pmid} {citation.text}"
-        for path in given.paths
-        for edge in path.edges
-        for citation in (*edge.evidence, *edge.contradicting)
-    ]
-
-
-def unborne(given: OntologistInput, answer: Grounding) -> list[str]:
-    """Sentences that claim a result before anything was measured, or cite what was not given."""
-    judge = early_judge(given=_passages(given), quotes=_passages(given))
-    texts = [definition.definition for definition in answer.definitions]
-    texts += [process.process for process in answer.processes]
-    return [str(problem) for text in texts for problem in judge(text)]
-
-
-def in_own_words(given: OntologistInput, answer: Grounding) -> Grounding:
-    """The grounding with the graph's own words in place of refused words."""
-    judge = early_judge(given=_passages(given), quotes=_passages(given))
-    definitions = {node.name: node.definition for path in given.paths for node in path.nodes}
-    steps = _steps(given)
-
-    def define(definition: TermDefinition) -> TermDefinition:
-        problems = judge(definition.definition)
-        if not problems:
-            return definition
-        plain = definitions.get(definition.term) or "no definition in the ontology"
-        return definition.model_copy(update={"definition": own_sentence(plain, problems)})
-
-    def restate(statement: ProcessStatement) -> ProcessStatement:
-        problems = judge(statement.process)
-        if not problems or (statement.chain, statement.step) not in steps:
-            return statement
-        path = given.paths[statement.chain - 1]
-        head, tail = _ends(path, statement.step - 1)
-        relation = path.edges[statement.step - 1].relation.replace("_", " ")
-        return statement.model_copy(
-            update={"process": own_sentence(f"{head.name} {relation} {tail.name}", problems)}
-        )
-
-    return Grounding(
-        definitions=tuple(define(definition) for definition in answer.definitions),
-        processes=tuple(restate(process) for process in answer.processes),
-    )
-
-
 ONTOLOGIST = Agent(
     name="ontologist",
     role=Role.MINI,
@@ -213,5 +172,4 @@ ONTOLOGIST = Agent(
     prompt=prompt_file(__file__, "ontologist.md"),
     rule=ground_paths,
     check=check_grounding,
-    wording=Wording(problems=unborne, replace=in_own_words),
 )

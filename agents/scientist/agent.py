@@ -1,4 +1,4 @@
-"""The scientist as an agent: its checks, its wording, and its tools once it is at the bench."""
+"""The scientist as an agent: its checks, and its tools once it is at the bench."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 
-from agents.core.base import Agent, Resources, Role, Wording, prompt_file
+from agents.core.base import Agent, Resources, Role, prompt_file
+from agents.core.statement import Known, describe_design, label_of, settle_fields, write_statement
 from agents.core.types import Citation, Draft, OntologyBrief
-from agents.prose.check import Judge, early_judge
-from agents.prose.statement import Known, label_of, settle_fields, write_statement
-from agents.prose.wording import hypothesis_texts, replace_wording, unsupported_numbers
+from agents.core.words import ModelText
 from agents.scientist.chains import proposals
 from agents.scientist.policy import investigate
 from agents.scientist.tools import Workbench
@@ -20,6 +19,11 @@ from validation.core.hypothesis import Hypothesis
 
 BOUNDS = Bounds(turns=24)
 Found = Mapping[str, Citation]
+RATIONALE = {
+    True: "It rests on the relationships that are listed with their sources.",
+    False: "No source that was found supports it.",
+}
+"""By whether a claim names what it rests on."""
 
 
 def variable_problems(hypothesis: Hypothesis, known: Known) -> list[str]:
@@ -49,7 +53,7 @@ def variable_problems(hypothesis: Hypothesis, known: Known) -> list[str]:
 def proposal_problems(
     given: ScientistInput, proposal: Proposal, known: Known, found: Found
 ) -> list[str]:
-    """Check variables, chains, sources and numbers of a proposal."""
+    """Check variables, chains and sources of a proposal."""
     problems = variable_problems(proposal.hypothesis, known)
     problems += [
         f'refinement "{refinement.variable}" is not in the data dictionary'
@@ -70,8 +74,6 @@ def proposal_problems(
             "it rests on nothing: name its relationships in `support`, its sources in `sources`,"
             " or set `support_absent`"
         )
-    names = given.dictionary.names()
-    problems += unsupported_numbers("rationale", proposal.hypothesis.rationale, *names)
     if write_statement(proposal.hypothesis, known) in given.already:
         problems.append("this hypothesis was already proposed; propose a different hypothesis")
     return problems
@@ -101,6 +103,22 @@ def check_candidates(
     ]
 
 
+def keep_sound(
+    given: ScientistInput,
+    answer: Candidates,
+    known: Known | None = None,
+    found: Found | None = None,
+) -> Candidates:
+    """The candidates without a problem; all of them where none is left."""
+    known = known or given.dictionary
+    kept = tuple(
+        proposal
+        for proposal in answer.candidates
+        if not proposal_problems(given, proposal, known, found or {})
+    )
+    return Candidates(candidates=kept) if kept else answer
+
+
 def compose_draft(
     brief: OntologyBrief,
     proposal: Proposal,
@@ -110,15 +128,20 @@ def compose_draft(
 ) -> Draft:
     """Attach the evidence that the proposal rests on, on both sides.
 
-    The statement is written from the proposal's fields; what the model wrote there is dropped.
+    The texts are written from the proposal's fields; what a model says of it is a remark beside it.
     """
+    hypothesis = settle_fields(proposal.hypothesis, known)
+    plain = {
+        "rationale": hypothesis.rationale or RATIONALE[bool(proposal.support or proposal.sources)],
+        "feasibility": hypothesis.feasibility
+        or f"The comparison is of {describe_design(hypothesis)}.",
+    }
     used = proposal.supported_by(brief)
     cited = [(found or {})[key] for key in proposal.sources]
     mechanism = tuple(dict.fromkeys(item.process for item in used))
     return Draft(
-        hypothesis=settle_fields(proposal.hypothesis, known).model_copy(
-            update={"id": hypothesis_id}
-        ),
+        hypothesis=hypothesis.model_copy(update={"id": hypothesis_id} | plain),
+        remark=proposal.remark if isinstance(proposal.remark, ModelText) else None,
         mechanism=mechanism,
         citations=_unique([*(c for item in used for c in item.evidence), *cited]),
         contradicting=_unique([c for item in used for c in item.contradicting]),
@@ -133,77 +156,6 @@ def compose_draft(
 
 def _unique(citations: list[Citation]) -> tuple[Citation, ...]:
     return tuple({(citation.key, citation.quote): citation for citation in citations}.values())
-
-
-def _judge(given: ScientistInput, found: Found) -> Judge:
-    relationships = given.brief.relationships
-    sources = [
-        c
-        for relationship in relationships
-        for c in (*relationship.evidence, *relationship.contradicting)
-    ]
-    sources += found.values()
-    return early_judge(
-        given=[f"{source.key} {source.title} {source.quote}" for source in sources],
-        quotes=[relationship.process for relationship in relationships]
-        + [source.quote for source in sources],
-    )
-
-
-def _texts(proposal: Proposal) -> tuple[str, ...]:
-    hypothesis = proposal.hypothesis
-    scores = [exposure.label for exposure in hypothesis.exposures if exposure.signature is not None]
-    return (*hypothesis_texts(hypothesis), *proposal.concepts, *scores)
-
-
-def _plainly_labeled(hypothesis: Hypothesis, judge: Judge) -> Hypothesis:
-    """The hypothesis with what a score computes in the place of a refused label."""
-    exposures = tuple(
-        exposure.model_copy(update={"label": exposure.signature.text})
-        if exposure.signature is not None and judge(exposure.label)
-        else exposure
-        for exposure in hypothesis.exposures
-    )
-    return hypothesis.model_copy(update={"exposures": exposures})
-
-
-def _wording(known: Known | None, found: Found) -> Wording[ScientistInput, Candidates]:
-    """Holds the candidates' sentences against what the scientist was shown.
-
-    `replace` also leaves out candidates that are wrong in more than their words, while others stay.
-    """
-
-    def problems(given: ScientistInput, answer: Candidates) -> list[str]:
-        judge = _judge(given, found)
-        return [
-            f"candidate {number}: {problem}"
-            for number, proposal in enumerate(answer.candidates, 1)
-            for text in _texts(proposal)
-            for problem in judge(text)
-        ]
-
-    def in_own_words(given: ScientistInput, answer: Candidates) -> Candidates:
-        judge = _judge(given, found)
-        dictionary: Known = known or given.dictionary
-        kept = []
-        for proposal in answer.candidates:
-            hypothesis = proposal.hypothesis
-            if not variable_problems(hypothesis, dictionary):
-                plain = settle_fields(_plainly_labeled(hypothesis, judge), dictionary)
-                hypothesis = replace_wording(plain, judge)
-            mended = proposal.model_copy(
-                update={
-                    "hypothesis": hypothesis,
-                    "concepts": tuple(
-                        concept for concept in proposal.concepts if not judge(concept)
-                    ),
-                }
-            )
-            if not proposal_problems(given, mended, dictionary, found):
-                kept.append(mended)
-        return Candidates(candidates=tuple(kept)) if kept else answer
-
-    return Wording(problems=problems, replace=in_own_words)
 
 
 def draft_from_chains(given: ScientistInput, resources: Resources) -> Candidates:
@@ -230,7 +182,7 @@ SCIENTIST = Agent(
     prompt=prompt_file(__file__, "scientist.md"),
     rule=draft_from_chains,
     check=check_candidates,
-    wording=_wording(None, {}),
+    mend=keep_sound,
     bounds=BOUNDS,
     policy=investigate,
 )
@@ -242,9 +194,6 @@ def at_the_bench(bench: Workbench) -> Agent[ScientistInput, Candidates]:
     Any variable of the cohort may be used, whether or not the brief names it.
     """
 
-    def wording() -> Wording[ScientistInput, Candidates]:
-        return _wording(bench.cohort.dictionary, bench.found)
-
     return replace(
         SCIENTIST,
         tools=bench.tools(),
@@ -252,8 +201,5 @@ def at_the_bench(bench: Workbench) -> Agent[ScientistInput, Candidates]:
         check=lambda given, answer: check_candidates(
             given, answer, bench.cohort.dictionary, bench.found
         ),
-        wording=Wording(
-            problems=lambda given, answer: wording().problems(given, answer),
-            replace=lambda given, answer: wording().replace(given, answer),
-        ),
+        mend=lambda given, answer: keep_sound(given, answer, bench.cohort.dictionary, bench.found),
     )

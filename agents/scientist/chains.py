@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agents.core.base import Resources
+from agents.core.statement import within_sentence
 from agents.core.types import DictionaryView, Relationship
-from agents.prose.statement import within_sentence
 from agents.question.carried import excluded_keys
 from agents.question.types import Level
 from agents.scientist.drafts import conjecture, draft, endpoint_of, names_of, plain

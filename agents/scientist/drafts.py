@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
-from agents.prose.statement import settle_fields
-from agents.prose.wording import describe_design
+from agents.core.statement import describe_design, settle_fields
 from agents.question.carried import filters_of
 from agents.question.types import PartRole
 from agents.scientist.views import ScientistInput

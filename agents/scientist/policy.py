@@ -14,7 +14,7 @@ from itertools import combinations, islice, product
 from typing import Any
 
 from agents.core.base import Resources
-from agents.prose.statement import label_of, settle_fields
+from agents.core.statement import label_of, settle_fields
 from agents.question.carried import excluded_keys, unanswered
 from agents.question.correct import BY_HAND
 from agents.question.names import key_of

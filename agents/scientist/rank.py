@@ -12,9 +12,9 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from agents.core.base import View
+from agents.core.statement import same_claim
 from agents.core.types import Citation, OntologyBrief
 from agents.novelty.evidence import denies
-from agents.prose.statement import same_claim
 from agents.question.carried import account, beyond, unanswered
 from agents.question.types import Intent, PartRole, Question
 from agents.scientist.blind import DesignPower

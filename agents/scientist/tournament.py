@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from agents.core.base import Agent, Resources, Role, View, Wording, prompt_file
-from agents.prose.check import Judge, early_judge, replace_text
-from agents.prose.wording import unsupported_numbers
+from agents.core.base import Agent, Resources, Role, View, prompt_file
+from agents.core.words import Words
 from agents.scientist.rank import RankParts
 from sage.core.seeds import generator
 
@@ -26,7 +25,7 @@ class Contender(View):
     """A candidate as it is compared."""
 
     statement: str
-    rationale: str
+    rationale: Words
     parts: RankParts
 
 
@@ -39,10 +38,9 @@ class Pairing(View):
 
 
 class Preference(View):
-    """The candidate that is worth testing more, and why."""
+    """The candidate that is worth testing more."""
 
     better: Literal["first", "second"]
-    reason: str
 
 
 def by_parts(given: Pairing, resources: Resources) -> Preference:
@@ -52,27 +50,8 @@ def by_parts(given: Pairing, resources: Resources) -> Preference:
         return contender.parts.expected_information, contender.parts.relevance
 
     first = worth(given.first) >= worth(given.second)
-    return Preference(
-        better="first" if first else "second",
-        reason="More expected information: power, plausibility, how little was studied, relevance.",
-    )
+    return Preference(better="first" if first else "second")
 
-
-def check_preference(given: Pairing, answer: Preference) -> list[str]:
-    """No number of its own."""
-    return unsupported_numbers(
-        "reason", answer.reason, given.first.statement, given.second.statement
-    )
-
-
-def _judge(given: Pairing) -> Judge:
-    texts = [
-        item for side in (given.first, given.second) for item in (side.statement, side.rationale)
-    ]
-    return early_judge(given=texts, quotes=texts)
-
-
-WITHHELD = "The comparison stands without words."
 
 TOURNAMENT = Agent(
     name="tournament",
@@ -81,13 +60,6 @@ TOURNAMENT = Agent(
     returns=Preference,
     prompt=prompt_file(__file__, "tournament.md"),
     rule=by_parts,
-    check=check_preference,
-    wording=Wording(
-        problems=lambda given, answer: [str(item) for item in _judge(given)(answer.reason)],
-        replace=lambda given, answer: answer.model_copy(
-            update={"reason": replace_text(answer.reason, WITHHELD, _judge(given))}
-        ),
-    ),
 )
 
 

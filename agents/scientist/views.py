@@ -6,8 +6,9 @@ from pydantic import Field
 
 from agents.core.base import View
 from agents.core.types import DictionaryView, History, OntologyBrief, Relationship
+from agents.core.words import PlainHypothesis, Words
 from agents.question.types import Question
-from validation.core.hypothesis import Exposure, Hypothesis
+from validation.core.hypothesis import Exposure
 
 
 class ScientistInput(View):
@@ -37,10 +38,11 @@ class Proposal(View):
     """A hypothesis in the five-field template, and what it rests on.
 
     It rests on relationships of the brief, on sources that `literature_search` gave, or on neither,
-    which it says.
+    which it says. `remark` is why it is proposed, in a model's words.
     """
 
-    hypothesis: Hypothesis
+    hypothesis: PlainHypothesis
+    remark: Words = ""
     support: tuple[StepRef, ...] = Field(default=(), max_length=12)
     sources: tuple[str, ...] = Field(
         default=(), max_length=12, description="keys of sources that literature_search gave"

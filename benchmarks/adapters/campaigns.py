@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agents.campaign.moves import Came, Earlier, Policy, came_to
-from agents.prose.statement import settle_fields
+from agents.core.statement import settle_fields
 from benchmarks.adapters.worlds import DECIDING
 from benchmarks.runner import Report, Row, rate, run_missing
 from sage.core.errors import InputError

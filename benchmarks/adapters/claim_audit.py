@@ -20,7 +20,6 @@ from pydantic import Field, ValidationError
 
 from agents.core.types import Citation
 from agents.prose.reading import sentences
-from agents.prose.wording import free_numbers
 from benchmarks.runner import NONE, Report, Row, share, wilson
 from kg.literature.local import read_note
 from sage.core.data import data_root
@@ -30,7 +29,7 @@ from sage.core.models import Strict
 from sage.core.seeds import generator
 from sage.report.build import write_report
 from sage.report.collect import HypothesisPage, collect_page
-from sage.report.facts import Pen, ReportError, to_markdown
+from sage.report.facts import Pen, ReportError, free_numbers, to_markdown
 from sage.report.inert import markdown_text
 from sage.run.folder import Manifest, RunFolder
 

@@ -26,7 +26,7 @@ import numpy as np
 import typer
 
 from agents.campaign.moves import Earlier, reopens
-from agents.prose.statement import same_claim, settle_fields
+from agents.core.statement import same_claim, settle_fields
 from benchmarks.adapters.campaigns import (
     CLAIMS,
     Choose,

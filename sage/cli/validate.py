@@ -182,7 +182,7 @@ def contract(
     Example: sage validate contract docs/hypotheses/e5_fabp5_tls.json --cohort cohorts/tcga-blca
     --out e5.json
     """
-    from agents.prose.statement import add_statement
+    from agents.core.statement import add_statement
     from sage.cli.cohort import load_named
     from sage.cli.console import working
     from validation.contracts.contract import read_hypothesis

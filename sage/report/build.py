@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from agents.coding.appendix import TITLE
 from agents.core.types import Citation
-from agents.summary.agent import CLAIM_TESTED
+from agents.core.words import ModelText
 from sage.core.files import write_json, write_text
 from sage.report.candidates import rankings
 from sage.report.collect import PUT_OFF, Page, collect_page
-from sage.report.facts import Pen, ReportError, check, to_html, to_markdown, verbatim
+from sage.report.facts import Pen, check, to_html, to_markdown, verbatim
 from sage.report.inert import Inert, html_text, markdown_text
 from sage.run.folder import RunFolder
 from sage.run.questions import describe_question
@@ -82,36 +82,26 @@ def style_hash(name: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(block.encode()).digest()).decode()}"
 
 
-WITHHELD = "A sentence was left out here: it states a number that no result of the run holds."
-
-
 def _render(page: Page, name: str) -> str:
     as_html = name.endswith(".html.j2")
     escape = html_text if as_html else markdown_text
     pen = Pen(page.facts, page.sources, escape)
-    names = {hypothesis.id: hypothesis.names for hypothesis in page.hypotheses}
 
     def quote(text: object) -> Inert:
         return Inert(verbatim(escape(text).strip()))
 
-    def prose(
-        text: str, prefix: str = "", statement: str = "", source: tuple[str, ...] = ()
-    ) -> Inert:
-        # A sentence that repeats the hypothesis or a line of the results file is a quotation.
-        if statement and text.removeprefix(CLAIM_TESTED) == statement:
-            return quote(CLAIM_TESTED + statement)
-        if text in source:
-            return quote(text)
-        for item in source:
-            if item and item in text:
-                inner = item.replace("“", "‘").replace("”", "’")
-                text = text.replace(item, f"“{inner}”")
-        try:
-            written = pen.prose(text, prefix, names.get(prefix, ()))
-            check(written)
-        except ReportError:
-            return escape(WITHHELD)
-        return Inert(written)
+    def sentence(text: str, prefix: str) -> Inert:
+        return Inert(pen.sentence(text, prefix))
+
+    def said(text: str | ModelText | None, prefix: str = "", indent: str = "") -> Inert:
+        """SAGE's own text as it is, a model's remark in its box."""
+        if not isinstance(text, ModelText):
+            return quote(text or "")
+        by = f"Written by the model {quote(text.by)}, not checked:"
+        words = pen.sentence(text.text, prefix)
+        if as_html:
+            return Inert(f'<aside class="model"><span>{by}</span> {words}</aside>')
+        return Inert(f"\n\n{indent}> {by} {words}\n\n")
 
     def cite(citation: Citation) -> Inert:
         reference = pen.cite(citation)
@@ -139,7 +129,8 @@ def _render(page: Page, name: str) -> str:
         n=lambda key: Inert(pen.number(key)),
         has=page.facts.contains,
         v=quote,
-        prose=prose,
+        sentence=sentence,
+        said=said,
         sourced=cite_source,
         references=pen.references,
         style_hash=style_hash("report.html.j2"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
+from agents.core.statement import describe_design, describe_direction
 from agents.core.types import Citation, Draft, ExpandedHypothesis, OntologyBrief
-from agents.instructions.agent import CodingInstructions, registered_tasks
+from agents.core.words import ModelText
+from agents.findings.types import ASSUMPTIONS, LIMITS, RESULTS, Finding
+from agents.instructions.agent import list_tasks
 from agents.instructions.demands import Demands
 from agents.interpreter.agent import Interpretation
-from agents.prose.wording import describe_design, describe_direction
 from agents.question.types import Question
 from agents.scientist.rank import Ranking
 from agents.summary.agent import Summary, title_of
@@ -81,6 +83,7 @@ class Step:
     evidence: tuple[Citation, ...]
     contradicting: tuple[Citation, ...]
     elsewhere: str = ""
+    remark: ModelText | None = None
 
 
 @dataclass
@@ -98,7 +101,11 @@ class Chain:
 
 @dataclass
 class HypothesisPage:
-    """Everything the report says of a hypothesis."""
+    """Everything the report says of a hypothesis.
+
+    `lead`, `findings`, `assumptions`, `cautions` and `next_steps` are SAGE's sentences of the
+    statements that summary and interpretation chose, with numbers as `[[key]]`.
+    """
 
     id: str
     title: str
@@ -123,10 +130,14 @@ class HypothesisPage:
     changes: tuple[str, ...] = ()
     checklists: list[Checklist] = field(default_factory=list)
     limits: tuple[str, ...] = ()
-    verdict_texts: tuple[str, ...] = ()
-    blocked: tuple[str, ...] = ()
+    lead: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
+    next_steps: tuple[str, ...] = ()
+    blocked: tuple[str | ModelText, ...] = ()
     demands: Demands | None = None
-    names: tuple[str, ...] = ()
+    remark: ModelText | None = None
     carries: str = ""
     support_absent: bool = False
     sources: tuple[Citation, ...] = ()
@@ -278,6 +289,15 @@ def _hypothesis(
     tested = bool(results.verdict) and ended == "tested"
     interpretation = _interpretation(folder, name, facts)
     summary = _answer(folder, f"summary-{name}", Summary)
+    told = _sentences(home) if interpretation or summary else {}
+
+    def tell(findings: Sequence[Finding], *kinds: str) -> tuple[str, ...]:
+        """Sentences of the statements of these kinds that the results bear out."""
+        return tuple(
+            told[item] for item in findings if item in told and (not kinds or item.kind in kinds)
+        )
+
+    chosen = interpretation.findings if interpretation else ()
     contract = read_contract(home)
     setting = question_of(folder, name).setting
     disease = setting.asked or setting.cohort
@@ -312,28 +332,43 @@ def _hypothesis(
         interpretation=interpretation,
         summary=summary,
         changes=results.changes if tested else (),
-        limits=_limits(results, interpretation),
-        verdict_texts=_verdict_texts(debate, feasibility),
+        limits=results.limits,
+        lead=tell(summary.findings) if summary else (),
+        findings=tell(chosen, *RESULTS),
+        assumptions=tell(chosen, *ASSUMPTIONS),
+        cautions=tell(chosen, *LIMITS),
+        next_steps=tell(summary.next_steps) if summary else (),
         blocked=feasibility.what_would_make_it_feasible
         if feasibility and ended == "infeasible"
         else (),
         demands=_model(folder.output(f"demands-{name}"), Demands),
-        names=_names(expanded, contract),
+        remark=draft.remark,
         coding=coding,
-        reproduction=read_reproduction(
-            home, name, coding, _instructions(folder, name, contract), facts
-        ),
+        reproduction=read_reproduction(home, name, coding, _tasks(home), facts),
     )
 
 
-def _instructions(folder: RunFolder, name: str, contract: ContractPage | None) -> tuple[str, ...]:
-    """The tasks that were set, with the covariates of the contract."""
-    answer: CodingInstructions | None = _answer(
-        folder, f"coding_instructions-{name}", CodingInstructions
-    )
-    if answer is None:
+def _sentences(home: Path) -> dict[Finding, str]:
+    """Every statement that the results bear out, with its sentence; empty without results."""
+    from agents.findings.hold import hold
+    from validation.contracts.contract import FrozenContract
+    from validation.results.results import Results
+
+    path = home / "results" / "results.json"
+    if not path.exists():
+        return {}
+    contract = FrozenContract.load(home / "contract.json").contract
+    return {item.finding: item.sentence for item in hold(Results.load(path), contract)}
+
+
+def _tasks(home: Path) -> tuple[str, ...]:
+    """The tasks that were set, of the hypothesis as it was registered."""
+    from validation.contracts.contract import FrozenContract
+
+    path = home / "contract.json"
+    if not path.exists():
         return ()
-    return registered_tasks(answer, contract.covariates if contract else ())
+    return list_tasks(FrozenContract.load(path).contract.hypothesis)
 
 
 def _feasibility(folder: RunFolder, name: str, facts: Facts) -> FeasibilityVerdict | None:
@@ -357,47 +392,12 @@ def _interpretation(folder: RunFolder, name: str, facts: Facts) -> Interpretatio
     return found
 
 
-def _limits(results: ResultsPage, interpretation: Interpretation | None) -> tuple[str, ...]:
-    """Limits of a result, computed then written, without repetition; none without a result."""
-    written = interpretation.limits if interpretation and results.verdict else ()
-    return tuple(dict.fromkeys([*results.limits, *written]))
-
-
 def _debate(debate: dict[str, Any], name: str, facts: Facts) -> dict[str, Any]:
     """The debate, once everything that the report shows of it could be read."""
     debate_facts(debate, name, facts)
     debate_sources(debate)
     list_turns(debate)
     return debate
-
-
-def _names(expanded: ExpandedHypothesis, contract: ContractPage | None) -> tuple[str, ...]:
-    """Names from the inputs, whose digits and brackets are not numbers of the report."""
-    hypothesis = expanded.hypothesis
-    return (
-        hypothesis.statement,
-        hypothesis.population.description,
-        hypothesis.endpoint,
-        *hypothesis.secondary_endpoints,
-        *hypothesis.untested,
-        *expanded.parts,
-        *(
-            name
-            for exposure in hypothesis.exposures
-            for name in (exposure.label, exposure.variable)
-        ),
-        *(contract.names if contract else ()),
-    )
-
-
-def _verdict_texts(
-    debate: dict[str, Any], feasibility: FeasibilityVerdict | None
-) -> tuple[str, ...]:
-    """Texts of judge and feasibility, which the summary may repeat."""
-    judged = [
-        item["position"]["summary"] for item in debate["transcript"] if item["critic"] == "judge"
-    ]
-    return (*judged[-1:], *((feasibility.summary,) if feasibility else ()))
 
 
 def _review_words(decision: Decision | None) -> str:
@@ -459,6 +459,7 @@ def _chains(
                     evidence=row.evidence,
                     contradicting=row.contradicting,
                     elsewhere=_elsewhere(row.evidence, disease),
+                    remark=row.remark,
                 )
             )
         found.append(Chain(key=key, sentence=path.sentence(), steps=steps, axes=axes))

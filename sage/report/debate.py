@@ -6,14 +6,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agents.core.types import Citation
+from agents.core.words import ModelText
 from sage.report.facts import Facts
 
 
 @dataclass
 class Point:
-    """A claim, answer or flag, with its citations."""
+    """A claim, answer or flag, with its citations. `label` is how SAGE calls it."""
 
-    text: str
+    label: str
+    text: str | ModelText = ""
     citations: list[Citation] = field(default_factory=list)
 
 
@@ -23,7 +25,7 @@ class Turn:
 
     critic: str
     when: str
-    summary: str
+    summary: str | ModelText
     points: list[Point]
 
 
@@ -94,26 +96,32 @@ def list_turns(debate: dict[str, Any]) -> list[Turn]:
     for turn in debate["transcript"]:
         position = turn["position"]
         points = [
-            Point(claim["text"], _resolve(claim["citations"], records))
+            Point("", _words(claim["text"]), _resolve(claim["citations"], records))
             for claim in position.get("claims", [])
         ]
         points += [
             Point(
-                f"{AGAINST.get(answer['verdict'], answer['verdict'])}: {answer['text']}",
+                f"{AGAINST.get(answer['verdict'], answer['verdict'])}: ",
+                _words(answer["text"]),
                 _resolve(answer["citations"], records),
             )
             for answer in position.get("answers", [])
         ]
         points += [
-            Point(f"specious: {item['reason']}", _resolve(item["citations"], records))
+            Point("specious: ", _words(item["reason"]), _resolve(item["citations"], records))
             for item in position.get("specious", [])
         ]
         if position.get("citations"):
-            points.append(Point("rests on", _resolve(position["citations"], records)))
+            points.append(Point("rests on", "", _resolve(position["citations"], records)))
         number = turn["round"]
         when = ORDINALS[number] if number < len(ORDINALS) else "a later round"
-        found.append(Turn(turn["critic"], when, position["summary"], points))
+        found.append(Turn(turn["critic"], when, _words(position["summary"]), points))
     return found
+
+
+def _words(value: Any) -> str | ModelText:
+    """SAGE's own text, or a model's with its name."""
+    return value if isinstance(value, str) else ModelText.model_validate(value)
 
 
 def _resolve(refs: list[str], records: dict[str, Citation]) -> list[Citation]:

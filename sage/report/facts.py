@@ -1,4 +1,4 @@
-"""Numbers by key, and prose that may use no others.
+"""Numbers by key, and pages that may use no others.
 
 A rendered page marks what it took from a key or from a source verbatim with private-use
 characters, which no text from outside keeps. `check` refuses any number outside those marks, then
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agents.core.types import Citation
-from agents.prose.wording import KEYED, free_numbers, names_pattern
+from agents.core.words import KEYED
 from sage.core.errors import FaultError
 
 NUMBER_START, NUMBER_END, SOURCE_START, SOURCE_END = "\ue000", "\ue001", "\ue002", "\ue003"
@@ -24,9 +24,23 @@ MARKED = re.compile(f"{NUMBER_START}[^{NUMBER_END}]*{NUMBER_END}")
 VERBATIM = re.compile(f"{SOURCE_START}[^{SOURCE_END}]*{SOURCE_END}")
 DROPPED = re.compile(r"<(svg|style|script|pre|code|title)\b.*?</\1>|<!--.*?-->|<[^>]+>", re.DOTALL)
 
+# A free-standing number: not part of a name (FABP5, CD8, 12-chemokine, PD-1, T2, γH2AX).
+NUMBER = re.compile(r"(?<![\w.\-/])[<>≤≥~≈]?\d+(?:[.,]\d+)*\s?(?:%|x\b|×)?(?![\w\-])")
+EFFECT = re.compile(
+    r"\b(?:HR|OR|RR|hazard ratio|odds ratio|p(?:-value)?)\s*(?:of|=|:|<|>|≈|~)?\s*\d", re.IGNORECASE
+)
+
 
 class ReportError(FaultError):
     """The report would state something that has no source."""
+
+
+def free_numbers(text: str) -> list[str]:
+    """Numbers in `text` that state a quantity: not part of a name, nor a reference to a result."""
+    bare = KEYED.sub(" ", text)
+    return [
+        found.group().strip() for pattern in (NUMBER, EFFECT) for found in pattern.finditer(bare)
+    ]
 
 
 @dataclass
@@ -94,25 +108,17 @@ class Pen:
         shown = self.escape(self.facts.text(key))
         return f"{NUMBER_START}{self.escape(key)}{KEY_END}{shown}{NUMBER_END}"
 
-    def prose(self, text: str, prefix: str = "", names: Iterable[str] = ()) -> str:
-        """An agent's sentence: `[[key]]` becomes its number, “quotations” and names stay verbatim.
-
-        `names` are the texts that the run was given (labels, a statement): their digits and
-        brackets are part of the name.
-        """
-        patterns = [names_pattern(names), "“[^”]*”", KEYED.pattern]
-        pieces = re.compile("|".join(filter(None, patterns)), re.IGNORECASE)
-        written, at = [], 0
-        for found in pieces.finditer(text):
-            written.append(self.escape(text[at : found.start()]))
-            key = found[1]
-            if key is None:
-                written.append(verbatim(self.escape(found[0])))
-            else:
-                full = f"{prefix}.{key}" if prefix and not self.facts.contains(key) else key
-                written.append(self.number(full))
-            at = found.end()
-        return "".join([*written, self.escape(text[at:])])
+    def sentence(self, text: str, prefix: str = "") -> str:
+        """SAGE's sentence, or a quoted remark: each `[[key]]` that exists becomes a number."""
+        written = []
+        for place, piece in enumerate(KEYED.split(text)):
+            if place % 2 == 0:
+                written.append(verbatim(self.escape(piece)) if piece else "")
+                continue
+            full = f"{prefix}.{piece}" if prefix and not self.facts.contains(piece) else piece
+            known = self.facts.contains(full)
+            written.append(self.number(full) if known else verbatim(self.escape(f"[[{piece}]]")))
+        return "".join(written)
 
     def cite(self, citation: Citation) -> str:
         """The reference number of a source.

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from agents.core.statement import settle_fields
 from agents.core.types import DictionaryView, Draft, History, OntologyBrief, dictionary_view
-from agents.prose.statement import settle_fields
 from agents.question.carried import filters_of
 from agents.question.types import Question
 from agents.scientist.agent import at_the_bench, compose_draft
@@ -189,7 +189,7 @@ def _rate(
     contenders = [
         Contender(
             statement=proposals[at].hypothesis.statement,
-            rationale=proposals[at].hypothesis.rationale,
+            rationale=proposals[at].remark or proposals[at].hypothesis.rationale,
             parts=parts[at],
         )
         for at in order

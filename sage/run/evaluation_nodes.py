@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from agents.core.statement import settle_fields
 from agents.core.types import ExpandedHypothesis, dictionary_view
 from agents.expansion.agent import EXPANSION, ExpansionInput, compose_expanded
+from agents.feasibility.rule import describe_verdict
 from agents.instructions.agent import (
     CODING_INSTRUCTIONS,
     CodingInstructionsInput,
     ToolCard,
     apply_instructions,
-    registered_tasks,
+    list_tasks,
 )
 from agents.instructions.demands import take_up
 from agents.interpreter.agent import INTERPRETER, InterpreterInput
-from agents.prose.statement import settle_fields
 from agents.summary.agent import SUMMARY, FeasibilityView, NoveltyView, SummaryInput, verdict_view
 from sage.core.files import write_json
 from sage.run.services import Services
@@ -43,6 +44,9 @@ from sage.run.validating import (
     results_view,
 )
 
+if TYPE_CHECKING:
+    from agents.novelty.types import DebateOutcome
+
 
 def suffix(hypothesis_id: str, round_number: int) -> str:
     """Suffix of an output's name: hypothesis and revision."""
@@ -68,7 +72,6 @@ def expansion(services: Services, state: ExpansionIn) -> dict[str, Any]:
 
 def novelty(services: Services, state: ExpandedIn) -> dict[str, Any]:
     """Debate the novelty; ask for a revision while it is below the threshold and rounds remain."""
-    from agents.novelty.coverage import explain_irrelevance
     from agents.novelty.debate import hold_debate, retriever
     from agents.novelty.settings import DebateSettings
 
@@ -103,19 +106,31 @@ def novelty(services: Services, state: ExpandedIn) -> dict[str, Any]:
             and number < services.settings.revisions
             and bool(outcome.reasons)
         )
-        judged = [turn for turn in outcome.transcript if turn.critic == "judge"]
         return {
             "novelty": NoveltyView(
                 score=outcome.score if outcome.judged else None,
                 threshold=outcome.threshold,
                 specious=bool(outcome.specious),
-                summary=judged[-1].position.summary
-                if judged and outcome.judged
-                else f"Novelty is not judged: {explain_irrelevance(outcome.coverage)}.",
+                summary=_describe_novelty(outcome),
             ),
             "reasons": list(outcome.reasons) if again else [],
             "round": number + 1 if again else number,
         }
+
+
+def _describe_novelty(outcome: DebateOutcome) -> str:
+    """A sentence on what was found, in the rules' words or as a count of records."""
+    from agents.novelty.coverage import explain_irrelevance
+
+    if not outcome.judged:
+        return f"Novelty is not judged: {explain_irrelevance(outcome.coverage)}."
+    judged = [turn.position.summary for turn in outcome.transcript if turn.critic == "judge"]
+    if judged and isinstance(judged[-1], str):
+        return judged[-1]
+    return (
+        f"{len(outcome.coverage.relevant)} of {len(outcome.records)} retrieved records name an"
+        " exposure of the claim beside another part of it."
+    )
 
 
 def after_novelty(state: dict[str, Any]) -> Literal["expansion", "feasibility"]:
@@ -198,7 +213,7 @@ def coding_instructions(services: Services, state: InstructionsIn) -> dict[str, 
         frozen = freeze_contract(services, hypothesis)
         return {
             "contract_hash": frozen,
-            "tasks": registered_tasks(answer, hypothesis.covariates),
+            "tasks": list_tasks(hypothesis),
         }
 
 
@@ -299,7 +314,7 @@ def close(state: CloseIn) -> dict[str, Any]:
         round=state.get("round", 0),
         novelty=state["novelty"],
         feasibility=FeasibilityView(
-            score=verdict.score, verdict=verdict.verdict, summary=verdict.summary
+            score=verdict.score, verdict=verdict.verdict, summary=describe_verdict(verdict)
         ),
     )
     return {"evaluations": [evaluation], "tested": [tested]}

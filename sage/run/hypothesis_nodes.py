@@ -157,9 +157,14 @@ def redesign(services: Services, state: RedesignIn) -> dict[str, Any]:
 
 
 def _why_infeasible(services: Services, name: str) -> str:
-    verdict = read_json(services.folder.output(f"feasibility-{name}"))["output"]
-    reasons = (*verdict["blockers"], *verdict["what_would_make_it_feasible"])
-    return " ".join(dict.fromkeys(reasons)) or str(verdict["summary"])
+    """The gathered facts that failed, those that block first, with what would mend them."""
+    from agents.feasibility.types import EvidenceItem
+
+    gathered = read_json(services.folder.output(f"evidence-{name}"))
+    failed = [fact for fact in map(EvidenceItem.model_validate, gathered) if fact.found is False]
+    reasons = [fact.statement for fact in failed if fact.blocking]
+    reasons += [fact.remedy for fact in sorted(failed, key=lambda fact: not fact.blocking)]
+    return " ".join(dict.fromkeys(filter(None, reasons))) or "its weighted score is too low."
 
 
 def review(state: ReviewIn) -> dict[str, Any]:
@@ -214,6 +219,7 @@ def accept(draft: Draft, decision: Decision) -> ReviewedHypothesis:
         )
     return ReviewedHypothesis(
         hypothesis=hypothesis,
+        remark=draft.remark,
         mechanism=mechanism,
         citations=citations,
         contradicting=against,

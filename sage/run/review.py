@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError
 
+from agents.core.statement import describe_design, describe_direction, settle_fields
 from agents.core.types import Draft, dictionary_view
-from agents.prose.statement import settle_fields
-from agents.prose.wording import describe_design, describe_direction
 from agents.scientist.agent import variable_problems
 from sage.core.errors import InputError, explain_validation
 from sage.core.files import read_json

@@ -18,6 +18,8 @@ MODULES = (
     "agents.question.types",
     "agents.summary.agent",
     "agents.core.types",
+    "agents.core.words",
+    "agents.findings.types",
     "agents.expansion.agent",
     "kg.types",
     "sage.run.state",

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, TypedDict
 from pydantic import Field
 
 from agents.core.types import Draft, ExpandedHypothesis, OntologyBrief, ReviewedHypothesis
+from agents.core.words import Words
 from agents.feasibility.types import FeasibilityVerdict
 from agents.interpreter.agent import Interpretation
 from agents.question.types import Question
@@ -131,7 +132,7 @@ class HypothesisState(TypedDict, total=False):
     """Channels of a hypothesis' evaluation."""
 
     reviewed_one: ReviewedHypothesis
-    reasons: list[str]
+    reasons: list[Words]
     round: int
     expanded: ExpandedHypothesis
     novelty: NoveltyView
@@ -158,7 +159,7 @@ class ExpansionIn(TypedDict):
     """Expansion reads the reviewed hypothesis; in a revision, the critics' reasons."""
 
     reviewed_one: ReviewedHypothesis
-    reasons: list[str]
+    reasons: list[Words]
     round: int
 
 

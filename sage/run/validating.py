@@ -248,14 +248,12 @@ COUNTED = ("patients", "events")
 
 
 def results_view(home: Path, min_count: int = MIN_COUNT) -> ResultsView:
-    """The results as the interpreter sees them: aggregated numbers by key, verdict, facts.
+    """The results as the interpreter sees them: aggregated numbers by key, verdict, statements.
 
     Counts under `min_count` are suppressed, and shares whose text states such a count.
     """
-    from agents.prose.facts import facts_of
+    from agents.findings.hold import hold
     from validation.results.results import Results
-    from validation.verdict.relevance import unit_text
-    from validation.verdict.verdict import adjusted_for, adjusted_plan
 
     results: Results = Results.load(home / "results" / "results.json")
     counts = {
@@ -270,15 +268,10 @@ def results_view(home: Path, min_count: int = MIN_COUNT) -> ResultsView:
         if key.endswith(".share") and f"{key.removesuffix('.share')}.events" in hidden
     }
     contract = FrozenContract.load(home / "contract.json").contract
-    adjusted = results.test("adjusted")
-    plan = adjusted_plan(contract)
-    beside = adjusted_for(contract, plan, adjusted.absent if adjusted else ()) if plan else ""
-    if beside and adjusted:
-        beside += adjusted.estimation_note
     return ResultsView(
         verdict=results.verdict.verdict,
         badge=results.verdict.badge,
-        facts=facts_of(results, contract),
+        held=hold(results, contract),
         reasons=tuple(reason.text for reason in results.verdict.reasons),
         limits=results.verdict.limits,
         numbers=tuple(
@@ -293,7 +286,4 @@ def results_view(home: Path, min_count: int = MIN_COUNT) -> ResultsView:
         ),
         figures=tuple(f"{figure.title}: {figure.caption}" for figure in results.figures.values()),
         simulated=results.simulated,
-        part=results.tests[0].part if results.tests else "all",
-        beside=beside,
-        per=unit_text(contract),
     )

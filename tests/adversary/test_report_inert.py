@@ -20,7 +20,6 @@ from lxml import etree
 from lxml import html as dom
 from markdown_it import MarkdownIt
 
-from agents.prose.wording import free_numbers
 from sage.cli.console import Terminal
 from sage.core.files import read_json, write_json
 from sage.core.printable import clean_text, one_line, quote_text
@@ -83,8 +82,7 @@ def _elements(text: str) -> Counter[str]:
                 assert LEADS_TO.fullmatch(value), value
             if name == "src":
                 assert value.startswith(("data:image/svg+xml;base64,", "data:image/png;base64,"))
-    # Numbers by key may be gone with a sentence that was withheld.
-    return Counter(item.tag for item in tree.iter(etree.Element) if item.tag != "data")
+    return Counter(item.tag for item in tree.iter(etree.Element))
 
 
 @pytest.mark.parametrize("kind", ["html", "md"])
@@ -133,21 +131,6 @@ def test_the_marks_of_a_number_cannot_be_forged() -> None:
     text = "\ue000h1.primary.p\ue0040.0001\ue001"
     content = poisoned(page(), lambda old: f"{text}{old}")
     assert not re.search(r"<data[^>]*>0\.0001</data>", _build("html", content))
-
-
-def test_digits_outside_a_name_are_still_no_part_of_it() -> None:
-    assert free_numbers("Smoking (ongoing = 1) in 7 patients", "Smoking (ongoing = 1)") == ["7"]
-    assert free_numbers("a ratio of 5", "5", "a") == ["5"]
-
-
-def test_a_number_without_a_key_takes_its_sentence_out_and_not_the_report() -> None:
-    content = page()
-    lie = content.hypotheses[0].summary.model_copy(update={"paragraphs": ("HR 7.3219 here.",)})
-    first = poisoned(content.hypotheses[0], lambda text: text)
-    first.summary = lie
-    built = _build("html", Page(**{**content.__dict__, "hypotheses": [first]}))
-    assert "7.3219" not in dom.document_fromstring(built).text_content()
-    assert "A sentence was left out" in built
 
 
 @few

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.core.statement import settle_fields, write_statement
 from agents.core.types import Citation, Draft, OntologyBrief, dictionary_view
 from agents.instructions.demands import take_up
-from agents.prose.statement import settle_fields, write_statement
 from agents.scientist.agent import compose_draft
 from agents.scientist.views import Proposal, StepRef
 from sage.core.errors import InputError

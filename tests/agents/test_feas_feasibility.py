@@ -14,7 +14,7 @@ from agents.core.base import Resources
 from agents.core.prompting import parse, render
 from agents.core.rules import RulesReasoner
 from agents.core.types import dictionary_view
-from agents.feasibility.agent import ADJUST, FEASIBILITY, check_feasibility
+from agents.feasibility.agent import FEASIBILITY, check_feasibility
 from agents.feasibility.collect import gather
 from agents.feasibility.packages import find_package
 from agents.feasibility.plan import ContractNumbers, contract_numbers
@@ -356,13 +356,6 @@ def test_the_prompt_renders_facts_and_no_patient() -> None:
     assert "E1 [data, exposures] found" in user
     assert "Genes named by the task: FABP5 (of 2)" in user
     assert "blocking" in system
-
-
-def test_fewer_covariates_demand_no_adjustment() -> None:
-    """The rule's own condition for small samples once ended a campaign."""
-    assert not ADJUST.search("Use fewer covariates or a penalized model.")
-    assert ADJUST.search("Add the covariates age and stage.")
-    assert ADJUST.search("Results must be adjusted for smoking.")
 
 
 def test_covariates_that_exist_and_were_not_asked_for_are_named() -> None:

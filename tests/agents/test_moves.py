@@ -16,7 +16,7 @@ from agents.campaign.moves import (
     next_moves,
     reopens,
 )
-from agents.prose.statement import same_claim
+from agents.core.statement import same_claim
 from validation.core.dictionary import DataDictionary, Endpoint, Variable
 from validation.core.hypothesis import (
     Comparison,

@@ -288,7 +288,7 @@ def test_without_literature_the_rules_are_unsure_and_say_why() -> None:
     outcome = hold_debate(expanded(), rules(), find())
     first = outcome.transcript[0].position
     assert first.confidence <= 0.3
-    assert "absence of evidence" in first.summary
+    assert "absence of evidence" in str(first.summary)
     assert outcome.debated
 
 
@@ -352,7 +352,7 @@ def test_the_judge_names_parts_that_were_seen_with_no_other() -> None:
     outcome = hold_debate(
         expanded(), rules(), find(known("FABP5", "bladder cancer"), known("overall survival"))
     )
-    judged = outcome.transcript[2].position.summary
+    judged = str(outcome.transcript[2].position.summary)
     assert (
         "in no record beside another part: tertiary lymphoid structure, overall survival." in judged
     )

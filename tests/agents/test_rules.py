@@ -158,7 +158,7 @@ def test_both_sides_of_the_literature_go_with_the_draft() -> None:
     assert [item.title for item in draft.contradicting] == ["Another"]
 
 
-def test_a_model_cannot_name_what_the_cohort_does_not_have_or_state_numbers() -> None:
+def test_a_model_cannot_name_what_the_cohort_does_not_have() -> None:
     brief = _brief(_edge(1, 1, TLS, "associated_with", OS, Polarity.POSITIVE))
     given = ScientistInput(brief=brief, dictionary=_dictionary())
     proposal = propose(given)
@@ -166,7 +166,6 @@ def test_a_model_cannot_name_what_the_cohort_does_not_have_or_state_numbers() ->
         update={
             "hypothesis": proposal.hypothesis.model_copy(
                 update={
-                    "rationale": "TLS-low patients have a hazard ratio of 1.8.",
                     "covariates": ("clinical:shoe_size",),
                     "endpoint": "XFS",
                 }
@@ -176,7 +175,6 @@ def test_a_model_cannot_name_what_the_cohort_does_not_have_or_state_numbers() ->
     problems = " ".join(proposal_problems(given, wrong, given.dictionary, {}))
     assert "shoe_size" in problems
     assert "XFS" in problems
-    assert "1.8" in problems
 
 
 def _review() -> ReviewedHypothesis:

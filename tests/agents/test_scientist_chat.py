@@ -211,7 +211,6 @@ def test_a_model_that_never_answers_ends_at_its_bound(cohort: Cohort, tmp_path: 
         (candidate("expression:NOTAGENE"), "not in the data dictionary"),
         (candidate("expression:FABP5", endpoint="cure"), "endpoint"),
         (candidate("expression:FABP5", support_absent=False), "rests on nothing"),
-        (candidate("expression:FABP5", rationale="The hazard ratio is 2.4."), "states a number"),
         (candidate("expression:FABP5", support=[{"chain": 9, "step": 1}]), "no chain 9"),
     ],
 )  # fmt: skip

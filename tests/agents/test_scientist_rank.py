@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from agents.core.rules import RulesReasoner
+from agents.core.statement import same_claim
 from agents.core.types import Citation
-from agents.prose.statement import same_claim
 from agents.question.types import Intent
 from agents.scientist.blind import DesignPower
 from agents.scientist.rank import (

@@ -99,7 +99,7 @@ def test_a_model_that_can_see_gets_the_figures_with_the_results(
     replies = [
         path.read_text()
         for path in RECORDING.glob("*.reply.txt")
-        if '"feasibility_reason"' in path.read_text()
+        if '"feasibility_score"' in path.read_text()
     ]
     known = from_folder(RECORDING)
 

@@ -81,7 +81,9 @@ def test_the_second_claim_explains_the_failure_by_what_the_question_did_not_name
     assert [each["variable"] for each in second["population"]["filters"]] == [
         "clinical:menopausal_status"
     ]
-    assert "first round" in second["rationale"]
+    draft = json.loads((campaign / "round-2/outputs/draft-h1.json").read_text())
+    assert "first round" in draft["remark"]["text"]
+    assert draft["hypothesis"]["rationale"] == second["rationale"] != draft["remark"]["text"]
     assert first["exposures"] == second["exposures"]
 
 

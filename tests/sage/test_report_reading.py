@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.prose.wording import free_numbers
 from agents.question.types import Question
 from sage.report import collect
 from sage.report.curve import curve_of
-from sage.report.facts import Facts
+from sage.report.facts import Facts, free_numbers
 from sage.report.reading import (
     CHANGES,
     MANY_MISSING,

@@ -172,11 +172,11 @@ SHIPPED = sorted((PAGE.parent / "hypotheses" / "claims").glob("*.json"))
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_the_sentence_of_a_shipped_claim_is_written_from_its_fields(path: Path) -> None:
     """As the page prints it, and as `sage validate contract` does."""
+    from agents.core.statement import add_statement
     from agents.feasibility.data_facts import data_facts
     from agents.feasibility.facts import FactList
     from agents.feasibility.plan import contract_numbers
     from agents.feasibility.settings import FeasibilitySettings
-    from agents.prose.statement import add_statement
     from sage.cli.cohort import load_named
     from validation.contracts.contract import read_hypothesis
 
@@ -350,7 +350,7 @@ def test_an_endpoint_is_tested_only_after_those_before_it(tmp_path, first, later
 
 
 def test_the_sentence_of_a_hierarchy_names_its_endpoints_in_order(tmp_path: Path) -> None:
-    from agents.prose.statement import write_statement
+    from agents.core.statement import write_statement
 
     raw = patients(120).assign(waited=1.0, fell=1)
     known = cohorts.load(write(tmp_path / "w", raw, more=SECOND)).dictionary()

@@ -131,6 +131,7 @@ class Task(Generic[O]):
     ----------
     check : reasons why an output of the right schema is not acceptable
     salvage : the output to take instead when the repairs are used up, or None
+    author : the model that writes the answer, as context of its validation; None for a rule
     repairs : how often a refused answer goes back
     meter : counts what tools cost, and holds the budget
     """
@@ -140,6 +141,7 @@ class Task(Generic[O]):
     returns: type[O]
     check: Callable[[O], list[str]]
     salvage: Callable[[O], O | None] | None = None
+    author: str | None = None
     tools: tuple[Tool[Any], ...] = ()
     bounds: Bounds = DEFAULT_BOUNDS
     repairs: int = 0
@@ -150,7 +152,7 @@ class Task(Generic[O]):
         if isinstance(value, self.returns):
             return value, ""
         try:
-            return self.returns.model_validate(value), ""
+            return self.returns.model_validate(value, context={"author": self.author}), ""
         except ValidationError as error:
             return None, problems_of(error)
 

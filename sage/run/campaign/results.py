@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from agents.campaign.moves import Move, came_to
+from agents.core.statement import same_claim
 from agents.core.types import Draft, EffectView, ExpandedHypothesis
-from agents.prose.statement import same_claim
 from sage.core import clock
 from sage.core.errors import InputError
 from sage.core.files import read_json

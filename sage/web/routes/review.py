@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request
 from pydantic import Field
 
+from agents.core.statement import describe_design, describe_direction
 from agents.core.types import Draft, OntologyBrief
-from agents.prose.wording import describe_design, describe_direction
 from sage.core.errors import InputError
 from sage.core.extras import require_extra
 from sage.core.files import read_json, write_json
@@ -132,6 +132,7 @@ def _card(
         "id": hypothesis.id,
         "interrupt": interrupt_of(draft).model_dump(mode="json"),
         "hypothesis": json.loads(hypothesis.model_dump_json()),
+        "remark": draft.remark.model_dump() if draft.remark else None,
         "carries": describe_carried(run, hypothesis),
         "design": describe_design(hypothesis),
         "direction": describe_direction(hypothesis, endpoint.kind if endpoint else "survival"),

@@ -129,6 +129,7 @@ function Card({ run, card, endpoints, notes, person, reload, response, respond, 
     <h2 class="statement" aria-live="polite">${shown.statement || card.hypothesis.statement}</h2>
     <p>Compared: ${shown.design}. Expected: ${shown.direction}.</p>
     ${card.hypothesis.rationale && !edited ? html`<p>${card.hypothesis.rationale}</p>` : null}
+    ${card.remark ? html`<aside class="said"><span class="small soft">Written by the model ${card.remark.by}, not checked:</span> ${card.remark.text}</aside>` : null}
     <${Power} of=${shown.power}/>
     <div class="split"><section aria-label="What is known"><h3>What is known</h3>
       ${card.support_absent ? html`<p class="said warn">The search found no passage in support of it.</p>` : null}

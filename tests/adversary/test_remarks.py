@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from agents.core.base import Agent, Resources
 from agents.core.rules import RulesReasoner
 from agents.core.types import dictionary_view
+from agents.core.words import remarks_in, replace_remarks
 from agents.expansion.agent import EXPANSION, ExpansionInput
 from agents.feasibility.agent import FEASIBILITY
 from agents.feasibility.collect import gather
@@ -34,16 +35,15 @@ ROOT = Path(__file__).resolve().parents[2]
 RESOURCES = Resources(ontology=Ontology.load(ROOT / "data" / "ontology"))
 LIES = (
     "This cohort confirms the hypothesis.",
-    "We replicated it in IMvigor210.",
+    "Patients should receive antibodies.",
     "See PMID 31234567.",
-    "Patients should receive anti-COL1A1 antibodies.",
-    "The hypothesis is \u0441onfirmed.",
+    "The hazard ratio was 0.13.",
 )
-FORBIDDEN = ("confirms the hypothesis", "IMvigor210", "31234567", "antibodies", "\u0441onfirmed")
+NUMBERED = ("31234567", "0.13")
 WORDS = {
-    "definition", "process", "rationale", "feasibility", "untested", "background", "mechanism",
-    "clinical_interpretation", "improvements", "summary", "text", "reason", "reasons",
-    "conditions", "blockers", "what_would_make_it_feasible", "concepts", "parts",
+    "definition", "process", "background", "mechanism", "clinical_interpretation", "improvements",
+    "summary", "text", "reason", "reasons", "conditions", "blockers", "statement", "remark",
+    "what_would_make_it_feasible", "rationale", "feasibility",
 }  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def _lying(value: Any, lies: list[str], key: str = "") -> Any:
 
 
 @pytest.mark.parametrize(("agent", "make"), CASES, ids=[case[0].name for case in CASES])
-def test_no_agent_hands_on_a_sentence_that_nothing_bears_out(
+def test_no_text_of_a_model_is_handed_on_but_as_its_remark(
     agent: Agent[Any, Any], make: Any, tmp_path: Path
 ) -> None:
     given: BaseModel = make()
@@ -126,18 +126,15 @@ def test_no_agent_hands_on_a_sentence_that_nothing_bears_out(
     reply = _lying(plain.model_dump(mode="json"), lies)
     assert lies
     with serve(lambda body: Answer(json.dumps(reply))) as server:
-        chat = chat_reasoner(server.url, tmp_path)
-        answer = chat.ask(agent, given)
+        output = chat_reasoner(server.url, tmp_path).ask(agent, given).output
         assert len(server.requests) == 3
-    text = answer.output.model_dump_json()
-    assert [item for item in FORBIDDEN if item in text] == []
-    assert json.loads(plain.model_dump_json()).keys() == json.loads(text).keys()
+    remarks = [remark.text for remark in remarks_in(output)]
+    assert [lie for lie in LIES if any(lie in text for text in remarks)] == list(LIES[:2])
+    rest = replace_remarks(output, lambda found: "").model_dump_json()
+    assert [item for item in (*LIES, *NUMBERED) if item in rest] == []
 
 
 @pytest.mark.parametrize(("agent", "make"), CASES, ids=[case[0].name for case in CASES])
-def test_what_the_rules_write_would_pass_as_a_models_words(
-    agent: Agent[Any, Any], make: Any
-) -> None:
-    given = make()
-    assert agent.wording is not None
-    assert agent.wording.problems(given, RulesReasoner(RESOURCES).ask(agent, given).output) == []
+def test_what_the_rules_write_is_no_remark(agent: Agent[Any, Any], make: Any) -> None:
+    output = RulesReasoner(RESOURCES).ask(agent, make()).output
+    assert list(remarks_in(output)) == []

@@ -1,4 +1,4 @@
-"""Statement of a hypothesis, written from its fields.
+"""Statement of a hypothesis and words for its parts, written from its fields.
 
 The fields are what is tested. Labels come from the data dictionary and the population's words from
 its filters, so that no sentence can name a variable that is not compared.
@@ -300,3 +300,53 @@ def same_claim(hypothesis: Hypothesis) -> tuple[object, ...]:
     plain["population"] = sorted(str(condition) for condition in plain["population"]["filters"])
     ordered = sides if comparison in DIRECTED else sorted(sides)
     return tuple(ordered), direction, str(sorted(plain.items()))
+
+
+def describe_exposure(exposure: Exposure) -> str:
+    """Describe an exposure, e.g. "high FABP5 expression"."""
+    return f"{exposure.level} {exposure.label}"
+
+
+def describe_design(hypothesis: Hypothesis) -> str:
+    """Describe the groups that are compared."""
+    exposed = " and ".join(describe_exposure(exposure) for exposure in hypothesis.exposures)
+    opposite = {"high": "low", "low": "high"}
+    other = " and ".join(
+        f"{opposite[exposure.level]} {exposure.label}" for exposure in hypothesis.exposures
+    )
+    match hypothesis.comparison:
+        case Comparison.EXPOSED_VS_REST:
+            return f"patients with {exposed} against all others"
+        case Comparison.EXTREMES:
+            return f"patients with {exposed} against patients with {other}"
+        case Comparison.INTERACTION:
+            return f"the interaction of {exposed}"
+        case Comparison.PER_SD:
+            return f"each standard deviation of {hypothesis.exposures[0].label}"
+        case Comparison.PER_DOUBLING:
+            return f"each doubling of {hypothesis.exposures[0].label}"
+        case Comparison.TREND:
+            return f"ordered groups of {hypothesis.exposures[0].label}, step by step"
+        case Comparison.MEDIATION:
+            exposure, mediator = hypothesis.exposures
+            return f"the effect of {exposure.label} through {mediator.label}"
+        case Comparison.COMBINED:
+            return f"{exposed} jointly"
+        case Comparison.PREDICTIVE:
+            marker, treatment = hypothesis.exposures
+            return f"the effect of {treatment.label} by {marker.label}"
+        case Comparison.MODIFICATION:
+            exposure, modifier = hypothesis.exposures
+            return f"the association of {exposure.label} by {modifier.label}"
+
+
+def describe_direction(hypothesis: Hypothesis, kind: str) -> str:
+    """Describe the expected direction, for an endpoint of `kind`."""
+    worse = hypothesis.direction is Direction.HIGHER_RISK
+    if kind == "competing":
+        return "sooner (higher hazard)" if worse else "later (lower hazard)"
+    if kind == "survival":
+        return "shorter survival (higher hazard)" if worse else "longer survival (lower hazard)"
+    if kind == "binary":
+        return "more frequent" if worse else "less frequent"
+    return "higher values" if worse else "lower values"

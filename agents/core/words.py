@@ -1,0 +1,164 @@
+"""A model's own words: short, with its name, shown in a box of their own and nowhere else.
+
+A reply's field of type `Words` holds a plain text where a rule of SAGE wrote it, and a `ModelText`
+where a model did. A `ModelText` cannot be formatted into another text: a template shows it in a
+box, a later prompt as a quoted remark.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+)
+
+from agents.core.base import View
+from sage.core.printable import count_noun, one_line
+from validation.core.hypothesis import Hypothesis
+
+LONGEST = 400
+"""Characters of a remark; what is longer ends with an ellipsis."""
+KEYED = re.compile(r"\[\[([a-z0-9_.\-]+)\]\]", re.IGNORECASE)
+LEFT_OUT = "A model's remark was left out: it held a number, or a name that it was not given."
+_TOKEN = re.compile(r"[^\s,;:()\[\]{}\"'“”‘’<>=|\\]+")
+T = TypeVar("T", bound=BaseModel)
+
+
+class ModelText(View):
+    """A remark of a model, on one line. `by` is the model's name."""
+
+    text: str = Field(max_length=LONGEST)
+    by: str
+
+    def __str__(self) -> str:
+        """Refuse: the words may not pass for SAGE's own."""
+        raise TypeError("a model's words stand in a box of their own")
+
+    def __format__(self, form: str) -> str:
+        """Refuse, as `str` does."""
+        return str(self)
+
+
+def _mark(value: object, info: ValidationInfo) -> object:
+    """A text of a reply with its author; anything else as it is."""
+    author = (info.context or {}).get("author")
+    if author is None:
+        return value
+    if not isinstance(value, str):
+        raise ValueError("give a plain text; its author is known")
+    text = one_line(value)
+    return ModelText(text=text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…", by=author)
+
+
+def _strip(hypothesis: Hypothesis, info: ValidationInfo) -> Hypothesis:
+    """A model's hypothesis without texts: SAGE writes them from its fields."""
+    if (info.context or {}).get("author") is None:
+        return hypothesis
+    texts = {"statement": "", "rationale": "", "feasibility": "", "unadjusted_because": ""}
+    exposures = tuple(
+        exposure.model_copy(
+            update={
+                "label": f"score of {exposure.signature.genes[0]} and"
+                f" {count_noun(len(exposure.signature.genes) - 1, 'other gene')}"
+            }
+        )
+        if exposure.signature is not None
+        else exposure
+        for exposure in hypothesis.exposures
+    )
+    return hypothesis.model_copy(update=texts | {"untested": (), "exposures": exposures})
+
+
+Words = Annotated[
+    str | ModelText,
+    BeforeValidator(_mark),
+    WithJsonSchema({"type": "string", "maxLength": LONGEST}),
+]
+"""SAGE's own text, or a model's remark."""
+PlainHypothesis = Annotated[Hypothesis, AfterValidator(_strip)]
+"""A hypothesis of which a model fills the fields alone."""
+
+
+def remarks_in(value: object) -> Iterator[ModelText]:
+    """Every remark within a value."""
+    if isinstance(value, ModelText):
+        yield value
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from remarks_in(getattr(value, name))
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from remarks_in(item)
+
+
+def refuse_words(given: BaseModel, output: BaseModel) -> list[str]:
+    """Remarks of `output` that hold digits outside the keys and names in `given`.
+
+    The names in the output's own checked fields, such as a variable's key, were given too.
+    """
+    known = _known(given, output)
+    return [
+        f'"{remark.text[:80]}": "{strange[0]}" is no key or name that was given; write no numbers'
+        for remark in remarks_in(output)
+        if (strange := _strange(remark.text, known))
+    ]
+
+
+def drop_refused(given: BaseModel, output: T) -> T:
+    """The output with a sentence of SAGE's in place of each refused remark."""
+    known = _known(given, output)
+    changed: T = replace_remarks(
+        output, lambda found: LEFT_OUT if _strange(found.text, known) else found
+    )
+    return changed
+
+
+def _known(given: BaseModel, output: BaseModel) -> frozenset[str]:
+    fields: BaseModel = replace_remarks(output, lambda found: "")
+    return _tokens(given.model_dump_json()) | _tokens(fields.model_dump_json())
+
+
+def _tokens(text: str) -> frozenset[str]:
+    return frozenset(token.strip(".!?-–…").lower() for token in _TOKEN.findall(text))
+
+
+def _strange(text: str, known: frozenset[str]) -> list[str]:
+    """Keys and tokens with digits that were not given; a bare number is never given."""
+    keys = [key for key in KEYED.findall(text) if key.lower() not in known]
+    found = [
+        token
+        for token in _tokens(KEYED.sub(" ", text))
+        if any(char.isdigit() for char in token) and not _is_given(token, known)
+    ]
+    return keys + sorted(found)
+
+
+def _is_given(token: str, known: frozenset[str]) -> bool:
+    def named(part: str) -> bool:
+        return part in known and any(char.isalpha() for char in part)
+
+    return named(token) or all(
+        named(part) for part in re.split(r"[-–/]", token) if any(map(str.isdigit, part))
+    )
+
+
+def replace_remarks(value: Any, change: Callable[[ModelText], object]) -> Any:
+    """The value with something else in place of each remark."""
+    if isinstance(value, ModelText):
+        return change(value)
+    if isinstance(value, BaseModel):
+        fields = {name: getattr(value, name) for name in type(value).model_fields}
+        return value.model_copy(
+            update={name: replace_remarks(item, change) for name, item in fields.items()}
+        )
+    if isinstance(value, tuple):
+        return tuple(replace_remarks(item, change) for item in value)
+    return value

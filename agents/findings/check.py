@@ -1,0 +1,39 @@
+"""Holds statements against those that the results bear out, field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from agents.findings.types import Finding, Held
+
+
+def refuse_findings(field: str, stated: Sequence[Finding], held: Iterable[Held]) -> list[str]:
+    """Every field of `stated` that contradicts the results, with its place.
+
+    Parameters
+    ----------
+    field : the field of the reply that holds the statements
+    """
+    true = [item.finding for item in held]
+    problems = []
+    for place, finding in enumerate(stated):
+        where = f"{field}.{place}"
+        if finding in stated[:place]:
+            problems.append(f"{where} repeats an earlier statement")
+        if finding in true:
+            continue
+        alike = [item for item in true if item.kind == finding.kind]
+        same = [item for item in alike if item.subject == finding.subject]
+        if not same:
+            subjects = ", ".join(dict.fromkeys(item.subject for item in alike)) or "none"
+            problems.append(
+                f'{where}.subject: the results hold no {finding.kind} of "{finding.subject}";'
+                f" subjects of this kind: {subjects}"
+            )
+            continue
+        problems += [
+            f'{where}.{name}: "{value}", but by the results "{getattr(same[0], name)}"'
+            for name, value in finding
+            if value != getattr(same[0], name)
+        ]
+    return problems

@@ -1,0 +1,325 @@
+"""Statements of every kind: which a result bears out, how they read, what is refused."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from agents.core.base import Resources
+from agents.core.words import KEYED
+from agents.findings.check import refuse_findings
+from agents.findings.hold import hold
+from agents.findings.types import ASSUMPTIONS, LIMITS, RESULTS, Finding, Held
+from agents.interpreter.agent import (
+    ContractView,
+    Interpretation,
+    InterpreterInput,
+    ResultsView,
+    check_interpretation,
+    interpret,
+)
+from agents.summary.agent import (
+    FeasibilityView,
+    NoveltyView,
+    SummaryInput,
+    check_summary,
+    summarize,
+    verdict_view,
+)
+from kg.lexicon.ontology import Ontology
+from tests.agents.nov_helpers import expanded
+from tests.validation.verdict_table import controls, estimate, evidence, outcome
+from tests.validation.verdict_table import random_features as features
+from validation.contracts.contract import Contract, EndpointUse
+from validation.core.hypothesis import Comparison, Hypothesis
+from validation.results.controls import Missingness, PermutedOutcome
+from validation.results.results import Book, Results
+from validation.verdict.verdict import judge
+
+RESOURCES = Resources(ontology=Ontology([], []))
+MODELS = get_args(get_args(Finding)[0])
+KINDS = {get_args(item.model_fields["kind"].annotation)[0] for item in MODELS}
+ONE: TypeAdapter[Finding] = TypeAdapter(Finding)
+CASES: dict[str, dict[str, Any]] = {
+    "supported": {"primary": estimate(2.0)},
+    "not_supported": {"primary": estimate(0.97, 0.05), "ran": {"permuted": 0.6, "random": 0.4}},
+    "inconclusive": {
+        "primary": estimate(1.2, 0.2), "ran": {"random": 0.6, "missing": 9}, "events": 90,
+        "covariates": (), "untested": ("the role of CCL21",), "simulated": True,
+    },
+}  # fmt: skip
+"""A result of each verdict."""
+
+
+@lru_cache(maxsize=8)
+def result(verdict: str) -> tuple[Results, Contract]:
+    """A result with every kind of test, and its contract."""
+    case = CASES[verdict]
+    ran = case.get("ran", {})
+    plan: dict[str, Any] = {} if "covariates" not in case else {"covariates": case["covariates"]}
+    ends = [
+        EndpointUse(key=key, kind="survival", label=label)
+        for key, label in (("OS", "Overall survival"), ("PFI", "Progression-free interval"))
+    ]
+    tested = evidence(
+        primary=case["primary"] | {"events": case.get("events", 200), "n": 400},
+        plan=plan | {"endpoints": ends},
+        ran=controls(
+            permuted=PermutedOutcome(status="ran", p=ran.get("permuted", 0.001), draws=1000),
+            random=(features(ran.get("random", 0.99)), features(0.98)),
+            missingness=Missingness(status="ran", missing=ran.get("missing", 0), n=400),
+        ),
+        others=(
+            outcome("schoenfeld", role="assumption", p=0.3),
+            outcome("PFI.secondary", role="secondary", endpoint="PFI", method="logrank",
+                    **case["primary"]),
+            outcome("subgroup.1", role="subgroup", method="logrank", **estimate(0.8, 0.3)),
+        ),
+    )  # fmt: skip
+    book = Book()
+    for name in ("primary", "adjusted", "PFI.secondary"):
+        book.add_effect(name, case["primary"]["effect"], case["primary"]["p"])
+    for end, value in (("gain", 0.02), ("gain_lower", -0.01), ("gain_upper", 0.05)):
+        book.add(f"concordance.{end}", value, "")
+    book.add("power.required_events", 191, "events")
+    agreed = tested.contract
+    claim = agreed.hypothesis.model_copy(update={"untested": case.get("untested", ())})
+    found = Results(
+        contract_sha256="0", cohort="toy", simulated=case.get("simulated", False), hypothesis="h",
+        verdict=judge(tested), numbers=book.numbers,
+        tests=tuple(sorted(tested.analysis.tests, key=lambda test: test.id != "primary")),
+        controls=tested.analysis.controls, figures={},
+    )  # fmt: skip
+    return found, agreed.model_copy(update={"hypothesis": claim})
+
+
+def held(verdict: str) -> tuple[Held, ...]:
+    return hold(*result(verdict))
+
+
+def given_results(verdict: str) -> InterpreterInput:
+    found, _ = result(verdict)
+    view = ResultsView(
+        verdict=found.verdict.verdict, badge=found.verdict.badge, held=held(verdict), reasons=(),
+        limits=(), numbers=(), figures=(),
+    )  # fmt: skip
+    return InterpreterInput(
+        expanded=expanded(), contract=ContractView(sha256="0", statements=()), results=view
+    )
+
+
+@pytest.mark.parametrize("verdict", CASES)
+def test_the_cases_have_the_verdicts_that_they_are_named_after(verdict: str) -> None:
+    assert result(verdict)[0].verdict.verdict == verdict
+
+
+def test_every_kind_is_borne_out_by_some_result_and_shown_in_some_section() -> None:
+    shown = {item.finding.kind for verdict in CASES for item in held(verdict)}
+    assert shown | {"interaction"} == KINDS
+    assert {*RESULTS, *ASSUMPTIONS, *LIMITS, "next_step"} == KINDS
+
+
+TABLE = {
+    "supported": (
+        "Primary comparison: [[primary.summary]] (p [[primary.p]]), significant, in the "
+        "expected direction.",
+        "Progression-free interval (secondary, in patients whose Overall survival is known): "
+        "[[PFI.secondary.summary]] (p [[PFI.secondary.p]]), significant, in the expected "
+        "direction.",
+        "In a part of the patients (subgroup): not significant, in the opposite direction.",
+        "Adjusted for Age and Stage: [[adjusted.summary]] (p [[adjusted.p]]), significant, "
+        "in the expected direction.",
+        "Whether the exposure adds to the prediction by the covariates is open (change in "
+        "concordance [[concordance.gain]], [[concordance.gain_lower]] to "
+        "[[concordance.gain_upper]]).",
+        "The result has not been replicated in another cohort.",
+        "Permuted outcomes do not do as well.",
+        "For FABP5, few comparable features do as well.",
+        "For TLS, few comparable features do as well.",
+        "The known positive was seen.",
+        "The sign is stable.",
+        "No departure from proportional hazards was seen.",
+        "Censoring is taken to be independent of the exposure; no data show it.",
+        "The events are enough.",
+        "Every patient with the outcome has the exposure.",
+        "An unmeasured confounder may stand behind an association.",
+        "Error in measuring the exposure may weaken or distort the estimate.",
+        "All patients are of one cohort, toy.",
+        "Repeat the registered analysis in an independent cohort.",
+        "Register Progression-free interval as the primary endpoint of a contract of its own.",
+    ),
+    "not_supported": (
+        "Primary comparison: [[primary.summary]] (p [[primary.p]]), not significant, in the "
+        "opposite direction.",
+        "Progression-free interval (secondary, in patients whose Overall survival is known): "
+        "[[PFI.secondary.summary]] (p [[PFI.secondary.p]]), not significant, in the opposite "
+        "direction.",
+        "In a part of the patients (subgroup): not significant, in the opposite direction.",
+        "Adjusted for Age and Stage: [[adjusted.summary]] (p [[adjusted.p]]), not "
+        "significant, in the opposite direction.",
+        "Whether the exposure adds to the prediction by the covariates is open (change in "
+        "concordance [[concordance.gain]], [[concordance.gain_lower]] to "
+        "[[concordance.gain_upper]]).",
+        "The result has not been replicated in another cohort.",
+        "Permuted outcomes do as well.",
+        "For FABP5, too many comparable features do as well.",
+        "For TLS, few comparable features do as well.",
+        "The known positive was seen.",
+        "The sign is stable.",
+        "No departure from proportional hazards was seen.",
+        "Censoring is taken to be independent of the exposure; no data show it.",
+        "The events are enough.",
+        "Every patient with the outcome has the exposure.",
+        "Chance remains a plausible explanation.",
+        "An unmeasured confounder may stand behind an association.",
+        "Error in measuring the exposure may weaken or distort the estimate.",
+        "All patients are of one cohort, toy.",
+        "Repeat the registered analysis in an independent cohort.",
+    ),
+    "inconclusive": (
+        "Primary comparison: [[primary.summary]] (p [[primary.p]]), not significant, in the "
+        "expected direction.",
+        "Progression-free interval (secondary, in patients whose Overall survival is known): "
+        "[[PFI.secondary.summary]] (p [[PFI.secondary.p]]), not significant, in the expected "
+        "direction.",
+        "In a part of the patients (subgroup): not significant, in the opposite direction.",
+        "Whether the exposure adds to the prediction by the covariates is open (change in "
+        "concordance [[concordance.gain]], [[concordance.gain_lower]] to "
+        "[[concordance.gain_upper]]).",
+        "The result has not been replicated in another cohort.",
+        "Permuted outcomes do not do as well.",
+        "For FABP5, too many comparable features do as well.",
+        "For TLS, few comparable features do as well.",
+        "The known positive was seen.",
+        "The sign is stable.",
+        "No departure from proportional hazards was seen.",
+        "Censoring is taken to be independent of the exposure; no data show it.",
+        "The events are too few.",
+        "Some patients lack the exposure, too few to compare.",
+        "Nothing was adjusted for.",
+        "Not tested, because this cohort cannot: the role of CCL21.",
+        "Chance remains a plausible explanation.",
+        "An unmeasured confounder may stand behind an association.",
+        "Who has the exposure measured may not have been left to chance.",
+        "Error in measuring the exposure may weaken or distort the estimate.",
+        "The patients of toy are simulated, so nothing follows.",
+        "Repeat the registered analysis in an independent cohort.",
+        "Enlarge the sample until it has the events that the power needs "
+        "([[power.required_events]]).",
+        "Adjust for covariates in a contract of its own.",
+        "Design a test of the role of CCL21.",
+    ),
+}
+
+
+@pytest.mark.parametrize("verdict", CASES)
+def test_the_table_of_sentences(verdict: str) -> None:
+    assert tuple(item.sentence for item in held(verdict)) == TABLE[verdict]
+
+
+@pytest.mark.parametrize("verdict", CASES)
+def test_a_sentence_names_only_numbers_that_the_results_hold(verdict: str) -> None:
+    found, _ = result(verdict)
+    for item in held(verdict):
+        assert set(KEYED.findall(item.sentence)) <= set(found.numbers)
+        assert not [char for char in KEYED.sub("", item.sentence) if char.isdigit()] or (
+            item.finding.subject in ("FABP5", "the role of CCL21")
+        )
+
+
+def test_a_claim_on_a_product_is_an_interaction() -> None:
+    found, agreed = result("supported")
+    claim = agreed.hypothesis.model_copy(update={"comparison": Comparison.INTERACTION})
+    first = hold(found, agreed.model_copy(update={"hypothesis": claim}))[0].finding
+    assert (first.kind, first.subject) == ("interaction", "primary")
+    assert isinstance(claim, Hypothesis)
+
+
+def test_a_significance_that_the_ledger_takes_back_is_open() -> None:
+    found, agreed = result("supported")
+    book = Book()
+    book.add("primary.q", 0.2, "q-value")
+    first = hold(found.model_copy(update={"numbers": book.numbers}), agreed)[0].finding
+    assert getattr(first, "outcome", "") == "open"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "lie", "fields"),
+    [
+        ("supported", {"kind": "effect", "subject": "primary", "direction": "opposite",
+                       "outcome": "significant"}, ["direction"]),
+        ("not_supported", {"kind": "effect", "subject": "primary", "direction": "expected",
+                           "outcome": "significant"}, ["direction", "outcome"]),
+        ("not_supported", {"kind": "control", "subject": "permuted outcome", "outcome": "passed"},
+         ["outcome"]),
+        ("inconclusive", {"kind": "sample", "subject": "events", "outcome": "enough"}, ["outcome"]),
+        ("supported", {"kind": "replication", "subject": "second cohort",
+                       "outcome": "replicated"}, ["outcome"]),
+        ("supported", {"kind": "secondary_endpoint", "subject": "OS.secondary",
+                       "direction": "expected", "outcome": "significant"}, ["subject"]),
+        ("supported", {"kind": "alternative_explanation", "subject": "chance"}, ["subject"]),
+        ("supported", {"kind": "not_adjusted_for", "subject": "Age"}, ["subject"]),
+        ("supported", {"kind": "next_step", "subject": "patients", "design": "repeat"},
+         ["subject"]),
+    ],
+)  # fmt: skip
+def test_a_statement_is_refused_by_the_fields_that_contradict_the_results(
+    verdict: str, lie: dict[str, Any], fields: list[str]
+) -> None:
+    true = held(verdict)[0].finding
+    problems = refuse_findings("findings", (true, ONE.validate_python(lie)), held(verdict))
+    assert [problem.split(":")[0] for problem in problems] == [
+        f"findings.1.{field}" for field in fields
+    ]
+
+
+def test_all_problems_are_named_at_once_and_a_repetition_is_one() -> None:
+    true = held("supported")[0].finding
+    false = true.model_copy(update={"direction": "opposite", "outcome": "open"})
+    problems = refuse_findings("findings", (true, true, false), held("supported"))
+    assert [problem.partition(":")[0] for problem in problems] == [
+        "findings.1 repeats an earlier statement", "findings.2.direction", "findings.2.outcome",
+    ]  # fmt: skip
+
+
+@given(text=st.text(min_size=1, max_size=30), kind=st.sampled_from(sorted(KINDS)))
+def test_no_statement_holds_a_text_of_its_writer(text: str, kind: str) -> None:
+    """A subject that the results do not hold is refused, and no other field takes a text."""
+    told = {"kind": kind, "subject": text}
+    known = {item.finding.subject for item in held("inconclusive")}
+    try:
+        found = ONE.validate_python(told)
+    except ValidationError:
+        return
+    assert found.subject in known or refuse_findings("f", (found,), held("inconclusive"))
+
+
+@pytest.mark.parametrize("verdict", CASES)
+def test_the_rules_choose_statements_that_pass_their_own_check(verdict: str) -> None:
+    whole = given_results(verdict)
+    answer = interpret(whole, RESOURCES)
+    assert check_interpretation(whole, answer) == []
+    said = SummaryInput(
+        interpretation=answer,
+        verdict=verdict_view(whole.results),
+        expanded=whole.expanded,
+        novelty=NoveltyView(score=None, threshold=5, specious=False, summary="Not judged."),
+        feasibility=FeasibilityView(score=90, verdict="feasible", summary="Feasible."),
+    )
+    summary = summarize(said, RESOURCES)
+    assert check_summary(said, summary) == []
+    assert summary.findings[0] == held(verdict)[0].finding
+    assert {item.kind for item in summary.next_steps} == {"next_step"}
+
+
+def test_a_translation_is_no_more_feasible_than_the_verdict_allows() -> None:
+    whole = given_results("not_supported")
+    answer = Interpretation(findings=(held("not_supported")[0].finding,), feasibility_score=9)
+    assert [item.partition(" ")[0] for item in check_interpretation(whole, answer)] == [
+        "feasibility_score"
+    ]
