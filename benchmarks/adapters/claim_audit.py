@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Literal, TypeVar
@@ -19,7 +19,7 @@ import typer
 from pydantic import Field, ValidationError
 
 from agents.core.types import Citation
-from agents.prose.reading import sentences
+from agents.core.words import ModelText
 from benchmarks.runner import NONE, Report, Row, share, wilson
 from kg.literature.local import read_note
 from sage.core.data import data_root
@@ -29,7 +29,7 @@ from sage.core.models import Strict
 from sage.core.seeds import generator
 from sage.report.build import write_report
 from sage.report.collect import HypothesisPage, collect_page
-from sage.report.facts import Pen, ReportError, free_numbers, to_markdown
+from sage.report.facts import Pen, free_numbers, to_markdown
 from sage.report.inert import markdown_text
 from sage.run.folder import Manifest, RunFolder
 
@@ -126,24 +126,27 @@ def list_texts(page: HypothesisPage) -> Iterator[Text]:
     steps, and the appendix that no verdict rests on.
     """
     yield "Verdict", "interpretive", f"Verdict: {page.verdict_words}", ()
-    statement = page.expanded.hypothesis.statement
-    for paragraph in page.summary.paragraphs if page.summary else ():
-        for quoted in page.verdict_texts:
-            paragraph = paragraph.replace(f"“{quoted}”", "").replace(quoted, "")
-        if paragraph.strip() != statement:
-            yield "Summary", None, paragraph, ()
+    for text in page.lead:
+        yield "Summary", None, text, ()
     for text in page.results.reasons:
         yield "Reasons", None, f"\0{text}", ()
     for text in page.changes:
         yield "What would change this", "interpretive", f"\0{text}", ()
-    for text in page.interpretation.findings if page.interpretation else ():
+    for text in page.findings:
         yield "Interpretation", None, text, ()
     for text in page.limits if page.interpretation else ():
-        yield "Limits", None, f"\0{text}" if text in page.results.limits else text, ()
+        yield "Limits", None, f"\0{text}", ()
+    for text in (*page.assumptions, *page.cautions):
+        yield "Limits", None, text, ()
     evidence = _collect_evidence(page)
-    yield "Background", "literature", page.expanded.background, evidence
-    yield "Mechanism proposed", "interpretive", page.expanded.mechanism, evidence
-    yield "Clinical meaning", "interpretive", page.expanded.clinical_interpretation, evidence
+    yield "Background", "literature", _words(page.expanded.background), evidence
+    yield "Mechanism proposed", "interpretive", _words(page.expanded.mechanism), evidence
+    yield (
+        "Clinical meaning",
+        "interpretive",
+        _words(page.expanded.clinical_interpretation),
+        evidence,
+    )
     for chain in page.chains:
         for step in chain.steps:
             both = (*step.evidence, *step.contradicting)
@@ -155,19 +158,19 @@ def list_texts(page: HypothesisPage) -> Iterator[Text]:
         yield "Mechanism path and evidence", "literature", quoted, (cited,)
     for turn in page.turns:
         cited_there = [cited for point in turn.points for cited in point.citations]
-        yield "Novelty debate", "literature", f"\0{turn.summary}", cited_there
+        yield "Novelty debate", "literature", f"\0{_words(turn.summary)}", cited_there
         for point in turn.points:
-            yield "Novelty debate", "literature", f"\0{point.text}", point.citations
+            yield "Novelty debate", "literature", f"\0{_words(point.text)}", point.citations
     for stage in page.feasibility.steps if page.feasibility else ():
         for check in stage.checks:
-            numbered = stage.name == "logic" and free_numbers(check.statement, *page.names)
+            numbered = stage.name == "logic" and free_numbers(_words(check.statement))
             if stage.name == "data" or numbered:
-                yield "Feasibility", "data", f"\0{check.statement}", ()
+                yield "Feasibility", "data", f"\0{_words(check.statement)}", ()
     for text in page.contract.statements if page.contract else ():
         if text.startswith("Power:"):
             yield "Validation contract", "data", f"\0{text}", ()
     for figure in page.results.figures:
-        if free_numbers(NO_RESULT.sub("", figure.caption), *page.names):
+        if free_numbers(NO_RESULT.sub("", figure.caption)):
             yield "Figures", "data", f"\0{figure.caption}", ()
 
 
@@ -211,14 +214,14 @@ def collect_statements(root: Path) -> list[Statement]:
             # What begins with a null stands verbatim; the rest is prose with numbers by key.
             verbatim = raw.startswith("\0")
             for part in [raw[1:]] if verbatim else _split(raw):
-                shown = _render(part, verbatim, pen, name, hypothesis.names)
+                shown = _render(part, verbatim, pen, name)
                 # The summary may repeat what the debate said; it stands there last.
                 places = within[::-1] if section == "Novelty debate" else within
                 line = next((at for at in places if shown and shown in lines[at]), None)
                 words = _strip_escapes(shown).strip("“” ")
                 if line is None or not words or EMPTY.match(words) or words in found:
                     continue
-                numbered = "[[" in part or free_numbers(words, *hypothesis.names)
+                numbered = "[[" in part or free_numbers(words)
                 chosen: Kind = kind or ("data" if numbered else "interpretive")
                 found[words] = Statement(
                     run=manifest.id, reasoner=manifest.reasoner, simulated=manifest.simulated,
@@ -233,10 +236,22 @@ def collect_statements(root: Path) -> list[Statement]:
     return list(found.values())
 
 
+def _words(text: str | ModelText) -> str:
+    """The text, a model's remark too: it is audited where it stands."""
+    return text.text if isinstance(text, ModelText) else text
+
+
+BETWEEN_SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+")
+
+
 def _split(text: str) -> list[str]:
     """Split a text into sentences; quotations stay whole."""
     parts = BETWEEN_QUOTATIONS.split(text)
-    return [item for part in parts for item in ([part] if part[:1] == "“" else sentences(part))]
+    return [
+        item
+        for part in parts
+        for item in ([part] if part[:1] == "“" else BETWEEN_SENTENCES.split(part))
+    ]
 
 
 def _find_lines(name: str, lines: Sequence[str]) -> range:
@@ -246,14 +261,11 @@ def _find_lines(name: str, lines: Sequence[str]) -> range:
     return range(start, next((at for at in rest if lines[at].startswith("## ")), len(lines)))
 
 
-def _render(text: str, verbatim: bool, pen: Pen, name: str, names: Iterable[str]) -> str:
-    """Render a text as `report.md` prints it; empty where the report withheld it."""
+def _render(text: str, verbatim: bool, pen: Pen, name: str) -> str:
+    """Render a text as `report.md` prints it."""
     if verbatim:
         return markdown_text(text).strip()
-    try:
-        return to_markdown(pen.prose(text, name, names)).strip()
-    except ReportError:
-        return ""
+    return to_markdown(pen.sentence(text, name)).strip()
 
 
 def _strip_escapes(shown: str) -> str:
@@ -266,10 +278,7 @@ def _collect_context(
 ) -> tuple[str, ...]:
     """Verdict, reasons, findings and limits as printed: the basis of an interpretation."""
     here = [lines[at] for at in within]
-    findings = [
-        _render(item, False, pen, name, page.names)
-        for item in (page.interpretation.findings if page.interpretation else ())
-    ]
+    findings = [_render(item, False, pen, name) for item in page.findings]
     printed = [
         _strip_escapes(item) for item in findings if any(item and item in line for line in here)
     ]

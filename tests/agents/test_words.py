@@ -78,7 +78,7 @@ def test_digits_stand_in_keys_and_names_that_were_given_alone(text: str, refused
 
 
 def test_a_models_hypothesis_keeps_its_fields_and_loses_its_texts() -> None:
-    lying = hypothesis().model_copy(
+    lying = hypothesis(covariates=()).model_copy(
         update={"statement": "Proven.", "rationale": "Proven.", "untested": ("Proven.",),
                 "feasibility": "Proven.", "unadjusted_because": "Proven."}
     )  # fmt: skip
