@@ -51,7 +51,11 @@ def hold(claim: ExpandedHypothesis, *records: Record) -> DebateOutcome:
 def render(claim: ExpandedHypothesis, *records: Record) -> str:
     """The transcript, as the report prints it."""
     found = list_turns(hold(claim, *records).model_dump(mode="json"))
-    return "\n".join(line for turn in found for line in (str(turn.summary), *map(str, turn.points)))
+    return "\n".join(
+        line
+        for turn in found
+        for line in (str(turn.summary), *(f"{point.label}{point.text}" for point in turn.points))
+    )
 
 
 @pytest.mark.parametrize(

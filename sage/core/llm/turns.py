@@ -216,6 +216,7 @@ def take_turns(task: Task[O], policy: Policy, trace: Trace, reasoner: str) -> Re
     episode.add(
         "ask",
         reasoner=reasoner,
+        model=task.author,
         input_sha256=hash_text(given),
         returns=task.returns.__name__,
         tools=tuple(tool.name for tool in task.tools) or None,
@@ -600,6 +601,7 @@ def replay(lines: Sequence[TraceLine], returns: type[O]) -> O | None:
     if end is None or end.outcome == "failed":
         return None
     results = [line for line in lines if line.kind == "tool"]
+    asked = next((line for line in lines if line.kind == "ask"), end)
 
     def replay_result(_: BaseModel) -> object:
         line = results.pop(0)
@@ -613,6 +615,7 @@ def replay(lines: Sequence[TraceLine], returns: type[O]) -> O | None:
         given=_Recorded(),
         returns=returns,
         check=lambda _: [],
+        author=None if end.outcome == "reworded" else asked.model,
         tools=tuple(Tool(name, "recorded", _Recorded, replay_result) for name in names),
         bounds=Bounds(turns=len(lines) + 1),
         repairs=len(lines),
