@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
-from agents.findings.types import Finding, Held
+from agents.findings.types import Finding, Held, Statement
+
+F = TypeVar("F", bound=Statement)
+
+
+def keep_held(stated: Sequence[F], held: Iterable[Held]) -> tuple[F, ...]:
+    """The statements that the results bear out, each once."""
+    true = {item.finding for item in held}
+    return tuple(dict.fromkeys(item for item in stated if item in true))
 
 
 def refuse_findings(field: str, stated: Sequence[Finding], held: Iterable[Held]) -> list[str]:

@@ -13,7 +13,7 @@ from pydantic import Field
 from agents.core.base import Agent, Resources, Role, View, prompt_file
 from agents.core.types import ExpandedHypothesis
 from agents.core.words import Words
-from agents.findings.check import refuse_findings
+from agents.findings.check import keep_held, refuse_findings
 from agents.findings.types import Finding, Held
 
 
@@ -92,6 +92,14 @@ def check_interpretation(given: InterpreterInput, answer: Interpretation) -> lis
     return problems
 
 
+def keep_true(given: InterpreterInput, answer: Interpretation) -> Interpretation:
+    """The interpretation without what contradicts the results; a statement at least stays."""
+    held = given.results.held
+    score = min(answer.feasibility_score, HIGHEST_SCORE[given.results.verdict])
+    kept = keep_held(answer.findings, held) or tuple(item.finding for item in held[:1])
+    return answer.model_copy(update={"findings": kept, "feasibility_score": score})
+
+
 INTERPRETER = Agent(
     name="interpreter",
     role=Role.HIGH,
@@ -100,5 +108,6 @@ INTERPRETER = Agent(
     prompt=prompt_file(__file__, "interpreter.md"),
     rule=interpret,
     check=check_interpretation,
+    mend=keep_true,
     images=lambda given: given.pictures,
 )

@@ -9,7 +9,7 @@ from pydantic import Field
 from agents.core.base import Agent, Resources, Role, View, prompt_file
 from agents.core.types import ExpandedHypothesis
 from agents.core.words import Words
-from agents.findings.check import refuse_findings
+from agents.findings.check import keep_held, refuse_findings
 from agents.findings.types import RESULTS, Finding, Held, NextStep
 from agents.interpreter.agent import Interpretation, ResultsView
 from validation.core.hypothesis import Hypothesis
@@ -85,6 +85,15 @@ def check_summary(given: SummaryInput, answer: Summary) -> list[str]:
     )
 
 
+def keep_true(given: SummaryInput, answer: Summary) -> Summary:
+    """The summary without what contradicts the results; a statement at least stays."""
+    held = given.verdict.held
+    kept = keep_held(answer.findings, held) or tuple(item.finding for item in held[:1])
+    return answer.model_copy(
+        update={"findings": kept, "next_steps": keep_held(answer.next_steps, held)}
+    )
+
+
 def title_of(hypothesis: Hypothesis) -> str:
     """Title of a report: the parts of the claim, and no statement about them.
 
@@ -102,4 +111,5 @@ SUMMARY = Agent(
     prompt=prompt_file(__file__, "summary.md"),
     rule=summarize,
     check=check_summary,
+    mend=keep_true,
 )

@@ -51,7 +51,7 @@ class TraceLine(Strict):
         description="`model`: messages sent since the last turn; pictures as their SHA-256",
     )
     key: str | None = Field(default=None, description="`model`: name of the kept reply")
-    model: str | None = Field(default=None, description="`ask`, `model`: the model that answers")
+    model: str | None = Field(default=None, description="`ask`, `model`: who answers")
     content: str | None = Field(default=None, description="`model`, `rule`: the reply's text")
     reasoning: str | None = Field(default=None, description="`model`: thoughts before the reply")
     finish: str | None = Field(default=None, description="`model`: why the reply ended")
