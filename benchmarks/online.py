@@ -33,7 +33,9 @@ def e_lond(e: npt.ArrayLike, alpha: float = 0.05) -> BoolArray:
 
 
 def lord(p: npt.ArrayLike, alpha: float = 0.05, wealth: float | None = None) -> BoolArray:
-    """Mask of claims rejected by LORD++, in order: p_t <= alpha_t, with
+    """Return the mask of claims rejected by LORD++, in order.
+
+    A claim is rejected if p_t <= alpha_t, with
 
     alpha_t = gamma_t w0 + (alpha - w0) gamma_{t-tau_1} + alpha sum_{j>=2} gamma_{t-tau_j},
 

@@ -108,7 +108,7 @@ def _recorded_sizes() -> dict[str, int]:
 
 
 def _owner(name: str) -> str:
-    """The distribution that installed a top-level package other than SAGE's, in parentheses."""
+    """Get the distribution that installed a top-level package other than SAGE's, in parentheses."""
     from importlib.metadata import packages_distributions
 
     owners = [item for item in packages_distributions().get(name, []) if "sage" not in item]
@@ -116,7 +116,7 @@ def _owner(name: str) -> str:
 
 
 def _way_on(error: Exception) -> str:
-    """An error's words; a model's failure advises `sage resume` where there is a run to resume."""
+    """Return an error's words; a model's failure advises `sage resume` where there is a run."""
     from sage.core.llm.failures import ModelError
 
     if OF_RUNS & set(sys.argv[1:]):
@@ -138,7 +138,7 @@ def _end(code: int) -> NoReturn:
 
 
 def exit_code(error: BaseException) -> int | None:
-    """An error's own exit code, 1 for a full disk below SQLite, None for a defect."""
+    """Return an error's own exit code, 1 for a full disk below SQLite, None for a defect."""
     if isinstance(error, SageError):
         return error.exit_code
     if type(error).__module__ == "sqlite3" and "disk is full" in str(error):

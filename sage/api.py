@@ -76,7 +76,7 @@ class Slide:
         return self.run("tissue_mask", **arguments)
 
     def tiles(self, **arguments: Any) -> dict[str, Any]:
-        """A grid of tiles over the tissue."""
+        """Return a grid of tiles over the tissue."""
         return self.run("tile_slide", **arguments)
 
     def nuclei(self, **arguments: Any) -> dict[str, Any]:

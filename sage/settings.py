@@ -64,7 +64,7 @@ class LedgerSettings(Strict):
     @field_validator("url")
     @classmethod
     def _no_mistyped_address(cls, value: SecretStr | None) -> SecretStr | None:
-        """An address with a slip in it is no path: its password would be shown as a file's name."""
+        """Refuse a mistyped address as a path: its password would be shown as a file's name."""
         if value is not None and MISTYPED.search(value.get_secret_value()):
             raise ValueError("neither a path nor postgresql://USER:PASSWORD@HOST/DATABASE")
         return value

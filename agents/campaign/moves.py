@@ -94,7 +94,7 @@ def came_to(contract: Contract, found: TestOutcome) -> Came:
 
 
 def reopens(hypothesis: Hypothesis, held: Hypothesis) -> bool:
-    """True if it repeats a confirmed question in some of the same patients."""
+    """Return True if it repeats a confirmed question in some of the same patients."""
     asked, known = (
         ({exposure.variable for exposure in claim.exposures}, claim.endpoint)
         for claim in (hypothesis, held)
@@ -145,7 +145,7 @@ def _move(claim: Earlier, kind: Kind, why: str, hypothesis: Hypothesis) -> Move:
 
 
 def _change(hypothesis: Hypothesis, known: DataDictionary, **changes: object) -> Hypothesis:
-    """The hypothesis with other fields, and with all that is written from them."""
+    """Return the hypothesis with other fields, and with all that is written from them."""
     fields = hypothesis.model_dump() | changes | {"id": "draft", "untested": (), "subgroups": ()}
     exposed = {exposure["variable"] for exposure in _plain(fields["exposures"])}
     fields["covariates"] = tuple(key for key in fields["covariates"] if key not in exposed)
@@ -287,7 +287,7 @@ def _specific(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
 
 
 def neighbor(gene: str, genes: Sequence[str]) -> str | None:
-    """The next gene of the same family by its symbol (CXCL13 and CXCL12), or None."""
+    """Return the next gene of the same family by its symbol (CXCL13 and CXCL12), or None."""
     stem, number = _family(gene)
     others = [
         (abs(count - number), name)
@@ -322,7 +322,7 @@ EXPLORING = 0.1
 
 
 def information(prior: float, power: float, level: float = EXPLORING) -> float:
-    """Expected information of the exploring patients on the truth of a claim, in bits.
+    """Return expected information of the exploring patients on the truth of a claim, in bits.
 
     The mutual information between truth (probability `prior`) and outcome (`power` where true,
     `level` where not): H(outcome) - prior H(power) - (1 - prior) H(level).
@@ -362,7 +362,7 @@ def exploring_power(hypothesis: Hypothesis, known: DataDictionary, share: float)
 
 
 def prior_of(move: Move, came: Came) -> float:
-    """The prior of a move on a claim that came to this, halved with each further move behind it."""
+    """Return a move's prior after such a verdict, halved with each further move behind it."""
     return PRIOR.get((move.kind, came), 0.05) * 0.5 ** (move.depth - 1)
 
 
@@ -382,7 +382,7 @@ class Policy:
         self._power: dict[object, float] = {}
 
     def moves(self, earlier: Sequence[Earlier]) -> tuple[Move, ...]:
-        """The moves on all earlier claims, none asked before, and none that reopens a question."""
+        """Get moves on all earlier claims, none asked before, and none that reopens a question."""
         order: dict[Came, int] = {"held": 0, "other direction": 1, "unclear": 2, "none": 3}
         asked, closed = self._asked_and_held(earlier)
         found: list[Move] = []

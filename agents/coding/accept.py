@@ -23,7 +23,7 @@ ENDINGS = {
 
 
 def check_policy(code: str, sandbox: str) -> SandboxResult | None:
-    """A result that says why a program may not run; None when it may."""
+    """Return a result that says why a program may not run; None when it may."""
     found = policy.check(code, ALLOWED_IMPORTS)
     if not found:
         return None
@@ -44,7 +44,7 @@ def strip_result(result: SandboxResult) -> SandboxResult:
 
 
 def render_feedback(result: SandboxResult, code: str) -> list[str]:
-    """A failed run in lines that may go to a model (see `agents.coding.scrub`)."""
+    """Return a failed run in lines that may go to a model (see `agents.coding.scrub`)."""
     said = scrub.describe_failure(result.stderr_tail, result.stdout_tail, code)
     return [f"the run ended with {result.reason.value}: {ENDINGS.get(result.reason, '')}", *said]
 

@@ -199,18 +199,18 @@ def _tables(
 
 
 def may_label(text: str) -> bool:
-    """True for a plain label: up to three lower-case words, none of them a judgment."""
+    """Return True for a plain label: up to three lower-case words, none of them a judgment."""
     return _LABEL.fullmatch(text) is not None and not judges(text)
 
 
 def judges(text: str) -> str:
-    """A word of judgment in a text; empty where there is none."""
+    """Return a word of judgment in a text; empty where there is none."""
     found = _CLAIMS.search(text.lower())
     return found[0] if found else ""
 
 
 def _literals(code: str) -> set[str]:
-    """String literals of a program."""
+    """Return string literals of a program."""
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -223,7 +223,7 @@ def _literals(code: str) -> set[str]:
 
 
 def numbers_of(table: Path) -> NDArray[np.float64]:
-    """A Parquet table as numbers (patients, columns); texts are missing."""
+    """Return a Parquet table as numbers (patients, columns); texts are missing."""
     import pandas as pd
 
     frame = pd.read_parquet(table).apply(pd.to_numeric, errors="coerce")
@@ -259,7 +259,7 @@ class _Rules:
 
 
 def _row(row: GivenRow, columns: list[GivenColumn], rules: _Rules) -> tuple[str, ...]:
-    """A row as it is shown; where a count is not shown, neither is what was estimated from it."""
+    """Return a row as shown; where a count is hidden, so is what was estimated from it."""
     kinds = [column.kind for column in columns]
     cells = [_cell(v, kind, rules) for v, kind in zip(row.values, kinds, strict=True)]
     if any(k == "count" and not c.isdigit() for k, c in zip(kinds, cells, strict=True)):
@@ -291,12 +291,12 @@ def _cell(value: float | None, kind: str, rules: _Rules) -> str:
 
 
 def round_count(count: int, step: int) -> int:
-    """A count as the nearest multiple of a step, halves up."""
+    """Return a count as the nearest multiple of a step, halves up."""
     return (count + step // 2) // step * step
 
 
 def redraw(path: Path) -> bytes | None:
-    """A PNG drawn again from its pixels alone; None when it is too large or cannot be read."""
+    """Get a PNG drawn again from its pixels alone; None when it is too large or cannot be read."""
     from PIL import Image
 
     if path.stat().st_size > LARGEST_IMAGE:

@@ -129,7 +129,7 @@ class Carrying:
         return found
 
     def require_same(self, contract: str) -> None:
-        """The folder must belong to this contract."""
+        """Require a folder of this contract."""
         if contract != self.frozen.sha256:
             raise InputError(
                 f"{self.store.folder} belongs to contract {contract[:12]}, not to "
@@ -203,7 +203,7 @@ class Carrying:
         return inputs, found
 
     def _reproduce(self, part: Part, inputs: Path, reference: AnalysisResult) -> str | None:
-        """Rounds of a second implementation until its numbers agree; the program that counts.
+        """Get rounds of a second implementation until its numbers agree; the program that counts.
 
         None when no round left numbers that could be read: then a person is asked. Where the
         rounds are used up and numbers are missing or differ, the last numbers are the finding.
@@ -251,7 +251,7 @@ class Carrying:
         return self.reasoner.ask(VALIDATION_AGENT, given).output.code
 
     def _judge(self, parts: protocol.Parts) -> CodingOutcome:
-        """The verdict over all parts, and how the coding ended."""
+        """Return the verdict over all parts, and how the coding ended."""
         from validation.run.runner import collect
 
         results = collect(
@@ -273,7 +273,7 @@ class Carrying:
         return outcome
 
     def _rerun(self, part: Part, inputs: Path, reference: AnalysisResult, code: str) -> None:
-        """The second implementation that counted, once more; whatever it leaves is the finding."""
+        """Run the second implementation that counted once more; what it leaves is the finding."""
         task = prepare_second(inputs, inputs / "second")
         if task is None or not code:
             return

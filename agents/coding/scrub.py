@@ -61,7 +61,7 @@ HINTS = (
 def describe_failure(
     stderr: str, stdout: str, program: str, name: str = "/analysis.py"
 ) -> list[str]:
-    """The last error of a failed run, in lines that hold nothing of a patient.
+    """Return the last error of a failed run, in lines that hold nothing of a patient.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ class Store:
         folder.mkdir(parents=True, exist_ok=True)
 
     def plan(self) -> ExecutionPlan | None:
-        """The plan, if it was made."""
+        """Return the plan, if it was made."""
         return self._load("plan.json", ExecutionPlan)
 
     def keep_plan(self, plan: ExecutionPlan) -> None:
@@ -54,7 +54,7 @@ class Store:
         self._write("plan.json", plan)
 
     def data(self) -> DataPlan | None:
-        """The data agent's answer, if it was asked."""
+        """Return the data agent's answer, if it was asked."""
         return self._load("data.json", DataPlan)
 
     def keep_data(self, plan: DataPlan) -> None:
@@ -62,7 +62,7 @@ class Store:
         self._write("data.json", plan)
 
     def outcome(self) -> CodingOutcome | None:
-        """The end, if it was reached."""
+        """Return the end, if it was reached."""
         return self._load("outcome.json", CodingOutcome)
 
     def keep_outcome(self, outcome: CodingOutcome) -> None:
@@ -74,7 +74,7 @@ class Store:
         (self.folder / "outcome.json").unlink(missing_ok=True)
 
     def attempts(self) -> list[Attempt]:
-        """The rounds that ended, in order."""
+        """Return the rounds that ended, in order."""
         found: list[Attempt] = []
         for number in range(1, 1000):
             attempt = self._load(f"attempt-{number}/attempt.json", Attempt)
@@ -84,12 +84,12 @@ class Store:
         return found
 
     def unfinished(self, number: int) -> str | None:
-        """The program of round `number`, if it was written and did not come to its end."""
+        """Return the program of round `number`, if it was written and did not come to its end."""
         path = self.program(number)
         return path.read_text(encoding="utf-8") if path.is_file() else None
 
     def read_corrected(self) -> str:
-        """The last program as a person left it; empty when that round already came to its end.
+        """Get the last program as a person left it; empty when that round already came to its end.
 
         Raises
         ------

@@ -25,7 +25,7 @@ TITLES = {
 
 
 def normalize(given: TaskInput, resources: Resources) -> ExecutionPlan:
-    """Data first, then every registered test by its role, then the controls."""
+    """Return data first, then every registered test by its role, then the controls."""
     contract = given.contract
     columns = ", ".join(dict.fromkeys(column.key for column in contract.columns))
     steps = [
@@ -59,7 +59,7 @@ def normalize(given: TaskInput, resources: Resources) -> ExecutionPlan:
 
 
 def check_plan(given: TaskInput, plan: ExecutionPlan) -> list[str]:
-    """The plan is of this contract, and covers exactly its variables, endpoints and tests."""
+    """Check that the plan is of this contract with exactly its variables, endpoints and tests."""
     contract, problems = given.contract, []
     if plan.contract_sha256 != contract.sha256:
         problems.append(f'contract_sha256 must be "{contract.sha256}"')

@@ -38,7 +38,7 @@ class Program(View):
 
 
 def compile_program(given: ProgramInput, resources: Resources) -> Program:
-    """The second implementation that SAGE compiled, on lifelines and statsmodels."""
+    """Return the second implementation that SAGE compiled, on lifelines and statsmodels."""
     return Program(code=second_program(), note="On lifelines, statsmodels and scipy.")
 
 

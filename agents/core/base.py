@@ -64,7 +64,7 @@ class PromptFile:
 
 
 def prompt_file(module_file: str, name: str) -> PromptFile:
-    """The prompt `name` in the folder `prompts/` beside the module."""
+    """Return the prompt `name` in the folder `prompts/` beside the module."""
     return PromptFile(Path(module_file).parent / "prompts" / name)
 
 

@@ -92,7 +92,7 @@ class ChatReasoner:
             return (agent.check(given, output) if agent.check else []) + refuse_words(given, output)
 
         def leave_out(output: O) -> O | None:
-            """What is left without refused parts and remarks; None if that is wrong too."""
+            """Return what is left without refused parts and remarks; None if that is wrong too."""
             output = drop_refused(given, agent.mend(given, output) if agent.mend else output)
             return None if find_problems(output) else output
 

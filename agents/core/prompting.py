@@ -53,7 +53,7 @@ class _Block(str):
 
 
 def _block(text: str) -> _Block:
-    """A program as a block: indented, so that none of its lines can pass for the prompt's own."""
+    """Indent a program, so that none of its lines can pass for the prompt's own."""
     return _Block("\n".join(f"    {line}" for line in clean_text(text).split("\n")))
 
 
@@ -82,7 +82,7 @@ def _template(source: str) -> Template:
 
 
 def render(prompt: PromptFile, given: BaseModel) -> tuple[str, str]:
-    """The system and user messages for `given`; the template sees the input's fields alone.
+    """Return the system and user messages for `given`; the template sees the input's fields alone.
 
     Every value is put on one line; a template quotes texts of records with `| quoted`, and shows a
     program with `| block`.

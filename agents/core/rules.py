@@ -48,7 +48,7 @@ class RulesReasoner:
 
 
 def _moves(agent: Agent[I, O], given: I, resources: Resources) -> Moves[O]:
-    """The agent's policy where it has tools, else its rule as a policy of a single move."""
+    """Return the agent's policy where it has tools, else its rule as a policy of a single move."""
     if agent.tools and agent.policy is not None:
         return (yield from agent.policy(given, resources))
     return agent.rule(given, resources)

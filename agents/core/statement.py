@@ -43,7 +43,7 @@ def within_sentence(label: str) -> str:
 
 
 def label_of(key: str, known: Known) -> str:
-    """A variable's name in a sentence, from the data dictionary."""
+    """Return a variable's name in a sentence, from the data dictionary."""
     kind, _, name = key.partition(":")
     if kind == "expression":
         return f"{name} expression"
@@ -52,7 +52,7 @@ def label_of(key: str, known: Known) -> str:
 
 
 def settle_fields(hypothesis: Hypothesis, known: Known) -> Hypothesis:
-    """The hypothesis with labels, population and statement written from its fields."""
+    """Return the hypothesis with labels, population and statement written from its fields."""
     exposures = tuple(
         exposure
         if exposure.signature is not None
@@ -73,7 +73,7 @@ def settle_fields(hypothesis: Hypothesis, known: Known) -> Hypothesis:
 
 
 def add_statement(hypothesis: Hypothesis, known: Known) -> Hypothesis:
-    """The hypothesis as it is, with its sentence written from the fields where it has none."""
+    """Get the hypothesis as it is, with its sentence written from the fields where it has none."""
     if hypothesis.statement:
         return hypothesis
     return hypothesis.model_copy(update={"statement": write_statement(hypothesis, known)})
@@ -151,7 +151,7 @@ def _write_claim(hypothesis: Hypothesis, known: Known) -> str:
 
 
 def _plural(name: str) -> bool:
-    """True for a plural name ("lymph nodes of the axilla"), false for "nodal status"."""
+    """Return True for a plural name ("lymph nodes of the axilla"), false for "nodal status"."""
     head = re.split(r" (?:of|on|in|by|at|from|per|to|with)\b| [(=]|,", name, maxsplit=1)[0]
     return re.search(r"(?<![sui])s$", head) is not None
 
@@ -176,14 +176,14 @@ ORDERED = {
 
 
 def _name_exposure(exposure: Exposure, known: Known) -> str:
-    """An exposure's name in a sentence; a signature with what it computes."""
+    """Return an exposure's name in a sentence; a signature with what it computes."""
     if exposure.signature is None:
         return label_of(exposure.variable, known)
     return f"{within_sentence(exposure.label)} ({exposure.signature.text})"
 
 
 def _sides(modifier: Exposure, name: str, known: Known) -> str:
-    """The two sides of a modifier: the names of its levels where it has two, else high and low."""
+    """Return the two sides of a modifier: its levels' names where it has two, else high and low."""
     found = _variable(modifier.variable, known)
     levels = two_levels(found.levels) if found is not None and found.kind == "binary" else None
     if levels is None:

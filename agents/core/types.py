@@ -116,7 +116,7 @@ class DictionaryView(View):
         }
 
     def has_variable(self, key: str) -> bool:
-        """True when `key` names a variable that this view offers, or a score of its genes."""
+        """Check when `key` names a variable that this view offers, or a score of its genes."""
         signature = read_signature(key)
         if signature is not None:
             return not signature.split_measured(set(self.genes))[1]

@@ -48,7 +48,7 @@ class ModelText(View):
 
 
 def _mark(value: object, info: ValidationInfo) -> object:
-    """A text of a reply with its author; anything else as it is."""
+    """Return a text of a reply with its author; anything else as it is."""
     author = (info.context or {}).get("author")
     if author is None:
         return value
@@ -59,7 +59,7 @@ def _mark(value: object, info: ValidationInfo) -> object:
 
 
 def _strip(hypothesis: Hypothesis, info: ValidationInfo) -> Hypothesis:
-    """A model's hypothesis without texts: SAGE writes them from its fields."""
+    """Return a model's hypothesis without texts: SAGE writes them from its fields."""
     if (info.context or {}).get("author") is None:
         return hypothesis
     texts = {"statement": "", "rationale": "", "feasibility": "", "unadjusted_because": ""}
@@ -113,7 +113,7 @@ def refuse_words(given: BaseModel, output: BaseModel) -> list[str]:
 
 
 def drop_refused(given: BaseModel, output: T) -> T:
-    """The output with a sentence of SAGE's in place of each refused remark."""
+    """Return the output with a sentence of SAGE's in place of each refused remark."""
     known = _known(given, output)
     changed: T = replace_remarks(
         output, lambda found: LEFT_OUT if _strange(found.text, known) else found
@@ -151,7 +151,7 @@ def _is_given(token: str, known: frozenset[str]) -> bool:
 
 
 def replace_remarks(value: Any, change: Callable[[ModelText], object]) -> Any:
-    """The value with something else in place of each remark."""
+    """Return the value with something else in place of each remark."""
     if isinstance(value, ModelText):
         return change(value)
     if isinstance(value, BaseModel):

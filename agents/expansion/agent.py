@@ -79,7 +79,7 @@ def expand(given: ExpansionInput, resources: Resources) -> Expansion:
 
 
 def _background(reviewed: ReviewedHypothesis, ontology: Ontology | None = None) -> str:
-    """The sources' own sentences, those against the claim included."""
+    """Return the sources' own sentences, those against the claim included."""
     found = [ontology.find(concept) for concept in reviewed.concepts] if ontology else []
     diseases = [entry.name for entry in found if entry and entry.type is EntityType.DISEASE]
     disease = diseases[0] if diseases else ""
@@ -139,7 +139,7 @@ GIVEN = "values that the cohort gives"
 
 
 def _concept(resources: Resources, label: str) -> str:
-    """The ontology's name for a variable's label; the label itself where it has none."""
+    """Return the ontology's name for a variable's label; the label itself where it has none."""
     bare = label.removesuffix(" expression").removesuffix(" density").strip()
     entry = resources.ontology.find(bare) or resources.ontology.find(label)
     return entry.name if entry else bare
@@ -200,7 +200,7 @@ def check_expansion(given: ExpansionInput, answer: Expansion) -> list[str]:
 
 
 def compose_expanded(given: ExpansionInput, answer: Expansion) -> ExpandedHypothesis:
-    """The expanded hypothesis with the reviewed hypothesis' own texts and citations."""
+    """Return the expanded hypothesis with the reviewed hypothesis' own texts and citations."""
     before = given.reviewed.hypothesis
     kept = {name: getattr(before, name) for name in ("rationale", "feasibility", "untested")}
     return ExpandedHypothesis(

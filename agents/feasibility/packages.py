@@ -67,5 +67,5 @@ def find_package(name: str) -> Package | None:
 
 
 def _repository(urls: list[str]) -> str | None:
-    """The first project address on a code host."""
+    """Return the first project address on a code host."""
     return next((url.rpartition(",")[2].strip() for url in urls if "github.com/" in url), None)

@@ -42,14 +42,14 @@ class ContractNumbers(View):
         return None if self.events is None else round(self.events)
 
     def format_count(self, count: int) -> str:
-        """A count as it may be shown."""
+        """Return a count as it may be shown."""
         return str(count) if count == 0 or count >= MIN_COUNT else f"fewer than {MIN_COUNT}"
 
 
 def contract_numbers(
     hypothesis: Hypothesis, dictionary: DataDictionary, cohort: Cohort | None = None
 ) -> ContractNumbers:
-    """The numbers of the contract that would be frozen for `hypothesis`.
+    """Return the numbers of the contract that would be frozen for `hypothesis`.
 
     With the cohort they are those that freezing writes into it: group sizes as they are, events at
     the cohort's overall rate, no outcome by exposure. Without it they are the dictionary's.

@@ -83,7 +83,7 @@ def judge(evidence: Sequence[EvidenceItem], settings: FeasibilitySettings) -> Fe
 
 
 def weights_of(settings: FeasibilitySettings) -> dict[StepName, float]:
-    """The four steps' weights."""
+    """Return the four steps' weights."""
     return {
         "data": settings.data_weight,
         "tools": settings.tools_weight,
@@ -115,6 +115,6 @@ def _step(name: StepName, weight: float, evidence: Sequence[EvidenceItem]) -> St
 
 
 def describe_verdict(found: FeasibilityVerdict) -> str:
-    """The verdict with its score and those of the steps, as a sentence."""
+    """Return the verdict with its score and those of the steps, as a sentence."""
     parts = ", ".join(f"{_TITLES[step.name]} {step.score:.0f}" for step in found.steps)
     return f"{found.verdict.replace('_', ' ').capitalize()}: {found.score:.0f} of 100 ({parts})."

@@ -81,7 +81,7 @@ def tool_facts(
 
 
 def _tool_for(wanted: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
-    """The tool whose name and summary share most words with `wanted`; at least two."""
+    """Return the tool whose name and summary share most words with `wanted`; at least two."""
     asked = set(words(wanted.replace("_", " ").replace(":", " "))) - {"imag", "density", "score"}
     best, most = None, 0
     for tool in tools:

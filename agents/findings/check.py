@@ -11,7 +11,7 @@ F = TypeVar("F", bound=Statement)
 
 
 def keep_held(stated: Sequence[F], held: Iterable[Held]) -> tuple[F, ...]:
-    """The statements that the results bear out, each once."""
+    """Return the statements that the results bear out, each once."""
     true = {item.finding for item in held}
     return tuple(dict.fromkeys(item for item in stated if item in true))
 

@@ -43,7 +43,7 @@ def hold(results: Results, contract: Contract) -> tuple[Held, ...]:
 
 
 def names_of(results: Results, contract: Contract) -> say.Names:
-    """The words and numbers that the sentences need."""
+    """Return the words and numbers that the sentences need."""
     labels = {endpoint.key: endpoint.label or endpoint.key for endpoint in contract.endpoints}
     labels |= {
         plan.id: plan.note
@@ -64,7 +64,7 @@ def names_of(results: Results, contract: Contract) -> say.Names:
 
 
 def describe_covariates(results: Results, contract: Contract) -> str:
-    """The covariates with a term in the adjusted model, and how it was estimated."""
+    """Return the covariates with a term in the adjusted model, and how it was estimated."""
     plan, outcome = adjusted_plan(contract), results.test("adjusted")
     if plan is None:
         return ""

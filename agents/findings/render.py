@@ -78,20 +78,20 @@ class Names:
     simulated: bool = False
 
     def write(self, text: str, *keys: str) -> str:
-        """The text with its keys in place, or nothing where the results lack one of them."""
+        """Return the text with its keys in place, or nothing where the results lack one of them."""
         if not set(keys) <= self.keys:
             return ""
         return text.format(*(f"[[{key}]]" for key in keys))
 
 
 def verdict_sentence(verdict: str, *, simulated: bool) -> str:
-    """The verdict as a sentence."""
+    """Return the verdict as a sentence."""
     subject = "simulated data" if simulated else "this cohort"
     return f"The hypothesis {VERDICT_WORDS[verdict]} {subject}."
 
 
 def render(finding: Finding, names: Names) -> str:
-    """The sentence of a statement."""
+    """Return the sentence of a statement."""
     subject = finding.subject
     match finding:
         case Effect() | Interaction() | AdjustedEffect() | SecondaryEndpoint() | SubgroupEffect():

@@ -50,7 +50,7 @@ def instruct(given: CodingInstructionsInput, resources: Resources) -> CodingInst
 
 
 def list_tasks(hypothesis: Hypothesis) -> tuple[str, ...]:
-    """The steps of the analysis of a hypothesis as it is registered."""
+    """Return the steps of the analysis of a hypothesis as it is registered."""
     tasks = [
         f"Assemble {', '.join(exposure.variable for exposure in hypothesis.exposures)} and"
         f" {hypothesis.endpoint} per patient; report every patient lost and why.",
@@ -103,7 +103,7 @@ def check_instructions(given: CodingInstructionsInput, answer: CodingInstruction
 
 
 def apply_instructions(hypothesis: Hypothesis, answer: CodingInstructions) -> Hypothesis:
-    """The hypothesis as it is to be registered: with the settled covariates and endpoints."""
+    """Get the hypothesis as it is to be registered: with the settled covariates and endpoints."""
     settled = {
         "covariates": answer.covariates,
         "secondary_endpoints": answer.secondary_endpoints,

@@ -93,7 +93,7 @@ def check_interpretation(given: InterpreterInput, answer: Interpretation) -> lis
 
 
 def keep_true(given: InterpreterInput, answer: Interpretation) -> Interpretation:
-    """The interpretation without what contradicts the results; a statement at least stays."""
+    """Get the interpretation without what contradicts the results; a statement at least stays."""
     held = given.results.held
     score = min(answer.feasibility_score, HIGHEST_SCORE[given.results.verdict])
     kept = keep_held(answer.findings, held) or tuple(item.finding for item in held[:1])

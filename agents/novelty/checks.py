@@ -50,7 +50,7 @@ def check_judge(given: CriticInput, position: JudgePosition) -> list[str]:
 
 
 def flags_raised(given: CriticInput) -> tuple[SpeciousFlag, ...]:
-    """Flags of the round under judgment; there are none to judge in the opening."""
+    """Return flags of the round under judgment; there are none to judge in the opening."""
     return tuple(
         flag
         for turn in given.debate

@@ -30,7 +30,7 @@ def measure_coverage(
     local_records: int | None,
     ontology: Ontology | None = None,
 ) -> Coverage:
-    """The coverage of a panel's searches so far."""
+    """Return the coverage of a panel's searches so far."""
     relevant = relevant_refs(expanded, records, ontology)
     foreign = foreign_to(expanded, records, ontology) if set(served) <= {LOCAL} else ""
     if foreign:
@@ -74,7 +74,7 @@ def foreign_to(
 def relevant_refs(
     expanded: ExpandedHypothesis, records: Sequence[CitedRecord], ontology: Ontology | None
 ) -> tuple[str, ...]:
-    """Records that are relevant to the claim, beyond its disease and survival.
+    """Return records that are relevant to the claim, beyond its disease and survival.
 
     A record must mention a telling part (neither disease nor endpoint) and, where the claim has
     more parts, one other. What counts as a part: see `kg.literature.expansion.list_related`.

@@ -62,7 +62,7 @@ class Retriever(Protocol):
 def retriever(
     literature: Literature, settings: DebateSettings, as_of: date | None = None
 ) -> Retriever:
-    """A retriever over `literature`: both critics' searches travel in the same requests."""
+    """Return a retriever over `literature`: both critics' searches travel in the same requests."""
 
     def retrieve(wanted: Mapping[str, Sequence[Query]]) -> Mapping[str, SearchAnswer]:
         return literature.search_together(

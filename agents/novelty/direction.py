@@ -43,7 +43,7 @@ class Opposition:
         ]
 
     def __call__(self, sentence: str) -> bool:
-        """True when the sentence reports the opposite of what an exposure is claimed to do."""
+        """Check when the sentence reports the opposite of what an exposure is claimed to do."""
         return False in self._readings(sentence)
 
     @property
@@ -52,7 +52,7 @@ class Opposition:
         return bool(self._exposures)
 
     def agrees(self, sentence: str) -> bool:
-        """True when it reports what the claim says of an exposure, and nothing opposite."""
+        """Return True when it reports what the claim says of an exposure, and nothing opposite."""
         return set(self._readings(sentence)) == {True}
 
     def _readings(self, sentence: str) -> list[bool]:

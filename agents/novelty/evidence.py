@@ -51,7 +51,7 @@ _HALF_SEEN = 4.0
 
 
 def denies(sentence: str) -> bool:
-    """True if a sentence, asides apart, reports a negative finding."""
+    """Return True if a sentence, asides apart, reports a negative finding."""
     return bool(_DENIAL.search(_ASIDE.sub(" ", sentence)) or _MARKED.search(sentence))
 
 
@@ -73,14 +73,14 @@ class Nearest:
     whole: bool = True
 
     def list_parts(self) -> str:
-        """The parts that it names, for prose."""
+        """Return the parts that it names, for prose."""
         return ", ".join(
             f"{part} (counted for it: {self.met[part]})" if part in self.met else part
             for part in self.parts
         )
 
     def short(self) -> str:
-        """The record in a few words, for prose."""
+        """Return the record in a few words, for prose."""
         title = self.record.title
         cut = title if len(title) <= 70 else title[:70].rsplit(" ", 1)[0] + " …"
         return f"“{cut}”, {self.record.year}" if self.record.year else f"“{cut}”"
@@ -115,7 +115,7 @@ class Reading:
     aside: int = 0
 
     def names_of_nearest(self) -> str:
-        """The nearest prior claim and the parts that it names, for prose."""
+        """Return the nearest prior claim and the parts that it names, for prose."""
         if not self.nearest or not self.nearest[0].parts:
             return "no part of the claim was found in a retrieved record"
         near = self.nearest[0]
@@ -150,7 +150,7 @@ class Reading:
         return seen / (seen + _HALF_SEEN)
 
     def unseen_pairs(self) -> tuple[tuple[str, str], ...]:
-        """The pairs that no retrieved record mentions together."""
+        """Return the pairs that no retrieved record mentions together."""
         return tuple(
             pair for pair, count in zip(self.pairs, self.together, strict=True) if count == 0
         )
@@ -262,7 +262,7 @@ class _Denying:
         self._opposes = Opposition(expanded.hypothesis, ontology)
 
     def __call__(self, cited: CitedRecord) -> tuple[Nearest | None, Nearest | None]:
-        """The sentence against the claim, and the negative finding on parts of it."""
+        """Return the sentence against the claim, and the negative finding on parts of it."""
         against: Nearest | None = None
         partial: Nearest | None = None
         record = cited.record
@@ -280,7 +280,7 @@ class _Denying:
         return against, partial
 
     def _negative(self, cited: CitedRecord, sentence: str) -> Nearest | None:
-        """A sentence that denies, or runs against the claim, on a subject and another part."""
+        """Get a sentence that denies, or runs against the claim, on a subject and another part."""
         plain = _ASIDE.sub(" ", sentence)
         if not self._opposes(plain) and (not denies(sentence) or self._opposes.agrees(plain)):
             return None
@@ -305,7 +305,7 @@ class _Denying:
         return replace(found, sentence=sentence.strip(), whole=whole)
 
     def _on_the_claim(self, sentence: str, body: str) -> bool:
-        """True if the sentence concerns the claim's outcome, in the claim's disease."""
+        """Return True if the sentence concerns the claim's outcome, in the claim's disease."""
         plain = _ASIDE.sub(" ", sentence)
         # "Predicts disease-free survival but not progression-free survival" denies the latter.
         denied = re.split(r"\bbut not\b", plain)[-1]
@@ -321,7 +321,7 @@ class _Denying:
         )
 
     def _in_the_disease(self, sentence: str, body: str, disease: Part) -> bool:
-        """True if the sentence names the disease, or only the record does and no other is named."""
+        """Return True if the sentence, or else only its record, names the disease and no other."""
         if disease.find_mention(phrase_key(sentence)):
             return True
         if self._ontology and list_other_cancers(sentence, disease.name, self._ontology):
@@ -336,7 +336,7 @@ def _share(row: Sequence[bool], weights: Sequence[float]) -> float:
 
 
 def _claimed_words(statement: str, vocabulary: Sequence[frozenset[str]]) -> dict[str, float]:
-    """The statement's words, weighted by rarity among the retrieved records."""
+    """Return the statement's words, weighted by rarity among the retrieved records."""
     return {
         word: 1.0 / (1.0 + math.log1p(sum(word in held for held in vocabulary)))
         for word in dict.fromkeys(words(statement))

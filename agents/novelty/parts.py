@@ -85,7 +85,7 @@ class Part:
 
 
 def _near(key: str, stems: tuple[str, ...]) -> list[str]:
-    """The words of a text that begin so, where they stand near each other; none where not."""
+    """Get the words of a text that begin so, where they stand near each other; none where not."""
     held = key.split()
     for at, word in enumerate(held if stems else ()):
         if not word.startswith(stems):
@@ -120,7 +120,7 @@ def body_key(record: Record, *, whole: bool = False) -> str:
 
 
 def parts_of(expanded: ExpandedHypothesis, ontology: Ontology | None = None) -> tuple[Part, ...]:
-    """The parts of the claim; the statement itself where none is named.
+    """Return the parts of the claim; the statement itself where none is named.
 
     Where a gene is measured in the place of what was asked for (FOXP3 for regulatory T cells), a
     record on the gene counts for that part, and is reported so.
@@ -171,7 +171,7 @@ def _of_others(names: tuple[str, ...], ontology: Ontology | None) -> dict[str, s
 
 
 def _initials(name: str, role: str, ontology: Ontology | None) -> tuple[str, ...]:
-    """An endpoint's two letters (OS), which `list_synonyms` omits: papers write little else."""
+    """Get an endpoint's two letters (OS), which `list_synonyms` omits: papers write little else."""
     entry = ontology.find(name) if ontology is not None and role == "outcome" else None
     return tuple(short for short in entry.synonyms if len(short) == 2) if entry else ()
 

@@ -9,7 +9,7 @@ from kg.literature.types import Query
 
 
 def opening_queries(expanded: ExpandedHypothesis) -> list[Query]:
-    """The whole combination, the statement, then pairs of parts with the first parts first."""
+    """Get the whole combination, the statement, then pairs of parts with the first parts first."""
     parts = expanded.parts
     queries = []
     if len(parts) >= 2:

@@ -20,7 +20,7 @@ Statement = TypeVar("Statement", Claim, Answer, SpeciousFlag)
 
 
 def without_unretrieved(given: CriticInput, position: Position) -> tuple[Position, tuple[str, ...]]:
-    """The position without citations that were not retrieved, and what was taken out.
+    """Return the position without citations that were not retrieved, and what was taken out.
 
     A claim, answer or flag that is left without a citation goes with them; a judge's ruling on a
     flag that nobody raised goes too.

@@ -10,7 +10,7 @@ from kg.literature.types import MissingSource
 
 
 def score_of(novelty: float, weight: float, prior: float) -> float:
-    """A novelty in [0, 1] as a score in [1, 10], drawn to the critic's prior where little was seen.
+    """Map a novelty in [0, 1] to [1, 10], drawn to the critic's prior where little was seen.
 
     `weight` in [0, 1] is how far the literature seen carries the reading (`Reading.weight`).
     """
@@ -24,7 +24,7 @@ def confidence(seen: Reading, missing: Sequence[MissingSource]) -> float:
 
 
 def score_after_objections(debate: Sequence[Turn]) -> float | None:
-    """The judge's last score if the verifier's last answers hold an objection, else None."""
+    """Return the judge's last score if the verifier's last answers hold an objection, else None."""
     answers = [turn.position for turn in debate if isinstance(turn.position, VerifierPosition)]
     verdicts = [turn.position for turn in debate if isinstance(turn.position, JudgePosition)]
     if not answers or not verdicts:

@@ -14,7 +14,7 @@ _FAINTEST = 1e-3
 
 
 def sigma(scores: Sequence[float] | FloatArray) -> float:
-    """Population standard deviation (divisor n) of the panel's scores."""
+    """Return population standard deviation (divisor n) of the panel's scores."""
     return float(np.std(np.asarray(scores, dtype=np.float64)))
 
 

@@ -73,7 +73,7 @@ def _ends(path: ScoredPath, index: int) -> tuple[PathNode, PathNode]:
 
 
 def _describe_edge(path: ScoredPath, step: int) -> str:
-    """The edge as a sentence of the graph's own words."""
+    """Return the edge as a sentence of the graph's own words."""
     edge = path.edges[step - 1]
     head, tail = _ends(path, step - 1)
     process = f"{head.name} {edge.relation.replace('_', ' ')} {tail.name}"
@@ -105,7 +105,7 @@ def check_grounding(given: OntologistInput, answer: Grounding) -> list[str]:
 
 
 def cite(evidence: Evidence) -> Citation:
-    """The citation of a piece of evidence, with the sentence it was read in."""
+    """Return the citation of a piece of evidence, with the sentence it was read in."""
     return Citation(
         title=evidence.title,
         year=evidence.year,

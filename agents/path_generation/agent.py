@@ -49,7 +49,7 @@ def read_prompt(given: PathRequest, resources: Resources) -> PathQuery:
 
 
 def _by_parts(question: Question) -> PathQuery:
-    """The question's parts as a query: what is asked about, and the outcome."""
+    """Return the question's parts as a query: what is asked about, and the outcome."""
     ends = tuple(part.name for part in question.list_parts(PartRole.ENDPOINT) if part.name)
     starts = tuple(
         part.graph_node or part.name

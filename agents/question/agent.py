@@ -10,7 +10,7 @@ from agents.question.vocabulary import Vocabulary
 
 
 def read_question(given: QuestionInput, resources: Resources) -> Reading:
-    """The question read by rules; see `agents.question.read.read`."""
+    """Return the question read by rules; see `agents.question.read.read`."""
     return read_by_rules(given.prompt, Vocabulary(given, resources.ontology))
 
 

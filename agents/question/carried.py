@@ -48,7 +48,7 @@ def unanswered(question: Question, hypothesis: Hypothesis) -> list[str]:
 
 
 def account_line(question: Question, hypothesis: Hypothesis) -> str:
-    """The first line of terminal and report: what of the question this hypothesis answers."""
+    """Get the first line of terminal and report: what of the question this hypothesis answers."""
     rows = account(question, hypothesis)
     if not rows:
         return "Carries: the question names no part; SAGE chose freely."
@@ -109,7 +109,7 @@ def excluded_keys(question: Question) -> frozenset[str]:
 
 
 def filters_of(question: Question) -> tuple[Filter, ...]:
-    """The conditions on patients that the question names."""
+    """Return the conditions on patients that the question names."""
     return tuple(
         condition
         for part in question.parts
@@ -119,7 +119,7 @@ def filters_of(question: Question) -> tuple[Filter, ...]:
 
 
 def without_subgroups(question: Question, why: str) -> Question:
-    """The question for all patients: subgroups that a feasible claim cannot keep are left out."""
+    """Return the question without the subgroups that a feasible claim cannot keep."""
     return question.model_copy(
         update={
             "parts": tuple(

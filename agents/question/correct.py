@@ -18,7 +18,7 @@ def apply_corrections(
     replaced: Mapping[PartRole, Sequence[str]],
     dropped: Sequence[str] = (),
 ) -> Question:
-    """The contract with the asker's corrections, each of which is noted.
+    """Return the contract with the asker's corrections, each of which is noted.
 
     Raises
     ------
@@ -63,7 +63,7 @@ BY_HAND = "the asker's own choice"
 
 
 def check_edited(question: Question, given: QuestionInput, read: Question) -> Question:
-    """An edited contract, held against the cohort and against the question as it was read.
+    """Return an edited contract, held against the cohort and against the question as it was read.
 
     What the asker points to another variable, or leaves out, is noted; a part whose variables are
     not those of its words is marked wherever it is carried.

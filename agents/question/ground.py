@@ -31,7 +31,7 @@ from validation.core.hypothesis import Filter
 
 
 def ground(given: QuestionInput, reading: Reading, vocabulary: Vocabulary) -> Question:
-    """The question with each part looked up in cohort, ontology and graph.
+    """Return the question with each part looked up in cohort, ontology and graph.
 
     Names come from a reader (rules or a model); keys, stand-ins, supplies and refusals do not.
     """
@@ -65,7 +65,7 @@ def ground(given: QuestionInput, reading: Reading, vocabulary: Vocabulary) -> Qu
 
 
 def _with_exposure(reading: Reading) -> list[Asked]:
-    """The parts; a treatment beside which nothing else is asked about is itself the exposure."""
+    """Return parts; a treatment beside which nothing else is asked about is itself the exposure."""
     roles = {part.role for part in reading.parts if not part.negated}
     alone = PartRole.EXPOSURE not in roles and reading.intent is Intent.RELATE
     return [
@@ -77,7 +77,7 @@ def _with_exposure(reading: Reading) -> list[Asked]:
 
 
 def _same(part: Part, earlier: Part) -> bool:
-    """True for another word for what was named before, on the same side."""
+    """Return True for another word for what was named before, on the same side."""
     alike = ("role", "negated", "level", "name", "variables", "endpoint", "filters", "supply")
     return bool(part.name) and all(getattr(part, it) == getattr(earlier, it) for it in alike)
 
@@ -121,7 +121,7 @@ def _part(
 def _cancer(
     asked: Asked, concept: Concept | None, given: QuestionInput, setting: Setting
 ) -> dict[str, object] | None:
-    """A population that a cancer names: the cohort's own, or that of another cohort."""
+    """Return a population that a cancer names: the cohort's own, or that of another cohort."""
     organ = organ_of(concept.name if concept else asked.name)
     if not organ or (concept is not None and concept.kind is not EntityType.DISEASE):
         return None
@@ -172,7 +172,7 @@ def _resolve_measured(
 
 
 def _conditions(name: str, given: QuestionInput) -> list[Condition]:
-    """The subgroup that a name states, by itself or as patients who are it."""
+    """Return the subgroup that a name states, by itself or as patients who are it."""
     for text in (name, f"{name} patients"):
         if found := find_conditions(text, given.cohort.variables):
             return found
@@ -194,7 +194,7 @@ def _subgroup(base: Part, what: str, filters: tuple[Filter, ...], given: Questio
 
 
 def _everybody(concept: Concept, given: QuestionInput, ontology: Ontology) -> str:
-    """The treatment of this name, or of this class, that the cohort's title says all received."""
+    """Return the treatment of this name or class that all received by the cohort's title."""
     title = f" {key_of(given.cohort.title)} "
     if f" {key_of(concept.name)} " in title:
         return concept.name
@@ -251,7 +251,7 @@ def _setting(given: QuestionInput, reading: Reading) -> Setting:
 
 
 def disease_of_cohort(given: QuestionInput) -> str:
-    """The cancer that the cohort's title, name or notes name."""
+    """Return the cancer that the cohort's title, name or notes name."""
     for text in (given.cohort.title, given.cohort.cohort, *given.cohort.notes):
         organ = organ_of(text)
         if organ:
@@ -260,7 +260,7 @@ def disease_of_cohort(given: QuestionInput) -> str:
 
 
 def disease_of_graph(names: tuple[GraphName, ...]) -> str:
-    """The cancer that most of the graph's links to cancers are about."""
+    """Return the cancer that most of the graph's links to cancers are about."""
     weights: dict[str, int] = {}
     for node in names:
         organ = organ_of(node.name) if node.kind is EntityType.DISEASE else ""

@@ -62,7 +62,7 @@ def word_list(name: str) -> frozenset[str]:
 
 
 def is_english(prompt: str) -> bool:
-    """True unless the letters or the function words of a prompt are of another language."""
+    """Return True unless the letters or the function words of a prompt are of another language."""
     letters = [char for char in prompt if char.isalpha()]
     other = sum(not unicodedata.name(char, "").startswith(("LATIN", "GREEK")) for char in letters)
     if other > len(letters) / 5:

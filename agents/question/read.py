@@ -172,7 +172,7 @@ class Matcher:
         return Match(self.words[at].start, self.words[at + size - 1].end, bare, concept)
 
     def _one_side(self, phrase: str, concept: Concept) -> bool:
-        """True for a name ("high mutational burden") that is a side of what is measured."""
+        """Return True for a name ("high mutational burden") that is a side of what is measured."""
         rest, sided = re.subn(r"^(?:high|low)[- ]", "", phrase, count=1, flags=re.IGNORECASE)
         measured = self.vocabulary.find(rest) if sided else None
         return measured is not None and bool(measured.variables) and not concept.variables
@@ -204,11 +204,11 @@ class Matcher:
         return unmatched
 
     def text_before(self, match: Match) -> str:
-        """The lower-case text before a match."""
+        """Return the lower-case text before a match."""
         return self.text[: match.start]
 
     def words_between(self, first: Match, second: Match) -> set[str]:
-        """The words between two matches."""
+        """Return the words between two matches."""
         return set(re.findall(r"\w+", self.text[first.end : second.start]))
 
 
@@ -230,7 +230,7 @@ def _without_class_words(matches: list[Match]) -> list[Match]:
 
 
 def match_within(name: str, vocabulary: Vocabulary) -> Concept | None:
-    """The only concept that a longer name holds, if nothing else in the name is unmatched."""
+    """Get the only concept that a longer name holds, if nothing else in the name is unmatched."""
     matcher = Matcher(name, vocabulary)
     measuring = word_list("function")
     concepts = [it.concept for it in matcher.matches if it.phrase.casefold() not in measuring]
@@ -352,14 +352,14 @@ def _role_of_name(matcher: Matcher, match: Match, markers: bool, negated: bool) 
 
 
 def _is_drug_record(matcher: Matcher, match: Match) -> bool:
-    """True where a measured variable is a treatment: "benefit from hormonal therapy"."""
+    """Return True where a measured variable is a treatment: "benefit from hormonal therapy"."""
     entry = matcher.vocabulary.ontology.find(match.phrase)
     named = entry is not None and entry.type in DRUGS
     return named or bool(re.search(r"therap|treatment|tamoxifen|platin", match.phrase.casefold()))
 
 
 def _level(matcher: Matcher, match: Match) -> Level | None:
-    """The side that a name is asked about ("high CD8")."""
+    """Return the side that a name is asked about ("high CD8")."""
     if match.concept is None:
         return None
     before = matcher.text_before(match)
@@ -367,7 +367,7 @@ def _level(matcher: Matcher, match: Match) -> Level | None:
 
 
 def _modifiers(matcher: Matcher) -> list[Match]:
-    """Matches on which the effect is asked to depend."""
+    """Return matches on which the effect is asked to depend."""
     plain = [
         match
         for match in matcher.matches
@@ -387,7 +387,7 @@ def _modifiers(matcher: Matcher) -> list[Match]:
 
 
 def _find_adjusted(matcher: Matcher) -> list[Match]:
-    """Matches that the question adjusts for: after such words, or listed with such a name."""
+    """Get matches that the question adjusts for: after such words, or listed with such a name."""
     found: list[Match] = []
     for match in matcher.matches:
         if match.concept is None or match.concept.kind in DRUGS:

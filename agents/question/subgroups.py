@@ -152,7 +152,7 @@ OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "g
 
 
 def invert_filters(filters: Iterable[Filter]) -> tuple[Filter, ...]:
-    """The conditions on patients whom these do not describe."""
+    """Return the conditions on patients whom these do not describe."""
     out: list[Filter] = []
     for item in filters:
         if item.op == "in" and isinstance(item.value, tuple):

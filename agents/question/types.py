@@ -121,7 +121,7 @@ class Question(View):
     refusals: tuple[str, ...] = ()
 
     def list_parts(self, role: PartRole | None = None) -> tuple[Part, ...]:
-        """The parts that the asker named, all or those of a role."""
+        """Return the parts that the asker named, all or those of a role."""
         return tuple(part for part in self.parts if role is None or part.role is role)
 
     def testable(self, role: PartRole) -> tuple[Part, ...]:

@@ -62,7 +62,7 @@ ORGANS = (
 
 
 def organ_of(text: str) -> str:
-    """The organ whose cancer a text names, or an empty text."""
+    """Return the organ whose cancer a text names, or an empty text."""
     lowered = text.casefold().replace("tumour", "tumor").replace("oesoph", "esoph")
     return next((organ for organ, pattern in ORGANS if re.search(pattern, lowered)), "")
 
@@ -122,7 +122,7 @@ class Vocabulary:
         )
 
     def find_gene(self, symbol: str) -> Concept | None:
-        """A measured gene by its symbol in any case, for words that can be nothing else."""
+        """Return a measured gene by its symbol in any case, for words that can be nothing else."""
         gene = self._upper.get(symbol.upper().replace("-", ""))
         return self._of_gene(gene, symbol) if gene else None
 
@@ -142,7 +142,7 @@ class Vocabulary:
         return tuple(dict.fromkeys(name for name, _, _ in found))
 
     def respelled(self, phrase: str) -> str:
-        """The known name that a misspelled phrase is closest to; empty for symbols and words."""
+        """Return the known name closest to a misspelled phrase; empty for symbols and words."""
         from rapidfuzz import fuzz, process
 
         plain = phrase.casefold()
@@ -318,7 +318,7 @@ class Vocabulary:
         )
 
     def _entity(self, phrase: str, key: str) -> Concept | None:
-        """An entity of ontology or graph, with what the cohort measures of it."""
+        """Return an entity of ontology or graph, with what the cohort measures of it."""
         entry = self._entry(phrase)
         node = self._graph.get(key)
         symbols = (EntityType.GENE, EntityType.PROTEIN)

@@ -85,7 +85,7 @@ def check_candidates(
     known: Known | None = None,
     found: Found | None = None,
 ) -> list[str]:
-    """The problems of every candidate, each with its number.
+    """Return the problems of every candidate, each with its number.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def keep_sound(
     known: Known | None = None,
     found: Found | None = None,
 ) -> Candidates:
-    """The candidates without a problem; all of them where none is left."""
+    """Return the candidates without a problem; all of them where none is left."""
     known = known or given.dictionary
     kept = tuple(
         proposal
@@ -159,7 +159,7 @@ def _unique(citations: list[Citation]) -> tuple[Citation, ...]:
 
 
 def draft_from_chains(given: ScientistInput, resources: Resources) -> Candidates:
-    """The claims of the brief's chains alone, for a scientist without tools.
+    """Return the claims of the brief's chains alone, for a scientist without tools.
 
     Raises
     ------
@@ -189,11 +189,10 @@ SCIENTIST = Agent(
 
 
 def at_the_bench(bench: Workbench) -> Agent[ScientistInput, Candidates]:
-    """The scientist with its tools, held to what they showed.
+    """Return the scientist with its tools, held to what they showed.
 
     Any variable of the cohort may be used, whether or not the brief names it.
     """
-
     return replace(
         SCIENTIST,
         tools=bench.tools(),

@@ -433,7 +433,7 @@ def _short(value: float) -> float:
 
 
 def _numbers(column: pd.Series) -> pd.Series | None:
-    """A column as numbers; None for names of categories."""
+    """Return a column as numbers; None for names of categories."""
     import pandas as pd
 
     numbers = pd.to_numeric(column, errors="coerce")
@@ -441,7 +441,7 @@ def _numbers(column: pd.Series) -> pd.Series | None:
 
 
 def _levels(column: pd.Series, cut: Literal["median", "tertile"]) -> pd.Series:
-    """A column as categories: numbers with many values cut, others as they are."""
+    """Return a column as categories: numbers with many values cut, others as they are."""
     import pandas as pd
 
     numbers = _numbers(column)

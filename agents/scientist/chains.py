@@ -45,7 +45,7 @@ Ranked = tuple[int, int, int, list[Relationship], list[Measured]]
 def proposals(
     given: ScientistInput, resources: Resources, known: Mapping[str, Level] | None = None
 ) -> Iterator[Proposal]:
-    """The chains' claims that were not proposed before, the best chain's first.
+    """Yield the chains' claims that were not proposed before, the best chain's first.
 
     `known` is the side at higher risk of variables, from literature outside the chains.
 
@@ -116,7 +116,7 @@ def _signed_by_others(
 def _concepts(
     chosen: tuple[Measured, ...], endpoint: Endpoint, edges: tuple[Relationship, ...]
 ) -> tuple[str, ...]:
-    """The graph's names of the exposures, the endpoint, and the disease most often on the paths."""
+    """Return the graph's names of exposures, endpoint, and the paths' most frequent disease."""
     diseases = [
         name
         for edge in edges
@@ -169,7 +169,7 @@ def _find_measured(
 
 
 def _entities(steps: list[Relationship]) -> list[tuple[str, EntityType]]:
-    """The chain's entities in the order in which it is walked."""
+    """Return the chain's entities in the order in which it is walked."""
     names: dict[str, EntityType] = {}
     for step in steps:
         pair = [(step.head, step.head_type), (step.tail, step.tail_type)]
@@ -181,7 +181,7 @@ def _entities(steps: list[Relationship]) -> list[tuple[str, EntityType]]:
 def _variable(
     name: str, dictionary: DictionaryView, ontology: Ontology
 ) -> tuple[str, str, str] | None:
-    """The dictionary's variable for an entity: by gene symbol, key, label or synonym."""
+    """Return the dictionary's variable for an entity: by gene symbol, key, label or synonym."""
     entry = ontology.find(name)
     names = [name, *([entry.name, *entry.synonyms] if entry else [])]
     upper = {gene.upper(): gene for gene in dictionary.genes}
@@ -231,7 +231,7 @@ WORSE = re.compile(
 
 
 def _read_in_quotes(name: str, steps: list[Relationship]) -> int:
-    """The sign that the sources' own sentences give where the edges are neutral.
+    """Return the sign that the sources' own sentences give where the edges are neutral.
 
     Counts sentences about the entity's own edges that report a better or worse outcome; a tie, or
     none, leaves the sign unsaid.

@@ -27,7 +27,7 @@ def draft(
     rationale: str,
     untested: Sequence[str] = (),
 ) -> Hypothesis:
-    """The claim on these exposures in the question's patients, in words written from its fields."""
+    """Draft the claim on these exposures in the question's patients, worded from its fields."""
     dictionary = given.dictionary
     hypothesis = Hypothesis(
         id="draft",
@@ -111,7 +111,7 @@ def endpoint_of(given: ScientistInput, named: Collection[str] = ()) -> Endpoint:
 
 
 def conjecture(unsigned: Sequence[str]) -> str:
-    """A sentence on exposures to which no source gives a sign, or an empty text."""
+    """Return a sentence on exposures to which no source gives a sign, or an empty text."""
     if not unsigned:
         return ""
     labels = " and ".join(unsigned)
@@ -119,7 +119,7 @@ def conjecture(unsigned: Sequence[str]) -> str:
 
 
 def names_of(variable: Variable) -> set[str]:
-    """The names by which a variable is known, in plain words."""
+    """Return the names by which a variable is known, in plain words."""
     return {
         plain(name) for name in (variable.label, variable.key.split(":")[-1], *variable.synonyms)
     }
@@ -131,5 +131,5 @@ def plain(text: str) -> str:
 
 
 def words_of(text: str) -> set[str]:
-    """The words of a name."""
+    """Return the words of a name."""
     return set(plain(text).split())

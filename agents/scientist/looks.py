@@ -48,7 +48,7 @@ class GraphNeighbors(View):
 
     @classmethod
     def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:
-        """The schema, without cell lines, which no patient has."""
+        """Return the schema, without cell lines, which no patient has."""
         schema = super().model_json_schema(*args, **options)
         schema["$defs"]["EntityType"]["enum"].remove(EntityType.CELL_LINE)
         return schema

@@ -228,7 +228,7 @@ def _look_up(concept: Concept, given: ScientistInput, known: Known, resources: R
 
 
 def _direct(given: ScientistInput, asked: Sequence[Concept], known: Known) -> list[Proposal]:
-    """The claims that the question asks for, as it names them."""
+    """Return the claims that the question asks for, as it names them."""
     question = given.question
     named = {concept.variable: concept for concept in asked}
     groups = [
@@ -263,7 +263,7 @@ def _designs(
     modifiers: Sequence[Concept],
     known: Known,
 ) -> list[Proposal]:
-    """The ways to compare what was asked for."""
+    """Return the ways to compare what was asked for."""
     question = given.question
     designs: list[tuple[Sequence[Concept], Comparison, CutRule]] = []
     if modifiers:
@@ -335,7 +335,7 @@ def _levels_said(question: Question) -> dict[str, Level]:
 
 
 def _contradicts(hypothesis: Hypothesis, question: Question, asked: set[str]) -> bool:
-    """True where the question says a direction of what it names, and the claim the other."""
+    """Return True where the question says a direction of what it names, and the claim the other."""
     if question.direction is None:
         return False
     said = _levels_said(question)
@@ -361,7 +361,7 @@ def _proposal(
     conjectured = question.direction is None
 
     def level_of(concept: Concept) -> Level:
-        """The side that the question names, else the side of the claim's direction."""
+        """Return the side that the question names, else the side of the claim's direction."""
         if concept.variable in levels:
             return levels[concept.variable]
         if concept.asked and not conjectured:
@@ -456,7 +456,7 @@ def _fit(pool: Sequence[Proposal], given: ScientistInput, asked: set[str]) -> Lo
 def _without_repeats(
     proposal: Proposal, same: Iterable[frozenset[str]], given: ScientistInput
 ) -> Proposal:
-    """The claim without an exposure that repeats an earlier exposure."""
+    """Return the claim without an exposure that repeats an earlier exposure."""
     hypothesis = proposal.hypothesis
     kept: list[Exposure] = []
     for exposure in hypothesis.exposures:

@@ -83,7 +83,7 @@ class Ranking(View):
 def without_rewordings(
     candidates: Candidates, statement: Callable[[Hypothesis], str]
 ) -> tuple[list[Proposal], list[SetAside]]:
-    """The candidates that claim different things, the first of each kept."""
+    """Return the candidates that claim different things, the first of each kept."""
     kept: dict[tuple[object, ...], Proposal] = {}
     aside = []
     for proposal in candidates.candidates:
@@ -161,7 +161,7 @@ def parts_of(
     found: dict[str, Citation],
     studied: int | None,
 ) -> RankParts:
-    """The four parts of a candidate's rank and their product.
+    """Return the four parts of a candidate's rank and their product.
 
     Parameters
     ----------

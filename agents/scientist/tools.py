@@ -89,7 +89,7 @@ class Workbench:
         self.found: dict[str, Citation] = {}
 
     def find_variables(self, name: str, *more: str) -> tuple[str, ...]:
-        """The cohort's variables for a concept, by its names and those of the ontology."""
+        """Return the cohort's variables for a concept, by its names and those of the ontology."""
         entry = self.ontology.find(name)
         names = [name, *more, *([entry.name, *entry.synonyms] if entry else [])]
         return tuple(
@@ -264,7 +264,7 @@ class Workbench:
         )
 
     def measurement_define(self, asked: MeasurementDefine) -> MeasurementChecks:
-        """New variables measured on the slides' maps, each through the quality gate.
+        """Return new variables measured on the slides' maps, each through the quality gate.
 
         Raises
         ------
@@ -293,7 +293,7 @@ class Workbench:
         )
 
     def tools(self) -> tuple[Tool[Any], ...]:
-        """The tools as a model calls them; every result passes the disclosure gate."""
+        """Return the tools as a model calls them; every result passes the disclosure gate."""
         return (
             _tool(
                 "graph_search",
@@ -354,7 +354,7 @@ class Workbench:
         )
 
     def _measuring(self) -> tuple[Tool[Any], ...]:
-        """The tool that measures, where there are maps to measure on."""
+        """Return the tool that measures, where there are maps to measure on."""
         if self.measures is None:
             return ()
         return (
@@ -387,7 +387,7 @@ def _tool(
 
 
 def quotations(record: Record, query: str) -> tuple[str, ...]:
-    """The record's sentences that share most words with the query, in their own order."""
+    """Return the record's sentences that share most words with the query, in their own order."""
     from kg.literature.text import words
 
     wanted = set(words(query))

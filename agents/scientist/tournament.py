@@ -64,7 +64,7 @@ TOURNAMENT = Agent(
 
 
 def expected_score(rating: float, other: float) -> float:
-    """The chance that Elo's model gives the first to be preferred."""
+    """Return the chance that Elo's model gives the first to be preferred."""
     return float(1 / (1 + 10 ** ((other - rating) / 400)))
 
 
@@ -74,7 +74,7 @@ def play(
     seed: int,
     rounds: int = ROUNDS,
 ) -> list[float]:
-    """The candidates' Elo ratings after a few rounds in which neighbors meet.
+    """Return the candidates' Elo ratings after a few rounds in which neighbors meet.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ class Proposal(View):
     )
 
     def supported_by(self, brief: OntologyBrief) -> list[Relationship]:
-        """The brief's relationships that the claim rests on."""
+        """Return the brief's relationships that the claim rests on."""
         support = {(step.chain, step.step) for step in self.support}
         return [
             relationship

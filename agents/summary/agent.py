@@ -44,7 +44,7 @@ class VerdictView(View):
 
 
 def verdict_view(results: ResultsView) -> VerdictView:
-    """The part of the results that the summary reads."""
+    """Return the part of the results that the summary reads."""
     return VerdictView(
         **{name: getattr(results, name) for name in VerdictView.model_fields},
     )
@@ -86,7 +86,7 @@ def check_summary(given: SummaryInput, answer: Summary) -> list[str]:
 
 
 def keep_true(given: SummaryInput, answer: Summary) -> Summary:
-    """The summary without what contradicts the results; a statement at least stays."""
+    """Return the summary without what contradicts the results; a statement at least stays."""
     held = given.verdict.held
     kept = keep_held(answer.findings, held) or tuple(item.finding for item in held[:1])
     return answer.model_copy(

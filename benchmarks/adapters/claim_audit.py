@@ -237,7 +237,7 @@ def collect_statements(root: Path) -> list[Statement]:
 
 
 def _words(text: str | ModelText) -> str:
-    """The text, a model's remark too: it is audited where it stands."""
+    """Return the text, a model's remark too: it is audited where it stands."""
     return text.text if isinstance(text, ModelText) else text
 
 

@@ -61,7 +61,7 @@ def clean(text: str) -> str:
 
 
 def dehyphenate(text: str) -> str:
-    """Join words broken at a line end; compounds such as `non-\\nmuscle` keep their hyphen."""
+    """Join words broken at a line end; compounds such as `non-muscle` keep their hyphen."""
 
     def join(match: re.Match[str]) -> str:
         left, right = match.group(1), match.group(2)

@@ -119,7 +119,7 @@ def config(as_json: AsJson = False) -> None:
 
 
 def _flatten(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Settings with their dotted names; nested fields without a value are left out."""
+    """Yield the settings with their dotted names; nested fields without a value are left out."""
     for name, value in values.items():
         if isinstance(value, dict) and value:
             yield from _flatten(value, f"{prefix}{name}.")

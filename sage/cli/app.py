@@ -38,7 +38,7 @@ class LazyGroups(TyperGroup):
     """A command group whose subgroups are imported when they are asked for."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The eager commands, the lazy groups, then the commands of installed plugins."""
+        """Return the eager commands, the lazy groups, then the commands of installed plugins."""
         return [*super().list_commands(ctx), *GROUPS, *find_plugins("sage.commands")]
 
     def get_command(self, ctx: Any, name: str) -> Any:

@@ -40,7 +40,7 @@ def corrections_of(
     population: list[str] | None,
     drop: list[str] | None,
 ) -> Corrections:
-    """The command line's corrections as a value."""
+    """Return the command line's corrections as a value."""
     from agents.question.types import PartRole
     from sage.run.spec import Corrections
 

@@ -95,7 +95,7 @@ def _finite(value: Any) -> Any:
 
 @contextmanager
 def counting(title: str, *, quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar fed with (stage, done, total)."""
+    """Show a progress bar fed with (stage, done, total)."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,

@@ -178,7 +178,7 @@ MOUNTED = Path("/run")
 
 
 def read_token(token: str | None, file: Path | None, *, none: bool) -> tuple[str | None, bool]:
-    """The token to ask for, and whether it was made here."""
+    """Return the token to ask for, and whether it was made here."""
     import secrets
 
     from sage.cli.console import print_line

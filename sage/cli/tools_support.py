@@ -161,7 +161,7 @@ def run_over(
 
 @contextmanager
 def stage_bars(*, quiet: bool) -> Iterator[Callable[[str, Outcome, int, int], None]]:
-    """A progress bar for each stage of a job over slides, which counts those that failed.
+    """Show a progress bar for each stage of a job over slides, which counts failures.
 
     Yields a function to call when a slide ends: (stage, outcome, number done, total).
     """

@@ -68,7 +68,7 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
 
 
 def _without_result(found: Results) -> dict[str, list[str]]:
-    """Tests without a result, by status and reason."""
+    """Return tests without a result, by status and reason."""
     reason: dict[str, list[str]] = {}
     for test in found.tests:
         if test.status != "ok":
@@ -77,7 +77,7 @@ def _without_result(found: Results) -> dict[str, list[str]]:
 
 
 def _describe_shape(found: Results, test: str) -> str:
-    """Notes on a test's estimate: nonlinearity, searched cut, E-value."""
+    """Return notes on a test's estimate: nonlinearity, searched cut, E-value."""
     from validation.results.results import p_is
 
     words = ""

@@ -12,7 +12,7 @@ class Clock:
     """The machine's clock. Tests replace it with `using`."""
 
     def now(self) -> datetime:
-        """The time of day, in UTC."""
+        """Return the time of day, in UTC."""
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
@@ -35,12 +35,12 @@ def using(clock: Clock) -> Iterator[None]:
 
 
 def now() -> datetime:
-    """The time of day, in UTC."""
+    """Return the time of day, in UTC."""
     return _clock.now()
 
 
 def seconds() -> float:
-    """The time of day as seconds since 1970, as files are stamped."""
+    """Return the time of day as seconds since 1970, as files are stamped."""
     return now().timestamp()
 
 
@@ -50,5 +50,5 @@ def monotonic() -> float:
 
 
 def stamp() -> str:
-    """The time in UTC, ISO 8601 to the millisecond."""
+    """Return the time in UTC, ISO 8601 to the millisecond."""
     return now().isoformat(timespec="milliseconds")

@@ -8,7 +8,7 @@ from sage.core.errors import FaultError
 
 
 def data_root() -> Path:
-    """The folder that holds `corpus`, `ontology`, `signatures` and the rest.
+    """Return the folder that holds `corpus`, `ontology`, `signatures` and the rest.
 
     The wheel's own `sage/_data` comes first: beside installed packages, a folder called `data` may
     be anyone's. A checkout has no `sage/_data`.
@@ -26,7 +26,7 @@ def data_root() -> Path:
 
 
 def data_folder(name: str) -> Path:
-    """The folder `name` of the shipped data.
+    """Return the folder `name` of the shipped data.
 
     Raises
     ------

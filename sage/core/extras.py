@@ -63,7 +63,7 @@ WITHIN = {
 
 
 def absent(extra: str) -> list[str]:
-    """The modules of an extra that are not installed."""
+    """Return the modules of an extra that are not installed."""
     return [module for module in EXTRAS[extra].modules if not _is_installed(module)]
 
 
@@ -74,12 +74,12 @@ def require_extra(extra: str, purpose: str) -> None:
 
 
 def install(extra: str) -> str:
-    """The command that installs an extra."""
+    """Return the command that installs an extra."""
     return f'pip install "sage-pathology[{extra}]"'
 
 
 def explain_absence(error: ModuleNotFoundError) -> InputError | None:
-    """A failed import as bad input that names the extra; None for a module that no extra has."""
+    """Explain a failed import by its extra; None for a module that no extra has."""
     module = (error.name or "").partition(".")[0]
     bring = [name for name, extra in EXTRAS.items() if module in extra.modules]
     if module in WITHIN:

@@ -18,7 +18,7 @@ from sage.core.errors import InputError
 
 @contextmanager
 def writing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
-    """A binary stream whose content is found under `path` when the block ends well.
+    """Open a binary stream whose content is found under `path` when the block ends well.
 
     After an error, or a kill at any time, `path` is what it was before. The file has no name
     until it is whole, so a kill leaves nothing behind; where the file system cannot do that (some
@@ -153,7 +153,7 @@ def _as(path: Path) -> Iterator[None]:
 
 
 def _open(folder: int, part: str) -> tuple[int, bool]:
-    """A new file in the folder, and whether it had to be given the name `part` at once."""
+    """Return a new file in the folder, and whether it had to be given the name `part` at once."""
     if hasattr(os, "O_TMPFILE") and Path("/proc/self/fd").is_dir():
         try:
             return os.open(".", os.O_TMPFILE | os.O_RDWR, 0o666, dir_fd=folder), False

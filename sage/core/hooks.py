@@ -1,5 +1,6 @@
-"""Hooks of servers and commands that a plugin may fill: who acts, the log of what they did, and a
-database of runs that several machines share.
+"""Hooks of servers and commands that a plugin may fill.
+
+They cover who acts, the log of what they did, and a database of runs that several machines share.
 
 The entry point group `sage.hooks` names a module with these functions:
 

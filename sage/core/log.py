@@ -56,7 +56,7 @@ class Log:
         self._logger = _ROOT.getChild(name.removeprefix("sage."))
 
     def debug(self, event: str, **values: Any) -> None:
-        """A detail for whoever looks for a defect."""
+        """Log a detail for whoever looks for a defect."""
         self._say(logging.DEBUG, event, values)
 
     def info(self, event: str, **values: Any) -> None:
@@ -82,7 +82,7 @@ class Log:
 
 
 def logger(name: str) -> Log:
-    """The log of a module; `name` is its `__name__`."""
+    """Return the log of a module; `name` is its `__name__`."""
     return Log(name)
 
 
@@ -124,14 +124,14 @@ def hide(secret: str) -> None:
 
 
 def struck(text: str) -> str:
-    """The text without secrets."""
+    """Return the text without secrets."""
     for secret in sorted(_hidden, key=len, reverse=True):
         text = text.replace(secret, STRUCK)
     return _NAMED.sub(rf"\1{STRUCK}", _SECRET.sub(STRUCK, text))
 
 
 def escape(text: str) -> str:
-    """The text on one line, with what a terminal would obey instead of showing as `\\u` escapes."""
+    """Return the text on a line, with what a terminal would obey as escapes of Unicode."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(

@@ -20,7 +20,7 @@ _PILED = re.compile(f"({_COMBINING}{{3}}){_COMBINING}+")
 
 
 def clean_text(text: str) -> str:
-    """The text without what a page or a terminal would obey instead of showing.
+    """Return the text without what a page or a terminal would obey instead of showing.
 
     Line breaks of every kind become newlines. Invisible characters go, piles of combining marks
     are cut, and what cannot be printed becomes the replacement character.
@@ -32,12 +32,12 @@ def clean_text(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The printable text on a line, with single spaces."""
+    """Return the printable text on a line, with single spaces."""
     return " ".join(clean_text(text).split())
 
 
 def count_noun(number: float, noun: str) -> str:
-    """A number with its noun: "1 run", "2 runs", "1,000 runs"."""
+    """Return a number with its noun: "1 run", "2 runs", "1,000 runs"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -45,12 +45,12 @@ _FORMULA = re.compile(r"[=+@\t\r]|-(?![\d.])")
 
 
 def as_cell(text: str) -> str:
-    """A text as a cell of a CSV file for people, quoted if a spreadsheet would compute it."""
+    """Get a text as a cell of a CSV file for people, quoted if a spreadsheet would compute it."""
     return f"'{text}" if _FORMULA.match(text) else text
 
 
 def quote_text(text: object) -> str:
-    """A text from outside as data for a prompt: a line in quotation marks, none within it.
+    """Return a text from outside as data for a prompt: a line in quotation marks, none within it.
 
     It can neither begin a line of the prompt nor end its own quotation.
     """

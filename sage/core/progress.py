@@ -29,7 +29,7 @@ def listen(listener: Listener) -> Iterator[None]:
 
 
 def listening() -> Listener | None:
-    """The current listener, for work that continues in another thread."""
+    """Return the current listener, for work that continues in another thread."""
     return _listener.get()
 
 

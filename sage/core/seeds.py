@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def generator(seed: int, *purpose: int) -> np.random.Generator:
-    """A generator that equal arguments give again, on every machine.
+    """Return a generator that equal arguments give again, on every machine.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ def write_report(folder: RunFolder, target: Path | None = None) -> Written:
 
 @lru_cache(maxsize=4)
 def template(name: str) -> Template:
-    """A template in which every value is escaped that no helper below has escaped already."""
+    """Get a template in which every value is escaped that no helper below has escaped already."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     escape = html_text if name.endswith(".html.j2") else markdown_text
@@ -76,7 +76,7 @@ def template(name: str) -> Template:
 
 @lru_cache(maxsize=2)
 def style_hash(name: str) -> str:
-    """The page's own style block, alone permitted by its content security policy."""
+    """Return the page's own style block, alone permitted by its content security policy."""
     source = (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
     block = source[source.index("<style>") + len("<style>") : source.index("</style>")]
     return f"sha256-{base64.b64encode(hashlib.sha256(block.encode()).digest()).decode()}"
@@ -109,7 +109,7 @@ def _render(page: Page, name: str) -> str:
         return Inert(f'<sup><a href="#r{place}">{reference}</a></sup>' if as_html else reference)
 
     def cite_source(citation: Citation) -> Inert:
-        """The reference with its identifier beside it."""
+        """Return the reference with its identifier beside it."""
         named = f"doi:{citation.doi}" if citation.doi else ""
         named = named or (f"PMID {citation.pmid}" if citation.pmid else "no identifier")
         shown = verbatim(escape(named))
@@ -141,7 +141,7 @@ def _render(page: Page, name: str) -> str:
 
 
 def summarize_run(folder: RunFolder) -> dict[str, Any]:
-    """A run's outcome in a few fields, finished or not."""
+    """Return a run's outcome in a few fields, finished or not."""
     manifest = folder.manifest()
     path = folder.output("state")
     hypotheses = []

@@ -244,7 +244,7 @@ def _paths(folder: RunFolder) -> list[ScoredPath]:
 
 
 def _verdict_words(folder: RunFolder, name: str, badge: str) -> str:
-    """The verdict; without a named direction, the untested direction is an answer too."""
+    """Return the verdict; without a named direction, the untested direction is an answer too."""
     if TURNED_ROUND not in badge or question_of(folder, name).direction is not None:
         return badge
     return (
@@ -362,7 +362,7 @@ def _sentences(home: Path) -> dict[Finding, str]:
 
 
 def _tasks(home: Path) -> tuple[str, ...]:
-    """The tasks that were set, of the hypothesis as it was registered."""
+    """Return the tasks that were set, of the hypothesis as it was registered."""
     from validation.contracts.contract import FrozenContract
 
     path = home / "contract.json"
@@ -372,7 +372,7 @@ def _tasks(home: Path) -> tuple[str, ...]:
 
 
 def _feasibility(folder: RunFolder, name: str, facts: Facts) -> FeasibilityVerdict | None:
-    """The judgment, its numbers among the facts."""
+    """Return the judgment, its numbers among the facts."""
     from agents.feasibility.types import FeasibilityVerdict
 
     found: FeasibilityVerdict | None = _answer(folder, f"feasibility-{name}", FeasibilityVerdict)
@@ -385,7 +385,7 @@ def _feasibility(folder: RunFolder, name: str, facts: Facts) -> FeasibilityVerdi
 
 
 def _interpretation(folder: RunFolder, name: str, facts: Facts) -> Interpretation | None:
-    """The interpreter's answer, its number among the facts."""
+    """Return the interpreter's answer, its number among the facts."""
     found: Interpretation | None = _answer(folder, f"interpreter-{name}", Interpretation)
     if found:
         facts.add(f"{name}.interpreter.feasibility_score", found.feasibility_score)
@@ -393,7 +393,7 @@ def _interpretation(folder: RunFolder, name: str, facts: Facts) -> Interpretatio
 
 
 def _debate(debate: dict[str, Any], name: str, facts: Facts) -> dict[str, Any]:
-    """The debate, once everything that the report shows of it could be read."""
+    """Return the debate, once everything that the report shows of it could be read."""
     debate_facts(debate, name, facts)
     debate_sources(debate)
     list_turns(debate)
@@ -411,7 +411,7 @@ def _review_words(decision: Decision | None) -> str:
 
 
 def _mechanism(draft: Draft, decision: Decision | None) -> tuple[str, ...]:
-    """The processes that the claim still rests on after the review."""
+    """Return the processes that the claim still rests on after the review."""
     from sage.run.hypothesis_nodes import accept
 
     return accept(draft, decision).mechanism if decision else draft.mechanism
@@ -425,7 +425,7 @@ def _chains(
     facts: Facts,
     disease: str,
 ) -> list[Chain]:
-    """The paths that the draft rests on, with the steps that it uses."""
+    """Return the paths that the draft rests on, with the steps that it uses."""
     if brief is None:
         return []
     used = sorted(
@@ -517,7 +517,7 @@ def _coding(folder: RunFolder, name: str, facts: Facts) -> dict[str, Any] | None
 
 
 def _spending(folder: RunFolder, facts: Facts) -> list[Spending]:
-    """The steps of the run; their numbers join the facts as `run.stepN`, their sums as `run`."""
+    """Return steps of the run; their numbers join the facts as `run.stepN`, their sums as `run`."""
     # The report step is still under way while it is written, so that a replay shows the same rows.
     counted = [step for step in spending(folder) if step.step != "report"]
     forms = {"seconds": ".2f", "calls": ",", "prompt_tokens": ",", "completion_tokens": ",",

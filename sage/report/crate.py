@@ -68,7 +68,7 @@ def write_crate(root: Path, manifest: Manifest) -> Path:
 
 
 def files_of(root: Path) -> list[Path]:
-    """The files that are described, in a stable order."""
+    """Return the files that are described, in a stable order."""
     top = [root / name for name in DESCRIBED if (root / name).is_file()]
     below = [
         path

@@ -52,7 +52,7 @@ class Curve:
 
 
 def curve_of(rows: Sequence[dict[str, str]], scale: str) -> Curve | None:
-    """The curve of a results table's rows; None where nothing could be estimated."""
+    """Return the curve of a results table's rows; None where nothing could be estimated."""
     whole = [row for row in rows if all(_number(row.get(name)) for name in NUMBERS[:3])]
     fitted = sorted(whole, key=lambda row: float(row["estimate"]))
     if len(fitted) < 2:

@@ -40,7 +40,7 @@ def _citation(record: dict[str, Any]) -> Citation:
 
 
 def debate_sources(debate: dict[str, Any]) -> list[Citation]:
-    """The records that the critics were given."""
+    """Return the records that the critics were given."""
     return [_citation(record["record"]) for record in debate["records"]]
 
 
@@ -90,7 +90,7 @@ ORDINALS = ("initial assessment", "first round", "second round", "third round")
 
 
 def list_turns(debate: dict[str, Any]) -> list[Turn]:
-    """The transcript, with each point's citations resolved to records."""
+    """Return the transcript, with each point's citations resolved to records."""
     records = {record["ref"]: _citation(record["record"]) for record in debate["records"]}
     found = []
     for turn in debate["transcript"]:

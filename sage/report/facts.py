@@ -57,7 +57,7 @@ class Facts:
         self.values[key] = {"value": value, "text": shown}
 
     def text(self, key: str) -> str:
-        """The number's text.
+        """Return the number's text.
 
         Raises
         ------
@@ -72,7 +72,7 @@ class Facts:
             ) from None
 
     def contains(self, key: str) -> bool:
-        """True when the key exists."""
+        """Return True when the key exists."""
         return key in self.values
 
 
@@ -104,7 +104,7 @@ class Pen:
         self.cited: dict[str, int] = {}
 
     def number(self, key: str) -> str:
-        """A number by key."""
+        """Return a number by key."""
         shown = self.escape(self.facts.text(key))
         return f"{NUMBER_START}{self.escape(key)}{KEY_END}{shown}{NUMBER_END}"
 
@@ -121,7 +121,7 @@ class Pen:
         return "".join(written)
 
     def cite(self, citation: Citation) -> str:
-        """The reference number of a source.
+        """Return the reference number of a source.
 
         Raises
         ------

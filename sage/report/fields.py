@@ -21,7 +21,7 @@ HIGH, LOW = 0.9, 0.1
 
 
 def measurement_of(note: str) -> Measurement | None:
-    """The measurement named in a variable's note, or None."""
+    """Return the measurement named in a variable's note, or None."""
     from mcp_servers.measures.formula import parse
 
     found = FORMULA.search(note)
@@ -82,7 +82,7 @@ def _draw(cohort: Cohort, maps: Path, key: str, measurement: Measurement, path: 
 def field_of(
     cohort: Cohort, key: str, side: Literal["high", "low"]
 ) -> tuple[SlideMaps, tuple[float, float, float]]:
-    """The slide whose field a picture shows, with the field's center and side in µm.
+    """Return the slide whose field a picture shows, with the field's center and side in µm.
 
     A run keeps no name of a patient or slide: they are found again from the cohort.
 
@@ -108,7 +108,7 @@ def field_of(
 def _slides(
     cohort: Cohort, maps: Path, key: str, measurement: Measurement
 ) -> list[tuple[str, float, SlideMaps]]:
-    """The slides at the 90th and the 10th percentile with their values; none of other maps."""
+    """Get the slides at the 90th and the 10th percentile with their values; none of other maps."""
     from mcp_servers.measures.compute import compute, of_patient
     from mcp_servers.measures.maps import MapsOnDisk
 

@@ -38,7 +38,7 @@ def markdown_text(text: object) -> Inert:
 
 
 def data_uri(path: Path) -> str:
-    """An SVG or PNG file as a `data:` address for an `<img>`, where no script or link in it acts.
+    """Return an SVG or PNG file as a `data:` address for `<img>`, where no script in it acts.
 
     Raises
     ------

@@ -55,12 +55,12 @@ class Reached:
     missing: float = 0.0
 
     def answers(self, question: str, *answers: str) -> bool:
-        """True if the question has any of these answers."""
+        """Return True if the question has any of these answers."""
         found = next((row for row in self.verdict.answers if row.question == question), None)
         return found is not None and found.answer in answers
 
     def prevented_by(self, rule: str) -> bool:
-        """True if this rule blocks another verdict."""
+        """Return True if this rule blocks another verdict."""
         found = self.verdict.reasons
         return any(reason.rule == rule and reason.outcome == "prevents" for reason in found)
 
@@ -129,7 +129,7 @@ CHANGES: tuple[tuple[str, Callable[[Reached], bool]], ...] = (
 
 
 def would_change(reached: Reached) -> tuple[str, ...]:
-    """Changes that would alter the verdict: its objections, and what would turn its answers."""
+    """Get changes that would alter the verdict: its objections, and what would turn its answers."""
     verdict = reached.verdict
     said = [_objecting(reason) for reason in verdict.reasons if _objects(reason, verdict)]
     if verdict.because not in CLOSED:
@@ -138,7 +138,7 @@ def would_change(reached: Reached) -> tuple[str, ...]:
 
 
 def _objects(reason: Reason, verdict: Verdict) -> bool:
-    """True if a reason blocks another verdict and no answer states it."""
+    """Return True if a reason blocks another verdict and no answer states it."""
     answered = (*ANSWERED, "ledger") if verdict.because == "multiplicity" else ANSWERED
     return reason.outcome == "prevents" and reason.rule not in answered
 
@@ -190,7 +190,7 @@ CONCORDANCE = "Discrimination without and with the exposure (apparent)"
 
 
 def _is_held(page: Reported, facts: Facts, held: str) -> bool:
-    """True if a page holds what a checklist's item asks for.
+    """Return True if a page holds what a checklist's item asks for.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ class Checklist:
 
 
 def checklists(page: Reported, facts: Facts) -> list[Checklist]:
-    """The checklists of a hypothesis, filled from its contract, tables and keys.
+    """Return the checklists of a hypothesis, filled from its contract, tables and keys.
 
     TRIPOD+AI accompanies REMARK where predictions of a model are judged.
     """

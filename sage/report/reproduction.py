@@ -62,7 +62,7 @@ def read_reproduction(
     instructions: tuple[str, ...],
     facts: Facts,
 ) -> ReproductionPage | None:
-    """The reproduction of a hypothesis; None where nothing was analyzed."""
+    """Return the reproduction of a hypothesis; None where nothing was analyzed."""
     from validation.results.results import Results
 
     path = home / "results" / "results.json"
@@ -155,7 +155,7 @@ def _appendices(folder: Path) -> list[Exploratory]:
 
 
 def exploratory(appendix: Appendix, folder: Path) -> Exploratory:
-    """An appendix with its images, which are in `folder`."""
+    """Return an appendix with its images, which are in `folder`."""
     tables = [
         Table(
             table.name.replace("_", " "),

@@ -156,7 +156,7 @@ def _lost_to_covariates(tests: Sequence[TestOutcome]) -> float:
 
 
 def _figures(home: Path, results: Results, name: str, facts: Facts) -> list[FigurePage]:
-    """The drawn figures, each with the tables that hold its numbers."""
+    """Return the drawn figures, each with the tables that hold its numbers."""
     folder = home / "results"
     return [
         FigurePage(
@@ -192,7 +192,7 @@ EFFECTS = ("primary", "secondary", "adjusted")
 
 
 def _csv(key: str, results: Results, name: str, facts: Facts) -> str:
-    """The rows behind a figure as CSV: the table of its name, for a forest those of its effects."""
+    """Get rows behind a figure as CSV: the table of its name, for a forest those of its effects."""
     chosen = [key] if key in results.tables else []
     if key == "forest":
         chosen = [item for item in results.tables if item.rpartition(".")[2] in EFFECTS]
@@ -319,7 +319,7 @@ def _answer_row(answer: Answer) -> dict[str, str]:
 
 
 def _answers(answers: Sequence[Answer]) -> list[Table]:
-    """The three answers that the verdict rests on; none where the primary test gave no result."""
+    """Return the three answers under the verdict; none where the primary test gave no result."""
     if not answers:
         return []
     rows = [[Cell(text) for text in _answer_row(answer).values()] for answer in answers]
@@ -440,7 +440,7 @@ CONTROLS = (
 
 
 def _controls(name: str, facts: Facts) -> list[Table]:
-    """The controls that ran, each with its size and p-value by key."""
+    """Return the controls that ran, each with its size and p-value by key."""
     rows = [
         [Cell(words), Cell("", f"{name}.{size}"), Cell("", f"{name}.{p}")]
         for words, size, p in CONTROLS
@@ -458,7 +458,7 @@ def _controls(name: str, facts: Facts) -> list[Table]:
 
 
 def _table(title: str, rows: list[dict[str, str]], name: str, facts: Facts) -> Table:
-    """A table of the results, its most telling columns first."""
+    """Return a table of the results, its most telling columns first."""
     found = dict.fromkeys(column for row in rows for column in row if row[column] != "")
     columns = [column for column in COLUMNS if column in found]
     columns += [item for item in found if item not in columns]
@@ -472,7 +472,7 @@ def _table(title: str, rows: list[dict[str, str]], name: str, facts: Facts) -> T
 
 
 def _cell(text: str, name: str, facts: Facts) -> Cell:
-    """A cell that names a key shows that number; any other is verbatim from the results file."""
+    """Return the number of a cell that names a key; any other cell verbatim."""
     key = f"{name}.{text}"
     return Cell(text=text, key=key if facts.contains(key) else None)
 

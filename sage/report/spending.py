@@ -57,7 +57,7 @@ def spending(folder: RunFolder) -> list[Spending]:
 
 
 def list_paid(folder: RunFolder) -> list[Spending]:
-    """The same with what was really paid: failed and unfinished steps as well, kept replies not."""
+    """Return what was really paid: also failed and unfinished steps, but no kept replies."""
     rows: _Rows = {
         (row.step, row.hypothesis): {name: float(getattr(row, name)) for name in _FIELDS}
         for row in spending(folder)
@@ -99,7 +99,7 @@ def _parse_row(rows: _Rows) -> list[Spending]:
 
 
 def _row(rows: _Rows, step: str, hypothesis: str) -> dict[str, float]:
-    """The row of a step; steps that run once for all hypotheses have no hypothesis."""
+    """Return the row of a step; steps that run once for all hypotheses have no hypothesis."""
     for key in ((step, hypothesis), (step, "")):
         if key in rows:
             return rows[key]

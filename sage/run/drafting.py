@@ -44,7 +44,7 @@ def draft_hypotheses(
     kept: int,
     wish: str = "",
 ) -> list[Draft]:
-    """The best `kept` of `wanted` candidates, as drafts.
+    """Return the best `kept` of `wanted` candidates, as drafts.
 
     Where too few patients are in the subgroup that the question names, the claim is redesigned for
     all patients, as its account states.
@@ -145,7 +145,7 @@ def _draft_once(
 def _testable(
     bench: Workbench, answer: Candidates, question: Question, brief: OntologyBrief
 ) -> tuple[list[Proposal], list[RankParts], list[SetAside]]:
-    """The proposals that the cohort can test, what each is ranked by, and what was set aside."""
+    """Return proposals that the cohort can test, what each is ranked by, and what was set aside."""
     known = bench.cohort.dictionary
     proposals, aside = without_rewordings(answer, lambda item: settle_fields(item, known).statement)
     able, parts = [], []
@@ -207,7 +207,7 @@ def _rate(
 
 
 def _dictionary(services: Services, brief: OntologyBrief, question: Question) -> DictionaryView:
-    """The data dictionary with the genes that brief and question name."""
+    """Return the data dictionary with the genes that brief and question name."""
     terms = [
         name
         for relationship in brief.relationships
@@ -225,7 +225,7 @@ def _dictionary(services: Services, brief: OntologyBrief, question: Question) ->
 
 
 def _count_studies(bench: Workbench, proposal: Proposal) -> int | None:
-    """Records of the local index that name all of a claim's exposures together."""
+    """Return records of the local index that name all of a claim's exposures together."""
     local = bench.literature.local
     if local is None:
         return None

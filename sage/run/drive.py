@@ -141,7 +141,7 @@ def _pause(snapshot: Any) -> Pause | None:
 
 
 def review_answer(pause: Pause, decisions: tuple[Decision, ...]) -> dict[str, Any]:
-    """The value that the review checkpoint waits for.
+    """Return the value that the review checkpoint waits for.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def review_answer(pause: Pause, decisions: tuple[Decision, ...]) -> dict[str, An
 
 
 def escalation_answer(pause: Pause, action: Literal["retry", "abandon"]) -> dict[str, Any]:
-    """The value that every waiting escalation checkpoint gets."""
+    """Return the value that every waiting escalation checkpoint gets."""
     return {interrupt: {"action": action} for interrupt in pause.interrupts}
 
 

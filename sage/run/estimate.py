@@ -51,7 +51,7 @@ class AgentEstimate(Strict):
 
 
 def estimate(settings: Settings, hypotheses: int) -> list[AgentEstimate]:
-    """Calls at most from the settings' rounds and revisions; the rest from the recorded run.
+    """Return calls at most from the settings' rounds and revisions; the rest from the recorded run.
 
     Replies that are refused and go back (at most `repairs` times) are not counted, nor are a
     reasoning model's thoughts, except within `max_tokens`, which bounds the replies at most.

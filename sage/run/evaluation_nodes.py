@@ -119,7 +119,7 @@ def novelty(services: Services, state: ExpandedIn) -> dict[str, Any]:
 
 
 def _describe_novelty(outcome: DebateOutcome) -> str:
-    """A sentence on what was found, in the rules' words or as a count of records."""
+    """Return a sentence on what was found, in the rules' words or as a count of records."""
     from agents.novelty.coverage import explain_irrelevance
 
     if not outcome.judged:
@@ -182,7 +182,7 @@ def feasibility(services: Services, state: ExpandedIn) -> dict[str, Any]:
 
 
 def after_feasibility(state: dict[str, Any]) -> Literal["coding_instructions", "close"]:
-    """An infeasible hypothesis stops before any computation."""
+    """Return an infeasible hypothesis stops before any computation."""
     return "coding_instructions" if state["feasibility"].may_run else "close"
 
 
@@ -232,12 +232,12 @@ def coding(services: Services, state: CodingIn) -> dict[str, Any]:
 
 
 def after_coding(state: dict[str, Any]) -> Literal["close", "escalation"]:
-    """An analysis that never succeeded goes to a person."""
+    """Send an analysis that never succeeded to a person."""
     return "close" if state["coding_status"] == "done" else "escalation"
 
 
 def escalation(state: EscalationIn) -> dict[str, Any]:
-    """The second human checkpoint: mend the code and retry, or give the analysis up."""
+    """Return the second human checkpoint: mend the code and retry, or give the analysis up."""
     from langgraph.types import interrupt
 
     name = state["expanded"].hypothesis.id

@@ -116,7 +116,7 @@ class RunFolder:
         return self.root / "outputs" / f"{name}.json"
 
     def hypothesis(self, hypothesis_id: str) -> Path:
-        """The folder of a hypothesis: contract, code, results, figures."""
+        """Return the folder of a hypothesis: contract, code, results, figures."""
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", hypothesis_id):
             raise InputError(f'hypothesis id "{hypothesis_id}": use letters, digits, - and _')
         return self.root / "hypotheses" / hypothesis_id
@@ -229,7 +229,7 @@ class RunFolder:
         return manifest
 
     def _is_copy(self, manifest: Manifest) -> bool:
-        """True if a folder at another place than its manifest names was copied, not moved."""
+        """Check if a folder at another place than its manifest names was copied, not moved."""
         if names_run(Path(manifest.place), manifest.run_id):
             return True
         beside = [
@@ -302,7 +302,7 @@ def _lock(file: IO[str]) -> None:
 
 
 def names_run(root: Path, run_id: str) -> bool:
-    """True if the folder holds the run with this identity."""
+    """Return True if the folder holds the run with this identity."""
     try:
         return RunFolder(root).manifest().run_id == run_id
     except (InputError, OSError):
@@ -310,14 +310,14 @@ def names_run(root: Path, run_id: str) -> bool:
 
 
 def new_id(prompt: str) -> str:
-    """A readable, unique run name: date, time, first words of the prompt."""
+    """Return a readable, unique run name: date, time, first words of the prompt."""
     words = re.findall(r"[a-z0-9]+", prompt.lower())[:4]
     stamp = clock.now().strftime("%Y%m%d-%H%M%S")
     return f"{stamp}-{'-'.join(words)[:40] or 'run'}-{secrets.token_hex(2)}"
 
 
 def find_run(name: str, runs_dir: Path) -> RunFolder:
-    """The run called `name`: a path, an id, the unique beginning of an id, or "last".
+    """Return the run called `name`: a path, an id, the unique beginning of an id, or "last".
 
     Raises
     ------

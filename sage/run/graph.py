@@ -68,7 +68,7 @@ def after_redesign(state: RunState) -> str:
 
 
 def build_evaluation(services: Services) -> Any:
-    """The evaluation of a hypothesis, from expansion to summary."""
+    """Return the evaluation of a hypothesis, from expansion to summary."""
     from langgraph.graph import END, START, StateGraph
 
     graph: Any = StateGraph(HypothesisState)
@@ -96,7 +96,7 @@ def build_evaluation(services: Services) -> Any:
 
 
 def build_interpretation(services: Services) -> Any:
-    """The interpretation of a tested hypothesis."""
+    """Return the interpretation of a tested hypothesis."""
     from langgraph.graph import END, START, StateGraph
 
     graph: Any = StateGraph(InterpretationState)
@@ -132,7 +132,7 @@ def after_judging(state: RunState) -> Any:
 
 
 def build(services: Services) -> Any:
-    """The whole run."""
+    """Return the whole run."""
     from langgraph.graph import END, START, StateGraph
 
     graph: Any = StateGraph(RunState)

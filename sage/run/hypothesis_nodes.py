@@ -65,7 +65,7 @@ def path_generation(services: Services, state: PathGenerationIn) -> dict[str, An
 
 
 def _direct(question: Question) -> bool:
-    """True where the question itself names what the cohort can compare."""
+    """Return True where the question itself names what the cohort can compare."""
     return any(part.variables for part in question.testable(PartRole.EXPOSURE))
 
 
@@ -157,7 +157,7 @@ def redesign(services: Services, state: RedesignIn) -> dict[str, Any]:
 
 
 def _why_infeasible(services: Services, name: str) -> str:
-    """The gathered facts that failed, those that block first, with what would mend them."""
+    """Return the gathered facts that failed, those that block first, with what would mend them."""
     from agents.feasibility.types import EvidenceItem
 
     gathered = read_json(services.folder.output(f"evidence-{name}"))
@@ -168,7 +168,7 @@ def _why_infeasible(services: Services, name: str) -> str:
 
 
 def review(state: ReviewIn) -> dict[str, Any]:
-    """The human checkpoint: an interrupt and nothing else.
+    """Return the human checkpoint: an interrupt and nothing else.
 
     The value sent back by `sage review` is a `ReviewAnswer`; an id that is not waiting is ignored
     by construction, because only waiting drafts are looked up in it.
@@ -197,7 +197,7 @@ def review(state: ReviewIn) -> dict[str, Any]:
 
 
 def accept(draft: Draft, decision: Decision) -> ReviewedHypothesis:
-    """The hypothesis as the reviewer let it pass.
+    """Return the hypothesis as the reviewer let it pass.
 
     An edit that changes what is claimed leaves behind what was found for the old claim: its names
     for the literature search, and every process and source that names none of the new exposures.

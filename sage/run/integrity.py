@@ -54,7 +54,7 @@ class Record:
         self._lock = threading.Lock()
 
     def exists(self) -> bool:
-        """True if the folder has a record."""
+        """Return True if the folder has a record."""
         return self.path.is_file()
 
     def snapshot(self) -> Snapshot:
@@ -100,7 +100,7 @@ class Record:
             self._append(self._load(), [{"path": MANIFEST, "sha256": self._manifest()}])
 
     def head(self) -> str:
-        """The chain's last hash, which stands for all before it."""
+        """Return the chain's last hash, which stands for all before it."""
         return self._load().heads[-1]
 
     def verify(self, sealed: str, *, under_way: bool = False, mended: bool = False) -> None:
@@ -219,7 +219,7 @@ class Record:
 
 
 def _writes(node: str, name: str) -> bool:
-    """True if the node writes this file: of its hypothesis, or of the whole run."""
+    """Return True if the node writes this file: of its hypothesis, or of the whole run."""
     step, _, hypothesis = node.partition(" ")
     if hypothesis:
         of_hypothesis = rf"hypotheses/{hypothesis}/.*|outputs/.*-{hypothesis}(-.*)?\.json"

@@ -26,7 +26,7 @@ MOST = 40
 
 
 def add_defined(cohort: Cohort, folder: Path) -> Cohort:
-    """The cohort with the tables of a folder of defined measurements, in their order."""
+    """Return the cohort with the tables of a folder of defined measurements, in their order."""
     paths = folder.glob(f"{STEM}*.csv") if folder.is_dir() else ()
     for path in sorted(paths, key=lambda path: int(path.stem.removeprefix(STEM))):
         cohort = cohort.with_features(path)
@@ -103,12 +103,11 @@ class MapMeasures:
         from mcp_servers.measures.maps import MapsOnDisk
 
         every = MapsOnDisk(self.maps, set(self.cohort().patients)).held
-        parts = [
-            *(f"cells.{name}" for name in sorted({n for held in every for n in held.types})),
-            *(f"objects.{name}" for name in sorted({n for held in every for n in held.objects})),
-            *(f"regions.{name}" for name in sorted({n for held in every for n in held.regions})),
-        ]
-        return f"{', '.join(parts) or 'nothing'} on {len(every)} slides"
+        names = {f"cells.{name}" for held in every for name in held.types}
+        for kind in ("objects", "regions"):
+            shapes = [getattr(held, kind) for held in every]
+            names |= {f"{kind}.{name}" for held in shapes if held for name in held.kinds}
+        return f"{', '.join(sorted(names)) or 'nothing'} on {len(every)} slides"
 
     def define(self, formulas: tuple[str, ...]) -> tuple[tuple[MeasurementCheck, ...], BlindCohort]:
         """Gate each formula on the maps of the cohort's patients; what passes is a variable."""
@@ -149,7 +148,7 @@ class MapMeasures:
         return {text: _check(by_name[m.name], keys.get(m.name, "")) for text, m in asked.items()}
 
     def _in_second(self, measurement: Measurement, stem: str) -> None:
-        """The same measurement in the cohort that confirms, where that has maps."""
+        """Take the same measurement in the cohort that confirms, where that has maps."""
         from mcp_servers.measures.maps import MapsOnDisk
         from mcp_servers.measures.table import measure_patients
 

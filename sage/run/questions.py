@@ -35,7 +35,7 @@ LONGEST = 2000
 
 
 def question_input(prompt: str, dictionary: DataDictionary, graph: Graph | None) -> QuestionInput:
-    """The prompt with the names that graph and cohort have.
+    """Return the prompt with the names that graph and cohort have.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def _graph_names(graph: Graph) -> tuple[GraphName, ...]:
 def make_contract(
     given: QuestionInput, reading: Reading, ontology: Ontology, corrections: Corrections
 ) -> Question:
-    """The contract of a reading, with the asker's corrections.
+    """Return the contract of a reading, with the asker's corrections.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def redesign_of(folder: RunFolder, hypothesis_id: str) -> Redesign | None:
 
 
 def question_of(folder: RunFolder, hypothesis_id: str = "") -> Question:
-    """The contract of a run's question, as a hypothesis of the run has to answer it.
+    """Return the contract of a run's question, as a hypothesis of the run has to answer it.
 
     A redesign is for all patients; of a run begun before there was a contract, it is the prompt.
     """
@@ -169,7 +169,7 @@ def question_of(folder: RunFolder, hypothesis_id: str = "") -> Question:
 
 
 def describe_carried(folder: RunFolder, hypothesis: Hypothesis) -> str:
-    """The first line of terminal and report on a hypothesis: what it answers of the question."""
+    """Return the first line on a hypothesis: what it answers of the question."""
     line = account_line(question_of(folder, hypothesis.id), hypothesis)
     redesign = redesign_of(folder, hypothesis.id)
     if redesign is None:
@@ -190,7 +190,7 @@ def refuse(question: Question) -> None:
 
 
 def describe_question(question: Question, *, begun: bool = False) -> list[str]:
-    """The contract as text, a line per part. Refusals end the command in a line of their own.
+    """Get the contract as text, a line per part. Refusals end the command in a line of their own.
 
     A run that has `begun` was agreed to: nobody is asked to.
     """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def drafts_of(services: Services, ids: tuple[str, ...]) -> list[Draft]:
-    """The drafts that wait, from the run folder."""
+    """Return the drafts that wait, from the run folder."""
     return [
         Draft.model_validate(read_json(services.folder.output(f"draft-{item}"))) for item in ids
     ]
@@ -59,7 +59,7 @@ class HumanInterrupt(Strict):
 
 
 def interrupt_of(draft: Draft) -> HumanInterrupt:
-    """The interrupt of a draft: its fields to edit, its sentence to read."""
+    """Return the interrupt of a draft: its fields to edit, its sentence to read."""
     fields = json.loads(draft.hypothesis.model_dump_json())
     return HumanInterrupt(
         action_request=ActionRequest(action=f"test {draft.hypothesis.id}", args=fields),
@@ -81,7 +81,7 @@ class HumanResponse(Strict):
     reviewers: tuple[str, ...] = ()
 
     def decision(self, services: Services, draft: Draft) -> Decision:
-        """The decision that the machine waits for.
+        """Return the decision that the machine waits for.
 
         Raises
         ------
@@ -108,7 +108,7 @@ class HumanResponse(Strict):
 
 
 def decisions_from(services: Services, drafts: list[Draft], path: Path) -> tuple[Decision, ...]:
-    """The decisions of a JSON file: an object from hypothesis ids to `HumanResponse`.
+    """Return the decisions of a JSON file: an object from hypothesis ids to `HumanResponse`.
 
     Raises
     ------
@@ -186,7 +186,7 @@ class Edit:
 
 
 def edited_hypothesis(services: Services, draft: Draft, changes: dict[str, Any]) -> Edit:
-    """The hypothesis with `changes` applied, checked against the template and the dictionary.
+    """Get the hypothesis with `changes` applied, checked against the template and the dictionary.
 
     The statement follows the fields; a statement of other words is refused.
 
@@ -238,7 +238,7 @@ def _without_old_reasons(before: Hypothesis, after: Hypothesis, edited: set[str]
 
 
 def _validate_hypothesis(services: Services, fields: dict[str, Any]) -> Hypothesis:
-    """A valid hypothesis on the run's cohort, its statement written from its fields."""
+    """Return a valid hypothesis on the run's cohort, its statement written from its fields."""
     try:
         hypothesis = Hypothesis.model_validate(fields)
     except ValidationError as error:
@@ -275,7 +275,7 @@ def show_edit(edit: Edit) -> None:
 def given_decision(
     services: Services, draft: Draft, action: str, value: object, *, ask: bool = False
 ) -> Decision:
-    """A decision from command-line options; with `ask`, an edit is shown and asked about.
+    """Return a decision from command-line options; with `ask`, an edit is shown and asked about.
 
     Parameters
     ----------
@@ -315,7 +315,7 @@ def given_decision(
 
 
 def edit_decision(name: str, edit: Edit) -> Decision:
-    """The decision to take an edit."""
+    """Return the decision to take an edit."""
     return Decision(hypothesis_id=name, action="edit", edited=edit.hypothesis, comment=edit.comment)
 
 

@@ -30,7 +30,7 @@ MODULES = (
 
 @lru_cache(maxsize=1)
 def allowed() -> tuple[tuple[str, str], ...]:
-    """(module, class) of every model and enum that a checkpoint may hold."""
+    """Return (module, class) of every model and enum that a checkpoint may hold."""
     found = set()
     for name in MODULES:
         for value in vars(importlib.import_module(name)).values():
@@ -40,7 +40,7 @@ def allowed() -> tuple[tuple[str, str], ...]:
 
 
 def serializer() -> JsonPlusSerializer:
-    """A msgpack serializer without pickle, for the allowed types."""
+    """Return a msgpack serializer without pickle, for the allowed types."""
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
     return JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=allowed())

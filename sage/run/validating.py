@@ -55,7 +55,7 @@ def freeze_contract(services: Services, hypothesis: Hypothesis) -> str:
 
 
 def drafted_contract(services: Services, hypothesis: Hypothesis) -> Contract:
-    """The contract of a hypothesis as the run would freeze it."""
+    """Return the contract of a hypothesis as the run would freeze it."""
     from validation.contracts.contract import SplitRule
     from validation.drafting.draft import draft
 
@@ -67,7 +67,7 @@ def drafted_contract(services: Services, hypothesis: Hypothesis) -> Contract:
 
 
 def _place_contract(services: Services, contract: Contract, ledger: Ledger) -> FrozenContract:
-    """The contract with a place in the online error control of the patients that confirm it."""
+    """Get the contract with a place in the online error control of the patients that confirm it."""
     from validation.drafting.freezing import freeze
     from validation.statistics.online import level
 
@@ -91,14 +91,14 @@ def _place_contract(services: Services, contract: Contract, ledger: Ledger) -> F
 
 
 def open_run_ledger(services: Services) -> Ledger:
-    """The run's ledger, over the store that follows the patients."""
+    """Return the run's ledger, over the store that follows the patients."""
     from sage.run.wiring import open_ledger
 
     return open_ledger(services.folder.root / "ledger.jsonl", services.settings)
 
 
 def load_frozen(services: Services, name: str, sha256: str) -> FrozenContract:
-    """The frozen contract of a hypothesis.
+    """Return the frozen contract of a hypothesis.
 
     Raises
     ------
@@ -212,12 +212,12 @@ def finalize_verdicts(services: Services, contracts: dict[str, str]) -> None:
 
 
 def contract_view(frozen: FrozenContract) -> ContractView:
-    """The contract as the interpreter sees it."""
+    """Return the contract as the interpreter sees it."""
     return ContractView(sha256=frozen.sha256, statements=statements(frozen))
 
 
 def pictures(home: Path) -> tuple[str, ...]:
-    """The main figures as PNG in base64, of the part that the verdict rests on."""
+    """Return the main figures as PNG in base64, of the part that the verdict rests on."""
     from validation.figures.plots import SEEN
 
     for part in ("confirmation", "all", "discovery"):
@@ -248,7 +248,7 @@ COUNTED = ("patients", "events")
 
 
 def results_view(home: Path, min_count: int = MIN_COUNT) -> ResultsView:
-    """The results as the interpreter sees them: aggregated numbers by key, verdict, statements.
+    """Get the results as the interpreter sees them: aggregated numbers by key, verdict, statements.
 
     Counts under `min_count` are suppressed, and shares whose text states such a count.
     """

@@ -45,7 +45,7 @@ def make_chat(
     withheld: Withheld = frozenset,
     trace: Trace | None = None,
 ) -> ChatReasoner:
-    """A reasoner on the settings' models that keeps replies and spending in `folder`.
+    """Return a reasoner on the settings' models that keeps replies and spending in `folder`.
 
     Parameters
     ----------
@@ -64,14 +64,14 @@ def make_chat(
 
 
 def make_client(settings: Settings, meter: Meter, cache: ReplyCache | None = None) -> Client:
-    """The client for the settings' endpoint."""
+    """Return the client for the settings' endpoint."""
     from sage.core.llm.client import Client
 
     return Client(settings.endpoint, meter, cache)
 
 
 def make_embedder(settings: Settings) -> Embedder:
-    """The embedding model that settings name."""
+    """Return the embedding model that settings name."""
     from kg.embedding import embed
 
     settings.cache_dir.mkdir(parents=True, exist_ok=True)
@@ -84,7 +84,7 @@ def make_embedder(settings: Settings) -> Embedder:
 def load_cohort(
     name: str, settings: Settings, root: Path | None = None, features: Sequence[Path] = ()
 ) -> Cohort:
-    """A cohort by folder or built-in name; "demo" is the simulated demonstration cohort.
+    """Return a cohort by folder or built-in name; "demo" is the simulated demonstration cohort.
 
     `root` is where the files of its cohort.toml lie, when not beside it; `features` are tables of
     what tools computed on its slides.
@@ -101,7 +101,7 @@ def load_cohort(
 
 
 def open_ledger(path: Path | None, settings: Settings) -> Ledger:
-    """A folder's ledger over the store that settings name."""
+    """Return a folder's ledger over the store that settings name."""
     from validation.ledger.ledger import Ledger
     from validation.ledger.store import open_store
 
@@ -112,7 +112,7 @@ DEMO_SEED = 7
 
 
 def demo_cohort(settings: Settings) -> Path:
-    """The simulated demonstration cohort, written into the cache on first use of its simulator.
+    """Get the simulated demonstration cohort, written into the cache on first use of its simulator.
 
     It has four slides where the packages that paint them are installed.
     """
@@ -157,7 +157,7 @@ def corpus_key(folder: Path) -> str:
 
 
 def demo_graph(settings: Settings, progress: Callable[[str, int, int], None] | None = None) -> Path:
-    """The graph of the demonstration corpus, built once, kept by content, embedding model, code."""
+    """Build the demonstration's graph once, kept by content, embedding model and code."""
     from kg.corpus.build import build
     from kg.corpus.build_report import BuildOptions
     from kg.corpus.places import REPORT
@@ -177,7 +177,7 @@ def demo_graph(settings: Settings, progress: Callable[[str, int, int], None] | N
 
 
 def _graph_code() -> str:
-    """The beginning of a SHA-256 over the code that makes and reads graphs."""
+    """Return the beginning of a SHA-256 over the code that makes and reads graphs."""
     import kg
 
     code = hashlib.sha256()
@@ -187,7 +187,7 @@ def _graph_code() -> str:
 
 
 def open_graph(path: Path, settings: Settings) -> Graph:
-    """A graph by folder or file; GraphML is read once, and then from its arrays in the cache.
+    """Get a graph by folder or file; GraphML is read once, and then from its arrays in the cache.
 
     Those are kept by the file's content and by SAGE's code.
     """
@@ -207,7 +207,7 @@ def open_graph(path: Path, settings: Settings) -> Graph:
 
 
 def make_ontology() -> Ontology:
-    """The ontology that ships with SAGE."""
+    """Return the ontology that ships with SAGE."""
     from kg.lexicon.ontology import Ontology
 
     return Ontology.load(data_root() / "ontology")
@@ -297,7 +297,7 @@ def make_literature(
 
 
 def make_sandbox(settings: Settings, *, compiled_by_sage: bool) -> Sandbox:
-    """The sandbox that settings ask for, or the best that works here."""
+    """Return the sandbox that settings ask for, or the best that works here."""
     import sandbox
 
     return sandbox.choose(

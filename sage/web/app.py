@@ -67,7 +67,7 @@ def shell() -> tuple[str, str]:
 
 
 def create_app(site: Site, options: HttpOptions, listener: BoundedListener | None = None) -> Guard:
-    """The guarded application.
+    """Return the guarded application.
 
     Parameters
     ----------

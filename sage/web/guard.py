@@ -56,7 +56,7 @@ class Secrets:
     token: str
 
     def derive(self, purpose: str) -> str:
-        """A value that reveals nothing of the token."""
+        """Return a value that reveals nothing of the token."""
         return hmac.new(self.token.encode(), purpose.encode(), hashlib.sha256).hexdigest()
 
     @property
@@ -159,7 +159,7 @@ class Guard:
         return [(b"location", b"/"), (b"set-cookie", value.encode()), (b"content-length", b"0")]
 
     def _status(self, scope: Any) -> int | None:
-        """The status of a request that may not pass; None if it may."""
+        """Return the status of a request that may not pass; None if it may."""
         headers = scope["headers"]
         bearer = self.gate.authorized(headers, self.secrets.token.encode())
         session = self._session(headers).encode()
@@ -215,7 +215,7 @@ class Guard:
         return find_rule(path, self.rules)[0].most_bytes
 
     def _bound_body(self, receive: Any, path: str) -> Any:
-        """A body that states no length is counted as it comes."""
+        """Return a body that states no length is counted as it comes."""
         seen, most = 0, self._most_bytes(path)
 
         async def receive_bounded() -> Any:
@@ -250,7 +250,7 @@ class Guard:
 
 
 def _header(headers: Any, wanted: bytes) -> str:
-    """A header that is given exactly once, else nothing."""
+    """Return a header that is given exactly once, else nothing."""
     found = [value for name, value in headers if name.lower() == wanted]
     return found[0].decode("latin-1") if len(found) == 1 else ""
 

@@ -169,7 +169,7 @@ def required_role(method: str, path: str, rules: Sequence[Rule] = RULES) -> Role
 def describe_request(
     method: str, path: str, rules: Sequence[Rule] = RULES
 ) -> tuple[str, str] | None:
-    """Action and run of a request for the log; None for a request that is not logged."""
+    """Return action and run of a request for the log; None for a request that is not logged."""
     if method in SAFE:
         export = re.fullmatch(EXPORTS, path) if method == "GET" else None
         return (EXPORTED, export[1]) if export else None

@@ -68,7 +68,7 @@ class Commands:
         return self.home / f"{Path(name).name[:200]}.log"
 
     def alive(self, name: str) -> bool:
-        """True if a command that this server started for the run still runs."""
+        """Return True if a command that this server started for the run still runs."""
         process = self._running.get(name)
         return process is not None and process.poll() is None
 
@@ -98,7 +98,7 @@ class Commands:
 
 
 def holder(run: RunFolder) -> int | None:
-    """The process on this machine that works on the run; None where none does."""
+    """Return the process on this machine that works on the run; None where none does."""
     found = HOLDER.match(find_holder(run))
     here = found is not None and found[2] == socket.gethostname()
     return int(found[1]) if found is not None and here else None

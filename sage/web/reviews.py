@@ -35,11 +35,13 @@ class Reviews:
 
 
 def make_line(who: str, fields: dict[str, Any]) -> str:
+    """Return a line of the file: the time, the reviewer, and the fields."""
     line = {"time": clock.stamp(), "reviewer": who, **fields}
     return json.dumps(line)
 
 
 def list_lines(run: RunFolder) -> list[str]:
+    """Return the lines of a run's file; none where there is no file."""
     path = run.root / FILE
     # No splitlines: it also ends lines at separators that a comment may hold.
     return path.read_text(encoding="utf-8").rstrip("\n").split("\n") if path.is_file() else []

@@ -53,7 +53,7 @@ class Site:
     _cohorts: dict[str, Cohort] = field(default_factory=dict)
 
     def run(self, name: str) -> RunFolder:
-        """The run of this id below the runs folder, a campaign's round as `campaign~round-N`.
+        """Get the run of this id below the runs folder, a campaign's round as `campaign~round-N`.
 
         Raises
         ------
@@ -69,7 +69,7 @@ class Site:
         return RunFolder(path)
 
     def runs(self) -> list[tuple[str, RunFolder]]:
-        """Runs and rounds of campaigns with the names that `run` takes, newest first.
+        """Return runs and rounds of campaigns with the names that `run` takes, newest first.
 
         One whose manifest cannot be read is left out: `sage hospital check` names it.
         """
@@ -86,7 +86,7 @@ class Site:
         return sorted(kept, key=lambda item: created[item[0]], reverse=True)
 
     def campaigns(self) -> list[CampaignFolder]:
-        """The campaigns, newest first."""
+        """Return the campaigns, newest first."""
         home = self.settings.runs_dir
         if not home.is_dir():
             return []
@@ -109,7 +109,7 @@ class Site:
         return found
 
     def cohort(self, name: str) -> Cohort:
-        """A cohort by its name on the pages, loaded once.
+        """Return a cohort by its name on the pages, loaded once.
 
         Raises
         ------
@@ -130,13 +130,13 @@ class Site:
             self._cohorts.pop(name, None)
 
     def cohort_of(self, run: RunFolder) -> BlindCohort:
-        """The cohort of a run, as it may be looked at before a contract is frozen."""
+        """Return the cohort of a run, as it may be looked at before a contract is frozen."""
         from agents.scientist.blind import BlindCohort
 
         return BlindCohort(self.whole_cohort_of(run), self.settings.min_count)
 
     def whole_cohort_of(self, run: RunFolder) -> Cohort:
-        """The cohort of a run with what was measured for it, loaded once."""
+        """Return the cohort of a run with what was measured for it, loaded once."""
         from sage.run.services import Services
 
         key = f"run {run.root}"

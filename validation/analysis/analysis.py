@@ -166,7 +166,7 @@ class Analysis:
         return list(self._tests)
 
     def study(self) -> tuple[Study | None, Exception]:
-        """The study, or why there is none: a refusal, or a crash that each test will record."""
+        """Get the study, or why there is none: a refusal, or a crash that each test will record."""
         cuts = tuple(Cut.model_validate(cut) for cut in self.provenance["cuts"])
         none = InputError(self.provenance.get("refusal") or "no cut-points could be found")
         if not cuts:
@@ -431,7 +431,7 @@ if __name__ == "__main__":
 
 
 def _without_terms(study: Study, plan: TestPlan, found: TestOutcome) -> TestOutcome:
-    """The outcome of a model, with the covariates that have no term in it."""
+    """Return the outcome of a model, with the covariates that have no term in it."""
     if found.status != "ok" or found.effect is None or not plan.covariates:
         return found
     keep = study.complete(plan.endpoint, (*plan.covariates, *plan.strata))

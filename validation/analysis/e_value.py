@@ -26,7 +26,7 @@ class EValue(NamedTuple):
 
 
 def e_value(effect: Effect, share: float) -> EValue:
-    """E-values of an effect and of its confidence limit nearest to no effect.
+    """Return E-values of an effect and of its confidence limit nearest to no effect.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def _e_value(ratio: float) -> float:
 
 
 def _risk_ratio(value: float, scale: str, *, common: bool) -> float:
-    """The approximate risk ratio that stands behind an effect on its own scale."""
+    """Return the approximate risk ratio that stands behind an effect on its own scale."""
     if scale == "difference (SD)":
         return math.exp(0.91 * value) if math.isfinite(value) else (0.0 if value < 0 else math.inf)
     if value <= 0.0 or not math.isfinite(value):

@@ -17,7 +17,7 @@ __all__ = ["available", "check", "load"]
 
 
 def load(name_or_dir: str | Path, *, root: Path | None = None, cache: Path | None = None) -> Cohort:
-    """A cohort by built-in name, `cohort.toml` file, or folder.
+    """Return a cohort by built-in name, `cohort.toml` file, or folder.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def load(name_or_dir: str | Path, *, root: Path | None = None, cache: Path | Non
 
 
 def _shipped_for(folder: Path) -> CohortSpec | None:
-    """The shipped description whose files all lie in `folder`, if any."""
+    """Return the shipped description whose files all lie in `folder`, if any."""
     from sage.core.data import data_folder
     from validation.cohort.model import read_spec
 
@@ -70,7 +70,7 @@ def _shipped_for(folder: Path) -> CohortSpec | None:
 
 
 def check(name_or_dir: str | Path, *, root: Path | None = None) -> list[Finding]:
-    """Findings of a cohort, also where it does not load: the refusal becomes the first one."""
+    """Get findings of a cohort, also where it does not load: the refusal becomes the first one."""
     from validation.cohort.findings import check_cohort
 
     try:

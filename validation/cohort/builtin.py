@@ -65,7 +65,7 @@ def summaries() -> list[CohortSummary]:
 
 
 def load(name: str) -> Cohort:
-    """The built-in cohort `name`, written once into a temporary folder and read like any other."""
+    """Load the built-in cohort `name`, written once into a temporary folder."""
     import tempfile
     import weakref
     from pathlib import Path

@@ -80,7 +80,7 @@ def report(
     remedy: str | None = None,
     severity: Severity | None = None,
 ) -> Finding:
-    """A finding; severity and remedy are those of its code unless given."""
+    """Return a finding; severity and remedy are those of its code unless given."""
     usual, advice = CODES[code]
     return Finding(
         severity=severity or usual,

@@ -52,7 +52,7 @@ class Cohort(CohortColumns):
         return found
 
     def dictionary(self) -> DataDictionary:
-        """Data dictionary without rows, and without levels of fewer than `min_level` patients."""
+        """Return the dictionary without rows and levels of fewer than `min_level` patients."""
         return self._dictionary
 
     @cached_property

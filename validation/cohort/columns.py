@@ -36,7 +36,7 @@ class CohortColumns(CohortData):
         return [*self.variables, *source, *self.derived, *self.signatures]
 
     def parts_of(self, key: str) -> frozenset[str]:
-        """The keys that a variable is computed from: its own, its parts', its genes'."""
+        """Return the keys that a variable is computed from: its own, its parts', its genes'."""
         genes = (*genes_of(key), *(self.signatures[key].genes if key in self.signatures else ()))
         found = {key, *(f"expression:{gene}" for gene in genes)}
         for part in self.derived[key].of if key in self.derived else ():
@@ -44,7 +44,7 @@ class CohortColumns(CohortData):
         return frozenset(found)
 
     def columns_read(self, key: str) -> frozenset[tuple[Path, str]]:
-        """The files and columns that a variable is computed from, genes apart."""
+        """Return the files and columns that a variable is computed from, genes apart."""
         return frozenset(
             (self.tables[spec.table].path.resolve(), spec.column)
             for part in self.parts_of(key)
@@ -52,7 +52,7 @@ class CohortColumns(CohortData):
         )
 
     def outcome_columns(self, endpoint: str) -> frozenset[tuple[Path, str]]:
-        """The files and columns that an endpoint is read from."""
+        """Return the files and columns that an endpoint is read from."""
         spec = self.spec.endpoints[endpoint]
         columns = ("time", "time_censored", "event", "competing", "column")
         return frozenset(
@@ -62,7 +62,7 @@ class CohortColumns(CohortData):
         )
 
     def signature_genes(self, key: str) -> tuple[str, ...]:
-        """The genes of a signature variable ("signature:NAME") that the matrix holds."""
+        """Return the genes of a signature variable ("signature:NAME") that the matrix holds."""
         composed = read_signature(key)
         if composed is not None and self.expression is not None:
             return composed.split_measured(self.expression)[0]

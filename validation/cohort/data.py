@@ -130,7 +130,7 @@ class CohortData:
         return self._digests[path]
 
     def _name_of(self, path: Path) -> str:
-        """A file's name in the hashes: relative to the root, or as a feature table."""
+        """Return a file's name in the hashes: relative to the root, or as a feature table."""
         if path.is_relative_to(self.root):
             return path.relative_to(self.root).as_posix()
         return f"features/{path.name}"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def variable_of(cohort: CohortColumns, key: str) -> Variable:
-    """The dictionary's entry of a variable."""
+    """Return the dictionary's entry of a variable."""
     values = cohort.column(key)
     known = int(values.notna().sum())
     common: dict[str, Any] = {
@@ -82,7 +82,7 @@ def variable_of(cohort: CohortColumns, key: str) -> Variable:
 
 
 def endpoint_of(cohort: CohortColumns, name: str) -> Endpoint:
-    """The dictionary's entry of an endpoint: counts, coding, median follow-up."""
+    """Return the dictionary's entry of an endpoint: counts, coding, median follow-up."""
     spec = cohort.spec.endpoints[name]
     outcome = cohort.outcome(name)
     in_time = isinstance(spec, TimedSpec)
@@ -133,7 +133,7 @@ def joins_of(cohort: CohortColumns) -> tuple[JoinReport, ...]:
 
 
 def _levels(values: pd.Series, minimum: int) -> dict[str, int]:
-    """Counts per level; levels under `minimum` are pooled, and left out if even the pool is."""
+    """Get counts per level; levels under `minimum` are pooled, and left out if even the pool is."""
     tally = values.map(text_of).value_counts()
     counts = sorted((str(level), int(count)) for level, count in tally.items())
     return pool_levels(dict(counts), minimum)

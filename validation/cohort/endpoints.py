@@ -24,7 +24,7 @@ TO_MONTHS = {"days": 1 / DAYS_PER_MONTH, "weeks": 7 / DAYS_PER_MONTH, "months": 
 
 
 def decode(name: str, spec: EndpointSpec, table: Loaded) -> pd.DataFrame:
-    """The outcome per patient.
+    """Return the outcome per patient.
 
     Returns
     -------

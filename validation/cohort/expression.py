@@ -248,7 +248,7 @@ def _transform(
 def _genes(
     spec: ExpressionSpec, symbols: list[str], reports: list[JoinReport], notes: list[str]
 ) -> dict[str, list[int]]:
-    """The rows of each symbol; rows without a symbol are dropped and counted."""
+    """Return the rows of each symbol; rows without a symbol are dropped and counted."""
     versioned = sum(1 for symbol in symbols if VERSIONED.match(symbol))
     if versioned:
         notes.append(f"{versioned} versioned Ensembl identifiers: the version was cut off")
@@ -278,7 +278,7 @@ def _genes(
 def _samples(
     spec: ExpressionSpec, samples: list[str], ids: str, reports: list[JoinReport]
 ) -> dict[str, list[int]]:
-    """The columns of each patient, of the sample types that are kept."""
+    """Return the columns of each patient, of the sample types that are kept."""
     names = [
         sample.split(spec.sample_split)[0] if spec.sample_split else sample for sample in samples
     ]

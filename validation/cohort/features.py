@@ -30,7 +30,7 @@ class ColumnAbout(BaseModel):
 
 
 def columns_about(path: Path) -> dict[str, ColumnAbout]:
-    """The columns' descriptions beside a feature file; none where there is no such file.
+    """Return the columns' descriptions beside a feature file; none where there is no such file.
 
     Raises `InputError` where it is not of that form.
     """

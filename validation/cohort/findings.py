@@ -67,12 +67,12 @@ def _identifiers(cohort: Cohort, table: Loaded) -> Iterator[Finding]:
 
 
 def _plain(identifier: str) -> str:
-    """An identifier without what clerks change: case, separators, zeros in front of a number."""
+    """Strip from an identifier what clerks change: case, separators, leading zeros."""
     return re.sub(r"(?<!\d)0+(?=\d)", "", re.sub(r"[\s._/-]+", "-", identifier.casefold()))
 
 
 def _other_forms(ids: set[str], everybody: set[str]) -> list[tuple[str, str]]:
-    """Identifiers that are nobody's, but would be somebody's in another spelling."""
+    """Return identifiers that are nobody's, but would be somebody's in another spelling."""
     by_form = {_plain(person): person for person in everybody}
     return [
         (stranger, by_form[_plain(stranger)])

@@ -144,7 +144,7 @@ def _risk_protects(cohort: Cohort, where: str, outcome: pd.DataFrame) -> Iterato
 
 
 def _times(where: str, time: pd.Series) -> Iterator[Finding]:
-    """Times that are mostly nothing, all the same, or too short to be in the unit declared."""
+    """Get times that are mostly nothing, all the same, or too short to be in the unit declared."""
     at_zero = int((time == 0).sum())
     if len(time) < 10:
         return

@@ -52,7 +52,7 @@ def of_timing(cohort: Cohort) -> Iterator[Finding]:
 
 
 def _leaks(cohort: Cohort, key: str, values: pd.Series) -> Iterator[Finding]:
-    """Findings for the outcomes that a variable reveals."""
+    """Yield findings for the outcomes that a variable reveals."""
     from validation.statistics.leakage import find_leak
 
     for name, spec in cohort.spec.endpoints.items():
@@ -74,7 +74,7 @@ def _leaks(cohort: Cohort, key: str, values: pd.Series) -> Iterator[Finding]:
 
 
 def _columns(values: pd.Series) -> Iterator[tuple[str, pd.Series]]:
-    """A variable as numbers, or an indicator for each of its levels."""
+    """Yield a variable as numbers, or an indicator for each of its levels."""
     import pandas as pd
 
     numbers = pd.to_numeric(values, errors="coerce")
@@ -91,7 +91,7 @@ def _columns(values: pd.Series) -> Iterator[tuple[str, pd.Series]]:
 
 
 def _own_times(cohort: Cohort, key: str) -> Iterator[Finding]:
-    """A column of times that is filled for a single answer and ends with follow-up."""
+    """Yield a column of times that is filled for a single answer and ends with follow-up."""
     import pandas as pd
 
     spec = cohort.variables.get(key)

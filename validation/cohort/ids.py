@@ -24,7 +24,7 @@ SAMPLE_NAMES = {
 
 
 def patient_of(identifier: str, rule: str) -> str | None:
-    """The patient that an identifier names, or None if the rule cannot read it."""
+    """Return the patient that an identifier names, or None if the rule cannot read it."""
     text = identifier.strip()
     if not text:
         return None
@@ -51,6 +51,6 @@ def require_one_row_each(identifiers: Iterable[str], cluster: str | None) -> Non
 
 
 def sample_type_of(identifier: str) -> str | None:
-    """The two-digit sample type of a TCGA sample barcode, or None if it carries none."""
+    """Return the two-digit sample type of a TCGA sample barcode, or None if it carries none."""
     match = BARCODE.match(identifier.strip().replace(".", "-").upper())
     return match.group(2) if match else None

@@ -30,7 +30,7 @@ class Matrix:
 
 
 def read_matrix(spec: ExpressionSpec, path: Path) -> Matrix:
-    """The matrix that `spec` describes, not yet transformed.
+    """Return the matrix that `spec` describes, not yet transformed.
 
     A Parquet file is read some columns at a time, so that it takes the memory of its numbers alone.
 
@@ -92,7 +92,7 @@ def _text(spec: ExpressionSpec, path: Path) -> tuple[list[str], list[str], NDArr
 
 
 def _label(spec: ExpressionSpec, path: Path, columns: list[Any]) -> str:
-    """The column that names the rows."""
+    """Return the column that names the rows."""
     label = spec.symbol if spec.orientation == "genes_by_samples" else spec.sample
     label = label or str(columns[0])
     if label not in columns:

@@ -312,12 +312,12 @@ class CohortSpec(Strict):
 
 
 def key_of(name: str, spec: VariableSpec) -> str:
-    """The data dictionary's key of a variable: its modality and its name."""
+    """Return the data dictionary's key of a variable: its modality and its name."""
     return f"{spec.modality}:{name}"
 
 
 def declaration_remedy(keys: Iterable[str]) -> str:
-    """The line of cohort.toml that says when these variables became known, and where it may stand.
+    """Return the line of cohort.toml that says when variables became known, and its place.
 
     For all of a table, of the expression matrix or of the cohort it may be written once.
     """

@@ -25,7 +25,7 @@ MISSING = (
 
 
 def inside(root: Path, name: str, what: str) -> Path:
-    """The path of a cohort file, refused if it lies (or links) outside the cohort's root."""
+    """Return the path of a cohort file, refused if it lies (or links) outside the cohort's root."""
     path = (root / name).resolve()
     if not path.is_relative_to(root.resolve()):
         raise InputError(
@@ -48,7 +48,7 @@ def read_text_table(
     comment: str | None = None,
     columns: tuple[str, ...] = (),
 ) -> pd.DataFrame:
-    """A file as a table of strings; nothing is interpreted yet.
+    """Return a file as a table of strings; nothing is interpreted yet.
 
     `header_rows` above 1 drops the repeated headers below the first (TCGA biotab has three).
 
@@ -108,7 +108,7 @@ class Loaded:
     missing: frozenset[str]
 
     def column(self, name: str, where: str) -> pd.Series:
-        """A column, or a refusal that says which columns there are."""
+        """Return a column, or a refusal that says which columns there are."""
         if name not in self.rows.columns:
             raise InputError(_no_column(where, name, self.path, list(self.rows.columns)))
         return self.rows[name].str.strip()
@@ -214,7 +214,7 @@ def codes(column: pd.Series) -> pd.Series:
 
 
 def numeric(column: pd.Series, missing: frozenset[str], where: str) -> pd.Series:
-    """A column as floats.
+    """Return a column as floats.
 
     Raises `InputError` if a value is neither a number nor a declared code for missing.
     """

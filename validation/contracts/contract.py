@@ -385,7 +385,7 @@ class Contract(Strict):
         )
 
     def endpoint(self, key: str) -> EndpointUse:
-        """A registered endpoint."""
+        """Return a registered endpoint."""
         for item in self.endpoints:
             if item.key == key:
                 return item

@@ -28,7 +28,7 @@ CONTINUOUS_CUTS = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
 
 
 def uses_groups(hypothesis: Hypothesis) -> bool:
-    """True when two groups are compared; False for slopes and interactions."""
+    """Return True when two groups are compared; False for slopes and interactions."""
     compared = hypothesis.comparison
     if compared.is_slope or compared.is_product or compared in WHOLE:
         return False
@@ -36,7 +36,7 @@ def uses_groups(hypothesis: Hypothesis) -> bool:
 
 
 def splits_jointly(hypothesis: Hypothesis) -> bool:
-    """True when two exposures, each with a cut, split the patients into four groups."""
+    """Return True when two exposures, each with a cut, split the patients into four groups."""
     together = hypothesis.comparison in WHOLE
     return (
         not together
@@ -104,7 +104,7 @@ def tests_of(
 def _each_within_the_other(
     hypothesis: Hypothesis, endpoint: Endpoint, covariates: tuple[str, ...], strata: tuple[str, ...]
 ) -> list[TestPlan]:
-    """The effect of each exposure on both sides of the other, from a model of all terms."""
+    """Return the effect of each exposure on both sides of the other, from a model of all terms."""
     covariates = tuple(key for key in covariates if key not in endpoint.contained_in)
     found = []
     for exposure, other in ((2, 1), (1, 2)):
@@ -137,7 +137,7 @@ def _extended_cox_tests(
     covariates: tuple[str, ...],
     strata: tuple[str, ...],
 ) -> list[TestPlan]:
-    """Extended Cox models on start and stop records: alone, and beside the covariates.
+    """Return extended Cox models on start and stop records: alone, and beside the covariates.
 
     A spline is of the exposure alone; with covariates its linear slope is reported.
     """
@@ -181,7 +181,7 @@ PREDICTING: tuple[Method, ...] = ("concordance", "calibration", "decision_curve"
 def for_rows(
     tests: tuple[TestPlan, ...], dictionary: DataDictionary
 ) -> tuple[tuple[TestPlan, ...], list[str]]:
-    """The tests as the cohort's rows allow them, and notes on what is left out.
+    """Return the tests as the cohort's rows allow them, and notes on what is left out.
 
     With a declared site there is a test of what it explains. Where several rows belong to a person,
     tests that take rows as independent are left out.
@@ -240,7 +240,7 @@ def of_endpoint(
     primary: bool,
     whole: Method | None = None,
 ) -> list[TestPlan]:
-    """The registered tests of an endpoint; the first carries the claim.
+    """Return the registered tests of an endpoint; the first carries the claim.
 
     `whole`: the method that takes all exposures at once, instead of a model of a term.
 
@@ -289,7 +289,7 @@ _Beside = tuple[str, str, Method, tuple[str, ...], tuple[str, ...], str]
 def _carrying(
     endpoint: Endpoint, grouped: bool, rule: CutRule, whole: Method | None
 ) -> tuple[Method, str]:
-    """The method of the claim's own test, with a note on the method it replaces."""
+    """Return the method of the claim's own test, with a note on the method it replaces."""
     if whole is not None:
         return whole, NOTES[whole]
     if rule in SEARCHING and endpoint.kind == "survival":
@@ -343,7 +343,7 @@ def _described(
 
 
 def curve_cuts(hypothesis: Hypothesis, *, binary: bool = False) -> tuple[CutRule, ...]:
-    """The cut rules of the specification curve: the claim's own, and the usual others.
+    """Return the cut rules of the specification curve: the claim's own, and the usual others.
 
     `binary`: the exposures are a yes and a no, which no rule cuts otherwise.
     """

@@ -33,7 +33,7 @@ def known_text(known_at: KnownAt) -> str:
 
 
 def is_late(use: VariableUse) -> bool:
-    """True for what became known after the start of follow-up."""
+    """Return True for what became known after the start of follow-up."""
     return use.known_at == "column" or isinstance(use.known_at, float)
 
 
@@ -122,7 +122,7 @@ def timing_limits(contract: Contract) -> tuple[str, ...]:
 
 
 def as_known(table: pd.DataFrame, contract: Contract) -> tuple[pd.DataFrame, list[JoinReport]]:
-    """The patients and values that the contract may compare, with the step that it cost.
+    """Return the patients and values that the contract may compare, with the step that it cost.
 
     With a landmark, who left follow-up by then is left out, follow-up counts from there on, and an
     outcome that was over by then is unknown. A value that was not known yet (time-dependent: that

@@ -80,7 +80,7 @@ class SpecificationCurve:
 
 
 def _further_choices(kept: Specification) -> str:
-    """The further choices of a fit, by what sets them apart: "follow-up 60 months; …"."""
+    """Return the further choices of a fit, by what sets them apart: "follow-up 60 months; …"."""
     return "; ".join(
         ", ".join(f"{name} {value}" for name, value in other.items() if value != kept.choices[name])
         for other in kept.same

@@ -94,7 +94,7 @@ def permutations(
     strata: npt.ArrayLike | None = None,
     clusters: npt.ArrayLike | None = None,
 ) -> IntArray:
-    """(times, n) random orders of the patients, within strata if given.
+    """Return (times, n) random orders of the patients, within strata if given.
 
     Clusters stay whole: each takes the place of another of its size (and strata), row by row.
 

@@ -55,7 +55,7 @@ SEPARATOR = "#"
 
 
 def control_outcome(name: str, method: str, endpoint: str, **values: Any) -> TestOutcome:
-    """A control as a line of the ledger."""
+    """Return a control as a line of the ledger."""
     return TestOutcome.model_validate(
         {"id": f"control.{name}", "role": "control", "method": method, "endpoint": endpoint}
         | {"status": "ok"}
@@ -64,7 +64,7 @@ def control_outcome(name: str, method: str, endpoint: str, **values: Any) -> Tes
 
 
 def ledger_fields(result: ControlResult) -> dict[str, Any]:
-    """The numbers of a control that its line of the ledger holds."""
+    """Return the numbers of a control that its line of the ledger holds."""
     names = {"p", "n", "events", "statistic"} & set(type(result).model_fields)
     found = {name: getattr(result, name) for name in names}
     if isinstance(result, Specifications):
@@ -173,7 +173,7 @@ def _score_z(value: FloatArray, x: FloatArray, others: Any) -> FloatArray:
 
 
 def permuted_outcome(study: Study) -> PermutedOutcome:
-    """The claim's statistic when exposures are dealt out anew among the patients."""
+    """Return the claim's statistic when exposures are dealt out anew among the patients."""
     plan = study.contract.controls
     keep, value, flags, x, others = _arrays(study)
     seed = study.contract.seed
@@ -208,7 +208,7 @@ def permuted_outcome(study: Study) -> PermutedOutcome:
 
 
 def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int) -> RandomFeatures:
-    """The claim's statistic among features of the same kind put through the same construction.
+    """Get the claim's statistic among features of the same kind put through the same construction.
 
     Expression and signatures are replaced by matched genes (prepared beforehand, without the
     outcome); any other exposure is dealt out anew among the patients.
@@ -407,7 +407,7 @@ def timing(study: Study) -> TimingResult:
 
 
 def known_positive(table: pd.DataFrame, study: Study) -> KnownPositiveResult:
-    """An association that must be there if the outcome data are sound."""
+    """Return an association that must be there if the outcome data are sound."""
     plan = study.contract.controls.known_positive
     assert plan is not None
     rows = table[apply_filters(table, study.contract.filters)]
@@ -440,7 +440,7 @@ def known_positive(table: pd.DataFrame, study: Study) -> KnownPositiveResult:
 
 
 def negative_endpoint(study: Study, book: Book, tables: dict[str, Any]) -> NegativeEndpoint:
-    """The same exposure on an endpoint that it should not touch."""
+    """Return the same exposure on an endpoint that it should not touch."""
     name = study.contract.controls.negative_endpoint
     assert name is not None
     primary = study.contract.primary_test
@@ -458,5 +458,5 @@ def negative_endpoint(study: Study, book: Book, tables: dict[str, Any]) -> Negat
 
 
 def is_replaceable(use: VariableUse) -> bool:
-    """True for exposures that have comparable others in the matrix: genes and signatures."""
+    """Return True for exposures that have comparable others in the matrix: genes and signatures."""
     return use.key.startswith(("expression:", "signature:"))

@@ -98,7 +98,7 @@ def _choices(study: Study, known: BoolArray) -> _Choices:
 def _sites_left_out(
     study: Study, known: BoolArray, choices: _Choices, own_cut: str, curve: SpecificationCurve
 ) -> SpecificationCurve:
-    """The curve with the claim's own cut estimated without each site in turn."""
+    """Return the curve with the claim's own cut estimated without each site in turn."""
     layers = all_layers(study)
     column = study.rows.loc[known, study.contract.site]
     left_out = leave_one_out(
@@ -149,7 +149,7 @@ def _summary(study: Study, curve: SpecificationCurve, own_cut: str) -> Specifica
 
 
 def _own_cut(study: Study) -> str:
-    """The claim's own cut rule, as the curve names it; `CLAIMED` for several at once."""
+    """Return the claim's own cut rule, as the curve names it; `CLAIMED` for several at once."""
     rules = {str(use.cut) for use in study.contract.exposures}
     slope = study.contract.comparison in (Comparison.PER_SD, Comparison.PER_DOUBLING)
     if slope and not rules & set(SEARCHING):

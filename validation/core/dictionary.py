@@ -20,7 +20,7 @@ SINCE = "@known_at"
 
 
 def known_since(key: str) -> str:
-    """The column that holds when each patient's value of a variable became known (months)."""
+    """Get the column that holds when each patient's value of a variable became known (months)."""
     return key + SINCE
 
 
@@ -113,7 +113,7 @@ class DataDictionary(Strict):
     notes: tuple[str, ...] = ()
 
     def has_variable(self, key: str) -> bool:
-        """True when `key` names a variable of this cohort."""
+        """Return True when `key` names a variable of this cohort."""
         if key.startswith("expression:"):
             return key.removeprefix("expression:") in set(self.expression)
         if (signature := read_signature(key)) is not None:
@@ -121,5 +121,5 @@ class DataDictionary(Strict):
         return any(variable.key == key for variable in self.variables)
 
     def endpoint(self, key: str) -> Endpoint | None:
-        """The endpoint named `key`, or None."""
+        """Return the endpoint named `key`, or None."""
         return next((endpoint for endpoint in self.endpoints if endpoint.key == key), None)

@@ -92,7 +92,7 @@ class Exposure(Strict):
     @model_validator(mode="before")
     @classmethod
     def _named_by_its_genes(cls, given: Any) -> Any:
-        """A signature and its key say the same: each is filled in from the other."""
+        """Return a signature and its key say the same: each is filled in from the other."""
         if not isinstance(given, dict):
             return given
         key = given.get("variable") or ""
@@ -347,7 +347,7 @@ class Hypothesis(Strict):
 
 
 def levels_of(hypothesis: Hypothesis) -> dict[str, str]:
-    """The levels that the population is held to, by variable."""
+    """Return the levels that the population is held to, by variable."""
     return {
         each.variable: _plain(each.value)
         for each in hypothesis.population.filters
@@ -356,12 +356,12 @@ def levels_of(hypothesis: Hypothesis) -> dict[str, str]:
 
 
 def _plain(value: object) -> str:
-    """A level as text: 1, 1.0 and "1" are the same."""
+    """Return a level as text: 1, 1.0 and "1" are the same."""
     return f"{value:g}" if isinstance(value, int | float) else str(value).casefold()
 
 
 def disjoint(some: Mapping[str, str], others: Mapping[str, str]) -> bool:
-    """True if two populations cannot share a patient, given their levels."""
+    """Return True if two populations cannot share a patient, given their levels."""
     return any(others.get(variable, level) != level for variable, level in some.items())
 
 

@@ -75,12 +75,12 @@ class GeneSignature(Strict):
         return f"signature:weighted({parts})"
 
     def split_measured(self, matrix: Container[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The genes that a matrix holds, and those that it lacks."""
+        """Return the genes that a matrix holds, and those that it lacks."""
         held = tuple(gene for gene in self.genes if gene in matrix)
         return held, tuple(gene for gene in self.genes if gene not in matrix)
 
     def of_measured(self, matrix: Container[str]) -> GeneSignature:
-        """The same score of the genes that a matrix holds."""
+        """Return the same score of the genes that a matrix holds."""
         held, _ = self.split_measured(matrix)
         weights = dict(zip(self.genes, self.weights, strict=False))
         kept = tuple(weights[gene] for gene in held) if weights else ()
@@ -115,7 +115,7 @@ class GeneSignature(Strict):
 
 
 def read_signature(key: str) -> GeneSignature | None:
-    """The score that a key names; None for the key of any other variable."""
+    """Return the score that a key names; None for the key of any other variable."""
     found = COMPOSED.fullmatch(key)
     if found is None:
         return None

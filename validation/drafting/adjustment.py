@@ -45,7 +45,7 @@ class Adjustment(Strict):
     warned: tuple[Warned, ...] = ()
 
     def lines(self) -> list[str]:
-        """The answer in sentences."""
+        """Return the answer in sentences."""
         if self.covariates is None:
             path = " - ".join(self.open_path)
             found = [
@@ -104,7 +104,7 @@ def adjust(
     measured: Collection[str] | None = None,
     chosen: Collection[str] = (),
 ) -> Adjustment:
-    """The adjustment set that a diagram asks for, and problems of a chosen set.
+    """Return the adjustment set that a diagram asks for, and problems of a chosen set.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def _opens(
     name: str,
     adjusted: set[str],
 ) -> bool:
-    """True when adjusting for `name` beside `adjusted` connects exposure and outcome anew."""
+    """Check whether adjusting for `name` beside `adjusted` connects exposure and outcome anew."""
     import networkx as nx
 
     if name in adjusted:
@@ -178,7 +178,7 @@ def _opens(
 def _open_path(
     backdoor: nx.DiGraph, causes: set[str], outcome: str, allowed: set[str]
 ) -> tuple[str, ...]:
-    """A shortest path from exposure to outcome that stays open whatever `allowed` closes."""
+    """Return a shortest path from exposure to outcome that stays open whatever `allowed` closes."""
     import networkx as nx
 
     between = allowed & set().union(

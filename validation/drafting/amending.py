@@ -97,7 +97,7 @@ def amend(
 
 
 def settings(contract: Contract) -> dict[str, Any]:
-    """The parts of a contract that are chosen, as JSON; the rest follows from them and the data."""
+    """Get parts of a contract that are chosen, as JSON; the rest follows from them and the data."""
     values = contract.model_dump(mode="json")
     return {name: values[name] for name in (*PARTS, "seed")}
 
@@ -114,7 +114,7 @@ def differences(before: Any, after: Any, name: str = "") -> list[tuple[str, Any,
 
 
 def _apply_changes(before: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """The settings with the named changes, each part validated."""
+    """Return the settings with the named changes, each part validated."""
     wanted = dict(before)
     for name, value in changes.items():
         part, _, field = name.partition(".")
@@ -172,7 +172,7 @@ def _plain(before: dict[str, Any], dictionary: DataDictionary) -> dict[str, Any]
 
 
 def _own(values: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
-    """The fields that differ from the base."""
+    """Return the fields that differ from the base."""
     return {name: value for name, value in values.items() if value != base[name]}
 
 

@@ -302,7 +302,7 @@ def _refuse_unfit_exposures(
 def _covariates(
     hypothesis: Hypothesis, dictionary: DataDictionary, endpoint: Endpoint, rules: Rules
 ) -> tuple[str, ...]:
-    """The hypothesis' own, else age, sex and stage where known; never more than events allow.
+    """Get the hypothesis' own, else age, sex and stage where known; never more than events allow.
 
     None where the hypothesis declares that there is nothing to adjust for.
     """
@@ -339,7 +339,7 @@ def _fixed_variables(hypothesis: Hypothesis) -> set[str]:
 def reasoned_adjustment(
     hypothesis: Hypothesis, dictionary: DataDictionary, endpoint: Endpoint
 ) -> Adjustment | None:
-    """Adjustment implied by the hypothesis' causal diagram; None if it declares none."""
+    """Return adjustment implied by the hypothesis' causal diagram; None if it declares none."""
     if not hypothesis.causes:
         return None
     return adjust(
@@ -357,7 +357,7 @@ def reasoned_adjustment(
 
 
 def _strata(hypothesis: Hypothesis, dictionary: DataDictionary) -> tuple[str, ...]:
-    """The hypothesis' own, else where patients were treated or measured, if that is recorded.
+    """Get the hypothesis' own, else where patients were treated or measured, if that is recorded.
 
     Places differ in survival and in how they measure; compared within them, neither misleads.
     """

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def exposed_fraction(hypothesis: Hypothesis) -> tuple[float, float]:
-    """Expected share of patients in the exposed and in the reference group.
+    """Return expected share of patients in the exposed and in the reference group.
 
     Exposures count as independent here; `freeze` replaces this by the observed sizes.
     """
@@ -78,7 +78,7 @@ def planned_power(
 
 
 def _product_spread(hypothesis: Hypothesis) -> float:
-    """Standard deviation of a product given both factors: that of each, multiplied.
+    """Return standard deviation of a product given both factors: that of each, multiplied.
 
     Exposures count as independent here; `freeze` takes it from the patients.
     """
@@ -223,7 +223,7 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
 
 
 def _refuse_outcome_columns(contract: Contract, cohort: Cohort) -> None:
-    """An exposure, covariate or filter that reads the very column of an outcome."""
+    """Refuse an exposure, covariate or filter that reads the very column of an outcome."""
     named = {endpoint.key for endpoint in contract.endpoints}
     for use in contract.variables:
         if use.role not in ("exposure", "covariate", "stratum", "filter"):
@@ -241,7 +241,7 @@ def _refuse_outcome_columns(contract: Contract, cohort: Cohort) -> None:
 
 
 def _spread(exposed: Exposed, rows: pd.DataFrame, contract: Contract) -> float | None:
-    """Standard deviation of the exposure given main effects and strata; None for plain groups.
+    """Get standard deviation of the exposure given main effects and strata; None for plain groups.
 
     Raises `InputError` if a stratum is unknown in everybody, or has too many levels to compare
     within.

@@ -136,7 +136,7 @@ def _followed_to(both: Incidences, smallest: int) -> float:
 
 
 def _from_zero(curve: CumulativeIncidence) -> tuple[FloatArray, FloatArray]:
-    """Times and incidences with the start of follow-up, where nobody has had an event."""
+    """Return times and incidences with the start of follow-up, where nobody has had an event."""
     if curve.times[0] == 0.0:
         return curve.times, curve.incidence
     return np.concatenate(([0.0], curve.times)), np.concatenate(([0.0], curve.incidence))

@@ -55,7 +55,7 @@ def follow_up(
     smallest: int = 1,
     **look: Unpack[Look],
 ) -> Iterator[tuple[Figure, Axes, FloatArray, float]]:
-    """A figure with axes over follow-up and a table of numbers at risk below them; see `Frame`.
+    """Open a figure with axes over follow-up and numbers at risk below them; see `Frame`.
 
     Yields figure, axes, the times of the table and the end of the time axis. `extra` inches are
     added to the axes' height; counts below `smallest` are not shown.
@@ -113,7 +113,7 @@ def follow_up(
 def band(
     axes: Axes, times: FloatArray, lower: FloatArray, upper: FloatArray, end: float, color: str
 ) -> None:
-    """A pale step band from each (m,) lower to upper limit, up to the time `end`."""
+    """Draw a pale step band from each (m,) lower to upper limit, up to the time `end`."""
     shown = times <= end
     axes.fill_between(
         np.append(times[shown], end),
@@ -127,7 +127,7 @@ def band(
 
 
 def steps(axes: Axes, times: FloatArray, values: FloatArray, end: float, **look: Any) -> None:
-    """A right-continuous step line through (m,) values, up to the time `end`."""
+    """Draw a right-continuous step line through (m,) values, up to the time `end`."""
     shown = times <= end
     axes.step(np.append(times[shown], end), repeat_last(values[shown]), where="post", **look)
 

@@ -248,7 +248,7 @@ def _calibration(sheet: _Sheet, outcome: TestOutcome) -> Figure:
 
 
 def _spline(sheet: _Sheet, outcome: TestOutcome) -> Figure:
-    """The hazard ratio along the exposure, between its 1st and 99th percentile."""
+    """Return the hazard ratio along the exposure, between its 1st and 99th percentile."""
     contract, study = sheet.analysis.contract, sheet.study
     use, cut = contract.exposures[0], study.cuts[0]
     found = fit_spline(study, contract.test(outcome.id))
@@ -360,7 +360,7 @@ def _incidence(sheet: _Sheet, outcome: TestOutcome) -> Figure:
 
 
 def _short(name: str, role: str) -> str:
-    """A group's name where a legend has room for it; else its role, which the caption explains."""
+    """Return a group's name where it fits a legend; else its role, which the caption explains."""
     return name if len(name) <= 36 else role
 
 
@@ -403,7 +403,7 @@ def _forest(sheet: _Sheet, done: dict[str, TestOutcome]) -> Figure | None:
 
 
 def _control_effect(name: str, numbers: Mapping[str, Number]) -> Effect | None:
-    """A control's effect from its numbers: its outcome in the ledger carries none."""
+    """Return a control's effect from its numbers: its outcome in the ledger carries none."""
     found = numbers.get(f"{name}.effect")
     if found is None or found.value is None:
         return None

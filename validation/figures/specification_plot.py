@@ -104,7 +104,7 @@ def specification_curve_figure(
 
 
 def _choices(figure, fitted, keys, used, left, below, height) -> None:  # type: ignore[no-untyped-def]
-    """The matrix of choices: a mark where a specification uses a choice."""
+    """Draw the matrix of choices: a mark where a specification uses a choice."""
     axes = figure.add_axes((left, 0.25 / height, 0.97 - left, (below - 0.45) / height))
     row, labels, places = 0.0, [], []
     for key in keys:

@@ -69,7 +69,7 @@ def drawing(
     simulated: bool = False,
     description: str = "",
 ) -> Iterator[Figure]:
-    """A figure of this size in inches under its heading, saved when the block ends."""
+    """Open a figure of this size in inches under its heading, saved when the block ends."""
     with canvas(width, height) as figure:
         heading(figure, title, subtitle, simulated=simulated, left=0.02)
         yield figure
@@ -78,7 +78,7 @@ def drawing(
 
 @contextmanager
 def canvas(width: float, height: float) -> Iterator[Figure]:
-    """A figure of this size in inches, with the house style, on an Agg canvas."""
+    """Open a figure of this size in inches, with the house style, on an Agg canvas."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -162,7 +162,7 @@ def wrap_text(text: str, width: int, lines: int = 2) -> str:
 
 
 def p_text(p: float) -> str:
-    """A p-value as printed in a figure."""
+    """Return a p-value as printed in a figure."""
     if p != p:
         return "p n/a"
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"

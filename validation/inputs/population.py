@@ -129,7 +129,7 @@ def two_levels(levels: Iterable[str]) -> tuple[str, str] | None:
 
 
 def exposure_values(table: pd.DataFrame, use: VariableUse) -> FloatArray:
-    """An exposure as numbers on the contract's scale.
+    """Return an exposure as numbers on the contract's scale.
 
     Binary text becomes 0/1, `high` being yes, positive, mutated ...
     """
@@ -158,7 +158,7 @@ def _numbers(table: pd.DataFrame, use: VariableUse) -> FloatArray:
 
 
 def find_cut(values: FloatArray, use: VariableUse, rule: CutRule | None = None) -> Cut:
-    """The cut-points of an exposure by its rule, from known values alone.
+    """Return the cut-points of an exposure by its rule, from known values alone.
 
     Raises `InputError` if the exposure is constant, or a side stays empty.
     """
@@ -205,7 +205,7 @@ MOST_GROUPS = 8
 
 
 def ordered_cut(values: FloatArray, use: VariableUse) -> Cut:
-    """The points that part the ordered groups of a trend, from known values alone.
+    """Return the points that part the ordered groups of a trend, from known values alone.
 
     Raises `InputError` if the values make fewer than three groups, or levels make more than
     `MOST_GROUPS`.
@@ -235,7 +235,7 @@ def ordered_cut(values: FloatArray, use: VariableUse) -> Cut:
 def cut_for(
     comparison: Comparison, values: FloatArray, use: VariableUse, rule: CutRule | None = None
 ) -> Cut:
-    """The cut-points that a comparison needs; raises as `find_cut` and `ordered_cut` do.
+    """Return the cut-points that a comparison needs; raises as `find_cut` and `ordered_cut` do.
 
     Parameters
     ----------
@@ -283,7 +283,7 @@ def expose(
     values: tuple[FloatArray, ...],
     cuts: tuple[Cut, ...],
 ) -> Exposed:
-    """Groups or scores from the exposures' values and their cuts.
+    """Return groups or scores from the exposures' values and their cuts.
 
     Parameters
     ----------
@@ -338,7 +338,7 @@ def _z(values: FloatArray, cut: Cut, level: str) -> FloatArray:
 
 
 def _mean_of(parts: tuple[FloatArray, ...], uses: tuple[VariableUse, ...]) -> FloatArray:
-    """The mean of all exposures, each in its standard deviations, again in its own."""
+    """Return the mean of all exposures, each in its standard deviations, again in its own."""
     total = np.zeros(len(parts[0]))
     for part, use in zip(parts, uses, strict=True):
         spread = float(np.nanstd(part, ddof=1)) if len(part) > 1 else 0.0
@@ -349,7 +349,7 @@ def _mean_of(parts: tuple[FloatArray, ...], uses: tuple[VariableUse, ...]) -> Fl
 
 
 def _step(values: FloatArray, cut: Cut, level: str) -> FloatArray:
-    """The ordered group of each value, counted from 0 on the side that is not exposed."""
+    """Return the ordered group of each value, counted from 0 on the side that is not exposed."""
     step = (values[:, None] > np.asarray(cut.points)).sum(axis=1).astype(float)
     step = step if level == "high" else len(cut.points) - step
     return np.where(np.isnan(values), np.nan, step)
@@ -364,7 +364,7 @@ def outcome_mask(table: pd.DataFrame, endpoint: str) -> pd.Series:
 
 
 def population_mask(table: pd.DataFrame, contract: Contract) -> pd.Series:
-    """Filters kept, every exposure known, primary outcome known."""
+    """Return filters kept, every exposure known, primary outcome known."""
     keep = apply_filters(table, contract.filters)
     for use in contract.exposures:
         keep &= table[use.key].notna()
@@ -372,7 +372,7 @@ def population_mask(table: pd.DataFrame, contract: Contract) -> pd.Series:
 
 
 def find_cuts(table: pd.DataFrame, contract: Contract) -> tuple[Cut, ...]:
-    """The cut-points of every exposure in the analyzed population."""
+    """Return the cut-points of every exposure in the analyzed population."""
     rows = table[population_mask(table, contract)]
     if rows.empty:
         raise InputError(f"nobody is left to analyze: {describe_losses(table, contract)}")
@@ -404,7 +404,7 @@ def confirmation_mask(table: pd.DataFrame, contract: Contract) -> list[bool]:
 
 
 def in_confirmation(patient: str, contract: Contract) -> bool:
-    """True if a pseudonym is in the confirmation part; the same for all contracts of a seed."""
+    """Check if a pseudonym is in the confirmation part; the same for all contracts of a seed."""
     text = f"{contract.seed}:{patient}"
     share = int(hash_text(text, digits=12), 16) / 16**12
     return share < contract.split.confirmation

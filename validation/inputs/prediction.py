@@ -76,7 +76,7 @@ class PredictionModel(Strict):
         return np.asarray(np.exp(-self.baseline * np.exp(self.linear(X))), dtype=float)
 
     def at_horizon_of(self, time: FloatArray) -> PredictionModel:
-        """The model at its longest horizon beyond which `FOLLOWED` of `time` (months) reach.
+        """Return the model at its longest horizon beyond which `FOLLOWED` of `time` (months) reach.
 
         Raises `InputError` if too few reach any: a cohort followed for so little judges no risk.
         """

@@ -117,7 +117,7 @@ class Study:
         return self.rows[ENTRY].to_numpy(dtype=float)[keep]
 
     def subgroup(self, condition: Filter) -> Study:
-        """The same cuts and coding in part of the population."""
+        """Return the same cuts and coding in part of the population."""
         keep = apply_filters(self.rows, (condition,)).to_numpy()
         exposed = Exposed(
             x=self.exposed.x[keep],
@@ -141,7 +141,7 @@ class Study:
         return np.asarray(self.rows[f"{endpoint}.value"].to_numpy(dtype=float)), None
 
     def status(self, endpoint: str, keep: BoolArray) -> tuple[FloatArray, IntArray]:
-        """Times and codes (0 censored, 1 the event, 2 a competing event) of the kept patients.
+        """Get times and codes (0 censored, 1 the event, 2 a competing event) of the kept patients.
 
         Raises `InputError` if the endpoint has no time.
         """
@@ -151,7 +151,7 @@ class Study:
         return time[keep], event[keep].astype(int)
 
     def follow_up(self, endpoint: str, keep: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """Times of the kept patients, and 1 where the event ended them (else 0).
+        """Return times of the kept patients, and 1 where the event ended them (else 0).
 
         Whoever had a competing event is censored there. Raises as `status` does.
         """
@@ -184,7 +184,7 @@ class Study:
         return X, tuple(column.name for column in found)
 
     def columns(self, covariates: tuple[str, ...], keep: BoolArray) -> list[Column]:
-        """The columns of `design`, each with how it was coded."""
+        """Return the columns of `design`, each with how it was coded."""
         found = []
         for key in covariates:
             use = next(variable for variable in self.contract.variables if variable.key == key)

@@ -13,7 +13,7 @@ MOST_SITES = 500
 
 
 def find_variable(dictionary: DataDictionary, key: str) -> Variable:
-    """The dictionary's entry of a variable, genes included.
+    """Return the dictionary's entry of a variable, genes included.
 
     Raises `InputError` with the nearest keys, if there is none.
     """
@@ -55,7 +55,7 @@ def _describe_coverage(signature: GeneSignature, dictionary: DataDictionary) -> 
 
 
 def describe_use(dictionary: DataDictionary, key: str, role: str) -> VariableUse:
-    """A variable in a role of the contract, on the scale that the role needs."""
+    """Return a variable in a role of the contract, on the scale that the role needs."""
     found = find_variable(dictionary, key)
     transform = "as_is"
     if role == "covariate":
@@ -76,7 +76,7 @@ def describe_use(dictionary: DataDictionary, key: str, role: str) -> VariableUse
 
 
 def stratum(dictionary: DataDictionary, key: str, hypothesis: Hypothesis) -> VariableUse:
-    """A variable to stratify by: few levels, and not fixed by the population already.
+    """Return a variable to stratify by: few levels, and not fixed by the population already.
 
     Raises `InputError` with the remedy, if it is continuous, has too many levels, or does not vary.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def question_label(population: str, mine: Registration) -> str:
-    """The name of a question that nobody asked these patients before."""
+    """Return the name of a question that nobody asked these patients before."""
     return hash_text(canonical_json([population, mine.endpoint, mine.exposures]))[:16]
 
 
@@ -89,6 +89,6 @@ def screened_before(
 
 
 def patients_data(patients: Patients, exposures: Sequence[str]) -> bytes:
-    """The exposures of a contract by their ranks among the pilots."""
+    """Return the exposures of a contract by their ranks among the pilots."""
     ranks = [np.frombuffer(patients.profile(key), dtype=np.uint8) for key in exposures]
     return pack_features(exposures, np.vstack(ranks))

@@ -77,13 +77,13 @@ class Journal:
                         self._append(handle, line)
 
     def _is_new(self, line: Line) -> bool:
-        """True if this folder's journal lacks the entry."""
+        """Return True if this folder's journal lacks the entry."""
         known = self._texts.get(line_text(line.said))
         return known is None or (known and not line.elsewhere)
 
     @contextmanager
     def _appending(self) -> Iterator[Any]:
-        """The file, open for this process alone and read up to its end."""
+        """Open the file for this process alone and read it up to its end."""
         import fcntl
 
         assert self.path is not None

@@ -219,7 +219,7 @@ class Ledger:
     def _name_question(
         self, mine: Registration, patients: Patients, related: Related, **more: Any
     ) -> Registration:
-        """The registration with the names of its question among those on a cohort's patients."""
+        """Return the registration with its question's names among those on a cohort's patients."""
         assert self.store is not None
         digest = patients.population.digest
         first, *also = asked_before(self.store, patients, related, mine) or [
@@ -274,14 +274,14 @@ class Ledger:
         self._add([said], data)
 
     def patients(self, cohort: Cohort) -> Patients:
-        """A cohort's patients with their fingerprints, made once."""
+        """Return a cohort's patients with their fingerprints, made once."""
         known = self._patients.get(id(cohort))
         if known is None:
             known = self._patients[id(cohort)] = (cohort, Patients(cohort))
         return known[1]
 
     def _related_populations(self, cohort: Cohort) -> tuple[Patients, Related]:
-        """A cohort's patients, and the stored populations that share some with it."""
+        """Return a cohort's patients, and the stored populations that share some with it."""
         assert self.store is not None
         patients = self.patients(cohort)
         mine = patients.population
@@ -302,7 +302,7 @@ class Ledger:
         return self._journal.registrations.get(contract)
 
     def is_registered(self, frozen: FrozenContract) -> bool:
-        """True if the contract was registered when frozen, before any of its results.
+        """Return True if the contract was registered when frozen, before any of its results.
 
         A ledger without a store asks this only of what it knows to have come from a file.
         """
@@ -408,16 +408,16 @@ class Ledger:
             self._add([mine])
 
     def is_unlocked(self, key: str, contract: str) -> bool:
-        """True when `contract` may read the confirmation patients."""
+        """Return True when `contract` may read the confirmation patients."""
         return any(unlock.unlock == key and unlock.contract == contract for unlock in self.unlocks)
 
     def places(self) -> list[int]:
-        """The places of online control that contracts of this folder hold."""
+        """Return the places of online control that contracts of this folder hold."""
         own = self._journal.all_of(Registration, own=True)
         return [found.place for found in own if found.place is not None]
 
     def next_place(self) -> int:
-        """The first place of online control that no campaign holds on the patients followed here.
+        """Return the first place of online control that no campaign holds on these patients.
 
         A claim whose exploring part did not reach its level was never confirmed: its place, which
         that part alone decides, goes to the next claim.
@@ -450,7 +450,7 @@ class Ledger:
         return None
 
     def _explored_in_vain(self, contract: str) -> bool:
-        """True if the discovery part clearly missed its level.
+        """Return True if the discovery part clearly missed its level.
 
         What crashed did not: mended, it may yet open the confirmation.
         """
@@ -494,7 +494,7 @@ class Ledger:
         return None
 
     def claims(self, role: str = "primary") -> list[Entry]:
-        """The claims of a role on these patients, each attempt once, the latest state of it."""
+        """Get the claims of a role on these patients, each attempt once, the latest state of it."""
         found: dict[tuple[str, str, str], Entry] = {}
         for entry in self._journal.all_of(Entry):
             if entry.claim and entry.role == role:
@@ -509,7 +509,7 @@ class Ledger:
         *,
         of: str | None = None,
     ) -> list[Adjusted]:
-        """The claims of a role after error control (`validation.ledger.error_control`)."""
+        """Return the claims of a role after error control (`validation.ledger.error_control`)."""
         disjoint = self._disjoint()
         kin = self._kin.get(self._population_of(of)) if of is not None else None
         claims = [

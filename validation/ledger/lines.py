@@ -152,7 +152,7 @@ def line_model(body: dict[str, Any]) -> Said:
 
 
 def line_text(said: Said) -> str:
-    """The same text for the same thing said."""
+    """Return the same text for the same thing said."""
     return canonical_json(line_body(said))
 
 
@@ -178,7 +178,7 @@ def claim_of(frozen: FrozenContract) -> str:
 
 
 def _without_given_names(value: dict[str, Any]) -> dict[str, Any]:
-    """A contract on a signature without what it is called: its key says what it computes."""
+    """Return a contract on a signature without what it is called: its key says what it computes."""
     named = {"label", "signature", "source"}
     hypothesis = value["hypothesis"]
     exposures = [
@@ -198,7 +198,7 @@ def _without_given_names(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def entry_of(frozen: FrozenContract, outcome: TestOutcome) -> Entry:
-    """The ledger's line for a test outcome."""
+    """Return the ledger's line for a test outcome."""
     return Entry(
         contract=frozen.sha256,
         hypothesis=frozen.contract.hypothesis.id,

@@ -150,7 +150,7 @@ class Patients:
         return flat[order], order % self._tokens.shape[1]
 
     def match(self, stored: Population) -> Match | None:
-        """The common patients, by the view that shows most of them; None for strangers."""
+        """Return the common patients, by the view that shows most of them; None for strangers."""
         tokens, owner = self._sorted_tokens
         best: Match | None = None
         for view, known in zip(stored.views, stored.known, strict=True):
@@ -170,7 +170,7 @@ class Patients:
         return best
 
     def same_outcome(self, name: str, stored: Population, other: str, match: Match) -> bool:
-        """True if an endpoint matches an outcome of a stored population."""
+        """Return True if an endpoint matches an outcome of a stored population."""
         mine, theirs = self.outcomes.get(name), stored.outcomes.get(other)
         if mine is None or theirs is None or len(match.pilots) < FEWEST:
             return False
@@ -238,7 +238,7 @@ class Patients:
 
 
 def index_of(population: Population) -> list[int]:
-    """The fingerprints under which the index finds a population, as signed numbers."""
+    """Return the fingerprints under which the index finds a population, as signed numbers."""
     wanted = [np.sort(view[view != 0])[:SKETCH] for view in population.views]
     return [int(item) for item in np.unique(np.concatenate(wanted)).view(np.int64)]
 
@@ -258,7 +258,7 @@ def combine(first: Tokens, second: Tokens) -> Tokens:
 
 
 def column_tokens(column: pd.Series) -> Tokens:
-    """A fingerprint of each value, 0 where it is missing; numbers count to six digits."""
+    """Return a fingerprint of each value, 0 where it is missing; numbers count to six digits."""
     missing = column.isna().to_numpy()
     if pd.api.types.is_numeric_dtype(column.dtype):
         values = column.to_numpy(dtype=float, na_value=np.nan)
@@ -282,7 +282,7 @@ def column_tokens(column: pd.Series) -> Tokens:
 
 
 def _unique(view: Tokens) -> Tokens:
-    """The fingerprints that stand once; 0 in place of the others."""
+    """Return the fingerprints that stand once; 0 in place of the others."""
     _, inverse, counts = np.unique(view, return_inverse=True, return_counts=True)
     return np.where(counts[inverse] == 1, view, np.uint64(0))
 
@@ -291,7 +291,7 @@ def _unique(view: Tokens) -> Tokens:
 
 
 def numbers(column: pd.Series) -> NDArray[np.float64]:
-    """A column as numbers; text becomes the position of its level by frequency."""
+    """Return a column as numbers; text becomes the position of its level by frequency."""
     if pd.api.types.is_numeric_dtype(column.dtype):
         values = column.to_numpy(dtype=float, na_value=np.nan)
         return np.asarray(np.where(np.isfinite(values), values, np.nan), dtype=np.float64)
@@ -352,7 +352,7 @@ def _same_order(left: NDArray[np.float64], right: NDArray[np.float64]) -> bool:
 def _to_levels(
     left: NDArray[np.float64], right: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The ranks of both, the finer cut into groups as large as the levels of the coarser."""
+    """Return the ranks of both, the finer cut into groups as large as the levels of the coarser."""
     ranks = [each.astype(float) for each in half_ranks(np.vstack([left, right]))]
     levels = [np.unique(each) for each in ranks]
     coarse = 0 if len(levels[0]) < len(levels[1]) else 1
@@ -371,7 +371,7 @@ def _to_levels(
 
 
 def pack(header: dict[str, Any], block: NDArray[Any]) -> bytes:
-    """A JSON line, then the array's bytes."""
+    """Return a JSON line, then the array's bytes."""
     said = {**header, "shape": block.shape, "dtype": block.dtype.str}
     return json.dumps(said, sort_keys=True).encode() + b"\n" + np.ascontiguousarray(block).tobytes()
 

@@ -92,7 +92,7 @@ class Row:
         return hashlib.sha256(self.data).hexdigest()
 
     def chain_hash(self, before: str) -> str:
-        """The hash of this row together with all rows before it."""
+        """Return the hash of this row together with all rows before it."""
         values = [self.seq, self.at, self.kind, self.contract, self.population, self.body]
         return hash_text(before + canonical_json([*values, self.digest, self.origin]))
 
@@ -118,7 +118,7 @@ def first_chain(store: str) -> str:
 
 
 def open_store(url: str) -> Store:
-    """The store at a path, or at a `postgresql://` URL; made when it is first written to.
+    """Return the store at a path, or at a `postgresql://` URL; made when it is first written to.
 
     Raises `InputError` if it is no store, or cannot be opened.
     """
@@ -155,7 +155,7 @@ class Store(ABC):
     @abstractmethod
     @contextmanager
     def _open(self, *, write: bool = False) -> Iterator[Any]:
-        """A connection whose changes are kept when the block ends without an error."""
+        """Open a connection whose changes are kept when the block ends without an error."""
         yield None
 
     def _sql(self, text: str) -> str:
@@ -165,7 +165,7 @@ class Store(ABC):
         return list(db.execute(self._sql(text), tuple(values)).fetchall())
 
     def remembered(self) -> Mark | None:
-        """The last row that is remembered outside of the store, if anything is."""
+        """Return the last row that is remembered outside of the store, if anything is."""
         return None
 
     def _remember(self, row: Row) -> None:
@@ -241,7 +241,7 @@ class Store(ABC):
             return list(map(_row, self._all(db, f"{SELECT} ORDER BY seq")))
 
     def data(self, row: Row) -> bytes:
-        """The bytes attached to a row.
+        """Return the bytes attached to a row.
 
         Raises `InputError` if they are not those that were written.
         """
@@ -253,7 +253,7 @@ class Store(ABC):
         return value
 
     def same_patients(self, patients: Patients) -> dict[str, tuple[Population, Match]]:
-        """Stored populations that share patients with a cohort, with who is shared."""
+        """Return stored populations that share patients with a cohort, with who is shared."""
         wanted = patients.sketch
         with self._open() as db:
             names = self._find(db, wanted)
@@ -270,7 +270,7 @@ class Store(ABC):
         """Names of the populations that share a token."""
 
     def head(self) -> Mark | None:
-        """The last row."""
+        """Return the last row."""
         with self._open() as db:
             end = self._all(db, "SELECT seq, chain FROM sage_ledger ORDER BY seq DESC LIMIT 1")
         return Mark(store=self.id, seq=end[0][0], chain=end[0][1]) if end else None
@@ -359,7 +359,7 @@ class ReadLines:
 
 
 def read_lines(lines: Iterable[str], name: str) -> ReadLines:
-    """The rows of another store, oldest first.
+    """Return the rows of another store, oldest first.
 
     Raises `InputError` if a line is none, or was edited.
     """
@@ -399,7 +399,7 @@ def _row(values: tuple[Any, ...]) -> Row:
 
 
 def now() -> str:
-    """The time in UTC, to the microsecond, in a form that sorts."""
+    """Return the time in UTC, to the microsecond, in a form that sorts."""
     return clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

@@ -364,7 +364,7 @@ def curves_of(study: Study, plan: TestPlan) -> DecisionCurves:
 
 
 def _outcome_by(study: Study, plan: TestPlan, keep: Any) -> tuple[FloatArray, FloatArray, float]:
-    """Times and flags, with the horizon in months (infinite for an outcome without time)."""
+    """Return times and flags, with the horizon in months (infinite for an outcome without time)."""
     if study.contract.endpoint(plan.endpoint).kind == "binary":
         value, _ = study.outcome(plan.endpoint)
         event = (value[keep] == 1).astype(float)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def imputes(study: Study, plan: TestPlan) -> bool:
-    """True if the contract imputes and the test has covariates and a single exposure's effect."""
+    """Check if the contract imputes and the test has covariates and a single exposure's effect."""
     return (
         plan.within is None
         and study.contract.missing.policy == "multiple_imputation"

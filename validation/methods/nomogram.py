@@ -100,7 +100,7 @@ def _name(term: Term) -> str:
 
 
 def _exposure(term: Term, model: PredictionModel, study: Study) -> tuple[str, Marks]:
-    """A continuous exposure in its own unit; a joint exposure in standard deviations."""
+    """Return a continuous exposure in its own unit; a joint exposure in standard deviations."""
     own_unit = study.contract.comparison not in (Comparison.PER_DOUBLING, Comparison.TREND)
     if len(study.contract.exposures) == 1 and len(model.cuts) == 1 and own_unit:
         cut, use = model.cuts[0], study.contract.exposures[0]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def terms_of(
     fit: CoxFit, exposed: str, parts: list[str], columns: list[Column]
 ) -> tuple[Term, ...]:
-    """The fitted coefficients with how each column was made; the exposure comes first.
+    """Return the fitted coefficients with how each column was made; the exposure comes first.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def unknown_levels(study: Study, model: PredictionModel) -> BoolArray:
 
 
 def recut(study: Study, model: PredictionModel) -> bool:
-    """True when these patients' exposure is cut or standardized otherwise than the model's."""
+    """Check whether these patients' exposure is cut or standardized otherwise than the model's."""
     grouped = study.exposed.grouped
 
     def cut_values(cuts: tuple[Cut, ...]) -> list[tuple[float | None, ...]]:

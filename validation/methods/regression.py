@@ -84,7 +84,7 @@ class Splined:
 
 
 def fit_spline(study: Study, plan: TestPlan) -> Splined:
-    """The exposure by a spline of 4 knots, or of 3 where its values tie too much for 4."""
+    """Return the exposure by a spline of 4 knots, or of 3 where its values tie too much for 4."""
     from validation.statistics.cox import cox
 
     keep, X, _, _ = matrix(study, plan)

@@ -67,7 +67,7 @@ def enough(study: Study, plan: TestPlan) -> None:
 
 
 def outcome_of(plan: TestPlan, patients: Any, events: Any = None, **values: Any) -> TestOutcome:
-    """The outcome of a test that ran.
+    """Return the outcome of a test that ran.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def within_columns(study: Study, within: Within) -> list[tuple[str, FloatArray]]
 
 
 def layers_of(study: Study, plan: TestPlan, keep: Any, event: FloatArray, notes: list[str]) -> Any:
-    """The kept patients' strata (None where the plan has none), with a note on what they inform.
+    """Return the kept patients' strata (None where the plan has none), with a note.
 
     Patients are compared within their stratum alone: a stratum without events, or (for groups)
     without both groups, says nothing.
@@ -224,7 +224,7 @@ def fit_cox(
 
 
 def clusters_of(study: Study, keep: Any, notes: list[str]) -> Any:
-    """The kept rows' clusters (None where each is a patient), with a note on how many there are."""
+    """Return the kept rows' clusters (None where each is a patient), with a note."""
     cluster = study.clusters(keep)
     if cluster is not None:
         notes.append(
@@ -264,7 +264,7 @@ _COLUMN: dict[Scale, str] = {
 
 
 def effect_of(fit: Any, scale: Scale, at: int = 0) -> Effect:
-    """A fitted model's effect of a term, by default the first."""
+    """Return a fitted model's effect of a term, by default the first."""
     value = getattr(fit, _COLUMN[scale])[at]
     return Effect(
         value=float(value), lower=float(fit.lower[at]), upper=float(fit.upper[at]), scale=scale
@@ -272,13 +272,13 @@ def effect_of(fit: Any, scale: Scale, at: int = 0) -> Effect:
 
 
 def row_at(fit: Any, name: str, scale: Scale, at: int = 0) -> dict[str, str]:
-    """A table's row on a term of a fitted model."""
+    """Return a table's row on a term of a fitted model."""
     value = getattr(fit, _COLUMN[scale])[at]
     return row_of(name, value, fit.lower[at], fit.upper[at], fit.p[at], scale)
 
 
 def rows_of(fit: Any, names: list[str], scale: Scale) -> list[dict[str, str]]:
-    """A table of all terms of a fitted model."""
+    """Return a table of all terms of a fitted model."""
     return [row_at(fit, name, scale, at) for at, name in enumerate(names)]
 
 
@@ -291,7 +291,7 @@ def wald_outcome(
     book: Book,
     tables: dict[str, Any],
 ) -> TestOutcome:
-    """The outcome of a model that is tested by its first term; effect and table are kept."""
+    """Return the outcome of a model that is tested by its first term; effect and table are kept."""
     effect = effect_of(fit, scale)
     book.add_effect(plan.id, effect, float(fit.p[0]))
     tables[plan.id] = rows_of(fit, names, scale)
@@ -308,7 +308,7 @@ def wald_outcome(
 
 
 def row_of(name: str, value: Any, lower: Any, upper: Any, p: Any, scale: str) -> dict[str, str]:
-    """A table's row."""
+    """Return a table's row."""
     return {
         "term": name,
         scale: f"{float(value):.2f}",

@@ -146,7 +146,7 @@ class Task(Strict):
 
 
 def second_program() -> str:
-    """The second implementation that SAGE compiled: the text of `second_program.py`."""
+    """Return the second implementation that SAGE compiled: the text of `second_program.py`."""
     return Path(__file__).with_name("second_program.py").read_text(encoding="utf-8")
 
 
@@ -342,7 +342,7 @@ def _compare_number(
 
 
 def _coarse(value: float, digits: int) -> float:
-    """A program's number with as many digits as a reader needs: the others could carry a row's."""
+    """Round a program's number to the digits a reader needs: others could carry a row's."""
     return float(f"{value:.{digits}g}")
 
 

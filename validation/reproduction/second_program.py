@@ -287,7 +287,7 @@ METHODS = {
 
 
 def compute(table: pd.DataFrame, test: dict[str, Any]) -> dict[str, float | int]:
-    """The asked-for numbers of a test."""
+    """Return the asked-for numbers of a test."""
     rows = kept(table, test)
     found: dict[str, float | int] = {"n": len(rows)}
     if test["person"]:

@@ -12,7 +12,7 @@ DEEPEST = 8
 
 
 def read_bounded(path: Path, largest: int) -> Any:
-    """The value of a small JSON file.
+    """Return the value of a small JSON file.
 
     Raises `InputError` if it is missing, no regular file, larger than `largest` bytes, nested
     deeper than `DEEPEST`, not JSON, holds NaN or infinity, or a name twice. The message repeats

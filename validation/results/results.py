@@ -64,7 +64,7 @@ class Effect(Strict):
         return self.scale in DIFFERENCES
 
     def distance_from_null(self, value: float) -> float:
-        """A value of this scale as a distance from no effect (log for ratios)."""
+        """Return a value of this scale as a distance from no effect (log for ratios)."""
         if self.scale in DIFFERENCES:
             return value
         return math.log(value) if value > 0 else -math.inf
@@ -262,7 +262,7 @@ class Results(Computed):
     reproduction: tuple[Reproduction, ...] = ()
 
     def number(self, key: str) -> Number:
-        """A number by key.
+        """Return a number by key.
 
         Raises `InputError` if there is none; a report that asks for it must not be built.
         """
@@ -323,14 +323,14 @@ def amount_text(scale: Scale, value: float) -> str:
 
 
 def p_text(p: float) -> str:
-    """A p-value as it is printed: three decimals, four under 0.01, `<0.0001` below."""
+    """Return a p-value as it is printed: three decimals, four under 0.01, `<0.0001` below."""
     if p < 0.0001:
         return "<0.0001"
     return f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """A share in percent; 0% and 100% only where it is exactly none or all."""
+    """Return a share in percent; 0% and 100% only where it is exactly none or all."""
     text = f"{100 * share:.{digits}f}"
     while 0 < share < 1 and float(text) in (0, 100) and digits < MOST_DIGITS:
         digits += 1
@@ -342,7 +342,7 @@ MOST_DIGITS = 6
 
 
 def p_is(p: float | None, name: str = "p") -> str:
-    """A p-value as a relation: `p = 0.012`, `p < 0.0001`, or that there is none."""
+    """Return a p-value as a relation: `p = 0.012`, `p < 0.0001`, or that there is none."""
     if p is None:
         return f"{name} not available"
     text = p_text(p)
@@ -379,7 +379,7 @@ class Book:
         self.numbers[key] = Number(value=value, unit=unit, text=text)
 
     def add_effect(self, key: str, effect: Effect, p: float | None) -> None:
-        """An effect, its interval, its p-value, and the usual short form."""
+        """Add an effect, its interval, its p-value, and the usual short form."""
         ratio = effect.scale not in DIFFERENCES
         self.add(f"{key}.effect", effect.value, effect.scale)
         self.add(f"{key}.lower", effect.lower, effect.scale)

@@ -70,7 +70,7 @@ if __name__ == "__main__":
 
 
 def render_program(frozen: FrozenContract) -> str:
-    """The analysis program of a contract: the same text for the same contract.
+    """Return the analysis program of a contract: the same text for the same contract.
 
     It takes two arguments, the folder of inputs and the folder for results.
     """
@@ -188,7 +188,7 @@ def prepare(
 
 
 def _required_variables(contract: Contract) -> list[str]:
-    """The variables that a second cohort must have."""
+    """Return the variables that a second cohort must have."""
     found = [exposure.key for exposure in contract.exposures] + [
         condition.variable for condition in contract.filters
     ]
@@ -271,7 +271,7 @@ def _write_table(table: pd.DataFrame, path: Path) -> None:
 
 
 def _features(contract: Contract, cohort: Cohort, table: pd.DataFrame) -> pd.DataFrame | None:
-    """Comparable features for each gene or signature exposure, chosen without the outcome."""
+    """Get comparable features for each gene or signature exposure, chosen without the outcome."""
     uses = [use for use in contract.exposures if is_replaceable(use)]
     if not uses or cohort.expression is None:
         return None

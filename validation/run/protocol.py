@@ -92,7 +92,7 @@ def carry_out(
 
 
 def unlocks(frozen: FrozenContract, discovery: AnalysisResult) -> bool:
-    """True if the discovery result unlocks the confirmation patients."""
+    """Return True if the discovery result unlocks the confirmation patients."""
     found = discovery.test(frozen.contract.primary)
     if found is None or found.p is None or found.effect is None:
         return False

@@ -259,7 +259,7 @@ def collect(
 def _of_the_hierarchy(
     frozen: FrozenContract, main: AnalysisResult, ledger: Ledger
 ) -> dict[str, float]:
-    """The later endpoints' p after control over the ledger, each in place of the primary test's."""
+    """Return later endpoints' p controlled over the ledger, each in the primary test's place."""
     claim = frozen.contract.hypothesis
     keys = claim.secondary_endpoints if claim.hierarchy else ()
     found = {key: _q_instead(frozen, main, ledger, f"{key}.secondary") for key in keys}

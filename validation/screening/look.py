@@ -74,7 +74,7 @@ def look_at(cohort: Cohort, variables: Sequence[str] = (), endpoints: Sequence[s
 
 
 def _holds(cohort: Cohort, key: str, endpoint: str) -> bool:
-    """True if a variable reveals an outcome: same columns, or declared to hold it."""
+    """Return True if a variable reveals an outcome: same columns, or declared to hold it."""
     contained = set(getattr(cohort.spec.endpoints[endpoint], "contained_in", ()))
     return bool(
         cohort.parts_of(key) & contained

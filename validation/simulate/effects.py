@@ -25,7 +25,7 @@ class Effects:
     confounding: float = 0.0
 
     def without_biomarkers(self) -> Effects:
-        """The same clinical course, with no biomarker related to any outcome (a null world)."""
+        """Get the same clinical course, with no biomarker related to any outcome (a null world)."""
         return replace(
             self,
             fabp5_high_tls_low_hr=1.0,

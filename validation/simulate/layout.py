@@ -90,7 +90,7 @@ missing_values = ["NX"]
 
 
 def survival_toml(name: str) -> str:
-    """An endpoint of time to event in days."""
+    """Return an endpoint of time to event in days."""
     return (
         f'\n[endpoints.{name}]\nkind = "survival"\nlabel = "{_SURVIVAL[name]}"\n'
         f'table = "clinical"\ntime = "{name}.time"\ntime_unit = "days"\nevent = "{name}"\n'
@@ -109,7 +109,7 @@ def variable_toml(
     synonyms: tuple[str, ...] = (),
     known_at: str | None = None,
 ) -> str:
-    """A variable in the column of its name; `known_at` where its table's does not hold for it."""
+    """Write a variable in the column of its name; `known_at` where its table's does not hold."""
     text = f'\n[variables.{name}]\ntable = "{table}"\ncolumn = "{name}"\nkind = "{kind}"\n'
     text += f'modality = "{modality}"\nlabel = "{label}"\n'
     if unit:
@@ -124,7 +124,7 @@ def variable_toml(
 
 
 def cohort_toml(seed: int, patients: int, slides: bool) -> str:
-    """The cohort's description. It says simulated, and nothing of what is true."""
+    """Return the cohort's description. It says simulated, and nothing of what is true."""
     head = [
         "# SIMULATED: no patient stands behind any row of this folder.",
         f'id = "simulated-bladder-{seed}"',

@@ -239,7 +239,7 @@ def smooth_noise(width: int, height: int, scale_px: float, rng: np.random.Genera
 def _tissue(
     width: int, height: int, mpp: float, rng: np.random.Generator, border_um: float
 ) -> BoolArray:
-    """A rounded piece of tissue, white glass around it; its border waves over `border_um`."""
+    """Get a rounded piece of tissue, white glass around it; its border waves over `border_um`."""
     y, x = np.mgrid[0:height, 0:width]
     away = np.hypot((x - width / 2) / (width / 2), (y - height / 2) / (height / 2))
     ragged = 0.05 * smooth_noise(width, height, max(40.0, border_um / mpp), rng)
@@ -252,7 +252,7 @@ def place_aggregates(
     mpp: float,
     rng: np.random.Generator,
 ) -> list[tuple[float, float, float]]:
-    """Aggregates as (x, y, radius) in pixels, inside the tissue and apart from one another."""
+    """Get aggregates as (x, y, radius) in pixels, inside the tissue and apart from one another."""
     import cv2
 
     depth = cv2.distanceTransform(tissue.astype(np.uint8), cv2.DIST_L2, 5)
@@ -293,7 +293,7 @@ def _nests(
 
 
 def draw_discs(shape: tuple[int, ...], spots: list[tuple[float, float, float]]) -> BoolArray:
-    """A mask of discs, given in pixels."""
+    """Return a mask of discs, given in pixels."""
     y, x = np.ogrid[0 : shape[0], 0 : shape[1]]
     mask = np.zeros(shape, dtype=np.bool_)
     for a, b, r in spots:

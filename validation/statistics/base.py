@@ -94,7 +94,7 @@ def difference_test(difference: FloatArray, covariance: FloatArray, method: str)
 
 
 def z_of(level: float) -> float:
-    """Normal quantile for a two-sided interval of this level (1.96 for 0.95)."""
+    """Return normal quantile for a two-sided interval of this level (1.96 for 0.95)."""
     return float(ndtri(0.5 + level / 2.0))
 
 

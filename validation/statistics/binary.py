@@ -111,7 +111,7 @@ def outcome(y: npt.ArrayLike) -> BoolArray:
 
 
 def _fit(x: FloatArray, y: FloatArray, *, firth: bool, null: bool = False) -> Maximum:
-    """The model of the design x, whose first column is the intercept (alone with `null`)."""
+    """Return the model of the design x, whose first column is the intercept (alone with `null`)."""
 
     def evaluate(beta: FloatArray) -> Likelihood:
         eta = x @ beta

@@ -34,7 +34,7 @@ class Bootstrap:
 
 
 def resamples(n: int, times: int, seed: int, strata: npt.ArrayLike | None = None) -> IntArray:
-    """(times, n) row numbers drawn with replacement, within each stratum if given.
+    """Return (times, n) row numbers drawn with replacement, within each stratum if given.
 
     Parameters
     ----------

@@ -98,7 +98,7 @@ def _prepare(
     strata: npt.ArrayLike | None,
     entry: npt.ArrayLike | None,
 ) -> tuple[FloatArray, BoolArray, list[RiskSets]]:
-    """Checked times and flags, and a `RiskSets` per stratum that has an event."""
+    """Return checked times and flags, and a `RiskSets` per stratum that has an event."""
     t, e = survival_arrays(time, event)
     started = None
     if entry is not None:

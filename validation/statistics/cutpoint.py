@@ -65,7 +65,7 @@ def maximally_selected(
     permutations: int = 0,
     seed: int = 0,
 ) -> Cutpoint:
-    """The cut of x that separates survival best, and the corrected p-value of having searched.
+    """Get the cut of x that separates survival best, and the corrected p-value of having searched.
 
     Candidates are the values of x that leave between the shares `lower` and `upper` of patients at
     or below them. The statistic is the standardized sum of log-rank scores above the cut.

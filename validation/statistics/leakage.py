@@ -205,7 +205,7 @@ def _log_likelihood(leavers: _Leavers, log_ratio: FloatArray | float) -> float:
 
 
 def _constant_ratio(leavers: _Leavers, log_ratio: FloatArray | float) -> float:
-    """The largest log-likelihood with a constant hazard ratio beside `log_ratio`."""
+    """Return the largest log-likelihood with a constant hazard ratio beside `log_ratio`."""
     from scipy.optimize import minimize_scalar
 
     found = minimize_scalar(

@@ -212,7 +212,7 @@ def _solve_weighted(
 def _system(
     t: FloatArray, e: npt.NDArray[np.bool_], X: FloatArray, weights: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """The linear system of a stratum: integrals over the risk sets, sums over the events."""
+    """Return the linear system of a stratum: integrals over the risk sets, sums over the events."""
     order = np.argsort(t, kind="stable")
     t, e, X, w = t[order], e[order], X[order], weights[:, order]
     k = X.shape[1]
@@ -244,5 +244,5 @@ def _martingale(t: FloatArray, e: npt.NDArray[np.bool_], X: FloatArray) -> Float
 
 
 def _from_the_end(values: FloatArray) -> FloatArray:
-    """Sums of each row from a place to its end."""
+    """Return sums of each row from a place to its end."""
     return np.asarray(np.cumsum(values[:, ::-1], axis=1)[:, ::-1], dtype=float)

@@ -30,5 +30,5 @@ def spending(place: int) -> float:
 
 
 def level(place: int, alpha: float = 0.05) -> float:
-    """The p-value that the claim at `place` must stay below: alpha * gamma_t."""
+    """Return the p-value that the claim at `place` must stay below: alpha * gamma_t."""
     return alpha * spending(place)

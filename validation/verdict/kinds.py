@@ -20,7 +20,7 @@ def later_endpoints(
     measured: Callable[[TestOutcome], bool],
     undirected: Callable[[TestOutcome], bool],
 ) -> Iterator[Reason]:
-    """The later endpoints of a hierarchy, by a fixed sequence.
+    """Yield the later endpoints of a hierarchy, by a fixed sequence.
 
     Each is tested at the contract's alpha only if the claim on all before it is shown (Westfall and
     Krishen 2001, Journal of Statistical Planning and Inference): its own test after control over

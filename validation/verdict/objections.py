@@ -170,7 +170,7 @@ def _known_positive(contract: Contract, controls: Controls) -> Iterator[Objectio
 
 
 def _may_be_relevant(contract: Contract, found: KnownPositiveResult) -> bool:
-    """True where the known positive's interval reaches the smallest relevant effect."""
+    """Return True where the known positive's interval reaches the smallest relevant effect."""
     plan, ratio = contract.controls.known_positive, contract.rules.relevant_ratio
     assert plan is not None
     per_sd = ratio ** (1 / HALVES_APART)

@@ -11,13 +11,13 @@ from validation.results.results import Effect, amount_text
 
 
 def expected_direction(contract: Contract, effect: Effect) -> bool:
-    """True when an effect lies on the side that the hypothesis names."""
+    """Return True when an effect lies on the side that the hypothesis names."""
     distance = effect.distance_from_null(effect.value)
     return distance > 0 if contract.direction is Direction.HIGHER_RISK else distance < 0
 
 
 def smallest_relevant(contract: Contract, effect: Effect) -> float:
-    """The smallest relevant effect as a signed distance from none (log for ratios)."""
+    """Return the smallest relevant effect as a signed distance from none (log for ratios)."""
     size = (
         contract.relevant_difference if effect.is_difference else math.log(contract.relevant_ratio)
     )
@@ -25,7 +25,7 @@ def smallest_relevant(contract: Contract, effect: Effect) -> float:
 
 
 def allows_relevant(contract: Contract, effect: Effect) -> bool:
-    """True when the interval reaches the smallest relevant effect on the side named.
+    """Return True when the interval reaches the smallest relevant effect on the side named.
 
     An interval without limits that can be compared (not a number) allows nothing.
     """
@@ -36,7 +36,7 @@ def allows_relevant(contract: Contract, effect: Effect) -> bool:
 
 
 def shows_relevant(contract: Contract, effect: Effect) -> bool:
-    """True when the whole interval is at least as large as the smallest relevant effect."""
+    """Return True when the whole interval is at least as large as the smallest relevant effect."""
     relevant = smallest_relevant(contract, effect)
     if relevant > 0:
         return effect.distance_from_null(effect.lower) >= relevant
@@ -44,7 +44,7 @@ def shows_relevant(contract: Contract, effect: Effect) -> bool:
 
 
 def unit_text(contract: Contract) -> str:
-    """Unit of an estimate (" per doubling", " for the interaction"); "" for groups."""
+    """Return unit of an estimate (" per doubling", " for the interaction"); "" for groups."""
     if contract.comparison.is_product:
         return " for the interaction"
     found = re.search(r"\((per [^()]+)\)$", contract.exposed)

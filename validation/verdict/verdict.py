@@ -231,7 +231,7 @@ def answer_association(evidence: Evidence, primary: TestOutcome) -> Answer:
 
 
 def _shown_beside_covariates(evidence: Evidence, primary: TestOutcome) -> bool:
-    """True where the adjusted model is significant after control over the ledger, as expected."""
+    """Check  where the adjusted model is significant after control over the ledger, as expected."""
     contract, q = evidence.contract, evidence.q_adjusted
     plan = adjusted_plan(contract)
     found = None if plan is None else evidence.analysis.test(plan.id)
@@ -333,7 +333,7 @@ def answer_relevance(evidence: Evidence, primary: TestOutcome) -> Answer:
 
 
 def adjusted_plan(contract: Contract) -> TestPlan | None:
-    """The registered test of the primary endpoint with the covariates in the model."""
+    """Return the registered test of the primary endpoint with the covariates in the model."""
     return next((plan for plan in contract.tests if plan.id == "adjusted"), None)
 
 
@@ -537,7 +537,7 @@ def _locked_reason(evidence: Evidence, primary: TestOutcome) -> Reason:
 
 
 def _crosses(contract: Contract, analysis: AnalysisResult) -> bool:
-    """True where the test of proportional hazards ran and rejects them."""
+    """Return True where the test of proportional hazards ran and rejects them."""
     test = analysis.test("schoenfeld")
     return test is not None and test.p is not None and test.p < contract.rules.proportionality_alpha
 
@@ -582,7 +582,7 @@ def _by_period(analysis: AnalysisResult) -> str:
 
 
 def _incidence(evidence: Evidence, limits: list[str]) -> Iterator[Reason]:
-    """A cause-specific claim beside the incidence in the presence of the competing event."""
+    """Yield a cause-specific claim beside the incidence in the presence of the competing event."""
     contract = evidence.contract
     incidence = evidence.analysis.test("fine_gray")
     if incidence is None or incidence.effect is None:
@@ -679,7 +679,7 @@ def _limits(evidence: Evidence) -> list[str]:
 
 
 def _contract_notes(contract: Contract) -> list[str]:
-    """Notes about cohort, exposures and primary endpoint."""
+    """Return notes about cohort, exposures and primary endpoint."""
     labels = [contract.cohort, *(use.label for use in contract.exposures)]
     labels.append(contract.endpoint(contract.primary_test.endpoint).label)
     names = tuple(f"{label}: " for label in labels)
@@ -690,7 +690,7 @@ def _contract_notes(contract: Contract) -> list[str]:
 
 
 def _is_measured(outcome: TestOutcome) -> bool:
-    """True for a test that ran, with an effect, an interval and a p that are numbers."""
+    """Return True for a test that ran, with an effect, an interval and a p that are numbers."""
     if outcome.status != "ok" or outcome.effect is None or outcome.p is None:
         return False
     effect = outcome.effect
@@ -706,7 +706,7 @@ def _estimate(outcome: TestOutcome) -> tuple[Effect, float]:
 
 
 def _effect_per_unit(contract: Contract, effect: Effect) -> str:
-    """An effect with its interval, and what it is per."""
+    """Return an effect with its interval, and what it is per."""
     return f"{effect_text(effect)}{unit_text(contract)}"
 
 
@@ -726,7 +726,7 @@ def _undirected(primary: TestOutcome) -> bool:
 
 
 def _ranks_turn(primary: TestOutcome) -> bool:
-    """True where exposed patients have the lower ranks and the higher mean, or the reverse."""
+    """Check  where exposed patients have the lower ranks and the higher mean, or the reverse."""
     if primary.method != "rank" or primary.statistic is None:
         return False
     effect = _effect(primary)

@@ -37,7 +37,7 @@ class DiskCache:
 
     @staticmethod
     def key(service: str, method: str, url: str, params: object, body: object) -> str:
-        """The name of a request's entry.
+        """Return the name of a request's entry.
 
         Returns
         -------
@@ -47,7 +47,7 @@ class DiskCache:
         return hash_text(text)
 
     def get(self, key: str, max_age: float | None = None) -> bytes | None:
-        """The stored body, or None when there is none, it is too old, or it is damaged."""
+        """Return the stored body, or None when there is none, it is too old, or it is damaged."""
         try:
             raw = self._path(key).read_bytes()
         except OSError:

@@ -132,7 +132,7 @@ class ServiceClient:
     async def fetch(
         self, request: Request, read: Callable[[bytes], T], *, patience: float | None = None
     ) -> T:
-        """The answer to `request`, as `read` understands it.
+        """Return the answer to `request`, as `read` understands it.
 
         `read` gets the body and raises `SourceChanged` (or ValueError, KeyError, TypeError, which
         become it) for a body that it does not know. Only a body that was read is cached. A body
@@ -451,7 +451,7 @@ def understood(service: str, body: bytes, read: Callable[[bytes], T]) -> T:
 
 
 def _may_be_transient(body: bytes) -> bool:
-    """True for bodies that a retry may mend: cut short, empty, or an HTML error page."""
+    """Return True for bodies that a retry may mend: cut short, empty, or an HTML error page."""
     text = body.strip()
     if not text or (text[:1] == b"<" and b"<html" in text[:2000].lower()):
         return True

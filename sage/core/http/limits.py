@@ -36,7 +36,7 @@ class Throttle:
         self._closed_until = 0.0
 
     def next_slot(self) -> float:
-        """The earliest time on the clock for which a slot can be reserved."""
+        """Return the earliest time on the clock for which a slot can be reserved."""
         return _fits(self._reserved, self._next_allowed()) / 1000
 
     def book(self, patience: float | None = None) -> float | None:
@@ -53,7 +53,7 @@ class Throttle:
         return max(0.0, self._next_allowed() / 1000 - clock.monotonic())
 
     def sent(self) -> None:
-        """A request goes out now."""
+        """Note that a request goes out now."""
         _add_entry(self._sent, math.ceil(clock.monotonic() * 1000))
 
     def hold(self, seconds: float) -> None:
@@ -61,13 +61,13 @@ class Throttle:
         self._closed_until = max(self._closed_until, clock.monotonic() + seconds)
 
     def _next_allowed(self) -> int:
-        """The earliest millisecond at which a request may go out."""
+        """Return the earliest millisecond at which a request may go out."""
         now, held = math.floor(clock.monotonic() * 1000), math.ceil(self._closed_until * 1000)
         return _fits(self._sent, max(now, held))
 
 
 def _fits(log: InMemoryBucket, at: int) -> int:
-    """The earliest millisecond from `at` on at which the log takes another entry."""
+    """Return the earliest millisecond from `at` on at which the log takes another entry."""
     rate = log.rates[0]
     newest, blocking = log.peek(0), log.peek(rate.limit - 1)
     after = [newest.timestamp] if newest else []
@@ -108,20 +108,20 @@ class Breaker:
         return None
 
     def succeeded(self) -> None:
-        """A call worked: close."""
+        """Close after a call that worked."""
         self._failures = 0
         self._open_until = None
         self._probing = False
 
     def failed(self) -> None:
-        """A call failed after its retries."""
+        """Count a call that failed after its retries."""
         self._failures += 1
         self._probing = False
         if self._failures >= self.threshold:
             self._open_until = clock.monotonic() + self.cool_off
 
     def abandoned(self) -> None:
-        """A call ended without a verdict on the service (canceled, no slot)."""
+        """Count a call without a verdict on the service (canceled, no slot)."""
         self._probing = False
 
 

@@ -38,7 +38,7 @@ def step(node: str, hypothesis: str = "") -> Iterator[None]:
 
 
 def current_step() -> tuple[str, str]:
-    """The step under way, as its node and hypothesis; both empty outside of any."""
+    """Return the step under way, as its node and hypothesis; both empty outside of any."""
     return _step.get()
 
 
@@ -145,7 +145,7 @@ class Reservation:
 
 
 def charges(path: Path | None) -> list[dict[str, Any]]:
-    """The lines that a meter wrote; a line cut short by a kill is left out."""
+    """Return the lines that a meter wrote; a line cut short by a kill is left out."""
     if path is None or not path.exists():
         return []
     found = []

@@ -55,7 +55,7 @@ class ReplyCache:
         self.folder = folder
 
     def get(self, key: str) -> Reply | None:
-        """The kept reply, or None. An unreadable file counts as absent."""
+        """Return the kept reply, or None. An unreadable file counts as absent."""
         path = self.folder / f"{key}.json"
         try:
             return Reply.load(path.read_text(encoding="utf-8"))

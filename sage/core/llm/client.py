@@ -110,11 +110,11 @@ class Model(Protocol):
     """Interface of a model client for agents, extractors and planners."""
 
     def ask(self, request: Request) -> Answer:
-        """The model's reply to `request`."""
+        """Return the model's reply to `request`."""
         ...
 
     async def ask_async(self, request: Request) -> Answer:
-        """The same, for callers that keep several requests under way."""
+        """Return the same, for callers that keep several requests under way."""
         ...
 
 
@@ -136,7 +136,7 @@ class Client:
         self._next_start = 0.0
 
     def ask(self, request: Request) -> Answer:
-        """The model's reply, from the cache where it is kept.
+        """Return the model's reply, from the cache where it is kept.
 
         Raises
         ------
@@ -165,13 +165,13 @@ class Client:
             raise
 
     async def ask_async(self, request: Request) -> Answer:
-        """The same as `ask`; any number of calls may be under way."""
+        """Return the same as `ask`; any number of calls may be under way."""
         return await asyncio.wrap_future(
             asyncio.run_coroutine_threadsafe(heard_by(listening(), self._answer(request)), _loop())
         )
 
     def key(self, request: Request) -> str:
-        """The key under which the request's reply is kept."""
+        """Return the key under which the request's reply is kept."""
         messages = [message.wire() for message in _with_schema(request, self.endpoint.structured)]
         model = request.model
         return request_key(model.name, messages, request.schema, model.temperature, request.tools)
@@ -356,7 +356,7 @@ class Client:
         await asyncio.sleep(start - now)
 
     def _refuse_unusable(self, received: Received, request: Request, model: ModelChoice) -> None:
-        """A paid reply that says in the protocol itself that it holds no answer."""
+        """Refuse a paid reply that says in the protocol itself that it holds no answer."""
         way_on = "rephrase the question, or name another model in sage.toml, then `sage resume`"
         if received.finish == "content_filter":
             raise ModelError(
@@ -442,7 +442,7 @@ class _Wire:
     def body(
         self, request: Request, model: ModelChoice, limit: int | None, *, official: bool
     ) -> dict[str, Any]:
-        """The request as chat completions take it."""
+        """Return the request as chat completions take it."""
         messages = _with_schema(request, self.structured, tools_as_text=not self.tools)
         body: dict[str, Any] = {
             "model": model.name,
@@ -488,7 +488,7 @@ class _Wire:
 def _with_schema(
     request: Request, structured: Structured, *, tools_as_text: bool = False
 ) -> tuple[Message, ...]:
-    """The messages, with schema and tools as text where the server does not take them itself."""
+    """Return messages, with schema and tools as text where the server does not take them itself."""
     more = ""
     if tools_as_text and request.tools:
         more += (
@@ -512,7 +512,7 @@ def _prompt_tokens(request: Request, body: Mapping[str, Any]) -> int:
 
 
 def _name_model(model: ModelChoice, served: str) -> ModelChoice:
-    """The model of the chain whose name a reply bears, versions left out; else the first."""
+    """Return the model of the chain whose name a reply bears, versions left out; else the first."""
     chain = [model]
     while chain[-1].fallback is not None:
         chain.append(chain[-1].fallback)
@@ -522,7 +522,7 @@ def _name_model(model: ModelChoice, served: str) -> ModelChoice:
 
 @lru_cache(maxsize=1)
 def _loop() -> asyncio.AbstractEventLoop:
-    """The event loop in a thread of its own on which all calls of a process run."""
+    """Return the event loop in a thread of its own on which all calls of a process run."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="sage-llm", daemon=True).start()
     return loop

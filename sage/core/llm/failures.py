@@ -28,7 +28,7 @@ class Unavailable(Exception):  # noqa: N818 - carries the error to raise when no
 
 
 def one_line(text: object, limit: int = 300) -> str:
-    """A provider's words on a line, without control characters, cut at `limit` characters."""
+    """Get a provider's words on a line, without control characters, cut at `limit` characters."""
     flat = " ".join(str(text).split())
     plain = "".join(letter for letter in flat if letter.isprintable())
     plain = re.sub(r"\b(sk|key|Bearer)[-_ ][\w-]{6,}", "(key)", plain)
@@ -36,7 +36,7 @@ def one_line(text: object, limit: int = 300) -> str:
 
 
 def provider_reason(error: openai.APIError) -> str:
-    """The provider's reason."""
+    """Return the provider's reason."""
     body = error.body if isinstance(error.body, dict) else {}
     inner = body.get("error")
     if isinstance(inner, dict):
@@ -45,7 +45,7 @@ def provider_reason(error: openai.APIError) -> str:
 
 
 def code_of(error: openai.APIError) -> str:
-    """The provider's code for an error, innermost first."""
+    """Return the provider's code for an error, innermost first."""
     body: Any = error.body if isinstance(error.body, dict) else {}
     inner = body.get("innererror") or body.get("error") or {}
     return str(error.code or (inner.get("code") if isinstance(inner, dict) else "") or "")
@@ -68,12 +68,12 @@ def retry_after(error: openai.APIStatusError) -> float | None:
 
 
 def connection_lost(error: Exception) -> bool:
-    """True if the transport below the client failed; its name differs between versions."""
+    """Return True if the transport below the client failed; its name differs between versions."""
     return type(error).__module__.partition(".")[0].startswith("http")
 
 
 def passes(error: openai.APIStatusError) -> bool:
-    """True if the same request may succeed later: too many requests, or a server error.
+    """Return True if the same request may succeed later: too many requests, or a server error.
 
     A gateway's time-out does not count: the model was at work, and is paid for it.
     """
@@ -83,7 +83,7 @@ def passes(error: openai.APIStatusError) -> bool:
 
 
 def explain(error: openai.APIStatusError, where: str, agent: str, model: str) -> Exception:
-    """The error to raise for a refusing status; `Unavailable` where another model may answer.
+    """Get the error to raise for a refusing status; `Unavailable` where another model may answer.
 
     Parameters
     ----------

@@ -68,7 +68,7 @@ class Message(Strict):
     call_id: str | None = None
 
     def wire(self) -> dict[str, Any]:
-        """The message as chat completions take it."""
+        """Return the message as chat completions take it."""
         content: str | list[dict[str, Any]] = self.text
         if self.images:
             content = [{"type": "text", "text": self.text}]
@@ -138,7 +138,7 @@ class Reply:
     estimated: bool = False
 
     def dump(self) -> str:
-        """The reply as JSON, without what is empty."""
+        """Return the reply as JSON, without what is empty."""
         kept = {name: value for name, value in self.__dict__.items() if value or name in _PLAIN}
         if self.calls:
             kept["calls"] = [call.model_dump() for call in self.calls]
@@ -146,7 +146,7 @@ class Reply:
 
     @classmethod
     def load(cls, text: str) -> Reply:
-        """The reply that `dump` wrote.
+        """Return the reply that `dump` wrote.
 
         Raises
         ------

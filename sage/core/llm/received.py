@@ -85,7 +85,7 @@ class Received:
             raise TooLong
 
     def reply(self, asked: str) -> Reply:
-        """The reply as it stands; tokens are counted from the texts where no usage came."""
+        """Return the reply as it stands; tokens are counted from the texts where no usage came."""
         text = "".join(self._text)
         content, thoughts = split_thoughts(text)
         reasoning = "".join(self._reasoning) or thoughts

@@ -11,7 +11,7 @@ _UNFINISHED = re.compile(r"\s*<(?:think|thinking|reasoning)>(.*)", re.DOTALL)
 
 
 def split_thoughts(text: str) -> tuple[str, str]:
-    """A reply without the thoughts before it, and the thoughts.
+    """Return a reply without the thoughts before it, and the thoughts.
 
     Reasoning models write `<think>…</think>` before their answer; some servers leave out the
     opening tag. Only what stands before the answer counts: a tag inside a JSON string stays.

@@ -91,7 +91,7 @@ class Trace:
         return Episode(self, agent)
 
     def human(self, agent: str, text: str, hypothesis: str, decision: dict[str, Any]) -> None:
-        """A person's decision, as an episode of a turn."""
+        """Add a person's decision as an episode of a turn."""
         self.episode(agent).add("human", text=text, decision=decision, hypothesis=hypothesis)
 
     def write(self, line: TraceLine) -> None:
@@ -130,7 +130,7 @@ class Episode:
 
 
 def traced_message(message: Message) -> dict[str, Any]:
-    """A message as the trace keeps it: pictures by their hash."""
+    """Return a message as the trace keeps it: pictures by their hash."""
     wired = message.model_copy(update={"images": ()}).wire()
     if message.images:
         wired["images"] = [
@@ -140,7 +140,7 @@ def traced_message(message: Message) -> dict[str, Any]:
 
 
 def read_trace(path: Path) -> list[TraceLine]:
-    """The lines of a trace; a last line cut short by a kill is left out.
+    """Return the lines of a trace; a last line cut short by a kill is left out.
 
     Raises
     ------
@@ -169,7 +169,7 @@ def read_trace(path: Path) -> list[TraceLine]:
 
 
 def episodes(lines: Iterable[TraceLine]) -> list[list[TraceLine]]:
-    """The lines of each episode, in the order in which the episodes began."""
+    """Return the lines of each episode, in the order in which the episodes began."""
     found: dict[str, list[TraceLine]] = {}
     for line in lines:
         found.setdefault(line.episode, []).append(line)

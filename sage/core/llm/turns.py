@@ -46,7 +46,7 @@ class Tool(Generic[A]):
     usd: float = 0.0
 
     def wire(self) -> dict[str, Any]:
-        """The tool as chat completions describe it."""
+        """Return the tool as chat completions describe it."""
         function = {
             "name": self.name,
             "description": self.description,
@@ -107,19 +107,19 @@ class Policy(Protocol):
     kind: Literal["model", "rule"]
 
     def decide(self) -> Step:
-        """The next step."""
+        """Return the next step."""
         ...
 
     def observe(self, call: ToolCall, result: object, error: str | None) -> None:
-        """A tool's result, or why it gave none."""
+        """Take a tool's result, or why it gave none."""
         ...
 
     def reconsider(self, reason: str) -> None:
-        """The final value is not acceptable."""
+        """Learn that the final value is not acceptable."""
         ...
 
     def finish(self) -> None:
-        """The next turn is the last: no tool can be called any more."""
+        """Learn that the next turn is the last: no tool can be called any more."""
         ...
 
 
@@ -148,7 +148,7 @@ class Task(Generic[O]):
     meter: Meter | None = None
 
     def read(self, value: object) -> tuple[O | None, str]:
-        """The value by the output schema, or None and what is wrong with it."""
+        """Return the value by the output schema, or None and what is wrong with it."""
         if isinstance(value, self.returns):
             return value, ""
         try:
@@ -193,7 +193,7 @@ class BoundError(UnansweredError):
 
 
 def problems_of(error: ValidationError) -> str:
-    """The first three problems of a value that does not fit its schema."""
+    """Return the first three problems of a value that does not fit its schema."""
     first = error.errors(include_url=False, include_input=False)[:3]
     return "; ".join(
         f"{'.'.join(str(part) for part in problem['loc']) or 'reply'}: {problem['msg']}"
@@ -236,7 +236,7 @@ def take_turns(task: Task[O], policy: Policy, trace: Trace, reasoner: str) -> Re
 
 
 def _dump(value: BaseModel) -> str:
-    """A value as JSON; names from outside may hold what UTF-8 cannot, which stays escaped."""
+    """Get a value as JSON; names from outside may hold what UTF-8 cannot, which stays escaped."""
     plain = value.model_dump(mode="json", fallback=str, warnings=False)
     text = json.dumps(plain, ensure_ascii=False)
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
@@ -354,7 +354,7 @@ class _Run(Generic[O]):
 
 
 def _plain(result: object) -> object:
-    """A tool's result as JSON holds it."""
+    """Return a tool's result as JSON holds it."""
     if isinstance(result, BaseModel):
         return result.model_dump(mode="json")
     if isinstance(result, list | tuple):
@@ -531,10 +531,10 @@ class RulePolicy:
         self._results.append(result)
 
     def reconsider(self, reason: str) -> None:
-        """A rule cannot mend its answer."""
+        """Do nothing: a rule cannot mend its answer."""
 
     def finish(self) -> None:
-        """A rule knows how many moves it makes."""
+        """Do nothing: a rule knows how many moves it makes."""
 
 
 class ReplayPolicy:
@@ -549,7 +549,7 @@ class ReplayPolicy:
         self.kind: Literal["model", "rule"] = "model"
 
     def decide(self) -> Step:
-        """The next recorded step."""
+        """Return the next recorded step."""
         line = self._take("model", "rule")
         if line is None:
             raise InputError("the trace ends before the answer: it lost lines")
@@ -567,7 +567,7 @@ class ReplayPolicy:
             return Step(refused=str(error))
 
     def _take(self, *kinds: str) -> TraceLine | None:
-        """The next line, if it is of these kinds."""
+        """Return the next line, if it is of these kinds."""
         if self._lines and self._lines[0].kind in kinds:
             return self._lines.pop(0)
         return None

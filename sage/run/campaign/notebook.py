@@ -122,7 +122,7 @@ class Notebook:
         self.path = path
 
     def load(self) -> Pages:
-        """The content; an absent file is an empty notebook.
+        """Return the content; an absent file is an empty notebook.
 
         Raises
         ------
@@ -184,12 +184,12 @@ def notebook_at(path: Path, settings: Settings) -> Notebook:
 
 
 def held_back(share: float | None, seed: int) -> str:
-    """The draw of the patients that a campaign holds back; empty where it holds back none."""
+    """Get the draw of the patients that a campaign holds back; empty where it holds back none."""
     return "" if share is None else f"{share:g} of the patients by their records, seed {seed}"
 
 
 def earlier_claims(findings: Sequence[Finding]) -> tuple[Earlier, ...]:
-    """The findings as the policy of moves sees them; rounds that drafted nothing are left out."""
+    """Get findings as the policy of moves sees them; rounds that drafted nothing are left out."""
     return tuple(
         Earlier(
             id=finding.name, hypothesis=finding.hypothesis, came=finding.came, depth=finding.depth
@@ -202,7 +202,7 @@ def earlier_claims(findings: Sequence[Finding]) -> tuple[Earlier, ...]:
 def history(
     findings: Sequence[Finding], moves: Sequence[Move], chosen: Sequence[Hypothesis]
 ) -> History:
-    """Findings that the next round's scientist may see: those of exploring patients.
+    """Return findings that the next round's scientist may see: those of exploring patients.
 
     Parameters
     ----------

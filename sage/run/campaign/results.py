@@ -141,7 +141,7 @@ def _finding(
 
 
 def _find_move(hypothesis: Any, moves: Sequence[Move]) -> dict[str, Any]:
-    """The move that asked for this hypothesis, if any."""
+    """Return the move that asked for this hypothesis, if any."""
     move = next(
         (move for move in moves if same_claim(move.hypothesis) == same_claim(hypothesis)), None
     )
@@ -186,7 +186,7 @@ def _primary(results: Results, primary: str, parts: Sequence[str]) -> TestOutcom
 
 
 def _with_adjusted(contract: Contract, results: Results, confirmed: TestOutcome) -> str:
-    """The estimate in the confirming patients, with what the covariates leave of it."""
+    """Return the estimate in the confirming patients, with what the covariates leave of it."""
     plan = adjusted_plan(contract)
     adjusted = plan and _primary(results, plan.id, (confirmed.part,))
     if not adjusted or adjusted.effect is None:
@@ -204,7 +204,7 @@ def _estimate(found: TestOutcome | None) -> str:
 
 
 def effect_view(found: TestOutcome | None) -> EffectView | None:
-    """A test's effect as a later proposal may see it; None where there is none."""
+    """Return a test's effect as a later proposal may see it; None where there is none."""
     if found is None or found.effect is None:
         return None
     effect = found.effect

@@ -109,11 +109,11 @@ class CampaignFolder:
         return self.save(self.plan().model_copy(update=changes))
 
     def round(self, number: int) -> RunFolder:
-        """The run of a round."""
+        """Return the run of a round."""
         return RunFolder(self.root / f"round-{number}")
 
     def notebook(self, settings: Settings) -> Notebook:
-        """The notebook that the campaign writes into, where the settings keep it."""
+        """Return the notebook that the campaign writes into, where the settings keep it."""
         return notebook_at(Path(self.plan().notebook), settings)
 
     @contextmanager
@@ -150,7 +150,7 @@ def runs_and_rounds(runs_dir: Path) -> list[RunFolder]:
 
 
 def find_campaign(name: str, runs_dir: Path) -> CampaignFolder | None:
-    """The campaign called `name`: a path, an id, or the unique beginning of one; None if none is.
+    """Find the campaign called `name`: a path, an id, or its unique beginning; else None.
 
     "last" is the newest run or campaign; it is a campaign where that is newer than all runs.
     """
@@ -354,7 +354,7 @@ def _same_patients(findings: Sequence[Finding], cohort: str, plan: Plan) -> list
 def _chosen(
     earlier: Sequence[Earlier], plan: Plan, known: DataDictionary
 ) -> tuple[tuple[Move, ...], str]:
-    """The moves of the next round, none where the literature comes first; or why to stop.
+    """Return the moves of the next round, none where the literature comes first; or why to stop.
 
     The literature comes first while a fresh claim promises more information than the best move,
     and the scientist has not run out of paths.
@@ -377,7 +377,7 @@ def _chosen(
 
 
 def _fresh_bits(known: DataDictionary, share: float) -> float:
-    """Expected information of a claim from the literature, for two groups of equal size."""
+    """Return expected information of a claim from the literature, for two groups of equal size."""
     from validation.core.hypothesis import Comparison, Direction, Exposure, Hypothesis, Population
 
     variables = [

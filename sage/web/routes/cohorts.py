@@ -14,7 +14,7 @@ router = APIRouter(prefix="/cohorts")
 
 @router.get("/{name}")
 def dictionary(name: str, request: Request) -> dict[str, Any]:
-    """The data dictionary, without a single patient's row."""
+    """Return the data dictionary, without a single patient's row."""
     found = request.app.state.site.cohort(name).dictionary()
     return {
         **found.model_dump(
@@ -32,6 +32,6 @@ def dictionary(name: str, request: Request) -> dict[str, Any]:
 
 @router.get("/{name}/findings")
 def findings(name: str, request: Request) -> list[dict[str, Any]]:
-    """Findings of `sage cohort check`, errors first, each with its remedy."""
+    """Return findings of `sage cohort check`, errors first, each with its remedy."""
     found = check_cohort(request.app.state.site.cohort(name))
     return [finding.model_dump(mode="json") for finding in found]

@@ -37,7 +37,7 @@ class Past:
         self._years: OrderedDict[int, Graph] = OrderedDict()
 
     def graph(self, site: Site, year: int) -> Graph:
-        """The graph of a year; 0 is today's."""
+        """Return the graph of a year; 0 is today's."""
         with self._lock:
             if year == 0:
                 return site.graph
@@ -67,7 +67,7 @@ def find(q: str, request: Request) -> list[dict[str, Any]]:
 
 @router.get("/around")
 def around(node: str, request: Request, as_of: int = 0, most: int = 30) -> dict[str, Any]:
-    """The nodes nearest to a concept, their places, and the edges between them with evidence.
+    """Get the nodes nearest to a concept, their places, and the edges between them with evidence.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def around(node: str, request: Request, as_of: int = 0, most: int = 30) -> dict[
 
 @router.get("/concept")
 def concept(node: str, request: Request, as_of: int = 0) -> HTMLResponse:
-    """The page of a concept: its relations, with papers for and against them by year."""
+    """Return the page of a concept: its relations, with papers for and against them by year."""
     from kg.graph.concept import describe_concept, render_concept
 
     site: Site = request.app.state.site
@@ -107,7 +107,7 @@ def concept(node: str, request: Request, as_of: int = 0) -> HTMLResponse:
 
 @router.get("/paths/{name}")
 def paths(name: str, request: Request) -> list[dict[str, Any]]:
-    """The paths that a run was given, as sentences with the names of their nodes."""
+    """Return the paths that a run was given, as sentences with the names of their nodes."""
     run = request.app.state.site.run(name)
     path = run.output("paths")
     if not path.exists():

@@ -37,7 +37,7 @@ class Ask(Strict):
     dropped: tuple[str, ...] = Field(default=(), max_length=16)
 
     def corrections(self) -> Corrections:
-        """The same as the options of `sage ask`."""
+        """Return the same as the options of `sage ask`."""
         return Corrections(replaced=self.replaced, dropped=self.dropped, yes=True)
 
 
@@ -122,7 +122,7 @@ def ask(asked: Ask, request: Request) -> dict[str, Any]:
 def estimate(
     request: Request, hypotheses: Annotated[int, Query(ge=1, le=10)] = 1
 ) -> dict[str, Any]:
-    """Calls, tokens and money by `--estimate`; time as earlier runs of this kind took here."""
+    """Get calls, tokens and money by `--estimate`; time as earlier runs of this kind took here."""
     from sage.run.estimate import estimate as expect
 
     site: Site = request.app.state.site
@@ -161,7 +161,7 @@ def _seconds(run: RunFolder) -> tuple[float, float]:
 
 @router.get("/runs")
 def runs(request: Request, limit: int = 40) -> dict[str, Any]:
-    """Runs and campaigns with their state, newest first."""
+    """Return runs and campaigns with their state, newest first."""
     site: Site = request.app.state.site
     commands: Commands = request.app.state.commands
     found = []
@@ -178,7 +178,7 @@ def runs(request: Request, limit: int = 40) -> dict[str, Any]:
 
 
 def summary(name: str, run: RunFolder, manifest: Manifest, commands: Commands) -> dict[str, Any]:
-    """A run in a line of a list.
+    """Return a run in a line of a list.
 
     Parameters
     ----------

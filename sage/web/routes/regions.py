@@ -77,7 +77,7 @@ def regions_path(site: Site, slide: Path) -> Path:
 
 @router.get("/regions")
 def regions(path: str, request: Request) -> dict[str, Any]:
-    """The regions of a slide, the file that holds them, and its hash."""
+    """Return the regions of a slide, the file that holds them, and its hash."""
     from mcp_servers.formats.geojson import read_objects
 
     file = regions_path(request.app.state.site, slide_file(request, path))
@@ -152,7 +152,7 @@ def _hash(file: Path) -> str:
 
 
 def _maps(request: Request, path: str) -> SlideMaps:
-    """The maps of a folder below the roots, read once while they stay the same."""
+    """Return the maps of a folder below the roots, read once while they stay the same."""
     from mcp_servers.measures.maps import MANIFEST, read_maps
 
     place = resolve_allowed(request.app.state.site, path, lambda at: (at / MANIFEST).is_file())
@@ -367,7 +367,7 @@ def _list_offered(maps: SlideMaps) -> list[Measurement]:
 
 
 def _card(offered: list[Measurement]) -> list[Measurement]:
-    """A few that say most of a region: how dense each type is, its share, what there is."""
+    """Return a few that say most of a region: how dense each type is, its share, what there is."""
     simple = [m for m in offered if m.of.formula.startswith(("density(", "share(", "count("))]
     tissue = [m for m in simple if "within=" not in m.formula]
     return (tissue or simple or offered)[:CARD]

@@ -93,7 +93,7 @@ def inbox(request: Request) -> list[dict[str, Any]]:
 
 @router.get("/runs/{name}/review")
 def review(name: str, request: Request) -> dict[str, Any]:
-    """The hypotheses of a run that wait, as text, with what is known of them."""
+    """Return the hypotheses of a run that wait, as text, with what is known of them."""
     site: Site = request.app.state.site
     run = site.run(name)
     blind = site.cohort_of(run)
@@ -156,7 +156,7 @@ def _view(blind: BlindCohort, hypothesis: Any) -> dict[str, Any]:
 
 @router.post("/runs/{name}/preview")
 def preview(name: str, change: Change, request: Request) -> dict[str, Any]:
-    """An edit as it would be taken: the statement, what differs, who is compared, what is seen."""
+    """Preview an edit: the statement, what differs, who is compared, what is seen."""
     site: Site = request.app.state.site
     run = site.run(name)
     services = _services(site, run)
@@ -288,7 +288,7 @@ def _comparable_part(texts: Iterable[str]) -> str:
 
 
 def _services(site: Site, run: RunFolder) -> Services:
-    """A run's services to read with; nothing is held and nothing runs."""
+    """Return a run's services to read with; nothing is held and nothing runs."""
     services = Services(run, run.manifest(), site.settings)
     services.__dict__["dictionary"] = site.cohort_of(run).dictionary
     return services

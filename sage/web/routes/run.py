@@ -62,7 +62,7 @@ READS = {
 
 
 def _state(name: str, site: Site, commands: Commands) -> dict[str, Any]:
-    """The run's line of the list, also while its folder is not there yet."""
+    """Return the run's line of the list, also while its folder is not there yet."""
     try:
         run = site.run(name)
     except InputError:
@@ -173,7 +173,7 @@ def _fresh(site: Site, name: str, offset: int) -> tuple[Path | None, list[bytes]
 
 @router.get("/agents")
 def agents(name: str, request: Request, node: str, hypothesis: str = "") -> dict[str, Any]:
-    """The questions to agents within a step: what was sent, called, answered and spent.
+    """Return the questions to agents within a step: what was sent, called, answered and spent.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ def _shorten_texts(value: Any) -> Any:
 
 @router.get("/log")
 def log(name: str, request: Request) -> dict[str, Any]:
-    """The last lines of the run's log, and what its last command said."""
+    """Return the last lines of the run's log, and what its last command said."""
     commands: Commands = request.app.state.commands
     lines: list[Any] = []
     try:
@@ -253,7 +253,7 @@ def log(name: str, request: Request) -> dict[str, Any]:
 
 @router.get("/report")
 def report(name: str, request: Request) -> FileResponse:
-    """The report, a document without scripts."""
+    """Return the report, a document without scripts."""
     path = request.app.state.site.run(name).root / "report.html"
     if not path.is_file() or path.is_symlink():
         raise InputError("the run has no report yet")
@@ -264,7 +264,7 @@ def report(name: str, request: Request) -> FileResponse:
 
 @router.get("/hypotheses/{hypothesis}/{file:path}")
 def figure(name: str, hypothesis: str, file: str, request: Request) -> FileResponse:
-    """A figure of the report as a file, to be saved.
+    """Return a figure of the report as a file, to be saved.
 
     Parameters
     ----------

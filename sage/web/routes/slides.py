@@ -81,7 +81,7 @@ class Held:
         return cv2.resize(part, (width, height), interpolation=cv2.INTER_AREA).astype("uint8")
 
     def thumbnail(self, max_px: int) -> U8:
-        """The whole slide, its longer side at most `max_px` pixels, which is at most `WHOLE_PX`."""
+        """Send the whole slide, its longer side at most `max_px` (at most `WHOLE_PX`) pixels."""
         from mcp_servers.slides.slide import fit
 
         longer = max(self.slide.width, self.slide.height)
@@ -135,13 +135,13 @@ class Tiles:
                 self._ready = True
 
     def slide(self, path: Path) -> Slide:
-        """The open slide, for what it says of itself; a file that changed is opened again."""
+        """Get the open slide, for what it says of itself; a file that changed is opened again."""
         with self.hold(path) as held:
             return held.slide
 
     @contextmanager
     def hold(self, path: Path) -> Iterator[Held]:
-        """The open slide, for its pixels: it is not closed until the block ends."""
+        """Hold the open slide for its pixels: it is not closed until the block ends."""
         with self._opening:
             held = self._open(path)
             held.users += 1
@@ -219,12 +219,12 @@ def encode(image: Any) -> bytes:
 
 
 def levels_of(width: int, height: int) -> int:
-    """The pyramid's last level, as Deep Zoom counts: level 0 is a single pixel."""
+    """Return the pyramid's last level, as Deep Zoom counts: level 0 is a single pixel."""
     return math.ceil(math.log2(max(width, height, 1)))
 
 
 def resolve_allowed(site: Site, path: str, found: Callable[[Path], bool]) -> Path:
-    """A file or folder below the roots that `sage serve` was given.
+    """Return a file or folder below the roots that `sage serve` was given.
 
     Raises
     ------
@@ -242,7 +242,7 @@ def resolve_allowed(site: Site, path: str, found: Callable[[Path], bool]) -> Pat
 
 
 def slide_file(request: Request, path: str) -> Path:
-    """A slide below the roots."""
+    """Return a slide below the roots."""
     request.app.state.tiles.prepare()
     return resolve_allowed(
         request.app.state.site, path, lambda at: at.is_file() and at.suffix.lower() in SUFFIXES
@@ -250,7 +250,7 @@ def slide_file(request: Request, path: str) -> Path:
 
 
 def slide_named(site: Site, stem: str) -> Path:
-    """The slide of this name, without its suffix, below the roots.
+    """Return the slide of this name, without its suffix, below the roots.
 
     Raises
     ------
@@ -366,7 +366,7 @@ def escape_glob(name: str) -> str:
 
 @router.get("/outlines")
 def outlines(path: str, request: Request) -> dict[str, Any]:
-    """The polygons of a GeoJSON file, in level-0 pixels."""
+    """Return the polygons of a GeoJSON file, in level-0 pixels."""
     from mcp_servers.formats.geojson import MAX_BYTES
 
     place = resolve_allowed(
@@ -397,7 +397,7 @@ def _shape(item: dict[str, Any]) -> dict[str, Any]:
 
 @router.get("/cells")
 def cells(path: str, slide: str, request: Request) -> Response:
-    """The cells of a map, packed: a line of JSON, then x and y (float32, level-0 px), then types.
+    """Get cells of a map, packed: a line of JSON, then x and y (float32, level-0 px), then types.
 
     A slide that does not state its pixel size is taken at the size that the map was made with.
     """
