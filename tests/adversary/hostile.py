@@ -71,7 +71,7 @@ FIXED = frozenset(
 def poisoned(value: Any, attack: Callable[[str], str], field: str = "") -> Any:
     """A copy of a value in which every free text went through `attack`, unvalidated."""
     if isinstance(value, str) and not isinstance(value, Enum):
-        return value if field in FIXED else attack(value)
+        return value if field in FIXED or not value else attack(value)
     if isinstance(value, BaseModel):
         changed = {
             name: poisoned(getattr(value, name), attack, name) for name in type(value).model_fields

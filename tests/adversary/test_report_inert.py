@@ -82,7 +82,8 @@ def _elements(text: str) -> Counter[str]:
                 assert LEADS_TO.fullmatch(value), value
             if name == "src":
                 assert value.startswith(("data:image/svg+xml;base64,", "data:image/png;base64,"))
-    return Counter(item.tag for item in tree.iter(etree.Element))
+    # An attack that writes [[key]] into a sentence makes a number of that key, and no other element.
+    return Counter(item.tag for item in tree.iter(etree.Element) if item.tag != "data")
 
 
 @pytest.mark.parametrize("kind", ["html", "md"])
