@@ -82,7 +82,7 @@ def _elements(text: str) -> Counter[str]:
                 assert LEADS_TO.fullmatch(value), value
             if name == "src":
                 assert value.startswith(("data:image/svg+xml;base64,", "data:image/png;base64,"))
-    # An attack that writes [[key]] into a sentence makes a number of that key, and no other element.
+    # A [[key]] that an attack writes into a sentence becomes a number, and no other element.
     return Counter(item.tag for item in tree.iter(etree.Element) if item.tag != "data")
 
 
