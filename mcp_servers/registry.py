@@ -149,7 +149,7 @@ def execute(
 
 
 def collect(module: Any) -> list[ToolSpec]:
-    """Get tools that a module defines itself (not those it imports), or its `list_tools` gives."""
+    """Get the tools from a module's `list_tools`, or else those it defines (imports left out)."""
     if hasattr(module, "list_tools"):
         return list(module.list_tools())
     found = []

@@ -108,7 +108,7 @@ def _recorded_sizes() -> dict[str, int]:
 
 
 def _owner(name: str) -> str:
-    """Get the distribution that installed a top-level package other than SAGE's, in parentheses."""
+    """Return " (of NAME)" for the distribution outside SAGE that owns a package, or nothing."""
     from importlib.metadata import packages_distributions
 
     owners = [item for item in packages_distributions().get(name, []) if "sage" not in item]

@@ -1,4 +1,4 @@
-"""Logic and falsifiability: whether the test could come out against the claim, and mean it."""
+"""Logic and falsifiability: whether the test could refute the claim by a fair comparison."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ class Vocabulary:
         return table_
 
     def _endpoint_names(self) -> dict[str, tuple[str, Endpoint | None]]:
-        """Names of outcomes by key: the concept, and the cohort's endpoint for it, or None."""
+        """Map each outcome's name to its concept and the cohort's endpoint (or None)."""
         out: dict[str, tuple[str, Endpoint | None]] = {}
         for concept, asked, own in read_table("endpoints.tsv"):
             wanted = {key_of(name) for name in own.split("|")}

@@ -88,7 +88,7 @@ def open_database(path: Path) -> sqlite3.Connection:
         db.commit()
     elif version[0] != str(SCHEMA_VERSION):
         raise InputError(
-            f"{path}: store version {version[0]}, this program writes {SCHEMA_VERSION}; "
-            f"build into a new folder"
+            f"{path}: store version {version[0]}, but this program writes {SCHEMA_VERSION}; "
+            "build into a new folder"
         )
     return db

@@ -357,6 +357,6 @@ def sign(sentence: str, mention: Mention, floor: int) -> tuple[int, bool]:
 
 
 def is_loss(sentence: str, mention: Mention) -> bool:
-    """Return True if the mention itself ends in a word of loss (`PD-L1 blockade`)."""
+    """Return True if the mention itself ends in a word that means loss (`PD-L1 blockade`)."""
     words = cues.WORDS.findall(sentence[mention.start : mention.end].lower())
     return bool(words) and words[-1] in cues.LOSS

@@ -50,7 +50,9 @@ def parse(text: str) -> Measurement:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise InputError(f"{text!r} is no formula; write RULE(MEASURE), as {EXAMPLE}") from None
+        raise InputError(
+            f"{text!r} is not a formula; write RULE(MEASURE), like {EXAMPLE}"
+        ) from None
     rules = get_args(Rule)
     if not isinstance(tree, ast.Call) or _name(tree.func) not in rules:
         raise InputError(f"{text!r} needs a rule for slides around it ({', '.join(rules)})")

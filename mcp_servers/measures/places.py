@@ -80,12 +80,12 @@ class Tissue(Strict):
 
     @property
     def words(self) -> str:
-        """ "the tissue"."""
+        """The tissue in words: "the tissue"."""
         return "the tissue"
 
     @property
     def formula(self) -> str:
-        """ "tissue"."""
+        """The tissue as a formula: "tissue"."""
         return "tissue"
 
 
@@ -97,12 +97,12 @@ class Region(Strict):
 
     @property
     def words(self) -> str:
-        """ "the tumor"."""
+        """The region in words, such as "the tumor"."""
         return area_words(self.name)
 
     @property
     def formula(self) -> str:
-        """ "regions.tumor"."""
+        """The region as a formula, such as "regions.tumor"."""
         return f"regions.{self.name}"
 
 

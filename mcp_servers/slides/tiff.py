@@ -305,7 +305,8 @@ def _level_pages(file: Any) -> list[Any]:
     """Return the pages of the pyramid, finest first.
 
     OME-TIFF keeps them in sub-directories, which tifffile resolves. Elsewhere they are the tiled
-    pages of the shape of the first: tifffile would take the second page of any SVS for a thumbnail.
+    pages with the same aspect ratio as the first: left to itself, tifffile would take the second
+    page of any SVS for a thumbnail.
     """
     series = file.series[0]
     if file.is_ome or len(series.keyframe.pages or ()) > 0:

@@ -34,10 +34,10 @@ class Workers(ABC):
         grace: float = 5.0,
         registry: Registry | None = None,
     ) -> None:
-        """Tools come from `registry`, by default built from `recipe`.
+        """Set up an empty queue for the tools of `registry`, by default built from `recipe`.
 
-        A job whose worker dies is given to another, `max_attempts` in all. A cancelled job that
-        does not stop by itself within `grace` seconds loses its worker.
+        A job whose worker dies is handed to another, for at most `max_attempts` attempts in all.
+        If a cancelled job does not stop by itself within `grace` seconds, its worker is killed.
         """
         self.recipe = recipe
         self.registry: Registry = recipe.build() if registry is None else registry

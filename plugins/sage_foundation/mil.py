@@ -278,7 +278,9 @@ def _load(features: str, labels: str, context: ToolContext) -> Bags:
         attributes.append(attrs)
     encoders = {str(a["encoder"]) for a in attributes if "encoder" in a}
     if len(encoders) > 1:
-        raise InputError(f"{features}: features of several encoders: {', '.join(sorted(encoders))}")
+        raise InputError(
+            f"{features}: features come from several encoders: {', '.join(sorted(encoders))}"
+        )
     patients = have["patient"] if "patient" in have.columns else have["slide"]
     return Bags(
         slides=list(have["slide"]),

@@ -192,7 +192,7 @@ def _check_config(folder: Path, model_type: str) -> None:
     led = [k for k in LEADS_ELSEWHERE if config.get(k) is not None]
     if led:
         raise InputError(
-            f"{folder / 'config.json'}: holds {led[0]}, which is not followed; remove it"
+            f"{folder / 'config.json'}: sets {led[0]}, which SAGE does not follow; remove it"
         )
     tokens = folder / "tokenizer_config.json"
     named = _json_object(tokens).get("fast_tokenizer_files") if tokens.is_file() else None
@@ -200,7 +200,7 @@ def _check_config(folder: Path, model_type: str) -> None:
         isinstance(item, str) and item == Path(item).name and "\\" not in item
         for item in (named if isinstance(named, list) else [None])
     ):
-        raise InputError(f"{tokens}: fast_tokenizer_files must name files of the folder")
+        raise InputError(f"{tokens}: fast_tokenizer_files may name only files in this folder")
 
 
 def _json_object(file: Path) -> dict[str, Any]:

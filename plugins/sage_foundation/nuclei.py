@@ -171,12 +171,10 @@ class LearnedNuclei:
         self.high: F32 = np.full(3, 255.0, dtype=np.float32)
 
     def scale_to(self, images: list[U8], scaling: Scaling) -> None:
-        """Set the range of the input.
+        """Set the range that input values are scaled by, one for the whole slide.
 
-        0 to 255, the percentiles 0.1 and 99.9 of sampled tissue, or none (gray values as they are,
-        HoVer-Net).
-
-        One range serves the whole slide, so that tiles are treated alike.
+        It is 0 to 255, the 0.1 and 99.9 percentiles of sampled tissue, or none (raw gray values,
+        as HoVer-Net takes). One range for the slide keeps its tiles comparable.
         """
         if scaling == "none":
             self.high = np.ones(3, dtype=np.float32)

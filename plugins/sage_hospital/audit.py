@@ -57,7 +57,7 @@ class Audit:
         self.database = database
 
     def add(self, who: str, what: str, about: str = "", **detail: Any) -> Entry:
-        """Append a row, on disk on return.
+        """Append a row; it is on disk when this returns.
 
         Parameters
         ----------

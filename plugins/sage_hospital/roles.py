@@ -73,12 +73,12 @@ def read_roles(path: Path) -> Roles:
 
 @dataclass(frozen=True)
 class Trust:
-    """Reverse proxies that may name people, and the roles of these.
+    """Reverse proxies trusted to say who a caller is, and the roles of each person.
 
     Parameters
     ----------
     header : header with the person's name
-    roles : None to allow everybody everything
+    roles : None to let everyone do everything
     """
 
     header: str

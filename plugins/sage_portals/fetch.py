@@ -313,7 +313,7 @@ def _counts(service: Service, out: Path, say: Progress) -> None:
             write_bytes(path, body)
         names, column = _star(path)
         if genes and names != genes:
-            raise FaultError(f"{path}: other genes than in the files before it")
+            raise FaultError(f"{path}: its genes differ from those in the files before it")
         genes = names
         columns.append(column)
         say("GDC counts", done + 1, len(listed))

@@ -142,16 +142,17 @@ def measure_items(
     box: Sandbox,
     on_outcome: Callable[[Outcome, int, int], None],
 ) -> list[Outcome]:
-    """Return a program over the slides of a cohort, where `write_variables` finds the values.
+    """Run a program on a cohort's slides and leave the values where `write_variables` looks.
 
-    A slide that has its record is not measured again; some slides at a time are held.
+    A slide that already has a matching record is not measured again. Only a few slides are held
+    in memory at a time.
 
     Parameters
     ----------
     program : approved by a person (`review.approved_program`)
     items : the slides' maps (`maps.json`) with their patients
     out : gets `measure_maps/SLIDE/values.jsonl` and, last, `program.json`
-    on_outcome : called with each slide's end, how many have ended, and how many there are
+    on_outcome : called with each slide's outcome, how many are finished, and how many there are
     """
     outcomes: list[Outcome] = []
 

@@ -1,4 +1,4 @@
-"""`sage admin`: runs from the outside, the sandbox, the settings in force."""
+"""`sage admin`: pause and replay runs, manage the sandbox, show the settings in force."""
 
 from __future__ import annotations
 

@@ -159,7 +159,9 @@ def _parse_shift(word: str) -> tuple[str, Path]:
 
     name, equals, folder = word.partition("=")
     if not equals or name not in SHIFTS:
-        raise InputError(f"--shifted {word}: write any of {', '.join(SHIFTS)}, then =DIR")
+        raise InputError(
+            f"--shifted {word}: write NAME=DIR with one of {', '.join(SHIFTS)} as NAME"
+        )
     return name, Path(folder)
 
 

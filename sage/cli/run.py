@@ -176,9 +176,9 @@ def _print_estimate(
     )
     out.print(table)
     out.print(
-        "From the recorded run that ships with SAGE, to every round and revision that settings"
-        f" allow; a refused reply may go back {settings.repairs} times more. Thoughts of reasoning"
-        " models come on top."
+        "The low estimate is from the recorded run that ships with SAGE; the high one takes every"
+        " round and revision that the settings allow. A refused reply may be retried up to"
+        f" {settings.repairs} times; reasoning tokens are extra."
     )
     if budget_usd is not None and usd is not None and usd > budget_usd:
         out.print(f"[yellow]A budget of {budget_usd:.2f} USD will probably not do.[/]")
@@ -197,7 +197,7 @@ def resume(
 ) -> None:
     """Continue a run or a campaign after an interruption, a kill, a fault or an escalation.
 
-    Finished steps do not run again and no model reply is paid twice.
+    Finished steps do not run again and no model reply is paid for twice.
 
     Example: sage resume last
     """

@@ -98,7 +98,7 @@ def _describe_shape(found: Results, test: str) -> str:
 
 
 def contract_lines(frozen: FrozenContract) -> list[str]:
-    """Describe a contract in lines, in the order of a protocol, with what a report leaves out."""
+    """Return a contract as lines in a protocol's order, with details that reports leave out."""
     from sage.run.contracts import statements
     from validation.contracts.timing import known_text
 

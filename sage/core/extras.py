@@ -79,7 +79,7 @@ def install(extra: str) -> str:
 
 
 def explain_absence(error: ModuleNotFoundError) -> InputError | None:
-    """Explain a failed import by its extra; None for a module that no extra has."""
+    """Tell which extra installs a module that failed to import; None if no extra does."""
     module = (error.name or "").partition(".")[0]
     bring = [name for name, extra in EXTRAS.items() if module in extra.modules]
     if module in WITHIN:

@@ -68,9 +68,9 @@ class Log:
         self._say(logging.WARNING, event, values)
 
     def failed(self, event: str, error: BaseException, **values: Any) -> None:
-        """Something that failed and is reported or made good elsewhere: where it came up.
+        """Log where an error arose that is reported or recovered from elsewhere.
 
-        The error's own words are left out, since a library's may quote the rows it worked on.
+        Its message is left out, since a library's message may quote the rows it worked on.
         """
         frames = "".join(traceback.format_tb(error.__traceback__))
         kind = {"error": type(error).__name__, "traceback": frames}

@@ -55,7 +55,7 @@ def write_report(folder: RunFolder, target: Path | None = None) -> Written:
 
 @lru_cache(maxsize=4)
 def template(name: str) -> Template:
-    """Get a template in which every value is escaped that no helper below has escaped already."""
+    """Get a template that escapes every value that no helper below has already escaped."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     escape = html_text if name.endswith(".html.j2") else markdown_text

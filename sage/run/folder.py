@@ -241,9 +241,9 @@ class RunFolder:
             return True
         if beside:
             raise InputError(
-                f"{self.root} and {beside[0].root} hold the same run, and which of them is the copy"
-                " is unknown: move one out of this folder, `sage resume` the other, then move"
-                " it back"
+                f"{self.root} and {beside[0].root} hold the same run, and it is unclear which is"
+                " the copy: move one out of this folder, `sage resume` the other, then move the"
+                " first one back"
             )
         return False
 
@@ -254,7 +254,7 @@ class RunFolder:
             append_line(self.events_path, json.dumps(line, ensure_ascii=False))
 
     def events(self) -> list[dict[str, Any]]:
-        """All events; a last line cut short by a kill is left out."""
+        """Return all events, without any line that a killed process left incomplete."""
         if not self.events_path.exists():
             return []
         found = []

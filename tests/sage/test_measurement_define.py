@@ -73,7 +73,7 @@ def test_a_stable_measurement_becomes_a_variable_of_the_run(services: Services) 
     assert good.variable == KEY and not good.refused and good.score.n == 40
     assert good.unit == "µm" and good.stability["jitter"] > 0.75
     assert "no NK cells were looked for" in unknown.refused and not unknown.variable
-    assert "is no formula" in wrong.refused
+    assert "is not a formula" in wrong.refused
     assert there.cohort.dictionary.has_variable(KEY) and services.dictionary.has_variable(KEY)
     assert there.cohort.find_variables("spatial arrangement of B cells") == (KEY,)
     # the value is that of the maps, and a run that goes on finds it

@@ -42,7 +42,7 @@ def collapse(values: pd.Series, patient: pd.Series, rule: str, where: str) -> pd
         if conflict:
             raise InputError(
                 f"{where}: {conflict} patients have rows that contradict each other. Choose "
-                '`collapse = "first" | "last" | "max" | "min"` for it, or correct the rows'
+                '`collapse = "first" | "last" | "max" | "min"` to merge them, or correct the rows'
             )
         reduced = groups.first()
     elif rule in ("first", "last"):

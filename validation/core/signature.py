@@ -45,7 +45,7 @@ class GeneSignature(Strict):
     def _is_a_score(self) -> GeneSignature:
         for gene in self.genes:
             if not SYMBOL.fullmatch(gene):
-                raise ValueError(f'signature: "{gene}" is no gene symbol')
+                raise ValueError(f'signature: "{gene}" is not a gene symbol')
         if len(set(self.genes)) != len(self.genes):
             twice = next(gene for gene in self.genes if self.genes.count(gene) > 1)
             raise ValueError(f'signature: gene "{twice}" is named twice: keep it once')

@@ -128,10 +128,10 @@ def matrix(study: Study, plan: TestPlan) -> tuple[Any, Any, list[str], list[str]
 
 
 def within_columns(study: Study, within: Within) -> list[tuple[str, FloatArray]]:
-    """Return columns of an exposure, the other, and their product.
+    """Return the columns of one exposure, the other exposure, and their product.
 
-    The other counts from the side held at: the first coefficient then is the exposure's effect on
-    that side.
+    In the product the other exposure is measured from the side where it is held, so the first
+    coefficient is the exposure's effect on that side.
     """
     uses, parts = study.contract.exposures, study.exposed.parts
     mine, other = within.exposure - 1, 2 - within.exposure

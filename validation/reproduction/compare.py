@@ -138,7 +138,7 @@ class SecondTest(Strict):
 
 
 class Task(Strict):
-    """`task.json`: the registered tests of a part. Made from the contract, not from data."""
+    """`task.json`: the tests registered for a part of a study, built from the contract alone."""
 
     contract_sha256: str
     part: Part

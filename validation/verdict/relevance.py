@@ -17,7 +17,7 @@ def expected_direction(contract: Contract, effect: Effect) -> bool:
 
 
 def smallest_relevant(contract: Contract, effect: Effect) -> float:
-    """Return the smallest relevant effect as a signed distance from none (log for ratios)."""
+    """Return the smallest relevant effect as a signed distance from no effect (log for ratios)."""
     size = (
         contract.relevant_difference if effect.is_difference else math.log(contract.relevant_ratio)
     )

@@ -109,7 +109,9 @@ def _centers(path: Path, cells: Sequence[Any]) -> F64:
         centers = np.array([cell["centroid"][:2] for cell in cells], dtype=np.float64)
         centers = centers.reshape(-1, 2)
     except (KeyError, TypeError, ValueError):
-        raise InputError(f"{path}: a cell has no centroid of two numbers") from None
+        raise InputError(
+            f"{path}: a cell has no centroid, or one that is not two numbers"
+        ) from None
     broken = np.flatnonzero(~np.isfinite(centers).all(axis=1))
     if len(broken):
         raise InputError(f"{path}: cell {broken[0]} has no finite centroid")

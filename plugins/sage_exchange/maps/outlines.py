@@ -129,7 +129,7 @@ def _cells(
 def read_hooknet_table(
     path: Path, *, mpp: float, where: Mapping[str, str] | None = None
 ) -> Iterator[SlideMaps]:
-    """TLS and germinal centers as points, from a CSV with name, label, x, y; a slide at a time.
+    """Yield each slide's TLS and germinal centers as points, from a CSV of name, label, x, y.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def read_hooknet_table(
     Raises
     ------
     InputError
-        If a column is missing, or a row has no place.
+        If a column is missing, or a row has no coordinates.
 
     A slide in which nothing was found has no row, so it is not among the slides here.
     """

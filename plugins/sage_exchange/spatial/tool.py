@@ -118,7 +118,7 @@ def spatialdata_export(given: SpatialInput, context: ToolContext) -> SpatialResu
             )
         if not elements:
             raise InputError(
-                f"{slide.path}: nothing to export; name results=FOLDER, files=[...] or image_mpp"
+                f"{slide.path}: nothing to export; give results=FOLDER, files=[...] or image_mpp"
             )
         about = {
             "slide": slide.name,

@@ -285,7 +285,9 @@ def _counts(path: Path) -> tuple[list[str], list[str]]:
     kept = [line for line in lines[1:] if len(line) > at and line[kind] == "protein_coding"]
     for line in kept:
         if not line[at].isdigit():
-            raise InputError(f"{path.name}: the count of {line[1][:30]} is {line[at][:20]!r}")
+            raise InputError(
+                f"{path.name}: the count of {line[1][:30]} is {line[at][:20]!r}, not a whole number"
+            )
     return [line[1] for line in kept], [line[at] for line in kept]
 
 

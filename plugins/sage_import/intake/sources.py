@@ -123,7 +123,7 @@ def unzip(path: Path, folder: Path) -> None:
                 if stat.S_ISLNK(item.external_attr >> 16):
                     raise InputError(f"{path}: {item.filename[:80]!r} is a link; pack the file")
                 if item.flag_bits & 1:
-                    raise InputError(f"{path}: locked by a password; unpack it first")
+                    raise InputError(f"{path}: password-protected; unpack it first")
             for item in members:
                 place = PurePosixPath(item.filename.replace("\\", "/"))
                 if not _is_readable(place.name) or "__MACOSX" in place.parts:
@@ -354,7 +354,7 @@ def _cases(path: Path) -> RawTable:
         for number, case in enumerate(flat, start=1)
     ]
     if len(names) < 2:
-        raise InputError(f"{path.name}: its cases hold fewer than two fields")
+        raise InputError(f"{path.name}: its cases have fewer than two fields")
     table = build_table([(0, names), *rows], _name(path.name), path.name)
     table.sha256 = hash_file(path)
     return table

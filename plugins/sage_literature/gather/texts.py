@@ -56,7 +56,7 @@ class FullText(Strict):
 
 
 class RefusedText(Strict):
-    """Reason why a place has no full text; `final` if asking again would not help."""
+    """Why a source yields no full text; `final` if asking again would not help."""
 
     source: str
     reason: str

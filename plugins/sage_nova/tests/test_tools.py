@@ -696,5 +696,5 @@ def test_points_of_another_file_are_not_read_through_a_store(tmp_path: Path) -> 
     index = parquet.read_metadata(secret)
     index.set_file_path("../" * 5 + "secret.parquet")
     index.write_metadata_file(parts / "_metadata")
-    with pytest.raises(InputError, match="index of Parquet files is not followed"):
+    with pytest.raises(InputError, match="does not follow an index of Parquet files"):
         run(context, "read_zarr_data_tool", **arguments)

@@ -44,7 +44,7 @@ def read_store(path: Path) -> Any:
     if not (path / "zarr.json").exists() and not (path / ".zgroup").exists():
         raise InputError(f"{path}: not a zarr store (it has neither zarr.json nor .zgroup)")
     if index := next(path.rglob("_metadata"), None):  # it can name files anywhere on this machine
-        raise InputError(f"{index}: an index of Parquet files is not followed; remove it")
+        raise InputError(f"{index}: SAGE does not follow an index of Parquet files; remove it")
     try:
         return spatialdata.read_zarr(path)
     except Exception as error:  # the library has its own errors for a damaged store

@@ -369,9 +369,7 @@ def _load_bags(
         raise InputError(f"{given.patch_features_path}: contains no SLIDE.h5 of the table's slides")
     sizes = {bag.shape[1] for bag in bags.values()}
     if len(sizes) > 1:
-        raise InputError(
-            f"{given.patch_features_path}: features of several lengths {sorted(sizes)}"
-        )
+        raise InputError(f"{given.patch_features_path}: features differ in length: {sorted(sizes)}")
     note = f"{len(missing)} slides have no features, e.g. {missing[0]}" if missing else ""
     return bags, [note] if note else []
 

@@ -144,7 +144,8 @@ def draft(
     actions = actions_of(session, settings)
     if not actions:
         raise InputError(
-            f"{name}: no stay of {settings.stay_s:g} s, pan of {settings.pan_s:g} s or peek is left"
+            f"{name}: nothing to draft: no stay of at least {settings.stay_s:g} s, no pan of at"
+            f" least {settings.pan_s:g} s and no peek"
         )
     if len(actions) > MAX_ROUNDS:
         raise InputError(f"{name}: {len(actions)} actions; at most {MAX_ROUNDS} are drafted")

@@ -162,7 +162,7 @@ class Session:
             scores = self.eyes.navigator.relevance(self.scope, pool, self.question, given.query)
             if len(scores) != len(pool):
                 raise InputError(
-                    f"{self.eyes.navigator.name}: {len(scores)} scores for {len(pool)}"
+                    f"{self.eyes.navigator.name}: {len(scores)} scores for {len(pool)} patches"
                 )
             order = sorted(range(len(pool)), key=lambda place: (-scores[place], place))
             ranked = [(pool[place], round(float(scores[place]), 4)) for place in order]

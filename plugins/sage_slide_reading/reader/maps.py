@@ -142,7 +142,7 @@ COLUMN_UNITS: dict[str, str] = {
 
 
 def _measured_value(seen: Described, name: FindingName) -> float:
-    """Return a finding; NaN where the region does not bear it."""
+    """Return a finding, or NaN where it is absent or rests on too few nuclei."""
     value = seen.value(name)
     if value is None or (name == "edge_distance" and value < 0):
         return float("nan")

@@ -1,4 +1,4 @@
-"""Replies kept by content, so that no call is paid twice."""
+"""Replies kept by content, so that no call is paid for twice."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def connection_lost(error: Exception) -> bool:
 def passes(error: openai.APIStatusError) -> bool:
     """Return True if the same request may succeed later: too many requests, or a server error.
 
-    A gateway's time-out does not count: the model was at work, and is paid for it.
+    A gateway timeout does not count: the model was already working and is billed for it.
     """
     if error.status_code == 429:
         return code_of(error) not in QUOTA

@@ -130,7 +130,7 @@ class Episode:
 
 
 def traced_message(message: Message) -> dict[str, Any]:
-    """Return a message as the trace keeps it: pictures by their hash."""
+    """Return a message as the trace keeps it: each image replaced by its hash."""
     wired = message.model_copy(update={"images": ()}).wire()
     if message.images:
         wired["images"] = [

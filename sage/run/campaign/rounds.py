@@ -340,8 +340,8 @@ def _dictionary(plan: Plan, settings: Settings) -> DataDictionary:
 def _same_patients(findings: Sequence[Finding], cohort: str, plan: Plan) -> list[Finding]:
     """Select the findings on this cohort, from all campaigns of the notebook.
 
-    Where patients are held back, only from those that held back the same: what was explored
-    in patients that are to confirm would choose the claims that they confirm.
+    If patients are held back, only findings that held back the same patients count. Otherwise
+    claims could be chosen by exploring the very patients that are meant to confirm them.
     """
     mine = held_back(plan.spec.split, plan.spec.seed)
     return [
