@@ -82,10 +82,13 @@ FILES = (
 )
 
 
+def test_a_run_that_nobody_touched_is_read(run: Path) -> None:
+    assert collect_page(RunFolder(run)).hypotheses
+
+
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("file", FILES)
 def test_a_file_that_was_touched_is_named(file: str, damage: str, run: Path) -> None:
-    assert collect_page(RunFolder(run)).hypotheses
     DAMAGE[damage](run / file)
     with pytest.raises(InputError, match=str(run / file)) as refused:
         collect_page(RunFolder(run))
