@@ -186,7 +186,7 @@ def test_a_cohort_with_competing_deaths_ends_in_a_report_of_incidence(tmp_path: 
     assert ended.code == 0, ended.err
     page = (run / "report.html").read_text()
     assert "Aalen-Johansen estimate" in page
-    assert "Cumulative incidence by three years" in page
+    assert "cumulative_incidence.exposed.at_36" in page
     assert re.search(r"sHR \d", page)
     assert "subdistribution hazard ratio" in page
     claimed = json.loads((run / "hypotheses/h1/contract.json").read_text())["contract"]["tests"]

@@ -231,7 +231,7 @@ def test_the_reader_is_told_what_a_line_is_about(tmp_path: Path) -> None:
     assert "replicate.calibration: refused: the model developed in toy" in done.output
     assert "[clinical:sex eq male]" in done.output
     contract = CliRunner().invoke(app, ["contract", *given])
-    assert "cut fixed at 0.25" in contract.output
+    assert "cut at fixed 0.25" in contract.output
 
 
 def test_a_forest_plot_tells_subgroups_and_controls_from_the_claim(tmp_path: Path) -> None:
