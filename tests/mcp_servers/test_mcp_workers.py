@@ -95,7 +95,7 @@ def test_a_worker_killed_from_outside_mid_job_is_replaced(pool: LocalPool, roots
     for pid in before:
         os.kill(pid, signal.SIGKILL)
     assert job.result(30).result["pid"] not in before
-    assert job.attempts >= 2  # the idle worker was killed as well, and may have had the job in between
+    assert job.attempts >= 2  # the idle worker was killed as well, perhaps with the job
 
 
 def test_a_job_that_always_kills_its_worker_fails_and_says_so(
