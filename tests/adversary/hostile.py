@@ -6,7 +6,6 @@ import dataclasses
 import json
 import re
 import shutil
-import tempfile
 from collections.abc import Callable
 from enum import Enum
 from functools import lru_cache
@@ -15,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from tests.end_to_end.harness import cache_dir, sage
+from tests.end_to_end.harness import build_once, cache_dir, sage
 
 EVIL = "http://evil.example"
 NASTY = (
@@ -111,15 +110,16 @@ def hostile_cohort(folder: Path) -> Path:
     return folder / "cohort"
 
 
-@lru_cache(maxsize=1)
-def hostile_run() -> Path:
-    """A finished run on the hostile cohort, asked for by a hostile prompt. Read it; never write."""
-    folder = Path(tempfile.mkdtemp(prefix="sage-hostile-"))
-    run = folder / "run"
+def _build_hostile_run(folder: Path) -> None:
     ended = sage(
         "run", f"TLS in bladder cancer {NASTY[4]} {NASTY[10]} {NASTY[12]}", "--auto-approve",
-        "--cohort", str(hostile_cohort(folder)), "--out", str(run), cwd=folder,
+        "--cohort", str(hostile_cohort(folder)), "--out", str(folder / "run"), cwd=folder,
     )  # fmt: skip
     assert ended.code == 0, ended.err
     assert "\x1b" not in ended.out + ended.err
-    return run
+
+
+@lru_cache(maxsize=1)
+def hostile_run() -> Path:
+    """A finished run on the hostile cohort, asked for by a hostile prompt. Read it; never write."""
+    return build_once("hostile", _build_hostile_run) / "run"

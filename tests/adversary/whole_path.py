@@ -29,7 +29,7 @@ from sage.run import validating
 from sage.run.folder import RunFolder
 from sage.run.services import Services
 from sage.settings import Settings
-from tests.end_to_end.harness import PROMPT, sage
+from tests.end_to_end.harness import PROMPT, build_once, sage
 from validation.contracts.contract import FrozenContract
 from validation.results.results import Results
 
@@ -72,19 +72,19 @@ def write_canaries(folder: Path) -> None:
             csv.writer(handle).writerows(rows)
 
 
-@lru_cache(maxsize=1)
-def finished_run() -> Path:
-    """One run with rules on the cohort of canaries, to its end."""
-    import tempfile
-
-    place = Path(tempfile.mkdtemp(prefix="sage-adversary-"))
+def _build_run(place: Path) -> None:
     write_canaries(place / "cohort")
     ended = sage(
         "run", PROMPT, "--auto-approve", "--cohort", str(place / "cohort"), "--out",
         str(place / "run"), cwd=place, timeout=900,
     )  # fmt: skip
     assert ended.code == 0, ended.err[-3000:]
-    return place / "run"
+
+
+@lru_cache(maxsize=1)
+def finished_run() -> Path:
+    """One run with rules on the cohort of canaries, to its end."""
+    return build_once("canaries", _build_run) / "run"
 
 
 @dataclass

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import select
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -33,6 +36,19 @@ def cache_dir() -> Path:
         return Path(tempfile.mkdtemp(prefix="sage-test-cache-"))
     place = Path(tempfile.gettempdir()) / f"sage-test-cache-{session}"
     place.mkdir(mode=0o700, exist_ok=True)
+    return place
+
+
+def build_once(name: str, build: Callable[[Path], object]) -> Path:
+    """Return a folder that the first worker of a session builds; the others wait and read it."""
+    place = Path(f"{cache_dir()}-{name}")
+    with Path(f"{place}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (place / "built").exists():
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir(mode=0o700)
+            build(place)
+            (place / "built").touch()
     return place
 
 
