@@ -112,8 +112,8 @@ def test_cohort_check_exits_with_2_on_an_error(tmp_path: Path) -> None:
 
 def test_every_help_has_an_example() -> None:
     for app, names in (
-        (validate_app, ("run", "contract", "screen", "schema")),
-        (cohort_app, ("list", "check", "show", "simulate", "fetch")),
+        (validate_app, ("run", "contract", "schema")),
+        (cohort_app, ("list", "check", "show", "simulate")),
     ):
         for name in names:
             assert "Example:" in runner.invoke(app, [name, "--help"]).stdout
