@@ -45,7 +45,7 @@ def test_an_example_works_as_printed(
     example: Example, here: Path, request: pytest.FixtureRequest
 ) -> None:
     folder = here
-    if re.match(r"sage validate ledger (show|verify|export)", example.lines[0]):
+    if any(re.match(r"sage validate ledger (show|verify|export)", x) for x in example.lines):
         run("sage validate ledger merge colleague.jsonl", here)
     if " last" in example.lines[0] or any("--runs runs/" in line for line in example.lines):
         shutil.copytree(request.getfixturevalue("runs"), here / "runs")

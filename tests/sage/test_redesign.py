@@ -47,9 +47,10 @@ def infeasible(name: str) -> Evaluation:
 def run(tmp_path: Path) -> Run:
     found = Run(tmp_path)
     for name in ("h1", "h2", "h3", "h4"):
-        output = {"blockers": [f"{name} has 3 events."], "what_would_make_it_feasible": [],
-                  "summary": ""}  # fmt: skip
-        write_json(found.folder.output(f"feasibility-{name}"), {"output": output})
+        fact = {"id": "events", "step": "data", "check": "events", "source": "cohort",
+                "statement": f"{name} has 3 events.", "found": False, "share": 0.0,
+                "blocking": True}  # fmt: skip
+        write_json(found.folder.output(f"evidence-{name}"), [fact])
     return found
 
 
