@@ -1,1 +1,1 @@
-"""Literature to knowledge graph to scored paths."""
+"""A knowledge graph built from the literature, and scored paths through it."""

@@ -1,1 +1,1 @@
-"""Communities of a graph, and what its statements say of each."""
+"""Communities of a graph and summaries of the statements in each."""

@@ -1,4 +1,4 @@
-"""Communities by Leiden's method, with the statements inside each and its ties to others."""
+"""Community detection with the Leiden algorithm, and a description of each community."""
 
 from __future__ import annotations
 
@@ -60,20 +60,20 @@ class Community(Strict):
 
 
 def partition(graph: Graph, resolution: float = 1.0, seed: int = 0) -> list[list[int]]:
-    """Positions of the nodes of each community, largest first.
+    """Partition the graph into communities, largest first, as lists of node positions.
 
-    Leiden (Traag, Waltman and van Eck 2019, Sci Rep) with modularity on the undirected graph of
-    affirmed relations, weighted by summed belief; every community is connected. Nodes without an
-    affirmed relation are in none.
+    Runs the Leiden algorithm (Traag, Waltman and van Eck 2019, Sci Rep) with modularity on the
+    undirected graph of affirmed relations, weighted by summed belief. Every community is connected.
+    Nodes without an affirmed relation do not belong to any community.
 
     Parameters
     ----------
-    resolution : above 1 more and smaller communities, below 1 fewer and larger
+    resolution : values above 1 give more and smaller communities, values below 1 fewer and larger
 
     Raises
     ------
     InputError
-        If the resolution is not finite and above 0.
+        If the resolution is not a finite number above 0.
     """
     if not 0 < resolution < np.inf:
         raise InputError(f"resolution {resolution}: give a finite number above 0")
@@ -97,7 +97,7 @@ def partition(graph: Graph, resolution: float = 1.0, seed: int = 0) -> list[list
 
 
 def find_communities(graph: Graph, resolution: float = 1.0, seed: int = 0) -> list[Community]:
-    """Return the communities of `partition`, described by what the graph states inside them."""
+    """Find the communities of the graph and describe each by the statements inside it."""
     groups = partition(graph, resolution, seed)
     home = np.full(graph.n_nodes, -1)
     for number, nodes in enumerate(groups):
@@ -122,7 +122,7 @@ def _describe(
 
     Parameters
     ----------
-    here, there : (m,) community of each edge's head and tail, -1 for none
+    here, there : (m,) community of each edge's head and tail, -1 if it has none
     """
     inside = np.flatnonzero((here == number) & (there == number))
     leaving = np.flatnonzero(affirmed & ((here == number) ^ (there == number)))

@@ -1,9 +1,10 @@
-"""Summaries of communities: by rule, or by a model whose sentences are checked.
+"""Summaries of communities, written by rule or by a model whose sentences are checked.
 
-A model's sentence is kept only if it cites statements that it was given, names nothing else, gives
-no number, and bears each cited statement (direction, sign, denial) by the rules that check
-quotations; and whatever the extraction rules read in it must be cited. What fails is dropped and
-counted; if nothing is left, the rule's text is used, with a note.
+A sentence from a model is kept only if it cites statements that it was given, names nothing else,
+gives no number, and expresses each cited statement (direction, sign, denial) according to the rules
+that check quotations. Every statement that the extraction rules read in it must also be cited.
+Sentences that fail are dropped and counted. If none are left, the rule-based text is used, with a
+note.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class _ModelReply(BaseModel):
 
 
 def summarize_by_rule(community: Community) -> Summary:
-    """Return the best supported statements, then those that are contradicted."""
+    """Summarize the best supported statements, then those that are contradicted."""
     agreed = [s for s in community.statements if not s.contradicted and not s.negated][:3]
     disputed = [s for s in community.statements if s.contradicted and not s.negated][:2]
     denied = [s for s in community.statements if s.negated and not s.contradicted][:1]
@@ -81,7 +82,7 @@ def _describe_statement(cited: Cited) -> str:
 
 
 class ChatSummaries:
-    """Summaries by a model."""
+    """Summarizer that uses a language model."""
 
     def __init__(self, client: Model, model: ModelChoice, ontology: Ontology) -> None:
         self._client = client
@@ -90,7 +91,7 @@ class ChatSummaries:
         self._system = (Path(__file__).parent / "prompts" / PROMPT).read_text(encoding="utf-8")
 
     def summarize(self, community: Community) -> Summary:
-        """Return the model's checked sentences, or the rule's text with a note of what failed.
+        """Summarize with the model, or by rule with a note if no sentence passes the checks.
 
         Raises
         ------
@@ -156,7 +157,7 @@ class Checker:
         self._rules = RulesExtractor(ontology)
 
     def fault(self, text: str, cites: Sequence[int], statements: Sequence[Cited]) -> str | None:
-        """Reason to reject a sentence, or None."""
+        """Find a reason to reject a sentence, or return None if there is none."""
         given = {statement.number: statement for statement in statements}
         if not cites:
             return "cites nothing"
@@ -181,7 +182,7 @@ class Checker:
         return None
 
     def _supports(self, statement: Cited, text: str) -> bool:
-        """Check if the text contains the statement, by the relation's phrase or its first word."""
+        """Check whether the text makes the statement, using the relation's phrase or first word."""
         sign = Polarity.NEUTRAL if statement.negated else statement.polarity
         return any(
             self._verifier.fault(
@@ -193,7 +194,7 @@ class Checker:
         )  # fmt: skip
 
     def _further(self, text: str, names: set[str], relations: set[str]) -> list[str]:
-        """Words that are neither of the cited statements nor of those that join them."""
+        """List the words that are neither in the cited statements nor mere connectives."""
         for name in sorted(names | self._synonyms(names), key=len, reverse=True):
             text = re.sub(rf"(?<!\w){re.escape(name)}(?:s|es)?(?!\w)", " ", text, flags=re.I)
         stems = {word[:6].casefold() for word in relations}
@@ -213,12 +214,12 @@ class Checker:
 
 
 def _phrases(relation: str) -> set[str]:
-    """Wordings by which a sentence may state a relation."""
+    """List the wordings with which a sentence may state a relation."""
     first = relation.split("_")[0]
     return {relation.replace("_", " "), first, first.removesuffix("s")}
 
 
-#: Words that a sentence may have beside names and relations: they join, deny, or give a sign.
+#: Words allowed in a sentence besides names and relations: they join, deny, or give a sign.
 _JOINING = frozenset(re.findall(r"\w+", """
     a about according across activity after all also although among an and another are as at be
     both but by common community concepts contradict contradicted contradicts denied denies deny

@@ -1,1 +1,1 @@
-"""From sources to a store of documents and readings, and from it to a graph."""
+"""The pipeline from sources to a store of documents and readings, and from there to a graph."""

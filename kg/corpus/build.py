@@ -1,8 +1,9 @@
-"""Literature to graph: incremental, resumable, and the same bytes from the same input.
+"""Incremental, resumable and reproducible builds of a graph from the literature.
 
-Every stage is keyed by content. Files are read once per reader, chunks once per extractor, names
-embedded once per model; a killed build resumes where it stopped, and adding ten papers to
-a thousand reads ten. The graph is derived from the store at the end.
+Every stage is keyed by content: each file is read once per reader, each chunk once per extractor,
+and each name is embedded once per model. A killed build resumes where it stopped, and adding ten
+papers to a thousand reads only those ten. The graph is derived from the store at the end, and the
+same input always gives the same bytes.
 """
 
 from __future__ import annotations
@@ -40,14 +41,17 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 TOPIC_SHARE = 0.6
-"""Share of a topic's concepts to name (`kg.literature.topic.score_relevance`)."""
+"""Least share of a topic's concepts that a document must name to be on topic.
+
+See `kg.literature.topic.score_relevance`.
+"""
 _OPENING = 5000
-"""Characters of a document that are compared with the topic."""
+"""Number of leading characters of a document that are compared with the topic."""
 
 
 @runtime_checkable
 class Estimating(Protocol):
-    """An extractor that costs money: it can say how much before and after."""
+    """Paid extractor that reports its estimated and its actual cost."""
 
     usd: float
 
@@ -70,15 +74,15 @@ def build(
 
     Parameters
     ----------
-    out : a folder, or a path ending in `.graphml` (the folder is then `<stem>.kg/` beside it)
-    lexicons : imported lexicons, after the ontology in rank
+    out : a folder, or a path ending in `.graphml` (the folder is then `<stem>.kg/` next to it)
+    lexicons : imported lexicons; the ontology takes precedence over them
     on_estimate : called with the estimated cost before the first paid call; raise to stop
 
     Raises
     ------
     InputError
-        If a source is missing, no file in them can be read, or the options ask for what was not
-        given.
+        If a source is missing, if no file can be read, or if the options require an argument
+        that was not given.
     """
     options = options or BuildOptions()
     if ontology is None:
@@ -126,12 +130,12 @@ def build(
 
 
 def _require_papers(report: BuildReport, sources: Sequence[Path]) -> None:
-    """Refuse a corpus of which no file could be read.
+    """Reject a corpus if none of its files could be read.
 
     Raises
     ------
     InputError
-        Naming the first files and why each was not read.
+        If no file could be read; the message names the first files and why each was not read.
     """
     if report.files_read:
         return
@@ -165,7 +169,7 @@ def _extractor(
 
 @dataclass
 class _Build:
-    """Stages of a build over a store."""
+    """The stages of a build, run on a store."""
 
     store: Store
     options: BuildOptions
@@ -227,7 +231,7 @@ class _Build:
         return kept
 
     def chunk(self, documents: Sequence[Document]) -> tuple[list[Chunk], list[str]]:
-        """Chunks that still need the extractor, and the hashes of all chunks."""
+        """Cut documents into chunks; return those not yet extracted, and all chunk hashes."""
         cut = f"3:{self.options.chunk_tokens}:{self.options.chunk_overlap}"
         known = self.store.list_extracted(self.extractor.key)
         pending: dict[str, Chunk] = {}

@@ -1,4 +1,4 @@
-"""Options and report of a build: plain typed data."""
+"""Options and report of a build, as plain typed data."""
 
 from __future__ import annotations
 

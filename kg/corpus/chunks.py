@@ -17,7 +17,7 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A run of whole sentences of a section; `start:end` are offsets in the document's text."""
+    """A run of whole sentences in a section; `start:end` are offsets in the document's text."""
 
     id: str
     doc_id: str
@@ -31,14 +31,14 @@ class Chunk:
 
     @property
     def hash(self) -> str:
-        """Content key: everything an extractor may look at."""
+        """Hash of everything in the chunk that an extractor may look at."""
         parts = [self.text, self.section, str(self.weak)]
         parts += [f"{short}={long}" for short, long in self.abbreviations]
         return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
 
 
 def count_tokens(text: str) -> int:
-    """Words and punctuation marks: a model-free stand-in for a tokenizer's count."""
+    """Count words and punctuation marks, as a model-free approximation of a tokenizer's count."""
     return sum(1 for _ in _TOKEN.finditer(text))
 
 
@@ -47,9 +47,9 @@ def chunk(
 ) -> Iterator[Chunk]:
     """Cut `document` into chunks of about `tokens` tokens, repeating about `overlap` of them.
 
-    A chunk never crosses a section and never cuts a sentence, unless a sentence alone exceeds
-    `tokens` (then it is a chunk of its own). Abbreviations defined anywhere in the document travel
-    with the chunks that use them.
+    A chunk never spans two sections and never splits a sentence; a sentence longer than `tokens`
+    is a chunk of its own. Abbreviations defined anywhere in the document are attached to the
+    chunks that use them.
     """
     defined = viral(document.text) | abbreviations(document.text)
     whole = (Section(title="", start=0, end=len(document.text)),)

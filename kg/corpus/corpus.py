@@ -1,4 +1,4 @@
-"""From sources to a corpus: cached reading, duplicates, retractions, conflicts, screening."""
+"""Reading of sources into a corpus, with caching, deduplication and retraction flags."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Progress = Callable[[str, int, int], None]
 def read_sources(
     store: Store, sources: Sequence[Path], options: ReadOptions, workers: int, progress: Progress
 ) -> tuple[list[SourceReport], list[tuple[str, str]], int]:
-    """Read every file that this reader has not read before.
+    """Read every source file, reusing the stored result if this reader has read it before.
 
     Parameters
     ----------
@@ -32,9 +32,9 @@ def read_sources(
 
     Returns
     -------
-    One report per file in order of path, the documents as (id, path) in source order, and how many
-    files came from the store. The same bytes under several names are read once and listed under
-    each.
+    One report per file in order of path, the documents as (id, path) pairs in source order, and
+    the number of files that came from the store. A file that appears under several names is read
+    once and listed under each.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def read_sources(
 
 
 def _recall_report(path: Path, known: dict[str, Any]) -> tuple[SourceReport, list[str]]:
-    """Report of an earlier reading of the same bytes, under this path."""
+    """Rebuild the stored report of a file with the same bytes, under this path."""
     documents = known["documents"]
     report = {name: value for name, value in known.items() if name != "documents"}
     return SourceReport(path=str(path), documents=len(documents), **report), documents
@@ -90,9 +90,10 @@ def _recall_report(path: Path, known: dict[str, Any]) -> tuple[SourceReport, lis
 def _digest(
     store: Store, path: Path, real: dict[Path, Path], stamps: dict[str, tuple[str, str]]
 ) -> str | None:
-    """SHA-256 of a file, remembered while size and modification time stay the same.
+    """Compute a file's SHA-256, or reuse it while size and modification time are unchanged.
 
-    `real` holds the folders that were resolved in this call, `stamps` what earlier calls hashed.
+    `real` caches the folders resolved in this call; `stamps` contains the hashes of earlier calls.
+    Returns None if the file cannot be read.
     """
     try:
         stat = path.stat()
@@ -113,7 +114,7 @@ def _digest(
 def read_all(
     paths: Sequence[Path], options: ReadOptions, workers: int
 ) -> Iterator[tuple[Path, SourceResult]]:
-    """Results as they come. PDFs go to worker processes, so that a crash costs only a file."""
+    """Yield results as they arrive; PDFs go to workers, so that a crash loses only one file."""
     heavy = [path for path in paths if path.suffix.lower() == ".pdf"]
     for path in paths:
         if path.suffix.lower() != ".pdf":
@@ -173,12 +174,12 @@ def _report_crash(path: Path) -> SourceResult:
 def select(
     store: Store, order: Sequence[tuple[str, str]], options: ReadOptions
 ) -> tuple[list[dict[str, Any]], list[Document], list[str]]:
-    """Read a document per paper: rows for the store's corpus, the documents kept, and notes.
+    """Select one document per paper; return corpus rows, the documents kept, and notes.
 
-    Two documents are one paper when they share DOI, PMID or PMCID, or title and year, and none of
-    their identifiers disagree. The longest text is kept and takes from the others what it lacks; a
-    retraction of any is shared by all. Documents whose identifiers disagree stay apart, and a
-    note reports the conflict.
+    Two documents are the same paper if they share a DOI, PMID or PMCID, or title and year, and none
+    of their identifiers disagree. The document with the longest text is kept, and missing fields
+    are filled in from its duplicates; if any copy is retracted, the paper is retracted. Documents
+    whose identifiers disagree are kept separate, and a note reports the conflict.
     """
     paths: dict[str, str] = {}
     rows: list[dict[str, Any]] = []
@@ -264,7 +265,7 @@ def _keys(document: Document) -> list[tuple[str, str]]:
 
 
 def _conflict(document: Document, two: Document) -> str | None:
-    """Return the identifier on which two documents disagree."""
+    """Find the identifier on which two documents disagree."""
     for name in ("doi", "pmid", "pmcid"):
         a, b = getattr(document, name), getattr(two, name)
         if a and b and a.lower() != b.lower():

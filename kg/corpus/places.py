@@ -1,4 +1,4 @@
-"""Files of a graph."""
+"""Locations of a graph's files."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ RECIPE = "recipe.json"
 
 
 def graph_folder(out: Path) -> Path:
-    """Return the folder of an output: itself, or `<stem>.kg/` beside a `.graphml` file."""
+    """Return the output's folder: `out` itself, or `<stem>.kg/` next to a `.graphml` file."""
     return out.with_suffix(".kg") if out.suffix.lower() == ".graphml" else out

@@ -1,8 +1,9 @@
 """The append-only store: documents, chunks, and what each extractor read in each chunk.
 
-One SQLite file. Extractions are keyed by the chunk's content hash and the extractor's key and never
-change; the graph is derived from them, so that fusion can be replayed and undone. Failures are rows
-of their own: a failed chunk is tried again on the next build and is never an empty result.
+The store is a single SQLite file. Extractions are keyed by the chunk's content hash and the
+extractor's key and never change. The graph is derived from them, so that fusion can be replayed and
+undone. Failures have rows of their own: a failed chunk is retried in the next build and is never
+mistaken for an empty result.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from kg.extract.study import parse_size, parse_study
 from kg.types import Document, EntityType, Evidence, Section, Triple
 
 _BATCH = 200
-"""Extractions of a transaction."""
+"""Number of extractions per transaction."""
 
 
 class Store:
-    """A corpus and its evidence on disk. Use as a context manager.
+    """A corpus and its evidence on disk, usable as a context manager.
 
     Raises
     ------
@@ -56,18 +57,18 @@ class Store:
         self._db.commit()
 
     def meta(self, key: str) -> str:
-        """Return a value that the last build left."""
+        """Return a metadata value saved by the last build."""
         row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return row[0] if row else ""
 
     def set_meta(self, key: str, value: str) -> None:
-        """Leave a value for the next build."""
+        """Save a metadata value for the next build."""
         self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
         self._db.commit()
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Group appended extractions into transactions; what was appended survives."""
+        """Group added extractions into transactions; on an error, those already added are kept."""
         self._batch, self._pending = _BATCH, 0
         try:
             yield
@@ -82,18 +83,18 @@ class Store:
             self._db.commit()
 
     def stamps(self) -> dict[str, tuple[str, str]]:
-        """By path: size and time of a file when it was hashed, and its hash."""
+        """Map each path to the file's size and time when it was hashed, and to its hash."""
         rows = self._db.execute("SELECT path, stamp, sha256 FROM stamps")
         return {path: (stamp, sha256) for path, stamp, sha256 in rows}
 
     def set_stamp(self, path: str, stamp: str, sha256: str) -> None:
-        """Remember a file's hash."""
+        """Save a file's hash with its stamp."""
         self._db.execute("INSERT OR REPLACE INTO stamps VALUES (?, ?, ?)", (path, stamp, sha256))
 
     # -- files and documents -------------------------------------------------------------------
 
     def files(self, reader: str) -> dict[str, dict[str, Any]]:
-        """Get reports of the files that this reader has read before, by the hash of their bytes."""
+        """Load the reports of files that this reader has read before, keyed by content hash."""
         found = {
             sha256: {
                 "status": status,
@@ -125,7 +126,7 @@ class Store:
         report: dict[str, Any],
         documents: Iterable[Document],
     ) -> None:
-        """Record a file and its documents in a transaction.
+        """Record a file and its documents in a single transaction.
 
         Parameters
         ----------
@@ -163,7 +164,7 @@ class Store:
             )
 
     def document(self, doc_id: str, reader: str | None = None) -> Document | None:
-        """Load a document by its id, once."""
+        """Load a document by its id."""
         reader = reader or self.meta("reader")
         known = self._documents.get((reader, doc_id))
         if known is not None:
@@ -192,7 +193,7 @@ class Store:
             )
 
     def documents(self) -> Iterator[Document]:
-        """Documents of the last build, ordered by id."""
+        """Load the documents of the last build, ordered by id."""
         reader = self.meta("reader")
         for doc_id, path, overrides in self._db.execute(
             "SELECT doc_id, path, overrides FROM corpus WHERE included = 1 ORDER BY doc_id"
@@ -205,7 +206,7 @@ class Store:
     # -- chunks and extractions ----------------------------------------------------------------
 
     def load_chunk_hashes(self, doc_id: str, reader: str, cut: str) -> list[tuple[str, str]]:
-        """Chunk ids and hashes of a document under this cutting rule, if it was cut before."""
+        """Load a document's chunk ids and hashes if it was already cut by the rule `cut`."""
         return self._db.execute(
             "SELECT id, hash FROM chunks WHERE reader = ? AND cut = ? AND doc_id = ? "
             "ORDER BY start, end",
@@ -213,7 +214,7 @@ class Store:
         ).fetchall()
 
     def add_chunks(self, chunks: Iterable[Chunk], reader: str, cut: str) -> None:
-        """Record where the chunks of documents lie."""
+        """Record the positions of chunks in their documents."""
         with self._db:
             self._db.executemany(
                 "INSERT OR IGNORE INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -224,12 +225,12 @@ class Store:
             )
 
     def list_extracted(self, extractor: str) -> set[str]:
-        """Hashes of the chunks that this extractor has read successfully."""
+        """List the hashes of the chunks that this extractor has read successfully."""
         rows = self._db.execute("SELECT hash FROM extractions WHERE extractor = ?", (extractor,))
         return {row[0] for row in rows}
 
     def add_extraction(self, chunk_hash: str, extractor: str, result: Extraction) -> None:
-        """Append what an extractor read in a chunk, or that it failed."""
+        """Append an extractor's result for a chunk, or its failure."""
         if result.error is not None:
             self._db.execute(
                 "INSERT INTO failures VALUES (?, ?, ?)", (chunk_hash, extractor, result.error)
@@ -264,7 +265,7 @@ class Store:
         self._settle()
 
     def failures(self, extractor: str, hashes: Iterable[str]) -> dict[str, str]:
-        """Return the last error of each of these chunks that still has no result."""
+        """Return the last error of each of the given chunks that still has no result."""
         wanted = set(hashes) - self.list_extracted(extractor)
         rows = self._db.execute(
             "SELECT hash, error FROM failures WHERE extractor = ? ORDER BY rowid", (extractor,)
@@ -272,7 +273,7 @@ class Store:
         return {row[0]: row[1] for row in rows if row[0] in wanted}
 
     def count_dropped(self, extractor: str, hashes: Iterable[str]) -> dict[str, int]:
-        """Count the statements dropped from these chunks, by reason."""
+        """Count the statements dropped from the given chunks, by reason."""
         wanted = set(hashes)
         total: dict[str, int] = {}
         for chunk_hash, text in self._db.execute(
@@ -286,12 +287,12 @@ class Store:
     def triples(
         self, as_of: int | None = None, include_retracted: bool = False
     ) -> Iterator[Triple]:
-        """Triples of the last build's corpus, in an order that depends on content alone.
+        """Iterate over the triples of the last build's corpus, in an order set by content alone.
 
         Parameters
         ----------
-        as_of : only documents published up to this year; documents without a year are left out
-        include_retracted : also read documents flagged as retracted
+        as_of : use only documents published up to this year; those without a year are left out
+        include_retracted : also use documents flagged as retracted
         """
         extractor, reader, cut = self.meta("extractor"), self.meta("reader"), self.meta("cut")
         label = extractor.split("-", 1)[0]
@@ -340,7 +341,7 @@ class Store:
                 )
 
     def mentions(self, chunk_hash: str, extractor: str) -> list[Mention]:
-        """Entities that an extractor saw in a chunk, by position."""
+        """Load the entities that an extractor found in a chunk, in order of position."""
         rows = self._db.execute(
             "SELECT start, end, name, type, entity_id FROM mentions "
             "WHERE hash = ? AND extractor = ? ORDER BY start, end",

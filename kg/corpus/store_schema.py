@@ -1,4 +1,4 @@
-"""The tables of the store, and opening the file that holds them."""
+"""Schema of the store's database, and the function that opens it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _APPEND_ONLY = ("documents", "extractions", "statements", "mentions", "failures"
 
 
 def open_database(path: Path) -> sqlite3.Connection:
-    """Return the store at `path`, made with its folder if it is missing.
+    """Open the store's database at `path`; create it and its folder if missing.
 
     Raises
     ------

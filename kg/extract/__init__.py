@@ -1,1 +1,1 @@
-"""Triple extraction: two extractors, `rules` and `chat`, behind one protocol."""
+"""Triple extraction by two extractors, `rules` and `chat`, that share one protocol."""

@@ -1,4 +1,4 @@
-"""Aligning a quoted evidence span to the text it should come from."""
+"""Alignment of quoted evidence with the text it should come from."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ _SAME = str.maketrans(
 
 
 def align(evidence: str, text: str) -> tuple[int, int] | None:
-    """Character span of `evidence` in `text`, or None if it is not there.
+    """Find the character span of `evidence` in `text`, or return None if it does not occur.
 
-    Exact first; then equal up to white space, case, quotation marks, dashes and width of
-    characters. Nothing fuzzier: a paraphrase is not a quotation.
+    An exact match is tried first, then one that ignores white space, case, and variants of
+    quotation marks, dashes and character width. Nothing fuzzier is accepted, because a paraphrase
+    is not a quotation.
     """
     evidence = evidence.strip()
     if not evidence:
@@ -32,7 +33,7 @@ def align(evidence: str, text: str) -> tuple[int, int] | None:
 
 
 def _fold_text(text: str) -> tuple[str, list[int]]:
-    """Text without white space and case, with the position of each kept character."""
+    """Remove white space and case; also return the original position of each kept character."""
     letters: list[str] = []
     positions: list[int] = []
     for position, char in enumerate(text):

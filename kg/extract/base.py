@@ -1,4 +1,4 @@
-"""Results of extraction, and the protocol that both extractors follow."""
+"""Results of extraction, and the protocol that both extractors implement."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Statement(Strict):
 
 @dataclass(slots=True)
 class Extraction:
-    """The result for a chunk. A failure carries `error` and is never an empty result."""
+    """The result for a chunk; a failure has `error` set, to tell it from an empty result."""
 
     statements: list[Statement] = field(default_factory=list)
     mentions: list[Mention] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Extraction:
     completion_tokens: int = 0
 
     def drop(self, reason: str, count: int = 1) -> None:
-        """Count statements that were not kept."""
+        """Count dropped statements under a reason."""
         self.dropped[reason] = self.dropped.get(reason, 0) + count
 
 
@@ -63,9 +63,9 @@ Emit = Callable[[Chunk, Extraction], None]
 
 
 class Extractor(Protocol):
-    """Reads chunks and emits one `Extraction` per chunk, in any order.
+    """Reader of chunks that emits one `Extraction` per chunk, in any order.
 
-    `key` identifies everything that determines the result besides the chunk itself, so that results
+    `key` identifies everything besides the chunk itself that determines the result, so that results
     can be cached by chunk hash and key.
     """
 
@@ -75,7 +75,7 @@ class Extractor(Protocol):
 
     @property
     def key(self) -> str:
-        """Content key of the extractor: version, lexicon, prompt, model, schema."""
+        """Hash of what determines results: version, lexicon, prompt, model and schema."""
 
     def extract(self, chunks: Sequence[Chunk], emit: Emit) -> None:
         """Call `emit` once per chunk, as results arrive."""

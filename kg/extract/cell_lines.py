@@ -1,7 +1,7 @@
-"""Cell lines by the words around them: `SW480, SNU-C2A or SNU-C5 cells`, `the cell line Ishikawa`.
+"""Recognition of cell lines by context, as in `SW480 or SNU-C5 cells`, `the cell line Ishikawa`.
 
-No list of names is complete, and a name alone (`H446`, `PA-1`) says little. A name is a cell line
-where the text calls it so, and from there on wherever the text repeats it.
+No list of names is complete, and a name alone (`H446`, `PA-1`) is ambiguous. A name is taken for a
+cell line where the text calls it one, and wherever the text repeats it after that.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ _WORD = re.compile(r"[A-Z][a-z]{3,}")
 def cell_lines(
     text: str, known: Callable[[str], bool], other: Callable[[str], bool]
 ) -> Iterator[tuple[int, int]]:
-    """Spans of names that the text says are of cell lines, without the word `cells`.
+    """Find the spans of names that the text identifies as cell lines, without the word `cells`.
 
     Parameters
     ----------
-    other : whether a name is that of something else (a gene, an abbreviation of the document); it
-        is a cell line only where the text says `cell line`, or lists it with a name that has no
-        such other meaning
+    other : tells whether a name also means something else (a gene, an abbreviation defined in the
+        document); such a name is a cell line only if the text says `cell line`, or lists it with a
+        name that has no other meaning
     """
     found: set[str] = set()
     for pattern in (_BEFORE, _AFTER, _IS, _OF, _TUMOR):

@@ -1,9 +1,9 @@
-"""The `chat` extractor: a language model with structured output, through the shared model client.
+"""The `chat` extractor: a language model with structured output, called by the shared client.
 
-Replies are validated here; a reply that fails its schema goes back with the error a bounded number
-of times, and what still fails is a failure of its chunk, recorded and retried on the next build.
-The extractor's key hashes prompt, model and schema, the store adds the chunk's text: nothing is
-paid for twice.
+Replies are validated here. A reply that does not fit the schema is sent back with the error, up to
+a fixed number of times; if none fits, the chunk is recorded as failed and retried in the next
+build. The extractor's key hashes prompt, model and schema, and the store adds the chunk's text, so
+that nothing is paid for twice.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ class Estimate(BaseModel):
 
 
 class ChatExtractor:
-    """Extracts statements by a model.
+    """Extractor that reads statements with a language model.
 
     Parameters
     ----------
-    concurrency : chunks under way at once
-    attempts : how often a chunk may ask before replies off the schema count as its failure
+    concurrency : number of chunks processed at the same time
+    attempts : number of replies requested for a chunk before it fails for not fitting the schema
     """
 
     name = "chat"
@@ -117,7 +117,7 @@ class ChatExtractor:
         return self._key
 
     def estimate(self, chunks: Sequence[Chunk]) -> Estimate:
-        """Tokens and cost of reading `chunks`, from their lengths."""
+        """Estimate the tokens and cost of reading `chunks` from their lengths."""
         overhead = count_tokens(self._system) * 4 // 3
         prompt = sum(overhead + chunk.tokens * 4 // 3 for chunk in chunks)
         sentences = sum(max(1, chunk.tokens // 25) for chunk in chunks)
@@ -130,13 +130,13 @@ class ChatExtractor:
         )
 
     def extract(self, chunks: Sequence[Chunk], emit: Emit) -> None:
-        """Read the chunks concurrently; results are emitted as they arrive.
+        """Read the chunks concurrently and emit results as they arrive.
 
         Raises
         ------
         FaultError
-            If all of the first calls fail (a wrong key or endpoint), or the cost limit is
-            reached. What was emitted before stays.
+            If all of the first calls fail (a wrong key or endpoint), or if the cost limit is
+            reached. Results emitted before that remain valid.
         """
         if chunks:
             asyncio.run(self._all(chunks, emit))
@@ -180,7 +180,7 @@ class ChatExtractor:
             )
 
     async def _read_chunk(self, chunk: Chunk) -> Extraction:
-        """Ask about a chunk until a reply fits the schema.
+        """Query the model about a chunk until a reply fits the schema.
 
         Raises
         ------
@@ -290,7 +290,7 @@ class ChatExtractor:
 
 
 def _combine_confidence(model: float, rules: float) -> float:
-    """Probability that a statement is right that the model gives, and perhaps the rules too.
+    """Combine the model's confidence in a statement with that of the rules.
 
     Readers that err independently agree on an error only if both err: 1 - (1 - m)(1 - r), where
     the model's own confidence is trusted up to its systematic error.

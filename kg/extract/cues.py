@@ -1,4 +1,4 @@
-"""Words that turn, weaken or quantify a statement."""
+"""Cue words that negate, hedge or quantify a statement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Coordinated subjects and objects of a relation phrase, with their sign."""
+"""Coordinated subjects and objects of a relation phrase, with their signs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kg.extract.syntax import Trigger
 
 
 def signs_of(sentence: str, group: Sequence[Mention], floor: int) -> list[int]:
-    """Signs of a coordinated group; a modifier carries on to members without their own."""
+    """Compute the signs of a coordinated group; members without a modifier inherit the last one."""
     signs = []
     carried = (0, False)
     for position, mention in enumerate(group):
@@ -27,7 +27,7 @@ def signs_of(sentence: str, group: Sequence[Mention], floor: int) -> list[int]:
 
 
 def subject(sentence: str, left: Sequence[Mention], floor: int) -> list[Mention]:
-    """Return the first coordinated group that is not a setting; else the nearest group."""
+    """Find the first coordinated group that is not a setting, or else the first group."""
     candidates = [
         m
         for m in left
@@ -44,14 +44,14 @@ def subject(sentence: str, left: Sequence[Mention], floor: int) -> list[Mention]
 
 
 def subject_after(sentence: str, between: Sequence[Mention]) -> list[Mention]:
-    """Get the subject of a later predicate: the nearest group of a type that is not a setting."""
+    """Find the subject of a later predicate: the nearest group of one type, not a setting."""
     candidates = [m for m in between if not syntax.setting(sentence, m)] or list(between)
     group = group_before(sentence, candidates)
     return [m for m in group if m.type == group[-1].type]
 
 
 def group_before(sentence: str, left: Sequence[Mention]) -> list[Mention]:
-    """Return the coordinated group that ends nearest to the trigger."""
+    """Find the coordinated group that ends nearest to the trigger."""
     group = [left[-1]]
     for mention in reversed(left[:-1]):
         if not syntax.coordinated(sentence, mention, group[0]):
@@ -61,7 +61,7 @@ def group_before(sentence: str, left: Sequence[Mention]) -> list[Mention]:
 
 
 def object_group(sentence: str, right: Sequence[Mention], trigger: Trigger) -> list[Mention]:
-    """Return the first coordinated group after the trigger."""
+    """Find the first coordinated group after the trigger."""
     usable = [m for m in right if not cues.EXCLUDED.search(sentence[trigger.end : m.start])]
     if trigger.relation.canonical == "predicts":
         usable = [m for m in usable if not cues.CARRIER.match(sentence[m.end :])]
@@ -90,5 +90,5 @@ def object_group(sentence: str, right: Sequence[Mention], trigger: Trigger) -> l
 
 
 def starts_new(sentence: str, following: int, right: Sequence[Mention]) -> bool:
-    """Return True if the next trigger starts a new predicate (and so ends the object group)."""
+    """Check whether the next trigger starts a new predicate (and so ends the object group)."""
     return any(m.end <= following for m in right)

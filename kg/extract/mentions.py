@@ -1,4 +1,4 @@
-"""Entity mentions: ontology and imported lexicons, abbreviations of the document, patterns."""
+"""Detection of entity mentions by ontology, lexicons, document abbreviations and patterns."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ _GENERAL = words(
 
 
 def _agent_kind(word: str) -> str:
-    """Return the action of an agent in a word: `inhibitor`, `antagonist`, `agonist`, or its own."""
+    """Return the kind of an agent: inhibitor, antagonist, agonist, therapy or vaccine."""
     word = word.lower()
     if word.startswith(("inhibit", "block", "neutrali", "antibod", "inactiv", "antiser", "degrad")):
         return "inhibitor"
@@ -183,12 +183,12 @@ _AGENT_NAME = re.compile(
 
 
 def names_agent(name: str) -> bool:
-    """Return True if a name is that of an agent (`PD-L1 blockade`) and not of what it acts on."""
+    """Check whether a name denotes an agent (`PD-L1 blockade`) rather than its target."""
     return bool(_AGENT_NAME.search(name))
 
 
 def acted_on(text: str, start: int, end: int) -> bool:
-    """Check if the name at `start:end` is only part of an agent's name (`PD-L1 inhibitor`)."""
+    """Check whether the name at `start:end` is only part of an agent's name (`PD-L1 inhibitor`)."""
     return bool(
         _AGENT_AFTER.match(text, end)
         or _ANTI.search(text[:start])
@@ -197,14 +197,14 @@ def acted_on(text: str, start: int, end: int) -> bool:
 
 
 class MentionFinder:
-    """Finds entities in text. Earlier lexicons outrank later ones where spans overlap equally."""
+    """Finder of entities in text; earlier lexicons win where equally long spans overlap."""
 
     def __init__(self, ontology: Ontology, lexicons: Sequence[Lexicon] = ()) -> None:
         self._ontology = ontology
         self._lexicons = (ontology.lexicon, *lexicons)
 
     def find(self, text: str, abbreviations: Sequence[tuple[str, str]] = ()) -> list[Mention]:
-        """Mentions in `text`, longest first where they overlap, ordered by position."""
+        """Find the mentions in `text`, in order; of overlapping mentions the longest wins."""
         candidates: list[tuple[int, int, Mention]] = []
         for rank, lexicon in enumerate(self._lexicons):
             for match in lexicon.find(text):
@@ -278,7 +278,7 @@ class MentionFinder:
         return [*self._agents(text, [self._expand_marker(text, mention) for mention in chosen])]
 
     def _meaning(self, name: str) -> LexiconEntry | None:
-        """Find the name in the first vocabulary that has it."""
+        """Look the name up in each vocabulary in turn and return the first entry found."""
         for lexicon in self._lexicons:
             for match in lexicon.find(name):
                 if match.start == 0 and match.end == len(name):
@@ -288,7 +288,7 @@ class MentionFinder:
     def _cell_lines(
         self, text: str, abbreviations: Sequence[tuple[str, str]]
     ) -> list[tuple[int, int]]:
-        """Spans of the names that the text says are of cell lines."""
+        """Find the spans of names that the text identifies as cell lines."""
         short = {short for short, _ in abbreviations}
 
         def is_line(name: str) -> bool:
@@ -302,10 +302,10 @@ class MentionFinder:
         return list(cell_lines(text, is_line, is_other))
 
     def _agents(self, text: str, mentions: Sequence[Mention]) -> Iterator[Mention]:
-        """Mentions, with those that name what acts against or for another thing as such.
+        """Replace mentions that are part of an agent's name by mentions of the agent.
 
-        `ACE inhibitors`, `blockade of PD-L1` and `anti-CD20 antibody` are entities of their own:
-        statements about them are not about ACE, PD-L1 and CD20.
+        `ACE inhibitors`, `blockade of PD-L1` and `anti-CD20 antibody` are entities in their own
+        right: statements about them are not about ACE, PD-L1 and CD20.
         """
         floor = 0
         for position, mention in enumerate(mentions):
@@ -339,7 +339,7 @@ class MentionFinder:
                 yield Mention(start, end, name, EntityType.TREATMENT, None)
 
     def _expand_marker(self, text: str, mention: Mention) -> Mention:
-        """Return a marker followed by a plus sign as the cell that carries it."""
+        """Replace a marker followed by a plus sign by the cell type that expresses it."""
         cell = MARKED.get(mention.name)
         if cell is None or text[mention.end : mention.end + 1] not in {"+", "⁺"}:
             return mention
@@ -349,7 +349,7 @@ class MentionFinder:
         return Mention(mention.start, mention.end + 1, entry.name, entry.type, entry.id)
 
     def _denotes(self, long: str) -> Mention | None:
-        """Find the entity of a long form: the whole of it, or its end (`human bladder cancer`)."""
+        """Find the entity that a long form or its end denotes (`human bladder cancer`)."""
         for lexicon in self._lexicons:
             for match in reversed(lexicon.find(long)):
                 if match.end == len(long) and match.start <= len(long) // 3:
@@ -366,7 +366,7 @@ class MentionFinder:
 
 
 def _without_cells(text: str, mention: Mention) -> Mention:
-    """Return a cell line by its name alone: `HeLa` of `HeLa cells`."""
+    """Shorten the mention of a cell line to its name: `HeLa cells` becomes `HeLa`."""
     cells = _CELLS_AFTER.search(text, mention.start, mention.end)
     if mention.type is not EntityType.CELL_LINE or not cells:
         return mention
@@ -374,7 +374,7 @@ def _without_cells(text: str, mention: Mention) -> Mention:
 
 
 def disease_spans(text: str) -> list[tuple[int, int]]:
-    """Spans that are diseases by their head word, with the modifiers of the name."""
+    """Find spans that denote diseases by their head word, including the name's modifiers."""
     spans = []
     for pattern in (_DISEASE, _EPONYM):
         for match in pattern.finditer(text):
@@ -386,7 +386,7 @@ def disease_spans(text: str) -> list[tuple[int, int]]:
 
 
 def disease_name(surface: str) -> str:
-    """Spelling of a disease found by pattern: small letters, singular."""
+    """Normalize the name of a disease found by pattern: lower case, singular."""
     name = surface if re.search(r"[A-Z]{2}|'", surface) else surface.lower()
     name = re.sub(r"\s+", " ", name).replace("tumour", "tumor")
     if name.endswith(("ies", "sis", "ss", "us", "itis", "etes", "AIDS", "ness")):

@@ -1,4 +1,4 @@
-"""Relations said by a noun phrase: `inhibition of X by Y`, `Y-induced X`, `X secretion by Y`."""
+"""Relations stated by noun phrases: `inhibition of X by Y`, `Y-induced X`, `X secretion by Y`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _CAUSED = frozenset({EntityType.DISEASE, EntityType.CLINICAL_ENDPOINT})
 
 @dataclass(frozen=True, slots=True)
 class Nominal:
-    """Head and tail of a noun phrase, with the verb it stands for and its own words."""
+    """Relation in a noun phrase: head, tail, the equivalent verb, and the word in the text."""
 
     head: Mention
     tail: Mention
@@ -60,7 +60,7 @@ class Nominal:
 
 
 def nominals(sentence: str, mentions: Sequence[Mention]) -> Iterator[Nominal]:
-    """Relations of neighboring mentions that a noun phrase states."""
+    """Yield the relations between neighboring mentions that noun phrases state."""
     for first, second in pairwise(mentions):
         between = sentence[first.end : second.start]
         if _DENIED.search(sentence[: first.start]):

@@ -1,8 +1,8 @@
-"""Noun phrases around mentions: whether a mention is the argument of a verb.
+"""Noun phrases around mentions, to decide whether a mention is the argument of a verb.
 
-`bladder tumor growth` is not about the tumor, `response to PD-L1 blockade` not of the
-blockade, `FGF-binding protein` not of FGF. A mention stands for its phrase only where the words
-around it are transparent: amounts, activity and states of the thing itself.
+`bladder tumor growth` is not about the tumor, `response to PD-L1 blockade` is not about the
+blockade, and `FGF-binding protein` is not about FGF. A mention represents its phrase only if the
+words around it are transparent: amounts, activity and states of the thing itself.
 """
 
 from __future__ import annotations
@@ -153,11 +153,11 @@ _PHOSPHO = re.compile(r"\b(?:phospho|p|over|hyper|wild-type|mutant|soluble|serum
 
 
 def is_head(sentence: str, mention: Mention, stop: int, *, place: bool = False) -> bool:
-    """Return True if the words after a mention, up to `stop`, leave it the head of its noun phrase.
+    """Check whether the mention is the head of its noun phrase, given the words up to `stop`.
 
     Parameters
     ----------
-    stop : where the phrase ends at the latest: the start of the verb, or the sentence's end
+    stop : latest possible end of the phrase: the start of the verb, or the end of the sentence
     place : whether the mention is a place, as in `expressed in bladder cancer tissue`
     """
     at = mention.end
@@ -202,9 +202,10 @@ def _ends_phrase(word: str) -> bool:
 
 
 def is_governed(sentence: str, mention: Mention, floor: int) -> bool:
-    """Return True if another noun governs the mention, so that the phrase is about that noun.
+    """Check whether another noun governs the mention, so that the phrase is about that noun.
 
-    `response to X` and `targets of X` are governed, `expression of X` and `patients with X` not.
+    In `response to X` and `targets of X`, X is governed; in `expression of X` and
+    `patients with X`, it is not.
     """
     before = sentence[floor : mention.start]
     if before and _GLUED.search(before) and not _PHOSPHO.search(before):
@@ -227,16 +228,16 @@ def is_governed(sentence: str, mention: Mention, floor: int) -> bool:
 
 
 def object_follows(sentence: str, trigger: Trigger, mention: Mention, floor: int) -> bool:
-    """Check if the mention is the object right after the trigger, or joined to the mention before.
+    """Check whether the mention is the trigger's object, directly or by coordination.
 
     Parameters
     ----------
-    floor : offset of the end of the trigger, or of the coordinated mention before
+    floor : offset of the end of the trigger, or of the preceding coordinated mention
 
     Returns
     -------
-    False where another verb, a conjunction that starts a clause, or a preposition that governs
-    something else stands between, or more than nine words.
+    False if the words in between contain another verb, a conjunction that starts a clause, or a
+    preposition that governs something else, or if there are more than nine of them.
     """
     gap = sentence[floor : mention.start]
     if gap and _GLUED.search(gap) and not _PHOSPHO.search(gap):
@@ -275,25 +276,25 @@ def object_follows(sentence: str, trigger: Trigger, mention: Mention, floor: int
 
 
 MENTION = "\x01"
-"""Stands for a mention among words."""
+"""Placeholder for a mention in a sequence of words."""
 _FAILING = frozenset({"fails", "failed", "fail"})
 
 
 def subject_reaches(
     sentence: str, mentions: Sequence[Mention], head: Mention, stop: int, *, adjacent: bool = False
 ) -> bool:
-    """Return True if `head` is the subject of a verb at `stop`: only modifiers are between them.
+    """Check whether `head` is the subject of the verb at `stop`: only modifiers separate them.
 
     Parameters
     ----------
-    mentions : every entity of the sentence; a mention in between counts as a single word
+    mentions : all entities in the sentence; a mention in between counts as a single word
     stop : offset of the verb's first character
-    adjacent : ask that the verb follow at once, as after another verb of the same clause, whose
-        object the mention otherwise is
+    adjacent : require the verb to follow immediately, as after another verb in the same clause,
+        because the mention is otherwise that verb's object
 
     Returns
     -------
-    False also where more than 24 words stand between: too far to be judged by such rules.
+    False also if more than 24 words separate the two, which is too far for these rules to judge.
     """
     cells = _OF_LINE.match(sentence, head.end) if head.type == EntityType.CELL_LINE else None
     tokens = _words_between(sentence, mentions, cells.end() if cells else head.end, stop)
@@ -334,7 +335,7 @@ def subject_reaches(
 
 
 def _words_between(sentence: str, mentions: Sequence[Mention], at: int, stop: int) -> list[str]:
-    """Return the words between a mention's end and `stop`; each other mention counts as a word.
+    """List the words between a mention's end and `stop`, counting any other mention as one word.
 
     The rest of the mention's own phrase (`X expression`, `X-positive disease`) is skipped.
     """
@@ -352,6 +353,6 @@ def _words_between(sentence: str, mentions: Sequence[Mention], at: int, stop: in
 
 
 def _goes_on(word: str, before: str) -> bool:
-    """Return True if a predicate continues: `was found to`, `is an independent`."""
+    """Check whether a word continues a predicate: `was found to`, `is an independent`."""
     raised = word in _RAISING or (word == "to" and before in _RAISING)
     return raised or word in _AUXILIARIES or word in _COMPLEMENTS

@@ -1,4 +1,4 @@
-"""Probability that a reading is right: a calibrated logistic model of its evidence.
+"""Calibrated logistic model of the probability that a reading is correct.
 
 The weights in `right.tsv` were fitted on judged readings of development abstracts.
 """
@@ -36,7 +36,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The coordinated mentions on a side of a verb, and whether each is its argument."""
+    """Coordinated mentions on one side of a verb, and whether each is an argument of the verb."""
 
     mentions: tuple[Mention, ...]
     stands: tuple[bool, ...]
@@ -45,7 +45,7 @@ class Side:
         return bool(self.mentions)
 
     def split(self) -> tuple[Side, Side]:
-        """Return the first mention, and the others."""
+        """Split off the first mention; return it and the remaining mentions."""
         return (
             Side(self.mentions[:1], self.stands[:1]),
             Side(self.mentions[1:], self.stands[1:]),
@@ -56,8 +56,8 @@ class Side:
 class Signs:
     """Evidence for and against a reading.
 
-    `subject` and `object` say whether head and tail are the verb's arguments by their phrases;
-    words are counted between the arguments and the verb.
+    `subject` and `object` tell whether the phrases of head and tail are arguments of the verb;
+    `words_before` and `words_after` count the words between the arguments and the verb.
     """
 
     subject: bool
@@ -69,7 +69,7 @@ class Signs:
     length: int
 
     def features(self) -> dict[str, float]:
-        """Return the features of the model, by name."""
+        """Compute the features of the model, by name."""
         kind = _KINDS.get(self.relation, "cause")
         return {
             "subject": float(self.subject),
@@ -83,13 +83,13 @@ class Signs:
         }
 
     def probability(self) -> float:
-        """Probability that the sentence says this, direction, sign and denial included."""
+        """Compute the probability that the reading is correct in direction, sign and denial."""
         return round(probability(self.features(), _weights()), 3)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A statement read in a sentence, its evidence, and the end of its last argument."""
+    """A statement read in a sentence, with its evidence and the end of its last argument."""
 
     statement: Statement
     evidence: Signs
@@ -97,7 +97,7 @@ class Reading:
 
 
 def forget() -> None:
-    """Read the weights anew at the next reading."""
+    """Clear the cached weights, so that they are loaded again when next needed."""
     _weights.cache_clear()
 
 

@@ -1,4 +1,4 @@
-"""Selection of prose: no table rows, cited titles or search strategies."""
+"""Selection of prose, without table rows, cited titles or search strategies."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _FOUND = re.compile(
 
 
 def is_prose(sentence: str) -> bool:
-    """Check if this is a sentence, not a table row, a reference or a run of labels from a page."""
+    """Check whether this is a sentence rather than a table row, a reference or a run of labels."""
     if len(sentence) > 900 or _REFERENCE.search(sentence):
         return False
     plain = len(_PLAIN_WORD.findall(sentence))
@@ -57,7 +57,7 @@ def is_prose(sentence: str) -> bool:
 
 
 def quoted_matter(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a passage that are quoted: cited titles, search terms."""
+    """Yield the spans of a passage that only quote others: cited titles and search terms."""
     authors = False
     for number, (start, end) in enumerate(spans):
         sentence = text[start:end]
@@ -71,7 +71,7 @@ def quoted_matter(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[tuple
 
 
 def _find_search(sentence: str, offset: int) -> Iterator[tuple[int, int]]:
-    """Yield the part of a sentence that describes a search, up to its result."""
+    """Yield the part of a sentence that describes a literature search, up to its result."""
     operators = list(_OPERATOR.finditer(sentence)) if _SEARCH.search(sentence) else []
     cue = operators[-1] if operators else _TERMS.search(sentence)
     if cue:

@@ -1,8 +1,8 @@
-"""Probability that a passage relates two entities: a linear model of plain features.
+"""Linear model of the probability that a passage relates two entities.
 
-The weights in `related.tsv` are fitted on the training half of BioRED. A feature is the nearness of
-the two, how often they meet, their types and the words between them; the model sees no name and no
-identifier.
+The weights in `related.tsv` were fitted on the training half of BioRED. The features describe how
+close the two entities are, how often they occur together, their types, and the words between them.
+The model does not see names or identifiers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KNOWN = frozenset({EntityType.GENE, EntityType.DISEASE, EntityType.CHEMICAL, Ent
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """Two mentions in a sentence; offsets of the mentions are in that sentence."""
+    """Two mentions in the same sentence, with the text between them."""
 
     sentence: int
     first: Mention
@@ -44,7 +44,7 @@ class Meeting:
 def meetings(
     text: str, spans: Sequence[tuple[int, int]], mentions: Sequence[Mention]
 ) -> dict[tuple[str, str], list[Meeting]]:
-    """Pairs of names, in alphabetical order, with the sentences of `text` in which they meet."""
+    """Map pairs of names, each in alphabetical order, to their joint occurrences in sentences."""
     found: dict[tuple[str, str], list[Meeting]] = defaultdict(list)
     for number, (start, end) in enumerate(spans):
         inside = [m for m in mentions if start <= m.start and m.end <= end and m.type not in _NEVER]
@@ -58,7 +58,7 @@ def meetings(
 
 
 def features(pair: Sequence[Meeting], counts: Mapping[str, int], last: int) -> dict[str, float]:
-    """Features of a pair."""
+    """Compute the features of a pair of entities from its joint occurrences."""
     first, second = pair[0].first, pair[0].second
     types = sorted(_SAME.get(m.type, m.type).value for m in (first, second))
     rarer, commoner = sorted((counts[first.name], counts[second.name]))
@@ -87,7 +87,7 @@ def features(pair: Sequence[Meeting], counts: Mapping[str, int], last: int) -> d
 def score_pairs(
     text: str, spans: Sequence[tuple[int, int]], mentions: Sequence[Mention]
 ) -> Iterator[tuple[tuple[str, str], list[Meeting], float]]:
-    """Pairs of a passage with their meetings and the probability that they are related."""
+    """Score the pairs of entities in a passage by the probability that they are related."""
     counts = Counter(mention.name for mention in mentions)
     weights = _weights()
     for pair, met in meetings(text, spans, mentions).items():
@@ -96,7 +96,7 @@ def score_pairs(
 
 
 def probability(given: Mapping[str, float], weights: Mapping[str, float]) -> float:
-    """Logistic function of the weighted features."""
+    """Compute the logistic function of the weighted sum of features."""
     logit = weights["intercept"] + sum(
         value * weights.get(name, 0.0) for name, value in given.items()
     )
@@ -109,6 +109,6 @@ def _weights() -> dict[str, float]:
 
 
 def read_weights(path: Path) -> dict[str, float]:
-    """Weights by feature; lines that start with `#` say how they were made."""
+    """Read the weight of each feature; lines starting with `#` are comments on their origin."""
     rows = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
     return {row[0]: float(row[1]) for row in rows if len(row) == 2}

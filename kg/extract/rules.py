@@ -1,9 +1,10 @@
-"""The `rules` extractor: lexicon and patterns, no model.
+"""The `rules` extractor, which uses a lexicon and patterns but no language model.
 
-Per sentence: find mentions and relation phrases; give each phrase the coordinated group of mentions
-that is its subject and its object, minding voice, relative clauses and shared subjects; then read
-modifiers (`low X`, `X knockdown`, `shorter survival`) into polarity, and negation and speculation
-into flags. `was not associated` is kept as a negated statement, never as an edge that affirms.
+For each sentence, the extractor finds mentions and relation phrases. It assigns each phrase the
+coordinated groups of mentions that are its subject and object, considering voice, relative clauses
+and shared subjects. It then translates modifiers (`low X`, `X knockdown`, `shorter survival`) into
+polarity, and negation and speculation into flags. `was not associated` is kept as a negated
+statement, never as an affirmed edge.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ _VALUE = {Polarity.POSITIVE: 1, Polarity.NEGATIVE: -1, Polarity.NEUTRAL: 0}
 
 
 def _of_outcomes(trigger: Trigger) -> bool:
-    """Return True if an outcome may be the head: it correlates, but causes and predicts nothing."""
+    """Check whether an outcome may be the head; outcomes correlate but do not cause or predict."""
     return trigger.relation.canonical in {"correlates_with", "correlates_negatively_with"}
 
 
@@ -120,7 +121,7 @@ def _read_batch(chunks: Sequence[Chunk]) -> list[Extraction]:
 
 
 def _unsaid(sentence: str, trigger: Trigger, low: int, high: int, before: str) -> bool:
-    """Return True if the sentence asks, examines, wishes or supposes the relation."""
+    """Check whether the sentence only asks about, examines, intends or assumes the relation."""
     return bool(
         cues.INDIRECT.search(sentence[: trigger.start])
         or cues.EXAMINED.search(sentence[trigger.end : high])
@@ -133,7 +134,7 @@ def _unsaid(sentence: str, trigger: Trigger, low: int, high: int, before: str) -
 
 
 def _fits(trigger: Trigger, head: Mention, head_sign: int, tail: Mention) -> bool:
-    """Return True if the relation may join entities of these types."""
+    """Check whether the relation may connect entities of these types."""
     relation = trigger.relation.canonical
     if head.type in _NEVER or tail.type in _NEVER:
         return False
@@ -151,7 +152,7 @@ def _fits(trigger: Trigger, head: Mention, head_sign: int, tail: Mention) -> boo
 
 
 class RulesExtractor:
-    """Extracts statements with an ontology, optional imported lexicons, and rules."""
+    """Extractor that uses an ontology, optional imported lexicons, and rules."""
 
     name = "rules"
 
@@ -182,11 +183,11 @@ class RulesExtractor:
 
     @property
     def key(self) -> str:
-        """Version of the rules and hash of ontology and lexicons."""
+        """Version of the rules and hash of the ontology and lexicons."""
         return self._key
 
     def extract(self, chunks: Sequence[Chunk], emit: Emit) -> None:
-        """Emit an extraction per chunk; long corpora are shared between worker processes."""
+        """Emit an extraction per chunk; large corpora are distributed over worker processes."""
         if self._workers < 2 or sum(len(chunk.text) for chunk in chunks) < PARALLEL_FROM:
             for chunk in chunks:
                 emit(chunk, self.read_chunk(chunk))
@@ -218,10 +219,10 @@ class RulesExtractor:
         return result
 
     def read_text(self, text: str, mentions: Sequence[Mention]) -> list[Statement]:
-        """Statements of a passage with their probability, unlikely ones included.
+        """Extract the statements of a passage with their probabilities, including unlikely ones.
 
-        With `broad`, every pair of a sentence that no relation phrase joins is a statement of
-        association too, with the probability that the pair is related at all.
+        With `broad`, every pair of entities in a sentence that no relation phrase connects also
+        gives a statement of association, with the probability that the pair is related at all.
         """
         spans = list(sentences(text))
         quoted = list(quoted_matter(text, spans))
@@ -245,11 +246,11 @@ class RulesExtractor:
         return found
 
     def read_sentence(self, sentence: str, mentions: Sequence[Mention]) -> list[Statement]:
-        """Statements of a sentence, given its mentions."""
+        """Extract the statements of a sentence, given its mentions."""
         return [reading.statement for reading in self.readings(sentence, mentions)]
 
     def readings(self, sentence: str, mentions: Sequence[Mention]) -> list[Reading]:
-        """Statements of a sentence with the evidence for their probability."""
+        """Extract the statements of a sentence with the evidence for their probabilities."""
         mentions = [m for m in mentions if m.type != EntityType.ORGANISM]
         if len({m.name for m in mentions}) < 2 or not is_prose(sentence):
             return []
@@ -281,7 +282,7 @@ class RulesExtractor:
         return list(found.values())
 
     def _nominal(self, sentence: str, mentions: Sequence[Mention]) -> Iterator[Reading]:
-        """Statements in noun phrases: `inhibition of X by Y`, `Y-induced X`."""
+        """Extract the statements in noun phrases: `inhibition of X by Y`, `Y-induced X`."""
         for phrase in nominals(sentence, mentions):
             head, tail = phrase.head, phrase.tail
             if head.name == tail.name or head.type in _NOT_CAUSES or tail.type in _NEVER:
@@ -318,7 +319,7 @@ class RulesExtractor:
         following: int,
         subjects: Side,
     ) -> tuple[Side, Side]:
-        """Return groups of coordinated mentions left and right of a trigger."""
+        """Find the coordinated mentions to the left and right of a trigger."""
         low, high = syntax.clause_bounds(sentence, trigger.start, trigger.end)
         usable = [m for m in mentions if not syntax.in_parentheses(sentence, m)]
         left = [m for m in usable if low <= m.start and m.end <= trigger.start]
@@ -339,7 +340,7 @@ class RulesExtractor:
         low: int,
         subjects: Side,
     ) -> Side:
-        """Subjects of the trigger: its own, or those shared with an earlier verb."""
+        """Find the subjects of the trigger: its own, or those shared with an earlier verb."""
         between = [m for m in left if m.start >= previous]
         heads: list[Mention] = []
         shared = False
@@ -379,7 +380,7 @@ class RulesExtractor:
     def _object(
         self, sentence: str, right: list[Mention], trigger: Trigger, following: int
     ) -> Side:
-        """Objects of the trigger."""
+        """Find the objects of the trigger."""
         place = trigger.relation.canonical in _IN
         tails = groups.object_group(sentence, right, trigger)
         joined = bool(_JOINED.fullmatch(sentence[trigger.end : following]))
@@ -466,7 +467,10 @@ class RulesExtractor:
         trigger: Trigger,
         readings: list[Reading],
     ) -> list[Reading]:
-        """`X is associated with survival in D` also says that X is prognostic in D."""
+        """Derive statements about a disease that is the setting of other statements.
+
+        `X is associated with survival in D` also states that X is prognostic in D.
+        """
         diseases = [
             m
             for m in mentions
@@ -513,10 +517,10 @@ class RulesExtractor:
 
 
 def _is_next_verb(sentence: str, last: Mention, trigger: Trigger, low: int) -> bool:
-    """Return True if the verb is in a list whose subject is before the last mention.
+    """Check whether the verb is part of a list whose subject precedes the last mention.
 
-    `treated cells showed more proliferation, stimulated angiogenesis, and ...`: a single comma
-    never parts a subject from its verb.
+    In `treated cells showed more proliferation, stimulated angiogenesis, and ...`, proliferation is
+    not the subject of stimulated: a single comma never separates a subject from its verb.
     """
     if trigger.passive or trigger.relative or trigger.text.endswith("ing"):
         return False
@@ -526,18 +530,18 @@ def _is_next_verb(sentence: str, last: Mention, trigger: Trigger, low: int) -> b
 
 
 def _is_list(sentence: str, head: Mention, last: Mention) -> bool:
-    """Check if entities of different types form a list: `B cells and TLS`, not `heart, hypoxia`."""
+    """Check whether entities of different types form a list: `B cells and TLS` do."""
     return bool(re.search(r"\b(?:and|or)\b", sentence[head.end : last.start]))
 
 
 def _opens(sentence: str, head: Mention, trigger: Trigger) -> bool:
-    """Return True if a mention after another verb may be a subject and not that verb's object."""
+    """Check whether a mention after another verb may be a subject, not that verb's object."""
     reduced = trigger.passive or trigger.relative or trigger.text.split()[0].endswith(("ed", "ing"))
     return reduced or bool(_OPENS.search(sentence[: head.start]))
 
 
 def _is_excepted(sentence: str, mention: Mention, trigger: Trigger, low: int) -> bool:
-    """Check if the mention is the part of a list that is denied (`A, but not B and C, predict`)."""
+    """Check whether the mention is in the denied part of a list (`A, but not B and C, predict`)."""
     if mention.start >= trigger.end:
         return bool(cues.NEGATED_ITEM.search(sentence[trigger.end : mention.start]))
     return bool(cues.BUT_NOT.search(sentence[low : mention.start]))
@@ -546,7 +550,7 @@ def _is_excepted(sentence: str, mention: Mention, trigger: Trigger, low: int) ->
 def _co_mentioned(
     text: str, spans: Sequence[tuple[int, int]], met: Sequence[Meeting], probability: float
 ) -> Statement:
-    """Return an association by the model of related pairs alone, with its nearest meeting."""
+    """Make an association from the model of related pairs, citing the closest joint occurrence."""
     nearest = min(met, key=lambda meeting: len(meeting.between))
     start, end = spans[nearest.sentence]
     return Statement(

@@ -46,7 +46,7 @@ class Study(Strict):
 
 
 def parse_study(text: str) -> Study:
-    """Design, cohort and number of a document's opening."""
+    """Parse study design, cohort and sample size from the opening of a document."""
     return _study(text[:_OPENING])
 
 
@@ -65,7 +65,7 @@ def _study(opening: str) -> Study:
 
 
 def parse_size(sentence: str) -> int | None:
-    """Return the number of a sentence's own "(n = 210)", if it is unique."""
+    """Parse the sample size from "(n = 210)" in a sentence, if it gives exactly one."""
     found = {_number(match.group(1)) for match in _N.finditer(sentence)}
     return found.pop() if len(found) == 1 else None
 

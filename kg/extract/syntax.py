@@ -1,4 +1,4 @@
-"""Shallow syntax of a sentence: triggers, their voice, and the groups of mentions around them."""
+"""Shallow syntax of sentences: triggers, their voice, and the mentions around them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Trigger:
 
 
 class TriggerFinder:
-    """Finds the relation phrases of an ontology in running text with a compiled pattern."""
+    """Finder of an ontology's relation phrases in running text, using a compiled pattern."""
 
     def __init__(self, ontology: Ontology) -> None:
         self._ontology = ontology
@@ -87,18 +87,18 @@ class TriggerFinder:
         self._relation = lru_cache(maxsize=4096)(ontology.relation)
 
     def occurs(self, text: str) -> bool:
-        """Return True if any relation phrase occurs in `text`, as a verb or not."""
+        """Check whether any relation phrase occurs in `text`, as a verb or otherwise."""
         return bool(self._pattern.search(text))
 
     def verb_in(self, text: str) -> bool:
-        """Return True if `text` contains a relation verb in the past tense or third person."""
+        """Check whether `text` contains a relation verb in the past tense or third person."""
         return any(
             match.group().split()[0].lower().endswith(("ed", "s"))
             for match in self._pattern.finditer(text)
         )
 
     def find(self, sentence: str, mentions: Sequence[Mention]) -> list[Trigger]:
-        """Triggers outside mentions and parentheses, in order."""
+        """Find the triggers outside mentions and parentheses, in order."""
         blocked = [(m.start, m.end) for m in mentions]
         blocked += [match.span() for match in _PARENS.finditer(sentence)]
         ends = {m.end for m in mentions}
@@ -144,9 +144,10 @@ class TriggerFinder:
 
 
 def _single_word_is_verb(word: str, before: str, rest: str, after_mention: bool) -> bool:
-    """Return True if a single-word trigger, not in the passive, is the verb of its clause.
+    """Check whether a single-word trigger that is not passive is the verb of its clause.
 
-    `rest` is what follows it, `after_mention` whether an entity stands right before it.
+    `rest` is the text after the trigger; `after_mention` tells whether an entity directly
+    precedes it.
     """
     if _is_participle(word):
         if (
@@ -170,9 +171,10 @@ def _single_word_is_verb(word: str, before: str, rest: str, after_mention: bool)
 
 
 def _parallel(word: str, before: str, last: Trigger | None) -> bool:
-    """Return True for a past form after `and` beside an earlier verb (`raised A and cut B`).
+    """Check whether a past form after `and` is parallel to an earlier verb (`raised A and cut B`).
 
-    `induced B cells and activated T cells` may be a list: such states are left out.
+    Participles that also describe states do not count, because `induced B cells and activated T
+    cells` may be a list.
     """
     return (
         word.endswith("ed")
@@ -190,7 +192,7 @@ def _is_participle(word: str) -> bool:
 
 
 def _moved_phrase(moved: re.Match[str]) -> str:
-    """Return the relation's phrase of "rises with" and "falls in"."""
+    """Return the relation phrase equivalent to "rises with", "falls in" and the like."""
     up = moved.group(1).startswith(("increas", "ris", "rose"))
     if moved.group(2) == "with":
         return "correlate positively with" if up else "correlate negatively with"
@@ -229,12 +231,12 @@ _PREDICATE = re.compile(
 
 
 def starts_predicate(sentence: str, mention: Mention) -> bool:
-    """Check if a verb follows at once, which makes the mention the subject of a new clause."""
+    """Check whether a verb directly follows, making the mention the subject of a new clause."""
     return bool(_PREDICATE.match(sentence[mention.end :]))
 
 
 def clause_bounds(sentence: str, start: int, end: int) -> tuple[int, int]:
-    """Return the clause around `start:end`; boundaries inside parentheses do not count."""
+    """Find the bounds of the clause around `start:end`, ignoring any inside parentheses."""
     masked = _PARENS.sub(lambda m: " " * len(m.group()), sentence)
     left, right = 0, len(sentence)
     for match in _CLAUSE.finditer(masked):
@@ -247,7 +249,7 @@ def clause_bounds(sentence: str, start: int, end: int) -> tuple[int, int]:
 
 
 def in_parentheses(sentence: str, mention: Mention) -> bool:
-    """Return True if the mention is inside parentheses."""
+    """Check whether the mention is inside parentheses."""
     return any(
         match.start() < mention.start and mention.end < match.end()
         for match in _PARENS.finditer(sentence)
@@ -255,7 +257,7 @@ def in_parentheses(sentence: str, mention: Mention) -> bool:
 
 
 def coordinated(sentence: str, left: Mention, right: Mention) -> bool:
-    """Return True if two neighboring mentions are joined as a list (`A, B and C`, `A/B`)."""
+    """Check whether two neighboring mentions are coordinated in a list (`A, B and C`, `A/B`)."""
     between = _PARENS.sub(" ", sentence[left.end : right.start])
     if _NEW_CLAUSE.search(between):
         return False
@@ -267,9 +269,9 @@ def coordinated(sentence: str, left: Mention, right: Mention) -> bool:
 
 
 def next_verb(between: str, trigger: Trigger) -> bool:
-    """Return True if another past verb is between two objects (`reduced A and increased B`).
+    """Check whether a second past-tense verb separates two objects (`reduced A and increased B`).
 
-    After `associated with` and the like, words such as `increased` are modifiers.
+    After `associated with` and similar phrases, words such as `increased` are modifiers.
     """
     words = {word.lower() for word in _ED.findall(between)}
     verbs = trigger.text.isalpha() or trigger.text.endswith(
@@ -279,7 +281,7 @@ def next_verb(between: str, trigger: Trigger) -> bool:
 
 
 def setting(sentence: str, mention: Mention, floor: int = 0) -> bool:
-    """Return True if a preposition makes the mention the setting (`in bladder cancer`)."""
+    """Check whether a preposition makes the mention a setting (`in bladder cancer`)."""
     return bool(cues.SETTING.search(sentence[floor : mention.start]))
 
 
@@ -294,9 +296,9 @@ def _qualifier(sentence: str, mention: Mention) -> bool:
 
 
 def heads_of(sentence: str, mentions: Sequence[Mention]) -> list[Mention]:
-    """Mentions that are heads of their noun phrase: qualifiers are left out.
+    """Select the mentions that are heads of their noun phrases, leaving out qualifiers.
 
-    `iCAF-derived FGF2` is about FGF2, `TLS B cells` of B cells, `low-stroma MIBC` of stroma.
+    `iCAF-derived FGF2` is about FGF2, `TLS B cells` about B cells, `low-stroma MIBC` about stroma.
     """
     kept: list[Mention] = []
     dropped = -1
@@ -321,7 +323,7 @@ def heads_of(sentence: str, mentions: Sequence[Mention]) -> list[Mention]:
 
 
 def sign(sentence: str, mention: Mention, floor: int) -> tuple[int, bool]:
-    """+1, -1 or 0 for the modifiers of a mention, and whether they judge rather than measure.
+    """Return the sign (+1, -1 or 0) of a mention's modifiers, and whether they are judgments.
 
     `low X`, `loss of X` and `X knockdown` are -1, `longer survival` is +1; `better` and `poor`
     judge.
@@ -357,6 +359,6 @@ def sign(sentence: str, mention: Mention, floor: int) -> tuple[int, bool]:
 
 
 def is_loss(sentence: str, mention: Mention) -> bool:
-    """Return True if the mention itself ends in a word that means loss (`PD-L1 blockade`)."""
+    """Check whether the mention itself ends in a word that means loss (`PD-L1 blockade`)."""
     words = cues.WORDS.findall(sentence[mention.start : mention.end].lower())
     return bool(words) and words[-1] in cues.LOSS

@@ -1,8 +1,8 @@
-"""Verification of quotations: entities, predicate, roles, sign and denial.
+"""Verification that quotations support claims in entities, predicate, roles, sign and denial.
 
-A language model may quote a real sentence for a fact that the sentence does not state. What it
-claims is checked against its own quotation by the rules of this package; what fails is dropped and
-counted by its reason, and the grounding rate of a build is the share that passes.
+A language model may quote a real sentence for a fact that the sentence does not state. Each claim
+is checked against its own quotation by the rules of this package. Claims that fail are dropped and
+counted by reason; the grounding rate of a build is the share that passes.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ _NOT_CAUSAL = re.compile(r"\b(?:correlat|associat|link|relat|predict|prognos|mar
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Statement that a reader attributes to a quotation."""
+    """A statement that a reader attributes to a quotation."""
 
     head: str
     relation_text: str
@@ -113,7 +113,7 @@ class Claim:
 
 
 class Verifier:
-    """Checks claims against their quotations with an ontology's synonyms and relations."""
+    """Checker of claims against their quotations, using an ontology's synonyms and relations."""
 
     def __init__(self, ontology: Ontology) -> None:
         self._ontology = ontology
@@ -128,17 +128,18 @@ class Verifier:
         *,
         least: int = MIN_WORDS,
     ) -> str | None:
-        """Reason why the quotation does not support the claim, or None if it does.
+        """Find out why the quotation does not support the claim; return None if it does.
 
         Parameters
         ----------
         abbreviations : short and long forms that the document defines
-        least : words below which a quotation is less than a clause
+        least : a quotation of fewer words is too short to be a clause
 
         Returns
         -------
-        One of the reasons in `UNGROUNDED`, or None. Words that deny, ask or plan are sought in the
-        whole sentences around the quotation: leaving them out of it does not help.
+        One of the reasons in `UNGROUNDED`, or None. Words that express denial, questions or plans
+        are looked for in the whole sentences around the quotation, so a claim cannot pass by
+        omitting them from the quotation.
         """
         quote = text[span[0] : span[1]]
         if len(_WORD.findall(quote)) < least:
@@ -175,7 +176,7 @@ class Verifier:
     def _places(
         self, name: str, quote: str, spelled: Mapping[str, str]
     ) -> Iterator[tuple[int, int]]:
-        """Positions of a name or its synonyms in the quotation, as separate entities."""
+        """Find where a name or its synonyms occur in the quotation as separate entities."""
         spellings = {name, *(s for s, long in spelled.items() if _same(long, name))}
         spellings |= {long for short, long in spelled.items() if _same(short, name)}
         entry = self._ontology.find(name)
@@ -192,7 +193,7 @@ class Verifier:
                     yield hit.span()
 
     def _overstates(self, claim: Claim) -> bool:
-        """Check if the relation claims a mechanism where the words say that two things go along."""
+        """Check whether the claim asserts a mechanism where the text only states a correlation."""
         read = self._ontology.relation(claim.relation_text).canonical
         if claim.relation == read or claim.relation in _WEAK:
             return False
@@ -206,7 +207,7 @@ class Verifier:
         tail: tuple[int, int],
         relation: tuple[int, int],
     ) -> str | None:
-        """Return the fault of a choice of places for head, tail and relation."""
+        """Check one choice of positions for head, tail and relation; return its fault or None."""
         start, end = relation
         if _overlap((start, end), head) or _overlap((start, end), tail):
             return APART
@@ -251,7 +252,7 @@ class Verifier:
     def _of_another(
         self, sentence: str, head: tuple[int, int], tail: tuple[int, int], relation: tuple[int, int]
     ) -> bool:
-        """Check if the verb has a nearer subject: `A secretes B, and B activates C` is not of A."""
+        """Check whether the verb has a nearer subject, as in `A secretes B, and B activates C`."""
         gap = sentence[min(head, tail)[1] : relation[0]]
         for hit in (_SUBORDINATE.search(gap), _WHAT.search(gap)):
             if hit and hit[1].lower() not in _NO_SUBJECT and not hit[1].endswith("ly"):
@@ -267,7 +268,7 @@ class Verifier:
     def _set_against(
         self, sentence: str, head: tuple[int, int], tail: tuple[int, int], relation: tuple[int, int]
     ) -> bool:
-        """Return True if an entity is what the fact is not of, or the object of a later verb."""
+        """Check whether an entity is contrasted with the fact, or is the object of a later verb."""
         for place in (head, tail):
             toward = _TOWARD.search(sentence[: place[0]])
             if toward and not _overlap(toward.span(), relation):
@@ -303,7 +304,7 @@ class Verifier:
         tail: tuple[int, int],
         after: int,
     ) -> int:
-        """Sign that the words give: of the relation, turned by `loss of X` and the like."""
+        """Compute the sign stated in the text: the relation's, inverted by `loss of X` and such."""
         relation = self._ontology.relation(claim.relation_text)
         value = _SIGN[relation.polarity]
         first = min(head, tail)
@@ -321,9 +322,9 @@ class Verifier:
 def middle_first(
     sentence: str, head: tuple[int, int], tail: tuple[int, int], start: int, end: int
 ) -> bool:
-    """Check if head and tail on the same side of the relation's words are in the claimed order.
+    """Check the order of head and tail if both are on the same side of the relation's words.
 
-    `inhibition of X by Y` and `X secretion by Y`: what follows `by` acts.
+    In `inhibition of X by Y` and `X secretion by Y`, the agent follows `by`.
 
     Parameters
     ----------
@@ -332,8 +333,8 @@ def middle_first(
 
     Returns
     -------
-    True also where nothing decides: no `by` between the two, and the relation's words not on one
-    side of both.
+    Whether the order agrees with the claim. Also True if nothing decides it: there is no `by`
+    between the two, and the relation's words are not on one side of both.
     """
     first, second = sorted((head, tail))
     if re.search(r"\bby\b", sentence[first[1] : second[0]]):
@@ -350,7 +351,7 @@ def _is_setting(
     tail: tuple[int, int],
     relation: tuple[int, int],
 ) -> bool:
-    """Return True if the object of the verb is before the last entity, which says only where."""
+    """Check whether the last entity follows the verb's object and only states the location."""
     last = max(head, tail)
     if claim.relation in _WEAK or claim.relation.endswith("_in") or last[0] < relation[1]:
         return False
@@ -366,7 +367,7 @@ def _same(first: str, second: str) -> bool:
 
 
 def _phrases(phrase: str, quote: str) -> Iterator[tuple[int, int]]:
-    """Positions of a relation phrase in the quotation, its words in order and close together."""
+    """Yield the spans of the quotation with the phrase's words in order and close together."""
     words = _WORD.findall(phrase)
     if not words:
         return
