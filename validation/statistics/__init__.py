@@ -1,1 +1,1 @@
-"""Textbook statistics on arrays."""
+"""Textbook statistics computed on arrays."""

@@ -1,4 +1,4 @@
-"""Time-dependent AUC: cumulative cases, dynamic controls, censoring weighted away.
+"""Time-dependent AUC with cumulative cases and dynamic controls, weighted for censoring.
 
 Uno, Cai, Tian and Wei 2007 (J Am Stat Assoc); Hung and Chiang 2010 (Canadian J Stat).
 """
@@ -18,14 +18,13 @@ def auc_at(
 ) -> FloatArray:
     """Estimate AUC(t) under censoring.
 
-    The chance that a patient with an event by t has a higher risk than a patient beyond t.
-
-    Cases (event by t) weigh 1 / G(their time), G being the censoring survival; controls are those
-    still followed after t. Equal risks count half.
+    AUC(t) is the probability that a patient with an event by t has a higher risk than a patient who
+    is still event-free after t. Cases (event by t) have weight 1 / G(their time), where G is the
+    censoring survival; controls are the patients still followed after t. Equal risks count half.
 
     Parameters
     ----------
-    risk : (n,) higher for patients expected to fail earlier
+    risk : (n,) risk score, higher for patients expected to fail earlier
     horizons : (m,) times, each with at least one case and one control
 
     Returns

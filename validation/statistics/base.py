@@ -1,4 +1,4 @@
-"""Result types and input checks that every statistic shares."""
+"""Result types and input checks shared by all statistics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BoolArray = npt.NDArray[np.bool_]
 class TestResult:
     """A test statistic, its degrees of freedom (None for exact tests) and its p-value."""
 
-    __test__ = False  # not a test class for pytest
+    __test__ = False  # keeps pytest from collecting this as a test class
 
     statistic: float
     df: int | None
@@ -38,7 +38,7 @@ class TestResult:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An effect with its interval (95% unless `level` says otherwise) and two-sided p-value."""
+    """An effect with its confidence interval (95% unless `level` differs) and two-sided p-value."""
 
     value: float
     lower: float
@@ -51,9 +51,9 @@ class Estimate:
 
 @dataclass(frozen=True)
 class HazardRatios:
-    """Summary of a hazards model: arrays have an entry per covariate, in the order of `names`.
+    """Summary of a hazards model. Arrays have one entry per covariate, in the order of `names`.
 
-    `lower` and `upper` are limits of the hazard ratio `hr`.
+    `lower` and `upper` are the confidence limits of the hazard ratio `hr`.
     """
 
     names: tuple[str, ...]
@@ -68,24 +68,24 @@ class HazardRatios:
 
 
 def two_sided(z: float) -> float:
-    """Two-sided p-value of a standard normal statistic."""
+    """Compute the two-sided p-value of a standard normal statistic."""
     return float(2.0 * ndtr(-abs(z)))
 
 
 def chi2_p(statistic: float, df: int) -> float:
-    """Upper tail of the chi-squared distribution with `df` degrees of freedom."""
+    """Compute the upper tail of the chi-squared distribution with `df` degrees of freedom."""
     return float(chdtrc(df, max(statistic, 0.0)))
 
 
 def difference_test(difference: FloatArray, covariance: FloatArray, method: str) -> TestResult:
-    """Chi-squared test that observed minus expected events of k groups are all zero.
+    """Test by chi-squared that observed minus expected events are zero in all k groups.
 
-    Raises `EmptyGroupError` when no two groups were ever at risk together.
+    Raises `EmptyGroupError` if no two groups were ever at risk at the same time.
     """
     if np.trace(covariance) <= 0.0:
         raise EmptyGroupError("at no event time are two groups at risk: they cannot be compared")
-    # The rows sum to zero up to rounding that grows with the number of events; a tolerance at
-    # machine precision would take that rounding for a further degree of freedom.
+    # The rows sum to zero up to rounding error that grows with the number of events; a tolerance at
+    # machine precision would mistake that error for another degree of freedom.
     inverse = np.linalg.pinv(covariance, rcond=1e-9, hermitian=True)
     statistic = float(difference @ inverse @ difference)
     tolerance = 1e-9 * float(np.abs(covariance).max())
@@ -94,14 +94,15 @@ def difference_test(difference: FloatArray, covariance: FloatArray, method: str)
 
 
 def z_of(level: float) -> float:
-    """Return normal quantile for a two-sided interval of this level (1.96 for 0.95)."""
+    """Return the normal quantile for a two-sided interval at this level (1.96 for 0.95)."""
     return float(ndtri(0.5 + level / 2.0))
 
 
 def ranks(x: FloatArray) -> FloatArray:
-    """(n,) ranks from 1, ties sharing their mean; all NaN if any is, as `scipy.stats.rankdata`.
+    """Rank (n,) values from 1, with ties sharing their mean rank.
 
-    Written out, since importing `scipy.stats` takes longer than most analyses need ranks for.
+    If any value is NaN, all ranks are NaN, as in `scipy.stats.rankdata`. Implemented here because
+    importing `scipy.stats` takes longer than most analyses need to compute ranks.
     """
     if np.isnan(x).any():
         return np.full(len(x), np.nan)
@@ -110,7 +111,7 @@ def ranks(x: FloatArray) -> FloatArray:
 
 
 def as_float(values: npt.ArrayLike, what: str) -> FloatArray:
-    """Values as a float array; strings in a numeric column are refused by name."""
+    """Convert values to a float array; reject strings in a numeric column, naming the column."""
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as err:
@@ -128,9 +129,10 @@ def survival_arrays(
 
     Parameters
     ----------
-    time : (n,) follow-up, in any unit, never negative
-    event : (n,) 0/1 or False/True; 1/2 coding is refused, because which is the event is unknown
-    need_events : refuse a sample without any event
+    time : (n,) non-negative follow-up times, in any unit
+    event : (n,) 0/1 or False/True; 1/2 coding is rejected, because it is ambiguous which code is
+        the event
+    need_events : whether to reject a sample without events
     longest : longest plausible follow-up in the unit of `time`, if known
 
     Raises
@@ -175,9 +177,9 @@ def survival_arrays(
 def group_codes(
     group: npt.ArrayLike, n: int, *, at_least: int = 2
 ) -> tuple[IntArray, tuple[str, ...]]:
-    """Group labels as codes 0..k-1 in sorted order, with their names.
+    """Encode group labels as codes 0..k-1 in sorted order, and return the codes with the names.
 
-    Raises `EmptyGroupError` when fewer than `at_least` groups have a patient.
+    Raises `EmptyGroupError` if fewer than `at_least` groups contain a patient.
     """
     g = np.asarray(group)
     if g.shape != (n,):
@@ -195,13 +197,13 @@ def group_codes(
 def design(
     X: npt.ArrayLike, names: Sequence[str], n: int, *, constant: bool = False
 ) -> tuple[FloatArray, tuple[str, ...]]:
-    """Check a design matrix: (n, k), complete, no constant column unless `constant`.
+    """Validate an (n, k) design matrix: complete, with no constant column unless `constant`.
 
     Parameters
     ----------
-    X : (n, k) values of the covariates, or (n,) of a single covariate; no missing value
-    n : number of patients that the outcome has
-    constant : accept columns that do not vary
+    X : (n, k) values of the covariates, or (n,) for a single covariate; no missing values
+    n : number of patients in the outcome
+    constant : whether to accept columns that do not vary
 
     Raises
     ------

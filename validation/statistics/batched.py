@@ -1,7 +1,8 @@
-"""Thousands of Cox models at once: a feature each, the same patients and covariates.
+"""Thousands of Cox models fitted at once, one feature each, on the same patients and covariates.
 
 All models share their risk sets, so a Newton step for a block of features is a handful of array
-operations over (patients, features). Efron ties. Blocks run in threads; numpy releases the lock.
+operations over (patients, features). Ties are handled by Efron's method. Blocks run in threads,
+since numpy releases the global interpreter lock.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from validation.statistics.partial_likelihood import RiskSets, likelihood, risk_
 _MOST_STEPS = 25
 _TOLERANCE = 1e-9
 _BLOCK, _FEWEST, _CELLS = 160, 16, 40_000
-"""Features at once: at most, at least, and (patients x features) that a core's cache holds."""
-# A coefficient on its way to infinity: the extreme patients are this far apart on the log scale,
-# and the likelihood is so flat that Wald's chi-squared is below the second number.
+"""Maximum and minimum features per block, and (patients x features) that fit a core's cache."""
+# A coefficient is diverging if the extreme patients are this far apart on the log scale and the
+# likelihood is so flat that Wald's chi-squared is below the second number.
 _FAR = 12.0
 _FLAT = 1e-3
 
@@ -31,8 +32,8 @@ class Batch:
     """Results per feature, on the scale of the standardized feature.
 
     `score` is the score statistic (chi-squared, 1 df) given the covariates; `converged` is False
-    where Newton's method did not settle, and the numbers there are NaN. `separated` marks those of
-    them whose coefficient was on its way to infinity.
+    for features whose Newton iteration did not converge; their numbers are NaN. `separated` marks
+    those among them whose coefficient was diverging to infinity.
     """
 
     coef: FloatArray
@@ -45,7 +46,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class _Plan:
-    """Patients in descending order of time, cut into segments that end at each event time."""
+    """Patients in descending order of time, split into segments that end at each event time."""
 
     rows: IntArray
     segments: IntArray
@@ -83,7 +84,7 @@ def _plan(sets: RiskSets, covariates: FloatArray, null_coef: FloatArray) -> _Pla
 
 
 def _risk_sums(plan: _Plan, values: FloatArray) -> FloatArray:
-    """Efron-adjusted sums over the risk set of each event, (events, features)."""
+    """Compute Efron-adjusted sums over the risk set of each event, (events, features)."""
     at_risk: FloatArray = np.cumsum(np.add.reduceat(values, plan.segments, axis=0), axis=0)
     if not plan.tied:
         return at_risk
@@ -93,10 +94,10 @@ def _risk_sums(plan: _Plan, values: FloatArray) -> FloatArray:
 
 
 def _exposure_sums(plan: _Plan, w: FloatArray, inverse: FloatArray) -> FloatArray:
-    """W times each patient's cumulative baseline hazard, (patients, features).
+    """Compute W times each patient's cumulative baseline hazard, (patients, features).
 
-    Sums over risk sets of a quantity over the risk-set total then are a weighted sum over
-    patients: no running sum is needed for second moments.
+    With these weights, summing risk-set averages over events becomes a single weighted sum over
+    patients, so second moments need no running sum.
     """
     per_group = np.add.reduceat(inverse, plan.starts, axis=0) if plan.tied else inverse
     hazard = np.cumsum(per_group[::-1], axis=0)[::-1]
@@ -110,9 +111,9 @@ def _exposure_sums(plan: _Plan, w: FloatArray, inverse: FloatArray) -> FloatArra
 def _step(
     plan: _Plan, z: FloatArray, z_events: FloatArray, beta: FloatArray, *, first: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Score (k, features) and information (k, k, features) at beta (k, features).
+    """Compute the score (k, features) and information (k, k, features) at beta (k, features).
 
-    At the `first` step no feature has an effect yet: a single column of hazards serves all of them.
+    At the `first` step no feature has an effect yet, so one column of hazards serves all features.
     """
     k = beta.shape[0]
     c = plan.covariates
@@ -146,12 +147,12 @@ def _step(
 
 
 def _dot(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Column-wise inner products."""
+    """Compute column-wise inner products."""
     return np.asarray(np.einsum("ij,ij->j", a, b), dtype=np.float64)
 
 
 def _solve_block(plan: _Plan, z: FloatArray, newton: bool) -> tuple[FloatArray, ...]:
-    """Newton's method for a block of standardized features (patients used, features)."""
+    """Run Newton's method for a block of standardized features (patients used, features)."""
     p, k = z.shape[1], 1 + plan.covariates.shape[1]
     beta = np.zeros((k, p))
     beta[1:] = plan.null_coef[:, None]
@@ -162,8 +163,8 @@ def _solve_block(plan: _Plan, z: FloatArray, newton: bool) -> tuple[FloatArray, 
     span = np.ptp(z, axis=0)
     active = np.arange(p)
     separated = np.zeros(p, dtype=bool)
-    # No step moves the extreme patients' log hazard ratio by more than ten: a feature that a few
-    # patients carry would be thrown past its maximum.
+    # No step moves the extreme patients' log hazard ratio by more than ten: a feature driven by a
+    # few patients would overshoot its maximum.
     reach = np.minimum(1.5, 10.0 / np.maximum(span, 1e-9))
     for iteration in range(_MOST_STEPS):
         whole = len(active) == p
@@ -193,7 +194,7 @@ def _solve_block(plan: _Plan, z: FloatArray, newton: bool) -> tuple[FloatArray, 
             if not newton:
                 break
         settled = (np.abs(step) < _TOLERANCE).all(axis=0)
-        # One factor for the whole step, which keeps its direction.
+        # One factor scales the whole step, which preserves its direction.
         longest = np.maximum(np.abs(step[0]) / reach[active], np.abs(step).max(axis=0) / 1.5)
         beta[:, active] += step / np.maximum(longest, 1.0)
         se[active] = np.sqrt(inverse[:, 0, 0])
@@ -218,10 +219,10 @@ def batched_cox(
 
     Parameters
     ----------
-    features : (n, p) standardized, complete and not constant (`screening.rank` sees to it)
+    features : (n, p) standardized, complete and not constant (ensured by `screening.rank`)
     covariates : (n, q) standardized
-    newton : False stops after the score test, whose statistic needs no iteration
-    workers : threads; default the number of cores, at most 8
+    newton : if False, stop after the score test, which needs no iteration
+    workers : number of threads (default: the number of cores, at most 8)
     """
     n, p = features.shape
     c = np.zeros((n, 0)) if covariates is None else covariates

@@ -39,11 +39,11 @@ from validation.statistics.newton import Likelihood, Maximum, maximize
 
 
 def fisher(table: npt.ArrayLike, *, level: float = 0.95) -> Estimate:
-    """Fisher's exact test of a 2 x 2 table [[exposed with, without], [unexposed with, without]].
+    """Run Fisher's exact test on [[exposed with, without], [unexposed with, without]].
 
-    The value is the conditional maximum likelihood odds ratio with its exact interval; p is
-    two-sided (all tables no more probable than the observed table). The odds ratio may be 0 or
-    infinite when a cell is empty; its interval is then one-sided.
+    The estimate is the conditional maximum likelihood odds ratio with its exact interval. The
+    p-value is two-sided: it sums all tables no more probable than the observed one. If a cell is
+    empty, the odds ratio may be 0 or infinite, and its interval is then one-sided.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def fisher(table: npt.ArrayLike, *, level: float = 0.95) -> Estimate:
 
 @dataclass(frozen=True)
 class LogisticFit:
-    """A fitted logistic model; arrays per covariate (the intercept is apart)."""
+    """A fitted logistic model. Arrays have one entry per covariate; the intercept is separate."""
 
     names: tuple[str, ...]
     coef: FloatArray
@@ -96,7 +96,7 @@ class LogisticFit:
 
 
 def outcome(y: npt.ArrayLike) -> BoolArray:
-    """Check a 0/1 outcome with both values present."""
+    """Check that an outcome is coded 0/1 and that both values occur."""
     values = as_float(y, "outcome")
     if values.ndim != 1 or len(values) == 0:
         raise ShapeError("outcome: a value per patient is needed")
@@ -111,7 +111,7 @@ def outcome(y: npt.ArrayLike) -> BoolArray:
 
 
 def _fit(x: FloatArray, y: FloatArray, *, firth: bool, null: bool = False) -> Maximum:
-    """Return the model of the design x, whose first column is the intercept (alone with `null`)."""
+    """Fit the design x, whose first column is the intercept, or the intercept alone if `null`."""
 
     def evaluate(beta: FloatArray) -> Likelihood:
         eta = x @ beta
@@ -140,22 +140,23 @@ def logistic(
     penalty: Literal["firth"] | None = None,
     level: float = 0.95,
 ) -> LogisticFit:
-    """Logistic regression with an intercept: odds ratios with Wald intervals.
+    """Fit a logistic regression with an intercept; return odds ratios with Wald intervals.
 
     Parameters
     ----------
     y : (n,) outcome, 0 or 1
     X : (n, k) covariates in their own units, without an intercept
-    penalty : "firth" for the penalized likelihood (few or separated outcomes)
+    penalty : "firth" for the penalized likelihood (few events or separation)
 
     Returns
     -------
-    Log odds ratios per unit of each covariate, odds ratios, limits and p; the intercept is apart.
+    Log odds ratios per unit of each covariate, odds ratios, limits and p-values; the intercept is
+    separate.
 
     Raises
     ------
     NoEventsError, BadEventsError, ConstantFeatureError, TooManyCovariatesError, CollinearError,
-    SeparationError (with the remedy penalty="firth"), ConvergenceError
+    SeparationError (which suggests penalty="firth"), ConvergenceError
     """
     flags = outcome(y)
     x, labels = design(X, names, len(flags))
@@ -211,7 +212,10 @@ def logistic(
 
 
 def area_under_curve(y: npt.ArrayLike, score: npt.ArrayLike) -> float:
-    """Area under the ROC curve: the chance that a case scores higher than a control."""
+    """Compute the area under the ROC curve.
+
+    This is the probability that a case scores higher than a control.
+    """
     flags = outcome(y)
     placed = ranks(as_float(score, "score"))
     cases = int(flags.sum())

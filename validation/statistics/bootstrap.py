@@ -1,6 +1,6 @@
-"""Bootstrap intervals: percentile and bias-corrected accelerated.
+"""Percentile and bias-corrected accelerated (BCa) bootstrap intervals.
 
-Efron 1987 (J Am Stat Assoc). Patients are resampled, within strata if given.
+Efron 1987 (J Am Stat Assoc). Patients are resampled, within strata if strata are given.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from validation.statistics.errors import ConvergenceError, ShapeError, Statistic
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """The statistic on all patients, its interval, and how many resamples failed."""
+    """The statistic on all patients, its interval, and the number of failed resamples."""
 
     value: float
     lower: float
@@ -34,11 +34,11 @@ class Bootstrap:
 
 
 def resamples(n: int, times: int, seed: int, strata: npt.ArrayLike | None = None) -> IntArray:
-    """Return (times, n) row numbers drawn with replacement, within each stratum if given.
+    """Draw (times, n) row numbers with replacement, within each stratum if strata are given.
 
     Parameters
     ----------
-    n : number of rows to draw from, and drawn each time
+    n : number of rows to draw from, and size of each resample
     strata : (n,) labels; each resample keeps every stratum's size
     """
     rng = generator(seed)
@@ -62,28 +62,28 @@ def bootstrap(
     level: float = 0.95,
     most_failed: float = 0.05,
 ) -> Bootstrap:
-    """Interval of `statistic(*arrays)` by resampling the rows of all arrays together.
+    """Compute a bootstrap interval of `statistic(*arrays)`, resampling rows of all arrays together.
 
-    A resample for which the statistic refuses (no events, say) counts as failed; more than the
-    share `most_failed` of them is an error, since the interval would leave out the difficult
-    samples.
+    A resample on which the statistic raises an error (for example because it has no events) counts
+    as failed. If more than the share `most_failed` of the resamples fail, an error is raised, since
+    the interval would ignore the difficult samples.
 
     Parameters
     ----------
-    statistic : takes the resampled arrays in their order, returns a number
-    arrays : each of n rows, resampled together
+    statistic : function of the resampled arrays, in their order, that returns a number
+    arrays : arrays of n rows each, resampled together
     strata : (n,) labels within which rows are drawn
     method : "percentile", or "bca" (corrected for bias and skewness by the jackknife)
-    most_failed : share of the resamples that may be refused
+    most_failed : share of the resamples that may fail
 
     Returns
     -------
-    The statistic of the data themselves and its limits, in the statistic's own unit.
+    The statistic on the original data and its limits, in the unit of the statistic.
 
     Raises
     ------
     ConvergenceError
-        Too many resamples failed.
+        If too many resamples failed.
     """
     data = [np.asarray(a) for a in arrays]
     n = len(data[0])
@@ -126,7 +126,7 @@ def _bca_ends(
     replicates: FloatArray,
     ends: FloatArray,
 ) -> FloatArray:
-    """Quantiles corrected for median bias and for acceleration (from the jackknife)."""
+    """Compute quantiles corrected for median bias and, by the jackknife, for acceleration."""
     n = len(data[0])
     below = float((replicates < value).mean() + 0.5 * (replicates == value).mean())
     bias = float(ndtri(np.clip(below, 1.0 / len(replicates), 1.0 - 1.0 / len(replicates))))

@@ -1,4 +1,4 @@
-"""Calibration: agreement of predicted risks with what happened.
+"""Calibration of predicted risks against observed outcomes.
 
 Van Houwelingen 2000 (Statistics in Medicine); Graf and others 1999 (Statistics in Medicine) for the
 Brier score under censoring.
@@ -30,9 +30,9 @@ from validation.statistics.survival import kaplan_meier
 class Calibration:
     """Predicted and observed risk at a horizon, per group of predicted risk.
 
-    `ratio` is observed over expected events by the horizon (Kaplan-Meier risk over mean predicted
-    risk; 1 is perfect). `slope` is the coefficient of the complementary log-log predicted risk in a
-    Cox model: under 1, predictions are too extreme.
+    `ratio` is the ratio of observed to expected events by the horizon (Kaplan-Meier risk over mean
+    predicted risk; 1 is perfect). `slope` is the coefficient of the complementary log-log predicted
+    risk in a Cox model; a slope below 1 means that predictions are too extreme.
     """
 
     horizon: float
@@ -50,7 +50,7 @@ class Calibration:
 def baseline_hazard(
     time: npt.ArrayLike, event: npt.ArrayLike, linear: npt.ArrayLike, when: float
 ) -> float:
-    """Breslow's cumulative baseline hazard at `when`, given each patient's linear predictor.
+    """Compute Breslow's cumulative baseline hazard at `when`, given the linear predictors.
 
     H0(t) = sum over events by t of 1 / (sum over those at risk of exp(x'beta)); predicted survival
     is exp(-H0 exp(x'beta)).
@@ -58,9 +58,9 @@ def baseline_hazard(
     Parameters
     ----------
     time : (n,) follow-up, in any unit
-    event : (n,) 1 where it ends in the event
-    linear : (n,) log hazard of each patient relative to a baseline patient
-    when : the time at which it is asked, in the unit of `time`
+    event : (n,) 1 if follow-up ends in the event
+    linear : (n,) linear predictor: log hazard of each patient relative to a baseline patient
+    when : time at which to evaluate the hazard, in the unit of `time`
     """
     t, e = survival_arrays(time, event)
     eta = as_float(linear, "linear predictor")
@@ -75,22 +75,22 @@ def baseline_hazard(
 
 
 def brier(time: npt.ArrayLike, event: npt.ArrayLike, survival: npt.ArrayLike, when: float) -> float:
-    """Brier score at `when`, weighted for censoring: 0 is perfect.
+    """Compute the Brier score at `when`, weighted for censoring; 0 is perfect.
 
-    Mean of S^2 / G(T) over events by then and (1 - S)^2 / G(when) over those beyond, where S is the
-    predicted survival and G the censoring survival.
+    The score averages S^2 / G(T) for patients with an event by `when` and (1 - S)^2 / G(when) for
+    patients followed beyond it, where S is the predicted survival and G the censoring survival.
 
     Parameters
     ----------
     time : (n,) follow-up, in any unit
-    event : (n,) 1 where it ends in the event
+    event : (n,) 1 if follow-up ends in the event
     survival : (n,) predicted probability of being free of the event at `when`
-    when : in the unit of `time`
+    when : time of the score, in the unit of `time`
 
     Raises
     ------
     ShapeError
-        If a prediction is no probability.
+        If a prediction is not a probability.
     BadTimesError
         If nobody is followed beyond `when`.
     """
@@ -122,15 +122,15 @@ def calibration(
     Parameters
     ----------
     time : (n,) follow-up, in any unit
-    event : (n,) 1 where it ends in the event
+    event : (n,) 1 if follow-up ends in the event
     survival : (n,) predicted probability of being free of the event at `when`
-    when : in the unit of `time`
+    when : time of the prediction, in the unit of `time`
     groups : number of groups of equal size; equal predictions stay together, so there may be fewer
 
     Returns
     -------
-    Per group the patients and the predicted and observed risk at `when`, the latter with 95%
-    limits; over everybody the ratio, the slope and the Brier score.
+    For each group, the patients and the predicted and observed risk at `when`, the latter with 95%
+    limits; for all patients together, the ratio, the slope and the Brier score.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def calibration(
             float(values[step]) for values in (curve.survival, curve.lower, curve.upper)
         )
         reached = int((t[here] >= when).sum())
-        if survival_ == 1.0:  # No event: the rule of three bounds what was not seen.
+        if survival_ == 1.0:  # Without events, the rule of three bounds the risk.
             low = 0.025 ** (1.0 / reached) if reached else math.nan
         if not reached and survival_ > 0.0:
             survival_ = low = high = math.nan

@@ -1,8 +1,8 @@
 """Competing risks: cumulative incidence, Gray's test, cause-specific hazards.
 
 Aalen and Johansen 1978 (Scand J Stat); Gray 1988 (Annals of Statistics). The cause-specific hazard
-is suited to etiology, the subdistribution (Gray's test; Fine and Gray's model, in `fine_gray`)
-to prognosis.
+is suited to questions of etiology; the subdistribution (Gray's test, and Fine and Gray's model in
+`fine_gray`) is suited to prognosis.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from validation.statistics.errors import BadEventsError, NoEventsError
 
 @dataclass(frozen=True)
 class CumulativeIncidence:
-    """Probability of the event of interest by each time, others having happened first or not."""
+    """Probability of the event of interest by each time, in the presence of competing events."""
 
     times: FloatArray
     incidence: FloatArray
@@ -42,7 +42,7 @@ class CumulativeIncidence:
     n_events: int
 
     def index_at(self, when: npt.ArrayLike) -> IntArray:
-        """Index of the last time at or before each of `when`; -1 before the first."""
+        """Return the index of the last time at or before each of `when`, or -1 if there is none."""
         found = np.searchsorted(self.times, np.asarray(when, dtype=np.float64), side="right") - 1
         return np.asarray(found, dtype=np.int64)
 
@@ -50,23 +50,23 @@ class CumulativeIncidence:
 def causes(
     time: npt.ArrayLike, status: npt.ArrayLike, cause: int, *, need_events: bool = True
 ) -> tuple[FloatArray, IntArray]:
-    """Check times and causes: 0 is censored, 1, 2, ... are causes.
+    """Check times and event codes: 0 is censored, and 1, 2, ... are the causes.
 
     Parameters
     ----------
     time : (n,) follow-up, in any unit
     status : (n,) 0 censored, or the number of the cause
     cause : the number of the cause of interest
-    need_events : refuse data in which nobody had that cause
+    need_events : whether to reject data in which nobody had that cause
 
     Returns
     -------
-    (n,) times and (n,) causes as whole numbers.
+    (n,) times and (n,) causes as integers.
 
     Raises
     ------
     BadEventsError, NoEventsError
-        The latter when nobody had an event of `cause` (unless events are not needed).
+        The latter if nobody had an event of `cause` and `need_events` is set.
     """
     values = as_float(status, "status")
     if np.isnan(values).any() or (values < 0).any() or (values != np.round(values)).any():
@@ -89,15 +89,16 @@ def aalen_johansen(
     level: float = 0.95,
     need_events: bool = True,
 ) -> CumulativeIncidence:
-    """Cumulative incidence of `cause`: sum over t_j <= t of S(t_j-) d_cause,j / n_j.
+    """Estimate cumulative incidence of `cause`: sum over t_j <= t of S(t_j-) d_cause,j / n_j.
 
-    S is Kaplan-Meier's for any event. The variance is by the delta method (Marubini and Valsecchi
-    1995); limits are on the log(-log) scale.
+    S is the Kaplan-Meier estimate for any event. The variance uses the delta method (Marubini and
+    Valsecchi 1995); limits are computed on the log(-log) scale.
 
     Parameters
     ----------
-    status : (n,) 0 censored, 1, 2, ... the cause
-    need_events : refuse a sample without an event of this cause (else its curve stays at zero)
+    status : (n,) 0 if censored, otherwise the number of the cause
+    need_events : whether to reject a sample without an event of this cause; otherwise its curve
+        stays at zero
     """
     t, codes = causes(time, status, cause, need_events=need_events)
     times, inverse = np.unique(t, return_inverse=True)
@@ -149,18 +150,18 @@ def cause_specific(
     names: Sequence[str],
     cause: int = 1,
 ) -> CoxFit:
-    """Cox model of a cause's hazard: patients with another cause are censored there.
+    """Fit a Cox model of one cause's hazard, censoring patients when another cause occurs.
 
     Parameters
     ----------
     time : (n,) follow-up, in any unit
-    status : (n,) 0 censored, or the number of the cause
+    status : (n,) 0 if censored, otherwise the number of the cause
     X : (n, k) covariates in their own units
     cause : the number of the cause whose hazard is modelled
 
     Returns
     -------
-    Hazard ratios per unit of each covariate; raises as `causes` and `cox` do.
+    Hazard ratios per unit of each covariate. Raises the errors of `causes` and `cox`.
     """
     t, codes = causes(time, status, cause)
     return cox(t, codes == cause, X, names)
@@ -173,17 +174,17 @@ def gray_test(
     cause: int = 1,
     strata: npt.ArrayLike | None = None,
 ) -> TestResult:
-    """Gray's test of equal cumulative incidence of a cause in two or more groups (rho = 0).
+    """Run Gray's test of equal cumulative incidence of a cause in two or more groups (rho = 0).
 
-    Like the log-rank test, with R_k(t) = n_k(t) (1 - F_k(t-)) / S_k(t-) for the number at risk: the
-    patients who had a competing event, corrected for censoring, still count. Observed minus
-    expected events are compared with Gray's covariance; chi-squared with k - 1 degrees of freedom.
-    The same figures as R's cmprsk::cuminc.
+    The test resembles the log-rank test, with R_k(t) = n_k(t) (1 - F_k(t-)) / S_k(t-) in place of
+    the number at risk: patients who had a competing event still count, corrected for censoring.
+    Observed minus expected events are compared with Gray's covariance, giving a chi-squared
+    statistic with k - 1 degrees of freedom. Results match R's cmprsk::cuminc.
 
     Parameters
     ----------
-    status : (n,) 0 censored, 1, 2, ... the cause
-    strata : (n,) differences and covariances are summed over these, if given
+    status : (n,) 0 if censored, otherwise the number of the cause
+    strata : (n,) labels; differences and covariances are summed over them, if given
 
     Raises
     ------
@@ -208,12 +209,12 @@ def gray_test(
 def _gray_parts(
     t: FloatArray, codes: IntArray, groups: IntArray, k: int, cause: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Observed minus expected events of the cause per group, and their covariance.
+    """Compute observed minus expected events of the cause per group, and their covariance.
 
-    The score's variance is a sum over event times and groups of squared influences: of an event of
-    the cause at t in group k on group i's score, a_ik(t) plus its later effect through the risk
-    sets; of a competing event, the latter alone. In the far tail of unequal groups, where the
-    pooled incidence exceeds one or a tie correction falls below zero, they are bounded there.
+    The score's variance is a sum over event times and groups of squared influences: an event of the
+    cause at t in group k influences group i's score by a_ik(t) plus its later effect through the
+    risk sets; a competing event has only the later effect. In the far tail of unequal groups, the
+    pooled incidence is bounded at one and the tie correction at zero.
     """
     times, inverse = np.unique(t, return_inverse=True)
     cell, shape = inverse * k + groups, (len(times), k)

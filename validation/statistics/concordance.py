@@ -1,7 +1,7 @@
 """Concordance of a risk score with survival: Harrell's C and Uno's IPCW version.
 
-References: Harrell, Lee and Mark 1996 (Statistics in Medicine); Uno, Cai, Pencina,
-D'Agostino and Wei 2011 (Statistics in Medicine).
+References: Harrell, Lee and Mark 1996 (Statistics in Medicine); Uno, Cai, Pencina, D'Agostino and
+Wei 2011 (Statistics in Medicine).
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ _RUN = 64
 def concordant_pairs(
     t: FloatArray, e: BoolArray, risk: FloatArray, first: FloatArray, second: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Weighted concordant and comparable pairs, for m weightings at once.
+    """Sum the weights of concordant and comparable pairs, for m weightings at once.
 
     A pair is comparable when the earlier time is an event, or when the times are equal and only one
-    of the two is an event. Equal risks count half. With the patients in descending order of
-    time, an event's partners are the first p patients; p cut into runs of 1, 2, 4, ... patients
-    (its binary digits) makes every sum over partners a sum over sorted runs: O(n log^2 n).
+    of the two is an event. Equal risks count half. With the patients in descending order of time,
+    the partners of an event are the first p patients. Splitting p into runs of 1, 2, 4, ...
+    patients (its binary digits) turns every sum over partners into sums over sorted runs, which
+    takes O(n log^2 n).
 
     Parameters
     ----------
@@ -37,7 +38,7 @@ def concordant_pairs(
     t, e, first, second = t[order], e[order], first[order], second[order]
     rank = np.unique(risk[order], return_inverse=True)[1].astype(np.int64)
     cases = np.flatnonzero(e)
-    # Events follow the others of their time: the first event there has just its partners before it.
+    # Events come after the non-events at the same time, so the first event's partners precede it.
     _, leader = np.unique(-t[cases], return_index=True)
     partners = cases[leader][np.searchsorted(leader, np.arange(len(cases)), side="right") - 1]
     mine, weight = rank[cases], first[cases]
@@ -69,7 +70,7 @@ def concordant_pairs(
 def _pairs(
     t: FloatArray, e: BoolArray, risk: FloatArray, weight: FloatArray
 ) -> tuple[float, float]:
-    """Pairs of a weighting, which is that of the earlier event."""
+    """Sum the pairs of a single weighting, that of the earlier event."""
     right, pairs = concordant_pairs(t, e, risk, weight[:, None], np.ones((len(t), 1)))
     return float(right[0]), float(pairs[0])
 
@@ -82,9 +83,11 @@ def _risk(risk: npt.ArrayLike, n: int) -> FloatArray:
 
 
 def harrell(time: npt.ArrayLike, event: npt.ArrayLike, risk: npt.ArrayLike) -> float:
-    """Harrell's C: the share of comparable pairs whose earlier event has the higher risk.
+    """Compute Harrell's C.
 
-    `risk` is higher for patients expected to fail earlier. 0.5 is chance, 1 a perfect order.
+    This is the share of comparable pairs in which the patient with the earlier event has the higher
+    risk. `risk` is higher for patients expected to fail earlier. 0.5 means chance, 1 a perfect
+    ranking.
     """
     t, e = survival_arrays(time, event)
     concordant, comparable = _pairs(t, e, _risk(risk, len(t)), np.ones(len(t)))
@@ -94,9 +97,9 @@ def harrell(time: npt.ArrayLike, event: npt.ArrayLike, risk: npt.ArrayLike) -> f
 
 
 def censoring_weight(time: FloatArray, event: BoolArray, at: FloatArray) -> FloatArray:
-    """G(at): the chance of not being censored by then (reverse Kaplan-Meier).
+    """Compute G(at), the probability of not being censored by then (reverse Kaplan-Meier).
 
-    At equal times events come first, so patients with an event leave before anybody is censored.
+    At tied times events come first: patients with an event leave the risk set before any censoring.
     """
     times, inverse = np.unique(time, return_inverse=True)
     leaving = np.bincount(inverse, minlength=len(times))
@@ -111,26 +114,26 @@ def censoring_weight(time: FloatArray, event: BoolArray, at: FloatArray) -> Floa
 def uno(
     time: npt.ArrayLike, event: npt.ArrayLike, risk: npt.ArrayLike, *, tau: float | None = None
 ) -> float:
-    """Uno's C: Harrell's, with each pair weighted by 1 / G(t)^2, G the censoring survival.
+    """Compute Uno's C, in which each pair is weighted by 1 / G(t)^2.
 
-    Unlike Harrell's it does not depend on the censoring of the study. Pairs beyond `tau` are left
-    out (default: all).
+    G is the censoring survival. Unlike Harrell's C, Uno's does not depend on the censoring of the
+    study. Pairs beyond `tau` are left out (default: all pairs count).
 
     Parameters
     ----------
     time : (n,) follow-up, in any unit
-    event : (n,) 1 where it ends in the event
+    event : (n,) 1 if follow-up ends in the event
     risk : (n,) score, higher for patients expected to fail earlier
-    tau : in the unit of `time`
+    tau : largest time of a pair, in the unit of `time`
 
     Returns
     -------
-    0.5 for chance, 1 for a perfect order.
+    The concordance: 0.5 for chance, 1 for a perfect ranking.
 
     Raises
     ------
     BadTimesError
-        If an event has nobody censored after it: its weight would be infinite.
+        If nobody is censored after an event, since its weight would be infinite.
     NoEventsError
         If no two patients can be compared.
     """

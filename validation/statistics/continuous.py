@@ -1,4 +1,4 @@
-"""Continuous outcomes: linear models and rank tests.
+"""Linear models and rank tests for continuous outcomes.
 
 White 1980 and MacKinnon and White 1985 (J Econometrics) for HC3 standard errors; Mann and Whitney
 1947; Hodges and Lehmann 1963; Kruskal and Wallis 1952.
@@ -25,7 +25,7 @@ from validation.statistics.errors import (
 
 @dataclass(frozen=True)
 class LinearFit:
-    """A fitted linear model; arrays per covariate (the intercept is apart)."""
+    """A fitted linear model. Arrays have one entry per covariate; the intercept is separate."""
 
     names: tuple[str, ...]
     coef: FloatArray
@@ -60,17 +60,18 @@ def linear(
     robust: bool = False,
     level: float = 0.95,
 ) -> LinearFit:
-    """Least squares with an intercept, t intervals; `robust` gives HC3 standard errors.
+    """Fit least squares with an intercept and t intervals; `robust` gives HC3 standard errors.
 
     Parameters
     ----------
     y : (n,) outcome, in its own unit
     X : (n, k) covariates, without an intercept
-    robust : standard errors that hold where the spread differs between patients
+    robust : use standard errors that remain valid under heteroscedasticity
 
     Returns
     -------
-    Units of the outcome per unit of each covariate, with limits and p; the intercept is apart.
+    Coefficients in units of the outcome per unit of each covariate, with limits and p-values; the
+    intercept is separate.
 
     Raises
     ------
@@ -84,7 +85,7 @@ def linear(
         raise TooManyCovariatesError(f"{k} covariates for {n} patients: no residual is left")
     centered = x - x.mean(axis=0)
     length = np.linalg.norm(centered, axis=0)
-    # Unit columns, so that no covariate's scale decides what counts as dependent.
+    # Scale columns to unit length, so that no covariate's scale decides what counts as collinear.
     z = np.column_stack((np.full(n, 1.0 / np.sqrt(n)), centered / length))
     if np.linalg.svd(z, compute_uv=False)[-1] < 1e-7:
         raise CollinearError(
@@ -131,9 +132,10 @@ def linear(
 
 @dataclass(frozen=True)
 class RankResult:
-    """A rank test; with two groups also the shift and the chance that the second group is higher.
+    """Result of a rank test.
 
-    `shift` is Hodges and Lehmann's (median of all differences, second group minus first).
+    For two groups it also has the shift and the probability that the second group is higher.
+    `shift` is the Hodges-Lehmann estimate: the median of all differences, second group minus first.
     """
 
     test: TestResult
@@ -144,10 +146,10 @@ class RankResult:
 
 
 def rank_test(y: npt.ArrayLike, group: npt.ArrayLike) -> RankResult:
-    """Mann-Whitney (two groups) or Kruskal-Wallis (more), with ties corrected.
+    """Run the Mann-Whitney (two groups) or Kruskal-Wallis (more groups) test, corrected for ties.
 
-    The Mann-Whitney p-value is exact up to eight per group without ties, else normal with
-    continuity correction.
+    The Mann-Whitney p-value is exact for up to eight patients per group without ties; otherwise it
+    uses the normal approximation with continuity correction.
     """
     from scipy.stats import kruskal, mannwhitneyu
 

@@ -1,8 +1,8 @@
-"""Cox proportional hazards: Efron ties, strata, delayed entry, Firth's penalty.
+"""Cox proportional hazards with Efron ties, strata, delayed entry and Firth's penalty.
 
 The model is h(t | x) = h0(t) exp(x'beta); beta maximizes the partial likelihood (Cox 1972) by
-Newton's method on standardized covariates. Intervals and tests are Wald's for
-the plain model; with Firth's penalty they come from the profile of the penalized likelihood.
+Newton's method on standardized covariates. The plain model has Wald intervals and tests; with
+Firth's penalty they come from the profile of the penalized likelihood.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ from validation.statistics.partial_likelihood import (
     score_residuals,
 )
 
-# No profile limit lies beyond this log hazard ratio per standard deviation: it is infinite.
+# A profile limit beyond this log hazard ratio per standard deviation is reported as infinite.
 _FARTHEST = 60.0
 
 
 @dataclass(frozen=True)
 class CoxFit(HazardRatios):
-    """A fitted model.
+    """A fitted Cox model.
 
-    `p` is Wald's, or the penalized likelihood ratio's with Firth's penalty; `interval` says which
-    limits `lower` and `upper` are (of the hazard ratio). `converged` is False, with a `reason`,
-    when the numbers must not be reported.
+    `p` is the Wald p-value, or that of the penalized likelihood ratio with Firth's penalty;
+    `interval` names the method behind `lower` and `upper`, the limits of the hazard ratio.
+    `converged` is False, with a `reason`, when the numbers must not be reported.
     """
 
     converged: bool
@@ -79,16 +79,19 @@ class CoxFit(HazardRatios):
 
     @cached_property
     def concordance(self) -> float:
-        """Harrell's C of the linear predictor; NaN with strata or delayed entry."""
+        """Return Harrell's C of the linear predictor; NaN with strata or delayed entry."""
         return float("nan") if self.ranked is None else harrell(*self.ranked)
 
     @property
     def events_per_covariate(self) -> float:
-        """Events per covariate: under ten, prefer Firth's penalty (Peduzzi and others 1995)."""
+        """Return events per covariate.
+
+        Under ten, prefer Firth's penalty (Peduzzi and others 1995).
+        """
         return self.events / len(self.names)
 
     def index(self, name: str) -> int:
-        """Position of a covariate."""
+        """Return the position of a covariate."""
         return self.names.index(name)
 
 
@@ -98,7 +101,7 @@ def _prepare(
     strata: npt.ArrayLike | None,
     entry: npt.ArrayLike | None,
 ) -> tuple[FloatArray, BoolArray, list[RiskSets]]:
-    """Return checked times and flags, and a `RiskSets` per stratum that has an event."""
+    """Return checked times and flags, and one `RiskSets` per stratum with an event."""
     t, e = survival_arrays(time, event)
     started = None
     if entry is not None:
@@ -115,7 +118,7 @@ def _prepare(
 def _refuse_hopeless(
     x: FloatArray, e: BoolArray, names: Sequence[str], penalty: str | None
 ) -> None:
-    """Refuse what no likelihood can estimate, before trying."""
+    """Reject data from which no likelihood can be estimated, before fitting."""
     n_events, k = int(e.sum()), x.shape[1]
     if k >= n_events:
         raise TooManyCovariatesError(
@@ -158,11 +161,12 @@ def cox(
     strata : (n,) labels; each stratum has its own baseline hazard
     penalty : "firth" for few events or separation
     entry : (n,) delayed entry, in the unit of time
-    cluster : (n,) labels of rows that belong together (slides of a patient, patients of a
-        site): standard errors, limits and p-values are the sandwich's of Lin and Wei 1989, and
-        `robust_score` its score test; the likelihood ratio still takes rows as independent
-    interval : default Wald for the plain model, profile for Firth's
-    start : (k,) coefficients near the maximum, where they are known
+    cluster : (n,) labels of rows that belong together (slides of a patient, patients at a
+        site); standard errors, limits and p-values use the sandwich estimator of Lin and Wei 1989,
+        and
+        `robust_score` is its score test; the likelihood ratio still treats rows as independent
+    interval : by default Wald for the plain model, profile for Firth's
+    start : (k,) coefficients near the maximum, if known
 
     Raises
     ------
@@ -202,7 +206,7 @@ def cox(
     with np.errstate(over="ignore"):
         hr, lower, upper = np.exp(coef), np.exp(low / scale), np.exp(high / scale)
     ratio = 2.0 * (best.at.value - null.value)
-    # Row by row, not as a matrix product: patients with the same covariates must tie to the bit.
+    # Row by row, not as a matrix product: patients with equal covariates must tie exactly.
     score = (x * coef).sum(axis=1)
     rao = None
     if not firth:
@@ -237,9 +241,9 @@ def cox(
 def _sandwich(
     sets: list[RiskSets], z: FloatArray, best: Maximum, codes: IntArray, groups: int
 ) -> tuple[FloatArray, TestResult]:
-    """Covariance of the coefficients from the clusters' score residuals, and their score test.
+    """Compute the coefficients' covariance from the clusters' score residuals, and the score test.
 
-    Firth's penalty moves the estimate, and leaves the residuals as they are.
+    Firth's penalty shifts the estimate but does not change the residuals.
     """
 
     def by_cluster(beta: FloatArray) -> FloatArray:
@@ -258,7 +262,7 @@ def _sandwich(
 
 
 def _refuse_unidentified(information: FloatArray, names: Sequence[str]) -> None:
-    """Refuse covariates that do not vary, or vary together, among those at risk at event times."""
+    """Reject covariates that are constant or collinear among patients at risk at event times."""
     own = np.diag(information)
     if (own < 1e-9).any():
         raise ConstantFeatureError(
@@ -266,7 +270,7 @@ def _refuse_unidentified(information: FloatArray, names: Sequence[str]) -> None:
             " when events happen (within strata): it cannot be related to the outcome"
         )
     scaled = information / np.sqrt(np.outer(own, own))
-    # Terms of a spline may come near 1e-10; below this the inverse has no correct digits.
+    # Spline terms may come near 1e-10; below this the inverse has no correct digits.
     if float(np.linalg.eigvalsh(scaled)[0]) < 1e-12:
         raise CollinearError(
             f"covariates {', '.join(names)} cannot be distinguished among the patients at risk when"
@@ -295,10 +299,10 @@ def _profile(
     se: FloatArray,
     level: float,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Limits where twice the profile likelihood's drop reaches chi-squared, and LR p-values.
+    """Find profile likelihood limits, where twice its drop reaches chi-squared, and LR p-values.
 
-    The profile's slope is the score of the fixed coefficient (envelope theorem), so its root is
-    found by Newton's method, kept inside a bracket.
+    The slope of the profile is the score of the fixed coefficient (envelope theorem), so each limit
+    is found by Newton's method, kept inside a bracket.
     """
     k = len(best.beta)
     target = best.at.value - float(chdtri(1, 1.0 - level)) / 2.0
@@ -329,7 +333,7 @@ def _root(
     reach: float,
     target: float,
 ) -> float:
-    """Find where the profile of coefficient j falls to `target` toward `reach` (or infinity)."""
+    """Find where the profile of coefficient j drops to `target` toward `reach`; may be infinite."""
     inside, outside = float(beta[j]), float("nan")
     value, start = inside + reach, beta
     for _ in range(60):

@@ -1,4 +1,4 @@
-"""Cut-points chosen by looking at the outcome, with the correction that makes them honest.
+"""Cut-points selected by looking at the outcome, with p-values corrected for the search.
 
 Searching for the best cut inflates the false positive rate several times over (Altman and others
 1994, J Natl Cancer Inst). Two corrections: the asymptotic p of Lausen and Schumacher 1992
@@ -21,10 +21,10 @@ from validation.statistics.errors import ConstantFeatureError, NoEventsError, Sh
 
 @dataclass(frozen=True)
 class Cutpoint:
-    """The selected cut (high means above it) and its p-values.
+    """The selected cut (values above it are high) and its p-values.
 
-    `p_uncorrected` must never be reported alone. `p` is the permutation p-value when permutations
-    were asked for, else the asymptotic p.
+    `p_uncorrected` must never be reported alone. `p` is the permutation p-value if permutations
+    were requested, otherwise the asymptotic p-value.
     """
 
     cut: float
@@ -38,7 +38,7 @@ class Cutpoint:
 
 
 def logrank_scores(time: FloatArray, event: BoolArray) -> FloatArray:
-    """Log-rank scores: event flag minus the Nelson-Aalen hazard at the patient's own time."""
+    """Compute log-rank scores: event flag minus Nelson-Aalen hazard at the patient's own time."""
     times, inverse = np.unique(time, return_inverse=True)
     leaving = np.bincount(inverse, minlength=len(times))
     at_risk = len(time) - np.concatenate(([0], np.cumsum(leaving)[:-1]))
@@ -47,7 +47,10 @@ def logrank_scores(time: FloatArray, event: BoolArray) -> FloatArray:
 
 
 def _asymptotic(b: float, low: float, high: float) -> float:
-    """P(max |standardized bridge| > b) on [low, high]: Miller and Siegmund 1982 (Biometrics)."""
+    """Compute P(max |standardized bridge| > b) on [low, high].
+
+    Miller and Siegmund 1982 (Biometrics).
+    """
     if b <= 1.0:
         return 1.0
     density = math.exp(-b * b / 2.0) / math.sqrt(2.0 * math.pi)
@@ -65,27 +68,27 @@ def maximally_selected(
     permutations: int = 0,
     seed: int = 0,
 ) -> Cutpoint:
-    """Get the cut of x that separates survival best, and the corrected p-value of having searched.
+    """Find the cut of x that best separates survival, with a p-value corrected for the search.
 
-    Candidates are the values of x that leave between the shares `lower` and `upper` of patients at
-    or below them. The statistic is the standardized sum of log-rank scores above the cut.
+    A value of x is a candidate if the share of patients at or below it is between `lower` and
+    `upper`. The statistic is the standardized sum of log-rank scores above the cut.
 
     Parameters
     ----------
     time : (n,) follow-up, in any unit
-    event : (n,) 1 where it ends in the event
+    event : (n,) 1 if follow-up ends in the event
     x : (n,) values to cut, none missing
     lower, upper : shares of the patients, 0 < lower < upper < 1
-    permutations : draws for the p-value; with 0 it is the asymptotic p
+    permutations : number of permutations for the p-value; 0 gives the asymptotic p-value
 
     Returns
     -------
-    The cut in the unit of `x`, its statistic, and p corrected for every candidate.
+    The cut in the unit of `x`, its statistic, and a p-value corrected for all candidates.
 
     Raises
     ------
     ShapeError
-        If values are missing, or the shares are no shares.
+        If values are missing, or the shares are not valid.
     ConstantFeatureError
         If no value leaves enough patients on both sides.
     NoEventsError

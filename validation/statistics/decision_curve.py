@@ -1,4 +1,4 @@
-"""Net benefit of acting on a predicted risk, beside treating everybody or nobody.
+"""Net benefit of acting on a predicted risk, compared with treating everybody or nobody.
 
 Vickers and Elkin 2006 (Medical Decision Making); Vickers and others 2008 (BMC Medical Informatics
 and Decision Making) for censored outcomes: the risk among those above a threshold is estimated by
@@ -22,11 +22,12 @@ def net_benefit(
     when: float,
     thresholds: npt.ArrayLike,
 ) -> FloatArray:
-    """Net benefit of treating patients whose predicted risk by `when` reaches each threshold.
+    """Compute the net benefit of treating patients whose predicted risk reaches each threshold.
 
-    s * (F - (1 - F) * t / (1 - t)), with s the share of patients at or above threshold t and F
-    their Kaplan-Meier risk by `when`: true positives minus false positives weighted by the odds of
-    the threshold, per patient. Treating everybody is a risk of 1 in all; nobody has 0.
+    The net benefit is s * (F - (1 - F) * t / (1 - t)), where s is the share of patients at or above
+    threshold t and F their Kaplan-Meier risk by `when`: per patient, true positives minus false
+    positives weighted by the odds of the threshold. To treat everybody, pass a risk of 1 for all;
+    treating nobody has net benefit 0.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Named refusals of the statistics: data that cannot bear the number that was asked of them.
+"""Named errors of the statistics, for data that do not support the requested number.
 
 Each class has a `code` that a verdict can carry as its reason. All are `InputError`s: the remedy
-is in the data or in the plan, never in a retry.
+lies in the data or the plan, and retrying never helps.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class NoEventsError(StatisticsError):
 
 
 class EmptyGroupError(StatisticsError):
-    """A comparison in which one side has no patient."""
+    """A comparison in which one side has no patients."""
 
     code = "empty_group"
 
 
 class ConstantFeatureError(StatisticsError):
-    """A feature with a single value in the analyzed patients."""
+    """A feature with a single value among the analyzed patients."""
 
     code = "constant_feature"
 

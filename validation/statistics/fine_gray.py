@@ -1,7 +1,7 @@
-"""Fine and Gray's model: proportional hazards of the subdistribution, with their own variance.
+"""Fine and Gray's model: proportional subdistribution hazards with their own variance.
 
-Fine and Gray 1999 (J Am Stat Assoc 94:496): equations 7 and 8 and the appendix of it are what
-`_influence` computes, as does the R function cmprsk::crr, with which the tests compare it.
+Fine and Gray 1999 (J Am Stat Assoc 94:496): `_influence` computes equations 7 and 8 and the
+appendix of that paper, as does the R function cmprsk::crr, against which the tests compare it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from validation.statistics.newton import Likelihood, maximize
 class FineGray(HazardRatios):
     """Subdistribution hazard ratios with Fine and Gray's standard errors.
 
-    `competing` is 0 where nobody had another event: the model is then Cox's with Breslow's ties and
-    a robust variance.
+    `competing` is 0 if nobody had another event: the model is then a Cox model with Breslow's ties
+    and a robust variance.
     """
 
     competing: int
@@ -35,10 +35,11 @@ class FineGray(HazardRatios):
 
 @dataclass(frozen=True)
 class _Sample:
-    """Patients in the order of time. `late` is 1 / G(X-) of those with a competing event, else 0.
+    """Patients in order of time.
 
-    `when`, `d` and `g` are the distinct event times, the events there and G just before; `first` is
-    the first patient still followed at each.
+    `late` is 1 / G(X-) for patients with a competing event, otherwise 0. `when`, `d` and `g` are
+    the distinct event times, the number of events there and G just before; `first` is the first
+    patient still followed at each event time.
     """
 
     t: FloatArray
@@ -52,10 +53,10 @@ class _Sample:
     first: IntArray
 
     def over_risk_sets(self, values: FloatArray) -> FloatArray:
-        """(J, ...) weighted sums of (n, ...) values over the subdistribution's risk sets.
+        """Compute (J, ...) weighted sums of (n, ...) values over the subdistribution's risk sets.
 
-        Whoever is still followed counts fully, whoever had a competing event before counts
-        G(s-) / G(X-): two running sums, so no patients-by-times matrix is needed.
+        Patients still followed have weight 1; patients with an earlier competing event have weight
+        G(s-) / G(X-). Two running sums suffice, without a matrix of patients by times.
         """
         shape = (-1,) + (1,) * (values.ndim - 1)
         after = _running(values[::-1])[::-1][self.first]
@@ -64,7 +65,7 @@ class _Sample:
 
 
 def _running(values: FloatArray) -> FloatArray:
-    """Cumulative sums with a leading zero."""
+    """Compute cumulative sums with a leading zero."""
     total: FloatArray = np.zeros((len(values) + 1, *values.shape[1:]))
     np.cumsum(values, axis=0, out=total[1:])
     return total
@@ -79,16 +80,16 @@ def fine_gray(
     *,
     level: float = 0.95,
 ) -> FineGray:
-    """Proportional subdistribution hazards.
+    """Fit proportional subdistribution hazards.
 
-    A patient with a competing event stays in the risk set with weight G(t-) / G(own time-), G being
-    the Kaplan-Meier estimate of the censoring survival, in which an event precedes a censoring at
-    the same time. Breslow ties. The standard errors are Fine and Gray's: the sandwich of the
-    per-patient score residuals together with what the estimation of G adds to them.
+    A patient with a competing event stays in the risk set with weight G(t-) / G(own time-), where G
+    is the Kaplan-Meier estimate of the censoring survival and events precede censorings at tied
+    times. Ties are handled by Breslow's method. The standard errors are Fine and Gray's: a sandwich
+    of the per-patient score residuals that includes the uncertainty from estimating G.
 
     Parameters
     ----------
-    status : (n,) 0 censored, 1, 2, ... the cause
+    status : (n,) 0 if censored, otherwise the number of the cause
     X : (n, k) covariates
 
     Raises
@@ -149,7 +150,7 @@ def _sample(t: FloatArray, codes: IntArray, z: FloatArray, cause: int) -> _Sampl
 
 
 def _maximize(sample: _Sample) -> tuple[FloatArray, FloatArray]:
-    """Coefficients of the standardized covariates at the maximum, and the information there."""
+    """Maximize over the standardized covariates; return the coefficients and the information."""
     z, d = sample.z, sample.d
     total = z[sample.main].sum(axis=0)
     outer = z[:, :, None] * z[:, None, :]
@@ -180,11 +181,12 @@ def _maximize(sample: _Sample) -> tuple[FloatArray, FloatArray]:
 
 
 def _influence(sample: _Sample, beta: FloatArray) -> FloatArray:
-    """(n, k) eta_i + psi_i: each patient's share in the score, and in the error of the weights.
+    """Compute (n, k) eta_i + psi_i, each patient's contribution to the score.
 
-    eta_i = integral (z_i - E(s)) w_i(s) dM_i(s), M_i the subdistribution's martingale residual;
-    psi_i = integral q(u) / pi(u) dM_i^c(u), M_i^c that of the censoring,
-    q(u) = - sum over i of the part of eta_i that weights after u (with X_i <= u) contribute.
+    eta_i = integral (z_i - E(s)) w_i(s) dM_i(s), where M_i is the subdistribution's martingale
+    residual; psi_i = integral q(u) / pi(u) dM_i^c(u), the contribution to the error of the weights,
+    where M_i^c is the martingale residual of the censoring and q(u) = - sum over i of the part of
+    eta_i that weights after u (with X_i <= u) contribute.
     """
     t, z, late, when = sample.t, sample.z, sample.late, sample.when
     risk = np.exp(z @ beta)
@@ -213,7 +215,7 @@ def _influence(sample: _Sample, beta: FloatArray) -> FloatArray:
     at_risk = (len(t) - past + c).astype(np.float64)
     share = q / at_risk[:, None]
     compensator = _running(share * (c / at_risk)[:, None])
-    # A patient with an event at u has left before anybody is censored there.
+    # A patient with an event at u leaves the risk set before any censoring at u.
     seen = np.where(
         censored, np.searchsorted(u, t, side="right"), np.searchsorted(u, t, side="left")
     )

@@ -23,7 +23,7 @@ _DONORS = 5
 
 
 def outcome_predictors(time: npt.ArrayLike, event: npt.ArrayLike) -> FloatArray:
-    """(n, 2) event flag and Nelson-Aalen cumulative hazard at each patient's own time."""
+    """Compute (n, 2) predictors: event flag and Nelson-Aalen hazard at each patient's own time."""
     t, e = survival_arrays(time, event)
     times, inverse = np.unique(t, return_inverse=True)
     leaving = np.bincount(inverse, minlength=len(times))
@@ -35,7 +35,7 @@ def outcome_predictors(time: npt.ArrayLike, event: npt.ArrayLike) -> FloatArray:
 def _draw_coefficients(
     x: FloatArray, y: FloatArray, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Least squares coefficients, a draw from their posterior, and a draw of the residual sd."""
+    """Return least squares coefficients, a draw from their posterior, and a draw of residual SD."""
     n, k = x.shape
     ridge = 1e-5 * np.diag(np.maximum((x**2).sum(axis=0), 1e-12))
     inverse = np.linalg.inv(x.T @ x + ridge)
@@ -49,7 +49,10 @@ def _draw_coefficients(
 def _match(
     x: FloatArray, y: FloatArray, missing: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
-    """Predictive mean matching: a value drawn from the five patients predicted most alike."""
+    """Impute by predictive mean matching.
+
+    Each value is drawn from the five patients with the most similar predictions.
+    """
     beta, drawn, _ = _draw_coefficients(x, y, rng)
     donors, wanted = x @ beta, missing @ drawn
     distance = np.abs(wanted[:, None] - donors[None, :])
@@ -61,7 +64,7 @@ def _match(
 def _draw_binary(
     x: FloatArray, y: FloatArray, missing: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
-    """Draw a 0/1 value from a logistic model whose coefficients are drawn too."""
+    """Draw 0/1 values from a logistic model whose coefficients are also drawn."""
     k = x.shape[1]
     beta = np.zeros(k)
     for _ in range(25):
@@ -81,14 +84,14 @@ def impute(
     cycles: int = 10,
     seed: int = 0,
 ) -> list[FloatArray]:
-    """`m` completed copies of X, its NaN filled by chained equations.
+    """Return `m` completed copies of X, with NaN filled by chained equations.
 
     The products of the other covariates with the last outcome predictor (the cumulative hazard) are
-    predictors too, as White and Royston advise; strong effects (hazard ratios near 2 per standard
-    deviation) still come out about a tenth nearer to none, which errs on the safe side.
+    also predictors, as White and Royston advise. Strong effects (hazard ratios near 2 per standard
+    deviation) are still estimated about a tenth too close to no effect, which is conservative.
 
-    Columns with values 0 and 1 alone are drawn from logistic models, others by predictive mean
-    matching, so that imputed values are always values that occur.
+    Columns that contain only 0 and 1 are drawn from logistic models, other columns by predictive
+    mean matching, so that imputed values are always values that occur in the data.
 
     Parameters
     ----------
@@ -98,7 +101,7 @@ def impute(
     Raises
     ------
     MissingValuesError
-        A column is missing in more than half of the patients: imputation would invent it.
+        If a column is missing in more than half of the patients: imputation would invent it.
     """
     x = as_float(X, "covariates")
     if x.ndim != 2 or x.shape[1] != len(names):
@@ -142,7 +145,7 @@ def impute(
 
 @dataclass(frozen=True)
 class Pooled:
-    """Rubin's pooled estimates. `missing_information` is the share of variance due to missing."""
+    """Pooled estimates; `missing_information` is the share of variance due to missing values."""
 
     value: FloatArray
     se: FloatArray
@@ -161,24 +164,26 @@ def pool(
     complete_df: float = float("inf"),
     level: float = 0.95,
 ) -> Pooled:
-    """Pool estimates (m, k) with variances (m, k): mean, within plus (1 + 1/m) between variance.
+    """Pool estimates (m, k) with variances (m, k) by Rubin's rules.
 
-    Degrees of freedom are Barnard and Rubin's when `complete_df` is finite, Rubin's otherwise.
+    The pooled estimate is the mean; its variance is the within variance plus (1 + 1/m) times the
+    between variance. Degrees of freedom are Barnard and Rubin's if `complete_df` is finite,
+    otherwise Rubin's.
 
     Parameters
     ----------
-    estimates : (m, k) coefficients, a row per imputed data set, m of at least 2
+    estimates : (m, k) coefficients, one row per imputed data set, m at least 2
     variances : (m, k) their squared standard errors
     complete_df : residual degrees of freedom of a complete data set
 
     Returns
     -------
-    (k,) pooled coefficients with standard errors, degrees of freedom, limits and p.
+    (k,) pooled coefficients with standard errors, degrees of freedom, limits and p-values.
 
     Raises
     ------
     ShapeError
-        If the shapes differ, or there is a single imputation.
+        If the shapes differ, or there is only one imputation.
     """
     q, u = as_float(estimates, "estimates"), as_float(variances, "variances")
     if q.ndim != 2 or q.shape != u.shape or q.shape[0] < 2:

@@ -1,21 +1,24 @@
-"""Does a variable know the outcome, or how long a patient was followed? Then it is no baseline.
+"""Detection of variables that reveal the outcome or the length of follow-up.
 
-A variable that was fixed before follow-up began can reveal who has the event, and when. It cannot
-reveal who is censored when: the hazard of censoring does not depend on it, unless censoring itself
-depends on risk. So each variable gets two hazard models, of the event and of censoring.
+Such a variable is not a baseline variable. A variable fixed before follow-up began can reveal who
+has the event, and when. It cannot reveal who is censored when: the hazard of censoring does not
+depend on it, unless censoring itself depends on risk. Each variable is therefore given two hazard
+models, one of the event and one of censoring.
 
 - Related to both in the same direction, and to the follow-up time among patients with and without
-  the event: it grew with follow-up ("ever transplanted", number of visits, last value known).
-- Related to the event so closely as no marker is, while its carriers are not censored: it was
-  recorded after the event, or is the event under another name.
-- Known in those with the event and unknown in the others, or the reverse.
+  the event: the variable grew with follow-up ("ever transplanted", number of visits, last known
+  value).
+- Related to the event more closely than any marker is, although its carriers are not censored: the
+  variable was recorded after the event, or is the event under another name.
+- Known for patients with the event and unknown for the rest, or the reverse.
 
-A yes-or-no variable that nearly nobody carries who left early, whatever the reason, is the classic
-immortal time: treated patients had to live until treatment (Gail 1972, Annals of Internal
-Medicine, on heart transplantation). Small cohorts with few censored patients show only that.
+A yes-or-no variable that is rare among patients who left early, for whatever reason, is the classic
+sign of immortal time: treated patients had to live until treatment (Gail 1972, Annals of Internal
+Medicine, on heart transplantation). In small cohorts with few censored patients, only this sign can
+be seen.
 
-The limits are set so that 400 honest variables of 40 public cohorts stay below them; see
-`docs/cohorts.md` for what was measured.
+The limits are set so that 400 honest variables from 40 public cohorts stay below them; see
+`docs/cohorts.md` for the measurements.
 """
 
 from __future__ import annotations
@@ -31,51 +34,51 @@ from validation.statistics.batched import batched_cox
 from validation.statistics.concordance import harrell
 
 FEWEST = 30
-"""Patients with a known value, below which no leak is reported."""
+"""Minimum number of patients with a known value for a leak to be reported."""
 FEWEST_EVENTS = 8
 ASSOCIATED = 3.0
-"""Standard errors from no effect; what is not associated cannot mislead."""
+"""Standard errors from no effect; a variable that is not associated cannot mislead."""
 BEYOND_MARKERS = 0.88
 """Concordance of a single variable. The best honest variable among 318 reached 0.85 (16 events)."""
 REVEALS_THE_EVENT = 0.85
-"""Area under the curve of the event flag, whenever it happened."""
+"""Area under the curve for the event flag, regardless of when the event happened."""
 REVEALS_NOISILY = 0.78
-"""The same, where nearly none of its carriers is censored."""
+"""The same area, if almost none of the variable's carriers is censored."""
 REVEALS_A_BINARY_OUTCOME = 0.97
 SLOPE = 0.3
-"""Log hazard ratio per standard deviation, of the event or of censoring, from which it counts."""
+"""Smallest log hazard ratio per standard deviation, of the event or of censoring, that counts."""
 FOLLOWS_THE_TIME = 0.6
-"""Rank correlation with the time among those with the event."""
+"""Rank correlation with time among patients with the event."""
 EARLY = 0.1
 """Share of the patients who left first, for whatever reason."""
 WAITS = (0.02, 0.05, 0.1, 0.2)
-"""Mean waits for a treatment that are tried: quantiles of follow-up."""
+"""Mean waiting times for a treatment that are tried, as quantiles of follow-up."""
 AWAITED = 6.0
-"""Log-likelihood units by which a wait explains who leaves better than a baseline variable does."""
+"""Log-likelihood gain, in explaining who leaves, of a wait over a baseline variable."""
 CENSORED_TOO = 0.5
-"""The part of it that the censored give at least."""
+"""Minimum part of that gain that must come from censored patients."""
 IMMORTAL = (0.1, 0.4)
-"""Early ratio of the hazard to leave, estimate and upper limit, that no treatment reaches."""
+"""Early hazard ratio for leaving (estimate and upper limit) below what any treatment achieves."""
 FOLLOWS_THE_EVENT = 0.5
 """Difference in the share of known values between patients with and without the event."""
 
 
 @dataclass(frozen=True)
 class Leak:
-    """Leak: information in a variable that was not available at baseline."""
+    """Information in a variable that was not available at baseline."""
 
     kind: Literal["outcome", "follow_up", "missingness"]
     text: str
 
 
 def find_leak(values: FloatArray, event: FloatArray, time: FloatArray | None = None) -> Leak | None:
-    """Find outcome information in `values` that no baseline variable can have.
+    """Find outcome information in `values` that no baseline variable can contain.
 
     Parameters
     ----------
-    values : (n,) numbers or codes 0/1; NaN unknown
-    event : (n,) 1 for the event, 0 for none (censored), 2 for a competing event
-    time : (n,) follow-up, in any unit; None for an outcome without time
+    values : (n,) numbers or codes 0/1; NaN if unknown
+    event : (n,) 1 for the event, 0 if censored, 2 for a competing event
+    time : (n,) follow-up, in any unit; None for an outcome that is not time to event
     """
     known = np.isfinite(values)
     missing = _missingness(known, event == 1)
@@ -101,7 +104,7 @@ def _in_time(x: FloatArray, e: FloatArray, t: FloatArray, auc: float) -> Leak | 
         return None
     side = float(np.sign(far))
     slope, z, auc = abs(slope), side * z, max(auc, 1 - auc)
-    # From here on a higher value goes with more events.
+    # From here on, a higher value means more events.
     order = harrell(t, had, z)
     if order >= BEYOND_MARKERS:
         return Leak(
@@ -114,7 +117,7 @@ def _in_time(x: FloatArray, e: FloatArray, t: FloatArray, auc: float) -> Leak | 
         f"being censored; rank correlation with the time {with_event:.2f} among patients with the "
         f"event and {without:.2f} among censored patients"
     )
-    apart = without < SLOPE  # an early date of entry goes with a long time among the censored
+    apart = without < SLOPE  # among the censored, an early date of entry goes with long follow-up
     clear = auc >= REVEALS_THE_EVENT and lead < -2.0
     noisily = auc >= REVEALS_NOISILY and leaving < -0.25 and lead < -4.0
     spared = slope > 0.5 and leaving < -0.5 and lead < -4.0
@@ -135,7 +138,10 @@ def _in_time(x: FloatArray, e: FloatArray, t: FloatArray, auc: float) -> Leak | 
 
 
 def _immortal(z: FloatArray, t: FloatArray) -> str | None:
-    """Nearly nobody on the safe side left early: it had to be reached alive."""
+    """Detect a safer side that had to be reached alive.
+
+    The sign is that almost nobody on that side left early.
+    """
     from scipy.stats import beta
 
     safe = z < z.mean()
@@ -153,13 +159,14 @@ def _immortal(z: FloatArray, t: FloatArray) -> str | None:
 
 
 def _detect_awaited(z: FloatArray, e: FloatArray, t: FloatArray) -> str | None:
-    """Detect an exposure whose safer side requires having been followed: a treatment awaited.
+    """Detect an exposure whose safer side requires follow-up, such as a treatment that is awaited.
 
-    If waits are exponential with mean w, the hazard of a carrier to leave, whatever the reason, is
-    1 - exp(-t / w) of what it were. That is compared with a baseline variable: a constant hazard
-    ratio for the event, and none for being censored. Effects that fade also favor the former among
-    the events, so that the censored have to favor it as well: by chance alone they do so by
-    `CENSORED_TOO` log-likelihood units in at most exp(-`CENSORED_TOO`) of baseline variables.
+    If waits are exponential with mean w, the hazard that a carrier leaves, for whatever reason, is
+    reduced by the factor 1 - exp(-t / w). This model is compared with that of a baseline variable,
+    which has a constant hazard ratio for the event and no effect on censoring. Fading effects also
+    favor the waiting model among the events, so the censored patients must favor it as well. By
+    chance alone, they do so by `CENSORED_TOO` log-likelihood units in at most exp(-`CENSORED_TOO`)
+    of baseline variables.
     """
     safe = z < z.mean()
     event, left = (_leavers(safe, e == state, t) for state in (1, 0))
@@ -181,7 +188,7 @@ def _detect_awaited(z: FloatArray, e: FloatArray, t: FloatArray) -> str | None:
 
 @dataclass(frozen=True)
 class _Leavers:
-    """Patients who left: when, whether from the safer side, and the log odds of it at random."""
+    """Patients who left: when, whether from the safer side, and the log odds of that by chance."""
 
     time: FloatArray
     safe: BoolArray
@@ -189,7 +196,7 @@ class _Leavers:
 
 
 def _leavers(safe: BoolArray, leaves: BoolArray, t: FloatArray) -> _Leavers:
-    """Select patients who leave while both sides are at risk."""
+    """Select patients who left while both sides were at risk."""
     order = np.argsort(t, kind="stable")
     safe, leaves, t = safe[order], leaves[order], t[order]
     first = np.searchsorted(t, t)
@@ -199,13 +206,13 @@ def _leavers(safe: BoolArray, leaves: BoolArray, t: FloatArray) -> _Leavers:
 
 
 def _log_likelihood(leavers: _Leavers, log_ratio: FloatArray | float) -> float:
-    """Partial log-likelihood of who leaves, where the safer side's hazard has this ratio."""
+    """Compute the partial log-likelihood of who leaves, given the safer side's log hazard ratio."""
     odds = leavers.log_odds + log_ratio
     return float((leavers.safe * odds - np.logaddexp(0, odds)).sum())
 
 
 def _constant_ratio(leavers: _Leavers, log_ratio: FloatArray | float) -> float:
-    """Return the largest log-likelihood with a constant hazard ratio beside `log_ratio`."""
+    """Find the largest log-likelihood with a constant hazard ratio in addition to `log_ratio`."""
     from scipy.optimize import minimize_scalar
 
     found = minimize_scalar(
@@ -217,7 +224,7 @@ def _constant_ratio(leavers: _Leavers, log_ratio: FloatArray | float) -> float:
 
 
 def _missingness(known: BoolArray, had: BoolArray) -> Leak | None:
-    """Values that exist for the patients with the event, or for those without, nearly alone."""
+    """Detect values known almost only for patients with the event, or only for those without it."""
     if min(had.sum(), (~had).sum()) < FEWEST_EVENTS or known.sum() < FEWEST_EVENTS:
         return None
     with_event, without = known[had].mean(), known[~had].mean()
@@ -231,9 +238,10 @@ def _missingness(known: BoolArray, had: BoolArray) -> Leak | None:
 
 
 def _slope(t: FloatArray, flags: BoolArray, z: FloatArray) -> tuple[float, float]:
-    """Log hazard ratio per SD and its distance from none in standard errors (0, 0: no estimate).
+    """Return the log hazard ratio per SD and its distance from no effect in standard errors.
 
-    Where the fit runs to infinity, the score test gives the distance.
+    Both are 0 if there is no estimate. If the fit diverges to infinity, the distance comes from the
+    score test.
     """
     if flags.sum() < 3:
         return 0.0, 0.0
@@ -245,7 +253,10 @@ def _slope(t: FloatArray, flags: BoolArray, z: FloatArray) -> tuple[float, float
 
 
 def area_under_curve(x: FloatArray, flag: BoolArray) -> float:
-    """Area under the curve of a flag: the chance that a case has the higher value."""
+    """Compute the area under the ROC curve of a flag.
+
+    This is the probability that a case has a higher value than a control.
+    """
     cases, others = int(flag.sum()), int((~flag).sum())
     if min(cases, others) == 0:
         return 0.5

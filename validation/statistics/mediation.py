@@ -1,11 +1,12 @@
 """Natural direct and indirect effects by the product method, with a bootstrap of patients.
 
 The mediator is modeled by least squares and the outcome by additive hazards (or least squares), so
-that the indirect effect is the product of two coefficients whatever the share of patients with the
-event: hazard differences are collapsible, hazard ratios are not. Under no unmeasured confounding of
-exposure, mediator and outcome, no mediator-outcome confounder that the exposure changes, and no
-interaction of exposure and mediator, the product is the natural indirect effect and the exposure's
-coefficient beside the mediator the natural direct effect (Lange and Hansen 2011, Epidemiology).
+that the indirect effect is the product of two coefficients regardless of the share of patients with
+the event: hazard differences are collapsible, whereas hazard ratios are not. Under no unmeasured
+confounding of exposure, mediator and outcome, no mediator-outcome confounder that the exposure
+changes, and no interaction of exposure and mediator, the product is the natural indirect effect,
+and the exposure's coefficient adjusted for the mediator is the natural direct effect (Lange and
+Hansen 2011, Epidemiology).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ CHUNK = 64
 
 @dataclass(frozen=True)
 class AdditiveHazards:
-    """Coefficients (hazard differences per unit of time) with their standard errors and p."""
+    """Coefficients (hazard differences per unit of time) with standard errors and p-values."""
 
     coef: FloatArray
     se: FloatArray
@@ -43,10 +44,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Mediation:
-    """Indirect, direct and total effect; the two paths of the indirect effect with their p.
+    """Indirect, direct and total effects, and the two paths of the indirect effect with p-values.
 
-    `p` is the larger of the paths' two: the product is none where either is (the joint
-    significance test; MacKinnon and others 2002, Psychological Methods).
+    `p` is the larger of the two path p-values, because the product is zero if either path is (the
+    joint significance test; MacKinnon and others 2002, Psychological Methods).
     """
 
     indirect: Part
@@ -63,15 +64,15 @@ class Mediation:
 def additive_hazards(
     time: npt.ArrayLike, event: npt.ArrayLike, X: npt.ArrayLike, strata: npt.ArrayLike | None = None
 ) -> AdditiveHazards:
-    """Additive hazards model with constant effects and a free baseline (in each stratum).
+    """Fit additive hazards with constant effects and a free baseline (in each stratum).
 
     h(t | x) = h0(t) + b'x; b solves a linear system. Source: Lin and Ying 1994 (Biometrika).
 
     Parameters
     ----------
-    time, event : (n,) follow-up, and 1 where the event ended it
+    time, event : (n,) follow-up, and 1 if the event ended it
     X : (n, k) covariates
-    strata : (n,) codes, or None
+    strata : (n,) codes of the strata, or None
     """
     t, e = survival_arrays(time, event)
     x = as_float(X, "covariates")
@@ -97,25 +98,25 @@ def mediation(
     draws: int = 1000,
     seed: int = 0,
 ) -> Mediation:
-    """Natural effects of an exposure through a mediator, with percentile intervals.
+    """Compute natural effects of an exposure through a mediator, with percentile intervals.
 
     Parameters
     ----------
     exposure, mediator : (n,) values
-    covariates : (n, q) values that both models hold; q may be 0
-    outcome : (n,) times with `event`, else values
-    event : (n,) 1 where the event ended follow-up; None for an outcome without time
+    covariates : (n, q) values included in both models; q may be 0
+    outcome : (n,) times if `event` is given, otherwise values
+    event : (n,) 1 if the event ended follow-up; None for an outcome that is not time to event
     strata : (n,) codes within which hazards are compared, or None
-    draws : bootstrap resamples of patients
+    draws : number of bootstrap resamples of patients
 
     Returns
     -------
-    Effects on the hazard (per unit of time), or on the outcome's mean.
+    Effects on the hazard (per unit of time), or on the mean of the outcome.
 
     Raises
     ------
     StatisticsError
-        If a model cannot be fitted, or too few resamples allow it.
+        If a model cannot be fitted, or can be fitted in too few resamples.
     """
     x, m = as_float(exposure, "exposure"), as_float(mediator, "mediator")
     c, y = as_float(covariates, "covariates").reshape(len(x), -1), as_float(outcome, "outcome")
@@ -167,7 +168,7 @@ def mediation(
 
 
 def _layers(strata: npt.ArrayLike | None, n: int) -> list[IntArray]:
-    """Positions of the patients of each stratum."""
+    """Return the positions of the patients of each stratum."""
     if strata is None:
         return [np.arange(n)]
     codes = np.asarray(strata)
@@ -175,7 +176,10 @@ def _layers(strata: npt.ArrayLike | None, n: int) -> list[IntArray]:
 
 
 def _squares(y: FloatArray, X: FloatArray, counts: IntArray) -> FloatArray:
-    """(draws, 1 + k) least-squares coefficients, the intercept first, of resamples as counts."""
+    """Compute least-squares coefficients of resamples that are given as counts.
+
+    The result is (draws, 1 + k), with the intercept first.
+    """
     Z = np.column_stack([np.ones(len(y)), X])
     k = Z.shape[1]
     weights = counts.astype(float)
@@ -185,7 +189,7 @@ def _squares(y: FloatArray, X: FloatArray, counts: IntArray) -> FloatArray:
 
 
 def _solve(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Solutions of many small systems; NaN where singular."""
+    """Solve many small linear systems; solutions are NaN where singular."""
     found = np.full(right.shape, np.nan)
     fine = np.linalg.cond(left) < 1e12
     if fine.any():
@@ -200,7 +204,7 @@ def _solve_weighted(
     weights: FloatArray,
     strata: npt.ArrayLike | None,
 ) -> FloatArray:
-    """(draws, k) coefficients of the additive hazards model for each row of weights (draws, n)."""
+    """Solve for (draws, k) additive hazards coefficients, one per row of weights (draws, n)."""
     k = X.shape[1]
     left, right = np.zeros((len(weights), k, k)), np.zeros((len(weights), k))
     for mine in _layers(strata, len(t)):
@@ -212,7 +216,7 @@ def _solve_weighted(
 def _system(
     t: FloatArray, e: npt.NDArray[np.bool_], X: FloatArray, weights: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the linear system of a stratum: integrals over the risk sets, sums over the events."""
+    """Build a stratum's linear system: integrals over the risk sets and sums over the events."""
     order = np.argsort(t, kind="stable")
     t, e, X, w = t[order], e[order], X[order], weights[:, order]
     k = X.shape[1]
@@ -220,7 +224,7 @@ def _system(
     sums = np.stack([_from_the_end(w * X[:, at]) for at in range(k)], axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
         means = np.where(at_risk[:, :, None] > 0, sums / at_risk[:, :, None], 0.0)
-    # The risk set at a time holds all who are followed until then, ties included.
+    # The risk set at a time includes all patients followed until then, ties included.
     first = np.searchsorted(t, t, side="left")
     steps = np.diff(t, prepend=0.0)
     squares = (w @ (X[:, :, None] * X[:, None, :] * t[:, None, None]).reshape(len(t), -1)).reshape(
@@ -233,7 +237,7 @@ def _system(
 
 
 def _martingale(t: FloatArray, e: npt.NDArray[np.bool_], X: FloatArray) -> FloatArray:
-    """Sum over the events of the squared distance from the mean of those at risk."""
+    """Sum, over the events, squared distances from the mean of the patients at risk."""
     order = np.argsort(t, kind="stable")
     t, e, X = t[order], e[order], X[order]
     first = np.searchsorted(t, t, side="left")
@@ -244,5 +248,5 @@ def _martingale(t: FloatArray, e: npt.NDArray[np.bool_], X: FloatArray) -> Float
 
 
 def _from_the_end(values: FloatArray) -> FloatArray:
-    """Return sums of each row from a place to its end."""
+    """Compute the sum of each row from each position to the end."""
     return np.asarray(np.cumsum(values[:, ::-1], axis=1)[:, ::-1], dtype=float)

@@ -14,7 +14,7 @@ from validation.statistics.errors import ShapeError
 
 
 def p_values(p: npt.ArrayLike) -> FloatArray:
-    """(m,) p-values; raises `ShapeError` where they are none."""
+    """Validate (m,) p-values; raise `ShapeError` if they are not valid."""
     values = as_float(p, "p").ravel()
     if not ((values >= 0.0) & (values <= 1.0)).all():
         raise ShapeError("p-values must lie between 0 and 1; a crashed test counts as p = 1")
@@ -22,11 +22,11 @@ def p_values(p: npt.ArrayLike) -> FloatArray:
 
 
 def bh(p: npt.ArrayLike) -> FloatArray:
-    """Benjamini-Hochberg adjusted p-values: min over j >= i of m p_(j) / j, in the given order.
+    """Compute Benjamini-Hochberg adjusted p-values: min over j >= i of m p_(j) / j, in input order.
 
-    Controls the false discovery rate under independence or positive dependence.
+    This controls the false discovery rate under independence or positive dependence.
     """
-    values = p_values(p)  # scipy has it too, behind imports that take longer than a screen's tests
+    values = p_values(p)  # scipy has it too, but importing it takes longer than a screen's tests
     order = np.argsort(values)
     raw = values[order] * (len(values) / np.arange(1, len(values) + 1))
     q = np.empty_like(values)
@@ -35,7 +35,7 @@ def bh(p: npt.ArrayLike) -> FloatArray:
 
 
 def p_to_e(p: npt.ArrayLike) -> FloatArray:
-    """Calibrate p-values into e-values, whose expectation is at most 1 when nothing is true.
+    """Calibrate p-values into e-values, whose expectation is at most 1 under the null hypothesis.
 
     kappa p^(kappa - 1) averaged over kappa in (0, 1): e = (1 - p + p log p) / (p log(p)^2), which
     integrates to 1 over uniform p. p = 0 is refused: no honest test returns it.
@@ -48,15 +48,16 @@ def p_to_e(p: npt.ArrayLike) -> FloatArray:
     safe = np.where(near_one, 0.5, values)
     safe_log = np.log(safe)
     exact = (1.0 - safe + safe * safe_log) / (safe * safe_log**2)
-    # Series at p = 1 - d: the exact form loses all digits there.
+    # Use a series at p = 1 - d, where the exact form loses all digits.
     series = 0.5 - log / 6.0
     return np.where(near_one, series, exact)
 
 
 def e_bh(e: npt.ArrayLike, alpha: float = 0.05) -> BoolArray:
-    """Mask of hypotheses rejected by e-BH at false discovery rate `alpha`, any dependence.
+    """Mask the hypotheses rejected by e-BH at false discovery rate `alpha`.
 
-    Rejects the k largest, k being the greatest with k e_(k) / m >= 1 / alpha.
+    The procedure is valid under any dependence. It rejects the hypotheses with the k largest
+    e-values, where k is the greatest with k e_(k) / m >= 1 / alpha.
     """
     values = as_float(e, "e").ravel()
     if (values < 0.0).any() or np.isnan(values).any():

@@ -1,8 +1,9 @@
-"""Newton's method for likelihoods of a linear predictor: a direction, a step length.
+"""Newton's method, with step-length control, for likelihoods of a linear predictor.
 
-The step is the full Newton step times a number (never clipped coefficient by coefficient, which
-would leave the direction of ascent): as long as the linear predictor stays in reach, and halved
-until the likelihood rises enough (Armijo's rule; Nocedal and Wright 2006, Numerical Optimization).
+The step is the full Newton step times a scalar. It is never clipped coefficient by coefficient,
+which would change its direction. It is limited so that the linear predictor does not move too far,
+and halved until the likelihood rises enough (Armijo's rule; Nocedal and Wright 2006, Numerical
+Optimization).
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from validation.statistics.base import BoolArray, FloatArray
 
 _MOST_STEPS = 100
 _FULL_STEPS = 20
-# A step that would bring less than this many squared standard errors ends the search. The looser
-# bound serves where rounding keeps the score from falling further.
+# A step expected to gain less than this many squared standard errors ends the search. The looser
+# bound applies where rounding keeps the score from decreasing further.
 _SETTLED, _NEARLY_SETTLED = 1e-18, 1e-11
 # No step moves two patients apart by more than this on the scale of the linear predictor.
 _REACH = 20.0
 # The likelihood has stopped rising, but the next step still moves patients apart by this much: its
 # maximum is at infinity (R's coxph warns by the same sign).
 _STILL_MOVING, _NO_GAIN = 1e-2, 1e-9
-# So is it where the search breaks off with patients this far apart on the log scale.
+# The same holds if the search breaks off with patients this far apart on the log scale.
 _FAR = 12.0
 
 
@@ -42,8 +43,8 @@ class Likelihood:
 class Maximum:
     """Result of the maximization.
 
-    `ended` is "converged" (the gradient was checked there), "infinite" (the likelihood rises
-    forever along `step`) or "stuck". `step` is the last Newton step, zero for fixed coefficients.
+    `ended` is "converged" (confirmed by the gradient), "infinite" (the likelihood rises without
+    bound along `step`) or "stuck". `step` is the last Newton step, zero for fixed coefficients.
     """
 
     beta: FloatArray
@@ -65,12 +66,13 @@ def maximize(
 
     Parameters
     ----------
-    evaluate : the likelihood at (k,) coefficients; a value that is not finite rejects a step
-    start : (k,) coefficients to begin with
-    x : (n, k) design, by which the length of a step is measured
-    free : (k,) which coefficients move (default: all)
-    penalized : the score is that of a penalized likelihood, whose information lacks the penalty:
-        steps are damped after a while, and no maximum lies at infinity
+    evaluate : function returning the likelihood at (k,) coefficients; a step to a value that is not
+        finite is rejected
+    start : (k,) initial coefficients
+    x : (n, k) design matrix, used to measure the length of a step
+    free : (k,) mask of the coefficients to optimize (default: all)
+    penalized : the score includes a penalty that the information lacks, so
+        steps are damped after a while, and the maximum is never at infinity
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return _search(

@@ -1,13 +1,13 @@
-"""Error control over claims that come in sequence, none of which knows the later ones.
+"""Error control over claims tested in sequence, each without knowledge of later ones.
 
 SAGE uses e-LOND (Xu and Ramdas 2024, AISTATS): it holds under any dependence between the e-values,
-and claims that are confirmed in the same patients depend on each other in ways that nobody knows.
+and claims confirmed in the same patients depend on each other in unknown ways.
 
-A p-value enters e-LOND as the all-or-nothing e-value of its own place. That makes the level of the
-t-th claim alpha * gamma_t whatever came before (alpha spending, as in Foster and Stine 2008, J R
-Stat Soc B), and bounds the chance of any false discovery by alpha, not only their rate. Calibrators
-that keep something for later discoveries (`multiplicity.p_to_e`) pay more for it than the few
-discoveries of a campaign give back (`docs/campaigns.md`).
+A p-value enters e-LOND as an all-or-nothing e-value for its place in the sequence. The level of the
+t-th claim is therefore alpha * gamma_t, whatever came before (alpha spending, as in Foster and
+Stine 2008, J R Stat Soc B), and the probability of any false discovery, not only their rate, is at
+most alpha. Calibrators that reserve some level for later discoveries (`multiplicity.p_to_e`) cost
+more than the few discoveries of a campaign return (`docs/campaigns.md`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from validation.statistics.errors import ShapeError
 
 DECAY = 1.6
 TOTAL = 2.2857656656801293
-"""Riemann's zeta at `DECAY`: the spending of all places together is 1."""
+"""Riemann's zeta function at `DECAY`, which makes the spending of all claims sum to 1."""
 
 
 def spending(place: int) -> float:
-    """gamma_t, the share of alpha that the t-th claim (from 1) spends: t^-1.6 / zeta(1.6).
+    """Return gamma_t, the share of alpha that the t-th claim (from 1) spends: t^-1.6 / zeta(1.6).
 
-    The exponent is that of Tian and Ramdas 2019 (NeurIPS).
+    The exponent is taken from Tian and Ramdas 2019 (NeurIPS).
     """
     if place < 1:
         raise ShapeError(f"places count from 1, not {place}")
@@ -30,5 +30,8 @@ def spending(place: int) -> float:
 
 
 def level(place: int, alpha: float = 0.05) -> float:
-    """Return the p-value that the claim at `place` must stay below: alpha * gamma_t."""
+    """Return the level alpha * gamma_t of the claim at `place`.
+
+    The p-value of the claim must be below this level.
+    """
     return alpha * spending(place)

@@ -1,4 +1,4 @@
-"""The Cox partial likelihood with Efron's ties: value, score, information.
+"""The Cox partial likelihood with Efron's ties: value, score and information.
 
 Everything is computed from reverse cumulative sums over patients sorted by time, so an evaluation
 is O(n k^2) with no loop over patients. Efron 1977 (J Am Stat Assoc) for ties.
@@ -16,12 +16,12 @@ from validation.statistics.newton import Likelihood
 
 @dataclass(frozen=True)
 class RiskSets:
-    """Patients of a stratum in descending order of time, with its tied event groups.
+    """Patients of a stratum in descending order of time, with groups of tied events.
 
-    `last` is the position of the last patient at risk at each distinct event time; `who` the
-    positions of events ordered by group; `group` and `fraction` have an entry per event: the group
-    it belongs to and Efron's l / d for it. `entered` is the position, in descending order of entry,
-    up to which patients have not entered yet (None without delayed entry).
+    `last` is the position of the last patient at risk at each distinct event time; `who` holds the
+    positions of events ordered by group; `group` and `fraction` have one entry per event: its group
+    and its Efron fraction l / d. `entered` is the position, in descending order of entry, up to
+    which patients have not entered yet (None without delayed entry).
     """
 
     order: IntArray
@@ -38,14 +38,16 @@ class RiskSets:
 def risk_sets(
     time: FloatArray, event: BoolArray, rows: IntArray, entry: FloatArray | None = None
 ) -> RiskSets:
-    """Sort the patients `rows` of a stratum; patients entering at `entry` count after it only.
+    """Sort the patients `rows` of a stratum by time and find the risk set of each event.
+
+    Patients are at risk only after their time of `entry`.
 
     Parameters
     ----------
     time : (n,) follow-up of all patients
-    event : (n,) whether it ends in the event
+    event : (n,) whether follow-up ends in the event
     rows : row numbers of the stratum's patients
-    entry : (n,) times from which patients are at risk; None for all from the start
+    entry : (n,) times from which patients are at risk; None if all are at risk from the start
 
     Returns
     -------
@@ -79,10 +81,11 @@ def risk_sets(
 
 @dataclass(frozen=True)
 class Moments:
-    """Risk-weighted moments of the covariates, a row per event (Efron-adjusted).
+    """Risk-weighted moments of the covariates, one row per event (Efron-adjusted).
 
     `mean` is (events, k), `raw` and `covariance` (events, k, k). `weights` are exp(X beta) over
-    `total`, up to the shift in `log_total`; they serve further moments over the same risk sets.
+    `total`, up to the shift in `log_total`; they can be reused for further moments over the same
+    risk sets.
     """
 
     mean: FloatArray
@@ -96,7 +99,7 @@ class Moments:
 
 
 def _sums(sets: RiskSets, values: FloatArray) -> FloatArray:
-    """Sum of `values` over the risk set of each event, with Efron's correction for ties."""
+    """Sum `values` over the risk set of each event, with Efron's correction for ties."""
     cumulative = np.cumsum(values[sets.order], axis=0)
     at_risk = cumulative[sets.last]
     if sets.entry_order is not None and sets.not_entered is not None:
@@ -112,7 +115,7 @@ def _sums(sets: RiskSets, values: FloatArray) -> FloatArray:
 def _weights(
     sets: RiskSets, X: FloatArray, beta: FloatArray
 ) -> tuple[FloatArray, FloatArray, float]:
-    """(n,) exp(X beta) up to a shift, (events,) its sums over the risk sets, and the shift."""
+    """Return (n,) exp(X beta) up to a shift, (events,) sums over the risk sets, and the shift."""
     eta = X @ beta
     shift = float(eta[sets.order].max())
     w = np.exp(eta - shift)
@@ -120,12 +123,13 @@ def _weights(
 
 
 def _cumulated(sets: RiskSets, per_event: FloatArray) -> FloatArray:
-    """(patients, m) sum of `per_event` (events, m) over the events that find each patient at risk.
+    """Sum `per_event` (events, m) over the events at which each patient is at risk.
 
-    Of its own tied group a patient with an event sees Efron's share of each member.
+    The result is (patients, m). A patient with an event counts each member of its own tied group
+    with Efron's share.
     """
     per_time = np.add.reduceat(per_event, sets.starts, axis=0)
-    # Times descend: a patient is at risk at the times up to which its place reaches.
+    # Times descend: a patient is at risk at the event times up to its own position.
     ahead = np.zeros((len(per_time) + 1, per_event.shape[1]))
     ahead[:-1] = np.cumsum(per_time[::-1], axis=0)[::-1]
     place = np.arange(len(sets.order))
@@ -140,11 +144,11 @@ def _cumulated(sets: RiskSets, per_event: FloatArray) -> FloatArray:
 
 
 def score_residuals(strata: list[RiskSets], X: FloatArray, beta: FloatArray) -> FloatArray:
-    """(n, k) each patient's share in the score: they sum to it.
+    """Compute (n, k) contributions of each patient to the score, which sum to it.
 
-    Integral of (x - E(s)) dM(s), M the martingale residual, with Efron's weights among ties; an
-    event's own mean is that of its tied group (Lin and Wei 1989, J Am Stat Assoc; Therneau and
-    Grambsch 2000, Modeling Survival Data).
+    Each is the integral of (x - E(s)) dM(s), where M is the martingale residual, with Efron's
+    weights for ties; the mean at an event is that of its tied group (Lin and Wei 1989, J Am Stat
+    Assoc; Therneau and Grambsch 2000, Modeling Survival Data).
     """
     found = np.zeros_like(X)
     for sets in strata:
@@ -163,7 +167,7 @@ def score_residuals(strata: list[RiskSets], X: FloatArray, beta: FloatArray) -> 
 
 
 def moments(sets: RiskSets, X: FloatArray, beta: FloatArray) -> Moments:
-    """Moments of X over each risk set under weights exp(X beta)."""
+    """Compute the moments of X over each risk set under weights exp(X beta)."""
     w, s0, shift = _weights(sets, X, beta)
     mean = _sums(sets, w[:, None] * X) / s0[:, None]
     raw = _sums(sets, w[:, None, None] * (X[:, :, None] * X[:, None, :])) / s0[:, None, None]
@@ -180,10 +184,10 @@ def moments(sets: RiskSets, X: FloatArray, beta: FloatArray) -> Moments:
 
 
 def _firth_slope(sets: RiskSets, X: FloatArray, m: Moments, inverse: FloatArray) -> FloatArray:
-    """tr(I^-1 dI/dbeta_r) of a stratum, (k,), from third central moments.
+    """Compute tr(I^-1 dI/dbeta_r) of a stratum, (k,), from third central moments.
 
-    With q = x' I^-1 x and risk-set means E: E[q x] - E[q] m - 2 E[x x'] I^-1 m + 2 (m' I^-1 m) m,
-    summed over events, which needs no array of k^3.
+    With q = x' I^-1 x and risk-set means E, this is E[q x] - E[q] m - 2 E[x x'] I^-1 m +
+    2 (m' I^-1 m) m, summed over events, which avoids an array of size k^3.
     """
     q = np.einsum("ij,jk,ik->i", X, inverse, X)
     total = m.total[:, None]
@@ -199,15 +203,16 @@ def _firth_slope(sets: RiskSets, X: FloatArray, m: Moments, inverse: FloatArray)
 def likelihood(
     strata: list[RiskSets], X: FloatArray, beta: FloatArray, *, firth: bool = False
 ) -> Likelihood:
-    """Log partial likelihood summed over strata.
+    """Compute the log partial likelihood, summed over strata.
 
-    With `firth` the value gains half the log determinant of the information (Jeffreys' prior) and
-    the score its derivative (Firth 1993, Biometrika; Heinze and Schemper 2001, Biometrics).
+    With `firth`, half the log determinant of the information (Jeffreys' prior) is added to the
+    value, and its derivative to the score (Firth 1993, Biometrika; Heinze and Schemper 2001,
+    Biometrics).
 
     Parameters
     ----------
     strata : the risk sets of each stratum
-    X : (n, k) covariates of all patients, not sorted
+    X : (n, k) covariates of all patients, unsorted
     beta : (k,) log hazard ratios
 
     Returns

@@ -1,9 +1,10 @@
-"""Power of a survival comparison, from events alone, so that it can be known before the outcome.
+"""Power of a survival comparison, computed from the number of events alone.
 
-Schoenfeld 1983 (Biometrics): the log hazard ratio of a binary exposure with prevalence q among D
-events has variance 1 / (D q (1 - q)); for a continuous exposure with standard deviation s, 1 / (D
-s^2) (Hsieh and Lavori 2000, Controlled Clinical Trials), inflated by 1 / (1 - R^2) with R^2 the
-share of its variance that the covariates explain.
+Power can therefore be known before the outcome is seen. Schoenfeld 1983 (Biometrics): the log
+hazard ratio of a binary exposure with prevalence q among D events has variance 1 / (D q (1 - q));
+for a continuous exposure with standard deviation s it is 1 / (D s^2) (Hsieh and Lavori 2000,
+Controlled Clinical Trials), inflated by 1 / (1 - R^2), where R^2 is the share of its variance that
+the covariates explain.
 """
 
 from __future__ import annotations
@@ -39,23 +40,23 @@ def minimum_detectable_hr(
     sd: float | None = None,
     r_squared: float = 0.0,
 ) -> float:
-    """Smallest hazard ratio above 1 that a two-sided test finds with this power.
+    """Compute the smallest hazard ratio above 1 that a two-sided test detects with this power.
 
-    exp((z_(1 - alpha/2) + z_power) / sqrt(D q (1 - q))). Its inverse is the protective ratio. For a
-    continuous exposure pass `fraction_exposed=None` and `sd`.
+    The ratio is exp((z_(1 - alpha/2) + z_power) / sqrt(D q (1 - q))); its inverse is the protective
+    ratio. For a continuous exposure, pass `fraction_exposed=None` and `sd`.
 
     Parameters
     ----------
     events : expected number of events D
-    fraction_exposed : share q of the patients that is exposed
-    power : share of such studies that find it
-    sd : standard deviation of a continuous exposure, in the unit of which the ratio is
+    fraction_exposed : share q of patients who are exposed
+    power : probability of detecting the effect
+    sd : standard deviation of a continuous exposure, in the unit to which the ratio refers
     r_squared : share of the exposure's variance that the covariates explain
 
     Raises
     ------
     NoEventsError
-        If no event is expected.
+        If no events are expected.
     """
     if events <= 0:
         raise NoEventsError("no events: no hazard ratio can be detected")
@@ -72,19 +73,19 @@ def power_at(
     sd: float | None = None,
     r_squared: float = 0.0,
 ) -> float:
-    """Power of a two-sided test at hazard ratio `hr` (both tails counted).
+    """Compute the power of a two-sided test at hazard ratio `hr` (both tails counted).
 
     Parameters
     ----------
     hr : hazard ratio, per unit of a continuous exposure; above 0
     events : expected number of events
-    fraction_exposed : share of the patients that is exposed; None for a continuous exposure
+    fraction_exposed : share of patients who are exposed; None for a continuous exposure
     sd : standard deviation of a continuous exposure
     r_squared : share of the exposure's variance that the covariates explain
 
     Returns
     -------
-    A share; 0 without events.
+    The power, between 0 and 1; 0 without events.
     """
     if hr <= 0.0:
         raise ShapeError(f"a hazard ratio is positive, not {hr:g}")
@@ -104,13 +105,13 @@ def events_needed(
     sd: float | None = None,
     r_squared: float = 0.0,
 ) -> int:
-    """Events for which a two-sided test finds `hr` with this power.
+    """Compute the number of events with which a two-sided test detects `hr` with this power.
 
     Parameters
     ----------
     hr : hazard ratio, per unit of a continuous exposure; above 0 and not 1
-    fraction_exposed : share of the patients that is exposed; None for a continuous exposure
-    power : share of such studies that find it
+    fraction_exposed : share of patients who are exposed; None for a continuous exposure
+    power : probability of detecting the effect
     sd : standard deviation of a continuous exposure
     r_squared : share of the exposure's variance that the covariates explain
 
@@ -127,17 +128,17 @@ def events_needed(
 def minimum_detectable_or(
     n: int, events: int, fraction_exposed: float, alpha: float = 0.05, power: float = 0.8
 ) -> float:
-    """Smallest odds ratio above 1 found with this power for a binary outcome.
+    """Compute the smallest odds ratio above 1 detected with this power for a binary outcome.
 
-    Wald variance of the log odds ratio with the outcome's overall rate in both groups:
-    1 / (n q (1 - q) r (1 - r)), r = events / n.
+    The log odds ratio has the Wald variance 1 / (n q (1 - q) r (1 - r)), with r = events / n for
+    the outcome's overall rate in both groups.
 
     Parameters
     ----------
     n : patients with a known outcome
-    events : those of them who have the outcome
-    fraction_exposed : share of the patients that is exposed
-    power : share of such studies that find it
+    events : number of them who have the outcome
+    fraction_exposed : share of patients who are exposed
+    power : probability of detecting the effect
 
     Raises
     ------

@@ -1,9 +1,10 @@
-"""Is the hazard ratio constant over time, and what to report when it is not.
+"""Tests of proportional hazards, and the effects to report if hazards are not proportional.
 
 The test asks whether beta(t) = beta + theta * g(t) improves on a constant beta: Grambsch and
 Therneau 1994 (Biometrika), as a score test with the full information matrix (the form that the R
-package survival uses since version 3). The consequence: hazard ratios by period, or a difference in
-restricted mean survival (`validation.statistics.survival.rmst_difference`).
+package survival has used since version 3). If hazards are not proportional, report hazard ratios by
+period, or a difference in restricted mean survival
+(`validation.statistics.survival.rmst_difference`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Transform = Literal["km", "rank", "log", "identity"]
 
 
 class Fitted(Protocol):
-    """Parts of a fit that the test needs."""
+    """The parts of a fit that the test needs."""
 
     @property
     def names(self) -> tuple[str, ...]: ...
@@ -45,10 +46,10 @@ class Fitted(Protocol):
 
 @dataclass(frozen=True)
 class NonProportionality:
-    """Schoenfeld residuals (events, k) in order of `times`, and the tests on them.
+    """Schoenfeld residuals (events, k) in order of `times`, and the tests based on them.
 
-    `correlation` is that of each covariate's residuals with transformed time; its sign shows
-    whether the effect grows (+) or fades.
+    `correlation` is the correlation of each covariate's residuals with transformed time; its sign
+    shows whether the effect grows (+) or fades.
     """
 
     names: tuple[str, ...]
@@ -69,23 +70,23 @@ def schoenfeld(
     strata: npt.ArrayLike | None = None,
     transform: Transform = "km",
 ) -> NonProportionality:
-    """Test proportional hazards of a fitted Cox model, per covariate and globally.
+    """Test the proportional hazards of a fitted Cox model, per covariate and globally.
 
-    `transform` is g(t): one minus Kaplan-Meier just before t ("km"), ranks of the event times,
-    log time, or time itself.
+    `transform` is g(t): one minus Kaplan-Meier just before t ("km"), ranks of the event times, log
+    time, or time itself.
 
     Parameters
     ----------
     time : (n,) follow-up, in any unit
-    event : (n,) 1 where it ends in the event
+    event : (n,) 1 if follow-up ends in the event
     X : (n, k) covariates of the fitted model, in its order
-    fit : the fitted Cox model
+    fit : fitted Cox model
     strata : (n,) labels of the strata of the model
-    transform : the scale g of time against which coefficients are held
+    transform : scale g of time on which coefficients may vary
 
     Returns
     -------
-    A chi-squared test with one degree of freedom per covariate, and one of all k.
+    A chi-squared test with one degree of freedom for each covariate, and a global test of all k.
     """
     t, e = survival_arrays(time, event)
     x, names = design(X, fit.names, len(t))
@@ -160,7 +161,7 @@ def _transformed(
 
 @dataclass(frozen=True)
 class Period:
-    """A Cox model of the follow-up between `start` and `stop` alone."""
+    """A Cox model of the follow-up between `start` and `stop` only."""
 
     start: float
     stop: float
@@ -177,7 +178,7 @@ def cox_by_period(
     penalty: Literal["firth"] | None = None,
     cluster: npt.ArrayLike | None = None,
 ) -> tuple[Period, ...]:
-    """Hazard ratios by period of follow-up: the step-function form of a time-varying effect.
+    """Compute hazard ratios by period of follow-up: a step-function form of a time-varying effect.
 
     Patients still followed at the start of a period enter it there; those followed beyond its end
     are censored at the end.
@@ -185,15 +186,16 @@ def cox_by_period(
     Parameters
     ----------
     time : (n,) follow-up, in any unit
-    event : (n,) 1 where it ends in the event
+    event : (n,) 1 if follow-up ends in the event
     X : (n, k) covariates
-    cuts : ends of all periods but the last, distinct and above 0, in the unit of `time`
-    penalty : "firth" for few or separated events
-    cluster : (n,) persons, whose rows share a robust variance
+    cuts : ends of all periods except the last, distinct and above 0, in the unit of `time`
+    penalty : "firth" for few events or separation
+    cluster : (n,) person of each row; standard errors are robust within persons
 
     Returns
     -------
-    One fit per period, the first from time 0, the last open; raises as `cox` does in any of them.
+    One fit per period; the first starts at time 0 and the last is open-ended. Raises the errors of
+    `cox` if any fit fails.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Restricted cubic splines: smooth effects that stay linear in the tails.
 
-Harrell 2015 (Regression Modeling Strategies): knots at fixed percentiles, basis scaled by the
-squared range of the knots so that all columns have the unit of x.
+Harrell 2015 (Regression Modeling Strategies): knots are placed at fixed percentiles, and the basis
+is scaled by the squared range of the knots so that all columns have the unit of x.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PERCENTILES = {
 
 
 def rcs_knots(x: npt.ArrayLike, knots: int = 4) -> FloatArray:
-    """Knots at Harrell's percentiles of x (3 to 7 of them)."""
+    """Place knots at Harrell's percentiles of x (3 to 7 knots)."""
     if knots not in _PERCENTILES:
         raise ShapeError(f"restricted cubic splines take 3 to 7 knots, not {knots}")
     values = as_float(x, "x")
@@ -37,10 +37,11 @@ def rcs_knots(x: npt.ArrayLike, knots: int = 4) -> FloatArray:
 
 
 def rcs_basis(x: npt.ArrayLike, knots: int | npt.ArrayLike = 4) -> FloatArray:
-    """Basis (n, knots - 1): x itself, then knots - 2 cubic terms that vanish below the first knot.
+    """Compute the (n, knots - 1) basis of a restricted cubic spline.
 
-    Term j is [(x - t_j)+^3 - (x - t_(k-1))+^3 (t_k - t_j)/(t_k - t_(k-1))
-    + (x - t_k)+^3 (t_(k-1) - t_j)/(t_k - t_(k-1))] / (t_k - t_1)^2.
+    The columns are x itself, then knots - 2 cubic terms that vanish below the first knot. Term j is
+    [(x - t_j)+^3 - (x - t_(k-1))+^3 (t_k - t_j)/(t_k - t_(k-1)) + (x - t_k)+^3 (t_(k-1) - t_j)/(t_k
+    - t_(k-1))] / (t_k - t_1)^2.
     """
     values = as_float(x, "x")
     t = rcs_knots(values, knots) if isinstance(knots, int) else np.sort(as_float(knots, "knots"))

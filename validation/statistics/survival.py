@@ -28,10 +28,10 @@ from validation.statistics.errors import BadTimesError, EmptyGroupError, NoEvent
 
 @dataclass(frozen=True)
 class KaplanMeier:
-    """A survival curve. All arrays have an entry per distinct time, the first being time 0.
+    """A survival curve. Arrays have one entry per distinct time, the first being time 0.
 
-    `at_risk` counts patients just before each time. The median is NaN when the curve does not
-    reach half; so are its limits.
+    `at_risk` counts patients just before each time. The median and its limits are NaN if the curve
+    does not fall to one half.
     """
 
     times: FloatArray
@@ -47,7 +47,7 @@ class KaplanMeier:
     n_events: int = 0
 
     def survival_at(self, when: npt.ArrayLike) -> FloatArray:
-        """Survival at the given times (a right-continuous step function)."""
+        """Return survival at the given times (a right-continuous step function)."""
         where = np.searchsorted(self.times, np.asarray(when, dtype=np.float64), side="right") - 1
         return self.survival[np.maximum(where, 0)]
 
@@ -62,7 +62,7 @@ def numbers_at_risk(time: npt.ArrayLike, when: npt.ArrayLike) -> IntArray:
 def _counts(
     time: FloatArray, event: npt.NDArray[np.bool_]
 ) -> tuple[FloatArray, IntArray, IntArray]:
-    """Distinct times, patients at risk just before each, events at each."""
+    """Return distinct times, patients at risk just before each, and events at each."""
     times, inverse = np.unique(time, return_inverse=True)
     deaths = np.bincount(inverse, weights=event, minlength=len(times)).astype(np.int64)
     leaving = np.bincount(inverse, minlength=len(times))
@@ -71,10 +71,10 @@ def _counts(
 
 
 def kaplan_meier(time: npt.ArrayLike, event: npt.ArrayLike, *, level: float = 0.95) -> KaplanMeier:
-    """Product-limit estimate of survival with log(-log) intervals.
+    """Compute the product-limit estimate of survival with log(-log) intervals.
 
-    S(t) = prod over t_j <= t of (1 - d_j / n_j). The variance of log S is Greenwood's sum of
-    d_j / (n_j (n_j - d_j)); limits are S ** exp(+-z * se / log S), which stay within 0 and 1.
+    S(t) = prod over t_j <= t of (1 - d_j / n_j). The variance of log S is Greenwood's sum of d_j /
+    (n_j (n_j - d_j)); limits are S ** exp(+-z * se / log S), which stay within 0 and 1.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def kaplan_meier(time: npt.ArrayLike, event: npt.ArrayLike, *, level: float = 0.
 
 
 def _first_below(times: FloatArray, curve: FloatArray) -> float:
-    """First time at which the curve is at most half, NaN when it never is."""
+    """Return the first time at which the curve is at most half, or NaN if there is none."""
     below = curve <= 0.5 + 1e-12
     return float(times[np.argmax(below)]) if below.any() else float("nan")
 
@@ -122,7 +122,7 @@ def _first_below(times: FloatArray, curve: FloatArray) -> float:
 def _logrank_parts(
     t: FloatArray, e: npt.NDArray[np.bool_], codes: IntArray, k: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Observed minus expected events per group and their hypergeometric covariance."""
+    """Compute observed minus expected events per group and their hypergeometric covariance."""
     times, inverse = np.unique(t, return_inverse=True)
     cell = inverse * k + codes
     leaving = np.bincount(cell, minlength=len(times) * k).reshape(len(times), k)
@@ -145,21 +145,22 @@ def logrank(
     group: npt.ArrayLike,
     strata: npt.ArrayLike | None = None,
 ) -> TestResult:
-    """Log-rank test of equal survival in two or more groups, optionally stratified.
+    """Run the log-rank test of equal survival in two or more groups, optionally stratified.
 
-    Sums observed minus expected events over event times (and strata), and compares the vector with
-    its hypergeometric covariance: chi-squared with k - 1 degrees of freedom.
+    The test sums observed minus expected events over event times (and strata) and compares the
+    vector with its hypergeometric covariance, which gives a chi-squared statistic with k - 1
+    degrees of freedom.
 
     Parameters
     ----------
     time : (n,) follow-up, in any unit
-    event : (n,) 1 where it ends in the event
+    event : (n,) 1 if follow-up ends in the event
     group : (n,) labels of two or more groups
-    strata : (n,) labels within which groups are compared
+    strata : (n,) labels of strata within which groups are compared
 
     Returns
     -------
-    Chi-squared statistic, its degrees of freedom and p.
+    Chi-squared statistic, its degrees of freedom and p-value.
 
     Raises
     ------
@@ -174,17 +175,18 @@ def logrank_trend(
     group: npt.ArrayLike,
     strata: npt.ArrayLike | None = None,
 ) -> TestResult:
-    """Log-rank test for trend over ordered groups, whose scores are 0, 1, 2, ... in their order.
+    """Run the log-rank test for trend over ordered groups, scored 0, 1, 2, ... in their order.
 
-    The scores' sum of observed minus expected events over its hypergeometric variance: chi-squared
-    with one degree of freedom (Tarone 1975, Biometrika). Raises as `logrank` does.
+    The score-weighted sum of observed minus expected events is compared with its hypergeometric
+    variance, which gives a chi-squared statistic with one degree of freedom (Tarone 1975,
+    Biometrika). Raises the errors of `logrank`.
 
     Parameters
     ----------
     time : (n,) follow-up, in any unit
-    event : (n,) 1 where it ends in the event
+    event : (n,) 1 if follow-up ends in the event
     group : (n,) ordered labels; sorted, they are scored 0, 1, 2, ...
-    strata : (n,) labels within which groups are compared
+    strata : (n,) labels of strata within which groups are compared
     """
     difference, covariance = _logrank_sums(time, event, group, strata)
     score = np.arange(len(difference), dtype=float)
@@ -195,7 +197,7 @@ def logrank_trend(
 def _logrank_sums(
     time: npt.ArrayLike, event: npt.ArrayLike, group: npt.ArrayLike, strata: npt.ArrayLike | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Observed minus expected events of each group, and their covariance, over all strata."""
+    """Sum observed minus expected events of each group, and their covariance, over all strata."""
     t, e = survival_arrays(time, event)
     codes, labels = group_codes(group, len(t))
     k = len(labels)
@@ -220,10 +222,10 @@ class RestrictedMean:
 
 
 def restricted_mean(time: npt.ArrayLike, event: npt.ArrayLike, tau: float) -> RestrictedMean:
-    """Area under the Kaplan-Meier curve from 0 to tau.
+    """Compute the area under the Kaplan-Meier curve from 0 to tau.
 
-    Variance: sum over event times t_j <= tau of A_j^2 d_j / (n_j (n_j - d_j)), where A_j is the
-    area under the curve from t_j to tau.
+    The variance is the sum over event times t_j <= tau of A_j^2 d_j / (n_j (n_j - d_j)), where A_j
+    is the area under the curve from t_j to tau.
     """
     t, e = survival_arrays(time, event, need_events=False)
     if not np.isfinite(tau) or tau <= 0.0:
@@ -253,26 +255,27 @@ def rmst_difference(
     *,
     level: float = 0.95,
 ) -> Estimate:
-    """Difference in restricted mean survival to tau: second group (in sorted order) minus first.
+    """Compute the difference in restricted mean survival to tau between two groups.
 
-    With 0/1 groups this is exposed minus unexposed: negative when the exposed live shorter. It
-    stays meaningful when hazards are not proportional.
+    The difference is the second group (in sorted order) minus the first. With 0/1 groups this is
+    exposed minus unexposed: negative if exposed patients live shorter. It remains meaningful when
+    hazards are not proportional.
 
     Parameters
     ----------
     time : (n,) follow-up, in any unit
-    event : (n,) 1 where it ends in the event
+    event : (n,) 1 if follow-up ends in the event
     group : (n,) two labels
     tau : horizon, in the unit of `time`
 
     Returns
     -------
-    The difference in the unit of `time`, with limits and p.
+    The difference in the unit of `time`, with limits and p-value.
 
     Raises
     ------
     EmptyGroupError
-        If there are not two groups.
+        If there are not exactly two groups.
     """
     t, e = survival_arrays(time, event)
     codes, labels = group_codes(group, len(t))
