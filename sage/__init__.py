@@ -1,6 +1,7 @@
-"""The SAGE application: command line, settings, state machine, run folders, report.
+"""The SAGE application: command line, settings, state machine, run folders and report.
 
-`from sage import Graph, Cohort, Slide, Claim, Run` gives its Python API, loaded on first use.
+`from sage import Graph, Cohort, Slide, Claim, Run` imports the Python API, whose classes are
+loaded on first use.
 """
 
 from __future__ import annotations

@@ -14,16 +14,17 @@ from sage.core.errors import InputError, SageError
 from sage.core.log import logger
 
 OF_RUNS = {"run", "resume", "review", "campaign", "worker"}
-"""Commands whose work `sage resume` continues with."""
+"""Commands that work on a run and can therefore be continued with `sage resume`."""
 INTERRUPTED = "interrupted; nothing finished is lost"
 PACKAGES = ("agents", "kg", "mcp_servers", "sandbox", "validation")
-"""Import names beside `sage`; other distributions use some of them, too."""
+"""Import names of SAGE other than `sage`; other distributions use some of these names too."""
 
 
 def main() -> None:
-    """Run the command line; turn errors into one clear line and an exit code.
+    """Run the command line, reporting each error as one clear line and an exit code.
 
-    Exit codes: 0 done, 1 a fault (disk, network, model), 2 bad input, 130 interrupted.
+    Exit codes: 0 for success, 1 for a fault (disk, network, model), 2 for bad input, 130 if
+    interrupted.
     """
     try:
         refuse_foreign_packages(Path(__file__).resolve().parents[1])
@@ -72,12 +73,12 @@ def main() -> None:
 
 
 def refuse_foreign_packages(root: Path) -> None:
-    """Check that SAGE's import names lead to SAGE's own packages, in the folder `root`.
+    """Check that SAGE's import names resolve to SAGE's own packages in the folder `root`.
 
     Raises
     ------
     InputError
-        If Python finds another package under a name, or another distribution has
+        If Python finds another package under one of the names, or another distribution has
         overwritten a package of SAGE's.
     """
     sizes = _recorded_sizes()
@@ -95,7 +96,7 @@ def refuse_foreign_packages(root: Path) -> None:
 
 
 def _recorded_sizes() -> dict[str, int]:
-    """Bytes of each package's `__init__.py` as installed from a wheel; empty in a checkout."""
+    """Return the size in bytes of each installed package's `__init__.py`; empty in a checkout."""
     from importlib.metadata import PackageNotFoundError, distribution
 
     try:
@@ -108,7 +109,7 @@ def _recorded_sizes() -> dict[str, int]:
 
 
 def _owner(name: str) -> str:
-    """Return " (of NAME)" for the distribution outside SAGE that owns a package, or nothing."""
+    """Return " (of NAME)" if a distribution other than SAGE owns the package, else ""."""
     from importlib.metadata import packages_distributions
 
     owners = [item for item in packages_distributions().get(name, []) if "sage" not in item]
@@ -116,7 +117,7 @@ def _owner(name: str) -> str:
 
 
 def _way_on(error: Exception) -> str:
-    """Return an error's words; a model's failure advises `sage resume` where there is a run."""
+    """Return the error's message, advising `sage resume` only if there is a run to resume."""
     from sage.core.llm.failures import ModelError
 
     if OF_RUNS & set(sys.argv[1:]):
@@ -127,10 +128,10 @@ def _way_on(error: Exception) -> str:
 
 
 def _end(code: int) -> NoReturn:
-    """End at once with `code`.
+    """Exit immediately with `code`.
 
-    Where an interrupt passed through code run from a string (a dataclass being made, say), Python
-    would end by the signal again, whatever code it was asked for.
+    If an interrupt has passed through code compiled from a string (such as a dataclass definition),
+    Python would otherwise exit by the signal again, regardless of the requested exit code.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -138,7 +139,7 @@ def _end(code: int) -> NoReturn:
 
 
 def exit_code(error: BaseException) -> int | None:
-    """Return an error's own exit code, 1 for a full disk below SQLite, None for a defect."""
+    """Return the error's own exit code, 1 if SQLite reports a full disk, or None for a bug."""
     if isinstance(error, SageError):
         return error.exit_code
     if type(error).__module__ == "sqlite3" and "disk is full" in str(error):

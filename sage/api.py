@@ -1,6 +1,7 @@
-"""SAGE from Python: `from sage import Graph, Cohort, Slide, Claim, Run`.
+"""The Python API of SAGE: `from sage import Graph, Cohort, Slide, Claim, Run`.
 
-Every class is thin over the functions that the command line calls; nothing is computed here.
+Each class is a thin wrapper around the functions that the command line calls; none of them
+computes anything itself.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ __all__ = ["Claim", "Cohort", "Graph", "Run", "Slide"]
 
 
 class Slide:
-    """A slide, measured by the registered tools (`sage tools list`).
+    """A slide to be measured with the registered tools (`sage tools list`).
 
     >>> from sage import Slide
     >>> slide = Slide("slide.svs", out="results")
@@ -50,12 +51,12 @@ class Slide:
         self.mpp = mpp
 
     def run(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """Run a pathology tool on the slide; its arguments are those of `sage tools show TOOL`.
+        """Run a pathology tool on the slide with the arguments listed by `sage tools show TOOL`.
 
         Raises
         ------
         InputError
-            Unknown tool, bad arguments, or a slide that the tool refuses.
+            If the tool is unknown, an argument is invalid, or the tool refuses the slide.
         """
         from mcp_servers.context import ToolContext
         from mcp_servers.registry import load
@@ -68,32 +69,32 @@ class Slide:
         return load("pathology").run(tool, given, context).result
 
     def properties(self) -> dict[str, Any]:
-        """Size, pixel size, levels, scanner."""
+        """Return the slide's dimensions, pixel size, pyramid levels and scanner."""
         return self.run("slide_properties")
 
     def tissue(self, **arguments: Any) -> dict[str, Any]:
-        """Where the tissue is: mask, outlines, area."""
+        """Find the tissue and return its mask, outlines and area."""
         return self.run("tissue_mask", **arguments)
 
     def tiles(self, **arguments: Any) -> dict[str, Any]:
-        """Return a grid of tiles over the tissue."""
+        """Return a grid of tiles that covers the tissue."""
         return self.run("tile_slide", **arguments)
 
     def nuclei(self, **arguments: Any) -> dict[str, Any]:
-        """Position, shape and stain of each nucleus."""
+        """Detect the nuclei and return the position, shape and stain of each."""
         return self.run("nuclei", **arguments)
 
     def tls(self, **arguments: Any) -> dict[str, Any]:
-        """TLS-like lymphoid aggregates: count, area, density."""
+        """Detect TLS-like lymphoid aggregates and return their count, area and density."""
         return self.run("tls", **arguments)
 
     def tumor(self, **arguments: Any) -> dict[str, Any]:
-        """Tumor, or tumor-like epithelium: mask, score, outlines."""
+        """Detect tumor or tumor-like epithelium and return its mask, score and outlines."""
         return self.run("tumor", **arguments)
 
 
 class Cohort:
-    """Patients with variables and outcomes.
+    """Patients with their variables and outcomes.
 
     >>> from sage import Cohort
     >>> cohort = Cohort.load("gbsg2")
@@ -105,12 +106,12 @@ class Cohort:
 
     @staticmethod
     def load(name_or_dir: str | Path, *, root: Path | None = None) -> LoadedCohort:
-        """Load a cohort by built-in name, `cohort.toml`, or folder (`validation.cohort.load`)."""
+        """Load a cohort by built-in name, `cohort.toml` or folder; see `validation.cohort.load`."""
         return cohorts.load(name_or_dir, root=root)
 
     @staticmethod
     def check(name_or_dir: str | Path, *, root: Path | None = None) -> list[Finding]:
-        """Report what would mislead an analysis, also for a cohort that does not load."""
+        """Report everything that could mislead an analysis, even if the cohort cannot be loaded."""
         return cohorts.check(name_or_dir, root=root)
 
 
@@ -135,7 +136,7 @@ class Graph(_Graph):
 
 
 class Claim:
-    """A hypothesis to test on a cohort under a frozen contract.
+    """A hypothesis to be tested on a cohort under a frozen contract.
 
     >>> from sage import Claim
     >>> claim = Claim.load("hypothesis.json")
@@ -145,7 +146,7 @@ class Claim:
 
     Parameters
     ----------
-    hypothesis : to be frozen, or a contract that was frozen before
+    hypothesis : a hypothesis to be frozen, or an already frozen contract
     """
 
     def __init__(self, hypothesis: Hypothesis | FrozenContract) -> None:
@@ -153,18 +154,18 @@ class Claim:
 
     @classmethod
     def load(cls, path: str | Path) -> Claim:
-        """Read a hypothesis, or a contract frozen before, from a JSON file."""
+        """Read a hypothesis or an already frozen contract from a JSON file."""
         from validation.contracts.contract import read_claim
 
         return cls(read_claim(Path(path)))
 
     def freeze(self, cohort: LoadedCohort, **rules: Any) -> FrozenContract:
-        """Draft and freeze the contract; `rules` are those of `validation.drafting.draft`.
+        """Draft and freeze the contract; `rules` are passed to `validation.drafting.draft`.
 
         Raises
         ------
         InputError
-            If the cohort cannot test it, or it was frozen on other data.
+            If the cohort cannot test the hypothesis, or the contract was frozen on different data.
         """
         from agents.core.statement import add_statement
         from validation.contracts.contract import FrozenContract
@@ -188,12 +189,12 @@ class Claim:
         figures: bool = True,
         **rules: Any,
     ) -> Results:
-        """Freeze the contract, run its tests and controls, and judge.
+        """Freeze the contract, run its tests and controls, and reach a verdict.
 
         Parameters
         ----------
-        out : folder of results and ledger
-        replicate : a second cohort on which the claim must hold as well
+        out : folder for the results and the ledger
+        replicate : a second cohort in which the claim must hold as well
         """
         data = cohorts.load(cohort) if isinstance(cohort, str) else cohort
         other = cohorts.load(replicate) if isinstance(replicate, str) else replicate
@@ -220,11 +221,11 @@ def test_claims(
     figures: bool = True,
     progress: Callable[[str], None] = lambda step: None,
 ) -> list[Results]:
-    """Register all contracts, then test and judge them together.
+    """Register all contracts before testing any of them, then test and judge them together.
 
     Parameters
     ----------
-    out : folder; each contract gets a folder of its own in it
+    out : parent folder, in which each contract gets a folder of its own
     """
     from validation.contracts.contract import FrozenContract
     from validation.run.runner import finalize, run
@@ -271,13 +272,14 @@ class Run:
         settings: Settings | None = None,
         **options: Any,
     ) -> Run:
-        """Run a question until it waits for a person or ends.
+        """Run a question until it needs a person's review or finishes.
 
         Parameters
         ----------
-        out : folder of the run; by default a new one in `settings.runs_dir`
-        settings : by default those of `sage.toml` and the environment
-        options : fields of `sage.run.spec.RunSpec`, and `yes` to accept different diseases
+        out : folder of the run; by default, a new one in `settings.runs_dir`
+        settings : by default, those from `sage.toml` and the environment
+        options : fields of `sage.run.spec.RunSpec`, and `yes` to accept that graph, cohort and
+            question name different diseases
 
         Raises
         ------
@@ -294,7 +296,7 @@ class Run:
 
     @classmethod
     def open(cls, name: str) -> Run:
-        """Find a run by its id, the beginning of one, its path, or "last"."""
+        """Find a run by its id, the beginning of its id, its path, or "last"."""
         from sage.run.begin import open_run
 
         return cls(open_run(name))
@@ -311,13 +313,13 @@ class Run:
 
     @property
     def status(self) -> str:
-        """Status as `sage show` prints it."""
+        """The status, as printed by `sage show`."""
         from sage.run.folder import describe_status
 
         return describe_status(self.folder)
 
     def drafts(self) -> list[Draft]:
-        """Hypotheses that wait for a review."""
+        """Return the hypotheses that are waiting for review."""
         from sage.run.drive import find_pause
         from sage.run.review import drafts_of
 
@@ -330,11 +332,11 @@ class Run:
             services.folder.release()
 
     def approve(self) -> Run:
-        """Approve every waiting hypothesis and continue."""
+        """Approve every waiting hypothesis and continue the run."""
         return self._decide("approve", "")
 
     def reject(self, reason: str) -> Run:
-        """Reject every waiting hypothesis and continue."""
+        """Reject every waiting hypothesis and continue the run."""
         return self._decide("reject", reason)
 
     def _decide(self, action: Any, comment: str) -> Run:
@@ -353,7 +355,7 @@ class Run:
         return self._advance(services, review_answer(pause, decisions))
 
     def resume(self) -> Run:
-        """Continue after an interruption, a kill or a fault."""
+        """Continue the run after an interruption, a kill or a fault."""
         return self._advance(self._reopen())
 
     def _reopen(self) -> Services:
@@ -362,7 +364,7 @@ class Run:
         return reopen(str(self.folder.root))
 
     def result(self) -> dict[str, Any]:
-        """Hypotheses with verdicts, as `sage show --json` prints them."""
+        """Return the hypotheses with their verdicts, as printed by `sage show --json`."""
         from sage.report.build import summarize_run
 
         return summarize_run(self.folder)

@@ -1,1 +1,1 @@
-"""Command-line groups, a module each, loaded when they are called."""
+"""Command groups of the command line, one module each, imported only when they are called."""

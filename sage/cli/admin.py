@@ -1,4 +1,4 @@
-"""`sage admin`: pause and replay runs, manage the sandbox, show the settings in force."""
+"""`sage admin`: pause and replay runs, manage the sandbox, and show the settings in force."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def config(as_json: AsJson = False) -> None:
 
 
 def _flatten(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the settings with their dotted names; nested fields without a value are left out."""
+    """Yield each setting under its dotted name, omitting nested fields that have no value."""
     for name, value in values.items():
         if isinstance(value, dict) and value:
             yield from _flatten(value, f"{prefix}{name}.")

@@ -1,4 +1,4 @@
-"""Advance a run to its end or to a decision of a person, and show its steps."""
+"""Advance a run until it ends or needs a person's decision, showing its steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def advance_run(
     services: Services, *, quiet: bool, answer: dict[str, Any] | None = None
 ) -> Pause | None:
-    """Advance the run; with auto-approval, through the review as well."""
+    """Advance the run, continuing through the review if it is auto-approved."""
     require_extra("literature", "continuing a run")
     from sage.cli.console import err, nodes
     from sage.core.errors import InputError, Paused, SageError

@@ -1,4 +1,4 @@
-"""The `sage` command: groups are named here and loaded only when they are called."""
+"""The `sage` command, whose subcommand groups are imported only when they are called."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ GROUPS = {
 
 
 class LazyGroups(TyperGroup):
-    """A command group whose subgroups are imported when they are asked for."""
+    """A command group that imports its subgroups on demand."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the eager commands, the lazy groups, then the commands of installed plugins."""
+        """List the eager commands, then the lazy groups, then the commands of installed plugins."""
         return [*super().list_commands(ctx), *GROUPS, *find_plugins("sage.commands")]
 
     def get_command(self, ctx: Any, name: str) -> Any:
-        """Import the group or plugin `name`, or fall back to the eager commands."""
+        """Import the group or plugin called `name`, or fall back to the eager commands."""
         plugins = find_plugins("sage.commands")
         if name not in GROUPS and name not in plugins:
             return super().get_command(ctx, name)
@@ -60,7 +60,7 @@ class LazyGroups(TyperGroup):
         return typer.main.get_command(loaded)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """List the groups by their summaries, without importing them."""
+        """Write the groups with their summaries to the help text, without importing them."""
         ctx.meta["listing"] = True
         super().format_help(ctx, formatter)
 

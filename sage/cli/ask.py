@@ -1,4 +1,4 @@
-"""`sage ask`: what SAGE understands of a question, before anything runs."""
+"""`sage ask`: show how SAGE understands a question, before anything runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def corrections_of(
     population: list[str] | None,
     drop: list[str] | None,
 ) -> Corrections:
-    """Return the command line's corrections as a value."""
+    """Collect the corrections given on the command line."""
     from agents.question.types import PartRole
     from sage.run.spec import Corrections
 
@@ -59,9 +59,10 @@ def corrections_of(
 
 
 def ask_to_agree(*, yes: bool, quiet: bool) -> Callable[[Question], None]:
-    """Make the function that shows a question's contract and has the user agree to it.
+    """Make a function that shows a question's contract and asks the user to agree to it.
 
-    It asks on a terminal; elsewhere it refuses different diseases unless `yes`.
+    The function asks only on a terminal. Elsewhere, it refuses a question if it, the graph and the
+    cohort name different diseases, unless `yes` is set.
     """
     from sage.cli.console import err, print_line
     from sage.run.questions import describe_question, refuse

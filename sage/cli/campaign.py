@@ -1,4 +1,4 @@
-"""`sage campaign`: rounds of runs that learn from each other, under one error rate."""
+"""`sage campaign`: rounds of runs that learn from each other, under a shared error rate."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sage.settings import Settings
 
 SHARE = 0.5
-"""Share of the patients held back to confirm, by default."""
+"""Default share of the patients that is held back for confirmation."""
 
 
 def campaign(
@@ -105,7 +105,7 @@ def campaign(
 
 
 def resume_campaign(folder: CampaignFolder, *, budget_usd: float | None, as_json: bool) -> None:
-    """Continue a campaign with the current or the next round."""
+    """Continue a campaign with its current round, or with the next."""
     from sage.settings import load
 
     plan = folder.plan()
@@ -118,7 +118,7 @@ def resume_campaign(folder: CampaignFolder, *, budget_usd: float | None, as_json
 
 
 def show_campaign(folder: CampaignFolder, *, as_json: bool) -> None:
-    """Print what was asked, how far it came, and what came of each claim."""
+    """Print a campaign's question, its progress, and the result of each claim."""
     from sage.cli.console import out, print_line
     from sage.settings import load
 

@@ -27,7 +27,7 @@ COLORS = {"error": "red", "warning": "yellow", "info": "cyan"}
 def load_named(
     name: str, root: Path | None = None, features: Sequence[Path] | None = None
 ) -> Cohort:
-    """Load a cohort by folder or name, as the settings say."""
+    """Load a cohort by folder or name, following the settings."""
     from sage.run.wiring import load_cohort
     from sage.settings import load
 

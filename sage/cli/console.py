@@ -1,4 +1,4 @@
-"""Output of the command line: progress on stderr, results on stdout."""
+"""Output of the command line: progress on stderr and results on stdout."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ _FOREIGN = re.compile(rf"(\\*)(\[(?!(?:{STYLES})\])[a-z#/@][^\[]*?\])")
 
 
 class Terminal(Console):
-    """A console that obeys no text but SAGE's own styles: no control sequence, link or markup.
+    """A console that applies only SAGE's own styles and ignores control sequences and links.
 
-    Labels, titles and records are printed among SAGE's words. Brackets that name none of the
-    styles above are shown as they stand, and a text whose brackets do not match is shown plain.
+    Labels, titles and records from outside are printed within SAGE's own text. Brackets that do not
+    name one of the styles above are printed literally, and text with unbalanced brackets is printed
+    without interpreting any markup.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(emoji=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Markup to text, as rich does it, of a text made printable first."""
+        """Render markup to text as rich does, after making the text printable."""
         shown = clean_text(text)
         if options.get("markup") is False:
             return super().render_str(shown, **options)
@@ -50,17 +51,17 @@ err = _ERR = Terminal(stderr=True, highlight=False)
 
 
 def print_line(text: object, *, style: str | None = None, err: bool = False) -> None:
-    """Print a text as it is: no markup, no line breaks but its own; on stderr with `err`."""
+    """Print text literally, without markup or added line breaks; on stderr if `err` is set."""
     (_ERR if err else out).print(str(text), style=style, markup=False, soft_wrap=True)
 
 
 def print_aligned(rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) -> None:
-    """Print rows in columns that are as wide as they need to be, so that nothing is cut off.
+    """Print rows in columns wide enough that no cell is cut off.
 
     Parameters
     ----------
-    rows : cells of each; an empty row is an empty line
-    right : places of the columns that end at the right
+    rows : the cells of each row; an empty row prints an empty line
+    right : indices of the columns to align to the right
     """
     widths: dict[int, int] = {}
     for row in rows:
@@ -76,7 +77,7 @@ def print_aligned(rows: Sequence[Sequence[str]], right: frozenset[int] = frozens
 
 
 def print_json(value: Any) -> None:
-    """Print plain data or a pydantic model as a JSON document on stdout.
+    """Print plain data or a pydantic model on stdout as a JSON document.
 
     NaN and infinite numbers become null.
     """
@@ -95,7 +96,7 @@ def _finite(value: Any) -> Any:
 
 @contextmanager
 def counting(title: str, *, quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
-    """Show a progress bar fed with (stage, done, total)."""
+    """Show a progress bar, and yield a function that updates it with (stage, done, total)."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -125,7 +126,7 @@ def counting(title: str, *, quiet: bool = False) -> Iterator[Callable[[str, int,
 
 @contextmanager
 def working(title: str) -> Iterator[Any]:
-    """Show the reported progress (sage.core.progress) in a line."""
+    """Show the progress reported through `sage.core.progress` on a single line."""
     status = err.status(title)
     heard = listen(lambda what, done, total: status.update(describe_progress(what, done, total)))
     with status, heard:
@@ -134,7 +135,7 @@ def working(title: str) -> Iterator[Any]:
 
 @contextmanager
 def parts() -> Iterator[Callable[[str], None]]:
-    """Show the current part of a long command, and its time as each part ends."""
+    """Show the current part of a long command, and the time it took once it ends."""
     last, since = "", time.monotonic()
     with err.status("starting") as status:
 

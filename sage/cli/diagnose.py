@@ -1,4 +1,4 @@
-"""Checks of the machine: libraries, model, sandbox, GPU, data."""
+"""Checks of the machine: libraries, model, sandbox, GPU and data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACKAGES = ("agents", "kg", "mcp_servers", "sage", "sandbox", "validation")
 
 @dataclass(frozen=True)
 class Check:
-    """Result of a check. `missing` things are optional, `broken` things are not."""
+    """Result of a check; `missing` marks an absent optional part, `broken` an actual fault."""
 
     what: str
     state: Literal["ok", "missing", "broken"]
@@ -26,7 +26,7 @@ class Check:
 
 
 def diagnose(settings: Settings, *, probe: bool = False) -> list[Check]:
-    """Run all checks, most important first."""
+    """Run all checks and return their results, the most important first."""
     return [
         Check("Python", "ok", platform.python_version()),
         _packages(),
@@ -67,7 +67,7 @@ def _libraries() -> list[Check]:
 
 
 def _packages() -> Check:
-    """Check that no other package took the name of a package of SAGE."""
+    """Check that no other distribution has taken the import name of one of SAGE's packages."""
     from importlib.metadata import packages_distributions
 
     own = Path(__file__).resolve().parents[2]

@@ -1,4 +1,4 @@
-"""`sage doctor`: what is installed and what is missing."""
+"""`sage doctor`: show what is installed and what is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sage validate gate`: select measurements that are worth a test, without outcomes."""
+"""`sage validate gate`: select measurements that are worth testing, without reading outcomes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Measurements to be judged; `coded` gives slides what else they need, `note` is of each."""
+    """Measurements to be judged.
+
+    `coded` adds to the slide maps whatever else the measurements need; `note` applies to all of the
+    measurements.
+    """
 
     measurements: list[Measurement]
     coded: Callable[[Iterable[SlideMaps]], Iterable[SlideMaps]] = iter
@@ -88,7 +92,7 @@ def judge_cohort(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Judge what `choose` returns on the maps of a cohort, write the report, and print it."""
+    """Judge the measurements that `choose` returns for a cohort's maps, and report the result."""
     from mcp_servers.measures.gate import GateLimits, write_gate
     from mcp_servers.measures.gate import gate as judge
     from mcp_servers.measures.maps import MapsOnDisk
@@ -166,7 +170,7 @@ def _parse_shift(word: str) -> tuple[str, Path]:
 
 
 def _read_tissue_variables(cohort: Cohort) -> dict[str, dict[str, float]]:
-    """Existing variables of the cohort about tissue, by patient; never a column of an outcome."""
+    """Read the cohort's tissue variables by patient, excluding columns that define an outcome."""
     outcomes = frozenset().union(*(cohort.outcome_columns(name) for name in cohort.spec.endpoints))
     found = {}
     for variable in cohort.dictionary().variables:

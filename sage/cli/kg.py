@@ -1,4 +1,4 @@
-"""`sage kg`: literature to graph, and the names of the ontology."""
+"""`sage kg`: build a graph from literature, and look names up in the ontology."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sage kg build`: papers to a graph."""
+"""`sage kg build`: build a graph from papers."""
 
 from __future__ import annotations
 
@@ -117,14 +117,15 @@ def build_from_recipe(
     yes: bool,
     quiet: bool,
 ) -> BuildReport:
-    """Build by a recipe from its sources, and keep the recipe with the graph.
+    """Build a graph from the sources of a recipe, and store the recipe with the graph.
 
-    `max_cost` bounds the chat extractor, USD; `yes` skips the question before paid calls.
+    `max_cost` limits the cost of the chat extractor in USD; `yes` skips the confirmation before
+    paid calls.
 
     Raises
     ------
     InputError
-        If the chat extractor has no model, or a bound on its cost and no prices.
+        If the chat extractor has no model, or its cost is limited but no prices are set.
     """
     from kg.corpus.build import build
     from kg.corpus.places import RECIPE, graph_folder
@@ -169,12 +170,12 @@ def build_from_recipe(
 
 
 def resolve_source(folder: Path, path: str) -> Path:
-    """Resolve a path of a recipe by name, since the folder of a new graph does not exist yet."""
+    """Resolve a path in a recipe lexically, since the folder of a new graph does not exist yet."""
     return Path(os.path.normpath(folder.absolute() / path))
 
 
 def fetch_source(source: Path, out: Path, settings: Settings) -> Path:
-    """Fetch PubMed's records for a list of identifiers into a folder; keep other sources."""
+    """Fetch the PubMed records for a list of identifiers into a folder; keep other sources."""
     if source.suffix.lower() != ".ids" or not source.is_file():
         return source
     from kg.corpus.places import graph_folder

@@ -1,4 +1,4 @@
-"""`sage kg`, commands on a finished graph: paths, show, communities, export."""
+"""`sage kg` commands that work on a finished graph: paths, show, communities, export."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def list_paths(
 
 
 def _print_axes(path: ScoredPath) -> None:
-    """Print the strength of a path as a mechanism, and how much its ends were studied."""
+    """Print a path's strength as a mechanism, and how much its two ends were studied together."""
     from sage.cli.console import out
 
     if path.mechanism is None or path.papers is None:

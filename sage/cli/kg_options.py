@@ -1,4 +1,4 @@
-"""Parameters that several `sage kg` commands share: papers, graph, ontology, lexicons."""
+"""Parameters shared by several `sage kg` commands: papers, graph, ontology and lexicons."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Lexicons = Annotated[
 
 
 def load_ontology(folder: Path | None) -> Ontology:
-    """Load the ontology in `folder`, or the ontology that ships."""
+    """Load the ontology in `folder`, or the one that ships with SAGE."""
     from kg.lexicon.ontology import Ontology
     from sage.core.data import data_root
 
@@ -50,7 +50,7 @@ def load_lexicons(paths: Sequence[Path] | None) -> list[Lexicon]:
 
 
 def load_graph(path: Path, as_of: int | None = None) -> Graph:
-    """Load a graph from its folder or file, as it was in the year `as_of`."""
+    """Load a graph from its folder or file, restricted to what was known in the year `as_of`."""
     from kg.corpus.places import graph_folder
     from sage.run.wiring import open_graph
     from sage.settings import load

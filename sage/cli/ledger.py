@@ -1,4 +1,4 @@
-"""`sage validate ledger`: claims registered and tested on which patients."""
+"""`sage validate ledger`: which claims were registered and tested, and on which patients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,13 @@ app = typer.Typer(
 
 
 def _open_ledger(*, new: bool = False) -> Store:
-    """Open the ledger in force; raise `InputError` if it does not exist, unless it may be `new`."""
+    """Open the configured ledger.
+
+    Raises
+    ------
+    InputError
+        If the ledger does not exist and `new` is not set.
+    """
     from sage.settings import load
     from validation.ledger.store import open_store
 

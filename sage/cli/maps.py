@@ -1,4 +1,4 @@
-"""`sage slides maps`: maps of cells, objects and regions, joined and shown."""
+"""`sage slides maps`: merge and show maps of cells, objects and regions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def store_maps(maps: SlideMaps, out: Path, *, replace: bool) -> dict[str, object]:
-    """Join maps to those of the same slide below `out`; a summary of the result."""
+    """Merge the maps into those of the same slide below `out`, and return a summary."""
     from mcp_servers.measures.maps import MANIFEST, name_folder, read_maps, write_maps
     from mcp_servers.measures.merge import merge_maps
 
@@ -45,7 +45,7 @@ def _count(codes: object, names: tuple[str, ...]) -> dict[str, int]:
 
 
 def print_maps(rows: list[dict[str, object]], *, as_json: bool) -> None:
-    """Print summaries of slides' maps, a line each or as JSON."""
+    """Print a summary of each slide's maps, one line each or as JSON."""
     from sage.cli.console import print_json
 
     if as_json:

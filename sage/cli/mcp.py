@@ -174,11 +174,11 @@ def serve(
 
 
 MOUNTED = Path("/run")
-"""Where container engines mount secrets, which only the container sees, whatever their mode."""
+"""Where container engines mount secrets; only the container sees them, whatever their file mode."""
 
 
 def read_token(token: str | None, file: Path | None, *, none: bool) -> tuple[str | None, bool]:
-    """Return the token to ask for, and whether it was made here."""
+    """Return the token that clients must send, and whether it was generated here."""
     import secrets
 
     from sage.cli.console import print_line

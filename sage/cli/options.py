@@ -1,4 +1,4 @@
-"""Options that several commands share: a name and a type for each meaning."""
+"""Options shared by several commands, each defined once with its name and type."""
 
 from __future__ import annotations
 

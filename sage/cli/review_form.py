@@ -1,4 +1,4 @@
-"""Review at the terminal: show each hypothesis, then approve, edit, reject or ask for another."""
+"""Review at the terminal: show each hypothesis, then approve, edit, reject or replace it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOBODY = (
 
 
 def ask_line(question: str) -> str:
-    """Ask for a line of text on the terminal or from a pipe.
+    """Ask for a line of text, read from the terminal or a pipe.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def ask_line(question: str) -> str:
 
 
 def choose(question: str, choices: tuple[str, ...]) -> str:
-    """Ask until the answer is in `choices`."""
+    """Repeat the question until the answer is one of `choices`."""
     from sage.cli.console import print_line
 
     while True:
@@ -91,18 +91,18 @@ def decide(services: Services, draft: Draft) -> Decision:
 
 
 def edit_fields(services: Services, draft: Draft) -> Edit | None:
-    """Edit a draft's fields as JSON in the user's editor, then show what the edit could detect.
+    """Edit a draft's fields as JSON in the user's editor, then show the detectable effect.
 
-    No outcome is used but the number of events.
+    No outcome data are used except the number of events.
 
     Returns
     -------
-    The edit; None if it changes nothing or the person declines it.
+    The edit, or None if it changes nothing or the person declines it.
 
     Raises
     ------
     InputError
-        If the result is not JSON, or does not fit the template or the cohort.
+        If the edited text is not valid JSON, or does not fit the template or the cohort.
     """
     from agents.scientist.blind import BlindCohort
     from sage.cli.console import print_line
@@ -126,7 +126,7 @@ def edit_fields(services: Services, draft: Draft) -> Edit | None:
 
 
 def describe_power(power: DesignPower) -> str:
-    """Group sizes and detectable effect in a line."""
+    """Describe the group sizes and the detectable effect in one line."""
     if power.refused:
         return f"cannot be tested so: {power.refused}"
     groups = []

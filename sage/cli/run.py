@@ -1,4 +1,4 @@
-"""`sage run`, `review`, `resume`, `replay`: a research question from prompt to report."""
+"""`sage run`, `review`, `resume`, `replay`: take a research question from prompt to report."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def run(
 
 
 def _queue(services: Services, *, as_json: bool, answer: dict[str, Any] | None = None) -> None:
-    """Leave a run to a worker, with what a person decided where it waited for that."""
+    """Queue a run for a worker, with a person's decision if the run was waiting for one."""
     from sage.cli.console import out
     from sage.core.hooks import require_hooks
 
@@ -121,7 +121,7 @@ def _print_status(services: Services, status: str, **more: Any) -> None:
 def _print_estimate(
     settings: Settings, hypotheses: int, budget_usd: float | None, *, as_json: bool
 ) -> None:
-    """Print what a run would ask of models; nothing is called and no folder is made."""
+    """Print what a run would request from the models, without calling them or creating a folder."""
     from sage.cli.console import out, print_json
 
     if settings.effective_reasoner == "rules":
@@ -369,7 +369,7 @@ SHOWN_CANDIDATES = 5
 
 
 def tell_candidates(services: Services) -> None:
-    """Print how the candidates were ranked: the parts of the first few, and of those taken."""
+    """Print how the candidates were ranked, with the scores of the top few and the selected."""
     from sage.cli.console import out
     from sage.report.candidates import rankings
 
@@ -394,7 +394,7 @@ def tell_candidates(services: Services) -> None:
 
 
 def tell_verdict(found: dict[str, Any]) -> None:
-    """Print a hypothesis' verdict with the answers that it rests on."""
+    """Print a hypothesis's verdict with the answers on which it rests."""
     from sage.cli.console import print_line
 
     print_line(f"  verdict: {found['verdict']}", style="bold")

@@ -1,4 +1,4 @@
-"""`sage admin sandbox`: where analysis code runs."""
+"""`sage admin sandbox`: manage the sandbox in which analysis code runs."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def build(
 
 
 def packages() -> tuple[str, ...]:
-    """SAGE's packages in the image: the analysis and the tools."""
+    """Return the names of SAGE's packages in the image: those for analysis and the tools."""
     from sandbox.runtime import OFFERED
 
     return (*OFFERED, "mcp_servers")

@@ -1,4 +1,4 @@
-"""`sage serve`: the pages where people ask, watch, review and look."""
+"""`sage serve`: serve the web pages for asking questions, following runs and reviewing."""
 
 from __future__ import annotations
 

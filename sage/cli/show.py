@@ -1,4 +1,4 @@
-"""`sage show`: the runs and their outcomes."""
+"""`sage show`: list runs and show their outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sage slides`: measure a cohort's slides, show maps."""
+"""`sage slides`: measure a cohort's slides and show their maps."""
 
 from __future__ import annotations
 

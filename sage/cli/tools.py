@@ -179,7 +179,7 @@ def run(
 
 
 def _suite_of(name: str) -> str:
-    """Find the suite on request that has a tool of this name; "all" otherwise."""
+    """Find the optional suite that provides the tool `name`; return "all" otherwise."""
     from mcp_servers.catalog import suites
     from mcp_servers.registry import load
 

@@ -1,4 +1,4 @@
-"""Shared by the commands of `sage tools`: settings, progress, output."""
+"""Helpers shared by the `sage tools` commands: settings, progress and output."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 
 
 def parse_settings(spec: ToolSpec, settings: Sequence[str]) -> dict[str, Any]:
-    """Parse `KEY=VALUE` words: values as JSON if possible, else as text.
+    """Parse `KEY=VALUE` words, reading each value as JSON if possible and as text otherwise.
 
-    Raises `InputError` for a word without "=", or a key that the tool does not take.
+    Raises
+    ------
+    InputError
+        If a word contains no "=", or the tool does not accept the key.
     """
     from sage.core.errors import InputError
 
@@ -44,7 +47,7 @@ def parse_settings(spec: ToolSpec, settings: Sequence[str]) -> dict[str, Any]:
 
 
 def split_setting(word: str) -> tuple[str, str]:
-    """Split `KEY=VALUE`; raises `InputError` for anything else."""
+    """Split a `KEY=VALUE` word; raise `InputError` for anything else."""
     from sage.core.errors import InputError
 
     key, sign, value = word.partition("=")
@@ -54,7 +57,7 @@ def split_setting(word: str) -> tuple[str, str]:
 
 
 def json_or_text(value: str) -> Any:
-    """Parse a value as JSON if possible; else it is text."""
+    """Parse a value as JSON if possible; otherwise return it as text."""
     try:
         return json.loads(value)
     except ValueError:  # not JSON
@@ -62,9 +65,9 @@ def json_or_text(value: str) -> Any:
 
 
 def sage_command(words: Sequence[str], stop: Callable[[], bool], owner: str = "") -> Answer:
-    """Run `sage` with these words in a process of its own, until it ends or `stop` returns True.
+    """Run `sage` with these arguments in a subprocess until it ends or `stop` returns True.
 
-    `owner` is the person who asked, if known.
+    `owner` is the person who asked for the command, if known.
     """
     import subprocess
     import tempfile
@@ -100,7 +103,7 @@ def sage_command(words: Sequence[str], stop: Callable[[], bool], owner: str = ""
 
 
 def _environment(owner: str) -> dict[str, str]:
-    """Environment of this process, with SAGE importable from any folder."""
+    """Return this process's environment, extended so that SAGE can be imported from any folder."""
     import os
 
     from sage.core.hooks import OWNER
@@ -112,7 +115,7 @@ def _environment(owner: str) -> dict[str, str]:
 
 
 def tool_folders(named: list[Path] | None) -> tuple[str, ...]:
-    """Folders of the user's own tools: from the command line, then from the settings."""
+    """List the folders of the user's own tools: from the command line, then from the settings."""
     from sage.settings import load
 
     folders = [str(path.resolve()) for path in named or ()]
@@ -125,7 +128,7 @@ def tool_folders(named: list[Path] | None) -> tuple[str, ...]:
 def run_one(
     pool: Workers, name: str, arguments: dict[str, Any], roots: Any, *, quiet: bool
 ) -> ToolRun:
-    """Run a tool once, with a progress bar."""
+    """Run a tool once, showing a progress bar."""
     from rich.progress import Progress
 
     from sage.cli.console import err
@@ -152,7 +155,7 @@ def run_over(
     *,
     quiet: bool,
 ) -> CohortReport:
-    """Run a tool over slides, with a progress bar."""
+    """Run a tool over several slides, showing a progress bar."""
     from mcp_servers.workers.cohort import run_cohort
 
     with stage_bars(quiet=quiet) as report:
@@ -161,9 +164,9 @@ def run_over(
 
 @contextmanager
 def stage_bars(*, quiet: bool) -> Iterator[Callable[[str, Outcome, int, int], None]]:
-    """Show a progress bar for each stage of a job over slides, which counts failures.
+    """Show a progress bar with a failure count for each stage of a job over slides.
 
-    Yields a function to call when a slide ends: (stage, outcome, number done, total).
+    Yields a function to call when a slide is done, with (stage, outcome, number done, total).
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.progress import TimeRemainingColumn as Remaining
@@ -191,7 +194,7 @@ def stage_bars(*, quiet: bool) -> Iterator[Callable[[str, Outcome, int, int], No
 
 
 def print_run(made: ToolRun, roots: Any, *, as_json: bool) -> None:
-    """Print the outcome of a tool."""
+    """Print the result of running a tool once."""
     from sage.cli.console import print_json
 
     if as_json:
@@ -208,7 +211,7 @@ def print_run(made: ToolRun, roots: Any, *, as_json: bool) -> None:
 
 
 def print_cohort_run(report: CohortReport, *, as_json: bool) -> None:
-    """Print the outcome of a tool on a cohort's slides."""
+    """Print the result of running a tool over a cohort's slides."""
     from sage.cli.console import print_json, print_line
 
     failures = report.failures

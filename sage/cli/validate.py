@@ -1,4 +1,4 @@
-"""`sage validate`: a hypothesis through contract, tests and controls to a verdict."""
+"""`sage validate`: take a hypothesis through contract, tests and controls to a verdict."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class RunByDefault(TyperGroup):
-    """`sage validate FILE …` means `sage validate run FILE …`."""
+    """A command group in which `sage validate FILE …` means `sage validate run FILE …`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put `run` first when no command is named and no help is asked for."""
+        """Insert `run` as the command if no command is named and help is not requested."""
         if args and args[0] != "--help" and args[0] not in self.commands:
             args = ["run", *args]
         return super().parse_args(ctx, args)
@@ -53,7 +53,7 @@ Files = Annotated[
 Alpha = Annotated[float, typer.Option(min=0.0001, max=0.2, help="Two-sided level of the test.")]
 Save = Annotated[Path | None, typer.Option("--out", help="Write the frozen contract here.")]
 DRAFTED = {"seed": "--seed", "alpha": "--alpha", "split": "--split", "impute": "--impute"}
-"""Options fixed in a frozen contract."""
+"""Options whose values a frozen contract has already fixed."""
 
 
 @app.command()
@@ -128,7 +128,7 @@ def run(
 
 
 def _refuse_fixed(context: typer.Context, files: list[Path], frozen: list[bool]) -> None:
-    """Refuse options that a frozen contract has fixed."""
+    """Refuse options whose values a frozen contract has already fixed."""
     sources = {name: context.get_parameter_source(name) for name in DRAFTED}
     given = [
         DRAFTED[name]
@@ -143,7 +143,7 @@ def _refuse_fixed(context: typer.Context, files: list[Path], frozen: list[bool])
 
 
 class Rules(TypedDict):
-    """Parts of a contract that options set."""
+    """Parts of a contract that can be set by options."""
 
     split: SplitRule
     missing: MissingRule
@@ -262,7 +262,7 @@ def _register(frozen: FrozenContract, data: Cohort) -> None:
 
 
 def _show(frozen: FrozenContract, save: Path | None, as_json: bool) -> None:
-    """Print a frozen contract, and write it if asked."""
+    """Print a frozen contract, and write it to `save` if given."""
     from sage.cli.console import out, print_json, print_line
     from sage.cli.validate_text import contract_lines
 

@@ -14,7 +14,7 @@ MARKS = {"for": "+", "against": "-", "limits": "~", "prevents": "!"}
 
 
 def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
-    """Print the verdict of a contract with its reasons, its limits and the main numbers."""
+    """Print the verdict on a contract with its reasons, limitations and main numbers."""
     from sage.cli.console import out, print_line
     from validation.analysis.analysis import APPLIED
     from validation.results.results import p_is
@@ -68,7 +68,7 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
 
 
 def _without_result(found: Results) -> dict[str, list[str]]:
-    """Return tests without a result, by status and reason."""
+    """Group the tests that gave no result by status and reason."""
     reason: dict[str, list[str]] = {}
     for test in found.tests:
         if test.status != "ok":
@@ -77,7 +77,7 @@ def _without_result(found: Results) -> dict[str, list[str]]:
 
 
 def _describe_shape(found: Results, test: str) -> str:
-    """Return notes on a test's estimate: nonlinearity, searched cut, E-value."""
+    """Describe the nonlinearity, searched cut-point and E-value of a test's estimate."""
     from validation.results.results import p_is
 
     words = ""
@@ -98,7 +98,7 @@ def _describe_shape(found: Results, test: str) -> str:
 
 
 def contract_lines(frozen: FrozenContract) -> list[str]:
-    """Return a contract as lines in a protocol's order, with details that reports leave out."""
+    """Render a contract as lines in protocol order, including details that reports leave out."""
     from sage.run.contracts import statements
     from validation.contracts.timing import known_text
 

@@ -1,4 +1,4 @@
-"""`sage show --watch` and `sage show --open`: follow a run, open its report."""
+"""`sage show --watch` and `sage show --open`: follow a run and open its report."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ NEXT = {
     "stopped": "sage resume {run}",
     "interrupted": "sage resume {run}",
 }
-"""Next command for a person, by the state of the run."""
+"""The command to run next, by the state of the run."""
 
 
 def watch(name: str, *, as_json: bool = False) -> None:
-    """Follow a run that another process works on, until it ends or waits for a person.
+    """Follow a run that another process is executing, until it ends or waits for a person.
 
     Parameters
     ----------
     name : a run's id, its beginning, its path, or "last"
-    as_json : print the event log's lines as they come, instead of words
+    as_json : print the lines of the event log as they arrive, instead of readable text
     """
     from sage.cli.console import err, out, print_line
     from sage.run.begin import open_run
@@ -73,7 +73,7 @@ def watch(name: str, *, as_json: bool = False) -> None:
 
 
 def _fresh(path: Path, offset: int) -> tuple[list[str], int]:
-    """Complete lines after `offset`, and the offset of their end."""
+    """Read the complete lines after `offset`, and return them with the offset at which they end."""
     if not path.is_file():
         return [], offset
     with path.open("rb") as log:
@@ -84,7 +84,7 @@ def _fresh(path: Path, offset: int) -> tuple[list[str], int]:
 
 
 def _print_event(event: dict[str, Any]) -> str | None:
-    """Print an event; return the activity that it begins, if any."""
+    """Print an event, and return the activity that it starts, if any."""
     from sage.cli.console import out
 
     node = str(event.get("node", "")).replace("_", " ")
@@ -105,12 +105,12 @@ def _print_event(event: dict[str, Any]) -> str | None:
 
 
 def open_report(name: str, *, as_json: bool) -> None:
-    """Open a run's report in the browser; without a screen, print its path.
+    """Open a run's report in the browser, or print its path if there is no display.
 
     Raises
     ------
     InputError
-        If there is no report yet.
+        If the run has no report yet.
     """
     from sage.cli.console import print_json, print_line
     from sage.run.begin import open_run

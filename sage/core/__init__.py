@@ -1,1 +1,1 @@
-"""The ground floor: what every package may import, and which imports none of ours."""
+"""The base layer: every package may import it, and it imports none of SAGE's other packages."""

@@ -1,4 +1,4 @@
-"""The clock: what is stamped into files, and what waits and ages are measured by."""
+"""The clock that supplies timestamps for files and measures waiting times and ages."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 
 
 class Clock:
-    """The machine's clock. Tests replace it with `using`."""
+    """The machine's clock, which tests replace with `using`."""
 
     def now(self) -> datetime:
-        """Return the time of day, in UTC."""
+        """Return the current time in UTC."""
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Seconds that never run backward."""
+        """Return the time in seconds of a clock that never runs backward."""
         return time.monotonic()
 
 
@@ -25,7 +25,7 @@ _clock = Clock()
 
 @contextmanager
 def using(clock: Clock) -> Iterator[None]:
-    """Use `clock` inside the block, in every thread."""
+    """Use `clock` in every thread within the block."""
     global _clock
     before, _clock = _clock, clock
     try:
@@ -35,20 +35,20 @@ def using(clock: Clock) -> Iterator[None]:
 
 
 def now() -> datetime:
-    """Return the time of day, in UTC."""
+    """Return the current time in UTC."""
     return _clock.now()
 
 
 def seconds() -> float:
-    """Return the time of day as seconds since 1970, as files are stamped."""
+    """Return the current time as seconds since 1970, like the timestamps of files."""
     return now().timestamp()
 
 
 def monotonic() -> float:
-    """Seconds that never run backward."""
+    """Return the time in seconds of a clock that never runs backward."""
     return _clock.monotonic()
 
 
 def stamp() -> str:
-    """Return the time in UTC, ISO 8601 to the millisecond."""
+    """Return the current time in UTC as an ISO 8601 string with millisecond precision."""
     return now().isoformat(timespec="milliseconds")

@@ -1,4 +1,4 @@
-"""Files that ship with SAGE: in the wheel, or beside the packages in a checkout."""
+"""Data files that ship with SAGE, inside the wheel or next to the packages in a checkout."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from sage.core.errors import FaultError
 
 
 def data_root() -> Path:
-    """Return the folder that holds `corpus`, `ontology`, `signatures` and the rest.
+    """Return the folder that contains `corpus`, `ontology`, `signatures` and other shipped data.
 
-    The wheel's own `sage/_data` comes first: beside installed packages, a folder called `data` may
-    be anyone's. A checkout has no `sage/_data`.
+    The wheel's own `sage/_data` takes precedence, because a folder called `data` next to installed
+    packages may belong to any distribution. A checkout has no `sage/_data`.
 
     Raises
     ------
     FaultError
-        If the installation lacks it.
+        If the installation lacks this folder.
     """
     here = Path(__file__).resolve().parents[1]
     for candidate in (here / "_data", here.parent / "data"):
@@ -31,7 +31,7 @@ def data_folder(name: str) -> Path:
     Raises
     ------
     FaultError
-        If the installation lacks it.
+        If the installation lacks this folder.
     """
     folder = data_root() / name
     if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""The errors that a user sees: a line and an exit code, whichever package raises them."""
+"""The errors that users see as one line and an exit code, whichever package raises them."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ if TYPE_CHECKING:
 
 
 class SageError(Exception):
-    """An error that the command line reports by its message; `exit_code` is the command's."""
+    """An error that the command line reports by its message, exiting with `exit_code`."""
 
     exit_code: ClassVar[int] = 1
 
 
 class InputError(SageError, ValueError):
-    """Bad input: the message names the file, row or option, and the remedy (exit code 2)."""
+    """Invalid input; the message names the file, row or option and the remedy (exit code 2)."""
 
     exit_code = 2
 
 
 class FaultError(SageError, RuntimeError):
-    """Disk, network or a dependency failed, not the user's input (exit code 1)."""
+    """A failure of the disk, the network or a dependency, not of the user's input (exit code 1)."""
 
 
 class Paused(Exception):  # noqa: N818 - not an error
-    """Somebody asked the run to wait before its next step."""
+    """A signal that somebody asked the run to pause before its next step."""
 
 
 class Cancelled(Exception):  # noqa: N818 - not an error
-    """The caller cancelled the job; no fault of anyone."""
+    """A signal that the caller canceled the job, which is not an error."""
 
 
 def explain_validation(error: ValidationError, *, limit: int = 1) -> str:
-    """Describe the first wrong fields as `field.path: problem`, without their values."""
+    """Describe the first invalid fields as `field.path: problem`, without showing their values."""
     rows = error.errors(include_url=False, include_input=False)[:limit]
     return "; ".join(_explain_row(row["loc"], row["msg"]) for row in rows)
 

@@ -1,4 +1,4 @@
-"""Extras: features that need further packages, and the commands that install them."""
+"""Extras: features that need additional packages, and the commands that install them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sage.core.errors import InputError
 
 
 class Extra(NamedTuple):
-    """A feature that an extra adds, and the modules that show its presence."""
+    """A feature provided by an extra, and the modules whose presence shows it is installed."""
 
     adds: str
     modules: tuple[str, ...]
@@ -49,7 +49,7 @@ EXTRAS = {
     "ray": Extra("workers on several machines", ("ray",)),
     "spatialdata": Extra("slide objects as SpatialData stores", ("spatialdata",)),
 }
-"""By name, as pyproject.toml has them; each module is a package of that extra."""
+"""Extras by their name in pyproject.toml; each module belongs to a package of that extra."""
 
 WITHIN = {
     "Bio": "literature",
@@ -59,16 +59,16 @@ WITHIN = {
     "tokenizers": "literature",
     "transformers": "literature",
 }
-"""Modules that an extra's packages bring along."""
+"""Modules that are installed as dependencies of an extra's packages."""
 
 
 def absent(extra: str) -> list[str]:
-    """Return the modules of an extra that are not installed."""
+    """List the modules of an extra that are not installed."""
     return [module for module in EXTRAS[extra].modules if not _is_installed(module)]
 
 
 def require_extra(extra: str, purpose: str) -> None:
-    """Raise `InputError` with the command that installs `extra` where a part of it is absent."""
+    """Raise `InputError` with the command that installs `extra` if any part of it is missing."""
     if gone := absent(extra):
         raise InputError(f"{purpose} needs {', '.join(gone)}: {install(extra)}")
 
@@ -79,7 +79,7 @@ def install(extra: str) -> str:
 
 
 def explain_absence(error: ModuleNotFoundError) -> InputError | None:
-    """Tell which extra installs a module that failed to import; None if no extra does."""
+    """Explain which extra installs a module that failed to import; None if no extra does."""
     module = (error.name or "").partition(".")[0]
     bring = [name for name, extra in EXTRAS.items() if module in extra.modules]
     if module in WITHIN:

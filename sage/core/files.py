@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and durably; lines appended whole."""
+"""Durable file writes that either complete or leave no trace, and atomic appends of lines."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from sage.core.errors import InputError
 
 @contextmanager
 def writing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
-    """Open a binary stream whose content is found under `path` when the block ends well.
+    """Open a binary stream whose content appears at `path` once the block ends without an error.
 
-    After an error, or a kill at any time, `path` is what it was before. The file has no name
-    until it is whole, so a kill leaves nothing behind; where the file system cannot do that (some
-    network ones) a hidden `.part` file is left. Two writers of one path do not mix: the last to
-    finish wins.
+    After an error, or a kill at any moment, `path` is unchanged. The file has no name until it is
+    complete, so a kill leaves nothing behind; on file systems that do not support this, such as
+    some network ones, a hidden `.part` file remains. Concurrent writers of the same path do not
+    mix: the last one to finish wins.
 
     Parameters
     ----------
-    path : parent folders are made
-    durable : return only when the disk has it; caches, which lose nothing of worth, go without
+    path : the file to write; missing parent folders are created
+    durable : whether to wait until the data are on disk; caches, which can be rebuilt, do not
 
     Raises
     ------
     OSError
-        With `path` as its file name, also when the disk is full.
+        With `path` as its file name, including when the disk is full.
     """
     part = f".{path.name[:40]}.{os.getpid()}-{secrets.token_hex(4)}.part"
     with naming(path):
@@ -62,9 +62,10 @@ def writing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def replacing(path: Path, tag: str = "") -> Iterator[Path]:
-    """As `writing`, for a library that insists on a path: a hidden file with the same suffix.
+    """Replace `path` as `writing` does, yielding a hidden path for libraries that need one.
 
-    `tag` appears in the hidden name, so that whoever gave it finds what a kill left.
+    The hidden file has the same suffix as `path`. `tag` becomes part of its name, so the caller can
+    find what a killed process left behind.
     """
     unique = f"{tag or os.getpid()}-{secrets.token_hex(4)}"
     temporary = path.with_name(f".{path.stem[:40]}.{unique}.part{path.suffix}")
@@ -81,18 +82,18 @@ def replacing(path: Path, tag: str = "") -> Iterator[Path]:
 
 
 def write_bytes(path: Path, content: bytes, *, durable: bool = True) -> None:
-    """Write a file; see `writing`."""
+    """Write bytes to a file as `writing` does."""
     with writing(path, durable=durable) as stream:
         stream.write(content)
 
 
 def write_text(path: Path, text: str, *, durable: bool = True) -> None:
-    """Write UTF-8; a lone surrogate, which it cannot hold, is written as its JSON escape."""
+    """Write text as UTF-8, with lone surrogates, which UTF-8 cannot encode, as JSON escapes."""
     write_bytes(path, text.encode("utf-8", errors="backslashreplace"), durable=durable)
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a pydantic model or plain data as JSON, sorted and indented."""
+    """Write a pydantic model or plain data as indented JSON with sorted keys."""
     plain = value.model_dump(mode="json") if hasattr(value, "model_dump") else value
     write_text(path, json.dumps(plain, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
@@ -103,7 +104,7 @@ def read_json(path: Path) -> Any:
     Raises
     ------
     InputError
-        If it holds no JSON.
+        If the file does not contain valid JSON.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -112,7 +113,7 @@ def read_json(path: Path) -> Any:
 
 
 def append_line(path: Path, line: str, *, durable: bool = False) -> None:
-    """Add a line with a single call, so that lines of several writers stay whole."""
+    """Append a line in a single write, so that the lines of concurrent writers stay intact."""
     with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab", buffering=0) as stream:
@@ -123,7 +124,10 @@ def append_line(path: Path, line: str, *, durable: bool = False) -> None:
 
 @contextmanager
 def lock_file(path: Path) -> Iterator[None]:
-    """Hold the lock file at `path`; whoever else asks for it waits. A killed holder lets go."""
+    """Hold an exclusive lock on the file at `path`, waiting for it if another process has it.
+
+    The lock of a killed process is released.
+    """
     with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = path.open("ab")
@@ -134,7 +138,7 @@ def lock_file(path: Path) -> Iterator[None]:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Give an error of the disk the path at which it came up."""
+    """Attach `path` to any disk error raised within the block."""
     try:
         yield
     except OSError as error:
@@ -144,7 +148,7 @@ def naming(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _as(path: Path) -> Iterator[None]:
-    """Name `path` in an error in the place of the hidden file."""
+    """Replace the hidden file's name by `path` in any error raised within the block."""
     try:
         yield
     except OSError as error:
@@ -153,7 +157,7 @@ def _as(path: Path) -> Iterator[None]:
 
 
 def _open(folder: int, part: str) -> tuple[int, bool]:
-    """Return a new file in the folder, and whether it had to be given the name `part` at once."""
+    """Open a new file in the folder, and return whether it was created under the name `part`."""
     if hasattr(os, "O_TMPFILE") and Path("/proc/self/fd").is_dir():
         try:
             return os.open(".", os.O_TMPFILE | os.O_RDWR, 0o666, dir_fd=folder), False

@@ -1,4 +1,4 @@
-"""SHA-256 of texts, files and folders."""
+"""SHA-256 hashes of texts, files and folders."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 
 
 def hash_text(*parts: str, digits: int = 64) -> str:
-    """First hexadecimal digits of the hash of texts, joined by the unit separator U+001F."""
+    """Return the first hexadecimal digits of the hash of texts joined by the separator U+001F."""
     text = "\x1f".join(parts)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:digits]
 
 
 def hash_file(path: Path) -> str:
-    """Hash of a file's content."""
+    """Return the hash of a file's content."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def hash_files(paths: Iterable[Path], root: Path | None = None) -> str:
-    """Hash of the names, below `root`, and contents of files, in the given order."""
+    """Hash the contents of files and their names relative to `root`, in the given order."""
     digest = hashlib.sha256()
     for path in paths:
         name = path.name if root is None else path.relative_to(root).as_posix()

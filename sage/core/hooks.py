@@ -1,6 +1,7 @@
-"""Hooks of servers and commands that a plugin may fill.
+"""Hooks of servers and commands that a plugin may implement.
 
-They cover who acts, the log of what they did, and a database of runs that several machines share.
+They identify the people who act, log what they do, and provide a database of runs that several
+machines share.
 
 The entry point group `sage.hooks` names a module with these functions:
 
@@ -8,9 +9,9 @@ The entry point group `sage.hooks` names a module with these functions:
 - `open_people(settings, header, proxies, roles)`: see `sage.web.people.People`
 - `open_callers(settings, header, proxies, roles)`: see `mcp_servers.servers.callers.Callers`
 - `open_checkpoints(url, serializer, manifest)`, `open_notebook(path, settings)`,
-  `open_reviews(settings)`: where `checkpoint_url` is set, in place of files
-- `hold_run(services, owner)`: the lease of the process that works on a run, as a context
-- `queue_run(services, answer)`: leave a run to a worker, with a person's decision if there is one
+  `open_reviews(settings)`: used in place of files if `checkpoint_url` is set
+- `hold_run(services, owner)`: the lease of the process that executes a run, as a context manager
+- `queue_run(services, answer)`: queue a run for a worker, with a person's decision if there is one
 - `collect_metrics(settings)`: metrics of the database
 """
 
@@ -25,16 +26,19 @@ from sage.core.plugins import load_first
 from sage.core.printable import one_line
 
 OWNER = "SAGE_OWNER"
-"""Variable that a server sets for the commands it starts: the person a proxy named."""
+"""Environment variable in which a server passes the person named by a proxy to its commands."""
 ASKED, BEGAN, EXPORTED = "asked", "began", "exported"
-"""Actions in the log. A run is asked for before it has a name; the row of its beginning has it."""
+"""Actions in the log.
+
+When a run is requested it has no name yet; the row that records its start contains the name.
+"""
 DECIDED = {"approve": "approved", "edit": "edited", "another": "asked for another",
            "reject": "rejected"}  # fmt: skip
 """Action in the log for each decision on a hypothesis."""
 
 
 def current_owner() -> str:
-    """Person on whose behalf this process runs: as the server says, else this machine's user."""
+    """Return the person this process runs for: the one set by the server, else the system user."""
     named = os.environ.get(OWNER)
     if not named:
         try:
@@ -45,12 +49,12 @@ def current_owner() -> str:
 
 
 def require_hooks(what: str) -> Any:
-    """Load the hooks.
+    """Load the hooks of the installed plugin.
 
     Raises
     ------
     InputError
-        If no plugin registers some; it says that `what` needs them.
+        If no plugin registers hooks; the message says that `what` needs them.
     """
     if (hooks := load_first("sage.hooks")) is None:
         raise InputError(f"{what} needs a plugin that registers under sage.hooks")
@@ -58,9 +62,10 @@ def require_hooks(what: str) -> Any:
 
 
 def log_command(settings: Any, what: str, about: object = "", **detail: Any) -> None:
-    """Log a command of this machine's user, where a plugin keeps a log.
+    """Log a command run by this machine's user, if a plugin keeps a log.
 
-    A command that a server started is not logged here: the server has logged the person's request.
+    Commands that a server started are not logged here, because the server has already logged the
+    person's request.
     """
     if not os.environ.get(OWNER) and (hooks := load_first("sage.hooks")) is not None:
         hooks.log_command(settings, what, about, **detail)

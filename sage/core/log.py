@@ -1,11 +1,11 @@
-"""Structured logging: an event with named values, as a line on stderr and as JSON in a file.
+"""Structured logging: each event with named values is a line on stderr and JSON in a file.
 
     log = logger(__name__)
     log.info("retried", service="pubmed", wait_s=1.5)
 
-What a user must act on is an error or a result, not a log line. The lines say what went on
-underneath: retries, caches that were of no use, fallbacks. Values come from anywhere: each record
-is one line, control and bidirectional characters are escaped, secrets are struck out.
+Anything a user must act on is an error or a result, not a log line. Log lines record what happened
+internally: retries, unusable cache entries, fallbacks. Values may come from any source, so each
+record is a single line, control and bidirectional characters are escaped, and secrets are removed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sage.core.files import append_line
 Level = Literal["debug", "info", "warning"]
 STRUCK = "***"
 LONGEST = 10_000
-"""Characters of a value; what a stranger sends must not fill the disk."""
+"""Maximum number of characters of a value, so that external input cannot fill the disk."""
 
 _ROOT = logging.getLogger("sage")
 _ROOT.addHandler(logging.NullHandler())
@@ -50,27 +50,28 @@ _IS_NAME = re.compile(_NAME, re.IGNORECASE)
 
 
 class Log:
-    """Events of a module."""
+    """A logger for the events of one module."""
 
     def __init__(self, name: str) -> None:
         self._logger = _ROOT.getChild(name.removeprefix("sage."))
 
     def debug(self, event: str, **values: Any) -> None:
-        """Log a detail for whoever looks for a defect."""
+        """Log a detail that helps in tracking down a bug."""
         self._say(logging.DEBUG, event, values)
 
     def info(self, event: str, **values: Any) -> None:
-        """Something that was dealt with: a retry, a fallback, a cache entry that was of no use."""
+        """Log something that was handled, such as a retry, a fallback or an unusable cache."""
         self._say(logging.INFO, event, values)
 
     def warning(self, event: str, **values: Any) -> None:
-        """Something that makes the result less than was asked for."""
+        """Log something that makes the result less than what was requested."""
         self._say(logging.WARNING, event, values)
 
     def failed(self, event: str, error: BaseException, **values: Any) -> None:
         """Log where an error arose that is reported or recovered from elsewhere.
 
-        Its message is left out, since a library's message may quote the rows it worked on.
+        The error's message is omitted, since a library's message may quote the rows that it worked
+        on.
         """
         frames = "".join(traceback.format_tb(error.__traceback__))
         kind = {"error": type(error).__name__, "traceback": frames}
@@ -82,12 +83,12 @@ class Log:
 
 
 def logger(name: str) -> Log:
-    """Return the log of a module; `name` is its `__name__`."""
+    """Return the logger of a module, where `name` is the module's `__name__`."""
     return Log(name)
 
 
 def configure(level: Level = "warning", file: Path | None = None) -> None:
-    """Show records from `level` on on stderr; with `file`, append them there as JSON lines.
+    """Show records of at least `level` on stderr; with `file`, append them there as JSON lines.
 
     Raises
     ------
@@ -108,7 +109,7 @@ def configure(level: Level = "warning", file: Path | None = None) -> None:
 
 
 def keep_in(path: Path | None) -> None:
-    """Also append records from "info" on to `path`, a run's log, until the next call; None ends."""
+    """Also append records of level "info" and above to a run's log at `path`; None stops this."""
     for handler in _ROOT.handlers[:]:
         if isinstance(handler, _RunLog):
             _ROOT.removeHandler(handler)
@@ -118,20 +119,20 @@ def keep_in(path: Path | None) -> None:
 
 
 def hide(secret: str) -> None:
-    """Strike this text out of every record from now on."""
+    """Remove this text from every record from now on."""
     if len(secret) >= 4:
         _hidden.add(secret)
 
 
 def struck(text: str) -> str:
-    """Return the text without secrets."""
+    """Return the text with all secrets removed."""
     for secret in sorted(_hidden, key=len, reverse=True):
         text = text.replace(secret, STRUCK)
     return _NAMED.sub(rf"\1{STRUCK}", _SECRET.sub(STRUCK, text))
 
 
 def escape(text: str) -> str:
-    """Return the text on a line, with what a terminal would obey as escapes of Unicode."""
+    """Return the text on a single line, with terminal control characters as Unicode escapes."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -162,7 +163,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Shown(logging.Handler):
-    """A line per record on the current stderr."""
+    """A handler that writes each record as a line to the current stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
         values = "".join(f" {name}={value}" for name, value in _values(record).items())
@@ -172,7 +173,7 @@ class _Shown(logging.Handler):
 
 
 class _JsonLines(logging.Handler):
-    """A JSON object per record, ASCII only, appended with a single call."""
+    """A handler that appends each record as an ASCII JSON object in a single write."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -197,4 +198,4 @@ _OWN = frozenset({"time", "level", "logger", "event"})
 
 
 class _RunLog(_JsonLines):
-    """The log in a run's folder."""
+    """A handler for the log in a run's folder."""

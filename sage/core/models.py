@@ -1,4 +1,4 @@
-"""The base of every typed value, and values read from files."""
+"""The base class of SAGE's typed values, and a reader for values stored in files."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def read_model(path: Path, model: type[M]) -> M:
     Raises
     ------
     FileNotFoundError
-        If there is no such file.
+        If the file does not exist.
     InputError
-        If the content does not fit the model; names the first wrong field.
+        If the content does not fit the model; the message names the first invalid field.
     """
     try:
         return model.model_validate(read_json(path))

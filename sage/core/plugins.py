@@ -1,11 +1,11 @@
-"""Installed plugins, found through Python's entry points and loaded when asked for.
+"""Installed plugins, discovered through Python's entry points and loaded on demand.
 
 Groups: `sage.commands` (a Typer application or a function), `sage.tools` (a module of tools, or a
 package that lists such modules in `TOOL_MODULES`), `sage.agents` (an `Agent`), `sage.pages` (a page
-of the server), `sage.services` (outside services, see `kg.literature.services`),
-`sage.hooks` (see `sage.core.hooks`), `sage.workers` (a function that opens workers,
-see `mcp_servers.workers.choose`), `sage.nuclei` (a reader of networks for nuclei, see
-`mcp_servers.pathology.nuclei`), `sage.tumor` (a function that finds tumor by a model, see
+of the server), `sage.services` (outside services, see `kg.literature.services`), `sage.hooks` (see
+`sage.core.hooks`), `sage.workers` (a function that opens workers, see
+`mcp_servers.workers.choose`), `sage.nuclei` (a loader of nucleus-detection networks, see
+`mcp_servers.pathology.nuclei`), `sage.tumor` (a function that detects tumor with a model, see
 `mcp_servers.pathology.tumor`).
 """
 
@@ -33,7 +33,7 @@ Group = Literal[
 
 @cache
 def find_plugins(group: Group) -> dict[str, EntryPoint]:
-    """Entry points of a group by name, sorted; nothing is imported."""
+    """Return the entry points of a group by name, sorted, without importing anything."""
     found = entry_points(group=group)
     return {entry.name: entry for entry in sorted(found, key=lambda entry: entry.name)}
 
@@ -44,7 +44,7 @@ def load_plugin(group: Group, name: str) -> Any:
     Raises
     ------
     InputError
-        If no plugin has that name, or it cannot be imported.
+        If no plugin has that name, or the plugin cannot be imported.
     """
     found = find_plugins(group)
     if name not in found:
@@ -59,12 +59,12 @@ def load_plugin(group: Group, name: str) -> Any:
 
 
 def load_first(group: Group) -> Any | None:
-    """Load what the first plugin of a group registered; None where none did."""
+    """Load what the first plugin of a group registered; None if the group has no plugin."""
     return next((load_plugin(group, name) for name in find_plugins(group)), None)
 
 
 def summarize_plugin(entry: EntryPoint) -> str:
-    """First line of the docstring of a plugin's top package, which imports nothing else."""
+    """Return the first docstring line of a plugin's top-level package, importing nothing else."""
     try:
         package = importlib.import_module(entry.module.partition(".")[0])
     except ImportError as error:

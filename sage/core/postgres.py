@@ -1,4 +1,4 @@
-"""A PostgreSQL database that many processes share: options of its connections, and its encoding."""
+"""Connection options and encoding checks for a PostgreSQL database shared by many processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 WAITING_S = 10.0
-"""How long a connection may take to be made."""
+"""Maximum time in seconds to establish a connection."""
 KEPT_ALIVE: dict[str, Any] = {
     "connect_timeout": int(WAITING_S),
     "keepalives_idle": 20,
@@ -18,19 +18,22 @@ KEPT_ALIVE: dict[str, Any] = {
     "keepalives_count": 4,
     "tcp_user_timeout": 40_000,
 }
-"""Of a connection, as libpq names them: a server that went away without a word is noticed within a
-minute, not within the hours of the system's own limits."""
+"""Connection options, named as in libpq.
+
+They detect a server that disappeared silently within a minute, not after the hours that the
+system's own limits allow.
+"""
 ABANDONED = (
     "SELECT set_config('idle_in_transaction_session_timeout', '60s', false),"
     " set_config('tcp_keepalives_idle', '20', false),"
     " set_config('tcp_keepalives_interval', '5', false),"
     " set_config('tcp_keepalives_count', '4', false)"
 )
-"""The same for the server: what a lost or stopped process had locked is free after a minute."""
+"""The counterpart on the server: locks of a lost or stopped process are released after a minute."""
 
 
 def refuse_other_text(live: Connection[Any], what: str) -> None:
-    """Refuse a database that cannot keep every letter: SQL_ASCII gives bytes back for text."""
+    """Refuse a database not encoded in UTF-8, such as SQL_ASCII, which returns bytes for text."""
     encoding = live.info.parameter_status("server_encoding")
     if encoding != "UTF8":
         raise InputError(

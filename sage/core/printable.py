@@ -1,4 +1,4 @@
-"""Text from outside, made safe to show and to quote: records, labels, names, a model's words."""
+"""Functions that make external text, such as records or model output, safe to show and quote."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _PILED = re.compile(f"({_COMBINING}{{3}}){_COMBINING}+")
 
 
 def clean_text(text: str) -> str:
-    """Return the text without what a page or a terminal would obey instead of showing.
+    """Remove everything that a page or terminal would interpret instead of displaying.
 
-    Line breaks of every kind become newlines. Invisible characters go, piles of combining marks
-    are cut, and what cannot be printed becomes the replacement character.
+    Line breaks of every kind become newlines. Invisible characters are removed, long sequences of
+    combining marks are truncated, and unprintable characters become the replacement character.
     """
     text = _BREAK.sub("\n", text)
     if text.isascii():
@@ -32,12 +32,12 @@ def clean_text(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the printable text on a line, with single spaces."""
+    """Return the printable text on a single line, with runs of whitespace collapsed."""
     return " ".join(clean_text(text).split())
 
 
 def count_noun(number: float, noun: str) -> str:
-    """Return a number with its noun: "1 run", "2 runs", "1,000 runs"."""
+    """Format a number with its noun: "1 run", "2 runs", "1,000 runs"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -45,13 +45,13 @@ _FORMULA = re.compile(r"[=+@\t\r]|-(?![\d.])")
 
 
 def as_cell(text: str) -> str:
-    """Get a text as a cell of a CSV file for people, quoted if a spreadsheet would compute it."""
+    """Format text as a CSV cell, quoted if a spreadsheet would evaluate it as a formula."""
     return f"'{text}" if _FORMULA.match(text) else text
 
 
 def quote_text(text: object) -> str:
-    """Return a text from outside as data for a prompt: a line in quotation marks, none within it.
+    """Quote external text as data for a prompt: one line in quotation marks, with none inside.
 
-    It can neither begin a line of the prompt nor end its own quotation.
+    The text can neither start a new line of the prompt nor close its own quotation.
     """
     return f'"{one_line(str(text)).replace(chr(34), "”")}"'

@@ -1,4 +1,4 @@
-"""Progress of long steps: workers report it to whichever listener is set."""
+"""Progress of long steps, reported by workers to the current listener."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _listener: ContextVar[Listener | None] = ContextVar("progress", default=None)
 
 
 def report_progress(what: str, done: int = 0, total: int = 0) -> None:
-    """Say what is being done, and how far it is where that can be counted."""
+    """Report what is being done and, if it can be counted, how much of it is complete."""
     if (listener := _listener.get()) is not None:
         listener(what, done, total)
 
 
 @contextmanager
 def listen(listener: Listener) -> Iterator[None]:
-    """Report progress to `listener` within the block."""
+    """Send reported progress to `listener` within the block."""
     before = _listener.set(listener)
     try:
         yield
@@ -29,17 +29,17 @@ def listen(listener: Listener) -> Iterator[None]:
 
 
 def listening() -> Listener | None:
-    """Return the current listener, for work that continues in another thread."""
+    """Return the current listener, so that work continuing in another thread can report to it."""
     return _listener.get()
 
 
 async def heard_by(listener: Listener | None, work: Awaitable[T]) -> T:
-    """`work` in a task whose progress `listener` hears."""
+    """Await `work` in a task that reports its progress to `listener`."""
     _listener.set(listener)
     return await work
 
 
 def describe_progress(what: str, done: int, total: int) -> str:
-    """Progress as it is shown: "bootstrap 40 of 200"."""
+    """Format progress for display, such as "bootstrap 40 of 200"."""
     counted = f" {done:,} of {total:,}" if total else ""
     return f"{what}{counted}"

@@ -1,4 +1,4 @@
-"""The source of chance: every generator comes from a seed that somebody gave."""
+"""Random number generators, each of which is created from an explicitly given seed."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ if TYPE_CHECKING:
 
 
 def generator(seed: int, *purpose: int) -> np.random.Generator:
-    """Return a generator that equal arguments give again, on every machine.
+    """Return a random generator that is identical on every machine for the same arguments.
 
     Parameters
     ----------
-    seed : of the run, the contract or the call; not negative
-    purpose : numbers that set this use of the seed apart from others, say a copy's number
+    seed : the seed of the run, the contract or the call; not negative
+    purpose : numbers that distinguish this use of the seed from others, such as a replicate's index
 
     Raises
     ------
     TypeError
-        Without a seed: chance that nobody can repeat.
+        If the seed is missing, since the random numbers could not be reproduced.
     """
     import numpy as np
 

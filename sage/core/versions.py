@@ -18,7 +18,7 @@ NAMED = (
 
 
 def own_version() -> str:
-    """SAGE's own version; "not installed" for a plain checkout."""
+    """Return SAGE's own version; "not installed" for a plain checkout."""
     try:
         return metadata.version("sage-pathology")
     except metadata.PackageNotFoundError:
@@ -26,7 +26,7 @@ def own_version() -> str:
 
 
 def versions() -> dict[str, str]:
-    """SAGE, Python and the libraries whose numbers a report shows."""
+    """Return the versions of SAGE, Python and the libraries that a report lists."""
     found = {"sage": own_version(), "python": platform.python_version()}
     for name in NAMED:
         try:

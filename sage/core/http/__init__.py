@@ -1,1 +1,1 @@
-"""HTTP client of all web services: rate limits, retries, cache, circuit breaker."""
+"""HTTP client for all web services, with rate limits, retries, a cache and circuit breakers."""

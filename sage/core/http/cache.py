@@ -1,4 +1,4 @@
-"""Answers of services on disk, with an expiry. A damaged entry is a miss."""
+"""A disk cache for the responses of services, with expiry; a damaged entry counts as a miss."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _MAGIC = b"sage-cache-1\n"
 
 
 class DiskCache:
-    """A file per request, named by the request's hash; no secret enters name or file.
+    """A cache with one file per request, named by the request's hash and free of secrets.
 
     Parameters
     ----------
     folder : created on the first write
-    max_age : seconds an answer stays good
-    max_bytes : after a write that passes it, the oldest entries go until 90% of it is left
+    max_age : seconds for which a response remains valid
+    max_bytes : size beyond which the oldest entries are deleted until 90% of it remains
     """
 
     def __init__(
@@ -37,17 +37,17 @@ class DiskCache:
 
     @staticmethod
     def key(service: str, method: str, url: str, params: object, body: object) -> str:
-        """Return the name of a request's entry.
+        """Compute the cache key of a request.
 
         Returns
         -------
-        SHA-256 in hexadecimal, the name of the entry's file.
+        SHA-256 in hexadecimal, which names the entry's file.
         """
         text = json.dumps([service, method, url, params, body], sort_keys=True, default=str)
         return hash_text(text)
 
     def get(self, key: str, max_age: float | None = None) -> bytes | None:
-        """Return the stored body, or None when there is none, it is too old, or it is damaged."""
+        """Return the stored body, or None if there is no entry or it is expired or damaged."""
         try:
             raw = self._path(key).read_bytes()
         except OSError:
@@ -66,13 +66,13 @@ class DiskCache:
         return body if hashlib.sha256(body).hexdigest().encode() == digest else None
 
     def save(self, key: str, body: bytes) -> None:
-        """Store `body`; a reader sees the whole entry or none of it."""
+        """Store `body` atomically: a reader sees either the whole entry or none of it."""
         head = f"{clock.seconds():.3f} {hashlib.sha256(body).hexdigest()}\n".encode()
         write_bytes(self._path(key), _MAGIC + head + body, durable=False)
         self._trim(len(body))
 
     def drop(self, key: str) -> None:
-        """Forget an entry."""
+        """Delete an entry."""
         self._path(key).unlink(missing_ok=True)
 
     def _path(self, key: str) -> Path:

@@ -1,4 +1,4 @@
-"""The HTTP client: rate, concurrency, retries, breaker, size and time limits, disk cache."""
+"""HTTP client with limits on rate, concurrency, size and time, retries and a disk cache."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ USER_AGENT = "SAGE/0.1 (computational pathology literature client)"
 
 @dataclass(frozen=True)
 class Policy:
-    """Limits of the client's patience, in seconds and bytes.
+    """Limits on time and response size, in seconds and bytes.
 
-    `deadline` bounds a call with all its retries; `attempt` bounds one attempt from first to last
-    byte, so that a server which drips bytes cannot hold a run. `longest_wait` is the longest
-    `Retry-After` that is honored; a longer wait ends the call. `patience` is the longest wait for a
-    slot under the service's rate (None: as long as the deadline allows).
+    `deadline` limits a call including all its retries; `attempt` limits a single attempt from first
+    to last byte, so that a server which sends bytes very slowly cannot block a run. `longest_wait`
+    is the longest `Retry-After` that is honored; a longer one ends the call. `patience` is the
+    longest wait for a slot under the service's rate limit (None: as long as the deadline allows).
     """
 
     attempts: int = 4
@@ -65,7 +65,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Request:
-    """A request. `secret_params` and `secret_headers` are sent, but never cached or logged."""
+    """An HTTP request whose `secret_params` and `secret_headers` are never cached or logged."""
 
     service: str
     limit: Limit
@@ -82,7 +82,7 @@ class Request:
 
 @dataclass
 class Usage:
-    """Requests sent and cache hits of a block of work."""
+    """Counts of the requests sent and the cache hits within a block."""
 
     requests: int = 0
     cached: int = 0
@@ -93,7 +93,7 @@ _meter: ContextVar[Usage | None] = ContextVar("sage_service_usage", default=None
 
 @contextlib.contextmanager
 def meter_requests() -> Iterator[Usage]:
-    """Count what the calls made inside (and the tasks started inside) take."""
+    """Count the requests and cache hits of all calls made, and tasks started, within the block."""
     usage = Usage()
     token = _meter.set(usage)
     try:
@@ -103,10 +103,10 @@ def meter_requests() -> Iterator[Usage]:
 
 
 class ServiceClient:
-    """Fetches from many services, each at its own rate, and remembers answers on disk.
+    """A client that fetches from many services, each at its own rate, and caches responses on disk.
 
-    Belongs to an event loop. `fetch` either returns what `read` made of the body or raises a
-    `ServiceError`; nothing else leaves it for what a server does.
+    A client belongs to one event loop. `fetch` returns what `read` made of the body, or raises a
+    `ServiceError`; no other exception is raised for anything a server does.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class ServiceClient:
         self._http: httpx.AsyncClient | None = None
 
     async def close(self) -> None:
-        """Close connections."""
+        """Close all connections."""
         if self._http is not None:
             await self._http.aclose()
             self._http = None
@@ -132,21 +132,22 @@ class ServiceClient:
     async def fetch(
         self, request: Request, read: Callable[[bytes], T], *, patience: float | None = None
     ) -> T:
-        """Return the answer to `request`, as `read` understands it.
+        """Send `request` and return its response as parsed by `read`.
 
-        `read` gets the body and raises `SourceChanged` (or ValueError, KeyError, TypeError, which
-        become it) for a body that it does not know. Only a body that was read is cached. A body
-        cut short mid-transfer is retried; a complete but unreadable response is retried once,
-        since proxies do answer 200 with an error page.
+        `read` receives the body and raises `SourceChanged` if it does not recognize the format;
+        ValueError, KeyError and TypeError are converted to it. Only a body that was read
+        successfully is cached. A body cut off mid-transfer is retried; a complete but unreadable
+        response is retried once, since proxies sometimes answer 200 with an error page.
 
         Raises
         ------
         Unavailable
-            No usable answer: the breaker is open, the deadline passed, the service refused.
+            If there is no usable response: the breaker is open, the deadline passed, or the service
+            refused.
         OverBudget
-            The service's rate has no slot within `patience` seconds.
+            If the service's rate limit has no slot within `patience` seconds.
         SourceChanged
-            The body is not as documented.
+            If the body is not in the documented format.
         """
         key = DiskCache.key(
             request.service,
@@ -270,7 +271,7 @@ class ServiceClient:
         raise _PassingError(Unavailable(request.service, f"HTTP {status}"), pause or 0.0)
 
     async def _in_turn(self, request: Request, gate: Gate) -> tuple[int, Mapping[str, str], bytes]:
-        """Send one attempt when the throttle allows it, by the requests really sent."""
+        """Send one attempt once the throttle, which counts requests actually sent, allows it."""
         held = False
 
         def mark_sent() -> None:
@@ -295,9 +296,9 @@ class ServiceClient:
     async def _send(
         self, request: Request, mark_sent: Callable[[], None]
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """Send a request and return status, headers and body; `mark_sent` is called when it leaves.
+        """Send a request and return status, headers and body; call `mark_sent` when it is sent.
 
-        Redirects are followed on the same host alone.
+        Redirects are followed only on the same host.
         """
         import httpx
 
@@ -375,7 +376,7 @@ class ServiceClient:
 
 
 class _PassingError(Exception):
-    """A problem that may pass: the request is worth another attempt after `pause` seconds."""
+    """A transient problem: the request is worth another attempt after `pause` seconds."""
 
     def __init__(self, problem: ServiceError, pause: float = 0.0) -> None:
         super().__init__(str(problem))
@@ -383,13 +384,13 @@ class _PassingError(Exception):
 
 
 class BlockingClient:
-    """A `ServiceClient` for plain callers, from any thread; a context manager that closes it."""
+    """A `ServiceClient` for synchronous callers in any thread; use it as a context manager."""
 
     def __init__(self, cache: DiskCache | None = None, policy: Policy | None = None) -> None:
         self._runner, self._client = Runner(), ServiceClient(cache, policy)
 
     def fetch(self, request: Request, read: Callable[[bytes], T]) -> T:
-        """As `ServiceClient.fetch`."""
+        """Fetch a request as `ServiceClient.fetch` does, blocking until it completes."""
         return self._runner.run(self._client.fetch(request, read))
 
     def __enter__(self) -> BlockingClient:
@@ -401,7 +402,7 @@ class BlockingClient:
 
 
 def _describe_error(problem: Exception) -> str:
-    """Describe a connection error."""
+    """Describe a connection error in plain words."""
     import httpx
 
     said = {
@@ -423,7 +424,7 @@ def _tell(state: RetryCallState) -> None:
 
 
 class _asked_to_wait(wait_base):  # noqa: N801 - as tenacity names them
-    """The pause that the service asked for."""
+    """A tenacity wait strategy that uses the pause requested by the service."""
 
     def __call__(self, retry_state: RetryCallState) -> float:
         outcome = retry_state.outcome
@@ -431,7 +432,7 @@ class _asked_to_wait(wait_base):  # noqa: N801 - as tenacity names them
 
 
 def understood(service: str, body: bytes, read: Callable[[bytes], T]) -> T:
-    """Parse `body` by `read`; any other error in it becomes `SourceChanged`."""
+    """Parse `body` with `read`, converting parsing errors to `SourceChanged`."""
     try:
         return read(body)
     except SourceChanged:
@@ -451,7 +452,7 @@ def understood(service: str, body: bytes, read: Callable[[bytes], T]) -> T:
 
 
 def _may_be_transient(body: bytes) -> bool:
-    """Return True for bodies that a retry may mend: cut short, empty, or an HTML error page."""
+    """Check whether a retry may fix the body: it is truncated, empty, or an HTML error page."""
     text = body.strip()
     if not text or (text[:1] == b"<" and b"<html" in text[:2000].lower()):
         return True
@@ -459,7 +460,7 @@ def _may_be_transient(body: bytes) -> bool:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that `Retry-After` asks for, in either of its forms (RFC 9110, 10.2.3)."""
+    """Parse `Retry-After`, in either of its forms, as seconds (RFC 9110, 10.2.3)."""
     value = headers.get("retry-after", "").strip()
     if not value:
         return None

@@ -1,4 +1,4 @@
-"""Errors of remote services. None of these is the user's fault."""
+"""Errors of remote services, none of which is the user's fault."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sage.core.errors import FaultError
 
 
 class ServiceError(FaultError):
-    """A remote service did not give a usable answer; `reason` is fit for the reader."""
+    """A remote service did not give a usable response; `reason` can be shown to the user."""
 
     def __init__(self, service: str, reason: str) -> None:
         super().__init__(f"{service}: {reason}")
@@ -15,12 +15,12 @@ class ServiceError(FaultError):
 
 
 class Unavailable(ServiceError):  # noqa: N818
-    """The service could not be reached, refused, or took too long."""
+    """The service could not be reached, refused the request, or took too long."""
 
 
 class OverBudget(Unavailable):
-    """The published rate leaves no slot within the caller's patience."""
+    """The service's published rate limit leaves no slot within the caller's patience."""
 
 
 class SourceChanged(ServiceError):  # noqa: N818
-    """The service answered in a form that we do not know; `reason` names the field."""
+    """The service responded in an unknown format; `reason` names the field."""

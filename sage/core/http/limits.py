@@ -1,4 +1,4 @@
-"""A service's published rate, kept by waiting; and a breaker that stops asking the dead."""
+"""Throttles that respect a service's published rate, and breakers that avoid failing services."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sage.core import clock
 
 @dataclass(frozen=True)
 class Limit:
-    """At most `requests` in any window of `per` seconds, at most `concurrency` at once."""
+    """A limit of `requests` in any window of `per` seconds, and of `concurrency` at once."""
 
     requests: int
     per: float = 1.0
@@ -21,11 +21,12 @@ class Limit:
 
 
 class Throttle:
-    """Keeps every window of `per` seconds to `requests` requests, by when they were really sent.
+    """A throttle that allows at most `requests` requests in any window of `per` seconds.
 
-    Two sliding logs, in milliseconds: reservations, in order of arrival, which give a caller its
-    wait before it commits to it; and the times at which requests went out, which decide. They
-    differ where connecting takes time: a request that left late pushes those behind it.
+    It keeps two sliding logs in milliseconds. Reservations, in order of arrival, tell a caller how
+    long it would wait before it commits to waiting. The times at which requests were really sent
+    decide when the next one may go out. The two differ if connecting takes time: a request that was
+    sent late delays those behind it.
     """
 
     def __init__(self, limit: Limit) -> None:
@@ -36,11 +37,11 @@ class Throttle:
         self._closed_until = 0.0
 
     def next_slot(self) -> float:
-        """Return the earliest time on the clock for which a slot can be reserved."""
+        """Return the earliest clock time for which a slot can be reserved."""
         return _fits(self._reserved, self._next_allowed()) / 1000
 
     def book(self, patience: float | None = None) -> float | None:
-        """Seconds to wait for the slot now reserved, or None (none reserved) beyond `patience`."""
+        """Reserve a slot and return the seconds until it, or None if that exceeds `patience`."""
         slot = self.next_slot()
         wait = max(0.0, slot - clock.monotonic())
         if patience is not None and wait > patience:
@@ -49,25 +50,25 @@ class Throttle:
         return wait
 
     def still_to_wait(self) -> float:
-        """Seconds until another request may go out, judged by those that went."""
+        """Return the seconds until another request may be sent, judging by those already sent."""
         return max(0.0, self._next_allowed() / 1000 - clock.monotonic())
 
     def sent(self) -> None:
-        """Note that a request goes out now."""
+        """Record that a request is being sent now."""
         _add_entry(self._sent, math.ceil(clock.monotonic() * 1000))
 
     def hold(self, seconds: float) -> None:
-        """Send nothing for `seconds`: the service asked for a pause."""
+        """Send nothing for `seconds`, because the service asked for a pause."""
         self._closed_until = max(self._closed_until, clock.monotonic() + seconds)
 
     def _next_allowed(self) -> int:
-        """Return the earliest millisecond at which a request may go out."""
+        """Return the earliest millisecond at which a request may be sent."""
         now, held = math.floor(clock.monotonic() * 1000), math.ceil(self._closed_until * 1000)
         return _fits(self._sent, max(now, held))
 
 
 def _fits(log: InMemoryBucket, at: int) -> int:
-    """Return the earliest millisecond from `at` on at which the log takes another entry."""
+    """Return the earliest millisecond, not before `at`, at which the log accepts another entry."""
     rate = log.rates[0]
     newest, blocking = log.peek(0), log.peek(rate.limit - 1)
     after = [newest.timestamp] if newest else []
@@ -82,7 +83,10 @@ def _add_entry(log: InMemoryBucket, at: int) -> None:
 
 
 class Breaker:
-    """Opens after `threshold` failures in a row; after `cool_off` seconds lets a call probe."""
+    """A circuit breaker that opens after `threshold` failures in a row.
+
+    After `cool_off` seconds it lets a single call through as a probe.
+    """
 
     def __init__(
         self,
@@ -96,7 +100,7 @@ class Breaker:
         self._probing = False
 
     def refuses(self) -> float | None:
-        """Seconds until the next probe while open, None when a call may go ahead."""
+        """Return the seconds until the next probe if open; None if a call may proceed."""
         if self._open_until is None:
             return None
         left = self._open_until - clock.monotonic()
@@ -108,7 +112,7 @@ class Breaker:
         return None
 
     def succeeded(self) -> None:
-        """Close after a call that worked."""
+        """Close the breaker after a successful call."""
         self._failures = 0
         self._open_until = None
         self._probing = False
@@ -121,12 +125,12 @@ class Breaker:
             self._open_until = clock.monotonic() + self.cool_off
 
     def abandoned(self) -> None:
-        """Count a call without a verdict on the service (canceled, no slot)."""
+        """Record a call that ended without a verdict on the service (canceled, no slot)."""
         self._probing = False
 
 
 class Gate:
-    """A service's throttle, breaker and concurrency, shared by everyone who asks it."""
+    """The throttle, breaker and concurrency limit of a service, shared by all its callers."""
 
     def __init__(self, limit: Limit, breaker: Breaker) -> None:
         self.throttle = Throttle(limit)

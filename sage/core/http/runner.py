@@ -1,4 +1,4 @@
-"""An event loop on a thread, so that plain callers can use the asynchronous clients."""
+"""An event loop in its own thread, which lets synchronous callers use asynchronous clients."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 class Runner:
-    """Runs coroutines on a private loop: from any thread, also from inside another loop.
+    """Runs coroutines on a private loop, from any thread, even from inside another loop.
 
     The loop lives as long as the runner, so rate limits, breakers and connections persist between
-    calls. The thread starts on first use and is a daemon.
+    calls. The daemon thread starts on first use.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Runner:
         self._thread: threading.Thread | None = None
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for `work`. An interrupt of the caller cancels it."""
+        """Run `work` and wait for its result; interrupting the caller cancels it."""
         future = asyncio.run_coroutine_threadsafe(work, self._start())
         try:
             return future.result()
@@ -32,7 +32,7 @@ class Runner:
             raise
 
     def close(self) -> None:
-        """Stop the loop; a later `run` starts another."""
+        """Stop the loop; a later call of `run` starts a new one."""
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None

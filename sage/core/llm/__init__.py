@@ -1,1 +1,1 @@
-"""Access to language models: metered client, turn loop with tools, trace format."""
+"""Access to language models: metered client, agent loop with tools, and trace format."""

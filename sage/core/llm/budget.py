@@ -1,4 +1,4 @@
-"""Cost of models: reserved before a call, settled after it, shared by concurrent callers."""
+"""Model costs, reserved before each call and settled after it, shared by concurrent callers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _step: ContextVar[tuple[str, str]] = ContextVar("step", default=("", ""))
 
 
 class BudgetError(FaultError):
-    """The budget is spent; a run can be resumed with a larger budget."""
+    """The budget is exhausted; a run can be resumed with a larger one."""
 
     def __init__(self, message: str, budget_usd: float = 0.0) -> None:
         super().__init__(message)
@@ -29,7 +29,7 @@ class BudgetError(FaultError):
 
 @contextmanager
 def step(node: str, hypothesis: str = "") -> Iterator[None]:
-    """Count and trace what is asked inside as part of this step of a run."""
+    """Attribute the model calls made within the block to this step of a run."""
     token = _step.set((node, hypothesis))
     try:
         yield
@@ -38,13 +38,13 @@ def step(node: str, hypothesis: str = "") -> Iterator[None]:
 
 
 def current_step() -> tuple[str, str]:
-    """Return the step under way, as its node and hypothesis; both empty outside of any."""
+    """Return the current step as its node and hypothesis; both are empty outside any step."""
     return _step.get()
 
 
 @dataclass(frozen=True)
 class Charge:
-    """A paid call. `estimated` is true if the server did not report its tokens."""
+    """The charge for a paid call; `estimated` is true if the server did not report its tokens."""
 
     agent: str
     model: str
@@ -57,12 +57,12 @@ class Charge:
 
 @dataclass
 class Meter:
-    """Counts tokens and cost over a whole run, resumed parts included, and holds its budget.
+    """Counts tokens and cost over a whole run, including resumed parts, and enforces its budget.
 
     Parameters
     ----------
-    path : append-only file of JSON lines, a line per paid call, answered or not; None keeps no file
-    budget_usd : hard bound on what is spent and reserved together
+    path : append-only file with a JSON line per paid call, answered or not; None for no file
+    budget_usd : hard limit on the sum of spent and reserved amounts
     """
 
     path: Path | None = None
@@ -78,12 +78,13 @@ class Meter:
             self.calls += 1
 
     def reserve(self, usd: float) -> Reservation:
-        """Set aside what a call may cost at most, before it is made.
+        """Reserve the maximum cost of a call before it is made.
 
         Raises
         ------
         BudgetError
-            If what is spent, what other calls have reserved and `usd` together exceed the budget.
+            If the amounts spent, reserved by other calls and requested in `usd` together exceed the
+            budget.
         """
         with self._lock:
             committed = self.total_usd + self._reserved
@@ -113,7 +114,7 @@ class Meter:
 
 
 class Reservation:
-    """Money set aside for a call: settled once with what the call cost, or released."""
+    """An amount reserved for a call, to be settled once with the actual cost or released."""
 
     def __init__(self, meter: Meter, usd: float) -> None:
         self.usd = usd
@@ -121,13 +122,13 @@ class Reservation:
         self._open = True
 
     def settle(self, charge: Charge) -> None:
-        """Replace the reservation by what was paid."""
+        """Replace the reservation with the amount actually paid."""
         if self._open:
             self._open = False
             self._meter._close(self.usd, charge)
 
     def release(self) -> None:
-        """Give the reservation back; nothing was paid."""
+        """Release the reservation because nothing was paid."""
         if self._open:
             self._open = False
             self._meter._close(self.usd, None)
@@ -145,7 +146,7 @@ class Reservation:
 
 
 def charges(path: Path | None) -> list[dict[str, Any]]:
-    """Return the lines that a meter wrote; a line cut short by a kill is left out."""
+    """Read the lines written by a meter, omitting a line truncated by a kill."""
     if path is None or not path.exists():
         return []
     found = []

@@ -1,4 +1,4 @@
-"""Replies kept by content, so that no call is paid for twice."""
+"""A content-addressed cache of model replies, so that no call is paid for twice."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def request_key(
     temperature: float | None,
     tools: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """SHA-256 over everything that determines a reply.
+    """Compute the SHA-256 of everything that determines a reply.
 
     Parameters
     ----------
-    model : name by which the server knows it
-    messages : the whole conversation, in the server's form
-    schema : JSON schema that the reply must have; None for text
-    temperature : None where it is left to the server
+    model : name by which the server knows the model
+    messages : the whole conversation, in the server's format
+    schema : JSON schema that the reply must follow; None for plain text
+    temperature : None if it is left to the server
     tools : schemas of the tools that the model may call
 
     Returns
     -------
-    The digest in hexadecimal; without tools it is as if there were no such argument.
+    The digest in hexadecimal; an empty `tools` does not contribute to it.
     """
     determining: dict[str, Any] = {
         "model": model,
@@ -49,13 +49,13 @@ def request_key(
 
 
 class ReplyCache:
-    """A JSON file per reply in a folder, written whole or not at all."""
+    """A folder with one JSON file per reply, each written atomically."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def get(self, key: str) -> Reply | None:
-        """Return the kept reply, or None. An unreadable file counts as absent."""
+        """Return the cached reply, or None if it is missing or unreadable."""
         path = self.folder / f"{key}.json"
         try:
             return Reply.load(path.read_text(encoding="utf-8"))
@@ -67,9 +67,9 @@ class ReplyCache:
             return None
 
     def save(self, key: str, reply: Reply) -> None:
-        """Keep a reply."""
+        """Store a reply."""
         write_text(self.folder / f"{key}.json", reply.dump())
 
     def forget(self, key: str) -> None:
-        """Drop a reply that turned out useless."""
+        """Delete a reply that turned out to be useless."""
         (self.folder / f"{key}.json").unlink(missing_ok=True)

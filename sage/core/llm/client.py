@@ -1,9 +1,9 @@
-"""The client for language models: OpenAI, Azure, and any server that speaks their protocol.
+"""A client for language models from OpenAI, Azure, and any server that speaks their protocol.
 
-A reply is streamed under a deadline. What a call may cost is reserved from the run's budget
-before it is made and settled after it; a generation that ran out of time is paid as well, and never
-asked for again on its own. A reply that continues past its limit is cut off: by what came of it, no
-reply costs more than twice what was reserved for it.
+Replies are streamed under a deadline. The maximum cost of a call is reserved from the run's budget
+before the call and settled after it; a generation that ran out of time is charged as well and never
+retried automatically. A reply that continues past its limit is cut off, so no reply costs more than
+twice the amount reserved for it.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ Structured = Literal["json_schema", "json_object", "prompt"]
 
 MALFORMED = (ValueError, TypeError, KeyError, AttributeError)
 BACKOFF = wait_exponential(multiplier=0.5, max=8.0)
-"""Seconds until a request is sent again where the server does not say: 0.5, 1, 2, 4, 8."""
+"""Seconds before each retry if the server does not specify a delay: 0.5, 1, 2, 4, 8."""
 UNBOUNDED_REPLY = 8192
-"""Tokens reserved for a reply of a model without `max_tokens`; under a budget also its limit."""
+"""Tokens reserved for a reply of a model without `max_tokens`; with a budget, also its limit."""
 PAST_LIMIT = 2
-"""A reply is cut off at so many times its limit, as tokens are counted by bytes only roughly."""
+"""Multiple of the limit at which a reply is cut off, since counting tokens by bytes is inexact."""
 LONGEST_REPLY = 8_000_000
-"""Tokens at which a reply without a limit is cut off."""
+"""Number of tokens at which a reply without a limit is cut off."""
 
 
 class Endpoint(Strict):
@@ -98,7 +98,7 @@ class Endpoint(Strict):
 
 @dataclass(frozen=True)
 class Answer:
-    """A reply, what it cost, and the key under which it is kept."""
+    """A reply, its cost, and its cache key."""
 
     reply: Reply
     usd: float
@@ -107,23 +107,23 @@ class Answer:
 
 
 class Model(Protocol):
-    """Interface of a model client for agents, extractors and planners."""
+    """Interface of a model client, used by agents, extractors and planners."""
 
     def ask(self, request: Request) -> Answer:
         """Return the model's reply to `request`."""
         ...
 
     async def ask_async(self, request: Request) -> Answer:
-        """Return the same, for callers that keep several requests under way."""
+        """Return the model's reply to `request`, so that several requests can be in flight."""
         ...
 
 
 class Client:
-    """Asks models, meters what they cost, and keeps their replies.
+    """Calls models, meters their cost, and caches their replies.
 
     Parameters
     ----------
-    cache : keeps replies by content; None keeps none
+    cache : stores replies by content; None disables caching
     """
 
     def __init__(self, endpoint: Endpoint, meter: Meter, cache: ReplyCache | None = None) -> None:
@@ -136,16 +136,16 @@ class Client:
         self._next_start = 0.0
 
     def ask(self, request: Request) -> Answer:
-        """Return the model's reply, from the cache where it is kept.
+        """Return the model's reply, from the cache if it is there.
 
         Raises
         ------
         BudgetError
             If the call could exceed the budget.
         InputError
-            If the endpoint refuses the key or does not know the model.
+            If the endpoint rejects the key or does not know the model.
         FaultError
-            If the endpoint cannot be reached or gives no reply in time.
+            If the endpoint cannot be reached or does not reply in time.
         """
         ended = threading.Event()
         heard = listening()
@@ -165,19 +165,19 @@ class Client:
             raise
 
     async def ask_async(self, request: Request) -> Answer:
-        """Return the same as `ask`; any number of calls may be under way."""
+        """Return the model's reply as `ask` does; any number of calls may be in flight."""
         return await asyncio.wrap_future(
             asyncio.run_coroutine_threadsafe(heard_by(listening(), self._answer(request)), _loop())
         )
 
     def key(self, request: Request) -> str:
-        """Return the key under which the request's reply is kept."""
+        """Return the key under which the request's reply is cached."""
         messages = [message.wire() for message in _with_schema(request, self.endpoint.structured)]
         model = request.model
         return request_key(model.name, messages, request.schema, model.temperature, request.tools)
 
     def forget(self, key: str) -> None:
-        """Drop a kept reply that turned out useless."""
+        """Delete a cached reply that turned out to be useless."""
         if self.cache is not None:
             self.cache.forget(key)
 
@@ -204,7 +204,7 @@ class Client:
         return Answer(reply, usd, key)
 
     async def _call_metered(self, request: Request, model: ModelChoice) -> tuple[Reply, float]:
-        """Make a call within the budget; generated tokens are charged, however it ends."""
+        """Make a call within the budget, charging for generated tokens even if it fails."""
         wire = self._wires.setdefault(model.name, _Wire(self.endpoint.structured))
         limit = model.max_tokens
         if limit is None and self.meter.budget_usd is not None:
@@ -274,7 +274,7 @@ class Client:
             return received.reply(model.name), paid.usd
 
     async def _send(self, call: _Call) -> None:
-        """Send until the server serves the request, and read the reply to its end."""
+        """Send the request, retrying until the server serves it, and read the reply to its end."""
 
         def pause(state: RetryCallState) -> float:
             error = cast(_NotServed, state.outcome.exception() if state.outcome else None)
@@ -308,7 +308,7 @@ class Client:
             raise cast(_NotServed, ended.last_attempt.exception()).problem from None
 
     async def _call_once(self, call: _Call) -> None:
-        """Send and read the reply, in a simpler form where the server takes no other."""
+        """Send the request and read the reply, in a simpler format if the server needs it."""
         import openai
 
         try:
@@ -356,7 +356,7 @@ class Client:
         await asyncio.sleep(start - now)
 
     def _refuse_unusable(self, received: Received, request: Request, model: ModelChoice) -> None:
-        """Refuse a paid reply that says in the protocol itself that it holds no answer."""
+        """Refuse a paid reply that the protocol itself marks as containing no answer."""
         way_on = "rephrase the question, or name another model in sage.toml, then `sage resume`"
         if received.finish == "content_filter":
             raise ModelError(
@@ -401,7 +401,7 @@ class Client:
 
     @property
     def _official(self) -> bool:
-        """True if the provider knows `max_completion_tokens`; local servers know `max_tokens`."""
+        """Whether the provider uses `max_completion_tokens`; local servers use `max_tokens`."""
         address = self.endpoint.base_url
         return address is None or bool(self.endpoint.api_version) or "api.openai.com" in address
 
@@ -422,7 +422,7 @@ class _Call:
 
 
 class _NotServed(Exception):  # noqa: N818 - asked again, or `problem` is raised
-    """A request that may be served if sent again, `wait` seconds from now if that is known."""
+    """A request was not served but may be if sent again, after `wait` seconds if that is known."""
 
     def __init__(self, problem: Exception, wait: float | None = None) -> None:
         super().__init__(str(problem))
@@ -431,7 +431,7 @@ class _NotServed(Exception):  # noqa: N818 - asked again, or `problem` is raised
 
 
 class _Wire:
-    """Request format of a model's server, learned from its refusals."""
+    """Request format of a model's server, learned from the requests that it rejects."""
 
     def __init__(self, structured: Structured) -> None:
         self.structured = structured
@@ -442,7 +442,7 @@ class _Wire:
     def body(
         self, request: Request, model: ModelChoice, limit: int | None, *, official: bool
     ) -> dict[str, Any]:
-        """Return the request as chat completions take it."""
+        """Build the request body in the chat-completions format."""
         messages = _with_schema(request, self.structured, tools_as_text=not self.tools)
         body: dict[str, Any] = {
             "model": model.name,
@@ -468,7 +468,7 @@ class _Wire:
         return body
 
     def simplify(self, reason: str) -> bool:
-        """Leave out or replace what the server's reason names; False if nothing is left to try."""
+        """Drop or replace the feature that the server's error names; False if none is left."""
         message = reason.lower()
         if self.usage and "stream_options" in message:
             self.usage = False
@@ -488,7 +488,7 @@ class _Wire:
 def _with_schema(
     request: Request, structured: Structured, *, tools_as_text: bool = False
 ) -> tuple[Message, ...]:
-    """Return messages, with schema and tools as text where the server does not take them itself."""
+    """Return the messages, with schema and tools as text if the server does not support them."""
     more = ""
     if tools_as_text and request.tools:
         more += (
@@ -505,14 +505,14 @@ def _with_schema(
 
 
 def _prompt_tokens(request: Request, body: Mapping[str, Any]) -> int:
-    """About how many tokens a request takes."""
+    """Estimate how many tokens a request takes."""
     extra = [body[name] for name in ("response_format", "tools") if name in body]
     tokens = sum(message.tokens for message in request.messages)
     return tokens + (estimate_tokens(json.dumps(extra)) if extra else 0)
 
 
 def _name_model(model: ModelChoice, served: str) -> ModelChoice:
-    """Return the model of the chain whose name a reply bears, versions left out; else the first."""
+    """Find the model in the fallback chain that the served name starts with; else the first."""
     chain = [model]
     while chain[-1].fallback is not None:
         chain.append(chain[-1].fallback)
@@ -522,7 +522,7 @@ def _name_model(model: ModelChoice, served: str) -> ModelChoice:
 
 @lru_cache(maxsize=1)
 def _loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop in a thread of its own on which all calls of a process run."""
+    """Return the process-wide event loop for all calls, which runs in its own thread."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="sage-llm", daemon=True).start()
     return loop

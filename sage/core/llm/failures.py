@@ -1,4 +1,4 @@
-"""Failures of model calls, each as a line with a remedy."""
+"""Failures of model calls, each reported as one line with a remedy."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ QUOTA = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active
 
 
 class ModelError(FaultError):
-    """A model's reply that cannot be had or used; the message says what to do."""
+    """A model's reply cannot be obtained or used; the message explains what to do."""
 
 
 class Unavailable(Exception):  # noqa: N818 - carries the error to raise when nothing else answers
-    """The model does not answer now; a fallback may."""
+    """The model is currently unavailable; a fallback model may respond."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -28,7 +28,7 @@ class Unavailable(Exception):  # noqa: N818 - carries the error to raise when no
 
 
 def one_line(text: object, limit: int = 300) -> str:
-    """Get a provider's words on a line, without control characters, cut at `limit` characters."""
+    """Put a provider's message on one line, without control characters, at most `limit` long."""
     flat = " ".join(str(text).split())
     plain = "".join(letter for letter in flat if letter.isprintable())
     plain = re.sub(r"\b(sk|key|Bearer)[-_ ][\w-]{6,}", "(key)", plain)
@@ -36,7 +36,7 @@ def one_line(text: object, limit: int = 300) -> str:
 
 
 def provider_reason(error: openai.APIError) -> str:
-    """Return the provider's reason."""
+    """Extract the provider's reason from an error."""
     body = error.body if isinstance(error.body, dict) else {}
     inner = body.get("error")
     if isinstance(inner, dict):
@@ -45,14 +45,14 @@ def provider_reason(error: openai.APIError) -> str:
 
 
 def code_of(error: openai.APIError) -> str:
-    """Return the provider's code for an error, innermost first."""
+    """Extract the provider's code for an error, preferring the innermost."""
     body: Any = error.body if isinstance(error.body, dict) else {}
     inner = body.get("innererror") or body.get("error") or {}
     return str(error.code or (inner.get("code") if isinstance(inner, dict) else "") or "")
 
 
 def retry_after(error: openai.APIStatusError) -> float | None:
-    """Seconds that the server asks to wait, or None."""
+    """Return the seconds that the server asks to wait, or None."""
     headers = error.response.headers
     try:
         if (milliseconds := headers.get("retry-after-ms")) is not None:
@@ -68,14 +68,14 @@ def retry_after(error: openai.APIStatusError) -> float | None:
 
 
 def connection_lost(error: Exception) -> bool:
-    """Return True if the transport below the client failed; its name differs between versions."""
+    """Check whether the client's transport failed; its exception's name differs by version."""
     return type(error).__module__.partition(".")[0].startswith("http")
 
 
 def passes(error: openai.APIStatusError) -> bool:
-    """Return True if the same request may succeed later: too many requests, or a server error.
+    """Check whether the same request may succeed later: too many requests, or a server error.
 
-    A gateway timeout does not count: the model was already working and is billed for it.
+    A gateway timeout does not count, because the model was already working and is billed for it.
     """
     if error.status_code == 429:
         return code_of(error) not in QUOTA
@@ -83,16 +83,16 @@ def passes(error: openai.APIStatusError) -> bool:
 
 
 def explain(error: openai.APIStatusError, where: str, agent: str, model: str) -> Exception:
-    """Get the error to raise for a refusing status; `Unavailable` where another model may answer.
+    """Return the exception to raise for an error status.
 
     Parameters
     ----------
-    error : what the client raised for a status of 400 and above
+    error : the exception that the client raised for a status of 400 or above
 
     Returns
     -------
-    `InputError` for a key or model that the settings name wrongly, else `ModelError`; inside
-    `Unavailable` where the fallback model is worth asking.
+    `InputError` if the settings name a wrong key or model, else `ModelError`; wrapped in
+    `Unavailable` if the fallback model is worth trying.
     """
     status, code, reason = error.status_code, code_of(error), provider_reason(error)
     if status in (401, 403):

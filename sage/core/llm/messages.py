@@ -1,4 +1,4 @@
-"""Requests and replies of models, in the chat-completions protocol."""
+"""Requests to and replies from models, in the chat-completions protocol."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import Field
 from sage.core.models import Strict
 
 IMAGE_TOKENS = 1000
-"""About what an image costs with common vision models; only estimates use it."""
+"""Approximate cost of an image with common vision models, used only for estimates."""
 
 
 class ModelChoice(Strict):
@@ -32,12 +32,12 @@ class ModelChoice(Strict):
 
     @property
     def has_prices(self) -> bool:
-        """True if the model and every fallback have both prices."""
+        """Whether the model and all its fallbacks have both prices."""
         here = self.price_in is not None and self.price_out is not None
         return here and (self.fallback is None or self.fallback.has_prices)
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """USD for a call; zero where no price is known."""
+        """Compute the cost of a call in USD; zero if no price is known."""
         return (
             prompt_tokens * (self.price_in or 0.0) + completion_tokens * (self.price_out or 0.0)
         ) / 1e6
@@ -68,7 +68,7 @@ class Message(Strict):
     call_id: str | None = None
 
     def wire(self) -> dict[str, Any]:
-        """Return the message as chat completions take it."""
+        """Convert the message to the chat-completions format."""
         content: str | list[dict[str, Any]] = self.text
         if self.images:
             content = [{"type": "text", "text": self.text}]
@@ -91,13 +91,13 @@ class Message(Strict):
 
     @property
     def tokens(self) -> int:
-        """About how many tokens the message takes: a quarter of its bytes, images by the piece."""
+        """Approximate number of tokens: a quarter of the bytes, and a fixed number per image."""
         asked = sum(len(call.arguments) for call in self.calls)
         return estimate_tokens(self.text) + asked // 4 + IMAGE_TOKENS * len(self.images)
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a text takes: a quarter of its bytes, rounded up."""
+    """Estimate the tokens of a text as a quarter of its bytes, rounded up."""
     return -(-len(text.encode("utf-8", "replace")) // 4)
 
 
@@ -107,9 +107,9 @@ class Request:
 
     Parameters
     ----------
-    agent : who asks; the name under which the call is counted
+    agent : the agent that asks, under whose name the call is counted
     schema : JSON schema that the reply must follow, or None for plain text
-    tools : functions that the model may call, as chat completions describe them
+    tools : functions that the model may call, in the chat-completions format
     """
 
     agent: str
@@ -122,10 +122,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """A model's reply: text, why it ended, and the tokens that it cost.
+    """A model's reply: its text, why it ended, and the tokens it cost.
 
-    `reasoning` is what the model thought aloud before its answer. `estimated` says that the server
-    sent no usage and the tokens are counted from the texts.
+    `reasoning` is the reasoning that the model wrote before its answer. `estimated` means that the
+    server reported no usage, so the tokens were estimated from the texts.
     """
 
     content: str
@@ -138,7 +138,7 @@ class Reply:
     estimated: bool = False
 
     def dump(self) -> str:
-        """Return the reply as JSON, without what is empty."""
+        """Serialize the reply to JSON, omitting empty fields."""
         kept = {name: value for name, value in self.__dict__.items() if value or name in _PLAIN}
         if self.calls:
             kept["calls"] = [call.model_dump() for call in self.calls]
@@ -146,12 +146,12 @@ class Reply:
 
     @classmethod
     def load(cls, text: str) -> Reply:
-        """Return the reply that `dump` wrote.
+        """Parse a reply written by `dump`.
 
         Raises
         ------
         ValueError, TypeError
-            If the text is no such reply.
+            If the text is not such a reply.
         """
         fields = json.loads(text)
         fields["calls"] = tuple(ToolCall.model_validate(call) for call in fields.get("calls", ()))

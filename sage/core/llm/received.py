@@ -1,4 +1,4 @@
-"""A reply as it comes from a model's server: put together, counted, and cut off past its limit."""
+"""A reply received from a model's server: assembled, counted, and cut off past its limit."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from sage.core.progress import report_progress
 
 
 class BrokenOff(Exception):  # noqa: N818 - becomes a fault with its cause
-    """A reply ended before it was whole."""
+    """A reply ended before it was complete."""
 
 
 class TooLong(Exception):  # noqa: N818 - becomes a fault with its cause
-    """A reply went on well past the limit that the server was sent."""
+    """A reply continued well past the limit that was sent to the server."""
 
 
 class Received:
-    """A reply received so far, at most `most` tokens; it survives a time-out."""
+    """The part of a reply received so far, at most `most` tokens, kept even after a timeout."""
 
     def __init__(self, prompt_tokens: int, most: int) -> None:
         self.under_way = False
@@ -38,7 +38,7 @@ class Received:
         self._model = ""
 
     async def read(self, raw: Any) -> None:
-        """Read a response to its end: a stream, or an object where the server does not stream."""
+        """Read a response to its end, whether it is a stream or a single object."""
         if "event-stream" not in raw.headers.get("content-type", ""):
             self._add(json.loads(await raw.http_response.aread()), part="message")
             return
@@ -85,7 +85,7 @@ class Received:
             raise TooLong
 
     def reply(self, asked: str) -> Reply:
-        """Return the reply as it stands; tokens are counted from the texts where no usage came."""
+        """Return the reply received so far, estimating its tokens if no usage was reported."""
         text = "".join(self._text)
         content, thoughts = split_thoughts(text)
         reasoning = "".join(self._reasoning) or thoughts

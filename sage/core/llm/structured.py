@@ -1,4 +1,4 @@
-"""The JSON object of a reply, with or without a code fence or thoughts around it."""
+"""Extraction of the JSON object from a reply, ignoring code fences and the model's reasoning."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _UNFINISHED = re.compile(r"\s*<(?:think|thinking|reasoning)>(.*)", re.DOTALL)
 
 
 def split_thoughts(text: str) -> tuple[str, str]:
-    """Return a reply without the thoughts before it, and the thoughts.
+    """Split a reply into the answer and the reasoning that precedes it.
 
-    Reasoning models write `<think>…</think>` before their answer; some servers leave out the
-    opening tag. Only what stands before the answer counts: a tag inside a JSON string stays.
+    Reasoning models write `<think>…</think>` before their answer; some servers omit the opening
+    tag. Only tags before the answer count: a tag inside a JSON string is left alone.
     """
     thoughts = []
     while found := _THOUGHTS.match(text):
@@ -30,12 +30,12 @@ def split_thoughts(text: str) -> tuple[str, str]:
 
 
 def extract_json(text: str) -> object:
-    """Parse the JSON object of a reply, with or without a code fence around it.
+    """Parse the JSON object in a reply, with or without a code fence around it.
 
     Raises
     ------
     ValueError
-        If the reply holds no complete JSON object.
+        If the reply contains no complete JSON object.
     """
     bare = split_thoughts(text)[0].strip()
     fenced = re.search(r"```(?:json)?\s*(\{.*\})\s*```", bare, re.DOTALL)

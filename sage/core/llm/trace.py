@@ -1,7 +1,7 @@
-"""The record of what agents asked, decided, called and answered: a JSON object per line.
+"""A record of what agents asked, decided, called and answered, with one JSON object per line.
 
-An *episode* is a question to an agent, from its `ask` line to its `end` line; between them stand
-its turns. A line holds only the fields of its kind. docs/traces.md documents the fields.
+An *episode* is one question to an agent: it runs from its `ask` line to its `end` line, with its
+turns in between. A line contains only the fields of its kind. docs/traces.md documents the fields.
 """
 
 from __future__ import annotations
@@ -81,21 +81,21 @@ class TraceLine(Strict):
 
 
 class Trace:
-    """Appends lines to a file; without a path it keeps nothing."""
+    """A writer that appends trace lines to a file; without a path it records nothing."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
 
     def episode(self, agent: str) -> Episode:
-        """Begin to trace a question to `agent`."""
+        """Start tracing a question to `agent`."""
         return Episode(self, agent)
 
     def human(self, agent: str, text: str, hypothesis: str, decision: dict[str, Any]) -> None:
-        """Add a person's decision as an episode of a turn."""
+        """Record a person's decision as an episode of one turn."""
         self.episode(agent).add("human", text=text, decision=decision, hypothesis=hypothesis)
 
     def write(self, line: TraceLine) -> None:
-        """Append a line with a single call, so that lines stay whole."""
+        """Append a line in a single write, so that lines stay intact."""
         if self.path is None:
             return
         plain = line.model_dump(mode="json", exclude_none=True)
@@ -103,7 +103,7 @@ class Trace:
 
 
 class Episode:
-    """A question to an agent; numbers its turns."""
+    """A question to an agent, whose turns are numbered as they are written."""
 
     def __init__(self, trace: Trace, agent: str) -> None:
         self.trace = trace
@@ -113,7 +113,7 @@ class Episode:
         self._turns = 0
 
     def add(self, kind: Kind, **fields: Any) -> None:
-        """Write a line."""
+        """Write a line of this episode."""
         node, hypothesis = current_step()
         line = {"node": node, "hypothesis": hypothesis, **fields}
         self.trace.write(
@@ -130,7 +130,7 @@ class Episode:
 
 
 def traced_message(message: Message) -> dict[str, Any]:
-    """Return a message as the trace keeps it: each image replaced by its hash."""
+    """Return a message as stored in the trace, with each image replaced by its hash."""
     wired = message.model_copy(update={"images": ()}).wire()
     if message.images:
         wired["images"] = [
@@ -140,12 +140,12 @@ def traced_message(message: Message) -> dict[str, Any]:
 
 
 def read_trace(path: Path) -> list[TraceLine]:
-    """Return the lines of a trace; a last line cut short by a kill is left out.
+    """Read the lines of a trace, omitting a last line truncated by a kill.
 
     Raises
     ------
     InputError
-        If there is no trace, or a line is none of a trace.
+        If there is no trace, or a line is not a valid trace line.
     """
     try:
         data = path.read_bytes()
@@ -169,7 +169,7 @@ def read_trace(path: Path) -> list[TraceLine]:
 
 
 def episodes(lines: Iterable[TraceLine]) -> list[list[TraceLine]]:
-    """Return the lines of each episode, in the order in which the episodes began."""
+    """Group the lines by episode, in the order in which the episodes began."""
     found: dict[str, list[TraceLine]] = {}
     for line in lines:
         found.setdefault(line.episode, []).append(line)

@@ -1,8 +1,8 @@
-"""The loop in which an agent works: decide, call a tool or answer, read the result, decide again.
+"""The loop in which an agent works: decide, call a tool or answer, read the result, repeat.
 
-A *policy* decides: a model, a deterministic rule, or a recorded trace. The loop runs the tools,
-holds the bounds, has the answer checked, and writes every turn to the trace. A question without
-tools is the same loop with none.
+A *policy* makes the decisions: a model, a deterministic rule, or a recorded trace. The loop runs
+the tools, enforces the bounds, has the answer checked, and writes every turn to the trace. A
+question without tools uses the same loop with an empty set of tools.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ A = TypeVar("A", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Tool(Generic[A]):
-    """A function that an agent may call: typed input, a result that JSON can hold, a price.
+    """A function that an agent may call, with typed input, a JSON-serializable result and a price.
 
     Parameters
     ----------
-    name : as the model calls it; letters, digits and underscores
-    description : what it does and returns, in a sentence or two
-    call : the function; an `InputError` it raises is reported to the agent, others end the run
+    name : the name by which the model calls the tool; letters, digits and underscores
+    description : what the tool does and returns, in a sentence or two
+    call : the function; an `InputError` is reported to the agent, any other error ends the run
     """
 
     name: str
@@ -46,7 +46,7 @@ class Tool(Generic[A]):
     usd: float = 0.0
 
     def wire(self) -> dict[str, Any]:
-        """Return the tool as chat completions describe it."""
+        """Describe the tool in the chat-completions format."""
         function = {
             "name": self.name,
             "description": self.description,
@@ -72,7 +72,7 @@ DEFAULT_BOUNDS = Bounds()
 
 @dataclass(frozen=True)
 class Spent:
-    """Cost of an answer. Tokens and USD are zero for rules."""
+    """Cost of an answer; tokens and USD are zero for rules."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -88,9 +88,9 @@ class Spent:
 
 @dataclass(frozen=True)
 class Step:
-    """A policy's decision: tools to call, or a final value, or neither for the reason `refused`.
+    """A policy's decision: tools to call, a final value, or neither for the reason `refused`.
 
-    `traced` are the fields of its line in the trace.
+    `traced` contains the fields of the step's line in the trace.
     """
 
     calls: tuple[ToolCall, ...] = ()
@@ -102,24 +102,24 @@ class Step:
 
 
 class Policy(Protocol):
-    """Decides each turn."""
+    """The interface of whatever decides each turn."""
 
     kind: Literal["model", "rule"]
 
     def decide(self) -> Step:
-        """Return the next step."""
+        """Decide on the next step."""
         ...
 
     def observe(self, call: ToolCall, result: object, error: str | None) -> None:
-        """Take a tool's result, or why it gave none."""
+        """Receive a tool's result, or the reason why it gave none."""
         ...
 
     def reconsider(self, reason: str) -> None:
-        """Learn that the final value is not acceptable."""
+        """Receive the reason why the final value is not acceptable."""
         ...
 
     def finish(self) -> None:
-        """Learn that the next turn is the last: no tool can be called any more."""
+        """Prepare for the last turn, in which no more tools can be called."""
         ...
 
 
@@ -129,11 +129,11 @@ class Task(Generic[O]):
 
     Parameters
     ----------
-    check : reasons why an output of the right schema is not acceptable
-    salvage : the output to take instead when the repairs are used up, or None
-    author : the model that writes the answer, as context of its validation; None for a rule
-    repairs : how often a refused answer goes back
-    meter : counts what tools cost, and holds the budget
+    check : returns the reasons why an output that fits the schema is not acceptable
+    salvage : returns the output to use once the repairs are used up, or None
+    author : the model that writes the answer, as context for its validation; None for a rule
+    repairs : how often a refused answer is sent back
+    meter : counts the cost of tools and enforces the budget
     """
 
     agent: str
@@ -148,7 +148,7 @@ class Task(Generic[O]):
     meter: Meter | None = None
 
     def read(self, value: object) -> tuple[O | None, str]:
-        """Return the value by the output schema, or None and what is wrong with it."""
+        """Validate a value against the output schema; return it, or None and what is wrong."""
         if isinstance(value, self.returns):
             return value, ""
         try:
@@ -159,7 +159,7 @@ class Task(Generic[O]):
 
 @dataclass(frozen=True)
 class Result(Generic[O]):
-    """An agent's output, which model gave it, and what it cost."""
+    """An agent's output, the model that produced it, and its cost."""
 
     output: O
     model: str | None
@@ -167,13 +167,13 @@ class Result(Generic[O]):
 
 
 class UnansweredError(FaultError):
-    """An agent gave no answer; `spent` is what that cost."""
+    """An agent gave no answer; `spent` is what the attempt cost."""
 
     spent = Spent()
 
 
 class RefusedError(UnansweredError):
-    """Every answer was refused; `reason` says why the last was."""
+    """Every answer was refused; `reason` explains why the last one was."""
 
     def __init__(self, agent: str, attempts: int, reason: str) -> None:
         super().__init__(
@@ -185,15 +185,15 @@ class RefusedError(UnansweredError):
 
 
 class UnusableError(UnansweredError):
-    """A model gave no usable reply in all its attempts; it could be reached."""
+    """A model was reachable but gave no usable reply in any of its attempts."""
 
 
 class BoundError(UnansweredError):
-    """An agent used up what it may use without an answer."""
+    """An agent reached one of its bounds without giving an answer."""
 
 
 def problems_of(error: ValidationError) -> str:
-    """Return the first three problems of a value that does not fit its schema."""
+    """Describe the first three problems of a value that does not fit its schema."""
     first = error.errors(include_url=False, include_input=False)[:3]
     return "; ".join(
         f"{'.'.join(str(part) for part in problem['loc']) or 'reply'}: {problem['msg']}"
@@ -202,7 +202,7 @@ def problems_of(error: ValidationError) -> str:
 
 
 def take_turns(task: Task[O], policy: Policy, trace: Trace, reasoner: str) -> Result[O]:
-    """Let `policy` work on `task` until it answers.
+    """Let `policy` work on `task` until it gives an answer.
 
     Raises
     ------
@@ -236,14 +236,14 @@ def take_turns(task: Task[O], policy: Policy, trace: Trace, reasoner: str) -> Re
 
 
 def _dump(value: BaseModel) -> str:
-    """Get a value as JSON; names from outside may hold what UTF-8 cannot, which stays escaped."""
+    """Serialize a value to JSON, leaving characters that UTF-8 cannot encode escaped."""
     plain = value.model_dump(mode="json", fallback=str, warnings=False)
     text = json.dumps(plain, ensure_ascii=False)
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 class _Run(Generic[O]):
-    """A pass of the loop."""
+    """One execution of the loop."""
 
     def __init__(self, task: Task[O], policy: Policy, episode: Episode) -> None:
         self.task = task
@@ -354,7 +354,7 @@ class _Run(Generic[O]):
 
 
 def _plain(result: object) -> object:
-    """Return a tool's result as JSON holds it."""
+    """Convert a tool's result to JSON-compatible data."""
     if isinstance(result, BaseModel):
         return result.model_dump(mode="json")
     if isinstance(result, list | tuple):
@@ -365,12 +365,12 @@ def _plain(result: object) -> object:
 
 
 class ModelPolicy:
-    """A language model decides; tools and refusals go to it as messages.
+    """A policy in which a language model decides, receiving tool results and refusals as messages.
 
     Parameters
     ----------
-    show : makes text from outside fit for a line of a prompt
-    admit : raises if a tool's result must not reach a model
+    show : makes external text safe to use in a line of a prompt
+    admit : raises an error if a tool's result must not reach a model
     """
 
     kind: Literal["model", "rule"] = "model"
@@ -393,7 +393,7 @@ class ModelPolicy:
         self._as_text = False
 
     def decide(self) -> Step:
-        """Ask the model."""
+        """Ask the model for its next step."""
         answer = self.client.ask(self.request)
         reply = self._reply = answer.reply
         self.keys.append(answer.key)
@@ -440,7 +440,7 @@ class ModelPolicy:
         return Step(final=value)
 
     def observe(self, call: ToolCall, result: object, error: str | None) -> None:
-        """Hand the model a tool's result."""
+        """Send the model a tool's result."""
         text = self.show(json.dumps({"error": error} if error else result, ensure_ascii=False))
         if self.admit is not None:
             self.admit(text)
@@ -450,7 +450,7 @@ class ModelPolicy:
             self._say(Message(role="tool", text=text, call_id=call.id))
 
     def reconsider(self, reason: str) -> None:
-        """Hand the model the reason, on a line."""
+        """Tell the model why its reply was refused, on one line."""
         self._say(
             Message(
                 role="user",
@@ -460,7 +460,7 @@ class ModelPolicy:
         )
 
     def finish(self) -> None:
-        """Ask for the answer with what is known."""
+        """Ask the model to answer with what it knows, without further tools."""
         self._say(
             Message(
                 role="user",
@@ -470,7 +470,7 @@ class ModelPolicy:
         self.request = replace(self.request, tools=())
 
     def _say(self, message: Message) -> None:
-        """Add a message, after the reply that it follows."""
+        """Add a message to the conversation, after the reply to which it responds."""
         said: tuple[Message, ...] = ()
         if self._reply is not None:
             calls = self._reply.calls if self.request.tools and not self._as_text else ()
@@ -481,20 +481,20 @@ class ModelPolicy:
 
 @dataclass(frozen=True)
 class Use:
-    """A rule calls a tool."""
+    """A rule's call of a tool."""
 
     tool: str
     arguments: BaseModel
 
 
 Moves = Generator[Use, Any, O]
-"""A rule that uses tools: yields a `Use`, is sent its result, and returns the output."""
+"""A rule that uses tools: it yields a `Use`, receives its result, and returns the output."""
 
 
 class RulePolicy:
-    """A deterministic rule decides. It drives the same tools as a model would.
+    """A policy in which a deterministic rule decides, using the same tools as a model would.
 
-    A tool that gives an error ends the rule: it knows no way around.
+    A tool that returns an error ends the rule, which has no alternative to try.
     """
 
     kind: Literal["model", "rule"] = "rule"
@@ -525,23 +525,23 @@ class RulePolicy:
         return Step(calls=(call,))
 
     def observe(self, call: ToolCall, result: object, error: str | None) -> None:
-        """Keep the result for the rule's next move."""
+        """Store the result for the rule's next move."""
         if error is not None:
             raise FaultError(f"{error} (while {self.agent} used {call.name})")
         self._results.append(result)
 
     def reconsider(self, reason: str) -> None:
-        """Do nothing: a rule cannot mend its answer."""
+        """Do nothing, since a rule cannot correct its answer."""
 
     def finish(self) -> None:
-        """Do nothing: a rule knows how many moves it makes."""
+        """Do nothing, since a rule knows how many moves it makes."""
 
 
 class ReplayPolicy:
-    """A recorded episode decides again, as it did.
+    """A policy that repeats the decisions of a recorded episode.
 
-    What was refused is refused for the recorded reason. An answer in which SAGE's own sentences
-    took the place of refused ones is taken as it was recorded.
+    Steps that were refused are refused again for the recorded reason. An answer in which SAGE's own
+    sentences replaced refused ones is used as recorded.
     """
 
     def __init__(self, lines: Sequence[TraceLine]) -> None:
@@ -567,19 +567,19 @@ class ReplayPolicy:
             return Step(refused=str(error))
 
     def _take(self, *kinds: str) -> TraceLine | None:
-        """Return the next line, if it is of these kinds."""
+        """Consume and return the next line if it is of one of these kinds."""
         if self._lines and self._lines[0].kind in kinds:
             return self._lines.pop(0)
         return None
 
     def observe(self, call: ToolCall, result: object, error: str | None) -> None:
-        """Pass on a tool's result, and record it."""
+        """Do nothing, since the recorded steps already reflect the result."""
 
     def reconsider(self, reason: str) -> None:
-        """Pass on a refusal, and record it."""
+        """Do nothing, since the recorded steps already reflect the refusal."""
 
     def finish(self) -> None:
-        """Ask for a final value, and record it."""
+        """Do nothing, since the recorded steps already include the answer."""
 
 
 class _Recorded(BaseModel, extra="allow"):
@@ -587,10 +587,10 @@ class _Recorded(BaseModel, extra="allow"):
 
 
 def replay(lines: Sequence[TraceLine], returns: type[O]) -> O | None:
-    """Run a recorded episode through the loop again: no model, no tool, no network.
+    """Run a recorded episode through the loop again, without a model, tools or network.
 
-    Tools give their recorded results. Returns the output, or None for an episode that did not end
-    in an answer.
+    The tools return their recorded results. Returns the output, or None if the episode did not end
+    with an answer.
 
     Raises
     ------
