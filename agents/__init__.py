@@ -1,1 +1,1 @@
-"""Agents: a folder each, with its input, its output, its prompt and its rule."""
+"""Agents, each in a folder of its own with its input, output, prompt and rule."""

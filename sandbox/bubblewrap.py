@@ -1,8 +1,8 @@
-"""Analysis code under bubblewrap: namespaces, a read-only root, a system call filter, bounds.
+"""Run analysis code under bubblewrap: namespaces, read-only root, system call filter, and limits.
 
-The output is a size-limited file system in memory, held open from outside by a descriptor, so that
-it can be read after the last process of the sandbox is gone. As root, the sandbox runs under a user
-number of its own, never as root.
+The output is a size-limited file system in memory, kept open from outside through a file
+descriptor, so that it can be read after the last process of the sandbox has ended. When SAGE runs
+as root, the sandbox gets a user ID of its own and never runs as root.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _INSIDE = 'echo ready; read -r _ || exit 125; exec "$@" < /dev/null'
 
 
 class Bubblewrap:
-    """Runs jobs under `bwrap`; `packages` are the top-level packages of ours to offer."""
+    """Sandbox that runs jobs under `bwrap`; `packages` are SAGE's own packages to expose."""
 
     name = "bubblewrap"
 
@@ -53,7 +53,7 @@ class Bubblewrap:
         self.packages = tuple(packages)
 
     def available(self) -> Availability:
-        """Say whether a namespace with these options starts here."""
+        """Check whether a namespace with these options can be started here."""
         ok, detail = _probe()
         return Availability(name=self.name, ok=ok, detail=detail, remedy="" if ok else REMEDY)
 
@@ -104,7 +104,7 @@ def _probe() -> tuple[bool, str]:
 
 
 def _fresh_uid() -> int:
-    """Return a user number that nobody else has, so that runs cannot signal or read each other."""
+    """Return an unused user ID, so that concurrent runs cannot signal or read each other."""
     return 1_879_048_192 + secrets.randbelow(1 << 24)
 
 
@@ -182,7 +182,7 @@ class _Run:
         return process, info_read, held
 
     def _mounts(self, uid: int | None) -> list[Mount]:
-        """Everything the sandbox sees of the host, all of it read-only."""
+        """List everything of the host that the sandbox can see, all of it read-only."""
         folders = runtime.package_folders(self.packages if self.job.offers_sage else ())
         sites = runtime.site_folders()
         search = ["/opt/sage/lib", *(f"/opt/sage/site{i}" for i in range(len(sites)))]
@@ -248,7 +248,7 @@ class _Run:
         return [*out, "--", "/bin/sh", "-c", _INSIDE, "sage", *self._rlimits(), *self.job.command]
 
     def _rlimits(self) -> list[str]:
-        """Bounds per process. Memory and processes too where no control group bounds the tree."""
+        """List the per-process limits, including memory and processes without a control group."""
         limits = self.job.limits
         bounds = ["prlimit", "--core=0", f"--fsize={limits.output_mb * 1024 * 1024}"]
         bounds += ["--nofile=1024", f"--cpu={int(limits.seconds * max(limits.cpus, 1)) + 5}"]
@@ -264,7 +264,7 @@ class _Run:
         log: Log,
         places: list[int],
     ) -> None:
-        """Wait until the sandbox stands, hold its writable folders open, then let the code go."""
+        """Wait until the sandbox is set up, open its writable folders, then let the code start."""
         assert process.stdin and process.stdout and process.stderr
         pumps.append(log.pump(os.dup(process.stderr.fileno()), "stderr"))
         guard = threading.Timer(START_SECONDS, _kill, (process,))

@@ -1,4 +1,4 @@
-"""Bounds on a whole process tree through control groups (version 1 or 2), where allowed."""
+"""Resource limits on a whole process tree through control groups (v1 or v2), where permitted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PREFIX = "sage-sandbox-"
 
 @dataclass
 class Counters:
-    """Counters of a group; None where the kernel gives none."""
+    """Counters of a control group; None for those that the kernel does not provide."""
 
     cpu_seconds: float | None = None
     peak_memory_mb: float | None = None
@@ -27,13 +27,13 @@ class Counters:
 
 @dataclass
 class Group:
-    """A control group, made of one folder (version 2) or one per controller (version 1)."""
+    """A control group: one folder in version 2, one folder per controller in version 1."""
 
     folders: list[Path] = field(default_factory=list)
 
     @property
     def joins(self) -> list[str]:
-        """The files into which a process writes its number to join."""
+        """Files to which a process writes its ID to join the group."""
         return [str(folder / "cgroup.procs") for folder in self.folders]
 
     def counters(self) -> Counters:
@@ -41,7 +41,7 @@ class Group:
         return read_counters(self.folders)
 
     def kill(self) -> None:
-        """Kill everything in the group, however often it forks (bounded tries)."""
+        """Kill every process in the group, even if they keep forking (bounded number of tries)."""
         import signal
 
         for folder in self.folders:
@@ -62,7 +62,7 @@ class Group:
             time.sleep(0.005)
 
     def remove(self) -> None:
-        """Remove the group; the kernel may need a moment after the last process."""
+        """Remove the group; the kernel may need a moment after the last process has ended."""
         for folder in self.folders:
             for _ in range(200):
                 try:
@@ -76,9 +76,10 @@ class Group:
 
 
 def make(limits: Limits, extra_mb: int) -> Group | None:
-    """Make a group with the limits' memory (plus `extra_mb` for files), CPU and processes.
+    """Create a group that limits memory (plus `extra_mb` for files), CPU and processes.
 
-    None when this process may not create a group; the caller then bounds by other means.
+    Returns None if this process may not create a group; the caller then has to limit the run by
+    other means.
     """
     group = Group()
     name = f"{PREFIX}{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -140,7 +141,7 @@ def _bytes(limits: Limits, extra_mb: int) -> str:
 
 
 def _memberships(pid: int | str = "self") -> dict[str, str]:
-    """Map each controller to its path, from /proc; version 2 has the empty controller name."""
+    """Map each controller to its path, from /proc; version 2 uses the empty controller name."""
     found = {}
     for line in read_counter(Path(f"/proc/{pid}/cgroup")).splitlines():
         _, controllers, path = line.split(":", 2)
@@ -150,7 +151,7 @@ def _memberships(pid: int | str = "self") -> dict[str, str]:
 
 
 def folders_of(pid: int) -> list[Path]:
-    """Return the control group folders of a process, as seen from here."""
+    """Return the control group folders of a process, as seen from this process."""
     own = _memberships(pid)
     if (ROOT / "cgroup.controllers").exists():
         return [ROOT / own.get("", "/").lstrip("/")]
@@ -162,7 +163,7 @@ def folders_of(pid: int) -> list[Path]:
 
 
 def read_counters(folders: list[Path]) -> Counters:
-    """Return the counters of a group from whichever of its files exist."""
+    """Read the counters of a group from those of its files that exist."""
     found = Counters()
     for folder in folders:
         for name in ("memory.peak", "memory.max_usage_in_bytes"):
@@ -189,7 +190,7 @@ def _field(path: Path, key: str) -> int:
 
 
 def read_counter(path: Path) -> str:
-    """Return the text of a counter; "" where it cannot be read."""
+    """Return the text of a counter, or an empty string if it cannot be read."""
     try:
         return path.read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -197,7 +198,7 @@ def read_counter(path: Path) -> str:
 
 
 def sweep_groups() -> list[str]:
-    """Remove empty groups that a dead run left behind; name what was removed."""
+    """Remove empty groups that a dead run left behind and return their names."""
     removed = []
     for folder in sorted({*ROOT.glob(f"**/{PREFIX}*")}):
         number = folder.name.removeprefix(PREFIX).split("-")[0]

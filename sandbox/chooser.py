@@ -1,4 +1,4 @@
-"""Choice of the sandbox: Docker first, then bubblewrap; a subprocess only for compiled code."""
+"""Choose the sandbox: Docker first, then bubblewrap; a plain subprocess only for compiled code."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def choose(
     runtime: str | None = None,
     packages: Sequence[str] = OFFERED,
 ) -> Sandbox:
-    """Return the sandbox to use here.
+    """Return the sandbox to use on this machine.
 
     Parameters
     ----------
-    name : "auto" takes Docker, else bubblewrap, else (compiled code only) a limited subprocess
+    name : "auto" chooses Docker, else bubblewrap, else (compiled code only) a limited subprocess
     compiled_by_sage : True when SAGE compiled the code from a contract
-    image : Docker image; that of `sage admin sandbox build` when None
-    runtime : Docker runtime such as "runsc"; the engine's default when None
-    packages : top-level packages of ours that the code may import
+    image : Docker image; if None, the image that `sage admin sandbox build` makes
+    runtime : Docker runtime such as "runsc"; if None, the engine's default
+    packages : SAGE's own top-level packages that the code may import
 
     Raises
     ------
     InputError
-        If the wanted sandbox, or every sandbox that may run this code, does not work here.
+        If the requested sandbox does not work here, or none of those that may run this code does.
     """
     if name == "subprocess" and not compiled_by_sage:
         raise InputError("a subprocess is no sandbox for code that a model wrote; " + INSTALL)
@@ -56,13 +56,13 @@ def choose(
 
 
 def availability(*, image: str | None = None, runtime: str | None = None) -> list[Availability]:
-    """Sandboxes that work here, in order of preference."""
+    """List the sandboxes that work here, in order of preference."""
     names = ("docker", "bubblewrap", "subprocess")
     return [_make(name, image, runtime, ("validation",)).available() for name in names]
 
 
 def sweep() -> list[str]:
-    """Remove what dead runs left behind (containers, folders, control groups); name each."""
+    """Remove and list what dead runs left behind: containers, folders and control groups."""
     from sandbox.cgroup import sweep_groups
     from sandbox.docker_engine import sweep_containers
     from sandbox.stage import sweep_stages

@@ -1,8 +1,8 @@
-"""Analysis code in a Docker container: one container per run, removed whatever happens.
+"""Run analysis code in a Docker container, one per run, which is removed whatever happens.
 
-The container's first process only sleeps, for as long as the run may last; the code is started
-beside it. So the output (a size-limited file system in memory) can be read when the code has ended,
-and a container whose owner was killed ends and is removed by the engine itself.
+The container's first process only sleeps, for as long as the run may last; the code is started as a
+second process. The output (a size-limited file system in memory) can therefore still be read after
+the code has ended, and a container whose owner was killed ends and is removed by the engine itself.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ START = "start the Docker engine (`systemctl start docker`) or install it"
 
 
 class DockerSandbox:
-    """Runs jobs in containers of `image`, with the OCI runtime `runtime` (None: the engine's)."""
+    """Sandbox that runs jobs in containers of `image` under the OCI runtime `runtime`."""
 
     name = "docker"
 
@@ -55,7 +55,7 @@ class DockerSandbox:
         self.packages = tuple(packages)
 
     def available(self) -> Availability:
-        """Say whether the engine answers, and has the image and the runtime."""
+        """Check whether the engine answers and has the image and the runtime."""
         from docker.errors import DockerException, ImageNotFound
 
         try:
@@ -185,14 +185,14 @@ class DockerSandbox:
 
 
 def _seccomp(client: DockerClient) -> list[str]:
-    """Our system call filter for the engine's machine; the engine's own where we have none."""
+    """Return our system call filter for the engine's machine, or else the engine's own."""
     profile = seccomp.profile(str(client.info().get("Architecture", "")))
     return [] if profile is None else [f"seccomp={profile}"]
 
 
 @contextlib.contextmanager
 def engine(timeout: float = 60) -> Iterator[DockerClient]:
-    """Open a client for the engine that Docker's own settings name."""
+    """Open a client for the engine that Docker's own settings select."""
     import docker
 
     client = docker.from_env(timeout=int(timeout))
@@ -203,7 +203,7 @@ def engine(timeout: float = 60) -> Iterator[DockerClient]:
 
 
 class _Run:
-    """The code beside the sleeping process of one container."""
+    """The code that runs in one container, next to its sleeping process."""
 
     def __init__(
         self,
@@ -281,7 +281,7 @@ class _Run:
             self._ended.set()
 
     def _state(self, execution: str) -> dict[str, Any]:
-        """State of the code; empty when the container is gone."""
+        """Return the state of the code; empty if the container is gone."""
         from docker.errors import NotFound
 
         try:
@@ -291,7 +291,7 @@ class _Run:
         return state
 
     def _counters(self) -> cgroup.Counters:
-        """From the host's control groups, where this engine is local and they can be read."""
+        """Read the host's control group counters if the engine is local and they are readable."""
         from docker.errors import NotFound
 
         try:
@@ -305,7 +305,7 @@ class _Run:
         return counted
 
     def _places(self) -> list[str]:
-        """Return the writable folders as seen from here, if this engine is local and readable."""
+        """Return the writable folders as seen from here, if the engine is local and readable."""
         pid = int(self._container.attrs["State"].get("Pid") or 0)
         places = ("/output", "/tmp", "/dev/shm")  # noqa: S108
         return [f"/proc/{pid}/root{place}" for place in places] if pid else []
@@ -324,7 +324,7 @@ class _Run:
 
 
 def remove(container: Container) -> None:
-    """Remove a container and its volumes; the engine may be doing so already."""
+    """Remove a container and its volumes; the engine may already be doing so."""
     from docker.errors import APIError, NotFound
 
     try:
@@ -337,7 +337,7 @@ def remove(container: Container) -> None:
 
 
 def sweep_containers() -> list[str]:
-    """Remove containers and volumes of runs whose owner is dead; name each. Needs no engine."""
+    """Remove and list the containers and volumes of dead runs; works without an engine."""
     from docker.errors import APIError, DockerException
 
     removed = []

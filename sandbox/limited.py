@@ -1,7 +1,7 @@
 """A limited subprocess on the host, only for code that SAGE itself compiled from a contract.
 
-It bounds time, memory, files and what the code finds in its environment. It is no boundary against
-code that means harm, so code that a model wrote is refused here.
+It limits time, memory, files and the contents of the environment. It does not protect against
+malicious code, so code that a model wrote is refused here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sandbox.watch import Watch
 
 
 class LimitedSubprocess:
-    """Runs compiled jobs as a child of this process, under resource limits."""
+    """Sandbox that runs compiled jobs as a child of this process, under resource limits."""
 
     name = "subprocess"
 
@@ -31,7 +31,7 @@ class LimitedSubprocess:
         self.packages = tuple(packages)
 
     def available(self) -> Availability:
-        """Return True always; only for code that SAGE compiled."""
+        """Return True on every machine; the sandbox only accepts code that SAGE compiled."""
         return Availability(name=self.name, ok=True, detail="only for code that SAGE compiled")
 
     def run(self, job: Job) -> SandboxResult:
@@ -122,7 +122,7 @@ class LimitedSubprocess:
 
 
 def _here(part: str, inputs: Path, out: Path) -> str:
-    """Return a command's word with the sandbox's folders replaced by the real paths."""
+    """Replace the sandbox's folders by the real paths in one word of a command."""
     for inside, outside in (("/inputs", inputs), ("/output", out)):
         if part == inside or part.startswith(f"{inside}/"):
             return str(outside) + part[len(inside) :]
@@ -130,7 +130,7 @@ def _here(part: str, inputs: Path, out: Path) -> str:
 
 
 def limit_process(pid: int, limits: Limits) -> None:
-    """Bound a process's file sizes, core dumps and processor seconds."""
+    """Limit a process's file sizes, core dumps and CPU seconds."""
     megabyte = 1024 * 1024
     for which, value in (
         (resource.RLIMIT_FSIZE, limits.output_mb * megabyte),

@@ -1,4 +1,4 @@
-"""The tails of what a run printed, bounded while it prints."""
+"""Tails of a run's output streams, bounded while it prints."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _UNSEEN = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
 
 
 class Log:
-    """Both streams of a run: keeps each tail, counts everything, and calls `full` past the limit.
+    """Both streams of a run: keeps their tails, counts all bytes, and calls `full` past a limit.
 
-    Nothing beyond the tails is held, so endless output costs no memory here.
+    Nothing but the tails is kept, so endless output costs no memory here.
     """
 
     def __init__(self, limit_kb: int, full: Callable[[], None]) -> None:
@@ -26,7 +26,7 @@ class Log:
         self.over = False
 
     def add(self, stream: str, chunk: bytes) -> None:
-        """Take in a piece of `stream` ("stdout" or "stderr")."""
+        """Add a chunk of `stream` ("stdout" or "stderr")."""
         with self._lock:
             self._seen += len(chunk)
             tail = self._tails[stream]
@@ -38,7 +38,7 @@ class Log:
             self._full()
 
     def pump(self, descriptor: int, stream: str) -> threading.Thread:
-        """Read `descriptor` to its end in a thread, and close it."""
+        """Read `descriptor` to its end in a thread, then close it."""
 
         def work() -> None:
             try:
@@ -52,15 +52,15 @@ class Log:
         return thread
 
     def tail(self, stream: str) -> str:
-        """Return the end of `stream` as text that shows what it is: see `printable`."""
+        """Return the end of `stream` as printable text (see `printable`)."""
         with self._lock:
             text = bytes(self._tails[stream]).decode("utf-8", "replace")
         return printable(text)
 
 
 def printable(text: str) -> str:
-    """`text` without terminal escapes, marks of writing direction and characters without a shape.
+    """Strip terminal escapes, writing-direction marks and invisible characters from `text`.
 
-    Of the control characters, line feed and tab remain.
+    Line feeds and tabs are the only control characters that remain.
     """
     return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in _UNSEEN)

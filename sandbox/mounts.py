@@ -1,4 +1,4 @@
-"""Host files visible in a sandbox, also when it runs as another user."""
+"""Mounting of host files in a sandbox, also when it runs as another user."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ COPY_MB = 128
 
 @dataclass(frozen=True)
 class Mount:
-    """`source` on the host appears read-only at `target`.
+    """A mount: `source` on the host appears read-only at `target`.
 
-    `staged` is a mount point on the way, in a folder that every user can reach: root binds the
+    `staged` is an intermediate mount point in a folder that every user can reach: root binds the
     source there first, because the sandbox's user may not pass through the folders above it.
     """
 
@@ -26,7 +26,7 @@ class Mount:
 
 
 def plan(mounts: list[Mount], stage: Path | None) -> list[Mount]:
-    """Plan mounts, parents first, each with a mount point below `stage` (None: not as root)."""
+    """Plan mounts, parents first, each with a mount point below `stage` (None unless root)."""
     ordered = sorted(mounts, key=lambda mount: mount.target)
     if stage is None:
         return ordered
@@ -43,16 +43,16 @@ def plan(mounts: list[Mount], stage: Path | None) -> list[Mount]:
 
 
 def stage_input(source: Path, target: Path, uid: int | None) -> Path:
-    """Copy `source` to `target`, so that the sandbox never learns where the original lies.
+    """Copy `source` to `target`, so that the sandbox never learns the location of the original.
 
-    The mount table inside a sandbox names the place of every mounted folder. What is larger than
-    `COPY_MB` is mounted where it lies, unless user `uid` may not read it there.
+    The mount table inside a sandbox reveals the location of every mounted folder. Inputs larger
+    than `COPY_MB` are mounted in place, unless user `uid` may not read it there.
 
     Parameters
     ----------
     source : a file or a folder
     target : a new path in the run's own folder
-    uid : the user who owns the copy and alone may read it; None when that is the caller
+    uid : the user who owns the copy and alone may read it; None for the calling user
 
     Links inside an input are never followed out of it; they are left out of the copy.
     """

@@ -1,6 +1,6 @@
-"""Taking results out of a sandbox: regular files with plain names, within bounds, nothing else.
+"""Extraction of results from a sandbox: only regular files with plain names, within limits.
 
-Both routes (an open folder, a tar stream) treat what they read as hostile: symbolic and hard links,
+Both routes (an open folder, a tar stream) treat their input as hostile: symbolic and hard links,
 devices, pipes, sockets, odd names and oversized content are left behind and listed. Archives among
 the files are copied as files and never unpacked.
 """
@@ -33,7 +33,7 @@ _BLOCK = 1024 * 1024
 
 @dataclass
 class Collected:
-    """Collected files, files left behind with the reason, and the state of the limit."""
+    """Collected files, files left behind with the reason for each, and the state of the limit."""
 
     artifacts: list[Artifact] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Collected:
     over: bool = False
 
     def drop(self, name: str, why: str) -> None:
-        """Note a file that stays behind; the list is bounded."""
+        """Record that a file is left behind; the list is bounded."""
         if len(self.dropped) < MAX_DROPPED:
             shown = name.encode("utf-8", "backslashreplace").decode()
             shown = "".join(c if c.isprintable() else "?" for c in shown)
@@ -51,7 +51,7 @@ class Collected:
 
 
 class Landing:
-    """A new folder beside the output folder that becomes it when everything has arrived."""
+    """A new folder next to the output folder that replaces it once everything has arrived."""
 
     def __init__(self, output: Path, limit_mb: int) -> None:
         self.output = output
@@ -67,7 +67,7 @@ class Landing:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def keep(self) -> Collected:
-        """Move what arrived into place."""
+        """Move the collected files into place."""
         self.folder.chmod(self.output.parent.stat().st_mode & 0o777)
         self.result.artifacts.sort(key=lambda artifact: artifact.path)
         if self.output.is_symlink() or self.output.exists():
@@ -76,7 +76,7 @@ class Landing:
         return self.result
 
     def take(self, parts: tuple[str, ...], size: int, source: IO[bytes]) -> None:
-        """Copy one regular file of `size` bytes to `parts` below the landing folder."""
+        """Copy a regular file of `size` bytes to `parts` below the landing folder."""
         shown = "/".join(parts)
         if why := _refuse(parts):
             return self.result.drop(shown, why)
@@ -103,7 +103,7 @@ class Landing:
 
 
 def require_empty(output: Path) -> None:
-    """Refuse an output folder that holds something: a run never overwrites."""
+    """Refuse an output folder that is not empty, since a run never overwrites files."""
     if output.is_symlink() or (output.exists() and not output.is_dir()):
         raise InputError(f"{output} is not a folder; give a new folder for the output")
     if output.is_dir() and any(output.iterdir()):
@@ -111,7 +111,7 @@ def require_empty(output: Path) -> None:
 
 
 def from_folder(descriptor: int, output: Path, limit_mb: int) -> Collected:
-    """Copy out of the folder open at `descriptor`. No process may write to it any more.
+    """Copy from the folder open at `descriptor`; no process may still be writing to it.
 
     Everything is opened relative to its parent's descriptor and without following links, so no
     name in the folder can lead anywhere else.
@@ -205,18 +205,18 @@ def _refuse(parts: tuple[str, ...]) -> str:
 
 
 def from_tar(chunks: Iterable[bytes], output: Path, limit_mb: int, root: str) -> Collected:
-    """Copy out of a tar stream whose members lie below `root`; stops reading past the limit.
+    """Copy from a tar stream whose members are below `root`, and stop reading past the limit.
 
     Parameters
     ----------
     chunks : the tar file, piece by piece
-    output : folder that takes the files; what is not plain is left out with the reason
-    limit_mb : megabytes of all files together
+    output : folder for the files; anything but a plain file is left out with a reason
+    limit_mb : total size of all files in megabytes
     root : the folder's name in the tar file
 
     Returns
     -------
-    What was taken and what was dropped.
+    ------- The files that were copied and those that were dropped.
     """
     with Landing(output, limit_mb) as landing:
         source = _Bounded(chunks, landing.limit + 64 * _BLOCK)
@@ -248,7 +248,7 @@ def _member(archive: tarfile.TarFile, member: tarfile.TarInfo, root: str, landin
 
 
 class _Bounded:
-    """A readable over chunks that refuses to go past `limit` bytes, or on and on past the end.
+    """File-like view of chunks that stops after `limit` bytes or after repeated reads past the end.
 
     A tar header may promise a terabyte; skipping it would read that much.
     """
@@ -261,7 +261,7 @@ class _Bounded:
         self.over = False
 
     def read(self, size: int) -> bytes:
-        """Up to `size` bytes; fewer only at the end. Raises EOFError past the limit."""
+        """Read up to `size` bytes, fewer only at the end; raise EOFError past the limit."""
         parts: list[bytes] = []
         wanted = size
         while wanted > 0:

@@ -1,7 +1,7 @@
 """Static checks of model-written code before it runs.
 
-This is a courtesy to the model, which reads the messages and tries again. It is not the boundary:
-the sandbox is. Code that passes here is still treated as hostile.
+These checks are a courtesy to the model, which reads the messages and tries again. They are not the
+security boundary; the sandbox is. Code that passes them is still treated as hostile.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ALLOWED_IMPORTS = frozenset((_IMPORTS + _THIRD_PARTY).split())
 
 _CALLS = "__import__ breakpoint compile delattr eval exec globals input locals setattr vars"
 FORBIDDEN_CALLS = frozenset(_CALLS.split())
-"""Built-ins that only serve to hide what the code does, or to wait for a person."""
+"""Built-ins that only serve to hide what the code does or to wait for user input."""
 
 FORBIDDEN_ATTRIBUTES = {
     "ctypes": "reaches native memory",
@@ -67,12 +67,12 @@ class Violation(Strict):
 
 
 def check(code: str, allowed: Collection[str] | None = None) -> list[Violation]:
-    """List what the policy refuses in `code`, by line; empty when it may run.
+    """List everything that the policy refuses in `code`, by line; an empty list means it may run.
 
     Parameters
     ----------
     code : Python source
-    allowed : top-level modules that may be imported; `ALLOWED_IMPORTS` when None
+    allowed : top-level modules that may be imported; `ALLOWED_IMPORTS` if None
     """
     if len(code) > MAX_CHARACTERS:
         return [Violation(line=1, message=f"the code is longer than {MAX_CHARACTERS} characters")]
@@ -92,7 +92,7 @@ def check(code: str, allowed: Collection[str] | None = None) -> list[Violation]:
 
 
 def _refusals(node: ast.AST, modules: frozenset[str]) -> Iterator[str]:
-    """Yield the reasons to refuse this one node."""
+    """Yield the reasons for refusing a single syntax node."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             yield from _module(alias.name, modules)
@@ -153,7 +153,7 @@ def _call(node: ast.Call) -> Iterator[str]:
 
 
 def _walking(name: str) -> bool:
-    """Return True for a dunder that has no honest use in an analysis."""
+    """Check whether a name is a dunder without a legitimate use in an analysis."""
     return (
         len(name) > 4
         and name.startswith("__")

@@ -1,8 +1,8 @@
-"""The Python that code sees inside a sandbox: the host's interpreter and stack, read-only.
+"""The Python inside a sandbox: the host's interpreter and installed packages, read-only.
 
-A small environment is written per run: its interpreter is the host's, its site-packages is a folder
-`.pth` file that names the host's packages and SAGE's own (`validation`). So neither PYTHONPATH nor
-a writable place is needed, and isolated mode (`-I`) works.
+A small environment is written for each run: its interpreter is the host's, and its site-packages
+folder has a `.pth` file that names the host's packages and SAGE's own (`validation`). Neither
+PYTHONPATH nor a writable location is needed, and isolated mode (`-I`) works.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sage.core.errors import InputError
 from sage.core.hashes import hash_files
 
 OFFERED = ("validation", "sage.core")
-"""The packages of ours that analysis code finds: the analysis, and what it depends on."""
+"""SAGE's own packages that analysis code can import: the analysis and its dependencies."""
 OURS = ("sage", "agents", "kg", "mcp_servers", "sandbox", "validation")
 ENVIRONMENT = {
     "HOME": "/tmp",  # noqa: S108 - a path inside the sandbox, size-limited
@@ -39,12 +39,12 @@ ENVIRONMENT = {
     "TZ": "UTC",
     "USER": "sage",
 }
-"""All that code finds in its environment. One thread per library: sums stay in one order, so that
-the same code on the same data gives the same bytes."""
+"""The complete environment of the code. Libraries use one thread each, which fixes the order of
+sums, so that the same code on the same data gives the same bytes."""
 
 
 def package_folders(names: Iterable[str]) -> dict[str, Path]:
-    """Paths of the packages `names` below site-packages; none is imported.
+    """Return the paths of the packages `names` in site-packages, without importing any of them.
 
     Raises
     ------
@@ -64,14 +64,14 @@ def package_folders(names: Iterable[str]) -> dict[str, Path]:
 
 
 def fingerprint(folder: Path) -> str:
-    """SHA-256 over a package's files, by relative name and content; compiled files left out."""
+    """Hash a package's files by relative name and content (SHA-256), without compiled files."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return hash_files((path for path in files if "__pycache__" not in path.parts), folder)
 
 
 @lru_cache(maxsize=1)
 def interpreter() -> Path:
-    """Return the real interpreter behind `sys.executable`, links resolved."""
+    """Return the real interpreter behind `sys.executable`, with links resolved."""
     return Path(sys.executable).resolve()
 
 
@@ -88,12 +88,12 @@ def site_folders() -> list[Path]:
 
 
 def installed_here(site: Path) -> list[str]:
-    """Our own packages in a site-packages folder, where SAGE is installed as a wheel."""
+    """List SAGE's own packages in a site-packages folder if SAGE is installed as a wheel."""
     return [name for name in OURS if (site / name).is_dir()]
 
 
 def write_environment(folder: Path, search: Iterable[str]) -> None:
-    """Write a Python environment to `folder`; `search` are the paths it finds packages in."""
+    """Write a Python environment to `folder` that finds packages in the paths of `search`."""
     python = interpreter()
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     site = folder / "lib" / version / "site-packages"

@@ -1,8 +1,8 @@
-"""The system calls that analysis code may make: one list, as a filter for both sandboxes.
+"""The system calls that analysis code may make: a single list, as a filter for both sandboxes.
 
 `syscalls.tsv` names what Python and its numeric libraries need; everything else is refused with
-EPERM. Some calls are allowed for some arguments only (`_RULES`). A call that is newer than the
-list, and `clone3`, whose flags cannot be looked at, give ENOSYS, so that the C library falls back
+EPERM. Some calls are allowed only with certain arguments (`_RULES`). Calls that are newer than the
+list, and `clone3`, whose flags cannot be inspected, return ENOSYS, so that the C library falls back
 to an older kernel. Bubblewrap takes the filter as classic BPF, Docker as a profile in JSON.
 """
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 Test = tuple[int, int, int]
-"""Number of an argument, mask, value: it holds when the argument under the mask is the value."""
+"""Argument number, mask and value; the test passes if the masked argument equals the value."""
 
 _WHOLE = 0xFFFFFFFF
 _NEW_NAMESPACES = 0x7E020000 | 0x00000080
@@ -37,12 +37,12 @@ _RULES: dict[str, tuple[tuple[Test, ...], ...]] = {
     "socketpair": (((0, _WHOLE, _AF_UNIX),),),
     "ioctl": tuple(((1, _WHOLE, request),) for request in (*_TERMINAL, *_FILES)),
 }
-"""Calls with conditions: one of the alternatives must hold, each with all of its tests."""
+"""Calls with conditions: at least one alternative has to pass, with all of its tests."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A processor: its number for the kernel's audit, its name for Docker, its calls by name."""
+    """A processor: its audit number in the kernel, its Docker name, its call numbers by name."""
 
     audit: int
     docker: str
@@ -52,7 +52,7 @@ class Machine:
 
 @functools.cache
 def machine(name: str) -> Machine | None:
-    """System-call table of the machine `name` (`platform.machine()`), or None."""
+    """Load the system call table of the machine `name` (`platform.machine()`), or return None."""
     known = {
         "x86_64": (0xC000003E, "SCMP_ARCH_X86_64"),
         "aarch64": (0xC00000B7, "SCMP_ARCH_AARCH64"),
@@ -67,7 +67,7 @@ def machine(name: str) -> Machine | None:
 
 
 def profile(name: str | None = None) -> str | None:
-    """Return the filter as a seccomp profile for Docker, or None on a machine that is not known."""
+    """Build the filter as a seccomp profile for Docker, or return None for an unknown machine."""
     known = machine(name or platform.machine())
     if known is None:
         return None
@@ -98,7 +98,7 @@ Step = tuple[int, int, int, int]
 
 
 def program(name: str | None = None) -> bytes | None:
-    """Return the filter as the kernel takes it, or None on a machine that is not known."""
+    """Build the filter as a BPF program for the kernel, or return None for an unknown machine."""
     known = machine(name or platform.machine())
     if known is None:
         return None
@@ -132,7 +132,7 @@ def program(name: str | None = None) -> bytes | None:
 
 
 def _ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Return runs of consecutive numbers, as (first, last)."""
+    """Group consecutive numbers into runs, as (first, last)."""
     found: list[tuple[int, int]] = []
     for number in sorted(numbers):
         if found and number == found[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""The temporary folder of one run on the host, and the sweeping up of runs whose owner died."""
+"""The temporary folder of a run on the host, and the cleanup of runs whose owner died."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INPUT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 
 
 def check_job(job: Job) -> None:
-    """Refuse file names, input names or inputs that could not be mounted as they are meant.
+    """Refuse file names, input names and inputs that could not be mounted as intended.
 
     Raises
     ------
@@ -41,10 +41,10 @@ def check_job(job: Job) -> None:
 
 
 class Stage:
-    """A folder for one run: code, environment, mount points. Removed at the end.
+    """A folder for one run with its code, environment and mount points; removed at the end.
 
-    It names its owner (process and start time), so that `sweep` can tell a dead run from a running
-    one even if its process number was reused.
+    The folder records its owner (process and start time), so that `sweep` can tell a dead run from
+    a live one even if the process ID was reused.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Stage:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def write_code(self, files: dict[str, str]) -> Path:
-        """Write the job's files below `work` and return it."""
+        """Write the job's files into the `work` folder and return that folder."""
         work = self.folder / "work"
         work.mkdir(mode=0o755)
         for name, content in files.items():
@@ -69,14 +69,14 @@ class Stage:
         return work
 
     def empty(self, name: str) -> Path:
-        """Return a new empty folder in the stage."""
+        """Create an empty folder in the stage and return it."""
         folder = self.folder / name
         folder.mkdir(parents=True)
         return folder
 
 
 def owner() -> dict[str, str]:
-    """Identity of this process, distinct from later processes with its number."""
+    """Identify this process, as distinct from later processes with the same ID."""
     pid = os.getpid()
     return {"pid": str(pid), "started": start_time(pid) or "", "boot": boot()}
 
@@ -90,7 +90,7 @@ def boot() -> str:
 
 
 def alive(who: dict[str, str]) -> bool:
-    """Return True while the owner's process runs. Owners on another boot are dead."""
+    """Check whether the owner's process is running; owners from another boot are dead."""
     if who.get("boot", "") != boot():
         return False
     number = who.get("pid", "")
@@ -98,7 +98,7 @@ def alive(who: dict[str, str]) -> bool:
 
 
 def start_time(pid: int) -> str | None:
-    """Return the start time of a process in clock ticks since boot, or None when there is none."""
+    """Return the start time of a process in clock ticks since boot, or None if it has ended."""
     try:
         line = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -108,7 +108,7 @@ def start_time(pid: int) -> str | None:
 
 
 def sweep_stages(root: Path | None = None) -> list[str]:
-    """Remove the folders of runs whose owner is dead; name what was removed."""
+    """Remove the folders of runs whose owner is dead and return their names."""
     removed = []
     for folder in sorted((root or Path(tempfile.gettempdir())).glob(f"{PREFIX}*")):
         if folder.is_symlink() or not folder.is_dir() or folder.stat().st_uid != os.getuid():

@@ -1,4 +1,4 @@
-"""Jobs of a sandbox and their results."""
+"""Sandbox jobs and their results."""
 
 from __future__ import annotations
 
@@ -99,14 +99,14 @@ class Availability(Strict):
 
 
 class Sandbox(Protocol):
-    """Somewhere code can run under limits."""
+    """A place where code can run under limits."""
 
     name: str
 
     def available(self) -> Availability:
-        """Say whether this sandbox works on this machine; never raises."""
+        """Check whether this sandbox works on this machine; never raises."""
         ...
 
     def run(self, job: Job) -> SandboxResult:
-        """Run `job` and return how it ended; never raises for what the code did."""
+        """Run `job` and return how it ended; never raises because of what the code did."""
         ...

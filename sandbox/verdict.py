@@ -1,7 +1,7 @@
-"""Reason that a run ended, from counts taken outside alone.
+"""Determine why a run ended, from measurements taken outside the sandbox alone.
 
-What the program printed plays no part, and its exit code only where nothing was counted: it may
-say what it likes.
+The program's output plays no part, since a program can print anything, and its exit code counts
+only if nothing was measured.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sandbox.types import Limits, Reason
 
 @dataclass(frozen=True)
 class Ending:
-    """Facts at the end of a run; `output_over` counts bytes and files of every place."""
+    """Facts at the end of a run; `output_over` counts bytes and files in all writable places."""
 
     exit_code: int | None
     timed_out: bool = False
@@ -25,7 +25,7 @@ class Ending:
 
 
 def judge(end: Ending, limits: Limits) -> tuple[Reason, str]:
-    """Return the reason with a sentence for the user: the first bound met, then the others."""
+    """Return the reason and a sentence for the user: the first limit reached, then any others."""
     met = [
         (reason, sentence)
         for reason, counted, sentence in (

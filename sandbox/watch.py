@@ -1,4 +1,4 @@
-"""Resource use of a run, watched from outside: memory without a control group, tmpfs files."""
+"""Monitoring of a run from outside: memory without a control group, and tmpfs files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sandbox.types import Limits
 
 
 class Watch(threading.Thread):
-    """Sums resident memory over a process and its descendants, and calls `kill` past the limit."""
+    """Thread that sums resident memory over a process tree and calls `kill` past the limit."""
 
     def __init__(self, pid: int, limits: Limits, kill: Callable[[], None]) -> None:
         super().__init__(daemon=True)
@@ -23,7 +23,7 @@ class Watch(threading.Thread):
         self.peak_mb = 0.0
 
     def run(self) -> None:
-        """Look twenty times a second."""
+        """Check twenty times a second."""
         page = os.sysconf("SC_PAGE_SIZE")
         while not self._ended.wait(0.05):
             used = sum(_resident(pid) for pid in _tree(self._pid)) * page / 1024 / 1024
@@ -34,20 +34,20 @@ class Watch(threading.Thread):
                 return
 
     def stop(self) -> None:
-        """End the watch."""
+        """Stop watching."""
         self._ended.set()
         self.join(timeout=2)
 
 
 MAX_INODES = 20_000
-"""Files and folders that a run may have in each place that it can write to."""
+"""Files and folders that a run may create in each place to which it can write."""
 _NEARLY_FULL = 64 * 1024
 
 
 class Space(threading.Thread):
-    """Looks at the file systems that a run writes to, and calls `kill` when any has too many files.
+    """Thread that watches a run's writable file systems and calls `kill` on too many files.
 
-    `places` are open descriptors or paths; the kernel counts for us.
+    `places` are open descriptors or paths; the kernel does the counting.
     """
 
     def __init__(self, places: Sequence[int | str], kill: Callable[[], None]) -> None:
@@ -58,7 +58,7 @@ class Space(threading.Thread):
         self.over = False
 
     def run(self) -> None:
-        """Look twenty times a second."""
+        """Check twenty times a second."""
         while not self._ended.wait(0.05):
             if any(_inodes(place) > MAX_INODES for place in self._places):
                 self.over = True
@@ -66,7 +66,7 @@ class Space(threading.Thread):
                 return
 
     def stop(self) -> None:
-        """End the watch; from now on `over` also reports a full file system."""
+        """Stop watching; from now on `over` also reports a full file system."""
         self._ended.set()
         if self.is_alive():
             self.join(timeout=2)
@@ -91,7 +91,7 @@ def _full(place: int | str) -> bool:
 
 
 def _tree(root: int) -> list[int]:
-    """Return a process and all its descendants."""
+    """List a process and all its descendants."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -110,7 +110,7 @@ def _tree(root: int) -> list[int]:
 
 
 def _resident(pid: int) -> int:
-    """Resident pages of a process without those it shares with files; 0 when it is gone."""
+    """Count a process's resident pages without those shared with files; 0 if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()
         return max(int(fields[1]) - int(fields[2]), 0)

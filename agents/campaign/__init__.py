@@ -1,1 +1,1 @@
-"""The policy of a campaign."""
+"""Policy of a campaign."""

@@ -1,7 +1,8 @@
-"""Policy of a campaign: the next claim, from the outcomes of earlier claims.
+"""Policy of a campaign: choose the next claim from the outcomes of earlier claims.
 
-A pure policy, the same with and without a model: a model reads its proposals as suggestions, the
-rules take the first. It never sees confirmation patients. By what was asked and what came of it:
+The policy is a pure function, the same with and without a model: a model receives its proposals as
+suggestions, the rules follow the first. It never sees the confirmation patients. The next claim
+depends on the earlier claim and its outcome:
 
 | claim | came to | move | next |
 |---|---|---|---|
@@ -17,8 +18,8 @@ rules take the first. It never sees confirmation patients. By what was asked and
 | any | other direction | refine | the same claim turned around |
 | any | dead end | move on | nothing: the scientist takes another path |
 
-What was asked is not asked again. A question that held is closed: it is confirmed once, and no
-other form of it is asked of the same patients (those of another subgroup are others).
+No claim is tested twice. A question whose claim held is closed: it is confirmed once, and no other
+form of it is tested in the same patients (patients of another subgroup are different patients).
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ from validation.verdict.verdict import Evidence, answer_association
 Came = Literal["held", "none", "other direction", "unclear", "dead end"]
 Kind = Literal["refine", "contrast", "explain", "move on"]
 DEEPEST = 3
-"""Moves on moves on moves lead away from the question."""
+"""Maximum depth: moves upon moves upon moves lead away from the question."""
 FEWEST = 0.15
-"""Share of patients that a subgroup has at least."""
+"""Smallest share of patients that a subgroup may have."""
 MOST_MODIFIERS = 3
 
 
@@ -78,7 +79,7 @@ class Move(View):
 
 
 def came_to(contract: Contract, found: TestOutcome) -> Came:
-    """Classify a claim by its primary test in the exploring patients."""
+    """Classify the outcome of a claim by its primary test in the exploring patients."""
     if found.p is None or found.effect is None:
         return "dead end"
     if expected_direction(contract, found.effect) and found.p < contract.split.unlock_alpha:
@@ -94,7 +95,7 @@ def came_to(contract: Contract, found: TestOutcome) -> Came:
 
 
 def reopens(hypothesis: Hypothesis, held: Hypothesis) -> bool:
-    """Return True if it repeats a confirmed question in some of the same patients."""
+    """Check whether a claim repeats a confirmed question in some of the same patients."""
     asked, known = (
         ({exposure.variable for exposure in claim.exposures}, claim.endpoint)
         for claim in (hypothesis, held)
@@ -145,7 +146,7 @@ def _move(claim: Earlier, kind: Kind, why: str, hypothesis: Hypothesis) -> Move:
 
 
 def _change(hypothesis: Hypothesis, known: DataDictionary, **changes: object) -> Hypothesis:
-    """Return the hypothesis with other fields, and with all that is written from them."""
+    """Return the hypothesis with changed fields and with the texts that are derived from them."""
     fields = hypothesis.model_dump() | changes | {"id": "draft", "untested": (), "subgroups": ()}
     exposed = {exposure["variable"] for exposure in _plain(fields["exposures"])}
     fields["covariates"] = tuple(key for key in fields["covariates"] if key not in exposed)
@@ -162,7 +163,7 @@ def _plain(exposures: object) -> list[dict[str, str]]:
 
 
 def _single(exposure: Exposure, known: DataDictionary) -> dict[str, object]:
-    """Code a single exposure per standard deviation, or by its two groups if it is binary."""
+    """Code a single exposure per standard deviation, or as two groups if it is binary."""
     binary = any(
         variable.key == exposure.variable and variable.kind == "binary"
         for variable in known.variables
@@ -218,7 +219,7 @@ def _interaction(
 
 
 def _modifiers(hypothesis: Hypothesis, known: DataDictionary) -> list[Variable]:
-    """Binary clinical variables known at baseline, with enough patients on both sides."""
+    """Find binary clinical variables known at baseline, with enough patients on both sides."""
     taken = {exposure.variable for exposure in hypothesis.exposures}
     taken |= {each.variable for each in hypothesis.population.filters}
     return [
@@ -314,18 +315,18 @@ PRIOR: dict[tuple[Kind, Came], float] = {
     ("explain", "unclear"): 0.10,
     ("explain", "none"): 0.05,
 }
-"""How likely a move's claim is to be true, by the move and what its claim came to: conjectures."""
+"""Assumed prior probability that a move's claim is true, by move and earlier outcome."""
 FRESH = 0.15
-"""How likely a claim from the literature is to be true, before anything was asked."""
+"""Prior probability that a claim from the literature is true, before any test."""
 EXPLORING = 0.1
 """One-sided level at which a claim holds in the exploring patients (half the unlocking level)."""
 
 
 def information(prior: float, power: float, level: float = EXPLORING) -> float:
-    """Return expected information of the exploring patients on the truth of a claim, in bits.
+    """Compute the expected information, in bits, of the exploring patients on the truth of a claim.
 
-    The mutual information between truth (probability `prior`) and outcome (`power` where true,
-    `level` where not): H(outcome) - prior H(power) - (1 - prior) H(level).
+    It is the mutual information between truth (probability `prior`) and outcome (`power` where
+    true, `level` where not): H(outcome) - prior H(power) - (1 - prior) H(level).
     """
     holds = prior * power + (1 - prior) * level
     return max(0.0, _bits(holds) - prior * _bits(power) - (1 - prior) * _bits(level))
@@ -338,9 +339,9 @@ def _bits(chance: float) -> float:
 
 
 def exploring_power(hypothesis: Hypothesis, known: DataDictionary, share: float) -> float:
-    """Power to see the smallest relevant effect in a share of the patients, from counts alone.
+    """Compute the power for the smallest relevant effect in a share of the patients, from counts.
 
-    Zero where the cohort cannot say (a variable is missing, or nobody is left).
+    The power is 0 if the cohort cannot tell (a variable is missing, or no patients are left).
     """
     endpoint = known.endpoint(hypothesis.endpoint)
     if endpoint is None:
@@ -362,12 +363,12 @@ def exploring_power(hypothesis: Hypothesis, known: DataDictionary, share: float)
 
 
 def prior_of(move: Move, came: Came) -> float:
-    """Return a move's prior after such a verdict, halved with each further move behind it."""
+    """Return the prior of a move after this outcome, halved for each move that preceded it."""
     return PRIOR.get((move.kind, came), 0.05) * 0.5 ** (move.depth - 1)
 
 
 class Policy:
-    """Ranks moves and fresh claims on a cohort by their expected information."""
+    """Ranking of moves and fresh claims on a cohort by their expected information."""
 
     def __init__(
         self, fresh: Sequence[Hypothesis], known: DataDictionary, share: float = 0.5
@@ -382,7 +383,7 @@ class Policy:
         self._power: dict[object, float] = {}
 
     def moves(self, earlier: Sequence[Earlier]) -> tuple[Move, ...]:
-        """Get moves on all earlier claims, none asked before, and none that reopens a question."""
+        """List moves on all earlier claims, except those already tested or reopening a question."""
         order: dict[Came, int] = {"held": 0, "other direction": 1, "unclear": 2, "none": 3}
         asked, closed = self._asked_and_held(earlier)
         found: list[Move] = []
@@ -395,7 +396,7 @@ class Policy:
         return tuple(found)
 
     def rank(self, earlier: Sequence[Earlier]) -> tuple[tuple[float, Move], ...]:
-        """Fresh claims and moves with the bits that each promises, the most first."""
+        """Rank fresh claims and moves by the bits of information that each promises, best first."""
         asked, closed = self._asked_and_held(earlier)
         found = [
             (self._bits(move, FRESH), move)

@@ -11,7 +11,7 @@ _ROUNDING = 1.0
 
 
 def check_feasibility(given: FeasibilityInput, answer: FeasibilityVerdict) -> list[str]:
-    """Reasons why a verdict is not acceptable: steps, weights, arithmetic, evidence, blockers."""
+    """List reasons to reject a verdict: steps, weights, arithmetic, evidence or blocking facts."""
     weights = weights_of(FeasibilitySettings())
     problems = []
     if tuple(step.name for step in answer.steps) != STEPS:
@@ -43,7 +43,7 @@ def check_feasibility(given: FeasibilityInput, answer: FeasibilityVerdict) -> li
 
 
 def _demand_problems(given: FeasibilityInput, answer: FeasibilityVerdict) -> list[str]:
-    """Covariates are demanded by their keys, so that the contract can take them up."""
+    """Check that covariates are demanded by their keys, so that the contract can adopt them."""
     keys = given.dictionary.keys()
     exposed = {exposure.variable for exposure in given.expanded.hypothesis.exposures}
     return [

@@ -1,4 +1,4 @@
-"""Gather the facts that the feasibility agent judges; no verdict here."""
+"""Gather the facts that the feasibility agent judges, without judging them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def gather(
     machine: Machine | None = None,
     numbers: ContractNumbers | None = None,
 ) -> list[EvidenceItem]:
-    """Facts for the four steps, numbered E1, E2, … in a fixed order.
+    """Gather facts for the four steps, numbered E1, E2, … in a fixed order.
 
     Parameters
     ----------
-    registries : outside registries; None asks none, and the verdict then rests on the cohort, the
-        installed packages and the registry alone
+    registries : external registries; with None, the verdict rests on the cohort, the installed
+        packages and the registry alone
     """
     settings = settings or FeasibilitySettings()
     machine = machine or Machine()

@@ -1,4 +1,4 @@
-"""Data reality: which variable exists in how many patients, with how many events, to what power."""
+"""Data availability: patients with each variable, number of events, and power."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from validation.core.signature import read_signature
 
 @dataclass(frozen=True)
 class Held:
-    """A variable in the cohort: patients who have it, and the missing share."""
+    """A variable in the cohort, with the number of patients who have it and the missing share."""
 
     n: int
     missing: float
 
 
 def find_held(dictionary: DataDictionary, key: str) -> Held | None:
-    """Find the patients who have a variable, or None."""
+    """Find a variable and the patients who have it, or return None."""
     if key.startswith("expression:") or read_signature(key) is not None:
         if not dictionary.has_variable(key):
             return None

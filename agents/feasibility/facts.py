@@ -1,4 +1,4 @@
-"""The list of facts under way."""
+"""The list of facts while it is gathered."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from agents.feasibility.types import EvidenceItem, StepName
 
 
 class FactList:
-    """Numbers facts as they come."""
+    """List that numbers facts as they are added."""
 
     def __init__(self) -> None:
         self.items: list[EvidenceItem] = []
@@ -27,15 +27,14 @@ class FactList:
         adjust_for: tuple[str, ...] = (),
         url: str | None = None,
     ) -> None:
-        """Add a fact under the next id, E1, E2 and so on.
+        """Add a fact under the next ID (E1, E2 and so on).
 
         Parameters
         ----------
-        found : whether it is so; None where the source could not be asked
+        found : whether the fact is true; None if the source could not be queried
         share : how well the check is met; clipped to [0, 1]
-        value : the number that the statement rests on; None where there is none, or it may not be
-            shown
-        remedy : what would mend it; empty where nothing has to be
+        value : the number that the statement rests on; None if there is none or it may not be shown
+        remedy : what would fix the problem; empty if there is none
         """
         self.items.append(
             EvidenceItem(

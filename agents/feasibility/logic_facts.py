@@ -1,4 +1,4 @@
-"""Logic and falsifiability: whether the test could refute the claim by a fair comparison."""
+"""Logic and falsifiability: whether the test is a fair comparison that could refute the claim."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def logic_facts(
     numbers: ContractNumbers,
     settings: FeasibilitySettings,
 ) -> None:
-    """Facts of step three: whether the claim can be refuted, and whether the comparison is fair."""
+    """Add the facts of step three: whether the claim can be refuted, and by a fair comparison."""
     worse = hypothesis.direction is Direction.HIGHER_RISK
     facts.add(
         "logic",
@@ -140,7 +140,7 @@ def _confounders(facts: FactList, hypothesis: Hypothesis, dictionary: DataDictio
 
 
 def _unadjusted(dictionary: DataDictionary, used: list[str]) -> str:
-    """Describe clinical variables that nobody asked to adjust for."""
+    """Describe clinical variables that no one asked to adjust for."""
     left = [
         variable.label
         for variable in dictionary.variables

@@ -1,4 +1,4 @@
-"""Maturity of analysis packages, from their metadata."""
+"""Maturity of analysis packages, estimated from their metadata."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Package:
 def find_package(name: str) -> Package | None:
     """Find the installed package `name`, or None.
 
-    Maturity is the declared development status, else read from the version: 1
-    from 1.0 on, 0.8 below.
+    Maturity follows the declared development status, or else the version: 1 from version 1.0 on,
+    0.8 below.
     """
     try:
         facts = metadata.metadata(name)
@@ -67,5 +67,5 @@ def find_package(name: str) -> Package | None:
 
 
 def _repository(urls: list[str]) -> str | None:
-    """Return the first project address on a code host."""
+    """Return the first project URL on a code host."""
     return next((url.rpartition(",")[2].strip() for url in urls if "github.com/" in url), None)

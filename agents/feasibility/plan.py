@@ -1,4 +1,4 @@
-"""The numbers of the draft contract, as feasibility reports them."""
+"""Numbers of the draft contract, as feasibility reports them."""
 
 from __future__ import annotations
 
@@ -42,17 +42,18 @@ class ContractNumbers(View):
         return None if self.events is None else round(self.events)
 
     def format_count(self, count: int) -> str:
-        """Return a count as it may be shown."""
+        """Format a count as it may be shown."""
         return str(count) if count == 0 or count >= MIN_COUNT else f"fewer than {MIN_COUNT}"
 
 
 def contract_numbers(
     hypothesis: Hypothesis, dictionary: DataDictionary, cohort: Cohort | None = None
 ) -> ContractNumbers:
-    """Return the numbers of the contract that would be frozen for `hypothesis`.
+    """Compute the numbers of the contract that would be frozen for `hypothesis`.
 
-    With the cohort they are those that freezing writes into it: group sizes as they are, events at
-    the cohort's overall rate, no outcome by exposure. Without it they are the dictionary's.
+    Given the cohort, they are the numbers that freezing would write into the contract: actual group
+    sizes, events at the cohort's overall rate, and no outcome by exposure. Without the cohort, they
+    come from the dictionary.
     """
     try:
         contract = draft(hypothesis, dictionary)
@@ -73,7 +74,7 @@ def contract_numbers(
 
 
 def _terms(contract: Contract, dictionary: DataDictionary) -> int:
-    """Terms of the adjusted model: exposures that form groups together count once."""
+    """Count the terms of the adjusted model; exposures that form groups together count once."""
     exposures = len(contract.exposures)
     if contract.comparison.is_product:
         exposures += 1

@@ -1,4 +1,4 @@
-"""Facts of outside registries, asked together; silence is reported."""
+"""Facts from external registries, queried in parallel; missing answers are reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WEEK = 7 * 86400.0
 
 @dataclass(frozen=True)
 class ExternalFact:
-    """A registry's answer. `found` is None where it did not answer; `share` is in [0, 1]."""
+    """A registry's answer: `found` is None if it did not answer, `share` is in [0, 1]."""
 
     step: StepName
     check: str
@@ -34,7 +34,7 @@ class ExternalFact:
 
 @runtime_checkable
 class Registry(Protocol):
-    """A service that knows of data, trials, packages or code (entry points `sage.services`)."""
+    """A service with facts on data, trials, packages or code (entry points `sage.services`)."""
 
     step: StepName
     check: str
@@ -43,19 +43,19 @@ class Registry(Protocol):
     async def find_facts(
         self, client: ServiceClient, expanded: ExpandedHypothesis
     ) -> Sequence[ExternalFact]:
-        """Facts that concern the hypothesis.
+        """Find facts that concern the hypothesis.
 
-        Raises a `ServiceError` when the service gives no usable answer.
+        Raises a `ServiceError` if the service gives no usable answer.
         """
         ...
 
 
 class Registries:
-    """Asks every registry at once; errors of a service become facts with `found=None`.
+    """Query of all registries at once; service errors become facts with `found=None`.
 
     Parameters
     ----------
-    cache_dir : where answers are kept for a week; None keeps none
+    cache_dir : folder where answers are cached for a week; None for no cache
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Registries:
         self._policy = policy or Policy(deadline=20.0)
 
     def facts(self, expanded: ExpandedHypothesis) -> list[ExternalFact]:
-        """Collect what every registry knows about the hypothesis, in the registries' order."""
+        """Collect every registry's facts about the hypothesis, in the order of the registries."""
         runner = Runner()
         try:
             return runner.run(self._collect(expanded))

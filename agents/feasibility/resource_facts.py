@@ -1,4 +1,4 @@
-"""Resources: how long it would take here, and whether it fits."""
+"""Resources: how long the analysis would take on this machine, and whether it fits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _ANALYSIS_SECONDS = 60.0
 _PER_THOUSAND_PATIENTS = 60.0
-"""Statistics with controls: a minute, and another per thousand patients (upper bounds, ours)."""
+"""Seconds for statistics with controls: 60, plus 60 per thousand patients (our upper bounds)."""
 
 _UNKNOWN_TOOL_SECONDS = 120.0
 
@@ -29,12 +29,12 @@ def resource_facts(
     machine: Machine,
     settings: FeasibilitySettings,
 ) -> None:
-    """Facts of step four. Slide work runs on all cores; tools' costs are theirs to state.
+    """Add the facts of step four; slide work uses all cores, and tools state their own costs.
 
     Parameters
     ----------
-    tools : those that would have to run on slides, with seconds per slide and MiB; 120 s per slide
-        are assumed where a tool states none
+    tools : tools that would have to run on slides, with seconds per slide and MiB; 120 s per slide
+        are assumed if a tool states none
     machine : cores, memory in MiB, and whether there is a GPU
     """
     seconds = _ANALYSIS_SECONDS + _PER_THOUSAND_PATIENTS * dictionary.n_patients / 1000.0

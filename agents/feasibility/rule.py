@@ -1,4 +1,4 @@
-"""The feasibility rule: weights of Table 6 over checks, each tied to gathered facts."""
+"""The feasibility rule: weights of Table 6 over checks that each cite gathered facts."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _TITLES: dict[StepName, str] = {
     "resources": "resources",
 }
 _UNSHOWN = 0.5
-"""Share of a step for which no source could be asked: neither credited nor refused."""
+"""Score of a step for which no source could be queried: neither credit nor refusal."""
 
 
 def assess(given: FeasibilityInput, resources: Resources) -> FeasibilityVerdict:
-    """Weigh the gathered facts; see `judge` with the default settings."""
+    """Weigh the gathered facts with the default settings (see `judge`)."""
     return judge(given.evidence, FeasibilitySettings())
 
 
 def judge(evidence: Sequence[EvidenceItem], settings: FeasibilitySettings) -> FeasibilityVerdict:
     """Score the four steps and decide.
 
-    A step's score is the mean share of its checks; facts that could not be obtained (a service
-    that did not answer) are left out and named, never counted as found. The total is the mean of
-    the steps weighted 35, 25, 25, 15 (SAGE, Table 6). A blocking fact that failed makes the
-    hypothesis infeasible whatever the total; a total below `conditional_from` does too. What is
-    left is feasible from `feasible_from` on where nothing failed, else conditionally feasible,
-    with the failed facts' remedies as conditions.
+    A step's score is the mean share of its checks; facts that could not be obtained (a service that
+    did not answer) are left out and named, never counted as found. The total is the mean of the
+    steps weighted 35, 25, 25, 15 (SAGE, Table 6). A failed blocking fact makes the hypothesis
+    infeasible whatever the total, and so does a total below `conditional_from`. Otherwise, the
+    hypothesis is feasible if the total is at least `feasible_from` and nothing failed; if not, it
+    is conditionally feasible, with the remedies of the failed facts as conditions.
     """
     weights = weights_of(settings)
     steps = tuple(_step(name, weights[name], evidence) for name in STEPS)
@@ -83,7 +83,7 @@ def judge(evidence: Sequence[EvidenceItem], settings: FeasibilitySettings) -> Fe
 
 
 def weights_of(settings: FeasibilitySettings) -> dict[StepName, float]:
-    """Return the four steps' weights."""
+    """Return the weights of the four steps."""
     return {
         "data": settings.data_weight,
         "tools": settings.tools_weight,
@@ -115,6 +115,6 @@ def _step(name: StepName, weight: float, evidence: Sequence[EvidenceItem]) -> St
 
 
 def describe_verdict(found: FeasibilityVerdict) -> str:
-    """Return the verdict with its score and those of the steps, as a sentence."""
+    """Describe the verdict with its score and the step scores in a sentence."""
     parts = ", ".join(f"{_TITLES[step.name]} {step.score:.0f}" for step in found.steps)
     return f"{found.verdict.replace('_', ' ').capitalize()}: {found.score:.0f} of 100 ({parts})."

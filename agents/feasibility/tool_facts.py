@@ -25,15 +25,16 @@ def tool_facts(
     dictionary: DataDictionary,
     tools: Sequence[ToolSpec],
 ) -> list[ToolSpec]:
-    """Facts of step two: which packages and tools the analysis needs, and whether they are here.
+    """Add the facts of step two: packages and tools that the analysis needs, and what is missing.
 
     Parameters
     ----------
-    tools : of the registry; the tool that shares most words with an exposure is its own
+    tools : tools of the registry; each exposure is matched to the tool that shares most words with
+        it
 
     Returns
     -------
-    The tools that would have to run on slides, for the exposures that have a tool.
+    ------- The tools that would have to run on slides, for the exposures with a matching tool.
     """
     for name in STATISTICS:
         package = find_package(name)
@@ -81,7 +82,7 @@ def tool_facts(
 
 
 def _tool_for(wanted: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
-    """Return the tool whose name and summary share most words with `wanted`; at least two."""
+    """Find the tool whose name and summary share most words with `wanted`, at least two."""
     asked = set(words(wanted.replace("_", " ").replace(":", " "))) - {"imag", "density", "score"}
     best, most = None, 0
     for tool in tools:

@@ -84,7 +84,7 @@ class FeasibilityVerdict(View):
 
     @property
     def may_run(self) -> bool:
-        """False when nothing may be computed."""
+        """False if nothing may be computed."""
         return self.verdict != "infeasible"
 
 

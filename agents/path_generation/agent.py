@@ -30,11 +30,11 @@ class PathQuery(View):
 
 
 def read_prompt(given: PathRequest, resources: Resources) -> PathQuery:
-    """Leave the choice of concepts to the graph search; name only the disease context.
+    """Leave the choice of concepts to the graph search and set only the disease context.
 
-    The context is the longest disease name of the ontology that the prompt contains; a prompt
-    without one gets the whole prompt as its context. A question in another language is put to the
-    graph by the English names of its parts.
+    The context is the longest disease name of the ontology that the prompt contains; if there is
+    none, the whole prompt is the context. A question in another language is converted to a query by
+    the English names of its parts.
     """
     if given.question.language != "en":
         return _by_parts(given.question)
@@ -49,7 +49,7 @@ def read_prompt(given: PathRequest, resources: Resources) -> PathQuery:
 
 
 def _by_parts(question: Question) -> PathQuery:
-    """Return the question's parts as a query: what is asked about, and the outcome."""
+    """Build a query from the question's parts: its exposures and its outcome."""
     ends = tuple(part.name for part in question.list_parts(PartRole.ENDPOINT) if part.name)
     starts = tuple(
         part.graph_node or part.name

@@ -1,1 +1,1 @@
-"""The scientist: looks at graph, literature and cohort, and drafts hypotheses (SAGE, 3.2.3)."""
+"""The scientist: examines graph, literature and cohort, and drafts hypotheses (SAGE, 3.2.3)."""

@@ -1,4 +1,4 @@
-"""The scientist as an agent: its checks, and its tools once it is at the bench."""
+"""The scientist as an agent: its checks, and its tools once it is "at the bench"."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ RATIONALE = {
     True: "It rests on the relationships that are listed with their sources.",
     False: "No source that was found supports it.",
 }
-"""By whether a claim names what it rests on."""
+"""Sentence on the basis of a claim, by whether the claim names any evidence."""
 
 
 def variable_problems(hypothesis: Hypothesis, known: Known) -> list[str]:
-    """List what `hypothesis` names and the cohort does not have."""
+    """List problems with the variables and endpoints that `hypothesis` names."""
     named = [
         *(exposure.variable for exposure in hypothesis.exposures),
         *(condition.variable for condition in hypothesis.population.filters),
@@ -85,16 +85,16 @@ def check_candidates(
     known: Known | None = None,
     found: Found | None = None,
 ) -> list[str]:
-    """Return the problems of every candidate, each with its number.
+    """Return the problems of every candidate, labeled with the candidate's number.
 
     Parameters
     ----------
     known : the cohort's data dictionary; None for the part of it that was shown
-    found : sources that its searches gave, by key; None where it searched nothing
+    found : sources that the scientist's searches returned, by key; None if it did not search
 
     Returns
     -------
-    One sentence per problem, the candidates numbered from 1; empty where all may be taken.
+    ------- One sentence per problem, the candidates numbered from 1; empty if all are acceptable.
     """
     return [
         f"candidate {number}: {problem}"
@@ -109,7 +109,7 @@ def keep_sound(
     known: Known | None = None,
     found: Found | None = None,
 ) -> Candidates:
-    """Return the candidates without a problem; all of them where none is left."""
+    """Return the candidates without problems, or all of them if every candidate has one."""
     known = known or given.dictionary
     kept = tuple(
         proposal
@@ -126,9 +126,10 @@ def compose_draft(
     known: Known,
     found: Found | None = None,
 ) -> Draft:
-    """Attach the evidence that the proposal rests on, on both sides.
+    """Attach the evidence for and against the claim on which the proposal rests.
 
-    The texts are written from the proposal's fields; what a model says of it is a remark beside it.
+    The texts are written from the proposal's fields; a model's own words are kept as a separate
+    remark.
     """
     hypothesis = settle_fields(proposal.hypothesis, known)
     plain = {
@@ -159,7 +160,7 @@ def _unique(citations: list[Citation]) -> tuple[Citation, ...]:
 
 
 def draft_from_chains(given: ScientistInput, resources: Resources) -> Candidates:
-    """Return the claims of the brief's chains alone, for a scientist without tools.
+    """Draft claims from the brief's chains alone, for a scientist without tools.
 
     Raises
     ------
@@ -189,7 +190,7 @@ SCIENTIST = Agent(
 
 
 def at_the_bench(bench: Workbench) -> Agent[ScientistInput, Candidates]:
-    """Return the scientist with its tools, held to what they showed.
+    """Return the scientist with its tools, limited to the evidence that the tools returned.
 
     Any variable of the cohort may be used, whether or not the brief names it.
     """

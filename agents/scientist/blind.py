@@ -1,8 +1,9 @@
-"""A cohort as it may be looked at before a contract is frozen: variables, and no outcome.
+"""A view of a cohort before a contract is frozen: its variables, but no outcome.
 
-Of an outcome it knows what the data dictionary counts: who has it, and how many events. What holds
-an outcome itself, or became known after the start of follow-up, is not shown. Everything passes the
-disclosure gate: counts under a minimum are suppressed, and no value stands for a single patient.
+About an outcome, it knows only the counts of the data dictionary: the patients who have it, and its
+events. Variables that contain an outcome, or became known after the start of follow-up, are not
+shown. Everything passes the disclosure gate: counts below a minimum are suppressed, and no value
+stands for a single patient.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 MOST_VARIABLES = 40
 FEWEST_FOR_CORRELATION = 20
 HALVES = 1.596
-"""Distance of the means of the two halves of a normal variable, in standard deviations."""
+"""Distance between the means of the two halves of a normal variable, in standard deviations."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -113,12 +114,12 @@ class DesignPower(View):
 
 
 class BlindCohort:
-    """The looks at a cohort that no outcome can change.
+    """The descriptions of a cohort that do not depend on any outcome.
 
     Parameters
     ----------
-    cohort : its columns are read, its outcomes never
-    minimum : fewest patients that a shown count may stand for
+    cohort : the cohort; its columns are read, but never its outcomes
+    minimum : smallest count of patients that may be shown
     """
 
     def __init__(self, cohort: Cohort, minimum: int = MIN_COUNT) -> None:
@@ -138,7 +139,7 @@ class BlindCohort:
 
     @cached_property
     def _keys_by_name(self) -> dict[str, list[str]]:
-        """Keys of the variables that are no genes, by each of their names."""
+        """Keys of all variables except genes, by each of their names."""
         found: dict[str, list[str]] = {}
         for variable in self.dictionary.variables:
             for name in (variable.label, variable.key.split(":")[-1], *variable.synonyms):
@@ -146,13 +147,13 @@ class BlindCohort:
         return found
 
     def find_variables(self, *names: str) -> tuple[str, ...]:
-        """Keys of the variables with any of `names`: a gene's symbol, a label, a synonym."""
+        """Find the variables with any of `names`: a gene's symbol, a label or a synonym."""
         genes = [self._symbols[name.upper()] for name in names if name.upper() in self._symbols]
         others = [key for name in names for key in self._keys_by_name.get(plain(name), ())]
         return tuple(dict.fromkeys([*(f"expression:{gene}" for gene in genes), *others]))
 
     def withheld(self, key: str) -> str:
-        """Reason for withholding a variable; empty if it may be described."""
+        """Return the reason for withholding a variable; empty if it may be described."""
         if key not in self._withheld:
             self._withheld[key] = self._why_withheld(key)
         return self._withheld[key]
@@ -184,10 +185,10 @@ class BlindCohort:
         joint: tuple[str, ...] = (),
         cut: Literal["median", "tertile"] = "median",
     ) -> Description:
-        """Distributions and rank correlations of variables, and joint counts of two or three.
+        """Describe distributions and rank correlations, and joint counts of two or three variables.
 
-        A variable that holds an outcome in it (stage holds the nodes) is shown alone, never beside
-        another one.
+        A variable of which an outcome is a part (stage includes the nodes) is shown alone, never
+        together with another one.
 
         Raises
         ------
@@ -311,9 +312,9 @@ class BlindCohort:
         )
 
     def power(self, hypothesis: Hypothesis, rules: Rules | None = None) -> DesignPower:
-        """Estimate a claim's power: its groups as they are, events at the cohort's overall rate.
+        """Estimate a claim's power from its actual groups and the cohort's overall event rate.
 
-        Nothing is refused with an error: a claim that cannot be drafted says why in `refused`.
+        No error is raised: if a claim cannot be drafted, `refused` gives the reason.
         """
         try:
             contract = draft(hypothesis, self.dictionary, rules=rules)
@@ -347,7 +348,7 @@ class BlindCohort:
         )
 
     def _observe_power(self, contract: Contract) -> tuple[Power, int | None, int | None]:
-        """Power with the observed groups; the dictionary's where groups cannot be formed blindly.
+        """Compute power with the observed groups, or else with those of the dictionary.
 
         The share of patients who have the outcome, and its rate, are those of the whole cohort.
         """
@@ -381,7 +382,7 @@ class BlindCohort:
         return power, exposed, reference
 
     def _round_count(self, count: float) -> int:
-        """Round a count to a multiple of the minimum: no two differ by a single patient."""
+        """Round a count to a multiple of the minimum, so that no two differ by a single patient."""
         return round(float(count) / self.minimum) * self.minimum
 
     def _endpoint(self, key: str) -> Endpoint:
@@ -393,16 +394,16 @@ class BlindCohort:
 def chance_to_see(
     relevant: float, detectable: float | None, rules: Rules, *, ratio: bool
 ) -> float | None:
-    """Chance that a test sees `relevant`, given the effect that it sees with 80% power.
+    """Compute the chance that a test sees `relevant` from the effect that it sees with 80% power.
 
     The detectable effect is (z of the level + z of 80%) standard errors, which gives the standard
-    error and from it the chance. Normal approximation; None where nothing is known.
+    error and from it the chance. This is a normal approximation; None if an effect is unknown.
 
     Parameters
     ----------
     relevant, detectable : effects on the same scale, as ratios or as differences
-    rules : hold the two-sided level
-    ratio : compare the effects' logarithms
+    rules : rules with the two-sided level
+    ratio : whether to compare the logarithms of the effects
     """
     import math
 
@@ -420,7 +421,7 @@ def chance_to_see(
 
 
 def _asked_for(hypothesis: Hypothesis) -> list[str]:
-    """Variables that define population and groups."""
+    """List the variables that define population and groups."""
     return [
         *(exposure.variable for exposure in hypothesis.exposures),
         *(condition.variable for condition in hypothesis.population.filters),
@@ -428,12 +429,12 @@ def _asked_for(hypothesis: Hypothesis) -> list[str]:
 
 
 def _short(value: float) -> float:
-    """Three significant digits: an aggregate needs no more, and a patient's value would."""
+    """Round to three significant digits: enough for an aggregate, too few for a patient's value."""
     return float(f"{value:.3g}") + 0.0
 
 
 def _numbers(column: pd.Series) -> pd.Series | None:
-    """Return a column as numbers; None for names of categories."""
+    """Convert a column to numbers; None if it holds names of categories."""
     import pandas as pd
 
     numbers = pd.to_numeric(column, errors="coerce")
@@ -441,7 +442,7 @@ def _numbers(column: pd.Series) -> pd.Series | None:
 
 
 def _levels(column: pd.Series, cut: Literal["median", "tertile"]) -> pd.Series:
-    """Return a column as categories: numbers with many values cut, others as they are."""
+    """Convert a column to categories: numbers with many values are cut, others are kept."""
     import pandas as pd
 
     numbers = _numbers(column)

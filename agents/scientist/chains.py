@@ -1,4 +1,4 @@
-"""The scientist without a model: from chains of relationships to a claim the cohort can refute.
+"""The scientist without a model: derive claims that the cohort can refute from relationship chains.
 
 Each chain is read from its first entity to its last. Entities that the cohort measures become
 exposures, the endpoint is the end of the chain (or the endpoint with the most events), and
@@ -39,13 +39,13 @@ class Measured:
 
 
 Ranked = tuple[int, int, int, list[Relationship], list[Measured]]
-"""A chain as it is ranked: modalities and signs (negated), its number, steps and entities."""
+"""A chain to rank: modalities and signs (negated), its number, its steps and its entities."""
 
 
 def proposals(
     given: ScientistInput, resources: Resources, known: Mapping[str, Level] | None = None
 ) -> Iterator[Proposal]:
-    """Yield the chains' claims that were not proposed before, the best chain's first.
+    """Yield claims of the chains that were not proposed before, starting with the best chain.
 
     `known` is the side at higher risk of variables, from literature outside the chains.
 
@@ -94,9 +94,9 @@ def proposals(
 def _signed_by_others(
     measured: list[Measured], ranked: Sequence[Ranked], known: Mapping[str, Level]
 ) -> list[Measured]:
-    """Give entities without a sign in their own chain that of other chains.
+    """Give entities without a sign in their own chain the sign that other chains imply.
 
-    Or else the sign that is known besides.
+    If the chains imply none, the sign in `known` is used.
     """
     totals = Counter({key: 1 if level == "high" else -1 for key, level in known.items()})
     for row in ranked:
@@ -116,7 +116,7 @@ def _signed_by_others(
 def _concepts(
     chosen: tuple[Measured, ...], endpoint: Endpoint, edges: tuple[Relationship, ...]
 ) -> tuple[str, ...]:
-    """Return the graph's names of exposures, endpoint, and the paths' most frequent disease."""
+    """Return the graph's names for exposures and endpoint, and the paths' most frequent disease."""
     diseases = [
         name
         for edge in edges
@@ -129,7 +129,7 @@ def _concepts(
 
 
 def _choices(measured: list[Measured]) -> list[tuple[Measured, ...]]:
-    """Pairs of different modality first, then other pairs, then single exposures."""
+    """List pairs of different modality first, then other pairs, then single exposures."""
     pairs = [
         (first, second)
         for index, first in enumerate(measured)
@@ -169,7 +169,7 @@ def _find_measured(
 
 
 def _entities(steps: list[Relationship]) -> list[tuple[str, EntityType]]:
-    """Return the chain's entities in the order in which it is walked."""
+    """Return the chain's entities in the order in which the chain traverses them."""
     names: dict[str, EntityType] = {}
     for step in steps:
         pair = [(step.head, step.head_type), (step.tail, step.tail_type)]
@@ -181,7 +181,7 @@ def _entities(steps: list[Relationship]) -> list[tuple[str, EntityType]]:
 def _variable(
     name: str, dictionary: DictionaryView, ontology: Ontology
 ) -> tuple[str, str, str] | None:
-    """Return the dictionary's variable for an entity: by gene symbol, key, label or synonym."""
+    """Find the dictionary's variable for an entity by gene symbol, key, label or synonym."""
     entry = ontology.find(name)
     names = [name, *([entry.name, *entry.synonyms] if entry else [])]
     upper = {gene.upper(): gene for gene in dictionary.genes}
@@ -197,10 +197,10 @@ def _variable(
 
 
 def _risk(name: str, steps: list[Relationship]) -> int:
-    """+1 when the chain says that more of `name` means a worse outcome, -1 better, 0 unsaid.
+    """Return +1 if the chain implies that more of `name` worsens the outcome, -1 if better, else 0.
 
     The sign is the product of polarities between the entity and the nearest outcome on the chain,
-    whichever way it lies. A neutral edge on the way leaves the sign unsaid.
+    in either direction. A neutral edge in between leaves the sign undetermined.
     """
     entities = _entities(steps)
     kinds = dict(entities)
@@ -231,10 +231,10 @@ WORSE = re.compile(
 
 
 def _read_in_quotes(name: str, steps: list[Relationship]) -> int:
-    """Return the sign that the sources' own sentences give where the edges are neutral.
+    """Infer the sign from the sources' own sentences if the edges are neutral.
 
-    Counts sentences about the entity's own edges that report a better or worse outcome; a tie, or
-    none, leaves the sign unsaid.
+    Counts sentences about the entity's own edges that report a better or worse outcome; with a tie,
+    or no such sentence, the sign stays undetermined.
     """
     quotes = {
         citation.quote.lower()
@@ -249,7 +249,7 @@ def _read_in_quotes(name: str, steps: list[Relationship]) -> int:
 
 
 def _harm(outcome: str, kind: EntityType) -> int:
-    """+1 when more of the outcome is worse for the patient (recurrence), -1 when better."""
+    """Return +1 if more of the outcome is worse for the patient (recurrence), -1 if better."""
     if kind is EntityType.DISEASE:
         return 1
     lowered = outcome.lower()

@@ -1,4 +1,4 @@
-"""A claim drafted by rules: its endpoint, covariates and wording, for chains and looks alike."""
+"""Claims drafted by rules, with endpoint, covariates and wording, for chains and tools alike."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def covariates(
 def endpoint_of(given: ScientistInput, named: Collection[str] = ()) -> Endpoint:
     """Return the endpoint that was asked for, or the best substitute.
 
-    That is an endpoint with such a name, else overall survival, else the survival endpoint with the
-    most events.
+    The substitute is an endpoint with a matching name, else overall survival, else the survival
+    endpoint with the most events.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def endpoint_of(given: ScientistInput, named: Collection[str] = ()) -> Endpoint:
 
 
 def conjecture(unsigned: Sequence[str]) -> str:
-    """Return a sentence on exposures to which no source gives a sign, or an empty text."""
+    """Return a sentence on exposures for which no source gives a sign, or an empty text."""
     if not unsigned:
         return ""
     labels = " and ".join(unsigned)
@@ -119,17 +119,17 @@ def conjecture(unsigned: Sequence[str]) -> str:
 
 
 def names_of(variable: Variable) -> set[str]:
-    """Return the names by which a variable is known, in plain words."""
+    """Return the names of a variable in plain words."""
     return {
         plain(name) for name in (variable.label, variable.key.split(":")[-1], *variable.synonyms)
     }
 
 
 def plain(text: str) -> str:
-    """Lower-case words of letters and digits."""
+    """Reduce a text to lower-case words of letters and digits."""
     return " ".join(re.sub(r"[^\w]|_", " ", text.lower()).split())
 
 
 def words_of(text: str) -> set[str]:
-    """Return the words of a name."""
+    """Split a name into words."""
     return set(plain(text).split())

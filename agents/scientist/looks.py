@@ -218,11 +218,11 @@ class MeasurementChecks(View):
 
 
 class Measures(Protocol):
-    """Measures formulas on the maps of the cohort's patients; no outcome is read."""
+    """Measurement of formulas on the maps of the cohort's patients, without reading any outcome."""
 
     @property
     def holds(self) -> str:
-        """Description of what the maps hold."""
+        """Description of the contents of the maps."""
         ...
 
     def define(self, formulas: tuple[str, ...]) -> tuple[tuple[MeasurementCheck, ...], BlindCohort]:

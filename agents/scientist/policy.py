@@ -1,9 +1,9 @@
-"""The scientist without a model, with tools: the same looks as a model takes, by a fixed plan.
+"""The scientist without a model but with tools: a fixed plan of the same calls a model can make.
 
 It drafts the claim that the question asks for, the claims of the brief's chains, and claims on
-measured neighbors of the question's concepts in the graph. Then it looks: what earlier rounds
-answered is left, a variable that most patients lack or do not express is left, of two exposures
-that agree the first is kept, and claims with more power come first.
+measured neighbors of the question's concepts in the graph. It then examines them: it drops claims
+that earlier rounds answered and variables that most patients lack or do not express, keeps the
+first of two exposures that agree, and puts claims with more power first.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ MOST_MISSING = 0.4
 REDUNDANT = 0.9
 ENOUGH_POWER = 0.6
 NEW_CONCEPTS = 4
-"""Measured neighbors beyond the paths that are looked up in the literature."""
+"""Number of measured neighbors outside the paths that are looked up in the literature."""
 MEMBERS = 4
-"""Members of a class that the question names ("stromal genes") for which a claim is drafted."""
+"""Number of members of a class named by the question ("stromal genes") that get a drafted claim."""
 MEASURABLE = (
     EntityType.GENE,
     EntityType.PROTEIN,
@@ -71,7 +71,7 @@ class Concept:
 
 @dataclass
 class Known:
-    """Findings on each variable: its side at higher risk, and the sources on it."""
+    """Findings on each variable: the side at higher risk, and the sources."""
 
     risk: dict[str, Level] = field(default_factory=dict)
     sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -83,7 +83,7 @@ def investigate(given: ScientistInput, resources: Resources) -> Moves[Candidates
     Raises
     ------
     ValueError
-        If nothing that the cohort measures is left to claim.
+        If no claim on a measured variable is left.
     """
     if given.history.next:
         following = yield from _next_claims(given, resources)
@@ -133,7 +133,7 @@ def _key(hypothesis: Hypothesis) -> tuple[frozenset[str], str]:
 
 
 def _next_claims(given: ScientistInput, resources: Resources) -> Looks:
-    """Claims that the campaign asks next, with the sources on their exposures."""
+    """Draft the claims that the campaign wants tested next, with sources on their exposures."""
     found = []
     for hypothesis in given.history.next[: given.wanted]:
         known = Known()
@@ -160,7 +160,7 @@ def _list_tried(given: ScientistInput) -> Looks:
 
 
 def _asked_concepts(question: Question) -> list[Concept]:
-    """Measured concepts that the question names: a variable each, of a class its members."""
+    """List measured concepts that the question names: one variable each, or a class's members."""
     roles = (PartRole.EXPOSURE, PartRole.MODIFIER, PartRole.TREATMENT)
     found: dict[str, Concept] = {}
     for role in roles:
@@ -180,7 +180,7 @@ def _asked_concepts(question: Question) -> list[Concept]:
 def _neighbors(
     given: ScientistInput, asked: Sequence[Concept], chained: Sequence[Proposal]
 ) -> Looks:
-    """Measured concepts around those of the question, beyond what the paths hold."""
+    """Find measured concepts adjacent to those of the question, beyond those on the paths."""
     held = {exposure.variable for proposal in chained for exposure in proposal.hypothesis.exposures}
     held |= {concept.variable for concept in asked} | excluded_keys(given.question)
     parts = [part for part in given.question.parts if part.graph_node and not part.negated]
@@ -203,7 +203,7 @@ def _neighbors(
 
 
 def _look_up(concept: Concept, given: ScientistInput, known: Known, resources: Resources) -> Looks:
-    """Look a concept up in the literature, and read on which side it reports the risk."""
+    """Look up a concept in the literature, and infer on which side it reports the risk."""
     endpoint = endpoint_of(given)
     disease = given.question.setting.asked or given.question.setting.cohort
     query = " ".join(part for part in (concept.name, endpoint.label, disease) if part)
@@ -228,7 +228,7 @@ def _look_up(concept: Concept, given: ScientistInput, known: Known, resources: R
 
 
 def _direct(given: ScientistInput, asked: Sequence[Concept], known: Known) -> list[Proposal]:
-    """Return the claims that the question asks for, as it names them."""
+    """Draft the claims that the question asks for, as it names them."""
     question = given.question
     named = {concept.variable: concept for concept in asked}
     groups = [
@@ -263,7 +263,7 @@ def _designs(
     modifiers: Sequence[Concept],
     known: Known,
 ) -> list[Proposal]:
-    """Return the ways to compare what was asked for."""
+    """Return the ways to compare the exposures that were asked for."""
     question = given.question
     designs: list[tuple[Sequence[Concept], Comparison, CutRule]] = []
     if modifiers:
@@ -299,7 +299,7 @@ def _is_binary(given: ScientistInput, concept: Concept) -> bool:
 
 
 def _levels(given: ScientistInput, modifier: Concept) -> tuple[Filter, ...]:
-    """Levels of a categorical modifier; of two levels, the difference is tested instead."""
+    """Build a filter for each of the largest levels of a categorical modifier, at most four."""
     found = next(
         (variable for variable in given.dictionary.variables if variable.key == modifier.variable),
         None,
@@ -316,7 +316,7 @@ def _levels(given: ScientistInput, modifier: Concept) -> tuple[Filter, ...]:
 def _beyond(
     given: ScientistInput, asked: Sequence[Concept], near: Sequence[Concept], known: Known
 ) -> list[Proposal]:
-    """Claims on measured neighbors: beside what was asked for, and alone."""
+    """Draft claims on measured neighbors, alone and together with the exposures asked for."""
     found = []
     for concept in near:
         for other in asked[:1]:
@@ -335,7 +335,7 @@ def _levels_said(question: Question) -> dict[str, Level]:
 
 
 def _contradicts(hypothesis: Hypothesis, question: Question, asked: set[str]) -> bool:
-    """Return True where the question says a direction of what it names, and the claim the other."""
+    """Check whether a claim's direction contradicts the direction that the question states."""
     if question.direction is None:
         return False
     said = _levels_said(question)
@@ -361,7 +361,7 @@ def _proposal(
     conjectured = question.direction is None
 
     def level_of(concept: Concept) -> Level:
-        """Return the side that the question names, else the side of the claim's direction."""
+        """Return the side that the question names, or else the one that fits the direction."""
         if concept.variable in levels:
             return levels[concept.variable]
         if concept.asked and not conjectured:
@@ -417,7 +417,7 @@ def _proposal(
 
 
 def _fit(pool: Sequence[Proposal], given: ScientistInput, asked: set[str]) -> Looks:
-    """Claims on variables that enough patients have, without an exposure that repeats another."""
+    """Drop claims on variables that too few patients have, and exposures that repeat another."""
     if not pool:
         return []
     keys = list(
@@ -456,7 +456,7 @@ def _fit(pool: Sequence[Proposal], given: ScientistInput, asked: set[str]) -> Lo
 def _without_repeats(
     proposal: Proposal, same: Iterable[frozenset[str]], given: ScientistInput
 ) -> Proposal:
-    """Return the claim without an exposure that repeats an earlier exposure."""
+    """Return the claim without exposures that repeat an earlier exposure."""
     hypothesis = proposal.hypothesis
     kept: list[Exposure] = []
     for exposure in hypothesis.exposures:
@@ -478,7 +478,7 @@ def _without_repeats(
 
 
 def _strongest(pool: Sequence[Proposal], given: ScientistInput) -> Looks:
-    """As many claims as are wanted: those that answer the question, those with enough power."""
+    """Select the wanted number of claims: those that answer the question first, then by power."""
     different: dict[object, Proposal] = {}
     for proposal in pool:
         # The same comparison with the other sign is the same test.

@@ -1,9 +1,9 @@
-"""Rank candidates before anything is tested, by the expected information of a test.
+"""Ranking of candidates before any test, by the expected information of a test.
 
 Expected information is the product of four parts, each in [0, 1] and each shown: the power to see
-an effect that matters, how plausible the claim is, how little it was studied, and how much of the
-question it answers. The question leads: claims that leave out fewer of the parts that the cohort
-can carry come first, whatever else there is to be learned.
+an effect that matters, the plausibility of the claim, how little it has been studied, and how much
+of the question it answers. The question takes precedence: claims that leave out fewer of the parts
+that the cohort can represent come first, however informative the other claims are.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from agents.scientist.views import Candidates, Proposal
 from validation.core.hypothesis import Hypothesis
 
 UNSUPPORTED = 0.2
-"""Plausibility of a claim that nothing searched supports."""
+"""Plausibility of a claim that no search result supports."""
 ONE_SOURCE = 0.5
-"""Plausibility of a claim with a single source found in the search."""
+"""Plausibility of a claim for which the search found a single source."""
 UNKNOWN_POWER = 0.5
 CONTRADICTED = 0.7
 CONJECTURED = 0.7
-"""What a claim keeps of its plausibility where no source gives its direction."""
+"""Factor on the plausibility of a claim if no source gives its direction."""
 
 
 class RankParts(View):
@@ -83,7 +83,7 @@ class Ranking(View):
 def without_rewordings(
     candidates: Candidates, statement: Callable[[Hypothesis], str]
 ) -> tuple[list[Proposal], list[SetAside]]:
-    """Return the candidates that claim different things, the first of each kept."""
+    """Return the candidates that claim different things, keeping the first of each."""
     kept: dict[tuple[object, ...], Proposal] = {}
     aside = []
     for proposal in candidates.candidates:
@@ -98,12 +98,12 @@ def without_rewordings(
 
 
 def plausibility(proposal: Proposal, brief: OntologyBrief, found: dict[str, Citation]) -> float:
-    """Plausibility of the claim by what was read, in [0, 1].
+    """Compute the plausibility of the claim from what was read, in [0, 1].
 
-    The geometric mean of the beliefs of the relationships that it rests on, less where any
-    is contradicted; or, if that is more, 1 minus a half for each source that is not retracted
-    and reports no null finding, less where any does. Little where there is neither, and less where
-    the direction is a conjecture.
+    It is the geometric mean of the beliefs of the relationships that the claim rests on, reduced if
+    any is contradicted; or, if larger, 1 minus a half for each source that is not retracted and
+    reports no null finding, reduced if any does. It is low with neither, and lower if the direction
+    is a conjecture.
     """
     used = proposal.supported_by(brief)
     cited = [found[key] for key in proposal.sources if key in found and not found[key].retracted]
@@ -120,15 +120,15 @@ def plausibility(proposal: Proposal, brief: OntologyBrief, found: dict[str, Cita
 
 
 def understudied(records: int) -> float:
-    """1 where no record names the exposures together, less with the logarithm of their number."""
+    """Compute how little exposures were studied: 1 if never, less with the log of records."""
     return round(1 / (1 + math.log1p(records)), 3)
 
 
 def relevance(question: Question, hypothesis: Hypothesis) -> float:
-    """Share of the question's named parts that the claim carries; 1 where it names none.
+    """Compute the share of the question's named parts that the claim carries; 1 if it names none.
 
-    Parts that the cohort cannot carry count as well: a claim without them answers less. So does a
-    claim with exposures beyond those of a question that leaves nothing to discover.
+    Parts that the cohort cannot represent count as well: a claim without them answers less. So does
+    a claim that adds exposures to a question that leaves nothing to discover.
     """
     parts = [
         row
@@ -140,10 +140,10 @@ def relevance(question: Question, hypothesis: Hypothesis) -> float:
 
 
 def added_to(question: Question, hypothesis: Hypothesis) -> list[str]:
-    """Return exposures beyond those that a question names.
+    """Return the claim's exposures beyond those that a question names.
 
-    None if it asks to explain, or to discover without a group to choose from ("stromal genes" is
-    such a group, "genes" is not).
+    There are none if the question asks to explain, or to discover without a group to choose from
+    ("stromal genes" is such a group, "genes" is not).
     """
     exposures = question.testable(PartRole.EXPOSURE)
     closed = any(part.every for part in exposures) and not any(part.open_to for part in exposures)
@@ -161,11 +161,11 @@ def parts_of(
     found: dict[str, Citation],
     studied: int | None,
 ) -> RankParts:
-    """Return the four parts of a candidate's rank and their product.
+    """Compute the four parts of a candidate's rank and their product.
 
     Parameters
     ----------
-    studied : records that name its exposures together; None where nothing could be counted
+    studied : number of records that name its exposures together; None if they could not be counted
     """
     power = UNKNOWN_POWER if design.power is None else design.power
     believed = plausibility(proposal, brief, found)
@@ -187,12 +187,12 @@ def parts_of(
 
 
 def by_expected_information(parts: Sequence[RankParts], ratings: Sequence[float] = ()) -> list[int]:
-    """Rank the candidates: first those that answer the question as asked.
+    """Rank the candidates: first by how fully they answer the question, then by information.
 
-    Then the most telling.
+    Claims that omit fewer parts and add fewer exposures come first, then the most informative.
 
-    With `ratings` those of a tournament take the place of expected information. Equals stay in the
-    order of drafting.
+    If given, the `ratings` of a tournament replace the expected information. Ties keep the order of
+    drafting.
     """
 
     def key(at: int) -> tuple[int, int, float, int]:
@@ -203,7 +203,7 @@ def by_expected_information(parts: Sequence[RankParts], ratings: Sequence[float]
 
 
 def names_of(hypothesis: Hypothesis, concepts: Iterable[str]) -> list[tuple[str, ...]]:
-    """Per exposure, the names by which the literature may know it."""
+    """List, for each exposure, the names by which the literature may know it."""
     held = list(concepts)
     found = []
     for exposure in hypothesis.exposures:

@@ -1,8 +1,8 @@
-"""A tournament of candidates: compared in pairs, rated by Elo.
+"""Tournament of candidates: pairwise comparisons, rated by Elo.
 
-Pairs are drawn as in the Swiss system: after each round neighbors in the rating meet that have not
-met, so that few comparisons order many candidates. The first of a pair is drawn by the seed, since
-a model may favor what it reads first.
+Pairs are drawn as in the Swiss system: after each round neighbors in the rating that have not met
+are compared, so that few comparisons rank many candidates. The order within a pair is drawn at
+random, since a model may favor the candidate it reads first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sage.core.seeds import generator
 
 START = 1200.0
 STEP = 32.0
-"""Points that a comparison moves at most (Elo 1978, The Rating of Chessplayers)."""
+"""Largest change of a rating by one comparison (Elo 1978, The Rating of Chessplayers)."""
 ROUNDS = 3
 
 
@@ -44,7 +44,7 @@ class Preference(View):
 
 
 def by_parts(given: Pairing, resources: Resources) -> Preference:
-    """Prefer more expected information; a tie goes to the more relevant candidate."""
+    """Prefer the candidate with more expected information; break ties by relevance."""
 
     def worth(contender: Contender) -> tuple[float, float]:
         return contender.parts.expected_information, contender.parts.relevance
@@ -64,7 +64,7 @@ TOURNAMENT = Agent(
 
 
 def expected_score(rating: float, other: float) -> float:
-    """Return the chance that Elo's model gives the first to be preferred."""
+    """Compute the probability, under Elo's model, that the first candidate is preferred."""
     return float(1 / (1 + 10 ** ((other - rating) / 400)))
 
 
@@ -74,16 +74,16 @@ def play(
     seed: int,
     rounds: int = ROUNDS,
 ) -> list[float]:
-    """Return the candidates' Elo ratings after a few rounds in which neighbors meet.
+    """Compute Elo ratings of the candidates after a few rounds in which neighbors meet.
 
     Parameters
     ----------
-    seed : draws who is shown first
-    rounds : at most this many; fewer where everybody met everybody
+    seed : seed for the draw of who is shown first
+    rounds : maximum number; fewer if all pairs have met
 
     Returns
     -------
-    (n,) ratings; their sum stays n times the start.
+    ------- (n,) ratings; their sum stays n times the initial rating.
     """
     draw = generator(seed)
     ratings = [START] * len(contenders)
@@ -102,12 +102,12 @@ def play(
 
 
 def comparisons(contenders: int, rounds: int = ROUNDS) -> int:
-    """Largest number of comparisons in a tournament."""
+    """Compute the largest number of comparisons in a tournament."""
     return min(rounds * (contenders // 2), contenders * (contenders - 1) // 2)
 
 
 def _pairs(order: Sequence[int], met: set[frozenset[int]]) -> list[tuple[int, int]]:
-    """Neighbors in the order that have not met."""
+    """Pair neighbors in the rating order that have not met."""
     left = list(order)
     found = []
     while len(left) > 1:

@@ -1,4 +1,4 @@
-"""A base image made on the spot, where none can be pulled: debootstrap, then `docker import`."""
+"""Creation of a base image if none can be pulled: debootstrap, then `docker import`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INCLUDE = "python3,python3-venv,python3-pip"
 
 
 def make_base(name: str = NAME, *, say: Callable[[str], None] = lambda _: None) -> str:
-    """Make a minimal Debian with Python as image `name`; takes about a minute. Returns its id.
+    """Build a minimal Debian image with Python as `name` in about a minute, and return its ID.
 
     Raises
     ------

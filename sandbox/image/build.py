@@ -1,4 +1,4 @@
-"""Building the image from a wheelhouse of the host, so that the build needs no network."""
+"""Build the image from a wheelhouse of the host, so that the build needs no network."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ HERE = Path(__file__).parent
 
 
 def prepare_wheelhouse(folder: Path, *, say: Callable[[str], None] = lambda _: None) -> int:
-    """Download the wheels of `requirements.txt` into `folder`; returns how many there are.
+    """Download the wheels of `requirements.txt` into `folder` and return their number.
 
-    The versions are those installed here, so that the image computes what the host computes.
+    The versions are those installed here, so that the image gives the same results as the host.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def prepare_wheelhouse(folder: Path, *, say: Callable[[str], None] = lambda _: N
 
 
 def installed() -> list[str]:
-    """Installed packages as pins; local versions ("+cpu") are left out."""
+    """List installed packages as version pins, except those at local versions ("+cpu")."""
     from importlib.metadata import distributions
 
     found = {
@@ -67,20 +67,20 @@ def build(
     packages: Sequence[str] = runtime.OFFERED,
     say: Callable[[str], None] = lambda _: None,
 ) -> str:
-    """Build `image` on `base` from the wheels in `wheelhouse`; returns the image's id.
+    """Build `image` on `base` from the wheels in `wheelhouse`, and return the image's ID.
 
     Parameters
     ----------
-    wheelhouse : folder of wheels; nothing is loaded from a network
+    wheelhouse : folder of wheels; nothing is downloaded
     image : name of the image to make
     base : an image with Python
-    packages : SAGE's own packages that go in, with their fingerprints as labels
+    packages : SAGE's own packages to include, with their fingerprints as labels
     say : called with each line of progress
 
     Raises
     ------
     InputError
-        If the wheelhouse holds no wheels, or no engine answers, or the base cannot be had.
+        If the wheelhouse has no wheels, no engine answers, or the base image cannot be obtained.
     FaultError
         If a step of the build fails.
     """
@@ -118,7 +118,7 @@ def build(
 
 
 def _link(source: str, target: str) -> str:
-    """Link a wheel into the build context instead of copying it, where the disk allows that."""
+    """Link a wheel into the build context instead of copying it, if the file system allows that."""
     try:
         Path(target).hardlink_to(source)
     except OSError:
