@@ -1,1 +1,1 @@
-"""The tool registry, the servers that offer it, the workers that run it."""
+"""Tool registry, the servers that expose it, and the workers that run its tools."""

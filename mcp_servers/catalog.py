@@ -1,6 +1,9 @@
-"""Tool modules by suite. A suite is a module, or a package that lists modules in `TOOL_MODULES`.
+"""Catalog of tool modules by suite.
 
-Tool modules keep heavy imports (torch, cv2, pandas) inside functions, so that listing is quick.
+A suite is either a module or a package that lists its modules in `TOOL_MODULES`.
+
+Tool modules import heavy packages (torch, cv2, pandas) inside functions so that listing tools is
+fast.
 """
 
 from __future__ import annotations
@@ -18,14 +21,14 @@ from sage.core.hashes import hash_file
 from sage.core.plugins import find_plugins
 
 SUITES = ("pathology", "oncology", "knowledge")
-"""Suites of the house, each a package of `mcp_servers`."""
+"""Built-in suites, each a package of `mcp_servers`."""
 
 
 def suites() -> dict[str, list[str]]:
-    """Return packages by suite, those of installed plugins included.
+    """Return the packages of each suite, including those of installed plugins.
 
-    A plugin's package is a suite by the name of its entry point of `sage.tools`, or joins the
-    suite before the dot of that name ("pathology.foundation").
+    A plugin's package either forms a suite, named after its `sage.tools` entry point, or joins the
+    suite before the dot in that name ("pathology.foundation").
     """
     found = {name: [f"mcp_servers.{name}"] for name in SUITES}
     for name, entry in find_plugins("sage.tools").items():
@@ -40,10 +43,10 @@ def check_suite(suite: str) -> None:
 
 
 def modules(suite: str = "all") -> Iterator[ModuleType]:
-    """Import and yield the tool modules of a suite, or of all.
+    """Import and yield the tool modules of one suite, or of all suites.
 
-    A package with `ON_REQUEST = True` is loaded by its suite's name alone, never with "all", so
-    that other agents' prompts do not list its tools.
+    A package with `ON_REQUEST = True` is loaded only if its suite is named, never with "all", so
+    that its tools are not listed in other agents' prompts.
 
     Raises `InputError` when the suite is unknown.
     """
@@ -60,7 +63,7 @@ def modules(suite: str = "all") -> Iterator[ModuleType]:
 
 
 def user_modules(folder: str | Path) -> Iterator[ModuleType]:
-    """Import and yield the Python files of a folder of the user's own tools, by name.
+    """Import and yield the user's own tool files in a folder, in order of name.
 
     Raises `InputError` when the folder does not exist or a file cannot be imported.
     """
@@ -74,7 +77,7 @@ def user_modules(folder: str | Path) -> Iterator[ModuleType]:
 
 
 def user_module(path: Path) -> ModuleType:
-    """Import a file of the user's own tools under its own name; once per content."""
+    """Import a user's tool file under its own name, once for each version of its content."""
     content = hash_file(path)[:16]
     name = f"sage_user_tools.{path.stem}_{content}"
     if name in sys.modules:

@@ -1,4 +1,4 @@
-"""Context of a tool call: files under roots, progress, cancellation, shared handles."""
+"""Context of a tool call: files under the roots, progress, cancellation and shared handles."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ Progress = Callable[[float, str], None]
 
 
 class Handles:
-    """A small least-recently-used cache of open slides and models of a worker."""
+    """A worker's small LRU cache of open slides and models."""
 
     def __init__(self, capacity: int = 8) -> None:
-        """Hold at most `capacity` handles; the oldest is closed first."""
+        """Create a cache of at most `capacity` handles; the least recently used is closed first."""
         self.capacity = max(1, capacity)
         self._held: OrderedDict[Any, Any] = OrderedDict()
 
     def get(self, key: Any, make: Callable[[], T]) -> T:
-        """Return the handle under `key`, made by `make` when it is not held."""
+        """Return the handle stored under `key`, creating it with `make` if it is not cached."""
         if key in self._held:
             self._held.move_to_end(key)
             held: T = self._held[key]
@@ -42,7 +42,7 @@ class Handles:
         return made
 
     def clear(self) -> None:
-        """Close everything."""
+        """Close all handles."""
         while self._held:
             self._close(self._held.popitem()[1])
 
@@ -62,7 +62,7 @@ def _never() -> bool:
 
 
 def remove_path(path: Path) -> None:
-    """Remove a file or a folder with all in it; nothing happens when there is none."""
+    """Remove a file, or a folder with its contents, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -71,11 +71,12 @@ def remove_path(path: Path) -> None:
 
 @dataclass
 class ToolContext:
-    """Files, limits and callbacks of a call.
+    """Files, limits and callbacks available to a tool call.
 
-    `memory_mb` is the memory that the tool should plan for, `threads` its CPU share, `device` is
-    "cpu" or "cuda:N". `tag` is in the names of temporary files, so that those of a killed job are
-    found. `read` and `written` record the files that went through the context.
+    `memory_mb` is the memory that the tool should plan for, `threads` its share of the CPUs, and
+    `device` is "cpu" or "cuda:N". `tag` is part of the name of every temporary file, so that the
+    files of a killed job can be found. `read` and `written` record the files accessed through the
+    context.
     """
 
     roots: Roots
@@ -90,9 +91,10 @@ class ToolContext:
     written: list[str] = field(default_factory=list)
 
     def input(self, path: str | Path, kind: Kind = "any") -> Path:
-        """Return the resolved path of an input under the roots; it is recorded in the provenance.
+        """Resolve the path of an input under the roots and record it in the provenance.
 
-        Raises `InputError` when it is outside the roots, absent, or not of the asked kind.
+        Raises `InputError` if the path is outside the roots, does not exist, or is not of the
+        requested kind.
         """
         resolved = self.roots.input(path, kind)
         if resolved not in self.read:
@@ -100,10 +102,10 @@ class ToolContext:
         return resolved
 
     def model(self, path: str | Path, kind: Kind = "any") -> Path:
-        """As `input`, for a model that runs: it may be code.
+        """Resolve the path of a model that will be run, which may contain code; see `input`.
 
-        Raises `InputError` also where a part of it lies, or a link leads, where tools or programs
-        write: what lies there is no model that a person chose.
+        Also raises `InputError` if any part of the model, or the target of a link in it, is in a
+        place where tools or programs can write: a model found there was not chosen by a person.
         """
         resolved = self.input(path, kind)
         for file in (resolved, *(resolved.rglob("*") if resolved.is_dir() else ())):
@@ -115,9 +117,10 @@ class ToolContext:
         return resolved
 
     def output(self, name: str | Path) -> Path:
-        """Return the path for an output called `name`, below the output root; it is recorded.
+        """Return the path for the output `name` below the output root, and record it.
 
-        For a folder, or a library that insists on its own writing. Prefer `writing` for files.
+        Use it for folders and for libraries that must write files themselves; for other files
+        prefer `writing`.
         """
         target = self.roots.write_path(name)
         relative = target.relative_to(self.roots.output).as_posix()
@@ -127,10 +130,11 @@ class ToolContext:
 
     @contextlib.contextmanager
     def writing(self, name: str | Path) -> Iterator[Path]:
-        """Make a temporary path with the name's suffix, renamed to `name` when the block ends well.
+        """Yield a temporary path that is renamed to `name` if the block succeeds.
 
-        On an error or a kill nothing is found under `name` but what was there before. Two writers
-        of one name do not mix: the last to finish wins, whole.
+        The temporary path has the suffix of `name`. If the block fails or the process is killed,
+        whatever was at `name` before is unchanged. If two writers use the same name, the last to
+        finish wins and their contents are never mixed.
         """
         target = self.roots.write_path(name)
         with replacing(target, self.tag) as temporary:
@@ -139,15 +143,15 @@ class ToolContext:
 
     @contextlib.contextmanager
     def writing_folder(self, name: str | Path, replace: bool = False) -> Iterator[Path]:
-        """As `writing`, for a folder: the block makes the temporary path, which is then renamed.
+        """Yield a temporary path for a folder that is renamed to `name` if the block succeeds.
 
-        What is there under `name` stays until the new folder is whole; with `replace` it is then
-        moved away and removed.
+        The block must create the folder. Anything already at `name` is kept until the new folder is
+        complete; with `replace` it is then moved away and removed.
 
         Raises
         ------
         InputError
-            If there is something under `name` and `replace` was not asked for.
+            If `name` already exists and `replace` is false.
         """
         target = self.roots.write_path(name)
 
@@ -176,15 +180,15 @@ class ToolContext:
         self.output(name)
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """Report how far the tool is, 0 to 1; raises `Cancelled` if the caller gave up."""
+        """Report the tool's progress, from 0 to 1; raises `Cancelled` if the caller gave up."""
         self.on_progress(min(1.0, max(0.0, float(fraction))), message)
         self.check_cancelled()
 
     def check_cancelled(self) -> None:
-        """Raise `Cancelled` if the caller cancelled; cheap, to be called in every long loop."""
+        """Raise `Cancelled` if the caller cancelled; cheap enough to call in every long loop."""
         if self.cancelled():
             raise Cancelled("cancelled by the caller")
 
     def share_handle(self, key: Any, make: Callable[[], T]) -> T:
-        """Return a handle kept open between the calls of a worker, say an open slide or a model."""
+        """Return a handle, such as an open slide, that stays open between a worker's calls."""
         return self.handles.get(key, make)

@@ -1,4 +1,4 @@
-"""Descriptions of tools for prompts, MCP and `sage tools show`."""
+"""Text descriptions of tools for prompts, MCP clients and `sage tools show`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def describe_tool(spec: ToolSpec, nested: bool = False) -> str:
-    """Describe a tool for a prompt: arguments, result, units, limits, known failures.
+    """Describe a tool for a prompt: arguments, result, units, limits and known failures.
 
-    With `nested` the fields of nested values are listed too.
+    If `nested` is true, also list the fields of nested values.
     """
     lines = [f"{spec.name} ({spec.suite}, version {spec.version}): {spec.summary}"]
     lines.append("  takes: " + (_fields(spec.input_schema, nested) or "nothing"))
@@ -24,7 +24,7 @@ def describe_tool(spec: ToolSpec, nested: bool = False) -> str:
 
 
 def describe_limits(spec: ToolSpec) -> str:
-    """Resources as a line."""
+    """Describe the resources that a tool needs in a single line."""
     need = spec.resources
     note = f" ({need.memory_note})" if need.memory_note else ""
     text = f"needs {need.cpu} CPU, {need.memory_mb} MiB{note}, GPU {need.gpu}"
@@ -34,7 +34,7 @@ def describe_limits(spec: ToolSpec) -> str:
 
 
 def describe_validity(spec: ToolSpec) -> list[str]:
-    """Describe the validity card, a line per statement."""
+    """Describe the validity card, one line per statement."""
     lines = []
     card = spec.validity
     if card is not None:
@@ -56,7 +56,7 @@ def describe_validity(spec: ToolSpec) -> list[str]:
 
 
 def check_card(spec: ToolSpec, result: dict[str, Any]) -> dict[str, Any]:
-    """Return `warnings` with another if the slide's pixel size is outside the card's range."""
+    """Return the result's `warnings`, plus one if the pixel size is outside the card's range."""
     card, mpp = spec.validity, result.get("mpp")
     if card is None or card.mpp is None or mpp is None or "warnings" not in result:
         return {}
@@ -82,7 +82,7 @@ def _fields(schema: dict[str, Any], nested: bool = False) -> str:
 
 
 def type_word(schema: dict[str, Any], inner: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """Return a JSON schema's type in a word or two; of what `inner` defines, the fields as well."""
+    """Describe a JSON schema's type in a word or two, including the fields of types in `inner`."""
     if "enum" in schema:
         return " | ".join(str(item) for item in schema["enum"])
     if "const" in schema:

@@ -1,4 +1,4 @@
-"""Files and folders under the roots, by the names that arguments use."""
+"""Listing of files and folders under the roots, named as tool arguments name them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from mcp_servers.roots import Roots
 
 MOST_FOLDERS = 20_000
-"""Maximum number of folders that are searched."""
+"""Maximum number of folders to search."""
 
 
 def walk_below(roots: Roots) -> Iterator[tuple[Path, Path, list[str]]]:
-    """Every folder below the roots, with its root and its files' names; without hidden folders.
+    """Yield each visible folder below the roots, with its root and the names of its files.
 
-    Links to folders are not followed.
+    Hidden folders are skipped, and links to folders are not followed.
     """
     visited: set[Path] = set()
     for root in roots.readable:
@@ -32,13 +32,13 @@ def walk_below(roots: Roots) -> Iterator[tuple[Path, Path, list[str]]]:
 
 
 def make_argument(root: Path, path: Path, roots: Roots) -> str | None:
-    """Return a path below a root as tools take it, or None where an earlier root hides it."""
+    """Express a path below a root as a tool argument, or as None if an earlier root hides it."""
     name = path.relative_to(root).as_posix()
     return name if roots.input(name) == path.resolve() else None
 
 
 def find_folders(roots: Roots, file: str) -> Iterator[tuple[str, Path]]:
-    """Folders that hold a file of that name: as an argument names them, and where they are."""
+    """Find the folders that contain a file of that name, as tool arguments and as paths."""
     for root, folder, files in walk_below(roots):
         if file in files and (name := make_argument(root, folder, roots)) is not None:
             yield name, folder

@@ -1,3 +1,3 @@
-"""Formats that other pathology software reads: QuPath GeoJSON, Trident/CLAM HDF5, PNG, CSV."""
+"""File formats read by other pathology software: QuPath GeoJSON, Trident/CLAM HDF5, PNG, CSV."""
 
 from __future__ import annotations

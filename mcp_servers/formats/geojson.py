@@ -42,7 +42,7 @@ def feature(
     color: Color | None = None,
     measurements: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """Make a QuPath object; rings are closed, coordinates rounded to 0.01 px.
+    """Make a QuPath object with closed rings and coordinates rounded to 0.01 px.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def feature(
 
 
 def square(x: float, y: float, size: float, label: str = "") -> Polygon:
-    """Return a square with its corner at x, y.
+    """Return a square with its upper left corner at (x, y).
 
     Parameters
     ----------
@@ -89,7 +89,10 @@ def _close_ring(ring: F64) -> list[list[float]]:
 
 
 def write_geojson(path: Path, features: Iterable[Mapping[str, Any]]) -> int:
-    """Write a FeatureCollection a feature per line, so that millions fit; returns their count."""
+    """Write a FeatureCollection, one feature per line, and return the number of features.
+
+    Features are written as they arrive, so that there can be millions of them.
+    """
     count = 0
     with path.open("w", encoding="utf-8") as stream:
         stream.write('{"type":"FeatureCollection","features":[')
@@ -103,7 +106,7 @@ def write_geojson(path: Path, features: Iterable[Mapping[str, Any]]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Annotated:
-    """Object of a GeoJSON file: its polygons (several for a MultiPolygon) or its points."""
+    """An object of a GeoJSON file: its polygons (several for a MultiPolygon) or its points."""
 
     polygons: tuple[Polygon, ...]
     points: F64
@@ -114,14 +117,14 @@ class Annotated:
 
 
 def read_objects(path: Path) -> list[Annotated]:
-    """Objects of a GeoJSON file with what QuPath says of each; an empty file gives none.
+    """Read the objects of a GeoJSON file with their QuPath annotations; an empty file has none.
 
-    Lines are refused. Measurements that are not numbers are left out.
+    Lines are rejected, and non-numeric measurements are left out.
 
     Raises
     ------
     InputError
-        If the file is not GeoJSON, a ring is broken, or an object is neither area nor point.
+        If the file is not GeoJSON, a ring is invalid, or an object is neither an area nor a point.
     """
     out: list[Annotated] = []
     for number, (geometry, properties) in enumerate(_load(path)):
@@ -158,15 +161,16 @@ def read_objects(path: Path) -> list[Annotated]:
 
 
 def read_polygons(path: Path) -> list[Polygon]:
-    """Polygons of a GeoJSON file: FeatureCollection, Feature, geometry, or a list of features.
+    """Read the polygons of a GeoJSON file.
 
-    MultiPolygons are split; the classification's name becomes the label. Points and lines are
-    refused, as they enclose nothing.
+    The file may contain a FeatureCollection, a Feature, a geometry or a list of features.
+    MultiPolygons are split, and the classification's name becomes the label. Points and lines are
+    rejected because they enclose no area.
 
     Raises
     ------
     InputError
-        If the file is not GeoJSON, a ring is broken, or a feature has no area.
+        If the file is not GeoJSON, a ring is invalid, or a feature has no area.
     """
     out: list[Polygon] = []
     for number, thing in enumerate(read_objects(path)):
@@ -179,7 +183,7 @@ def read_polygons(path: Path) -> list[Polygon]:
 
 
 def _load(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Geometry and properties of each feature, up to the bounds of size and number."""
+    """Yield each feature's geometry and properties, within the limits on file size and count."""
     if path.stat().st_size > MAX_BYTES:
         raise InputError(f"{path}: larger than {MAX_BYTES >> 20} MiB; export fewer objects")
     try:
@@ -193,7 +197,7 @@ def _load(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 def _label(properties: Mapping[str, Any]) -> str:
-    """Get class, as QuPath writes it, simple or derived ("Tumor: Positive"), or as a plain name."""
+    """Get the class name, whether plain text or as QuPath writes it ("Tumor: Positive")."""
     class_ = properties.get("classification")
     if not isinstance(class_, dict):
         return class_ if isinstance(class_, str) else ""

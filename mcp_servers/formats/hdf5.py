@@ -1,4 +1,4 @@
-"""Patch coordinates as Trident and CLAM read them."""
+"""Patch coordinates in the HDF5 layout that Trident and CLAM read."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mcp_servers.slides.source import Level
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Grid of patches. `patch_size` is in pixels at the target resolution.
+    """A grid of patches; `patch_size` is in pixels at the target resolution.
 
-    `level` is the number of the stored level with that resolution and its `Level`, where there is
-    one: CLAM reads `patch_size` pixels of a stored level, and of no other.
+    `level` is the stored level at that resolution, as its number and its `Level`, if there is one.
+    CLAM can only read `patch_size` pixels of a stored level.
     """
 
     name: str
@@ -32,12 +32,12 @@ class Grid:
     level: tuple[int, Level] | None = None
 
     def attributes(self) -> dict[str, Any]:
-        """Get the attributes of `coords`: Trident's, and CLAM's where CLAM can read these patches.
+        """Return the attributes of `coords` for Trident, and for CLAM if it can read these patches.
 
-        Trident takes `patch_size_level0` pixels of level 0 and makes them `patch_size`; CLAM takes
-        `patch_size` pixels of `patch_level` (`read_region(coord, patch_level, patch_size)`). Where
-        no stored level makes both the same tissue, CLAM's `patch_level` is left out: its reader
-        then stops instead of reading other pixels.
+        Trident reads `patch_size_level0` pixels of level 0 and resizes them to `patch_size`; CLAM
+        reads `patch_size` pixels of `patch_level` (`read_region(coord, patch_level, patch_size)`).
+        If no stored level gives both the same tissue, CLAM's `patch_level` is left out, so that its
+        reader stops instead of reading the wrong pixels.
         """
         both = {
             "patch_size": self.patch_size,
@@ -66,7 +66,7 @@ class Grid:
 
 
 def stored_level(levels: Sequence[Level], patch_size: int, level0: int) -> tuple[int, Level] | None:
-    """Get the level of which `patch_size` pixels are `level0` pixels of level 0, within a pixel."""
+    """Find the level whose `patch_size` pixels span `level0` level-0 pixels, within a pixel."""
     return next(
         (
             (number, level)
@@ -78,7 +78,7 @@ def stored_level(levels: Sequence[Level], patch_size: int, level0: int) -> tuple
 
 
 def write_coords(path: Path, coords: I64, grid: Grid, **columns: AnyArray) -> None:
-    """Write (n, 2) level-0 corners, with further columns of n values each beside them."""
+    """Write (n, 2) level-0 corners, with any further columns of n values each."""
     import h5py
 
     with h5py.File(path, "w") as file:

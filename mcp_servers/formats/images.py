@@ -1,4 +1,4 @@
-"""PNG pictures: overlays of masks, squares and outlines on a thumbnail."""
+"""PNG images: overlays of masks, squares and outlines on a thumbnail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Color = tuple[int, int, int]
 
 
 def write_png(path: Path, image: U8 | BoolArray) -> None:
-    """Write an RGB or gray image, or a mask (0 and 255), as PNG."""
+    """Write an RGB image, a grayscale image, or a mask (as 0 and 255) to a PNG file."""
     from PIL import Image
 
     pixels = image.astype(np.uint8) * 255 if image.dtype == np.bool_ else image
@@ -24,19 +24,19 @@ def write_png(path: Path, image: U8 | BoolArray) -> None:
 
 
 def write_png_rows(path: Path, width: int, height: int, parts: Iterable[U8]) -> None:
-    """Write an RGB image that comes some rows at a time as PNG, and never hold all of it.
+    """Write a PNG from RGB rows that arrive in parts, without holding the whole image in memory.
 
-    Rows are stored as differences to the row above (filter 2), which suits maps.
+    Rows are stored as differences from the row above (filter 2), which suits maps.
 
     Parameters
     ----------
     width, height : pixels
-    parts : (rows, width, 3) each, red, green and blue
+    parts : arrays of shape (rows, width, 3) with red, green and blue
 
     Raises
     ------
     ValueError
-        If the parts are not `height` rows of `width` pixels together.
+        If the parts do not add up to `height` rows of `width` pixels.
     """
     packer, above, seen = zlib.compressobj(4), np.zeros((1, width * 3), np.uint8), 0
     with path.open("wb") as stream:
@@ -63,12 +63,12 @@ def write_png_rows(path: Path, width: int, height: int, parts: Iterable[U8]) -> 
 def blend_mask(
     image: U8, mask: BoolArray, color: Color, opacity: float = 0.4, outline: bool = True
 ) -> U8:
-    """Tint the pixels under a mask (resized to the image) and, if asked, outline it.
+    """Tint the pixels under a mask (resized to the image) and optionally outline it.
 
     Parameters
     ----------
     image : (height, width, 3)
-    mask : (any, any), true where it is tinted
+    mask : two-dimensional, of any size; true for pixels to tint
     color : red, green, blue, 0 to 255
     opacity : 0 leaves the image, 1 covers it
 
@@ -94,7 +94,7 @@ def blend_mask(
 def draw_polygons(
     image: U8, polygons: Sequence[Polygon], scale: float, color: Color, thickness: int = 2
 ) -> U8:
-    """Outline polygons (level-0 pixels) on an image of `scale` level-0 pixels per pixel.
+    """Draw the outlines of polygons on an image.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def draw_polygons(
     polygons : level-0 pixels
     scale : level-0 pixels per pixel of the image
     color : red, green, blue, 0 to 255
-    thickness : of the line, pixels of the image
+    thickness : of the line, in image pixels
 
     Returns
     -------
@@ -127,12 +127,12 @@ def draw_squares(
     labels: Sequence[str],
     opacity: float = 0.35,
 ) -> U8:
-    """Return filled, outlined squares colored by label (Figure 7 of the paper).
+    """Draw filled, outlined squares colored by label (Figure 7 of the paper).
 
     Parameters
     ----------
     image : (height, width, 3)
-    corners : (n, 2) upper left, level-0 pixels
+    corners : (n, 2) upper left corners, level-0 pixels
     size : side, level-0 pixels
     scale : level-0 pixels per pixel of the image
     opacity : of the filling, 0 to 1
@@ -158,7 +158,7 @@ def draw_squares(
 
 
 def colorize(values: F64 | F32, low: float, high: float) -> U8:
-    """Colors of scores (n,) or (H, W), from blue over green to yellow (viridis)."""
+    """Map scores of shape (n,) or (H, W) to viridis colors, from blue through green to yellow."""
     import cv2
 
     span = max(high - low, 1e-12)

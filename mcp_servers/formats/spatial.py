@@ -1,7 +1,7 @@
-"""SpatialData stores in the two coordinate systems that SAGE writes. Needs `spatialdata`.
+"""SpatialData stores in SAGE's two coordinate systems; requires `spatialdata`.
 
-"global" is level-0 pixels with the origin at the slide's corner, x to the right, y down; "um" is
-µm, where the pixel size is known.
+"global" is in level-0 pixels, with the origin at the slide's corner, x to the right and y down;
+"um" is in µm, if the pixel size is known.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Elements = dict[str, Any]
 
 
 def make_transformations(mpp: float | None, scale: float = 1.0) -> dict[str, Any]:
-    """Make an element's transformations to both systems; `scale` level-0 pixels a unit."""
+    """Make an element's transformations to both systems; one unit is `scale` level-0 pixels."""
     from spatialdata.transformations import Identity, Scale
 
     def scale_by(factor: float) -> Any:
@@ -28,7 +28,7 @@ def make_transformations(mpp: float | None, scale: float = 1.0) -> dict[str, Any
 
 
 def write_store(path: Path, elements: Elements, about: dict[str, Any]) -> None:
-    """Write a store; images and features pass through in parts."""
+    """Write a store; images and features are written in parts."""
     import warnings
 
     import dask

@@ -1,4 +1,4 @@
-"""Rows of a table that is too long to hold: written as they come, read back some at a time."""
+"""Disk storage for tables too long for memory: rows are appended, then read back in parts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ CHUNK = 100_000
 
 
 class Spool:
-    """(n, width) rows of float64 in a file without a name, gone when closed or when a job dies."""
+    """An (n, width) table of float64 rows in an unnamed file.
+
+    The file disappears when it is closed or when its process dies.
+    """
 
     def __init__(self, folder: Path, width: int) -> None:
-        """Open the file in `folder`, which must have space for 8 bytes per value."""
+        """Open the file in `folder`, which must have 8 bytes of free space per value."""
         folder.mkdir(parents=True, exist_ok=True)
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 closed by __exit__
         self._width = width
@@ -26,7 +29,7 @@ class Spool:
         self._count = 0
 
     def __enter__(self) -> Spool:
-        """Return the spool itself; the block closes it."""
+        """Return the spool; leaving the block closes it."""
         return self
 
     def __exit__(
@@ -39,21 +42,21 @@ class Spool:
         self._file.close()
 
     def __len__(self) -> int:
-        """Rows that were appended and not dropped."""
+        """Return the number of rows that were appended and not dropped."""
         return self._count - len(self._dropped)
 
     def append(self, rows: F64) -> None:
-        """Add (n, width) rows at the end."""
+        """Append (n, width) rows."""
         self._file.seek(0, 2)
         self._file.write(np.ascontiguousarray(rows, dtype=np.float64).tobytes())
         self._count += len(rows)
 
     def drop(self, numbers: AnyArray) -> None:
-        """Leave rows out from now on, by the number under which they were appended."""
+        """Exclude rows from now on, given the numbers under which they were appended."""
         self._dropped = np.union1d(self._dropped, numbers)
 
     def chunks(self) -> Iterator[F64]:
-        """All rows in their order, in parts; an empty part if there are none."""
+        """Yield all rows in order, in parts; yield one empty part if there are no rows."""
         size = self._width * 8
         if not self._count:
             yield np.zeros((0, self._width))
@@ -65,7 +68,7 @@ class Spool:
             yield np.delete(rows, self._dropped[first:last] - start, axis=0)
 
     def column(self, number: int) -> F64:
-        """Read a column of all rows."""
+        """Read one column of all rows."""
         out, seen = np.empty(len(self)), 0
         for rows in self.chunks():
             out[seen : seen + len(rows)] = rows[:, number]

@@ -13,12 +13,12 @@ from mcp_servers.slides.arrays import AnyArray
 
 
 def write_columns(path: Path, columns: Mapping[str, AnyArray | Sequence[Any]]) -> None:
-    """Write columns of equal length; floats keep six digits."""
+    """Write columns of equal length, with floats rounded to about six significant digits."""
     write_parts(path, [columns])
 
 
 def write_parts(path: Path, parts: Iterable[Mapping[str, AnyArray | Sequence[Any]]]) -> None:
-    """Write a table that comes some rows at a time, as `write_columns`; never empty."""
+    """Write a table whose rows arrive in parts (at least one part); see `write_columns`."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 

@@ -1,4 +1,4 @@
-"""Byte tiles of a grid too large to hold: those last written to in memory, the rest in a file."""
+"""Byte tiles of a grid too large for memory: recently written tiles in memory, others on disk."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Place = tuple[int, int]
 
 
 class TileSpool:
-    """Arrays of (layers, side, side) bytes by row and column; they begin as zeros when written to.
+    """Tiles of (layers, side, side) bytes by row and column, initialized to zeros.
 
-    Up to `held` of them are in memory. The file has no name and goes with the spool, or when a job
-    dies. Threads must take turns.
+    Up to `held` tiles are kept in memory. The file has no name and disappears with the spool or
+    when its process dies. Access is not thread-safe.
     """
 
     def __init__(self, layers: int, side: int, *, held: int, folder: Path | None = None) -> None:
-        """Nothing is written to `folder` (that for temporary files unless given) until need be."""
+        """Create an empty spool; `folder` (default: the temporary folder) is used if needed."""
         self._shape = (layers, side, side)
         self._held = max(1, held)
         self._folder = folder
@@ -32,20 +32,20 @@ class TileSpool:
         self._file: BinaryIO | None = None
 
     def __len__(self) -> int:
-        """Tiles that were ever written to."""
+        """Return the number of tiles that were ever written to."""
         return len(self._memory.keys() | self._slots.keys())
 
     def __iter__(self) -> Iterator[Place]:
-        """Their places, sorted."""
+        """Iterate over the positions of the tiles, sorted."""
         return iter(sorted(self._memory.keys() | self._slots.keys()))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tiles in memory."""
+        """Size of the tiles in memory, in bytes."""
         return sum(tile.nbytes for tile in self._memory.values())
 
     def edit(self, place: Place) -> U8:
-        """Return a tile to write to, until another is asked for."""
+        """Return a tile for writing; it is valid until another tile is requested."""
         tile = self._memory.get(place)
         if tile is None:
             tile = np.zeros(self._shape, dtype=np.uint8)
@@ -59,11 +59,11 @@ class TileSpool:
         return tile
 
     def read(self, place: Place, layer: int, top: int, bottom: int) -> U8 | None:
-        """Return some rows of a layer of a tile; None where there is none.
+        """Return some rows of one layer of a tile, or None if the tile does not exist.
 
         Parameters
         ----------
-        top, bottom : rows of the tile's pixels, the last not included
+        top, bottom : range of the tile's pixel rows, `bottom` excluded
         """
         tile = self._memory.get(place)
         if tile is not None:
@@ -71,7 +71,7 @@ class TileSpool:
         return self._load_layer(place, layer, top, bottom) if place in self._slots else None
 
     def _load_layer(self, place: Place, layer: int, top: int, bottom: int) -> U8:
-        """Rows from the file."""
+        """Read rows of a layer from the file."""
         assert self._file is not None
         layers, side, _ = self._shape
         self._file.seek(((self._slots[place] * layers + layer) * side + top) * side)

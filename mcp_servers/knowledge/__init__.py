@@ -1,3 +1,3 @@
-"""Knowledge tools over the graph of `kg` and its ontology, and tools that drive a run of SAGE."""
+"""Tools that query the `kg` graph and its ontology, and tools that control a SAGE run."""
 
 TOOL_MODULES = ("graphs", "terms")

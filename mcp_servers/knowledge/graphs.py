@@ -1,4 +1,4 @@
-"""Ask a knowledge graph: entities, paths between them, evidence with its papers."""
+"""Tools that query a knowledge graph: entities, paths between them, evidence and its papers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SUITE = "knowledge"
 QUOTE = 400
-"""Longest passage that is quoted, in characters."""
+"""Maximum length of a quoted passage, in characters."""
 
 GRAPHS = Validity(
     known_failures=(
@@ -411,7 +411,7 @@ def graph_communities(given: CommunitiesInput, context: ToolContext) -> Communit
 
 
 def open_graph(path: str, context: ToolContext) -> Graph:
-    """Open the graph under the roots, cached while its files stay the same."""
+    """Open a graph under the roots; it stays cached while its files are unchanged."""
     from kg.graph.model import Graph
 
     place = context.input(path)
@@ -427,9 +427,9 @@ def open_graph(path: str, context: ToolContext) -> Graph:
 
 
 def load_embedder(graph: Graph, context: ToolContext) -> Embedder:
-    """Load the embedding model of a graph, if it ships with SAGE.
+    """Load a graph's embedding model if the model ships with SAGE.
 
-    A name from a graph file must not choose a model to be downloaded or loaded.
+    A name read from a graph file must not determine which model is downloaded or loaded.
     """
     from kg.embedding import embed
 
@@ -446,12 +446,12 @@ def load_embedder(graph: Graph, context: ToolContext) -> Embedder:
 
 
 def _papers(evidence: Iterable[Evidence]) -> list[str]:
-    """Each paper once, in order, by its identifier or title."""
+    """List each paper once, in order, identified by its identifier or title."""
     return list(dict.fromkeys(describe_paper(item) for item in evidence))[:20]
 
 
 def describe_paper(evidence: Any) -> str:
-    """Title, year and identifier of a paper as the source states them."""
+    """Describe a paper by its title, year and identifier, as given by the source."""
     parts = [
         evidence.title or evidence.doc_id[:12],
         str(evidence.year) if evidence.year else "",

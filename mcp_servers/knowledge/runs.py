@@ -1,7 +1,7 @@
-"""Tools that start a run of SAGE, answer its review, and report its state.
+"""Tools that start a SAGE run, review its hypotheses, and report its state.
 
-They drive the `sage` command as a separate process with a list of arguments, through a callable
-that the application hands in; this package knows nothing of the application itself.
+They run the `sage` command as a separate process with a list of arguments, through a callable
+supplied by the application; this package has no knowledge of the application itself.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from sage.core.errors import FaultError, InputError
 from sage.core.models import Strict
 
 RUN = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
-"""A run's id, its beginning, or "last"; never a path."""
+"""A run's id, a prefix of an id, or "last"; never a path."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Result of a command."""
+    """The result of a command."""
 
     code: int
     stdout: str
@@ -33,7 +33,7 @@ class Answer:
 
 
 Drive = Callable[[Sequence[str], Callable[[], bool]], Answer]
-"""Runs `sage` with these arguments; the second argument returns True to stop it."""
+"""A function that runs `sage` with these arguments until its second argument returns True."""
 
 
 RunName = Annotated[str, Field(description='A run\'s id, its beginning, or "last"', max_length=128)]
@@ -80,7 +80,7 @@ class RunResult(BaseModel):
 
 
 def run_tools(drive: Drive) -> list[ToolSpec]:
-    """`start_run`, `review_run` and `run_status` over a driver of the `sage` command."""
+    """Build the tools `start_run`, `review_run` and `run_status` from a driver of `sage`."""
 
     @tool(
         "start_run",
@@ -156,7 +156,7 @@ def _run_name(name: str) -> str:
 
 
 def _under_roots(cohort: str, context: ToolContext) -> str:
-    """Return a built-in name as it is, anything else as a path under the roots."""
+    """Return the name of a built-in cohort unchanged, and resolve anything else under the roots."""
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", cohort):
         try:
             return str(context.input(cohort))

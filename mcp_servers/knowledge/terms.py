@@ -1,4 +1,4 @@
-"""Ask the shipped ontology what names mean, without a graph."""
+"""Tool that looks up the meaning of names in the bundled ontology, without a graph."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Measurements on maps of cells, objects and regions: their language, computation and gate."""
+"""Measurements on maps of cells, objects and regions: language, computation and quality gate."""

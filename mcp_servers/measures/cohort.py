@@ -1,7 +1,7 @@
 """Measurements over the slides of a cohort: maps, values, and variables per patient.
 
-Each slide has a folder with a record of its own, so that a stopped run resumes where it
-was. The variables are written from those records, patient by patient.
+Each slide has its own folder with a record, so that an interrupted run can be resumed. The
+variables are written from those records, patient by patient.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
 
 Progress = Callable[[str, Outcome, int, int], None]
-"""Callback: stage ("maps", "values"), outcome of a slide, slides finished, slides in all."""
+"""Callback with the stage ("maps" or "values"), a slide's outcome, slides done, slides in all."""
 
 
 @dataclass
@@ -42,13 +42,13 @@ class Measured:
     slides: int = 0
     measurements: int = 0
     valid: int = 0
-    """Values in the table; the others are empty, and `validity` gives the reason."""
+    """Number of values in the table; other cells are empty, and `validity` gives the reason."""
     resumed: int = 0
     failures: dict[str, str] = field(default_factory=dict)
 
 
 def items_with_patients(slides: Sequence[Path], cohort: Cohort | None) -> list[Item]:
-    """Each slide with its patient: of the cohort's table of slides, else of the slide's name."""
+    """Pair each slide with its patient, from the cohort's slide table or else the slide's name."""
     named = {} if cohort is None else _patients_by_file(cohort)
     return [
         Item(item.path, item.name, named.get(item.path.name.casefold(), item.patient))
@@ -76,12 +76,12 @@ def make_maps(
     on_outcome: Progress,
     tool: str = "slide_maps",
 ) -> tuple[list[Item], list[Outcome]]:
-    """Return maps of slides by a tool; those made, and how every slide ended.
+    """Make maps of slides with a tool; return the maps made and the outcome of every slide.
 
     Parameters
     ----------
-    on_outcome : called with each slide's end, how many have ended, and how many there are
-    tool : writes `maps/`: `slide_maps`, or `read_findings` of a reader
+    on_outcome : called with each slide's outcome, the number finished and the total number
+    tool : writes `maps/`; either `slide_maps`, or `read_findings` for a reader's findings
     """
     outcomes: list[Outcome] = []
     run_items(
@@ -107,12 +107,12 @@ def make_maps(
 
 
 def map_items(folder: Path) -> tuple[list[Item], dict[str, str]]:
-    """Return the maps below a folder, each with a name of its own; and those that cannot be read.
+    """List the maps below a folder, each with a unique name, and those that cannot be read.
 
     Raises
     ------
     InputError
-        If there is none.
+        If there are no maps.
     """
     items: list[Item] = []
     broken: dict[str, str] = {}
@@ -132,7 +132,7 @@ def map_items(folder: Path) -> tuple[list[Item], dict[str, str]]:
 
 
 def suite_for(items: Sequence[Item], suite: Suite) -> list[Measurement]:
-    """Return the measurements of a suite on what these maps hold between them."""
+    """Return the measurements of a suite that apply to the combined contents of these maps."""
     return suite_of((held_in(item.path.parent) for item in items), suite)
 
 
@@ -143,11 +143,11 @@ def compute_values(
     roots: Roots,
     on_outcome: Progress,
 ) -> list[Outcome]:
-    """Values of each slide by the tool `measure_maps`, in `OUT/measure_maps/SLIDE/values.jsonl`.
+    """Compute each slide's values with `measure_maps`, in `OUT/measure_maps/SLIDE/values.jsonl`.
 
     Parameters
     ----------
-    on_outcome : called with each slide's end, how many have ended, and how many there are
+    on_outcome : called with each slide's outcome, the number finished and the total number
     """
     outcomes: list[Outcome] = []
     if items:
@@ -172,17 +172,17 @@ def write_variables(
     out: Path,
     known_at: KnownAt | None,
 ) -> Measured:
-    """Write the variables of each patient, what each rests on, and lines for cohort.toml.
+    """Write each patient's variables, their provenance, and lines for cohort.toml.
 
-    `measured.csv` holds numbers alone: a value that is undefined, or outside the card of what made
-    the maps, is missing there, and `validity.csv` says why, with how many slides were measured and
-    how many failed.
+    `measured.csv` contains only numbers: a value that is undefined, or outside the card of the
+    method that made the maps, is missing there. `validity.csv` gives the reason, the number of
+    slides measured and the number that failed.
 
     Parameters
     ----------
-    outcomes : how the slides of `compute_values` ended
-    failures : slides that never came so far: the patient and the reason, by slide
-    known_at : written for every variable; None leaves it to the cohort
+    outcomes : of the slides that `compute_values` processed
+    failures : patient and reason, by slide, for slides that failed before that step
+    known_at : written for every variable; None leaves the choice to the cohort
     """
     lost = dict(failures)
     slides: dict[str, list[str]] = {patient: [] for patient, _ in failures.values()}

@@ -1,6 +1,6 @@
-"""Measurements computed on maps: of a slide, then of a patient.
+"""Computation of measurements on maps: per slide, then per patient.
 
-What cannot be measured has no value and a reason; zero means that zero was counted.
+A quantity that cannot be measured has no value but a reason; zero means that none were found.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ from mcp_servers.slides.arrays import F64, I64
 from sage.core.models import Strict
 
 LEAST_AREA_MM2 = 0.01
-"""Tissue below this has no density."""
+"""Smallest tissue area in which a density is defined."""
 LEAST_TISSUE_MM2 = 0.25
-"""Tissue of a slide below which it is not said how many TLS or germinal centers there are: about a
-core of a tissue microarray, and a few times the area of an aggregate."""
+"""Tissue area of a slide below which TLS and germinal centers are not counted.
+
+This is about the area of a tissue microarray core, and a few times that of an aggregate.
+"""
 LEAST_FIELDS = 4
 UM2_PER_MM2 = 1e6
 
@@ -60,7 +62,7 @@ class Value(Strict):
 
 
 def compute(measurement: Measurement, maps: SlideMaps | Prepared) -> Value:
-    """Compute a measurement on a slide; `Prepared` maps serve many at the cost of one."""
+    """Compute a measurement on a slide; `Prepared` maps make further measurements cheap."""
     slide = maps if isinstance(maps, Prepared) else Prepared(maps)
     expression = measurement.of
     numerator = denominator = None
@@ -87,9 +89,10 @@ def compute(measurement: Measurement, maps: SlideMaps | Prepared) -> Value:
 
 
 def of_patient(measurement: Measurement, slides: Sequence[Value]) -> Value:
-    """Combine the values of a patient's slides by the measurement's rule.
+    """Combine the values of a patient's slides using the measurement's rule.
 
-    Slides without a value are left out, by `pooled` those without counts; `only` refuses several.
+    Under `pooled`, slides without counts are left out, and under the other rules slides without a
+    value; `only` rejects more than one slide.
     """
     kept = [
         slide
@@ -137,7 +140,7 @@ def _by_rule(measurement: Measurement, slides: Sequence[Value]) -> float:
 
 
 def _quotient(node: Node, numerator: float, denominator: float | None) -> float:
-    """Numerator over denominator, where there is enough of it."""
+    """Divide numerator by denominator if the denominator is large enough."""
     if denominator is None:
         return numerator
     if isinstance(node, nodes.Density):
@@ -159,14 +162,14 @@ def _require(found: float, least: int, what: str) -> None:
 
 
 def _value(node: Node, slide: Prepared) -> float:
-    """Return the value of an expression in its own unit."""
+    """Compute the value of an expression in its own unit."""
     if poolable(node) and not isinstance(node, Arithmetic):
         return _quotient(node, *_parts(node, slide))
     return _compute(node, slide)
 
 
 def _require_tissue(of: Points, slide: Prepared) -> None:
-    """Refuse to count structures on a sliver of tissue, where none is no finding."""
+    """Refuse to count structures on a sliver of tissue, where finding none means nothing."""
     area = slide.maps.area_um2
     if isinstance(of, Objects) and area is not None and area < LEAST_TISSUE_MM2 * UM2_PER_MM2:
         raise Undefined(f"less than {LEAST_TISSUE_MM2:g} mm² of tissue, too little for {of.plural}")
@@ -174,7 +177,10 @@ def _require_tissue(of: Points, slide: Prepared) -> None:
 
 @singledispatch
 def _parts(node: Node, slide: Prepared) -> tuple[float, float | None]:
-    """Numerator and denominator (None: a sum) in units that give the value in its own."""
+    """Return numerator and denominator, in units that give the value in its own unit.
+
+    The denominator is None if the value is a sum.
+    """
     raise TypeError(f"{node.kind} has no parts")
 
 
@@ -275,7 +281,7 @@ def _(node: Arithmetic, slide: Prepared) -> float:
 
 
 def _ratio_unit(node: Arithmetic) -> Unit:
-    """Return the unit of a product or quotient of the two sides as they are."""
+    """Return the unit of a product or quotient of the two sides, without unit conversion."""
     left, right = node.left.unit, node.right.unit
     sign = 1 if node.operator == "*" else -1
     return Unit(node.unit.powers, left.scale * right.scale**sign)
@@ -328,7 +334,10 @@ def _counts(
     radius_um: float,
     far_um: float,
 ) -> tuple[I64, float]:
-    """Neighbors in a radius of the points far from the border; density of the neighbors per µm²."""
+    """Count neighbors within a radius of each point far from the border.
+
+    Also return the density of the neighbors per µm².
+    """
     to = node.to or node.of
     area = float(slide.area(node.within).area)
     counts = slide.counts(node.of, to, radius_um, node.within, node.within)
@@ -462,7 +471,7 @@ def _(node: nodes.Heterogeneity, slide: Prepared) -> float:
 
 
 def _statistic(values: F64, name: str) -> float:
-    """Return a statistic by name; "sd" and "cv" with n - 1."""
+    """Compute a statistic by name; "sd" and "cv" divide by n - 1."""
     if name in ("sd", "cv"):
         if len(values) < 2:
             raise Undefined("a spread needs two values")

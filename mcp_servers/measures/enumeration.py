@@ -1,4 +1,4 @@
-"""Measurements enumerated by rule over what a cohort's maps hold: hundreds, or thousands."""
+"""Systematic enumeration of hundreds or thousands of measurements on a cohort's maps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CELL_RADII = {"standard": (30.0,), "full": (15.0, 30.0, 60.0, 100.0)}
 OBJECT_RADII = {"standard": (1000.0,), "full": (250.0, 500.0, 1000.0, 2000.0)}
 MARGINS = {"standard": (100.0,), "full": (50.0, 100.0, 250.0, 500.0)}
 FEW = 3
-"""Objects that a statistic of theirs needs; of cells it needs the language's default."""
+"""Minimum number of objects for a statistic over objects; cells use the language's default."""
 OF_LOOKS: dict[str, Statistic] = {
     "cellularity": "median",
     "lymphoid_share": "median",
@@ -40,9 +40,12 @@ OF_LOOKS: dict[str, Statistic] = {
     "lymphoid_density": "max",
     "mitosis_like": "max",
 }
-"""What is asked of each finding of a reader over the regions that it inspected: the usual region,
-the share of the inspected tissue, the hottest region. One region suffices, each being measured on
-many nuclei; a value that hangs on few of them is the gate's to see."""
+"""Statistics of each of a reader's findings over the regions that it inspected.
+
+They are the typical region, the share of the inspected tissue, and the hottest region. One region
+is enough, because each is measured on many nuclei; values that depend on few regions are left to
+the gate to judge.
+"""
 
 
 def enumerate_measurements(
@@ -52,17 +55,17 @@ def enumerate_measurements(
     columns: Mapping[str, str] | None = None,
     suite: Suite = "full",
 ) -> list[Measurement]:
-    """Every measurement of a suite over these types, kinds and columns, in a fixed order.
+    """Enumerate a suite's measurements over these types, kinds and columns, in a fixed order.
 
     Parameters
     ----------
     objects, regions : kinds of objects and of regions
-    columns : shape and stain of cells, with their units
-    suite : "standard" is a single radius and margin, "full" all of them and every pair in regions
+    columns : shape and stain measures of cells, with their units
+    suite : "standard" uses one radius and margin; "full" uses all, and every pair in regions
 
     Returns
     -------
-    Measurements with names of their own; what can be pooled over slides is, the rest is averaged.
+    Measurements with unique names; they are pooled over slides if possible, else averaged.
     """
     looks = [name for name in types if name.startswith(INSPECTED)]
     read = [name for name in objects if name.startswith(READ)]
@@ -88,7 +91,7 @@ def _rule(of: Node) -> Rule:
 
 
 def suite_of(slides: Iterable[Held], suite: Suite = "standard") -> list[Measurement]:
-    """Return the suite for what these maps hold between them."""
+    """Return the suite for the combined contents of these maps."""
     every = list(slides)
     return enumerate_measurements(
         sorted({name for held in every for name in held.types}),
@@ -111,7 +114,7 @@ def _areas(regions: Sequence[str], suite: Suite) -> list[Area]:
 
 
 def _wide_areas(regions: Sequence[str], suite: Suite) -> list[Area]:
-    """Areas in which patterns and neighborhoods are measured: margins are too narrow."""
+    """Return the areas in which to measure patterns and neighborhoods; margins are too narrow."""
     return [TISSUE, *(Region(name=name) for name in regions if suite == "full")]
 
 
@@ -147,7 +150,7 @@ def _of_cells(types: Sequence[str], regions: Sequence[str], suite: Suite) -> Ite
 
 
 def _inner_over_outer(cells: Cells, region: str, width: float) -> Node:
-    """Return the density inside a border over that outside of it, as a logarithm."""
+    """Return the log2 ratio of the density inside a border to the density outside it."""
     inner = Margin(of=region, inside_um=width, outside_um=0)
     outer = Margin(of=region, inside_um=0, outside_um=width)
     densities = (nodes.Density(of=cells, within=inner), nodes.Density(of=cells, within=outer))
@@ -198,7 +201,7 @@ def _of_columns(
 
 
 def _of_looks(looks: Sequence[str], columns: Mapping[str, str]) -> Iterator[Node]:
-    """Yield the findings of a reader over the regions that it inspected."""
+    """Yield a reader's findings over the regions that it inspected."""
     for name in looks:
         for column, statistic in OF_LOOKS.items():
             if column in columns:
@@ -209,7 +212,7 @@ def _of_looks(looks: Sequence[str], columns: Mapping[str, str]) -> Iterator[Node
 
 
 def _of_read(read: Sequence[str]) -> Iterator[Node]:
-    """nodes.Share of sought objects that a reader found."""
+    """Yield the share of the sought objects that a reader found."""
     for name in read:
         yield nodes.Density(of=Objects(type=name))
 

@@ -1,4 +1,4 @@
-"""Measurements read from formulas, also from a file of them. Nothing of it is executed."""
+"""Parser of measurement formulas, alone or in a file; nothing in a formula is executed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def parse(text: str) -> Measurement:
     Raises
     ------
     InputError
-        With the part that is not understood, or whose units do not fit, and what would do.
+        If a part is not understood or its units do not match; the message names valid choices.
     """
     if len(text) > LONGEST:
         raise InputError(f"a formula has at most {LONGEST} characters, this one {len(text)}")
@@ -63,12 +63,12 @@ def parse(text: str) -> Measurement:
 
 
 def read_definitions(path: Path) -> list[Measurement]:
-    """Get the measurements of a file: a formula a line; empty lines and those after # are left out.
+    """Read measurements from a file with one formula per line, ignoring blank lines and # comments.
 
     Raises
     ------
     InputError
-        If a line is no measurement (it is named), two have the same name, or there is none.
+        If a line is not a measurement, two measurements share a name, or the file has none.
     """
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -96,7 +96,7 @@ def read_definitions(path: Path) -> list[Measurement]:
 
 
 def keep_definitions(measurements: Sequence[Measurement], folder: Path) -> Path:
-    """Write measurements under a name that changes with them; the file."""
+    """Write measurements to a file named after their content, and return its path."""
     text = "".join(f"{measurement.formula}\n" for measurement in measurements)
     digest = hash_text(text, digits=12)
     path = folder / f"definitions-{digest}.txt"
@@ -133,7 +133,7 @@ def _expression(tree: ast.expr, text: str, deeper: int) -> Node:
 
 
 def _arguments(tree: ast.Call, kind: type[Node]) -> dict[str, Any]:
-    """Values by field: those without default in order, then by name."""
+    """Return values by field: fields without a default in order, then keyword arguments."""
     names = [name for name in kind.model_fields if name != "kind"]
     required = [name for name in names if kind.model_fields[name].is_required()]
     shown = ", ".join(
@@ -180,7 +180,7 @@ def _argument(tree: ast.expr) -> Any:
 
 
 def _constant(tree: ast.expr) -> Any:
-    """Return a number or a quoted text; None for anything else."""
+    """Return a number or a quoted string, or None for anything else."""
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
         value = _constant(tree.operand)
         return -value if isinstance(value, float) else None
@@ -195,7 +195,7 @@ def _constant(tree: ast.expr) -> Any:
 
 
 def build_node(model: type[M], fields: dict[str, Any], text: str) -> M:
-    """Build a node from its fields; an error names the text of the formula."""
+    """Build a node from its fields; errors quote the formula's text."""
     try:
         return model.model_validate(fields)
     except ValidationError as error:

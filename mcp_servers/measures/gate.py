@@ -1,7 +1,7 @@
-"""The quality gate: which measurements are worth a test, decided before any outcome is seen.
+"""Quality gate: which measurements deserve a test, decided before any outcome is seen.
 
-Everything here is computed from maps; no outcome can be handed in. What could not be assessed is
-said and passes nobody off as stable.
+Everything here is computed from maps; no outcome can be passed in. A measurement whose stability
+could not be assessed is reported as such, never as stable.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHIFTS = ("resolution", "stain", "scanner")
-"""What changes the maps themselves, and so needs the slides measured a second time."""
+"""Changes that affect the maps themselves, so that slides must be measured a second time."""
 LEAST_PATIENTS = 10
 
 
@@ -97,7 +97,7 @@ class GateReport(Strict):
         return tuple(gated.name for gated in self.measurements if gated.passed)
 
     def text(self) -> str:
-        """Describe the report, passed measurements first."""
+        """Describe the report as text, with passed measurements first."""
         lines = [
             f"Quality gate: {len(self.passed)} of {len(self.measurements)} measurements pass, on"
             f" {self.slides} slides of {self.patients} patients. No outcome was read.",
@@ -128,21 +128,21 @@ def gate(
     progress: Callable[[str], None] = lambda step: None,
     coded: Callable[[Iterable[SlideMaps]], Iterable[SlideMaps]] = iter,
 ) -> tuple[GateReport, Measured]:
-    """Judge measurements on the slides of the patients among whom hypotheses will be looked for.
+    """Judge measurements on the slides of the patients used to search for hypotheses.
 
     Parameters
     ----------
-    slides : of discovery patients alone, those of a patient in succession; gone through
-        several times, so that maps on disk (`MapsOnDisk`) need not be held. Patients kept for
+    slides : of discovery patients only, grouped by patient; iterated
+        several times, so that maps can stay on disk (`MapsOnDisk`). Patients reserved for
         confirmation do not belong here
-    shifted : maps of the same slides made again, by what changed ("resolution", "stain", "scanner")
-    known : variables that the cohort has already, each by patient; repetitions are reported
-    seed : of jitter, loss and the choice of halves
-    coded : runs the programs of the measurements on slides, also disturbed (`with_values`)
+    shifted : new maps of the same slides, by what changed ("resolution", "stain", "scanner")
+    known : the cohort's existing variables, each by patient; repetitions are reported
+    seed : for jitter, loss and the choice of halves
+    coded : runs the measurements' programs on original and perturbed slides (`with_values`)
 
     Returns
     -------
-    The report, and the undisturbed values.
+    The report, and the unperturbed values.
     """
     limits = limits or GateLimits()
     progress("measuring")
@@ -192,9 +192,10 @@ def write_gate(report: GateReport, folder: Path) -> None:
 
 
 def icc(first: F64, second: F64) -> float | None:
-    """Intraclass correlation of two values per subject, ICC(A,1): two-way, absolute agreement.
+    """Compute the intraclass correlation ICC(A,1) of two values per subject.
 
-    Shrout and Fleiss 1979 (Psychol Bull), as ICC(2,1). None without any spread.
+    This is the two-way, absolute-agreement form, ICC(2,1) of Shrout and Fleiss 1979 (Psychol Bull).
+    Return None if the values do not vary.
     """
     table = np.column_stack([first, second])
     count = len(table)
@@ -208,7 +209,7 @@ def icc(first: F64, second: F64) -> float | None:
 
 
 def spearman(first: F64, second: F64) -> float | None:
-    """Rank correlation of finite pairs; None for too few or without spread."""
+    """Compute the rank correlation of finite pairs; None if too few or if either is constant."""
     from scipy.stats import rankdata
 
     both = np.isfinite(first) & np.isfinite(second)
@@ -314,9 +315,9 @@ def _judge(
 
 
 def _drop_repeats(judged: list[Gated], measured: Measured, limits: GateLimits) -> list[Gated]:
-    """Keep, of measurements that go together, the one nearest to the others.
+    """Keep one measurement per cluster of correlated measurements: the most central one.
 
-    Complete linkage, so that every two of a cluster correlate by more than the limit.
+    Clusters are found by complete linkage, so that any two members correlate above the limit.
     """
     places = [place for place, gated in enumerate(judged) if gated.passed]
     if len(places) < 2:
@@ -341,7 +342,10 @@ def _drop_repeats(judged: list[Gated], measured: Measured, limits: GateLimits) -
 
 
 def rank_correlations(table: F64) -> F64:
-    """(m, m) Spearman correlations of pairs of columns over the rows that have both; else 0."""
+    """Compute Spearman correlations between columns over the rows where both are defined.
+
+    Return an (m, m) array, with 0 for pairs that have no correlation.
+    """
     import pandas as pd
 
     found = pd.DataFrame(table).corr(method="spearman", min_periods=LEAST_PATIENTS)
@@ -352,7 +356,7 @@ def rank_correlations(table: F64) -> F64:
 
 
 def _cluster(closeness: F64, limit: float) -> I64:
-    """(m,) cluster of each measurement, by complete linkage."""
+    """Assign each of m measurements to a cluster by complete linkage."""
     from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import squareform
 
@@ -368,7 +372,7 @@ def _compare(
     known: Mapping[str, Mapping[str, float]],
     limits: GateLimits,
 ) -> Gated:
-    """Say which variable of the cohort a measurement repeats."""
+    """Record which of the cohort's variables a measurement repeats."""
     place = [measurement.name for measurement in measured.measurements].index(gated.name)
     for key, values in known.items():
         other = np.array([values.get(patient, np.nan) for patient in measured.patients])

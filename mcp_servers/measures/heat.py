@@ -1,4 +1,4 @@
-"""Values on a grid over a slide's tissue: density of cells, share of a type."""
+"""Values on a grid over a slide's tissue: cell density or share of a cell type."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from sage.core.errors import InputError
 SIDES_UM = (50.0, 100.0, 200.0, 250.0, 500.0, 1000.0, 2000.0, 5000.0)
 MOST_SQUARES = 12_000
 FEW = 10
-"""Cells that a square needs for a share."""
+"""Minimum number of cells in a square for a share."""
 
 Quantity = Literal["density", "share"]
 
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """Values of squares.
+    """Values of the squares of a grid.
 
     Parameters
     ----------
     corners : (n, 2) upper left corners in µm
-    values : (n,) NaN where a square holds too few cells
+    values : (n,), NaN where a square contains too few cells
     side_um : side of the squares
     unit : of the values; "1" for a share
     """
@@ -42,19 +42,19 @@ class Heat:
 
 
 def heat(maps: SlideMaps, quantity: Quantity, kind: str = "", side_um: float | None = None) -> Heat:
-    """Return cells per mm² of tissue, or the share of a type among all cells, by square.
+    """Compute, for each square, the cells per mm² of tissue or a type's share of all cells.
 
     Parameters
     ----------
-    maps : with cells; a density needs the outline of the tissue as well
+    maps : maps with cells; a density also requires the tissue outline
     quantity : what each square shows
-    kind : a type of cell; empty for all cells, which only a density can show
+    kind : a cell type; empty for all cells, which is valid only for a density
     side_um : side of the squares in µm; chosen by the size of the tissue when absent
 
     Raises
     ------
     InputError
-        If the maps lack what is asked for, or the grid would be too fine.
+        If the maps lack the required data, or the grid would be too fine.
     """
     import shapely
 

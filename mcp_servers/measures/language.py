@@ -1,12 +1,12 @@
-"""The language of measurements: typed expressions with units over the maps of a slide.
+"""Language of measurements: typed expressions with units over the maps of a slide.
 
-An expression measures a slide; a rule makes a value of a patient's slides. A measurement is
-printed as a formula, from which it can be read again, and as an English sentence:
+An expression measures a slide, and a rule combines a patient's slides into one value. A measurement
+is printed both as a formula, which can be parsed again, and as an English sentence:
 
     mean(nearest(cells.b_cell, cells.neoplastic, median, within=regions.stroma))
 
-Distances are µm; an argument that is a length says so in its name. `within` is the tissue where
-nothing else is given. A statistic of fewer than `at_least` points is undefined.
+Distances are in µm, and the name of a length argument says so. `within` defaults to the tissue. A
+statistic over fewer than `at_least` points is undefined.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Arithmetic(Node):
 
     @property
     def formula(self) -> str:
-        """Infix; operands that are arithmetic themselves are in parentheses."""
+        """Infix formula, with arithmetic operands in parentheses."""
         sides = [
             f"({side.formula})" if isinstance(side, Arithmetic) else side.formula
             for side in (self.left, self.right)
@@ -179,7 +179,7 @@ class Measurement(Strict):
 
     @property
     def unit(self) -> str:
-        """ "1/mm²"."""
+        """Unit of the value, such as "1/mm²"."""
         return str(self.of.unit)
 
     @property
@@ -189,7 +189,7 @@ class Measurement(Strict):
 
     @property
     def sentence(self) -> str:
-        """Sentence for a pathologist."""
+        """Description of the measurement for a pathologist, in a sentence."""
         phrase = self.of.words
         return f"{phrase[0].upper()}{phrase[1:]}, {RULES[self.rule]}."
 
@@ -200,7 +200,7 @@ class Measurement(Strict):
 
     @property
     def arranged(self) -> tuple[str, ...]:
-        """Subject whose spatial arrangement is measured ("B cells"); empty for mere amounts."""
+        """Subject whose spatial arrangement is measured ("B cells"); empty for plain amounts."""
         found = [
             points.plural
             for part in self.of.parts()
@@ -212,7 +212,7 @@ class Measurement(Strict):
 
     @property
     def name(self) -> str:
-        """A name of letters, digits and underscores, the same for the same formula."""
+        """Name of letters, digits and underscores, determined by the formula."""
         text = self.formula
         for sign, word in ((" / ", " over "), (" - ", " minus "), (" + ", " plus ")):
             text = text.replace(sign, word)
@@ -226,7 +226,7 @@ class Measurement(Strict):
 
 
 def poolable(expression: Node) -> bool:
-    """Return True if numerator and denominator of slides can be summed before dividing."""
+    """Check whether numerators and denominators of slides can be summed before dividing."""
     if isinstance(expression, Arithmetic):
         sides = (expression.left, expression.right)
         return expression.operator == "/" and all(_additive(side) for side in sides)
@@ -245,7 +245,7 @@ def _in_parentheses(expression: Node) -> str:
 
 
 def _is_plain(expression: Node) -> bool:
-    """Return True if the letters and digits of its formula identify it."""
+    """Check whether the letters and digits of an expression's formula identify it."""
     return not isinstance(expression, Arithmetic | Log2) and not re.search(
         r"\d\.\d|e[+-]\d", expression.formula
     )

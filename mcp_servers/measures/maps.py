@@ -1,11 +1,11 @@
 """Typed maps of a slide: cells, objects and regions within the tissue, in µm.
 
-A map that is None was not made; a map without entries found nothing of the types it names. Both
-count as known differences: the first leaves a measurement undefined, the second makes counts zero.
+A map that is None was not made; a map without entries means that nothing of its types was found.
+The difference matters: the first leaves a measurement undefined, the second makes counts zero.
 
-On disk a slide is a folder: `maps.json` (names, units, counts and the hash of every other file),
-`cells.parquet`, `objects.geojson`, `regions.geojson`, `window.geojson`. Coordinates are µm from the
-slide's corner, x to the right, y down.
+On disk, a slide is a folder: `maps.json` (names, units, counts and the hash of every other file),
+`cells.parquet`, `objects.geojson`, `regions.geojson`, `window.geojson`. Coordinates are in µm from
+the slide's corner, x to the right, y down.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sage.core.seeds import generator
 
 MANIFEST = "maps.json"
 FARTHEST_UM = 1e6
-"""Coordinates beyond it are a mistake."""
+"""Coordinates beyond this are treated as errors."""
 FORMAT = 1
 
 
@@ -43,12 +43,12 @@ def _is_free(name: str) -> str:
 Name = Annotated[
     str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,59}$"), AfterValidator(_is_free)
 ]
-"""How types, kinds and columns are named: "lymphoid", "germinal_center", "area_um2"."""
+"""Name of a type, kind or column: "lymphoid", "germinal_center", "area_um2"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A number per cell, and its unit ("µm", "µm²", "OD", "1" for a pure number)."""
+    """One number per cell, with its unit ("µm", "µm²", "OD", or "1" for a pure number)."""
 
     values: F64
     unit: str
@@ -61,10 +61,10 @@ class CellMap:
     Parameters
     ----------
     x_um, y_um : (n,) centers
-    types : the types that were looked for, those without a cell included
-    codes : (n,) index of each cell's type in `types`, -1 for a cell of none of them
-    probabilities : (n, types) of each type, where the detector gives them
-    columns : shape and stain of each cell, NaN where unknown
+    types : the types that were looked for, including those without cells
+    codes : (n,) index of each cell's type in `types`, -1 if it has none of them
+    probabilities : (n, types), if the detector provides them
+    columns : shape and stain measures of each cell, NaN if unknown
     """
 
     x_um: F64
@@ -91,15 +91,15 @@ class CellMap:
 
     @property
     def points(self) -> F64:
-        """(n, 2) centers in µm."""
+        """Centers in µm, an (n, 2) array."""
         return np.column_stack([self.x_um, self.y_um])
 
     def of_type(self, name: str) -> BoolArray:
-        """(n,) whether each cell is of a type; the type must have been looked for."""
+        """Return an (n,) mask of the cells of a type, which must have been looked for."""
         return np.asarray(self.codes == self.types.index(name))
 
     def take(self, chosen: AnyArray) -> CellMap:
-        """Return the cells of a mask or of indices."""
+        """Select cells by a mask or by indices."""
         return CellMap(
             self.x_um[chosen],
             self.y_um[chosen],
@@ -116,9 +116,9 @@ class ShapeMap:
 
     Parameters
     ----------
-    shapes : (n,) shapely polygons or multipolygons in µm; points for objects whose outline nobody
-        gave
-    kinds : the kinds that were looked for, those without a shape included
+    shapes : (n,) shapely polygons or multipolygons in µm; points for objects whose outline was not
+    given
+    kinds : the kinds that were looked for, including those without shapes
     codes : (n,) index of each shape's kind in `kinds`
     """
 
@@ -137,7 +137,7 @@ class ShapeMap:
 
     @property
     def points(self) -> F64:
-        """(n, 2) centroids in µm."""
+        """Centroids in µm, an (n, 2) array."""
         import shapely
 
         return np.asarray(shapely.get_coordinates(shapely.centroid(self.shapes)), dtype=np.float64)
@@ -148,13 +148,13 @@ class ShapeMap:
 
 
 class ObjectMap(ShapeMap):
-    """Things that are counted: TLS, germinal centers, glands."""
+    """Objects to be counted: TLS, germinal centers, glands."""
 
     __slots__ = ()
 
 
 class RegionMap(ShapeMap):
-    """Areas that contain cells and objects: tumor, stroma, necrosis. Polygons only."""
+    """Areas that contain cells and objects, as polygons only: tumor, stroma, necrosis."""
 
     __slots__ = ()
 
@@ -168,18 +168,18 @@ M = TypeVar("M", bound=ShapeMap)
 
 @dataclass(frozen=True, slots=True)
 class SlideMaps:
-    """Maps of a slide, field or core.
+    """Maps of a slide, a field or a tissue core.
 
     Parameters
     ----------
-    window : shapely multipolygon of the tissue that was looked at, in µm; None where unknown
-    mpp : µm per pixel of the slide that the maps were made on
-    provenance : what made each map ("cells": "nuclei 2.0.0")
-    outside_card : why the slide lies outside the validity card of what made the maps; values on it
-        are computed and marked as not valid
-    withheld : why a type of cells or a kind of objects is not among those looked for, by its name
-    coded : what programs gave for these very maps, by the hash of the program: a number, or why
-        there is none; never on disk
+    window : shapely multipolygon of the analyzed tissue, in µm; None if unknown
+    mpp : µm per pixel of the slide from which the maps were made
+    provenance : the tool that made each map ("cells": "nuclei 2.0.0")
+    outside_card : why the slide is outside the validity card of the tool that made the maps; values
+        on it are computed and marked as not valid
+    withheld : by name, why a type of cells or a kind of objects was not looked for
+    coded : results of programs on exactly these maps, by program hash: a number, or the reason
+        that there is none; never stored on disk
     """
 
     slide: str
@@ -200,12 +200,12 @@ class SlideMaps:
 
     @property
     def area_um2(self) -> float | None:
-        """Area of the window; None where it is unknown."""
+        """Area of the window; None if unknown."""
         return None if self.window is None else float(self.window.area)
 
     @property
     def is_empty(self) -> bool:
-        """True when there is neither a window nor a cell, an object or a region."""
+        """True if there is no window and no cell, object or region."""
         held = (self.cells, self.objects, self.regions)
         return self.window is None and not any(held)
 
@@ -251,9 +251,9 @@ class Held(Strict):
 
 
 def multipolygon(shapes: Iterable[Any]) -> Any:
-    """Return the union of polygons as a valid multipolygon; lines and points that are left over go.
+    """Return the union of polygons as a valid multipolygon, dropping leftover lines and points.
 
-    Outlines that cross themselves are repaired by the rule of even and odd.
+    Self-intersecting outlines are repaired by the even-odd rule.
     """
     import shapely
 
@@ -266,11 +266,11 @@ def multipolygon(shapes: Iterable[Any]) -> Any:
 def shape_map(
     kind_of_map: type[M], shapes: Sequence[Any], names: Sequence[str], kinds: Sequence[str] = ()
 ) -> M:
-    """Return a map of shapes by the name of their kind; `kinds` adds those that were not found.
+    """Build a map of shapes from the name of each shape's kind.
 
     Parameters
     ----------
-    kinds : names that the map knows beside those
+    kinds : further kinds that were looked for, even if not found
     """
     known = tuple(dict.fromkeys([*kinds, *names]))
     codes = np.array([known.index(name) for name in names], dtype=np.int64)
@@ -280,12 +280,12 @@ def shape_map(
 
 
 def write_maps(maps: SlideMaps, folder: Path) -> Path:
-    """Write a slide's maps as a folder; the manifest, which makes it whole, comes last.
+    """Write a slide's maps as a folder; the manifest, written last, marks it as complete.
 
     Raises
     ------
     InputError
-        If a name of a type, kind or column is not of lower-case letters, digits and underscores.
+        If a name is not made of lower-case letters, digits and underscores.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)
@@ -321,12 +321,12 @@ def write_maps(maps: SlideMaps, folder: Path) -> Path:
 
 
 def read_maps(folder: Path) -> SlideMaps:
-    """Read what `write_maps` wrote.
+    """Read the maps that `write_maps` wrote.
 
     Raises
     ------
     InputError
-        If the folder is not whole, or a file differs from the manifest.
+        If the folder is incomplete, or a file differs from the manifest.
     """
     manifest = held_in(folder)
     for name, digest in manifest.files.items():
@@ -354,13 +354,13 @@ def read_maps(folder: Path) -> SlideMaps:
 
 
 def name_folder(slide: str) -> str:
-    """Folder name for a slide: its name with other characters than letters and "._-" replaced."""
+    """Return a folder name for a slide, replacing all but letters, digits and "._-"."""
     name = "".join(c if c.isalnum() or c in "._-" else "_" for c in slide).lstrip(".")
     return name or "slide"
 
 
 def list_maps(root: Path) -> list[Path]:
-    """Return the folders of maps in a folder, at any depth, by name.
+    """Find the folders of maps below a folder, at any depth, in order of name.
 
     Raises
     ------
@@ -374,12 +374,12 @@ def list_maps(root: Path) -> list[Path]:
 
 
 def held_in(folder: Path) -> Held:
-    """Contents of a slide's maps, by their manifest alone.
+    """Read the contents of a slide's maps from their manifest alone.
 
     Raises
     ------
     InputError
-        If the folder has no manifest that can be read.
+        If the folder has no readable manifest.
     """
     path = folder / MANIFEST
     try:
@@ -527,7 +527,7 @@ def _check_finite(where: str, *arrays: F64) -> None:
 
 
 def _bounds(shapes: AnyArray) -> F64:
-    """Bounds of the shapes that are not empty, in µm."""
+    """Return the bounds of the non-empty shapes, in µm."""
     import shapely
 
     return np.asarray(shapely.bounds(shapes[~shapely.is_empty(shapes)]), dtype=np.float64)
@@ -539,7 +539,7 @@ def _check_codes(where: str, codes: I64, names: int, lowest: int) -> None:
 
 
 class MapsOnDisk:
-    """Maps in folders, read slide by slide and as often as they are gone through."""
+    """Maps stored in folders, read slide by slide each time they are iterated."""
 
     def __init__(self, root: Path, patients: Collection[str] | None = None) -> None:
         named = [(held_in(folder), folder) for folder in list_maps(root)]
@@ -551,7 +551,7 @@ class MapsOnDisk:
         self._named = sorted(named, key=lambda pair: (pair[0].patient, pair[0].slide, pair[1]))
 
     def spread(self, count: int, seed: int) -> list[SlideMaps]:
-        """Return maps of `count` slides, each drawn at random from as many parts of the cohort."""
+        """Read the maps of `count` slides, one drawn at random from each of `count` parts."""
         ends = np.linspace(0, len(self._named), min(count, len(self._named)) + 1).astype(int)
         draw = generator(seed)
         chosen = [int(draw.integers(low, high)) for low, high in pairwise(ends.tolist())]

@@ -1,4 +1,4 @@
-"""Maps of a slide from several files: cells of a program, objects of another."""
+"""Merging of a slide's maps from several files, such as cells and objects from two programs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ PARTS = ("window", "cells", "objects", "regions")
 
 
 def merge_maps(held: SlideMaps, new: SlideMaps, *, replace: bool = False) -> SlideMaps:
-    """Return the maps that are there with those that come: a part from either, never both.
+    """Merge existing and new maps; each part comes from one or the other, never both.
 
     Parameters
     ----------
-    replace : take the new part where both have it
+    replace : use the new part if both have it
 
     Raises
     ------
     InputError
-        If they are of different patients, or both have a part and it is not to be replaced.
+        If the maps are of different patients, or both have a part and `replace` is false.
     """
     if held.patient != new.patient:
         raise InputError(

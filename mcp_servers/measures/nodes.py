@@ -1,4 +1,4 @@
-"""Measures of the language: how much there is, and where things lie."""
+"""Measures of the language: amounts of cells, objects and tissue, and their arrangement."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ class Node(Strict):
     additive: ClassVar[bool] = False
     fixed_unit: ClassVar[Unit] = ONE
     phrase: ClassVar[str]
-    """Noun phrase with fields in braces; `node` is this node, `other` "other " of the same kind."""
+    """Noun phrase with fields in braces; {node} is this node, {other} "other " if kinds match."""
     kind: str
 
     @property
     def unit(self) -> Unit:
-        """The unit of its value."""
+        """Unit of the value."""
         return self.fixed_unit
 
     @property
     def words(self) -> str:
-        """Noun phrase for this node."""
+        """Noun phrase that describes this node."""
         fields = dict(self)
         fields["statistic"] = STATISTICS.get(fields.get("statistic", ""))
         fields["region"] = area_words(fields.get("region", ""))
@@ -61,7 +61,7 @@ class Node(Strict):
 
     @property
     def formula(self) -> str:
-        """Source text: arguments without default in order, others by name if they differ."""
+        """Source text: required arguments in order, then non-default arguments by name."""
         ordered, named = [], []
         for name, info in type(self).model_fields.items():
             value = getattr(self, name)
@@ -72,7 +72,7 @@ class Node(Strict):
         return f"{self.kind}({', '.join([*ordered, *named])})"
 
     def parts(self) -> Iterator[Node]:
-        """Yield this expression and all within it."""
+        """Yield this expression and all expressions within it."""
         yield self
 
 
@@ -83,7 +83,7 @@ class Within(Node):
 
     @property
     def where(self) -> str:
-        """ "in the tissue"."""
+        """Location phrase, such as "in the tissue"."""
         return f"in {self.within.words}"
 
 
@@ -176,7 +176,7 @@ class CellColumn(Enough):
 
     @property
     def title(self) -> str:
-        """The column without its unit: "area"."""
+        """The column's name without its unit, such as "area"."""
         return re.sub(r"_(um2?|od)$", "", self.column).replace("_", " ")
 
 
@@ -240,7 +240,7 @@ class ShareNear(Enough):
 
     @property
     def some(self) -> str:
-        """ "another" of the same kind, or "at least one"."""
+        """Quantifier: "another" for the same kind, else "at least one"."""
         return "another" if self.of == self.to else "at least one"
 
 
@@ -413,7 +413,7 @@ class Heterogeneity(Enough):
 
     @property
     def index_name(self) -> str:
-        """ "Morisita's index"."""
+        """Name of the index, such as "Morisita's index"."""
         return {"cv": "coefficient of variation", "morisita": "Morisita's index"}[self.index]
 
 
@@ -421,4 +421,4 @@ ARRANGEMENTS = (
     *(Nearest, ToRegion, ShareNear, Neighbors, NeighborShare, NeighborEntropy, RipleyK, RipleyL),
     *(PairCorrelation, ClarkEvans, CrossG, Gradient, HotSpot, HotWindow, Heterogeneity),
 )
-"""Measures of where things lie, not of how many there are."""
+"""Measures of where cells and objects are located, rather than how many there are."""

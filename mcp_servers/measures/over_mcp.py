@@ -1,4 +1,4 @@
-"""`measure_cohort`: a whole cohort by a single call, through the `sage slides measure` command."""
+"""The `measure_cohort` tool, which measures a whole cohort through `sage slides measure`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from mcp_servers.spec import ATTRIBUTE, InputPath, OutputName, Resources, ToolSp
 from sage.core.errors import FaultError, InputError
 
 EVERY_SECONDS = 1.0
-"""Between two looks at how many slides are done."""
+"""Seconds between checks of how many slides are done."""
 LISTED = 300
 ROWS = ".rows"
-"""Where rows of patients are written: tools take files from it, and no client reads them."""
+"""Folder for patient-level rows, which tools can read but clients cannot."""
 
 
 class MeasureCohortInput(Given):
@@ -73,7 +73,7 @@ class MeasureCohortResult(BaseModel):
 
 
 def measure_tool(drive: Drive, cache_folder: str | None) -> ToolSpec:
-    """`measure_cohort` over a driver of the `sage` command; finished slides go to the cache."""
+    """Build `measure_cohort` from a driver of `sage`; finished slides go to the cache."""
 
     @tool(
         "measure_cohort",
@@ -120,7 +120,7 @@ def measure_tool(drive: Drive, cache_folder: str | None) -> ToolSpec:
 
 
 def _words(given: MeasureCohortInput, context: ToolContext) -> tuple[list[str], Path, str]:
-    """Get the command, the folder that it reads, and the cohort; every path is under the roots."""
+    """Return the command, the folder that it reads, and the cohort; all paths are under roots."""
     if (given.slides is None) == (given.maps is None):
         raise InputError("give slides or maps")
     source = context.roots.input(given.slides or given.maps or "", "folder")
@@ -159,7 +159,7 @@ def _count(source: Path, given: MeasureCohortInput) -> int:
 
 
 def _watch(out: Path, total: int, context: ToolContext) -> Callable[[], bool]:
-    """Return True if the caller gave up; reports progress by the records written."""
+    """Report progress from the records written; return True if the caller gave up."""
     last = [0.0]
 
     def stop() -> bool:
@@ -178,7 +178,7 @@ def _watch(out: Path, total: int, context: ToolContext) -> Callable[[], bool]:
 
 
 def _parse_report(code: int, stdout: str, stderr: str) -> dict[str, Any]:
-    """Parse the output of `sage slides measure --json`; code 1 means that slides failed."""
+    """Parse the output of `sage slides measure --json`; exit code 1 means that slides failed."""
     if code == 2:
         lines = [line for line in stderr.splitlines() if line.strip()]
         raise InputError(lines[-1].removeprefix("error: ")[:500] if lines else "sage: refused")

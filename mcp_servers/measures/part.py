@@ -1,4 +1,4 @@
-"""A part of a slide, as outlines give it, and what is known of the slide within it."""
+"""Restriction of a slide's maps to a part of the slide given by outlines."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from sage.core.errors import InputError
 
 
 def area_of(rings: Iterable[F64], mpp: float) -> Any:
-    """Return the union of outlines in level-0 pixels as a shapely multipolygon in µm."""
+    """Convert outlines in level-0 pixels to their union, a shapely multipolygon in µm."""
     import shapely
 
     return multipolygon(shapely.Polygon(np.asarray(ring) * mpp) for ring in rings)
 
 
 def read_area(path: Path, mpp: float | None) -> Any:
-    """Return the union of a GeoJSON file's polygons, in µm; the file is in level-0 pixels.
+    """Read the union, in µm, of the polygons in a GeoJSON file that uses level-0 pixels.
 
     Raises
     ------
     InputError
-        If the pixel size is unknown, or the file holds no polygon.
+        If the pixel size is unknown, or the file contains no polygon.
     """
     import shapely
 
@@ -44,7 +44,7 @@ def read_area(path: Path, mpp: float | None) -> Any:
 def part_of(maps: SlideMaps, area: Any) -> SlideMaps:
     """Cut a slide's maps to an area: cells and objects by center, regions by outline.
 
-    Where the outline of the tissue is unknown, the area is taken for it.
+    If the outline of the tissue is unknown, the area is used instead.
 
     Parameters
     ----------

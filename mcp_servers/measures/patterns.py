@@ -1,9 +1,9 @@
-"""Statistics of point patterns. Coordinates in µm, arrays in and arrays out.
+"""Statistics of point patterns, computed from arrays of coordinates in µm.
 
-Edge correction is by the border everywhere: a point whose distance to the window's border is less
-than the radius is counted as a neighbor and asks for none. It is unbiased for windows of any form;
-it loses points where the radius is large beside the window (Ripley 1988; Baddeley, Rubak and Turner
-2015, chapter 7).
+Edge correction always uses the border method: a point closer to the window's border than the radius
+is counted as a neighbor, but its own neighbors are not counted. The estimate is unbiased for
+windows of any shape, but points are lost if the radius is large relative to the window (Ripley
+1988; Baddeley, Rubak and Turner 2015, chapter 7).
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from scipy.spatial import cKDTree
 
 KERNEL_STEPS = 4
-"""Cells of the grid of `kernel_maximum` per bandwidth."""
+"""Grid cells per bandwidth in `kernel_maximum`."""
 KERNEL_REACH = 4.0
-"""Bandwidths beyond which the kernel is taken for zero."""
+"""Distance, in bandwidths, beyond which the kernel is treated as zero."""
 MOST_BINS = 4_000_000
 
 
 def neighbor_counts(tree: cKDTree, points: F64, radius_um: float) -> I64:
-    """(n,) how many points of the tree lie within a radius of each point, itself included."""
+    """Count the tree's points within a radius of each point, including the point itself."""
     if not len(points):
         return np.zeros(0, dtype=np.int64)
     return np.asarray(tree.query_ball_point(points, radius_um, return_length=True), dtype=np.int64)
 
 
 def far_from(border: Any, points: F64, distance_um: float) -> BoolArray:
-    """(n,) whether each point is at least this far from a shapely line."""
+    """Return an (n,) mask of the points at least this far from a shapely line."""
     import shapely
 
     if distance_um <= 0:
@@ -43,11 +43,11 @@ def far_from(border: Any, points: F64, distance_um: float) -> BoolArray:
 
 
 def ripley_k(counts: I64, density: float) -> float:
-    """Ripley's K at a radius, border-corrected: mean number of further points, over the density.
+    """Compute border-corrected Ripley's K: the mean number of further points over the density.
 
     Parameters
     ----------
-    counts : (m,) points within the radius of each point far enough from the border, without itself
+    counts : (m,) other points within the radius of each point far enough from the border
     density : points per µm² of the whole window
 
     Returns
@@ -60,7 +60,7 @@ def ripley_k(counts: I64, density: float) -> float:
 def pair_correlation(
     within_outer: I64, within_inner: I64, density: float, radius_um: float, halfwidth_um: float
 ) -> float:
-    """Pairs in the ring radius ± half width over those expected under randomness.
+    """Compute pairs in the ring radius ± half width over those expected under randomness.
 
     Parameters
     ----------
@@ -72,12 +72,12 @@ def pair_correlation(
 
 
 def clark_evans(nearest_um: F64, density: float) -> float:
-    """Mean distance to the nearest neighbor over 1 / (2 √density). Clark and Evans 1954."""
+    """Compute the mean nearest-neighbor distance over 1 / (2 √density) (Clark and Evans 1954)."""
     return float(nearest_um.mean() * 2 * np.sqrt(density))
 
 
 def entropy_bits(counts: I64) -> F64:
-    """(n,) Shannon entropy of (n, types) counts; NaN for rows without a count."""
+    """Compute the Shannon entropy of each row of (n, types) counts; NaN for rows without counts."""
     total = counts.sum(axis=1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = counts / total
@@ -86,14 +86,15 @@ def entropy_bits(counts: I64) -> F64:
 
 
 def kernel_maximum(points: F64, bandwidth_um: float) -> float:
-    """Return the maximum Gaussian kernel density per µm² on a grid of a quarter bandwidth.
+    """Compute the maximum Gaussian kernel density per µm² on a grid of a quarter bandwidth.
 
-    Nothing is corrected at the border, so that a maximum there is understated, never invented.
+    There is no edge correction, so a maximum near the border can be underestimated but never
+    invented.
 
     Raises
     ------
     ValueError
-        If the points spread over more of the grid than can be held.
+        If the points span more grid cells than fit in memory.
     """
     from scipy.ndimage import gaussian_filter
 
@@ -104,12 +105,14 @@ def kernel_maximum(points: F64, bandwidth_um: float) -> float:
 
 
 def densest_window(points: F64, side_um: float) -> float:
-    """Return the highest count in a square of this side, per µm²; squares start every half side.
+    """Find the highest count in a square of this side, per µm².
+
+    Squares start every half side.
 
     Raises
     ------
     ValueError
-        If the points spread over more squares than can be held.
+        If the points span more squares than fit in memory.
     """
     counts = count_bins(points, side_um / 2, margin=1)
     blocks = counts[:-1, :-1] + counts[1:, :-1] + counts[:-1, 1:] + counts[1:, 1:]
@@ -117,7 +120,7 @@ def densest_window(points: F64, side_um: float) -> float:
 
 
 def field_counts(points: F64, corners: F64, side_um: float) -> I64:
-    """(fields,) points in squares, given their (fields, 2) lower corners on a grid of that side."""
+    """Count the points in each square, given the squares' (fields, 2) lower corners on a grid."""
     if not len(corners):
         return np.zeros(0, dtype=np.int64)
     origin = corners.min(axis=0)
@@ -131,20 +134,20 @@ def field_counts(points: F64, corners: F64, side_um: float) -> I64:
 
 
 def morisita(counts: I64) -> float:
-    """Morisita's index of counts over fields: Q Σ n(n-1) / (N(N-1)); 1 under randomness."""
+    """Compute Morisita's index of counts over fields: Q Σ n(n-1) / (N(N-1)); 1 under randomness."""
     total = int(counts.sum())
     return float(len(counts) * (counts * (counts - 1)).sum() / (total * (total - 1)))
 
 
 def weighted_slope(at: F64, values: F64, weights: F64) -> float:
-    """Return the slope of a weighted least-squares line."""
+    """Compute the slope of a weighted least-squares line."""
     center = np.average(at, weights=weights)
     spread = (weights * (at - center) ** 2).sum()
     return float((weights * (at - center) * values).sum() / spread)
 
 
 def count_bins(points: F64, step: float, margin: int) -> F64:
-    """Count points (n, 2) in square bins of side `step`, with `margin` empty bins around."""
+    """Count (n, 2) points in square bins of side `step`, with `margin` empty bins around them."""
     low = np.floor(points.min(axis=0) / step).astype(np.int64)
     at = np.floor(points / step).astype(np.int64) - low + margin
     shape = at.max(axis=0) + margin + 1

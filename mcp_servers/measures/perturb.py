@@ -1,4 +1,4 @@
-"""The same slides, a little different: what a robust measurement does not notice."""
+"""Small perturbations of slides, to which robust measurements are insensitive."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mcp_servers.slides.arrays import AnyArray
 def jitter(
     maps: SlideMaps, cells_um: float, objects_um: float, rng: np.random.Generator
 ) -> SlideMaps:
-    """Every cell and object moved by a normal step of this standard deviation on both axes.
+    """Move every cell and object by a normally distributed step along each axis.
 
     Parameters
     ----------
-    cells_um, objects_um : standard deviations of the steps
+    cells_um, objects_um : standard deviations of the steps, in µm
     """
     import shapely
 
@@ -36,7 +36,7 @@ def jitter(
 
 
 def drop(maps: SlideMaps, share: float, rng: np.random.Generator) -> SlideMaps:
-    """Each cell and object left out with this probability."""
+    """Drop each cell and object with this probability."""
     cells, objects = maps.cells, maps.objects
     if cells is not None:
         cells = cells.take(rng.random(len(cells)) >= share)
@@ -47,9 +47,9 @@ def drop(maps: SlideMaps, share: float, rng: np.random.Generator) -> SlideMaps:
 
 
 def half_of(slides: Sequence[SlideMaps], rng: np.random.Generator) -> list[SlideMaps]:
-    """Half of a patient's slides; of fewer than four, half of the tissue of each.
+    """Keep half of a patient's slides, or half the tissue of each if there are fewer than four.
 
-    Tissue is cut across its longer side, where its area is halved; the half is drawn.
+    Tissue is cut across its longer side into halves of equal area, one of which is drawn at random.
     """
     if len(slides) >= 4:
         chosen = rng.choice(len(slides), (len(slides) + 1) // 2, replace=False)
@@ -58,7 +58,7 @@ def half_of(slides: Sequence[SlideMaps], rng: np.random.Generator) -> list[Slide
 
 
 def cut_half(maps: SlideMaps, upper: bool) -> SlideMaps:
-    """Keep the upper or the lower half of a slide's maps, along its longer side."""
+    """Keep the upper or lower half of a slide's maps along its longer side."""
     import shapely
 
     window = maps.window
@@ -81,7 +81,7 @@ def cut_half(maps: SlideMaps, upper: bool) -> SlideMaps:
 
 
 def shift_shapes(shapes: AnyArray, steps: AnyArray) -> AnyArray:
-    """Move each shape by its step, both in the same unit."""
+    """Move each shape by its own step, in the same unit."""
     import shapely
 
     return np.asarray(shapely.transform(shapes, lambda xy: xy + steps), dtype=object)

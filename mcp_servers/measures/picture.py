@@ -1,4 +1,4 @@
-"""Fields of two patients side by side: all that their maps hold, at the same scale."""
+"""Side-by-side fields of two patients with everything in their maps, at the same scale."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 COLORS = ("#b2182b", "#2166ac", "#1b7837", "#e08214", "#762a83", "#35978f", "#8c510a", "#c51b7d")
 QUIET = "#bdbdbd"
 FIELD_UM, WIDE_FIELD_UM = 1500.0, 12_000.0
-"""Longest side that is drawn of a slide with cells, and of a slide with objects alone."""
+"""Longest side of the field drawn for a slide with cells, and for a slide with objects only."""
 MOST_POINTS = 40_000
 
 
 def draw_fields(
     measurement: Measurement, slides: list[tuple[str, SlideMaps]], path: Path
 ) -> tuple[str, ...]:
-    """Draw a field of each slide under its title, at the same scale; returns what is drawn.
+    """Draw a field of each slide at the same scale under its title; return what was drawn.
 
-    The field lies where most of what is measured is. What the measurement names is in color, other
-    cells are gray.
+    The field is where most of the measured objects are. Whatever the measurement names is in color,
+    and other cells are gray.
     """
     from matplotlib.figure import Figure
 
@@ -67,13 +67,13 @@ def draw_fields(
 
 
 def densest_field(measurement: Measurement, maps: SlideMaps) -> tuple[float, float, float]:
-    """Center and side, in µm, of the field that is drawn of a slide."""
+    """Find the center and side, in µm, of the field to draw for a slide."""
     side = _side(maps)
     return (*_center(maps, list_operands(measurement), side), side)
 
 
 def list_operands(measurement: Measurement) -> list[Points | str]:
-    """Return the points and regions that an expression names, in order."""
+    """List the points and regions that an expression names, in order."""
     found: list[Any] = []
     for part in measurement.of.parts():
         for value in (getattr(part, name, None) for name in type(part).model_fields):
@@ -107,7 +107,7 @@ def _points(maps: SlideMaps) -> F64:
 
 
 def _center(maps: SlideMaps, named: list[Points | str], side: float) -> tuple[float, float]:
-    """Get the middle of the densest field of what is measured, kept within the tissue's bounds."""
+    """Find the center of the densest field of measured points, within the tissue's bounds."""
     points = _points(maps)
     if maps.cells is not None:
         types = [p.type for p in named if getattr(p, "source", "") == "cells" and p.type]  # type: ignore[union-attr]
@@ -134,7 +134,7 @@ def _center(maps: SlideMaps, named: list[Points | str], side: float) -> tuple[fl
 
 
 def _draw(axes: Axes, maps: SlideMaps, named: list[Points | str], side: float) -> list[str]:
-    """Return a field and the labels of its contents."""
+    """Draw a field, and return the labels of its contents."""
     x, y = _center(maps, named, side)
     labels: list[str] = []
     if maps.window is not None:

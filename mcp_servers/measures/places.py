@@ -1,4 +1,4 @@
-"""Counted cells and objects, and the areas: tissue, regions, margins."""
+"""Things that are counted (cells, objects) and the areas that contain them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class _Counted(Strict):
     @property
     @abstractmethod
     def singular(self) -> str:
-        """ "B cell"."""
+        """Singular noun, such as "B cell"."""
 
     @property
     def any(self) -> str:
-        """ "a B cell"."""
+        """Singular with its article, such as "a B cell"."""
         return with_article(self.singular)
 
 
@@ -34,17 +34,17 @@ class Cells(_Counted):
 
     @property
     def plural(self) -> str:
-        """ "B cells"."""
+        """Plural noun, such as "B cells"."""
         return "cells" if self.type is None else plural("cells", self.type)
 
     @property
     def singular(self) -> str:
-        """ "B cell"."""
+        """Singular noun, such as "B cell"."""
         return "cell" if self.type is None else singular("cells", self.type)
 
     @property
     def formula(self) -> str:
-        """ "cells.b_cell"."""
+        """Formula text, such as "cells.b_cell"."""
         return "cells" if self.type is None else f"cells.{self.type}"
 
 
@@ -56,17 +56,17 @@ class Objects(_Counted):
 
     @property
     def plural(self) -> str:
-        """ "germinal centers"."""
+        """Plural noun, such as "germinal centers"."""
         return plural("objects", self.type)
 
     @property
     def singular(self) -> str:
-        """ "germinal center"."""
+        """Singular noun, such as "germinal center"."""
         return singular("objects", self.type)
 
     @property
     def formula(self) -> str:
-        """ "objects.germinal_center"."""
+        """Formula text, such as "objects.germinal_center"."""
         return f"objects.{self.type}"
 
 
@@ -125,7 +125,7 @@ class Margin(Strict):
 
     @property
     def words(self) -> str:
-        """ "the 100 µm on both sides of the tumor's border"."""
+        """Noun phrase, such as "the 100 µm on both sides of the tumor's border"."""
         border = f"the border of {area_words(self.of)}"
         if self.inside_um == self.outside_um:
             return f"the {self.inside_um:g} µm on both sides of {border}"
@@ -138,7 +138,7 @@ class Margin(Strict):
 
     @property
     def formula(self) -> str:
-        """ "margin(regions.tumor, 100, 100)"."""
+        """Formula text, such as "margin(regions.tumor, 100, 100)"."""
         return f"margin(regions.{self.of}, {number(self.inside_um)}, {number(self.outside_um)})"
 
 
@@ -149,5 +149,5 @@ TISSUE = Tissue()
 
 
 def number(value: float) -> str:
-    """Return a number as formulas write it: no more digits than it needs."""
+    """Format a number as in formulas, with no more digits than needed."""
     return f"{value:.0f}" if value == int(value) and abs(value) < 1e15 else repr(value)

@@ -1,4 +1,4 @@
-"""A slide's maps, made ready for many measurements: areas, points and trees are made once."""
+"""A slide's maps prepared for many measurements: areas, points and trees are computed once."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from scipy.spatial import cKDTree
 
 EDGE_UM = 1.0
-"""A region's border this near to the tissue's edge is no border to other tissue."""
+"""Distance to the tissue's edge within which a region's border does not adjoin other tissue."""
 MOST_FIELDS = 1_000_000
 T = TypeVar("T")
 
 
 class Undefined(Exception):  # noqa: N818 - a missing value, no fault
-    """Reason that a measurement has no value on this slide."""
+    """The reason that a measurement has no value on this slide."""
 
 
 class Prepared:
-    """Maps of a slide with intermediate results that measurements share.
+    """A slide's maps, with intermediate results shared by measurements.
 
-    Points outside the window are left out; `inside` keeps those in an area.
+    Points outside the window are left out; `chosen` selects those in an area.
     """
 
     def __init__(self, maps: SlideMaps) -> None:
@@ -45,12 +45,12 @@ class Prepared:
         self._made: dict[Hashable, Any] = {}
 
     def area(self, area: Area) -> Any:
-        """Return the shapely multipolygon of an area, within the window.
+        """Return an area within the window as a shapely multipolygon.
 
         Raises
         ------
         Undefined
-            If the window or the regions are unknown, or there is none of the kind on this slide.
+            If the window or the regions are unknown, or the slide has no region of the kind.
         """
         return self._make_once(("area", area), lambda: self._area(area))
 
@@ -72,7 +72,10 @@ class Prepared:
         return multipolygon(sides)
 
     def bands(self, name: str, edges: tuple[float, ...]) -> list[tuple[float, Any]]:
-        """Areas between signed distances to a region's border (negative inside), with middles."""
+        """Return the areas between signed distances to a region's border, with their midpoints.
+
+        Distances are negative inside.
+        """
         return self._make_once(("bands", name, edges), lambda: self._bands(name, edges))
 
     def _bands(self, name: str, edges: tuple[float, ...]) -> list[tuple[float, Any]]:
@@ -105,7 +108,7 @@ class Prepared:
         return self._make_once(("border", name), make)
 
     def region(self, name: str) -> Any:
-        """Return the multipolygon of a kind of region; see `area`."""
+        """Return the regions of a kind as a multipolygon; see `area`."""
 
         def make() -> Any:
             regions = self.maps.regions
@@ -121,13 +124,13 @@ class Prepared:
         return self._make_once(("region", name), make)
 
     def fields(self, within: Area, side_um: float) -> tuple[F64, F64]:
-        """Lower corners and covered areas (µm²) of the squares that an area covers by half."""
+        """Return the lower corners and covered areas (µm²) of squares at least half in an area."""
         return self._make_once(
             ("fields", within, side_um), lambda: squares(self.area(within), side_um)
         )
 
     def points(self, of: Points, within: Area | None = None) -> F64:
-        """(n, 2) of the points in an area (None: in the window, where it is known)."""
+        """Return the (n, 2) points in an area, or all points in the window if the area is None."""
 
         def make() -> F64:
             return self._all_points(of.source)[self.chosen(of, within)]
@@ -135,7 +138,7 @@ class Prepared:
         return self._make_once(("points", of, within), make)
 
     def chosen(self, of: Points, within: Area | None) -> BoolArray:
-        """(all,) which cells or objects of the slide are of this type and in this area."""
+        """Return a mask, over all cells or objects, of those of this type in this area."""
         mask = self._find_type(of)
         if within is None and self.maps.window is None:
             return mask
@@ -180,24 +183,24 @@ class Prepared:
 
     @property
     def cells(self) -> CellMap:
-        """The map of cells; `Undefined` where there is none."""
+        """Map of cells; raises `Undefined` if there is none."""
         if self.maps.cells is None:
             raise Undefined("no map of cells was made of this slide")
         return self.maps.cells
 
     @property
     def objects(self) -> ObjectMap:
-        """The map of objects; `Undefined` where there is none."""
+        """Map of objects; raises `Undefined` if there is none."""
         if self.maps.objects is None:
             raise Undefined("no map of objects was made of this slide")
         return self.maps.objects
 
     def shapes(self, of: Objects, within: Area | None) -> AnyArray:
-        """Return the shapes of objects whose centroids are in an area."""
+        """Return the shapes of the objects whose centroids are in an area."""
         return np.asarray(self.objects.shapes[self.chosen(of, within)], dtype=object)
 
     def tree(self, of: Points, within: Area | None = None) -> cKDTree:
-        """Return a tree over `points`."""
+        """Return a search tree over `points`."""
         from scipy.spatial import cKDTree
 
         return self._make_once(("tree", of, within), lambda: cKDTree(self.points(of, within)))
@@ -210,14 +213,14 @@ class Prepared:
         within: Area,
         to_within: Area | None = None,
     ) -> I64:
-        """(n,) points `to` in a radius of each point `of` in the area, itself left out.
+        """Count the points `to` within a radius of each of the n points `of`, excluding itself.
 
-        `to_within` keeps only the `to` of an area.
+        With `to_within`, only the points `to` in that area are counted.
 
         Parameters
         ----------
-        within : area of the former
-        to_within : area of the latter; None for anywhere
+        within : area of the points `of`
+        to_within : area of the points `to`; None for anywhere
         """
 
         def make() -> I64:
@@ -229,14 +232,14 @@ class Prepared:
         return self._make_once(key, make)
 
     def _itself(self, of: Points, to: Points, within: Area, to_within: Area | None) -> I64:
-        """(n,) 1 for each point `of` that is in `to` too, which a search around it finds too."""
+        """Return 1 for each point `of` that is also among the points `to`, else 0."""
         mask = self.chosen(of, within)
         if of.source != to.source:
             return np.zeros(int(mask.sum()), dtype=np.int64)
         return self.chosen(to, to_within)[mask].astype(np.int64)
 
     def far(self, of: Points, within: Area, distance_um: float) -> BoolArray:
-        """(n,) which points of the area are at least this far from its border."""
+        """Return an (n,) mask of the area's points at least this far from its border."""
 
         def make() -> BoolArray:
             border = self.area(within).boundary
@@ -245,16 +248,16 @@ class Prepared:
         return self._make_once(("far", of, within, distance_um), make)
 
     def nearest(self, of: Points, to: Points, within: Area, to_within: Area | None = None) -> F64:
-        """(n,) distance of each point of the area to the nearest `to`, inf where there is none.
+        """Compute each point's distance to the nearest `to`, or inf if there is none.
 
         Parameters
         ----------
-        within : area of the former
-        to_within : area of the latter; None for anywhere
+        within : area of the points `of`
+        to_within : area of the points `to`; None for anywhere
 
         Returns
         -------
-        Micrometers.
+        Distances in µm, of shape (n,).
         """
 
         def make() -> F64:
@@ -283,9 +286,9 @@ class Prepared:
 
 
 def squares(window: Any, side_um: float) -> tuple[F64, F64]:
-    """Lower corners and covered areas (µm²) of the squares that the window covers by half.
+    """Return the lower corners and covered areas (µm²) of the squares at least half in the window.
 
-    The grid begins at the window's lower corner.
+    The grid starts at the window's lower corner.
     """
     import shapely
 

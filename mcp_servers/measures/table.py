@@ -1,4 +1,4 @@
-"""Measurements of many patients: a table of values with their reasons, slide by slide."""
+"""Measurements of many patients: a table of values, with reasons for missing ones."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Measured:
 
     Parameters
     ----------
-    patients : (p,) in order of name
-    area_mm2, cells : (p,) tissue and cells of each patient, NaN where unknown
-    slides : (p,) how many slides each patient has
+    patients : (p,), in order of name
+    area_mm2, cells : (p,) tissue area and number of cells of each patient, NaN if unknown
+    slides : (p,) number of slides of each patient
     """
 
     patients: tuple[str, ...]
@@ -34,7 +34,7 @@ class Measured:
 
     @property
     def table(self) -> F64:
-        """(p, m) values, NaN where undefined."""
+        """Values of shape (p, m), NaN where undefined."""
         rows = [
             [np.nan if value.value is None else value.value for value in row] for row in self.values
         ]
@@ -42,12 +42,12 @@ class Measured:
 
     @property
     def valid(self) -> BoolArray:
-        """(p, m) whether a value is defined and within the card."""
+        """Mask of shape (p, m) of the values that are defined and within the card."""
         rows = [[value.valid for value in row] for row in self.values]
         return np.array(rows, dtype=bool).reshape(len(self.patients), len(self.measurements))
 
     def select_rows(self, rows: BoolArray) -> Measured:
-        """Return the patients of a mask."""
+        """Select the patients of a mask."""
         places = np.flatnonzero(rows)
         return Measured(
             tuple(self.patients[place] for place in places),
@@ -64,11 +64,11 @@ def measure_patients(
     slides: Iterable[SlideMaps],
     progress: Callable[[int], None] = lambda done: None,
 ) -> Measured:
-    """Every measurement of every patient; a single slide's maps are held at a time.
+    """Compute every measurement of every patient, with one slide's maps in memory at a time.
 
     Parameters
     ----------
-    slides : in any order; those of a patient are put together by each measurement's rule
+    slides : in any order; a patient's slides are combined by each measurement's rule
     progress : called with the number of slides done
     """
     by_patient: dict[str, list[list[Value]]] = {}

@@ -1,4 +1,4 @@
-"""Units of measurements: products of powers, such as 1/mm² or OD/µm²."""
+"""Units of measurement as products of powers, such as 1/mm² or OD/µm²."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _ATOM = re.compile(r"^([A-Za-zµ°%]{1,12})([⁰¹²³⁴⁵⁶⁷⁸⁹]{0,2})$
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Powers of base units, and the size of this unit in the base units.
+    """A unit: powers of base units, and its size in those base units.
 
-    `powers` is sorted by base and holds no zero; lengths are powers of µm.
+    `powers` is sorted by base and contains no zeros; lengths are powers of µm.
     """
 
     powers: tuple[tuple[str, int], ...] = ()
     scale: float = 1.0
 
     def __mul__(self, other: Unit) -> Unit:
-        """Get the product; its lengths are in µm where they are to the first power, else in mm."""
+        """Return the product; its lengths are in µm if they are to the first power, else in mm."""
         return self._combine(other, 1)
 
     def __truediv__(self, other: Unit) -> Unit:
-        """Return the quotient; lengths as in a product."""
+        """Return the quotient, with lengths in the same units as for a product."""
         return self._combine(other, -1)
 
     def __str__(self) -> str:
@@ -42,11 +42,11 @@ class Unit:
         return "/".join([text, *under])
 
     def fits(self, other: Unit) -> bool:
-        """Return True if values of both can be added."""
+        """Check whether values in the two units can be added."""
         return self.powers == other.powers
 
     def per(self, other: Unit) -> float:
-        """Factor that converts a value in `other` to this unit; dimensions must agree."""
+        """Return the factor that converts `other` to this unit; dimensions must agree."""
         return other.scale / self.scale
 
     def _combine(self, other: Unit, sign: int) -> Unit:
@@ -68,14 +68,14 @@ ONE = Unit()
 
 
 def read_unit(text: str) -> Unit:
-    """Return the unit of a text such as "1/mm²", "µm", "OD" or "1".
+    """Parse a unit such as "1/mm²", "µm", "OD" or "1".
 
-    Names that are no length ("OD", "bits") are units of their own.
+    Names that are not lengths ("OD", "bits") become units of their own.
 
     Raises
     ------
     InputError
-        If the text is no unit.
+        If the text is not a unit.
     """
     powers: dict[str, int] = {}
     scale = 1.0
@@ -98,4 +98,4 @@ def _normalize_unit(text: str) -> str:
 
 
 UnitName = Annotated[str, AfterValidator(_normalize_unit)]
-"""Text of a unit, in its usual spelling."""
+"""Text of a unit, normalized to its usual spelling."""

@@ -1,4 +1,4 @@
-"""Measurements as variables of a cohort: a table and the lines for cohort.toml."""
+"""Measurements as cohort variables: a table, and lines for cohort.toml."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ KnownAt = Literal["baseline", "unknown"]
 
 
 def describe_variable(measurement: Measurement) -> dict[str, object]:
-    """Label, unit, note and synonyms of a measurement's variable.
+    """Return the label, unit, note and synonyms of a measurement's variable.
 
-    What says where cells or objects lie is found as their spatial arrangement, too.
+    Measures of the location of cells or objects can also be found as their spatial arrangement.
     """
     return {
         "label": measurement.label[:500],
@@ -26,7 +26,7 @@ def describe_variable(measurement: Measurement) -> dict[str, object]:
 
 
 def declaration(measurements: Sequence[Measurement], known_at: KnownAt | None) -> str:
-    """Return the table and its variables as lines for a `cohort.toml` beside `measured.csv`."""
+    """Write the table and variables as lines for a `cohort.toml` next to `measured.csv`."""
     lines = [
         "# For cohort.toml: copy these lines, with `file` relative to the cohort's root.",
         "[tables.measured]",

@@ -1,4 +1,4 @@
-"""Names of cells, objects and regions in a sentence."""
+"""Names of cells, objects and regions for use in sentences."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ CELLS = {
 PLURALS = {"cell of another type": "cells of other types"}
 OBJECTS = {"tls": "tertiary lymphoid structure", "germinal_center": "germinal center"}
 INSPECTED = "inspected_"
-"""A reader's looks as a type of cells: "inspected_tumor" are the regions it inspected for tumor."""
+"""Prefix of a cell type for a reader's looks: "inspected_tumor" are regions inspected for tumor."""
 READ = "read_"
-"""What a reader found as a kind of objects: "read_tls"."""
+"""Prefix of an object kind for what a reader found: "read_tls"."""
 REGIONS = {
     "tumor": "the tumor",
     "stroma": "the stroma",
@@ -27,7 +27,7 @@ REGIONS = {
 
 
 def singular(source: str, name: str) -> str:
-    """ "B cell" of "b_cell", "germinal center" of "germinal_center"."""
+    """Return the singular noun: "B cell" for "b_cell", "germinal center" for "germinal_center"."""
     plain = name.replace("_", " ")
     if source == "objects":
         if name.startswith(READ):
@@ -43,7 +43,7 @@ def singular(source: str, name: str) -> str:
 
 
 def plural(source: str, name: str) -> str:
-    """ "B cells" of "b_cell"."""
+    """Return the plural noun: "B cells" for "b_cell"."""
     noun = singular(source, name)
     if noun in PLURALS:
         return PLURALS[noun]
@@ -54,10 +54,10 @@ def plural(source: str, name: str) -> str:
 
 
 def area_words(region: str) -> str:
-    """Return "the tumor" for "tumor", "the X region" for a kind without a name."""
+    """Return the noun phrase for a region: "the tumor", or "the X region" if not listed."""
     return REGIONS.get(region, f"the {region.replace('_', ' ')} region")
 
 
 def with_article(noun: str) -> str:
-    """Return "a B cell", "an immune cell"; spelled-out letters are not known."""
+    """Add the article to a noun: "a B cell", "an immune cell"; initialisms are not recognized."""
     return f"an {noun}" if noun[:1].lower() in "aeiou" else f"a {noun}"

@@ -1,6 +1,6 @@
-"""Clinical oncology tools over the statistics of `validation`.
+"""Clinical oncology tools built on the statistics of `validation`.
 
-Results are aggregates: never a patient's row, never the size of a group under five.
+Results are aggregates; they never include a patient's row or the size of a group under five.
 """
 
 TOOL_MODULES = ("cohorts", "describe", "survival", "competing", "models", "signatures")

@@ -1,4 +1,4 @@
-"""List of cohorts, and tables of a caller's measurements to analyze with them."""
+"""Tools that list cohorts and save tables of a caller's measurements for analysis with them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sage.core.models import Strict
 MOST_COHORTS = 200
 MOST_ROWS, MOST_COLUMNS, MOST_TEXT = 20_000, 200, 300
 FORMULA = ("=", "+", "@", "\t", "\r")
-"""A text that begins so is run by some spreadsheets."""
+"""Prefixes of text that some spreadsheets execute as a formula."""
 
 
 class CohortsInput(Strict):
@@ -91,7 +91,7 @@ def list_cohorts(given: CohortsInput, context: ToolContext) -> CohortsResult:
 
 
 def _below_roots(folder: Path, context: ToolContext) -> str | None:
-    """Return a folder as an argument names it, or None where the tools may not read it."""
+    """Express a folder as a tool argument, or return None if tools may not read it."""
     resolved = folder.resolve()
     for root in context.roots.readable:
         if resolved.is_relative_to(root) and resolved.is_dir():
@@ -193,9 +193,9 @@ def _check_columns(columns: list[str], given: TableInput) -> None:
 
 
 def _kind(column: str, rows: list[dict[str, Value | None]]) -> str:
-    """Kind of a column: "number" or "text".
+    """Determine the kind of a column: "number" or "text".
 
-    Raises `InputError` where it mixes them, or holds a number that is not finite.
+    Raises `InputError` if the column mixes them or contains a number that is not finite.
     """
     import math
 
@@ -216,7 +216,7 @@ def _kind(column: str, rows: list[dict[str, Value | None]]) -> str:
 
 
 def _cell(value: Value | None) -> str | int | float:
-    """Return a value as the table has it; nothing if missing, 0 and 1 for no and yes."""
+    """Format a value for the table: empty if missing, 0 for no and 1 for yes."""
     if value is None:
         return ""
     return int(value) if isinstance(value, bool) else value

@@ -1,4 +1,4 @@
-"""Cohorts under the roots, groups, and protection of small numbers for the oncology tools."""
+"""Shared parts of the oncology tools: cohorts, groups, and protection of small counts."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
 
 SMALLEST = 5
-"""Groups of fewer patients are neither counted nor described."""
+"""Smallest group of patients that is counted or described."""
 MAX_POINTS = 5_000
-"""Maximum number of points of a curve."""
+"""Maximum number of points on a curve."""
 EXPLORATORY = (
     "Exploratory: this test was not registered in a validation contract, nor counted in a run's "
     "ledger of tests."
@@ -83,9 +83,9 @@ class GroupedInput(CohortInput):
 
 
 def make_time_points(last: float, every: float) -> NDArray[Any]:
-    """Return times from 0 on, `every` months apart, to the first at or after `last`.
+    """Return times from 0, `every` months apart, up to the first at or after `last`.
 
-    Raises `InputError` when there would be more than `MAX_POINTS`.
+    Raises `InputError` if there would be more than `MAX_POINTS`.
     """
     import numpy as np
 
@@ -98,9 +98,10 @@ def make_time_points(last: float, every: float) -> NDArray[Any]:
 
 
 def open_cohort(given: CohortChoice, context: ToolContext) -> Cohort:
-    """Return the cohort with the tables that are joined to it, kept open per worker.
+    """Open the cohort with its joined tables; each worker keeps it open.
 
-    Raises `InputError` when it, or a file that it names, does not exist or lies outside the roots.
+    Raises `InputError` if the cohort, or a file that it names, does not exist or is outside the
+    roots.
     """
     tables = [context.input(table, "file") for table in given.tables]
     cohort, key = _open_cohort(given, context)
@@ -154,9 +155,10 @@ def _open_cohort(given: CohortChoice, context: ToolContext) -> tuple[Cohort, tup
 def analysis_table(
     cohort: Cohort, given: CohortInput, keys: list[str], kinds: tuple[str, ...] = ("survival",)
 ) -> pd.DataFrame:
-    """Complete rows of the keys and the endpoint (`time`, `event`) after the filters.
+    """Return the filtered, complete rows of the keys and the endpoint (`time`, `event`).
 
-    Raises `InputError` for an endpoint of another kind, or fewer patients than may be described.
+    Raises `InputError` if the endpoint is of another kind, or if there are fewer patients than may
+    be described.
     """
     from validation.inputs.population import apply_filters
 
@@ -185,7 +187,7 @@ def analysis_table(
 
 
 def endpoint_kind(cohort: Cohort, name: str) -> str:
-    """Kind of an endpoint; raises `InputError` that lists the endpoints there are."""
+    """Return an endpoint's kind; raises `InputError` listing the known endpoints."""
     cohort.outcome(name)
     return str(cohort.spec.endpoints[name].kind)
 
@@ -193,9 +195,9 @@ def endpoint_kind(cohort: Cohort, name: str) -> str:
 def assign_groups(
     table: pd.DataFrame, group: str, cut: Cut | None, threshold: float | None
 ) -> tuple[pd.Series, str]:
-    """Group labels of each patient, and the rule in words. No outcome is read.
+    """Assign patients to groups and describe the rule in words, without reading any outcome.
 
-    Raises `InputError` when a group would have fewer than five patients.
+    Raises `InputError` if a group would have fewer than five patients.
     """
     import numpy as np
     import pandas as pd
@@ -243,27 +245,27 @@ def _level(value: Any) -> str:
 
 
 def safe_count(count: int | None) -> int | None:
-    """Return a count, or None from 1 to 4."""
+    """Return a count, or None if it is from 1 to 4."""
     if count is None or 0 < count < SMALLEST:
         return None
     return count
 
 
 def finite(value: float | None) -> float | None:
-    """Return the number, or None if not finite."""
+    """Return the number, or None if it is not finite."""
     if value is None or not math.isfinite(value):
         return None
     return float(value)
 
 
 def spreads(numbers: pd.Series) -> bool:
-    """Return True if no patient or at least five differ from the commonest value."""
+    """Check whether either none or at least five patients differ from the most common value."""
     apart = len(numbers) - int(numbers.value_counts().max()) if len(numbers) else 0
     return apart == 0 or apart >= SMALLEST
 
 
 def require_spread(key: str, numbers: pd.Series) -> None:
-    """Refuse a number by which a few differ from all others: a model would reveal them."""
+    """Reject a number on which only a few patients differ, since a model would reveal them."""
     if not spreads(numbers):
         raise InputError(
             f'"{key}": fewer than {SMALLEST} patients differ from the others, who all have one'
@@ -272,9 +274,10 @@ def require_spread(key: str, numbers: pd.Series) -> None:
 
 
 def design_matrix(table: pd.DataFrame, keys: list[str]) -> tuple[Any, list[str], list[str]]:
-    """Covariates as numbers: (n, k) values, k names, and a note per coded variable.
+    """Encode covariates as numbers: (n, k) values, k names, and a note per coded variable.
 
-    A text variable becomes indicators against its most frequent level; rare levels are refused.
+    A text variable becomes indicators relative to its most frequent level; rare levels are
+    rejected.
     """
     import pandas as pd
 
@@ -302,5 +305,5 @@ def design_matrix(table: pd.DataFrame, keys: list[str]) -> tuple[Any, list[str],
 
 
 def relative(path: Path, root: Path) -> str:
-    """Return a path as seen from a root."""
+    """Return a path relative to a root."""
     return path.relative_to(root).as_posix()

@@ -1,4 +1,4 @@
-"""Competing risks in groups: cumulative incidence, Gray's test, and both hazard ratios."""
+"""Tool for competing risks: cumulative incidence by group, Gray's test, and both hazard ratios."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def competing_risks(given: CompetingInput, context: ToolContext) -> CompetingRes
 def _gray(
     time: NDArray[Any], status: NDArray[Any], groups: NDArray[Any]
 ) -> tuple[list[GrayRow], list[str]]:
-    """Return the test of the event, which must succeed, and of the competing event, if possible."""
+    """Run Gray's test for the event, which must succeed, and the competing event if possible."""
     from validation.statistics.competing import gray_test
     from validation.statistics.errors import StatisticsError
 
@@ -192,7 +192,7 @@ def _terms(
     table: pd.DataFrame,
     covariates: list[str],
 ) -> tuple[list[HazardRow], list[str]]:
-    """Both models with the same terms; a model that cannot be fitted is a note."""
+    """Fit both models with the same terms; a model that cannot be fitted becomes a note."""
     import numpy as np
 
     from validation.statistics.cox import cox
@@ -239,7 +239,7 @@ def _terms(
 
 
 def _curve(name: str, both: list[Any], months: NDArray[Any]) -> IncidenceCurve:
-    """Points at these times, up to the last with five at risk."""
+    """Return a curve's points at these times, up to the last with at least five at risk."""
     from validation.figures.curves import at_risk
 
     event, other = both

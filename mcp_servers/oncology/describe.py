@@ -1,4 +1,4 @@
-"""Contents of a cohort, without rows of patients."""
+"""Tool that describes the contents of a cohort without showing patients' rows."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def describe_cohort(given: DescribeInput, context: ToolContext) -> DescribeResul
 
 
 def _without_small_counts(code: str, where: str, message: str, book: DataDictionary) -> str:
-    """Return the message of a finding; a number of events under five is withheld."""
+    """Return the message of a finding, withholding numbers of events under five."""
     events = {f"endpoints.{endpoint.key}": endpoint.events for endpoint in book.endpoints}
     if code == "few_events" and safe_count(events.get(where)) is None:
         return f"fewer than {SMALLEST} events: no model will hold"

@@ -1,4 +1,4 @@
-"""Survival models: Cox regression, concordance of a risk score, screening of many features."""
+"""Survival model tools: Cox regression, concordance of a risk score, and feature screening."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def screen(given: ScreenInput, context: ToolContext) -> ScreenToolResult:
 def _features(
     cohort: Cohort, given: ScreenInput
 ) -> tuple[Any, Any, Any, list[str], Any, list[str] | None]:
-    """Outcome, features, covariates of the patients that have them."""
+    """Return outcome, features and covariates of the patients that the model can use."""
     import numpy as np
     import pandas as pd
 

@@ -1,4 +1,7 @@
-"""Gene signatures of a cohort: coverage, distribution, how they go together. No patient's score."""
+"""Tool for gene signatures of a cohort: coverage, distribution and correlation.
+
+It never reports a patient's score.
+"""
 
 from __future__ import annotations
 

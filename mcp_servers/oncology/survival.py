@@ -1,4 +1,4 @@
-"""Survival of groups: Kaplan-Meier curves, the log-rank test, restricted means."""
+"""Survival tools: Kaplan-Meier curves, the log-rank test, and restricted mean survival times."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def _curve(name: str, fit: Any, time: Any, months: NDArray[Any]) -> Curve:
 
 
 def _draw(path: Path, curves: list[tuple[str, Any]], title: str, endpoint: str) -> None:
-    """Step curves with their intervals, each ending where fewer than five remain at risk."""
+    """Draw step curves with confidence intervals, each ending where fewer than five are at risk."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
