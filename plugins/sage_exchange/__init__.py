@@ -1,3 +1,3 @@
-"""Exchange with other programs: knowledge graphs, vocabularies, maps of slides, analyses in R."""
+"""Exchange with other programs: knowledge graphs, vocabularies, slide maps, and R analyses."""
 
 TOOL_MODULES = ("spatial.tool",)

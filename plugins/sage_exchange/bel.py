@@ -1,9 +1,9 @@
-"""Biological Expression Language (BEL 2.2): what it can say of the graph, and what it cannot.
+"""Export of a graph to Biological Expression Language (BEL 2.2), and a list of what it omits.
 
-Each reading becomes a statement with its citation and quotation. Left out, with the reason: denied
-relations (BEL has no negation), readings of retracted papers or of papers without identifier, types
-that are no BEL function (endpoints, image features, cohorts), and relations that BEL has no word
-for (`treats`, `acts_in`).
+Each reading becomes a statement with its citation and quotation. The following
+are omitted, each with a reason: denied relations (BEL has no negation), readings of retracted
+papers or of papers without an identifier, types that are not BEL functions (endpoints, image
+features, cohorts), and relations that BEL cannot express (`treats`, `acts_in`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _OWN = "SAGE"
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A reading or a relation that BEL cannot hold, and why."""
+    """A reading or relation that BEL cannot express, with the reason."""
 
     head: str
     relation: str
@@ -62,19 +62,19 @@ class LeftOut:
 
 @dataclass(slots=True)
 class Script:
-    """A BEL script, how many statements it makes, and what it leaves out."""
+    """A BEL script, with its number of statements and the items that it omits."""
 
     text: str = ""
     statements: int = 0
     left_out: list[LeftOut] = field(default_factory=list)
 
     def reasons(self) -> dict[str, int]:
-        """Count the omissions by reason, the most frequent first."""
+        """Count the omissions by reason, most frequent first."""
         return dict(Counter(row.reason for row in self.left_out).most_common())
 
 
 def render_bel(graph: Graph, name: str) -> Script:
-    """Return the graph as a BEL script."""
+    """Render the graph as a BEL script."""
     script = Script()
     namespaces: set[str] = set()
     terms = [_term(graph, n) for n in range(graph.n_nodes)]
@@ -130,7 +130,7 @@ class _Term:
 
 
 def _term(graph: Graph, n: int) -> _Term | None:
-    """Return a concept as a BEL term, under its public identifier or else its name in SAGE."""
+    """Render a concept as a BEL term, using its public identifier or else its name in SAGE."""
     function = _FUNCTIONS.get(TYPES[graph.types[n]])
     known = references(graph.node_rows[int(graph.node_row[n])].get("identifiers", {}))
     if function is None:
@@ -196,6 +196,6 @@ def _word(value: str) -> str:
 
 
 def _quote(value: str) -> str:
-    """Return a single-line string of BEL, quotation marks and backslashes escaped."""
+    """Render a single-line BEL string, escaping quotation marks and backslashes."""
     line = " ".join(value.split()).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{line}"'

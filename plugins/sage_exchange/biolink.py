@@ -8,7 +8,7 @@ from typing import Any
 from kg.graph.identifiers import references
 from kg.types import EntityType as T
 
-#: Biolink classes of the types that have a class; others are `NamedThing`.
+#: Biolink classes of the node types that have one; other types are `NamedThing`.
 CATEGORIES = {
     T.GENE: "Gene", T.PROTEIN: "Protein", T.PATHWAY: "Pathway",
     T.BIOLOGICAL_PROCESS: "BiologicalProcess", T.DISEASE: "Disease", T.CELL_TYPE: "Cell",
@@ -18,7 +18,7 @@ CATEGORIES = {
     T.CLINICAL_FACTOR: "ClinicalAttribute", T.MUTATION: "SequenceVariant", T.COHORT: "Cohort",
     T.ORGANISM: "OrganismTaxon", T.STAINING_METHOD: "Procedure",
 }  # fmt: skip
-#: Biolink predicates of the relations that have a predicate; others are `related_to`.
+#: Biolink predicates of the relations that have one; other relations are `related_to`.
 PREDICATES = {
     "binds": "physically_interacts_with", "treats": "treats", "expressed_in": "expressed_in",
     "regulates": "regulates", "affects": "affects", "correlates_with": "positively_correlated_with",
@@ -28,9 +28,9 @@ PREDICATES = {
 
 
 def choose_references(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str] | None]:
-    """Choose a public reference per node; None where a node has none of its own.
+    """Choose a public reference for each node, or None for a node without one of its own.
 
-    An identifier of an earlier node is not used again: nodes are never merged.
+    An identifier that an earlier node uses is not reused, so nodes are never merged.
     """
     taken = set()
     chosen = []

@@ -1,4 +1,4 @@
-"""`sage exchange`: graphs, maps and analyses from and to other programs' formats."""
+"""`sage exchange`: convert graphs, maps, and analyses to and from other programs' formats."""
 
 from __future__ import annotations
 

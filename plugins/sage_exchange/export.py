@@ -1,4 +1,4 @@
-"""Export a graph as RDF (Turtle), BEL, or tables for KGX and Neo4j."""
+"""Export of a graph as RDF (Turtle), BEL, or tables for KGX and Neo4j."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from sage_exchange.bel import render_bel
 from sage_exchange.rdf import render_turtle
 from sage_exchange.tables import write_tables
 
-#: Formats of two tables in a folder.
+#: Formats that consist of two tables in a folder.
 TABLES = ("kgx", "neo4j")
 FORMATS = ("turtle", "bel", *TABLES)
 
 
 def export_graph(graph: Graph, path: Path, format: str) -> Exported:
-    """Write the graph in a format of `FORMATS`.
+    """Write the graph in one of the formats in `FORMATS`.
 
-    `turtle` (RDF with evidence), `bel` (BEL 2.2, and beside it a table of what BEL cannot
-    express), `kgx` (KGX and Biolink, tab-separated) or `neo4j` (CSV of its import tool).
+    `turtle` (RDF with evidence), `bel` (BEL 2.2, with a table of what BEL cannot
+    express), `kgx` (KGX and Biolink, tab-separated) or `neo4j` (CSV for its import tool).
 
     Raises
     ------
     InputError
-        If the format is unknown, or `path` is a file where a folder is written or a folder where
-        a file is written.
+        If the format is unknown, or if `path` is a file but the format writes a folder, or the
+        reverse.
     """
     if format not in FORMATS:
         raise InputError(f'export format "{format}": choose {", ".join(FORMATS)}.')
@@ -50,7 +50,7 @@ def export_graph(graph: Graph, path: Path, format: str) -> Exported:
 
 
 def _write_bel(graph: Graph, path: Path) -> str:
-    """Write the script and the table of omitted relations; summarize both."""
+    """Write the script and the table of omitted relations, and summarize both."""
     script = render_bel(graph, path.stem)
     omitted = path.with_name(f"{path.name}.left_out.tsv")
     rows = [(row.head, row.relation, row.tail, row.reason) for row in script.left_out]

@@ -1,4 +1,4 @@
-"""Facts of importers, and their fusion into a graph: nodes by identifier, names not fused."""
+"""Facts read by importers, and their fusion into a graph by identifier rather than by name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sage_exchange.years import estimate_year
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A node: `id` such as `ncbigene:7157`, its name and type."""
+    """A node, with its `id` (such as `ncbigene:7157`), name, and type."""
 
     id: str
     name: str
@@ -27,7 +27,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A statement of a source; `pmid` dates it where `year` is not given."""
+    """A statement from a source; `pmid` dates it if `year` is missing."""
 
     head: Entity
     relation: str
@@ -48,12 +48,12 @@ POSITIVE, NEGATIVE, NEUTRAL = Polarity.POSITIVE, Polarity.NEGATIVE, Polarity.NEU
 
 
 def gene(symbol: str, number: str = "") -> Entity:
-    """Return a human gene by its NCBI Gene number, else by its symbol."""
+    """Return a human gene, identified by its NCBI Gene number or else by its symbol."""
     return Entity(f"ncbigene:{number}" if number else f"symbol:{symbol}", symbol, EntityType.GENE)
 
 
 def number_genes(facts: Iterable[Fact], numbers: Mapping[str, str]) -> Iterator[Fact]:
-    """Facts with genes that are known by symbol alone numbered, so that sources join."""
+    """Yield the facts with numbers added to genes known only by symbol, so that sources join."""
 
     def number_entity(entity: Entity) -> Entity:
         number = numbers.get(entity.name) if entity.id.startswith("symbol:") else None
@@ -64,7 +64,7 @@ def number_genes(facts: Iterable[Fact], numbers: Mapping[str, str]) -> Iterator[
 
 
 def read_gene_numbers(path: Path) -> dict[str, str]:
-    """NCBI Gene numbers by official symbol, from a `gene_info` table (plain or gzip)."""
+    """Read NCBI Gene numbers by official symbol from a `gene_info` table (plain or gzip)."""
     with open_text(path) as stream:
         rows = (line.rstrip("\n").split("\t") for line in stream if not line.startswith("#"))
         numbers = {row[2]: row[1] for row in rows if len(row) > 2 and row[1].isdigit()}
@@ -74,17 +74,17 @@ def read_gene_numbers(path: Path) -> dict[str, str]:
 
 
 def fuse_facts(facts: Iterable[Fact], years: Mapping[str, int] | None = None) -> FusedGraph:
-    """Facts as a graph: a node per identifier, an edge per head, relation, tail and denial.
+    """Build a graph with a node per identifier and an edge per head, relation, tail, and denial.
 
     Parameters
     ----------
-    facts : of any number of sources
+    facts : facts from any number of sources
     years : publication years by PMID; others are estimated (`sage_exchange.years`)
 
     Raises
     ------
     InputError
-        If there is no fact, or each relates an entity to itself.
+        If there are no facts, or if every fact relates an entity to itself.
     """
     names: defaultdict[str, Counter[str]] = defaultdict(Counter)
     types: dict[str, EntityType] = {}
@@ -168,12 +168,12 @@ def _supports(facts: list[Fact], years: Mapping[str, int]) -> tuple[Support, ...
 
 
 def read_table(path: Path, stream: IO[str], needed: tuple[str, ...]) -> Iterator[dict[str, str]]:
-    """Rows of a comma- or tab-separated table by column; comments before the header are skipped.
+    """Yield the rows of a comma- or tab-separated table by column, skipping leading comments.
 
     Raises
     ------
     InputError
-        If a column is missing; the message names those that are there.
+        If a column is missing; the message names the columns that exist.
     """
     delimiter, header = "\t", list[str]()
     lines = iter(stream)

@@ -1,4 +1,4 @@
-"""Text files as importers open them."""
+"""Opening of text files for importers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sage.core.errors import InputError
 
 
 def open_text(path: Path) -> IO[str]:
-    """Return an open text file, unpacked if its name ends in .gz."""
+    """Open a text file, decompressing it if its name ends in .gz."""
     try:
         if path.suffix == ".gz":
             return gzip.open(path, "rt", encoding="utf-8", errors="replace", newline="")

@@ -1,4 +1,4 @@
-"""Readers of public collections: from published files to facts."""
+"""Readers that turn the published files of public collections into facts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Sign = tuple[str, Polarity]
 
 
 def trrust(path: Path) -> Iterator[Fact]:
-    """TRRUST v2: factor, target, Activation / Repression / Unknown, PMIDs; tab-separated."""
+    """Yield facts from TRRUST v2 (tab-separated factor, target, mode of regulation, and PMIDs)."""
     modes: dict[str, _Sign] = {
         "activation": ("activates", POSITIVE),
         "repression": ("inhibits", NEGATIVE),
@@ -55,7 +55,7 @@ _SIGNOR_TYPES = {
 
 
 def signor(path: Path) -> Iterator[Fact]:
-    """SIGNOR: its release table with ENTITYA, TYPEA, IDA, EFFECT, MECHANISM, PMID, SENTENCE."""
+    """Yield facts from SIGNOR's release table (columns ENTITYA, TYPEA, IDA, EFFECT, etc.)."""
     needed = ("ENTITYA", "TYPEA", "IDA", "ENTITYB", "TYPEB", "IDB", "EFFECT", "PMID")
     with open_text(path) as stream:
         for row in read_table(path, stream, needed):
@@ -87,7 +87,7 @@ def signor(path: Path) -> Iterator[Fact]:
 
 
 def ctd(path: Path) -> Iterator[Fact]:
-    """CTD: chemical–disease, gene–disease or chemical–gene tables; curated rows alone."""
+    """Yield curated facts from CTD's chemical–disease, gene–disease, or chemical–gene tables."""
     with open_text(path) as stream:
         for row in read_table(path, stream, ("PubMedIDs",)):
             found = _ctd_interaction(row) if "interactionactions" in row else _ctd_disease(row)
@@ -157,16 +157,17 @@ _METAEDGE: dict[str, _Sign] = {
     "i": ("interacts_with", NEUTRAL), "l": ("acts_in", NEUTRAL),
     "p": ("participates_in", POSITIVE), "r": ("associated_with", POSITIVE),
     "t": ("treats", NEGATIVE), "u": ("upregulates", POSITIVE), "r>": ("regulates", NEUTRAL),
-    # letters that stand for two things: palliates, presents, covaries, includes
+    # letters with two meanings: palliates, presents, covaries, includes
     "CpD": ("treats", NEGATIVE), "DpS": ("associated_with", POSITIVE),
     "GcG": ("correlates_with", NEUTRAL), "PCiC": ("contains", NEUTRAL),
 }  # fmt: skip
 
 
 def hetionet(path: Path) -> Iterator[Fact]:
-    """Hetionet edges (SIF: source, metaedge, target). Names come from a `*nodes.tsv` beside it.
+    """Yield facts from Hetionet edges (SIF); names come from a `*nodes.tsv` in the same folder.
 
-    Hetionet carries no dates: its edges have no year and no backtest can use them.
+    The SIF columns are source, metaedge, and target. Hetionet has no dates, so its edges have no
+    year and cannot be used in a backtest.
     """
     names: dict[str, str] = {}
     for nodes in sorted(path.parent.glob("*nodes.tsv")):
@@ -212,7 +213,7 @@ _PUBTATOR: dict[str, _Sign] = {
 
 
 def pubtator(path: Path) -> Iterator[Fact]:
-    """PubTator: text blocks with relations (BioRED, BC5CDR), or PubTator3's BioC-JSON exports."""
+    """Yield facts from PubTator text with relations (BioRED, BC5CDR) or PubTator3's BioC-JSON."""
     with open_text(path) as stream:
         text = stream.read()
     if text.lstrip()[:1] in "[{":
@@ -335,9 +336,9 @@ _PREDICATES: dict[str, _Sign] = {
 
 
 def semmeddb(path: Path) -> Iterator[Fact]:
-    """SemMedDB's PREDICATION table (12 columns or more, comma-separated, no header).
+    """Yield facts from SemMedDB's PREDICATION table (CSV with at least 12 columns, no header).
 
-    Years are in its CITATIONS table (`--years`), else they are estimated from the PMID.
+    Years come from its CITATIONS table (`--years`); otherwise they are estimated from the PMID.
     """
     with open_text(path) as stream:
         for number, row in enumerate(csv.reader(stream, escapechar="\\"), 1):
@@ -350,7 +351,7 @@ def semmeddb(path: Path) -> Iterator[Fact]:
                 )
             denied = row[3].startswith("NEG_")
             relation, polarity = _PREDICATES.get(row[3].removeprefix("NEG_"), ("", NEUTRAL))
-            if not relation or "0" in (row[7], row[11]):  # ISA, LOCATION_OF; and too general terms
+            if not relation or "0" in (row[7], row[11]):  # ISA, LOCATION_OF; overly general terms
                 continue
             head, tail = (
                 Entity(f"umls:{row[at].split('|')[0]}", row[at + 1].split("|")[0],
@@ -376,14 +377,14 @@ _NAMESPACES = {
 
 
 def indra(path: Path) -> Iterator[Fact]:
-    """INDRA statements as JSON: a list, with agents, evidence (text, PMID, epistemics), belief."""
+    """Yield facts from a JSON list of INDRA statements (agents, evidence, belief)."""
     with open_text(path) as stream:
         try:
             read = json.load(stream)
         except ValueError as error:
             raise InputError(f"{path}: no JSON ({error})") from None
     statements = read.get("statements", read) if isinstance(read, dict) else read
-    if isinstance(statements, dict):  # by hash, as the INDRA database answers
+    if isinstance(statements, dict):  # keyed by hash, as in the INDRA database's responses
         statements = list(statements.values())
     if not isinstance(statements, list) or not all(isinstance(s, dict) for s in statements):
         raise InputError(f"{path}: expected a list of INDRA statements")

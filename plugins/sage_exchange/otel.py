@@ -1,7 +1,7 @@
-"""A trace as OpenTelemetry spans by the conventions for generative AI, in OTLP's JSON encoding.
+"""Export of a trace as OpenTelemetry spans (generative AI conventions, OTLP's JSON encoding).
 
-Conventions: `invoke_agent`, `chat` and `execute_tool` spans with `gen_ai.*` attributes. What they
-do not name (steps, hypotheses, money, refusals, people's decisions) stands under `sage.*`.
+Conventions: `invoke_agent`, `chat` and `execute_tool` spans with `gen_ai.*` attributes. Other
+attributes (steps, hypotheses, costs, refusals, people's decisions) are under `sage.*`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ ERROR = 2
 def spans_of(
     lines: Iterable[TraceLine], run: str, *, version: str = "", content: bool = False
 ) -> dict[str, Any]:
-    """Return an OTLP/JSON document: a span per episode, with a span below it for each turn.
+    """Build an OTLP/JSON document with a span per episode and a child span for each turn.
 
     Parameters
     ----------
-    run : the run's identity; becomes the trace's
-    version : of SAGE, for the resource
-    content : also export prompts, replies, arguments and results
+    run : the run's identity, from which the trace's is derived
+    version : version of SAGE, recorded in the resource
+    content : whether to export prompts, replies, arguments, and results too
     """
     trace_id = _hexadecimal(run, 32)
     spans = []
@@ -156,7 +156,7 @@ def _nanoseconds(time: str) -> int:
 
 
 def _began(line: TraceLine) -> int:
-    """Start time of a line's event; lines are written at its end."""
+    """Compute the start time of a line's event; lines are written when the event ends."""
     return _nanoseconds(line.time) - round((line.seconds or 0.0) * 1e9)
 
 

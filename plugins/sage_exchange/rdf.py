@@ -1,9 +1,9 @@
-"""RDF in Turtle: concepts under public IRIs, statements with their evidence.
+"""Export of a graph as RDF in Turtle: concepts with public IRIs, statements with evidence.
 
-A relation that the literature affirms is a triple, and beside it a named reification
-(`rdf:Statement`, also a Biolink association) that carries sign, belief, years and a node per
-reading: the sentence, its paper, its year. Every store reads that, none needs RDF-star. A denied
-relation has the reification alone, marked `biolink:negated`: it must never be queried as a fact.
+A relation that the literature affirms is written as a triple and as a named reification
+(`rdf:Statement`, also a Biolink association) with the sign, belief, years, and a node per reading
+(sentence, paper, and year). Any store can read this without RDF-star. A denied relation is written
+only as a reification, marked `biolink:negated`, so that it is never queried as a fact.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Pair = tuple[str, str]
 
 
 def render_turtle(graph: Graph) -> Iterator[str]:
-    """Yield the graph as lines of Turtle; the same graph gives the same lines."""
+    """Yield the graph as lines of Turtle; the same graph always gives the same lines."""
     for prefix, iri in PREFIXES.items():
         yield f"@prefix {prefix}: <{iri}> .\n"
     for relation in sorted(set(graph.relations)):
@@ -59,7 +59,7 @@ def render_turtle(graph: Graph) -> Iterator[str]:
 
 
 def concept_iris(graph: Graph) -> list[str]:
-    """List an IRI per node: that of its first public identifier, or a URN of its own id."""
+    """List an IRI for each node: that of its first public identifier, or a URN of its own id."""
     known = choose_references(graph.node_rows[int(row)] for row in graph.node_row)
     return [
         reference[2] if reference else f"urn:sage:concept:{quote(id_, safe=':')}"
@@ -151,7 +151,7 @@ def _block(subject: str, rows: Iterable[Pair]) -> str:
 
 
 def _urn(kind: str, *parts: str) -> str:
-    """Return a name by content, so that two builds of the same corpus agree on it."""
+    """Derive a name from content, so that two builds of the same corpus agree on it."""
     digest = hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
     return f"<urn:sage:{kind}:{digest[:24]}>"
 
@@ -169,6 +169,6 @@ def _number(value: float) -> str:
 
 
 def _text(value: str) -> str:
-    """Return a literal of Turtle: quoted and escaped."""
+    """Render a Turtle literal, quoted and escaped."""
     safe = _ESCAPED.sub(lambda at: _ESCAPES.get(at[0], f"\\u{ord(at[0]):04X}"), value)
     return f'"{safe}"'

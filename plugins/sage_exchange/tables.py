@@ -1,4 +1,4 @@
-"""Nodes and edges as two tables: KGX (Biolink) tab-separated, and CSV for Neo4j's import tool."""
+"""Export of nodes and edges as two tables: tab-separated KGX (Biolink), or CSV for Neo4j."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 def write_tables(graph: Graph, folder: Path, format: str) -> None:
     """Write `nodes` and `edges` to a folder; lists in a cell are separated by `|` (KGX) or `;`.
 
-    KGX knows a concept by its public identifier, or, where it has none of its own, under `sage:`.
-    It keeps SAGE's own relation in `relation`, its sign, belief, papers and years; denied edges
-    are marked `negated`. Neo4j's headers are those of `neo4j-admin database import`.
+    In KGX, a concept has its public identifier, or one under `sage:` if it has none of its own.
+    Edges keep SAGE's own `relation` with its sign, belief, papers, and years; denied edges are
+    marked `negated`. Neo4j's headers are those of `neo4j-admin database import`.
     """
     nodes, edges = (_kgx if format == "kgx" else _neo4j)(graph)
     ending = ".tsv" if format == "kgx" else ".csv"
@@ -108,7 +108,7 @@ def _predicate(graph: Graph, edge: int) -> str:
     if relation in CAUSAL:
         return "affects"
     signed = POLARITIES[graph.polarity[edge]] != Polarity.NEUTRAL
-    return "associated_with" if signed else "related_to"  # a sign alone is no cause
+    return "associated_with" if signed else "related_to"  # a sign alone does not imply a cause
 
 
 def _years(graph: Graph, edge: int) -> tuple[object, object]:

@@ -1,4 +1,4 @@
-"""Large public vocabularies into a compact lexicon: NCBI gene_info, HGNC, OBO, MeSH.
+"""Compilation of large public vocabularies (NCBI gene_info, HGNC, OBO, MeSH) into a lexicon.
 
 The format is recognized by content, not by name. Ambiguous and hazardous names are left out: an
 alias that is also another gene's symbol (FABP5 is an old alias of the pseudogene FABP5P1), an alias
@@ -26,7 +26,7 @@ Row = tuple[str, str, EntityType, list[str]]  # id, name, type, synonyms
 
 @dataclass(slots=True)
 class ImportReport:
-    """Counts of an import."""
+    """Counts of imported and omitted names."""
 
     files: dict[str, int] = field(default_factory=dict)
     entries: int = 0
@@ -37,12 +37,12 @@ class ImportReport:
 def import_lexicons(paths: Sequence[Path], out: Path) -> ImportReport:
     """Compile the vocabularies in `paths` into the lexicon file `out`.
 
-    Genes outrank other kinds, and earlier files later ones, where two claim the same name.
+    If two entries claim a name, genes outrank other kinds and earlier files outrank later ones.
 
     Raises
     ------
     InputError
-        If a file is missing or of no known format; the message lists the known formats.
+        If a file is missing or has an unknown format; the message lists the known formats.
     """
     report = ImportReport()
     rows: list[Row] = []
@@ -98,9 +98,9 @@ def _plain(name: str) -> str:
 
 
 def _families(rows: Sequence[Row]) -> set[str]:
-    """Return names that at least five genes bear with a number.
+    """Find names that at least five genes use with a number.
 
-    `G protein-coupled receptor` is no gene, though a member has it as an alias.
+    `G protein-coupled receptor` is not a gene, although one member has it as an alias.
     """
     bearers: dict[str, set[str]] = {}
     for identity, _name, kind, others in rows:
@@ -118,7 +118,7 @@ def _usable(name: str, kind: EntityType) -> bool:
         # found anyway.
         return bool(re.search(r"[A-Za-z].*\d|\d.*[A-Za-z]|[a-z][A-Z]", name)) and len(name) > 3
     if kind == EntityType.GENE and " " not in name:
-        # Two letters and no digit, or a bare locus name, hits text by accident.
+        # Names of two letters without a digit, and bare locus names, match text by accident.
         return not re.fullmatch(r"[A-Z]{1,2}|[A-Z]{1,2}\d{5,}(?:\.\d+)?|LOC\d+|\d.*", name)
     return len(name) <= 120
 
@@ -231,13 +231,13 @@ _TREE_TYPES = (
 
 
 def _mesh_trees(texts: dict[Path, str]) -> dict[str, str]:
-    """Descriptor name to its first tree number, from a tree list among the files."""
+    """Map descriptor names to their first tree number, from a tree list among the files."""
     trees: dict[str, str] = {}
     for text in texts.values():
         if _TREE_LINE.match(text):
             for line in text.splitlines():
                 number, _, name = line.partition("\t")
-                # A disease branch outranks others: `Seizures` is C10 and C23.
+                # Disease branches outrank others: `Seizures` is C10 and C23.
                 name = name.strip()
                 if name not in trees or _branch(number) < _branch(trees[name]):
                     trees[name] = number
@@ -245,7 +245,7 @@ def _mesh_trees(texts: dict[Path, str]) -> dict[str, str]:
 
 
 def _branch(number: str) -> int:
-    """Diseases before proteins before all else: `Seizures` is C10 and C23, insulin D06 and D12."""
+    """Rank diseases before proteins before others: `Seizures` is C10 and C23, insulin D06, D12."""
     if number.startswith(("C", "F03")):
         return 0
     return 1 if number.startswith(("D12.776", "D12.644", "D08.811")) else 2

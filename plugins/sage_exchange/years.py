@@ -1,9 +1,9 @@
-"""The year of a paper from its PMID, where nothing better is known.
+"""Estimation of a paper's year from its PMID when nothing better is known.
 
-PMIDs are given out in order of entry: from 2000 on, the first numbers of each year below are right
-to within a year for 98% of 950 papers whose years stood in records or titles of citations (gross
-mismatches set aside). Older numbers were given out in blocks as years were entered; for them the
-last year of the block is taken, so that nothing counts as known before it was.
+PMIDs are assigned in order of entry. From 2000 on, the first numbers of each year below are right
+to within a year for 98% of 950 papers whose years were given in records or citation titles (gross
+mismatches excluded). Older numbers were assigned in blocks as years were entered; for them, the
+last year of the block is used, so that nothing counts as known before it was.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _STARTS = tuple(number for number, _ in _FIRST)
 
 
 def estimate_year(pmid: str) -> int | None:
-    """Return the estimated year of a PMID; None for what is none."""
+    """Estimate the year of a PMID; None if the text is not a PMID."""
     if not pmid.isdigit() or int(pmid) < 1:
         return None
     return _FIRST[bisect_right(_STARTS, int(pmid)) - 1][1]
 
 
 def read_years(path: Path) -> dict[str, int]:
-    """Years by PMID from a table: PMID and year in the first two columns, tabs or commas between.
+    """Read years by PMID from the first two columns (PMID, year), separated by tabs or commas.
 
-    SemMedDB's CITATIONS table is read as it is (year in its fifth column).
+    SemMedDB's CITATIONS table, with the year in its fifth column, is accepted unchanged.
 
     Raises
     ------

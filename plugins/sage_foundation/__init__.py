@@ -1,3 +1,3 @@
-"""Foundation models of tiles: features, clusters, heat maps, multiple-instance learning, texts."""
+"""Foundation models for tiles: features, clusters, heat maps, attention MIL, and text scores."""
 
 TOOL_MODULES = ("encoders", "cluster", "heatmap", "mil", "zeroshot")

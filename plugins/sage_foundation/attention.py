@@ -64,18 +64,18 @@ def fit(
     device: str = "cpu",
     tick: Callable[[float], None] | None = None,
 ) -> tuple[Any, F32, F32]:
-    """Train on bags (n_i, d); returns the network, and the features' mean and sd.
+    """Train on bags (n_i, d), and return the network with the features' mean and sd.
 
-    Classes weigh alike. With `validation` (a mask over bags) those are held out and training stops
-    when their loss has not fallen for `patience` epochs; the best weights are kept.
+    Classes are weighted equally. The bags in the mask `validation` are held out, and training stops
+    once their loss has not fallen for `patience` epochs; the best weights are kept.
 
     Parameters
     ----------
     bags : (n_i, d) features of each slide's tiles
     labels : (bags,) classes, 0, 1, ...
-    seed : of weights and orders
-    validation : (bags,) those held out
-    tick : called with the share done, 0 to 1
+    seed : random seed for the initial weights and the order of the bags
+    validation : (bags,) mask of held-out bags
+    tick : called with the fraction completed, 0 to 1
     """
     import torch
 
@@ -131,12 +131,12 @@ def fit(
 
 
 def predict(network: Any, bag: F32, mean: F32, sd: F32, device: str = "cpu") -> tuple[F64, F64]:
-    """Class probabilities (classes,) and attention (n,), which sums to 1.
+    """Compute class probabilities (classes,) and attention (n,), which sums to 1.
 
     Parameters
     ----------
     bag : (n, d) features of a slide's tiles
-    mean, sd : (d,) of the features in training
+    mean, sd : (d,) mean and standard deviation of the training features
     """
     import torch
 
@@ -150,7 +150,7 @@ def predict(network: Any, bag: F32, mean: F32, sd: F32, device: str = "cpu") -> 
 
 
 def auc(labels: AnyArray, scores: AnyArray) -> float:
-    """Area under the ROC curve: the share of pairs ordered rightly, ties half."""
+    """Compute the area under the ROC curve: the share of pairs ranked correctly, ties half."""
     from scipy.stats import rankdata
 
     positive = np.asarray(labels).astype(bool)
@@ -164,12 +164,12 @@ def auc(labels: AnyArray, scores: AnyArray) -> float:
 def auc_interval(
     labels: AnyArray, scores: AnyArray, groups: AnyArray, seed: int, draws: int = 1000
 ) -> tuple[float, float]:
-    """95% interval by drawing groups (patients) with replacement; NaN when it cannot be had.
+    """Compute a 95% interval by resampling groups (patients); NaN if it cannot be computed.
 
     Parameters
     ----------
     labels : (n,) 0 or 1
-    scores : (n,) higher for 1
+    scores : (n,) scores, higher for label 1
     """
     rng = generator(seed)
     labels, scores = np.asarray(labels), np.asarray(scores)

@@ -1,4 +1,4 @@
-"""Clusters of a slide's tiles by their features, with the tiles nearest to each center."""
+"""Clustering of a slide's tiles by their features, with the tiles nearest to each center."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mcp_servers.pathology.common import SUITE, Seed, SlideInput, SlideResult, o
 from mcp_servers.spec import InputPath, OutputName, Resources, tool
 from sage.core.errors import InputError
 
-# the first eight are those of Okabe and Ito, told apart with any kind of color vision
+# the first eight are by Okabe and Ito, distinguishable with any kind of color vision
 PALETTE = (
     (0, 114, 178), (213, 94, 0), (0, 158, 115), (240, 228, 66), (204, 121, 167), (86, 180, 233),
     (230, 159, 0), (0, 0, 0), (145, 30, 180), (210, 245, 60), (128, 0, 0), (0, 128, 128),

@@ -1,4 +1,4 @@
-"""Features of tiles, by the handcrafted encoder or a foundation model with local weights."""
+"""Encoding of tiles with the handcrafted encoder or a foundation model with local weights."""
 
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ class UsesEncoder(Protocol):
 
 
 def encoder_memory(given: UsesEncoder) -> int:
-    """MiB that encoding takes with the encoder of the arguments."""
+    """Estimate the memory in MiB for encoding with the encoder that the arguments name."""
     from sage_foundation.specs import encoder_spec
 
     return encoder_spec(given.encoder).memory_mb
 
 
 def choose_batch(mb_per_patch: float, device: str, memory_mb: int) -> int:
-    """Patches of `mb_per_patch` MiB that fit into half of the memory: planned, or the card's free.
+    """Compute how many patches of `mb_per_patch` MiB fit into half of the planned or free memory.
 
-    At most 16 on a CPU and 256 on a card.
+    The result is at most 16 on a CPU and 256 on a GPU.
     """
     if device == "cpu":
         return max(1, min(16, int(memory_mb / 2 / mb_per_patch)))

@@ -1,4 +1,4 @@
-"""Features and scores of patches as Trident and CLAM write and read them."""
+"""Features and scores of patches in the formats of Trident and CLAM."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from sage.core.errors import InputError
 
 
 def write_features(path: Path, coords: I64, parts: Iterable[F32], grid: Grid, encoder: str) -> int:
-    """Write features, which come some rows at a time, beside their coordinates.
+    """Write features, which arrive in chunks of rows, together with their coordinates.
 
-    The attributes name the encoder. Returns the features' dimension.
+    The attributes name the encoder. Return the features' dimension.
 
     Parameters
     ----------
     coords : (n, 2) upper left corners, level-0 pixels
-    parts : (some rows, d) each
+    parts : chunks of shape (rows, d)
 
     Raises
     ------
     InputError
-        If the parts have not as many rows together as there are coordinates.
+        If the total number of rows differs from the number of coordinates.
     """
     import h5py
 
@@ -57,7 +57,7 @@ def write_features(path: Path, coords: I64, parts: Iterable[F32], grid: Grid, en
 
 
 def read_coords(path: Path) -> tuple[I64, dict[str, Any]]:
-    """(n, 2) corners and their attributes; raises `InputError` for other files."""
+    """Read (n, 2) corners and their attributes; raises `InputError` for other files."""
     with open_hdf5(path) as file:
         coords = dataset(file, "coords", path)
         if coords.ndim != 2 or coords.shape[1] < 2:
@@ -67,9 +67,9 @@ def read_coords(path: Path) -> tuple[I64, dict[str, Any]]:
 
 
 def read_features(path: Path) -> tuple[F32, I64 | None, dict[str, Any]]:
-    """(n, d) features, their corners when present, and the attributes of both.
+    """Read (n, d) features, their corners if present, and the attributes of both.
 
-    A leading axis of length 1, as Trident writes for some encoders, is dropped.
+    A leading axis of length 1, which Trident writes for some encoders, is dropped.
     """
     with open_hdf5(path) as file:
         stored = dataset(file, "features", path)
@@ -95,10 +95,10 @@ def read_features(path: Path) -> tuple[F32, I64 | None, dict[str, Any]]:
 
 
 def open_hdf5(path: Path) -> Any:
-    """Return the file, open for reading.
+    """Open an HDF5 file for reading.
 
-    Raises `InputError` if it is not HDF5, or if a part of it is in another file: HDF5 would
-    read that from anywhere on this machine, beyond the roots.
+    Raises `InputError` if it is not HDF5, or if part of it is in another file, which HDF5 would
+    read from anywhere on this machine, even outside the roots.
     """
     import h5py
 
@@ -120,7 +120,7 @@ def open_hdf5(path: Path) -> Any:
 
 
 def dataset(file: Any, name: str, path: Path) -> Any:
-    """Return the dataset called `name`; raises `InputError` where there is none."""
+    """Return the dataset called `name`; raises `InputError` if it does not exist."""
     import h5py
 
     found = file.get(name)
@@ -137,7 +137,7 @@ def _plain(value: Any) -> Any:
 
 
 def write_scores(path: Path, coords: I64, attributes: dict[str, Any], **columns: AnyArray) -> None:
-    """Write corners with their attributes and named scores of the same length beside them."""
+    """Write corners with their attributes, and named scores of the same length."""
     import h5py
 
     with h5py.File(path, "w") as file:

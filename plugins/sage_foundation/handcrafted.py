@@ -1,4 +1,4 @@
-"""A small deterministic patch encoder: color, texture and cells, no weights.
+"""A small deterministic patch encoder based on color, texture, and cells, without weights.
 
 Every number has a name (`NAMES`), so that a cluster or a model can be explained.
 """
@@ -50,7 +50,7 @@ _LBP = np.array(
 
 
 def encode_patch(image: U8, mpp: float) -> F32:
-    """Features (DIMENSION,) of a patch of any size at `mpp` µm per pixel (0.2 to 1.05)."""
+    """Compute features (DIMENSION,) of a patch of any size at `mpp` µm per pixel (0.2 to 1.05)."""
     import cv2
 
     density = optical_density(image)
@@ -73,7 +73,7 @@ def encode_patch(image: U8, mpp: float) -> F32:
         band = previous - smooth
         spread = float(band.std()) + 1e-6
         out += [spread, float((((band - band.mean()) / spread) ** 3).mean())]
-        # what is left holds nothing finer than `scale`, so every second pixel says it all
+        # the rest contains nothing finer than `scale`, so every second pixel suffices
         previous, pixel, reached = np.ascontiguousarray(smooth[::2, ::2]), 2 * pixel, scale
     gx = np.asarray(cv2.Sobel(gray, cv2.CV_32F, 1, 0), dtype=np.float32)
     gy = np.asarray(cv2.Sobel(gray, cv2.CV_32F, 0, 1), dtype=np.float32)
@@ -91,7 +91,7 @@ def encode_patch(image: U8, mpp: float) -> F32:
 
 
 def _local_patterns(gray: AnyArray, radius: int) -> list[float]:
-    """Shares of the ten rotation-invariant uniform local binary patterns (Ojala et al. 2002)."""
+    """Compute shares of the ten rotation-invariant uniform binary patterns (Ojala et al. 2002)."""
     r = radius
     center = gray[r:-r, r:-r]
     code = np.zeros(center.shape, dtype=np.uint8)

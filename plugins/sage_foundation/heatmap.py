@@ -1,4 +1,4 @@
-"""Scores of tiles drawn over the slide."""
+"""Heat maps of tile scores drawn over the slide."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _safe(text: str) -> str:
 
 
 def _spacing(coords: I64) -> float:
-    """Side of the tiles by the smallest step between their corners."""
+    """Infer the side of the tiles from the smallest step between their corners."""
     import numpy as np
 
     steps = [np.diff(np.unique(coords[:, axis])) for axis in (0, 1)]
@@ -115,9 +115,9 @@ def _spacing(coords: I64) -> float:
 
 
 def read_scores(path: Path, column: str) -> tuple[I64, F64, float | None]:
-    """(n, 2) corners, (n,) scores and the tile's side when the file states it.
+    """Read (n, 2) corners, (n,) scores, and the tile's side if the file states it.
 
-    Raises `InputError` when columns are missing or lengths differ.
+    Raises `InputError` if columns are missing or lengths differ.
     """
     import numpy as np
 

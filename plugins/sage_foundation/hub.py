@@ -1,4 +1,4 @@
-"""Weights by their name on the Hugging Face hub, from the user's cache; nothing is downloaded."""
+"""Lookup of Hugging Face weights by name in the user's cache, without any download."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ SAFE = (".safetensors", ".onnx")
 def find_cached(name: str) -> Path:
     """Find the file of "owner/model:nuclei.onnx" or "owner/model@revision:nuclei.onnx".
 
-    The prefix "hf-hub:", with which timm names models of the hub, may stand before it.
+    The name may begin with "hf-hub:", the prefix that timm uses for models on the hub.
 
     Raises
     ------
     InputError
-        If the name is none, the file could run code, the client is absent, or the file is not in
-        the cache; the message says how it gets there.
+        If the name is invalid, the file could run code, the client is not installed, or the file
+        is not in the cache; the message explains how to download it.
     """
     named = NAME.match(name)
     if named is None:
@@ -57,7 +57,7 @@ def find_cached(name: str) -> Path:
 
 
 def fingerprint(name: str) -> str:
-    """Return the content that a name stands for now: results are cached by it."""
+    """Return the content that a name currently refers to, which is part of the result cache key."""
     try:
         return str(find_cached(name).resolve().name)  # the cache names files by their hash
     except InputError:

@@ -1,4 +1,4 @@
-"""Attention MIL: train on slide labels with patients kept apart, evaluate, explain by attention."""
+"""Attention MIL: training on slide labels split by patient, evaluation, and attention maps."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def mil_evaluate(given: EvaluateInput, context: ToolContext) -> EvaluateResult:
         if given.attention and coords is not None:
             name = f"{given.name}.attention/{data.slides[i]}.h5"
             with context.writing(name) as path:
-                # times the number of tiles: 1 is what a tile would get if all counted alike
+                # times the number of tiles: 1 is a tile's value if all tiles counted equally
                 write_scores(path, coords, data.attributes[i], attention=weights * len(bag))
             written.append(name)
         context.progress((i + 1) / len(y), "slides")
@@ -373,6 +373,6 @@ def _load_model(weights: str, context: ToolContext) -> tuple[Any, dict[str, Any]
         network.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()})
     except InputError:
         raise
-    except Exception as error:  # safetensors and json raise kinds of their own
+    except Exception as error:  # safetensors and json raise exceptions of their own
         raise InputError(f"{path}: not a model of mil_train: {error}") from error
     return network.eval(), card, mean, sd

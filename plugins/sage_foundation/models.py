@@ -1,6 +1,6 @@
-"""Patch encoders by name: their specifications, and a loaded encoder of patches.
+"""Loading of patch encoders by name from their specifications.
 
-Only the handcrafted encoder needs no weights. The others load from a local folder that the user
+Only the handcrafted encoder needs no weights. The rest load from a local folder that the user
 obtained under the model's license (see `networks`); nothing is downloaded here.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """A loaded encoder: `stack` prepares a batch (in the reading thread), `encode` computes."""
+    """A loaded encoder: `stack` prepares a batch in the reading thread, `encode` computes."""
 
     stack: Callable[[list[U8]], Any]
     encode: Callable[[Any], F32]
@@ -32,7 +32,7 @@ class Encoder:
 
 
 def load_encoder(spec: EncoderSpec, weights: Path | None, device: str, mpp: float) -> Encoder:
-    """Return the encoder of `spec`, with features (n, d) for patches (H, W, 3).
+    """Load the encoder of `spec`, which computes features (n, d) for patches (H, W, 3).
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def load_encoder(spec: EncoderSpec, weights: Path | None, device: str, mpp: floa
     Raises
     ------
     InputError
-        Without weights, without the library that reads them, or when they do not fit.
+        If the weights or the library that reads them is missing, or the weights do not fit.
     """
     if spec.loader == "handcrafted":
         return _handcrafted(mpp)
@@ -59,9 +59,9 @@ def load_encoder(spec: EncoderSpec, weights: Path | None, device: str, mpp: floa
 def encoder_for(
     spec: EncoderSpec, weights: str | None, device: str, mpp: float, context: ToolContext
 ) -> tuple[Encoder, str]:
-    """Return the encoder of a call, kept loaded between the calls of a worker, and its device.
+    """Return the encoder for a call, kept loaded between a worker's calls, and its device.
 
-    Raises as `load_encoder` and `choose_device` do, and for weights outside the roots.
+    Raises the errors of `load_encoder` and `choose_device`, and refuses weights outside the roots.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def _handcrafted(mpp: float) -> Encoder:
     from sage_foundation.handcrafted import encode_patch
 
     def run(patches: list[U8]) -> F32:
-        # the loops inside release the interpreter's lock
+        # the inner loops release the interpreter's lock
         with ThreadPoolExecutor(2) as pool:
             return np.stack(list(pool.map(lambda patch: encode_patch(patch, mpp), patches)))
 
@@ -94,7 +94,7 @@ def _handcrafted(mpp: float) -> Encoder:
 
 
 def network_encoder(network: Callable[[Any], Any], spec: EncoderSpec, device: str) -> Encoder:
-    """Make an encoder of a `torch.nn.Module` that gives (n, d) for normalized patches."""
+    """Wrap a `torch.nn.Module` that maps normalized patches to (n, d) as an encoder."""
     import numpy as np
     import torch
 
@@ -137,7 +137,7 @@ def network_encoder(network: Callable[[Any], Any], spec: EncoderSpec, device: st
 
 
 def resize_patches(patches: U8, side: int, how: Resize) -> Any:
-    """Patches (n, H, W, 3) as bytes (n, 3, side, side), scaled on the CPU as Pillow does."""
+    """Resize patches (n, H, W, 3) to bytes (n, 3, side, side) on the CPU, as Pillow does."""
     import torch
 
     pixels = torch.tensor(patches).permute(0, 3, 1, 2)  # a copy: an image's pixels can be read-only

@@ -1,8 +1,8 @@
-"""The networks of the patch encoders, filled from a user's files without running code from them.
+"""Networks of the patch encoders, filled from a user's files without running code from them.
 
-A folder is in the layout of the hub: config.json and model.safetensors, or pytorch_model.bin, which
-is read as tensors only. What does not fill the network to the last tensor is refused: a layer left
-as it was drawn would give features that look like features.
+A folder has the layout of the hub: config.json and model.safetensors, or pytorch_model.bin, from
+which only tensors are read. Files that do not fill every tensor of the network are refused, because
+a randomly initialized layer would still produce plausible-looking features.
 """
 
 from __future__ import annotations
@@ -52,27 +52,27 @@ TIMM: dict[str, tuple[str, dict[str, Any]]] = {
     "h-optimus-0": ("vit_giant_patch14_reg4_dinov2", {"global_pool": "token"}),
     "h-optimus-1": ("vit_giant_patch14_reg4_dinov2", {"global_pool": "token"}),
 }  # fmt: skip
-"""Architecture and arguments as the model cards give them; gated: SwiGLU with SiLU."""
+"""Architectures and arguments from the model cards; the gated ones use SwiGLU with SiLU."""
 TRANSFORMERS = {"phikon": ("vit", "ViTModel"), "phikon-v2": ("dinov2", "Dinov2Model")}
-"""What config.json calls the architecture of the encoders that transformers builds; its class."""
+"""Name in config.json and class for the architectures of encoders that transformers builds."""
 LEADS_ELSEWHERE = ("transformers_weights", "attn_implementation", "_attn_implementation")
-"""Keys of a config.json by which transformers takes weights or code from another place."""
+"""Keys of config.json that make transformers load weights or code from elsewhere."""
 
 
 def load_network(spec: EncoderSpec, weights: Path) -> Any:
-    """Return a `torch.nn.Module` that gives (n, dimension) for normalized patches.
+    """Load a `torch.nn.Module` that maps normalized patches to features (n, dimension).
 
     Raises
     ------
     InputError
-        When the package that builds it is absent, or the files are not this encoder's weights.
+        If the package that builds it is missing, or the files are not this encoder's weights.
     """
     make = {"transformers": _transformers, "timm": _timm, "conch": _conch}[spec.loader]
     return add_pooling(make(spec, weights), spec)
 
 
 def timm_network(name: str) -> Any:
-    """Return the architecture of a timm encoder on the default device, its weights not set."""
+    """Build the architecture of a timm encoder on the default device without weights."""
     import torch
 
     try:
@@ -92,7 +92,7 @@ def timm_network(name: str) -> Any:
 
 
 def add_pooling(module: Any, spec: EncoderSpec) -> Any:
-    """Append to `module` how the encoder's card makes a vector of the tokens."""
+    """Append to `module` the pooling of tokens into a vector that the encoder's card prescribes."""
     import torch
 
     class Pooled(torch.nn.Module):
@@ -116,18 +116,18 @@ def add_pooling(module: Any, spec: EncoderSpec) -> Any:
 
 
 def from_folder(kind: Any, folder: Path, model_type: str) -> Any:
-    """Get the model of a folder in the layout of transformers, every tensor of it read from there.
+    """Load a model from a folder in the layout of transformers, reading every tensor from there.
 
-    `kind` is the class that reads it, `model_type` what config.json must call it. The pooler is
-    exempt: it is not used, and Phikon is published without it. Raises `InputError` when the folder
-    is no such model, points to files beyond config.json and model.safetensors, or lacks tensors.
+    `kind` is the class that reads it, and `model_type` its required name in config.json. The pooler
+    is exempt: it is not used, and Phikon is published without it. Raises `InputError` if the folder
+    is not such a model, points to files beyond config.json and model.safetensors, or lacks tensors.
     """
     from safetensors import SafetensorError
 
     _check_config(folder, model_type)
     logging: Any = importlib.import_module("transformers.utils.logging")
     verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()  # its report of missing tensors is judged below
+    logging.set_verbosity_error()  # its report of missing tensors is checked below
     logging.disable_progress_bar()
     try:
         module, report = kind.from_pretrained(
@@ -147,7 +147,7 @@ def from_folder(kind: Any, folder: Path, model_type: str) -> Any:
         ImportError,
         ArithmeticError,
         SafetensorError,
-    ) as error:  # config.json is the user's, and transformers takes its numbers as they are
+    ) as error:  # config.json is the user's, and transformers uses its numbers without validation
         raise InputError(f"{folder}: weights cannot be loaded: {_short(error)}") from error
     finally:
         logging.set_verbosity(verbosity)
@@ -163,10 +163,10 @@ def from_folder(kind: Any, folder: Path, model_type: str) -> Any:
 
 
 def _check_config(folder: Path, model_type: str) -> None:
-    """Raise `InputError` unless the folder is a model of this type in a single file of weights.
+    """Raise `InputError` unless the folder is a model of this type with a single weights file.
 
-    transformers follows the names in an index of shards, in config.json and in adapter_config.json
-    wherever they lead, out of the folder too; so none of them is let through.
+    transformers follows file names in a shard index, config.json, or adapter_config.json, even out
+    of the folder, so all such references are refused.
     """
     if not folder.is_dir() or not (folder / "config.json").is_file():
         raise InputError(f"{folder}: not a model folder (it needs config.json, model.safetensors)")
@@ -248,9 +248,9 @@ def _conch(spec: EncoderSpec, weights: Path) -> Any:
 
 
 def conch_network(weights: Path, *, texts: bool = False) -> Any:
-    """Build CONCH's network with its image side filled.
+    """Build CONCH's network and load the weights of its image side.
 
-    With `texts` its text side, the projection of images to it and the scale of logits too. Raises
+    With `texts`, also load the text side, the image projection, and the logit scale. Raises
     `InputError` for weights that lack them.
     """
     try:
@@ -261,7 +261,7 @@ def conch_network(weights: Path, *, texts: bool = False) -> Any:
             "encoder conch needs its own package, which is not on PyPI: "
             "pip install git+https://github.com/mahmoodlab/CONCH.git (docs/slides.md, Encoders)"
         ) from error
-    # the package's own loader would unpickle the file, and skip tensors that do not fit
+    # the package's own loader would unpickle the file and skip tensors that do not fit
     config = json.loads((Path(factory.CFG_DIR) / "conch_ViT-B-16.json").read_text("utf-8"))
     config.pop("custom_text", None)
     module = model.CoCa(**config)
@@ -285,10 +285,10 @@ def _below(prefix: str, state: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_weights(weights: Path, context: ToolContext) -> tuple[tuple[str, int, int], ...]:
-    """Name, time stamp and size of each file of the weights: what a loaded network is kept by.
+    """Return name, time stamp, and size of each weights file: the cache key of a loaded network.
 
-    What a link leads to is recorded as an input of its own: a folder's hash holds no links. Raises
-    `InputError` when that is outside the roots.
+    The targets of links are recorded as separate inputs, because a folder's hash does not cover
+    links. Raises `InputError` if a target is outside the roots.
     """
     files = sorted(weights.rglob("*")) if weights.is_dir() else [weights]
     found = []
@@ -301,7 +301,7 @@ def check_weights(weights: Path, context: ToolContext) -> tuple[tuple[str, int, 
 
 
 def weights_file(weights: Path) -> Path:
-    """Get the file of weights in a folder, or the file itself; raises `InputError` without it."""
+    """Find the weights file in a folder, or return the file itself; raises `InputError` without."""
     if weights.is_file():
         return weights
     for name in ("model.safetensors", "pytorch_model.bin"):
@@ -311,7 +311,7 @@ def weights_file(weights: Path) -> Path:
 
 
 def read_tensors(file: Path) -> dict[str, Any]:
-    """Return the tensors of a safetensors file, or of a .bin, in which anything else is refused."""
+    """Read the tensors of a safetensors file, or of a .bin file that contains nothing else."""
     import torch
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -335,9 +335,9 @@ def read_tensors(file: Path) -> dict[str, Any]:
 
 
 def _fill(module: Any, state: dict[str, Any], file: Path, unused: tuple[str, ...] = ()) -> None:
-    """Put all tensors of `state` into `module`; raises `InputError` when they do not fit.
+    """Copy all tensors of `state` into `module`; raises `InputError` if they do not fit.
 
-    Tensors with a prefix in `unused` may be missing: features do not depend on them.
+    Tensors with a prefix in `unused` may be missing, since features do not depend on them.
     """
     try:
         found = module.load_state_dict(state, strict=not unused, assign=True)
@@ -346,7 +346,7 @@ def _fill(module: Any, state: dict[str, Any], file: Path, unused: tuple[str, ...
     missing = [k for k in found.missing_keys if not k.startswith(unused)] if unused else []
     if missing:
         raise InputError(f"{file}: does not fit the encoder: {', '.join(missing[:3])} missing")
-    module.float()  # published in half precision by some
+    module.float()  # some are published in half precision
 
 
 def _short(error: Exception) -> str:

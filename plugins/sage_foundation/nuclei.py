@@ -1,4 +1,4 @@
-"""A network for nuclei in TorchScript or ONNX, tile by tile, with types where it gives any.
+"""Nucleus segmentation tile by tile with a TorchScript or ONNX network, with types if available.
 
 The module maps (1, 3, H, W) float to (1, k, H, W): a label image (whole numbers, 0 outside; the
 first channel holds nuclei where there are more), or a probability of nucleus between 0 and 1
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 DEFAULT_MPP = 0.5
 WINDOWS = (32, 4096)
-"""Sides of a window, in pixels: smaller takes too many calls, larger too much memory."""
+"""Allowed side of a window, in pixels: smaller needs too many calls, larger too much memory."""
 CUT = 0.5
 UNLIKE, TOO_UNLIKE = 1.2, 2.0
-"""A scan so many times as coarse as a network expects: nuclei are too small for it, far too small.
+"""Ratios of a scan's pixel size to the network's beyond which nuclei are small, or far too small.
 """
 
 Answer = Callable[[F32], Any]
@@ -52,7 +52,7 @@ Answer = Callable[[F32], Any]
 
 @dataclass(frozen=True)
 class Stated:
-    """Metadata of a module's file; None and () where it has none."""
+    """Metadata stated in a module's file, or None and () if absent."""
 
     pixel_size: float | None = None
     types: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Stated:
 
 
 def _torchscript(path: Path, device: str) -> tuple[Answer, Stated]:
-    """Return the module, loaded on the CPU and moved, and what it states."""
+    """Load the module on the CPU, move it to the device, and return it with its metadata."""
     import torch
 
     try:
@@ -90,7 +90,7 @@ def _torchscript(path: Path, device: str) -> tuple[Answer, Stated]:
 
 
 def _onnx(path: Path, device: str) -> tuple[Answer, Stated]:
-    """Return the graph in a session on the CPU, or on a card that the runtime can use."""
+    """Load the graph in a session on the CPU, or on a GPU that the runtime can use."""
     try:
         runtime: Any = importlib.import_module("onnxruntime")
     except ImportError as error:
@@ -104,7 +104,7 @@ def _onnx(path: Path, device: str) -> tuple[Answer, Stated]:
         providers.insert(0, ("CUDAExecutionProvider", {"device_id": number}))
     try:
         session = runtime.InferenceSession(str(path), providers=providers)
-    except Exception as error:  # the runtime's own classes, which have no common base
+    except Exception as error:  # the runtime's own exceptions, which have no common base
         lines = str(error).strip().splitlines()
         raise InputError(
             f"{path}: not an ONNX model ({lines[-1][:160] if lines else ''})"
@@ -143,13 +143,13 @@ class LearnedNuclei:
     """A loaded module and how its input is scaled.
 
     `low` and `high` (3,) are the gray values that become 0 and 1. `types` are the names of the
-    types that it gives, empty where it gives none.
+    types that it predicts, empty if it predicts none.
     """
 
     def __init__(
         self, path: Path, device: str, mpp: float | None = None, types: Sequence[str] = ()
     ) -> None:
-        """Open the file; raise `InputError` when it is neither TorchScript nor ONNX."""
+        """Open the file; raise `InputError` if it is neither TorchScript nor ONNX."""
         load = _onnx if path.suffix == ".onnx" else _torchscript
         self.path = path
         self.answer, stated = load(path, device)
@@ -171,10 +171,10 @@ class LearnedNuclei:
         self.high: F32 = np.full(3, 255.0, dtype=np.float32)
 
     def scale_to(self, images: list[U8], scaling: Scaling) -> None:
-        """Set the range that input values are scaled by, one for the whole slide.
+        """Set the range by which input values are scaled, once for the whole slide.
 
-        It is 0 to 255, the 0.1 and 99.9 percentiles of sampled tissue, or none (raw gray values,
-        as HoVer-Net takes). One range for the slide keeps its tiles comparable.
+        The range is 0 to 255, the 0.1 and 99.9 percentiles of sampled tissue, or none (raw gray
+        values, as HoVer-Net expects). A single range keeps the slide's tiles comparable.
         """
         if scaling == "none":
             self.high = np.ones(3, dtype=np.float32)
@@ -185,9 +185,9 @@ class LearnedNuclei:
             self.high = np.asarray(np.maximum(high, low + 1), dtype=np.float32)
 
     def raw(self, image: U8) -> F32:
-        """(k, H, W) of what the module answers for an image (H, W, 3).
+        """Compute the module's output (k, H, W) for an image (H, W, 3).
 
-        One channel of labels or probabilities, or the channels of `typed_maps`.
+        The output is a single channel of labels or probabilities, or the channels of `typed_maps`.
         """
         values = (image.astype(np.float32) - self.low) / (self.high - self.low)
         if self.window is not None:
@@ -204,7 +204,7 @@ class LearnedNuclei:
         return np.ascontiguousarray(out[:, :height, :width])
 
     def _by_windows(self, values: F32, window: int) -> F32:
-        """Window by window; of each the middle is kept, as large as what the module gives of it."""
+        """Run the module window by window, keeping the middle of each in the size of its output."""
         height, width = values.shape[:2]
         kept = self._find_side(window)
         margin = (window - kept) // 2
@@ -227,7 +227,7 @@ class LearnedNuclei:
         return np.ascontiguousarray(np.concatenate(rows, axis=1)[:, :height, :width])
 
     def _find_side(self, window: int) -> int:
-        """Side of what the module gives of a window, found once."""
+        """Determine the side of the module's output for a window, once."""
         if self.kept is None:
             self.kept = self._run_module(np.zeros((window, window, 3), dtype=np.float32)).shape[-1]
             if not 0 < self.kept <= window:
@@ -235,7 +235,7 @@ class LearnedNuclei:
         return self.kept
 
     def _run_module(self, values: F32) -> F32:
-        """(k, h, w) for scaled pixels (H, W, 3)."""
+        """Run the module on scaled pixels (H, W, 3) to get (k, h, w)."""
         try:
             out = self.answer(np.ascontiguousarray(values.transpose(2, 0, 1))[None])
         except RuntimeError as error:
@@ -265,7 +265,7 @@ class LearnedNuclei:
         return maps
 
     def segment(self, image: U8, mpp: float, within: BoolArray | None = None) -> Nuclei:
-        """Nuclei of an image at the module's pixel size, measured as by the classical method."""
+        """Segment nuclei at the module's pixel size, measured as by the classical method."""
         import cv2
 
         from mcp_servers.pathology.compute.nuclei import (
@@ -296,7 +296,7 @@ def open_network(
     given: NucleiInput,
     context: ToolContext,
 ) -> tuple[LearnedNuclei, list[str]]:
-    """Return the module of a file, its input scaled to a slide, and notes.
+    """Open a network file with its input scaled to a slide, and return it with notes.
 
     Parameters
     ----------
@@ -306,8 +306,8 @@ def open_network(
     Raises
     ------
     InputError
-        If the file is no such module, or if the scan is more than `TOO_UNLIKE` times as coarse as
-        it expects.
+        If the file is not such a module, or if the scan is more than `TOO_UNLIKE` times as coarse
+        as it expects.
     """
     from mcp_servers.pathology.surveying import sample_tissue
 
@@ -316,7 +316,7 @@ def open_network(
     if given.weights is not None:  # a TorchScript file is code
         context.model(given.weights)
     own = (given.weights_mpp, tuple(given.weights_types or ()))
-    # a copy, for each slide has a scale of its own
+    # a copy, since each slide has its own scale
     network = copy(context.share_handle((*key, *own), lambda: LearnedNuclei(path, device, *own)))
     base = slide.need_mpp()
     if base > TOO_UNLIKE * network.mpp:
@@ -346,14 +346,14 @@ def open_network(
 
 
 def pad_mirrored(values: F32, rows: tuple[int, int], columns: tuple[int, int]) -> F32:
-    """Pixels (H, W, 3) with a mirrored border; a border wider than the image is mirrored again."""
+    """Pad pixels (H, W, 3) by mirroring, repeatedly if the border is wider than the image."""
     return np.pad(values, (rows, columns, (0, 0)), mode="reflect")
 
 
 def as_labels(plane: F32, path: Path) -> AnyArray | None:
-    """Labels 1 to n when the values are whole numbers above 1, None when they are probabilities.
+    """Return labels 1 to n if values are whole numbers above 1, or None if they are probabilities.
 
-    Raises `InputError` when they are neither.
+    Raises `InputError` if they are neither.
     """
     if not np.isfinite(plane).all() or float(plane.min()) < -1e-3:
         raise InputError(f"{path}: gives negative or infinite values: logits? Add a sigmoid")
@@ -362,10 +362,10 @@ def as_labels(plane: F32, path: Path) -> AnyArray | None:
     if not np.array_equal(plane, np.round(plane)):
         raise InputError(f"{path}: gives values above 1 that are no whole numbers: not a label map")
     found, labels = np.unique(plane.astype(np.int64), return_inverse=True)
-    # label 0 is the background, also where it does not occur
+    # label 0 is the background, even if it does not occur
     first = 0 if found[0] == 0 else 1
     return (labels.reshape(plane.shape) + first).astype(np.int32)
 
 
 READER = NetworkReader(find_cached, fingerprint, open_network)
-"""Registered under `sage.nuclei`."""
+"""Reader of nucleus networks, registered under `sage.nuclei`."""

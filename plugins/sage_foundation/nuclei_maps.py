@@ -1,7 +1,7 @@
-"""The three maps of HoVer-Net and its kin: nucleus, place within it, type of each pixel.
+"""The three maps of HoVer-Net and related models: nucleus, position within it, and pixel type.
 
-Source: Graham et al. 2019, Med Image Anal 58:101563 (the maps, and how nuclei are parted by the
-gradients of the place); CellViT and NuLite give the same maps under other names.
+Source: Graham et al. 2019, Med Image Anal 58:101563 (the maps, and how nuclei are separated by
+gradients of the position map); CellViT and NuLite give the same maps under other names.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ NAMES = {
     "place": ("hv", "hv_map"),
     "type": ("tp", "nuclei_type_map"),
 }
-"""What the maps are called by HoVer-Net, and by CellViT."""
+"""Names of the maps in HoVer-Net and in CellViT."""
 _PLAIN = re.compile(r"(?!(?:outside|nan|null)$)[a-z][a-z0-9 _-]{0,39}")
 TYPED = 3
-"""Channels before those of the types: probability of nucleus, horizontal and vertical place."""
+"""Channels before the types: probability of nucleus, horizontal and vertical position."""
 INSIDE, BORDER = 0.5, 0.4
-"""Probability from which a pixel is nucleus, and steepness from which it lies between two."""
+"""Minimum probability of nucleus pixels, and minimum steepness of borders between two nuclei."""
 GRADIENT_UM, OPENED_UM, LEAST_UM2 = 2.5, 1.25, 0.625
 """Half the width of the Sobel filter (21 pixels at 0.25 µm), the width of the opening of markers (5
 pixels), and the smallest piece (10 pixels): the paper's numbers at its pixel size."""
 
 
 def plain_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Return a network's names of types in lower case.
+    """Return a network's type names in lower case.
 
     Raises
     ------
     ValueError
-        If a name is no short plain text, or stands twice, or there are more than `MOST_TYPES`.
+        If a name is not short plain text or is repeated, or if there are more than `MOST_TYPES`.
     """
     if len(names) > MOST_TYPES:
         raise ValueError(f"names {len(names)} types; {MOST_TYPES} at most")
@@ -51,7 +51,7 @@ def plain_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def typed_maps(out: dict[str, Any]) -> F32:
-    """(TYPED + types, H, W) from a module's maps (1, k, H, W) by name, as logits or probabilities.
+    """Stack a module's named maps (1, k, H, W), logits or probabilities, as (TYPED + types, H, W).
 
     Raises
     ------
@@ -81,7 +81,7 @@ def typed_maps(out: dict[str, Any]) -> F32:
 
 
 def normalize_channels(values: F32) -> F32:
-    """Channels (k, H, W) that sum to 1: as they are, or by softmax."""
+    """Normalize channels (k, H, W) to sum to 1 by softmax, unless they already do."""
     if values.min() >= 0 and np.allclose(values.sum(axis=0), 1, atol=1e-3):
         return values
     raised = np.exp(values - values.max(axis=0))
@@ -89,7 +89,7 @@ def normalize_channels(values: F32) -> F32:
 
 
 def split_nuclei(maps: F32, mpp: float) -> I32:
-    """Labels (H, W) of nuclei, parted where the place within them jumps.
+    """Label nuclei (H, W), separating them where the position map jumps.
 
     Parameters
     ----------
@@ -122,18 +122,18 @@ def split_nuclei(maps: F32, mpp: float) -> I32:
 
 
 def _to_unit(values: AnyArray) -> F32:
-    """From 0 at the least to 1 at the most; zeros where all are equal."""
+    """Rescale values from 0 at the minimum to 1 at the maximum; zeros if all are equal."""
     low, high = float(values.min()), float(values.max())
     scaled = (values - low) / (high - low) if high > low else np.zeros_like(values)
     return np.asarray(scaled, dtype=np.float32)
 
 
 def shares(labels: I32, kinds: F32) -> F64:
-    """(n, types) mean probability of each type over each nucleus' pixels, without the background.
+    """Compute the (n, types) mean type probability over each nucleus, without the background.
 
     Parameters
     ----------
-    labels : (H, W) of n nuclei, 0 off them
+    labels : (H, W) labels of n nuclei, 0 elsewhere
     kinds : (types, H, W)
     """
     count = int(labels.max())

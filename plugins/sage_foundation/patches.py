@@ -1,4 +1,4 @@
-"""A patch classifier: a linear head on a tile encoder, as a file and at work on a slide."""
+"""A patch classifier with a linear head on a tile encoder: its file and its use on slides."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Head:
     bias: F32
 
     def probabilities(self, features: AnyArray) -> F32:
-        """(n, k) probabilities of the classes."""
+        """Compute (n, k) class probabilities."""
         logits = ((features - self.mean) / self.sd) @ self.weights + self.bias
         logits -= logits.max(axis=1, keepdims=True)
         out = np.exp(logits)
@@ -44,13 +44,13 @@ class Head:
 
 
 def fit_head(features: F32, labels: AnyArray, classes: int, penalty: float, seed: int) -> Head:
-    """Fit by L2-penalized maximum likelihood, classes weighted alike; `penalty` is 1 / C.
+    """Fit by L2-penalized maximum likelihood with balanced classes; `penalty` is 1 / C.
 
     Parameters
     ----------
     features : (n, d)
     labels : (n,) classes, 0, 1, ...
-    penalty : on features in standard deviations
+    penalty : L2 penalty on standardized features
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -61,7 +61,7 @@ def fit_head(features: F32, labels: AnyArray, classes: int, penalty: float, seed
     )
     model.fit((features - mean) / sd, labels)
     weights, bias = model.coef_.T, model.intercept_
-    if classes == 2:  # a single logit: the second class against the first
+    if classes == 2:  # a single logit: the second class versus the first
         weights = np.concatenate([np.zeros_like(weights), weights], axis=1)
         bias = np.concatenate([np.zeros_like(bias), bias])
     parts = (mean, sd, weights, bias)
@@ -70,7 +70,7 @@ def fit_head(features: F32, labels: AnyArray, classes: int, penalty: float, seed
 
 @dataclass(frozen=True, slots=True)
 class PatchModel:
-    """A head with its card: classes, encoder, tile size, training slides, held-out figures."""
+    """A head with its card: classes, encoder, tile size, training slides, and held-out metrics."""
 
     head: Head
     card: dict[str, Any]
@@ -82,11 +82,11 @@ class PatchModel:
 
     @property
     def tumor(self) -> list[int]:
-        """Indices of the classes that mean tumor."""
+        """Indices of the tumor classes."""
         return [i for i, name in enumerate(self.classes) if name in self.card["tumor_classes"]]
 
     def save(self, path: Path) -> None:
-        """Write as safetensors, the card in its metadata; no code is stored."""
+        """Write the model as safetensors with the card in its metadata; no code is stored."""
         from safetensors.numpy import save_file
 
         head = self.head
@@ -137,7 +137,7 @@ class ModelCard(BaseModel):
 
 
 def load_model(path: Path) -> PatchModel:
-    """Return a model written by `PatchModel.save`; raises `InputError` that says what is wrong."""
+    """Load a model written by `PatchModel.save`; raises `InputError` that names the problem."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -175,13 +175,13 @@ def encode_corners(
     context: ToolContext,
     span: tuple[float, float] = (0.0, 1.0),
 ) -> Iterator[F32]:
-    """Features (up to 32, d) of tiles by an encoder of the registry, batch by batch.
+    """Yield features (up to 32, d) of tiles batch by batch, using a registered encoder.
 
     Parameters
     ----------
-    corners : (n, 2) upper left, level-0 pixels
+    corners : (n, 2) upper left corners, level-0 pixels
     grid : size and magnification of the tiles
-    span : share of the progress that this is, from and to
+    span : start and end of this step's share of the progress
 
     Raises
     ------
@@ -201,12 +201,12 @@ def encode_corners(
 def predict_tumor(
     slide: Slide, surveyed: Surveyed, context: ToolContext, given: TumorModel
 ) -> tuple[F32, list[str]]:
-    """Probability of tumor on the survey's grid by the model of the arguments, and warnings.
+    """Predict the probability of tumor on the survey's grid, and collect warnings.
 
     Raises
     ------
     InputError
-        If no class of the model is tumor, or as `tumor_probability` does.
+        If no class of the model is tumor, or for the reasons given in `tumor_probability`.
     """
     model = load_model(context.input(given.model or "", "file"))
     if not model.tumor:
@@ -227,10 +227,10 @@ def predict_tumor(
 def tumor_probability(
     slide: Slide, surveyed: Surveyed, context: ToolContext, given: TumorModel, model: PatchModel
 ) -> F32:
-    """Probability of tumor on the survey's grid; 0 off the tissue.
+    """Compute the probability of tumor on the survey's grid, 0 outside the tissue.
 
-    Tiles as the model was trained on lie side by side; between their centers the probability is
-    interpolated.
+    Adjacent tiles of the training size are classified, and the probability is interpolated between
+    their centers.
 
     Raises
     ------
@@ -272,7 +272,7 @@ def tumor_probability(
                 f"{card['name']}: trained on {len(model.head.mean)} features of "
                 f"{card['encoder']}, these weights give {features.shape[1]}"
             )
-        with np.errstate(over="ignore", invalid="ignore"):  # judged below
+        with np.errstate(over="ignore", invalid="ignore"):  # checked below
             parts.append(model.head.probabilities(features)[:, model.tumor].sum(axis=1))
     probability = np.concatenate(parts)
     if not np.isfinite(probability).all():
@@ -305,7 +305,7 @@ def tumor_probability(
 
 
 def tumor_classes(classes: Sequence[str], asked: Sequence[str]) -> list[str]:
-    """Get the classes that mean tumor: those asked for, else those called so (see `means_tumor`).
+    """Choose the tumor classes: those asked for, or else those with a tumor name (`means_tumor`).
 
     Raises
     ------

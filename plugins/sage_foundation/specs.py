@@ -1,4 +1,4 @@
-"""Patch encoders by name, as data."""
+"""Specifications of patch encoders, by name."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Precision = Literal["float32", "float16", "bfloat16"]
 class EncoderSpec:
     """A patch encoder.
 
-    `mpp` is the resolution it was trained at, `source` where users get weights. Patches of another
-    size than `patch_px` are brought to it by `resize`; `precision` is that of autocast on a GPU
-    (on a CPU all run in float32). Both, and `normalize`, are those of the model's own card.
-    `memory_mb` is what encoding a slide takes on a CPU: measured for handcrafted, uni2, virchow2
-    and h-optimus (docs/slides.md), for the others from the size of their weights.
+    `mpp` is the resolution it was trained at, and `source` is where users get its weights. Patches
+    of a size other than `patch_px` are resized according to `resize`; `precision` is that of
+    autocast on a GPU (on a CPU, all run in float32). Both, and `normalize`, follow the model card.
+    `memory_mb` is the memory for encoding a slide on a CPU, measured for handcrafted, uni2,
+    virchow2, and h-optimus (docs/slides.md) and estimated from the weights' size for the rest.
     """
 
     name: str
@@ -87,7 +87,7 @@ ENCODERS = {
 
 
 def encoder_spec(name: str) -> EncoderSpec:
-    """Return the encoder called `name`; raises `InputError` that lists the known names."""
+    """Look up the encoder called `name`; raises `InputError` that lists the known names."""
     if name not in ENCODERS:
         raise InputError(f'no encoder is called "{name}"; choose {", ".join(ENCODERS)}')
     return ENCODERS[name]

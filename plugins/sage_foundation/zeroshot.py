@@ -1,4 +1,4 @@
-"""Scores of tiles against text, with a vision-language model that the user supplies."""
+"""Text scores of tiles with a vision-language model that the user supplies."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
             "CLIP-type pathology model in the transformers layout (for example PLIP). Without one "
             "there is nothing that could compare a tile with a text"
         )
-    folder = context.model(given.weights, "folder")  # a tokenizer's settings may name any file
+    folder = context.model(given.weights, "folder")  # a tokenizer's settings may refer to any file
     stamp = check_weights(folder, context)
     device = choose_device(given.device, context.device)
     model, tokens, side = context.share_handle(
@@ -124,7 +124,7 @@ def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
 
 
 def load_clip(folder: Path, device: str) -> tuple[Any, Any, int]:
-    """Model, tokenizer and image side of a CLIP-type model's folder."""
+    """Load the model, tokenizer, and image side from a CLIP-type model's folder."""
     from transformers import AutoTokenizer, CLIPModel
 
     from sage_foundation.networks import from_folder
@@ -140,11 +140,11 @@ def load_clip(folder: Path, device: str) -> tuple[Any, Any, int]:
 
 
 def embed_texts(model: Any, tokens: Any, texts: list[str], device: str) -> Any:
-    """(texts, dimension) unit vectors.
+    """Embed texts as (texts, dimension) unit vectors.
 
     Parameters
     ----------
-    texts : cut to the longest that the model takes
+    texts : truncated to the model's maximum length
     """
     import torch
 
@@ -157,12 +157,12 @@ def embed_texts(model: Any, tokens: Any, texts: list[str], device: str) -> Any:
 
 
 def embed_images(model: Any, patches: U8, side: int, device: str) -> Any:
-    """(patches, dimension) unit vectors of images.
+    """Embed images as (patches, dimension) unit vectors.
 
     Parameters
     ----------
     patches : (patches, height, width, 3)
-    side : pixels of the model's own images
+    side : side of the model's input images, in pixels
     """
     import torch
 
@@ -179,7 +179,7 @@ def embed_images(model: Any, patches: U8, side: int, device: str) -> Any:
 
 
 def _score(model: Any, patches: U8, words: Any, side: int, device: str) -> Any:
-    """(n, texts) probabilities: softmax of scaled cosine similarities."""
+    """Compute (n, texts) probabilities as a softmax of scaled cosine similarities."""
     import torch
 
     images = embed_images(model, patches, side, device)

@@ -1,1 +1,1 @@
-"""Queue, workers, audit log, archives, removal of outputs and patients, checks of a server."""
+"""Queue, workers, audit log, archives, removal of outputs and patient data, and server checks."""

@@ -1,6 +1,6 @@
-"""Append-only log of actions of people: asked, edited, approved, exported.
+"""Append-only log of people's actions: asked, edited, approved, exported.
 
-Each row is hashed together with the row before it, like the ledger's, which reveals edits and
+As in the ledger, each row is hashed together with the previous row, which reveals edits and
 removals.
 """
 
@@ -30,7 +30,7 @@ CREATE INDEX IF NOT EXISTS sage_audit_who ON sage_audit (who, what, at)
 """
 FIRST = hash_text("sage audit 1")
 REFUSED = "refused"
-"""Action in the log for a request beyond a quota; `about` is the number of its row."""
+"""Action logged for a request beyond a quota; `about` is the number of its row."""
 
 
 class Entry(Strict):
@@ -51,7 +51,7 @@ class Entry(Strict):
 
 
 class Audit:
-    """Append-only log in a database."""
+    """Append-only audit log in a database."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -61,7 +61,7 @@ class Audit:
 
         Parameters
         ----------
-        what : action in the past tense, e.g. "asked", "exported"
+        what : action in the past tense, such as "asked" or "exported"
         about : run, cohort or file
         detail : JSON values
         """
@@ -92,13 +92,13 @@ class Audit:
         return [_entry(row) for row in found]
 
     def refuse(self, entry: web.Entry) -> None:
-        """Log that the request of a row was refused, so that it does not count."""
+        """Log that the request in a row was refused, so that it does not count toward quotas."""
         self.add(entry.who, REFUSED, str(entry.seq), request=entry.what)
 
     def count(self, entry: web.Entry, since: str) -> int:
-        """Count the same action of the same person since a time (ISO 8601), up to this row.
+        """Count the same person's uses of the same action since a time (ISO 8601), up to this row.
 
-        This row counts; refused requests do not.
+        This row is included; refused requests are not.
         """
         text = (
             "SELECT COUNT(*) AS n FROM sage_audit WHERE who = ? AND what = ? AND at >= ?"
@@ -109,7 +109,7 @@ class Audit:
         return int(self.database.run(text, values)[0]["n"])
 
     def find_problem(self) -> str:
-        """Describe the first break of the chain; empty if there is none."""
+        """Describe the first break in the chain, or return an empty string if there is none."""
         chain = FIRST
         found = self.database.run("SELECT * FROM sage_audit ORDER BY seq")
         for at, row in enumerate(found, start=1):
@@ -136,6 +136,6 @@ def _entry(row: dict[str, Any]) -> Entry:
 
 @contextmanager
 def open_audit(settings: Settings, *, new: bool = False) -> Iterator[Audit | None]:
-    """Open the log of the settings' database; None if there is none and `new` is false."""
+    """Open the log in the settings' database; None if there is none and `new` is false."""
     with open_database(settings, TABLES, new=new) as database:
         yield Audit(database) if database is not None else None

@@ -1,7 +1,8 @@
-"""Back up runs and their databases into a consistent archive, and restore them.
+"""Backup of runs and their databases to a consistent archive, and restoration.
 
-The databases are copied first, in one snapshot, then the folders. A run that continues meanwhile
-has files unknown to its copied checkpoints, as after a kill, and continues from there. Each folder
+The databases are copied first, in one snapshot, then the folders. If a run continues
+meanwhile, its copied checkpoints do not know its newest files, as after a kill, and it resumes from
+them. Each folder
 is archived once its copy agrees with the run's record.
 """
 
@@ -48,21 +49,21 @@ LEFT_OUT = ("run.lock", "pause")
 SQLITE = (".sqlite",)
 BESIDE = ("-wal", "-shm", "-journal")
 TRIES = 3
-"""Attempts to copy a run under way; a step that begins meanwhile can spoil a copy."""
+"""Attempts to copy a running run; a step that begins meanwhile can spoil a copy."""
 
 
 def backup(settings: Settings, archive: Path) -> dict[str, int]:
-    """Write the runs, their checkpoints, the queue and the ledger into one archive.
+    """Write the runs, their checkpoints, the queue, and the ledger to a single archive.
 
     Returns
     -------
-    Numbers of files, runs and table rows in it, and of queued runs elsewhere, which are not in it.
+    Numbers of archived files, runs, and table rows, and of queued runs elsewhere, not archived.
 
     Raises
     ------
     InputError
         If the archive exists or would be among the runs, or if a run's copy does not agree with
-        its record: the run changes too fast, or is damaged. No archive is left then.
+        its record because it changes too fast or is damaged. In these cases, no archive is left.
     FaultError
         If a database cannot be read.
     """
@@ -118,17 +119,17 @@ def backup(settings: Settings, archive: Path) -> dict[str, int]:
 
 
 def restore(settings: Settings, archive: Path) -> dict[str, int]:
-    """Restore an archive's runs, checkpoints, queue and ledger to the places in the settings.
+    """Restore an archive's runs, checkpoints, queue, and ledger to the places in the settings.
 
     Every file is compared with the archive's list before anything is moved into place.
 
     Raises
     ------
     InputError
-        If it is not an archive of SAGE, is damaged, or something exists already; nothing is
-        restored then.
+        If the file is not a SAGE archive or is damaged, or if a destination already exists;
+        nothing is restored then.
     FaultError
-        If the database refuses.
+        If the database refuses the operation.
     """
     runs, servers = settings.runs_dir.resolve(), _servers(settings)
     ledger = Path(settings.ledger.place)
@@ -181,7 +182,7 @@ def restore(settings: Settings, archive: Path) -> dict[str, int]:
 
 
 def _servers(settings: Settings) -> dict[str, str]:
-    """URLs of the PostgreSQL databases in use: of the runs, and of the ledger if different."""
+    """List URLs of the PostgreSQL databases in use: the runs', and the ledger's if different."""
     found = {}
     if settings.checkpoint_url is not None:
         found["runs"] = settings.checkpoint_url.get_secret_value()
@@ -192,10 +193,10 @@ def _servers(settings: Settings) -> dict[str, str]:
 
 
 def _copy_run(run: RunFolder, to: Path) -> Path:
-    """Copy a run, possibly under way, so that the copy agrees with its record.
+    """Copy a run, even one in progress, so that the copy agrees with its record.
 
     Checkpoints, manifest and record are copied first. A step that ends while the other files are
-    copied is then still under way in the copy, as after a kill.
+    copied is then still in progress in the copy, as after a kill.
 
     Raises
     ------
@@ -238,7 +239,7 @@ def _copy(path: Path, to: Path) -> Path:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Files of a folder that belong in a backup."""
+    """Yield the files of a folder that belong in a backup."""
     for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
         if path.is_file() and not path.is_symlink() and not _left_out(path):
             yield path
@@ -250,7 +251,7 @@ def _left_out(path: Path) -> bool:
 
 
 def _add(tar: tarfile.TarFile, path: Path, name: str, hashes: dict[str, str]) -> None:
-    """Add a file at its present size; a journal may grow while it is read."""
+    """Add a file at its current size; a journal may grow while it is read."""
     with path.open("rb") as stream:
         info = tar.gettarinfo(arcname=name, fileobj=stream)
         info.uid = info.gid = 0
@@ -261,7 +262,7 @@ def _add(tar: tarfile.TarFile, path: Path, name: str, hashes: dict[str, str]) ->
 
 
 class _Hashing:
-    """Stream that hashes what is read from it."""
+    """Stream that hashes the data read from it."""
 
     def __init__(self, stream: IO[bytes], digest: Any) -> None:
         self.stream, self.digest = stream, digest
@@ -274,7 +275,7 @@ class _Hashing:
 
 
 def _copy_sqlite(path: Path, to: Path) -> Path:
-    """Copy a consistent state of an SQLite file, also while others write to it."""
+    """Copy a consistent state of an SQLite file, even while others write to it."""
     to.unlink(missing_ok=True)
     try:
         with (
@@ -307,7 +308,7 @@ def _list_tables(live: Connection[Any]) -> list[str]:
 
 
 def _dump(url: str, place: Path) -> Iterator[tuple[str, Path, int]]:
-    """Dump each existing table to a file, all from one snapshot; yield name, file, row count."""
+    """Dump each existing table to a file from one snapshot; yield its name, file, and row count."""
     from psycopg import IsolationLevel, sql
 
     place.mkdir()
@@ -335,9 +336,9 @@ def _columns(live: Connection[Any], table: str) -> list[str]:
 
 
 def _load(url: str, place: Path, folders: dict[str, str]) -> int:
-    """Fill the tables from files, all or none, and make those that do not exist.
+    """Load all tables from files in one transaction, creating those that do not exist.
 
-    `folders` has the new folder of each run by its identity.
+    `folders` maps each run's identity to its new folder.
     """
     from psycopg import sql
 
@@ -382,7 +383,7 @@ def _load(url: str, place: Path, folders: dict[str, str]) -> int:
 
 
 def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, place: Path) -> None:
-    """Extract a file or folder below `place`, like the filter "data" of Python after 3.11.2."""
+    """Extract a file or folder below `place`, like the "data" filter of Python after 3.11.2."""
     name = PurePosixPath(member.name)
     if name.is_absolute() or ".." in name.parts:
         raise tarfile.TarError(f"{member.name[:200]!r} is outside of the archive's folder")

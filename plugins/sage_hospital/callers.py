@@ -1,4 +1,4 @@
-"""People who call the MCP server, named by a reverse proxy: roles, quotas, log, their runs."""
+"""Callers of the MCP server, named by a reverse proxy: roles, quotas, log, and runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LoggedCallers:
 
     Parameters
     ----------
-    audit : log; a call that cannot be logged is not made
+    audit : log; a call that cannot be logged is refused
     promises : money granted to runs
     """
 
@@ -40,11 +40,11 @@ class LoggedCallers:
     promises: Promises
 
     def named(self, scope: Any) -> str | None:
-        """Person named by the proxy."""
+        """Return the person named by the proxy."""
         return self.trust.named(scope)
 
     def admit(self, who: str, spec: ToolSpec, arguments: Mapping[str, Any]) -> None:
-        """Refuse what role or quota does not allow; log what changes something."""
+        """Refuse calls that a role or quota does not allow, and log calls with effects."""
         if reason := self.trust.refusal(who, required_role(spec)):
             raise InputError(reason)
         what, about = describe_call(spec, arguments)
@@ -58,7 +58,7 @@ class LoggedCallers:
             raise
 
     def admit_reading(self, who: str, exported: str) -> None:
-        """Refuse people without a role; log an output that leaves."""
+        """Refuse people without a role, and log exported output."""
         if reason := self.trust.refusal(who, Role.READ):
             raise InputError(reason)
         if exported:
@@ -79,7 +79,7 @@ class LoggedCallers:
                 words = ["run", f"--out={run.root}", *most, *words[1:]]
             try:
                 answer = command(words, stop, owner=who)
-            finally:  # also where it was stopped on the way
+            finally:  # even if it was stopped early
                 if run is not None and run.root.exists():
                     self.audit.add(who, BEGAN, run.root.name)
             if answer.code and run is not None:
@@ -101,14 +101,14 @@ class LoggedCallers:
 
 
 def required_role(spec: ToolSpec) -> Role:
-    """Role that a tool needs; tools that only read need `read`."""
+    """Return the role that a tool requires; tools that only read require `read`."""
     if spec.name == "review_run":
         return Role.REVIEW
     return Role.READ if spec.read_only else Role.RUN
 
 
 def describe_call(spec: ToolSpec, arguments: Mapping[str, Any]) -> tuple[str, str]:
-    """Return action and object of a call for the log; empty for a call that only reads."""
+    """Return the action and object of a call for the log, or empty strings if it only reads."""
     if spec.name == "start_run":
         return ASKED, ""
     if spec.name == "review_run":
@@ -120,7 +120,7 @@ def describe_call(spec: ToolSpec, arguments: Mapping[str, Any]) -> tuple[str, st
 
 @contextmanager
 def open_callers(trust: Trust | None, settings: Settings) -> Iterator[LoggedCallers | None]:
-    """Open the callers of a server; None if no proxy names people."""
+    """Open the callers of a server, or return None if no proxy names people."""
     if trust is None:
         yield None
         return

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from sage.run.folder import Manifest
 
 SETUP_LOCK = 0x5A6EC4EC
-"""Held by the process that makes the checkpoints' tables, or brings them up to date."""
+"""Lock held by the process that creates or upgrades the checkpoint tables."""
 
 
 @contextmanager
 def open_checkpoints(
     url: str, serde: Any, manifest: Manifest
 ) -> Iterator[BaseCheckpointSaver[Any]]:
-    """Open a saver whose calls are made again where the connection broke."""
+    """Open a saver whose calls are retried if the connection breaks."""
     with reconnecting(url, "the checkpoint database") as pool:
         from langgraph.checkpoint.postgres import PostgresSaver
 

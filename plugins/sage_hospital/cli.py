@@ -1,4 +1,4 @@
-"""`sage hospital`: queue and workers, audit log, archives, removal of data, checks of a server."""
+"""`sage hospital`: queue, workers, audit log, archives, removal of data, and server checks."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def forget(
     elif not folder.is_dir():
         folder = load_cohort(cohort, settings).root
     found = remove_all(patient, folder, settings, out, name=cohort, dry=dry_run, unnamed=unnamed)
-    if not dry_run:  # the log must not name who is to be forgotten
+    if not dry_run:  # the log must not name the person to be forgotten
         log_command(settings, "forgot a patient", folder, tables=len(found.emptied))
     if as_json:
         print_json(found.model_dump())
@@ -244,7 +244,7 @@ def prune(
 
 
 def referenced(settings: Settings) -> Iterator[Path]:
-    """Files and folders that the manifests of runs and the cohorts here refer to."""
+    """List the files and folders to which the manifests of runs and the local cohorts refer."""
     import tomllib
 
     from sage.run.campaign.rounds import runs_and_rounds

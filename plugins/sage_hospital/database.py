@@ -1,4 +1,4 @@
-"""Small database for runs: an SQLite file, or PostgreSQL for several machines."""
+"""A small database for runs: an SQLite file, or PostgreSQL for several machines."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ SETUP_LOCK = 0x5A6EC0DE
 
 
 class Execute(Protocol):
-    """Run a statement of a transaction, with `?` for each value; returns its rows."""
+    """Callable that runs a statement in a transaction, with `?` per value, and returns its rows."""
 
     def __call__(self, text: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """Run it."""
+        """Run the statement."""
         ...
 
 
 class Database(ABC):
-    """Transactions, repeated if a connection breaks.
+    """Database whose transactions are retried if a connection breaks.
 
-    `{now}` in a statement is the database's clock (seconds since 1970), since workers' clocks
+    In a statement, `{now}` is the database's clock (seconds since 1970), since workers' clocks
     differ; `{skip}` ends a selection that several workers make at once.
     """
 
@@ -46,7 +46,7 @@ class Database(ABC):
         """Run `body` in a transaction and return its result."""
 
     def serialize(self, execute: Execute, table: str) -> None:
-        """Let only this transaction write to the table until it ends."""
+        """Prevent other transactions from writing to the table until this one ends."""
         return
 
     def run(self, text: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
@@ -55,7 +55,7 @@ class Database(ABC):
 
 
 class SqliteDatabase(Database):
-    """SQLite file, for the processes of a machine."""
+    """SQLite file shared by the processes of a machine."""
 
     def __init__(self, path: Path, tables: str) -> None:
         self.where = str(path)
@@ -82,7 +82,7 @@ class SqliteDatabase(Database):
             return [dict(row) for row in live.execute(statement, tuple(values)).fetchall()]
 
         try:
-            live.execute("PRAGMA secure_delete = ON")  # deleted text does not stay in the file
+            live.execute("PRAGMA secure_delete = ON")  # deleted text does not remain in the file
             live.execute("BEGIN IMMEDIATE")
             found = body(execute)
             live.execute("COMMIT")
@@ -108,10 +108,10 @@ class PostgresDatabase(Database):
         self.transaction(make)
 
     def transaction(self, body: Callable[[Execute], T]) -> T:
-        """See `Database.transaction`; if the connection breaks, replace it and repeat.
+        """See `Database.transaction`; if the connection breaks, reconnect and retry.
 
-        The server is first asked whether the changes were committed before the connection broke,
-        so that no row is added twice.
+        First check whether the changes were committed before the connection broke, so that no row
+        is added twice.
         """
         tried: list[tuple[str, T]] = []
 
@@ -143,12 +143,12 @@ class PostgresDatabase(Database):
 
 
 def _was_committed(live: Connection[dict[str, Any]], number: str) -> bool:
-    """Return True if a transaction of this number was committed.
+    """Return True if the transaction with this number was committed.
 
     Raises
     ------
     psycopg.OperationalError
-        While it is in progress: the server has not noticed the broken connection.
+        If it is still in progress because the server has not noticed the broken connection.
     """
     from psycopg import OperationalError
 
@@ -165,12 +165,12 @@ def open_database(settings: Settings, tables: str, *, new: bool) -> Iterator[Dat
 
     Parameters
     ----------
-    settings : `checkpoint_url` names a PostgreSQL server; without it a file in runs_dir is used
+    settings : `checkpoint_url` names a PostgreSQL server; without it, a file in runs_dir is used
 
     Raises
     ------
     FaultError
-        If it cannot be reached.
+        If the database cannot be reached.
     """
     url = settings.checkpoint_url
     if url is not None:

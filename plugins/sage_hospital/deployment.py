@@ -1,4 +1,4 @@
-"""Checks of a server for several people (`sage hospital check`)."""
+"""Checks of a multi-user server (`sage hospital check`)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from sage_hospital.audit import open_audit
 from sage_hospital.runs import open_runs
 
 ROOM = 20 << 30
-"""Bytes that should be free where runs are written."""
+"""Minimum free space where runs are written, in bytes."""
 OFF_S = 30.0
-"""Seconds by which this machine's clock may differ from the database's."""
+"""Maximum difference between this machine's clock and the database's, in seconds."""
 
 
 def check_deployment(settings: Settings) -> list[Check]:
-    """Run all checks; a check that fails to run counts as broken."""
+    """Run all checks; a check that cannot run counts as failed."""
     found = []
     for what, check in CHECKS.items():
         try:
@@ -153,4 +153,4 @@ CHECKS = {
     "settings with secrets": _secrets,
     "user": _user,
 }
-"""Checks by what they check, in the order of the answer."""
+"""Check functions by subject, in the order of the report."""

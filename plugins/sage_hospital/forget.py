@@ -1,8 +1,8 @@
-"""Remove one patient's data from runs, caches and outputs, and list what cannot be removed.
+"""Removal of a patient's data from runs, caches, and outputs, listing what cannot be removed.
 
-A run's analysis tables hold patients under pseudonyms, some without any row names. These tables are
-emptied in all runs of the cohort; they can be computed again from it. The identifier itself is
-struck out of texts.
+A run's analysis tables contain pseudonymized patients, some without any row names. These tables are
+emptied in all runs of the cohort and can be recomputed from it. The identifier itself is redacted
+from texts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 STRUCK = b"[forgotten]"
 SHORTEST = 3
-"""Fewest characters of an identifier; shorter identifiers occur in unrelated texts."""
+"""Minimum length of an identifier; shorter identifiers occur in unrelated texts."""
 TEXTS = {
     "sage_reviews": (("run", "seq"), ("body",)),
     "sage_campaigns": (("notebook", "id"), ("body",)),
@@ -38,7 +38,7 @@ TEXTS = {
 """Key and free-text columns of tables in PostgreSQL."""
 QUEUE = f".{FILE}"
 LARGEST = 256 << 20
-"""Bytes of the largest file that is searched; of larger files, slides, only the name is."""
+"""Size in bytes of the largest file whose content is searched; larger files match only by name."""
 CANNOT = (
     "numbers, curves and figures that were computed with the patient among others",
     "the ledger's fingerprints: hashes that recognize patients, in a chain of rows",
@@ -115,7 +115,7 @@ def forget(
         path
         for path in _files(settings.runs_dir.resolve())
         if roots.isdisjoint(path.parents)
-        and path.name != QUEUE  # its rows are struck out
+        and path.name != QUEUE  # its rows are redacted
         and (anywhere.search(str(path).encode()) or _contains(token, path))
     ]
     own = [
@@ -130,7 +130,7 @@ def forget(
             f'no file names "{known}", and nothing was removed: is it spelled as in the files of'
             f" {name or cohort}? If so (compressed files are not searched), add --unnamed"
         )
-    for run, _, _ in affected:  # nothing is changed before all of them can be
+    for run, _, _ in affected:  # nothing is changed until everything can be
         if not dry:
             try:
                 run.hold()
@@ -175,9 +175,9 @@ def forget(
 
 
 def _tokens(known: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """Patterns of the identifier for names and for contents of files.
+    """Build patterns that find the identifier in file names and in file contents.
 
-    A number would match measurements, so in contents it matches in quotes only.
+    In contents, a number matches only in quotes, since it could otherwise match measurements.
     """
     forms = {known, json.dumps(known)[1:-1], json.dumps(known, ensure_ascii=False)[1:-1]}
     words = b"|".join(re.escape(form.encode()) for form in sorted(forms))
@@ -195,7 +195,7 @@ def _is_of(manifest: Manifest, names: set[str]) -> bool:
 
 
 def _tables(run: RunFolder) -> Iterator[Path]:
-    """Tables of a run with a row per patient."""
+    """Yield the tables of a run that have a row per patient."""
     for pattern in ("hypotheses/*/results/inputs/**/*", "outputs/**/*"):
         for path in sorted(run.root.glob(pattern)):
             if path.suffix in (".parquet", ".csv", ".tsv") and path.is_file():
@@ -214,7 +214,7 @@ def _empty(path: Path) -> None:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Files below a folder, without the record of their hashes."""
+    """Yield the files below a folder, except the record of their hashes."""
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.is_symlink() and path.name != "integrity.jsonl":
             yield path
@@ -237,7 +237,7 @@ def _is_text(path: Path) -> bool:
 
 
 def _rows(settings: Settings, token: re.Pattern[bytes], *, dry: bool) -> list[str]:
-    """List rows of the queue and PostgreSQL that name the patient; strike it out unless `dry`."""
+    """List queue and PostgreSQL rows that name the patient; redact the name unless `dry`."""
     from sage_hospital.notebook import TABLES as CAMPAIGNS
     from sage_hospital.reviews import TABLES as REVIEWS
     from sage_hospital.runs import TABLES as RUNS
@@ -269,7 +269,7 @@ def _rows(settings: Settings, token: re.Pattern[bytes], *, dry: bool) -> list[st
 
 
 def _names(folder: Path, anywhere: re.Pattern[bytes], token: re.Pattern[bytes]) -> bool:
-    """Return True if a file of the folder, or its name, names the patient."""
+    """Return True if a file in the folder names the patient in its content or its name."""
     return any(
         anywhere.search(path.name.encode()) is not None or _contains(token, path)
         for path in _files(folder)
@@ -279,7 +279,7 @@ def _names(folder: Path, anywhere: re.Pattern[bytes], token: re.Pattern[bytes]) 
 def _caches(
     settings: Settings, outputs: Path, anywhere: re.Pattern[bytes], token: re.Pattern[bytes]
 ) -> Iterator[Path]:
-    """Return cached matrices and results that name the patient, with the results' files."""
+    """Find cached matrices and results that name the patient, with the results' files."""
     home = settings.cache_dir / "cohorts"
     for folder in sorted(home.glob("expression-*")) if home.is_dir() else ():
         if _names(folder, anywhere, token):

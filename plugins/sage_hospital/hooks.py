@@ -1,4 +1,4 @@
-"""Hooks of SAGE's commands and servers (see `sage.core.hooks`)."""
+"""Hooks into SAGE's commands and servers (see `sage.core.hooks`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def log_command(settings: Settings, what: str, about: object = "", **detail: Any) -> None:
-    """Log a command of this machine's user, where a log is kept."""
+    """Log a command by this machine's user if a log is kept."""
     from sage.core.hooks import current_owner
     from sage_hospital.audit import open_audit
 
@@ -30,7 +30,7 @@ def log_command(settings: Settings, what: str, about: object = "", **detail: Any
 
 
 def open_people(settings: Settings, header: str, proxies: list[str], roles: Path | None) -> People:
-    """Open the people of the pages' server."""
+    """Open the people of the page server."""
     from sage_hospital.people import open_people
     from sage_hospital.roles import parse_trust
 
@@ -50,7 +50,7 @@ def open_callers(
 def open_checkpoints(
     url: str, serializer: Any, manifest: Manifest
 ) -> AbstractContextManager[BaseCheckpointSaver[Any]]:
-    """Open the checkpoints of runs in PostgreSQL."""
+    """Open checkpoints of runs in PostgreSQL."""
     from sage_hospital.checkpoints import open_checkpoints
 
     return open_checkpoints(url, serializer, manifest)
@@ -64,21 +64,21 @@ def open_notebook(path: Path, settings: Settings) -> Notebook:
 
 
 def open_reviews(settings: Settings) -> AbstractContextManager[Reviews]:
-    """Open comments and votes of reviewers in PostgreSQL."""
+    """Open reviewers' comments and votes in PostgreSQL."""
     from sage_hospital.reviews import open_reviews
 
     return open_reviews(settings)
 
 
 def hold_run(services: Services, owner: str) -> AbstractContextManager[None]:
-    """Take a run in the table of runs, if there is one, and renew its lease."""
+    """Claim a run in the table of runs, if there is one, and renew its lease."""
     from sage_hospital.lease import hold_lease
 
     return hold_lease(services, owner)
 
 
 def queue_run(services: Services, answer: dict[str, Any] | None) -> None:
-    """Leave a run to a worker, with what a person decided where it waited for that."""
+    """Leave a run to a worker, with the person's decision if it waited for one."""
     from sage.core.hooks import current_owner
     from sage_hospital.runs import open_runs
 
@@ -94,7 +94,7 @@ def queue_run(services: Services, answer: dict[str, Any] | None) -> None:
 
 
 def collect_metrics(settings: Settings) -> list[Metric]:
-    """Metrics of the queue; where the database does not answer, that alone."""
+    """Collect the metrics of the queue; if the database does not respond, report only that."""
     from contextlib import suppress
 
     from prometheus_client.core import GaugeMetricFamily

@@ -1,4 +1,4 @@
-"""Lease on a run, renewed while a process works on it; a process that loses it stops at once."""
+"""Lease on a run, renewed while a process works on it; a process that loses it exits at once."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 LEASE_S = 60.0
 LOST = 75
-"""Exit code of a process whose lease ended; another may work on the run by now."""
+"""Exit code of a process whose lease expired; another process may already work on the run."""
 
 
 @contextmanager
 def renewing(runs: Runs, run_id: str, worker: str, lease_s: float) -> Iterator[None]:
     """Renew the lease while the block runs.
 
-    The process ends at once if the lease is not renewed in time, since its writes could collide
-    with another's. A thread of its own watches the time, as a renewal may hang with the network. A
-    process that was suspended (Ctrl-Z) first checks whether another took the run over.
+    The process exits at once if the lease is not renewed in time, since its writes could conflict
+    with another's. A separate thread watches the time, as a renewal may hang with the network. A
+    process that was suspended (Ctrl-Z) first checks whether another took over the run.
 
     Parameters
     ----------
-    lease_s : seconds for which each renewal holds
+    lease_s : seconds for which each renewal is valid
     """
     ended = threading.Event()
     silent = 0.0
@@ -72,12 +72,12 @@ def renewing(runs: Runs, run_id: str, worker: str, lease_s: float) -> Iterator[N
 
 @contextmanager
 def hold_lease(services: Services, owner: str) -> Iterator[None]:
-    """Take a run in the table of runs, if there is one, and renew its lease.
+    """Claim a run in the table of runs, if there is one, and renew its lease.
 
     Raises
     ------
     InputError
-        If another process works on it.
+        If another process is working on the run.
     """
     with open_runs(services.settings) as runs:
         if runs is None:

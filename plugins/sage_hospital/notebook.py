@@ -1,4 +1,4 @@
-"""Notebooks of campaigns in a PostgreSQL database, where many machines write at once."""
+"""Campaign notebooks in a PostgreSQL database that many machines write to at once."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ CREATE TABLE IF NOT EXISTS sage_findings (
 
 
 class SharedNotebook(Notebook):
-    """A notebook in the PostgreSQL database of the runs, where many machines write at once.
+    """A notebook in the runs' PostgreSQL database, which many machines write to at once.
 
-    The database is what counts; the file is a copy, written after each change, so that the folder
-    stays whole and its backups are. A notebook that was a file before begins with what it holds.
+    The database is authoritative; the file is a copy, written after each change so that the folder
+    and its backups stay complete. A notebook that was previously a file starts with its contents.
 
     Parameters
     ----------
-    path : the JSON file, by which the database knows the notebook
+    path : the JSON file, which identifies the notebook in the database
     """
 
     def __init__(self, path: Path, settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""People of the pages' server: named by a proxy, bound by quotas, logged."""
+"""People of the page server: named by a proxy, limited by quotas, and logged."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class LoggedPeople(People):
     ----------
     audit : log
     runs : table of runs
-    trust : proxies and roles; None where people name themselves
-    promises : money granted to runs; None where people name themselves
+    trust : proxies and roles; None if people name themselves
+    promises : money granted to runs; None if people name themselves
     """
 
     audit: Audit
@@ -97,9 +97,9 @@ class LoggedPeople(People):
 
 
 def open_people(settings: Settings, trust: Trust | None) -> People:
-    """Open log and promises until the process ends, where people are named or a database is given.
+    """Open the log and promises until the process ends, if people are named or a database is set.
 
-    The table of runs is made as well, so that every run is in it.
+    The table of runs is also created, so that it includes every run.
     """
     if trust is None and settings.checkpoint_url is None:
         return People()

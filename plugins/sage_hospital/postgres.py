@@ -1,4 +1,4 @@
-"""A PostgreSQL database that many processes share: reconnection, and set-up by one process."""
+"""A PostgreSQL database shared by many processes: reconnection, and setup by a single process."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ log = logger(__name__)
 T = TypeVar("T")
 
 PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, *(2.0,) * 8)
-"""Between two tries of what a broken connection cut short; a server that restarts is back then."""
+"""Pauses between retries after a broken connection, long enough for a server to restart."""
 POLL_S = 0.1
 
 
 def retry(call: Callable[[], T]) -> T:
-    """Return `call()`, repeated if its connection broke; it must tolerate repetition."""
+    """Return `call()`, retried if its connection breaks; the call must be safe to repeat."""
     import psycopg
 
     for pause in PAUSES_S:
@@ -40,25 +40,25 @@ def retry(call: Callable[[], T]) -> T:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the first line of a database's error, without its address and password."""
+    """Return the first line of a database error, without its address and password."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 @contextmanager
 def reconnecting(url: str, what: str) -> Iterator[ConnectionPool[Connection[dict[str, Any]]]]:
-    """Open connections to the database at `url`, replaced when broken; rows are dictionaries.
+    """Open connections to the database at `url`, replaced if broken; rows are dictionaries.
 
     Parameters
     ----------
-    what : of SAGE is there, as an error says it
+    what : SAGE data stored in the database, as named in errors
 
     Raises
     ------
     InputError
-        If the database keeps text in another encoding than UTF-8.
+        If the database stores text in an encoding other than UTF-8.
     FaultError
-        If the database cannot be reached, at the start or for longer than `retry` tries, or
-        refuses to let its user make or change tables.
+        If the database cannot be reached, initially or for longer than `retry` keeps trying,
+        or does not allow its user to create or alter tables.
     """
     require_extra("postgres", what)
     import psycopg
@@ -101,10 +101,10 @@ def reconnecting(url: str, what: str) -> Iterator[ConnectionPool[Connection[dict
 
 @contextmanager
 def hold_lock(live: Connection[dict[str, Any]], key: int) -> Iterator[None]:
-    """Hold the advisory lock `key` of the whole database; others wait.
+    """Hold the database-wide advisory lock `key`, which other processes wait for.
 
-    They ask again and again: a process that waited inside a statement would hold a snapshot, and an
-    index that is built meanwhile waits for all snapshots.
+    They poll, because a process waiting inside a statement would hold a snapshot, and an index that
+    is built meanwhile waits for all snapshots.
     """
     taken = "SELECT pg_try_advisory_lock(%s) AS taken"
     while not (live.execute(taken, [key]).fetchone() or {})["taken"]:

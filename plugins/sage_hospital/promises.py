@@ -1,4 +1,4 @@
-"""Money promised to runs, in the database that all servers share."""
+"""Budgets promised to runs, in the database that all servers share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS sage_promises (
   made DOUBLE PRECISION NOT NULL, holds_until DOUBLE PRECISION NOT NULL)
 """
 STARTS_S = 600.0
-"""Seconds within which a started run appears in the table of runs, unless it failed."""
+"""Seconds within which a started run appears in the table of runs unless it failed."""
 
 
 class Promise(Strict):
@@ -35,23 +35,23 @@ Decide = Callable[[Sequence[KnownRun], Mapping[str, Promise]], float | None]
 
 
 class Promises:
-    """Promises in a database."""
+    """Promised budgets in a database."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
 
     def make(self, run: str, who: str, within_s: float, decide: Decide) -> float | None:
-        """Promise a run what `decide` returns; decisions of all processes are serialized.
+        """Promise a run the amount that `decide` returns, serializing decisions across processes.
 
         Parameters
         ----------
-        run : folder
-        within_s : runs and promises of the last so many seconds are passed to `decide`
+        run : folder of the run
+        within_s : period in seconds whose runs and promises are passed to `decide`
         decide : maps the person's runs and promises to USD; may raise
 
         Returns
         -------
-        The promise in USD; None if `decide` sets no bound.
+        The promised amount in USD; None if `decide` sets no bound.
         """
 
         def body(execute: Execute) -> float | None:
@@ -77,13 +77,13 @@ class Promises:
         return self.database.transaction(body)
 
     def end(self, run: str) -> None:
-        """End the promise of a run that failed to begin."""
+        """End the promise to a run that failed to start."""
         self.database.run(
             "UPDATE sage_promises SET holds_until = {now} WHERE run = ? RETURNING run", [run]
         )
 
     def waiting(self) -> list[str]:
-        """Folders of runs whose promises hold."""
+        """List the folders of runs whose promises are still valid."""
         text = "SELECT run FROM sage_promises WHERE holds_until > {now}"
         return [row["run"] for row in self.database.run(text)]
 
@@ -94,7 +94,7 @@ def _promise(row: dict[str, Any]) -> Promise:
 
 @contextmanager
 def open_promises(settings: Settings) -> Iterator[Promises]:
-    """Open the promises in the settings' database; make it if there is none."""
+    """Open the promises in the settings' database, creating it if there is none."""
     with open_database(settings, f"{RUNS};{TABLES}", new=True) as database:
         assert database is not None
         yield Promises(database)

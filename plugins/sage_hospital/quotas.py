@@ -1,4 +1,4 @@
-"""Quotas of a person: runs and slides per day, money per month."""
+"""Per-person quotas: runs and slides per day, and money per month."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Quotas(Strict):
 
 
 def check_count(quotas: Quotas, audit: Audit, entry: Entry) -> None:
-    """Refuse a logged run or slide beyond the person's daily number.
+    """Refuse a logged run or slide beyond the person's daily quota.
 
     Raises
     ------
     OverQuotaError
-        If the number is exceeded.
+        If the quota is exceeded.
     """
     bounds = {ASKED: (quotas.runs_per_day, "run"), SLIDE: (quotas.slides_per_day, "slide")}
     most, thing = bounds.get(entry.what, (None, ""))
@@ -69,16 +69,17 @@ def grant_budget(
     free: bool,
     at_most: float | None = None,
 ) -> float | None:
-    """Promise a run a bound on its cost: what was asked, within the rest of the person's month.
+    """Promise a run a bound on its cost: the request, within the person's monthly remainder.
 
-    The spending of other runs counts, and the whole budget of runs under way or about to begin.
+    The spending of other runs counts, as does the whole budget of runs in progress or about to
+    start.
 
     Parameters
     ----------
     promises : shared by all servers, so that no money is given twice
-    run : folder, which need not exist; its own spending does not count
-    asked : bound given by the person, in USD
-    free : the run calls no model
+    run : folder of the run, which need not exist; its own spending does not count
+    asked : bound requested by the person, in USD
+    free : whether the run calls no model
     at_most : upper limit, in USD
 
     Returns
@@ -88,7 +89,7 @@ def grant_budget(
     Raises
     ------
     OverQuotaError
-        If nothing is left, or less than was asked for.
+        If nothing is left, or less than was requested.
     """
     month = quotas.usd_per_month
     if month is None or free:
@@ -110,7 +111,7 @@ def grant_budget(
 
 
 def _cost(place: str, known: KnownRun | None, promise: Promise | None) -> float:
-    """USD that a run spent, or may spend if it is under way or about to begin."""
+    """Compute the USD that a run spent, or may spend if it is in progress or about to start."""
     folder, promised = RunFolder(Path(place)), 0.0 if promise is None else promise.usd
     begins = promise is not None and promise.holds
     if begins and promise is not None and known is not None:

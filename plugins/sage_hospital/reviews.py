@@ -1,4 +1,4 @@
-"""Comments and votes of reviewers in a table that many machines share."""
+"""Reviewers' comments and votes in a table that many machines share."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ CREATE TABLE IF NOT EXISTS sage_reviews (
 
 
 class SharedReviews(Reviews):
-    """A table that many machines share; the file in the run's folder is a copy.
+    """Reviews in a table that many machines share; the file in the run's folder is a copy.
 
-    What a folder held before its run was known to the table counts as said.
+    Entries that a folder had before its run was added to the table are included.
     """
 
     def __init__(self, database: Database) -> None:

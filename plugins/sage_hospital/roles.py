@@ -1,4 +1,4 @@
-"""Roles of people, and the reverse proxies that may name them."""
+"""People's roles, and the reverse proxies that may name people."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def read_roles(path: Path) -> Roles:
     Raises
     ------
     InputError
-        If it cannot be read, everybody may write it, or a role is unknown.
+        If the file cannot be read or is world-writable, or if a role is unknown.
     """
     try:
         if path.stat().st_mode & stat.S_IWOTH:
@@ -73,11 +73,11 @@ def read_roles(path: Path) -> Roles:
 
 @dataclass(frozen=True)
 class Trust:
-    """Reverse proxies trusted to say who a caller is, and the roles of each person.
+    """Reverse proxies trusted to identify callers, and the roles of each person.
 
     Parameters
     ----------
-    header : header with the person's name
+    header : name of the header that contains the person's name
     roles : None to let everyone do everything
     """
 
@@ -86,7 +86,7 @@ class Trust:
     roles: Roles | None = None
 
     def named(self, scope: Any) -> str | None:
-        """Person named exactly once by a trusted proxy; None otherwise."""
+        """Return the person named exactly once by a trusted proxy, or None."""
         try:
             peer = ip_address(scope["client"][0])
         except (TypeError, ValueError):
@@ -104,11 +104,11 @@ class Trust:
         return who if NAME.fullmatch(who) else None
 
     def roles_of(self, who: str) -> frozenset[Role]:
-        """Roles of a person."""
+        """Return a person's roles."""
         return ALL if self.roles is None else self.roles.roles_of(who)
 
     def refusal(self, who: str, role: Role) -> str:
-        """Reason why a person may not do what needs `role`; empty if they may."""
+        """Explain why a person may not do what requires `role`; empty if they may."""
         held = self.roles_of(who)
         if not held:
             return f"{who} has no role here; ask the administrator of this server for one"
@@ -117,7 +117,7 @@ class Trust:
         return ""
 
     def quotas(self, who: str) -> Quotas:
-        """Quotas of a person."""
+        """Return a person's quotas."""
         return Quotas() if self.roles is None else self.roles.quotas_of.get(who, self.roles.quotas)
 
 
@@ -127,7 +127,7 @@ def parse_trust(header: str, proxies: list[str], roles: Path | None) -> Trust | 
     Raises
     ------
     InputError
-        If an option needs another, or an address is invalid.
+        If an option requires another, or an address is invalid.
     """
     if not header:
         if proxies or roles:

@@ -1,4 +1,4 @@
-"""Table of runs: owner, state, and the lease of the process that works on each."""
+"""Table of runs, with their owner, state, and the lease of the process working on each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS sage_runs (
 CREATE INDEX IF NOT EXISTS sage_runs_state ON sage_runs (state, created)
 """
 ATTEMPTS = 5
-"""Deaths of workers or faults at a step before the run counts as failed."""
+"""Number of worker deaths or faults in a step before the run counts as failed."""
 
 
 class KnownRun(Strict):
@@ -61,26 +61,26 @@ def _row(values: dict[str, Any]) -> KnownRun:
 
 
 def this_worker() -> str:
-    """Return unique name of this process."""
+    """Return a unique name for this process."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
 
 
 class Runs:
-    """Runs in a database."""
+    """Table of runs in a database."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
 
     def add(self, manifest: Manifest, owner: str) -> None:
-        """Queue a run; a run already in the table stays as it is."""
+        """Queue a run; a run that is already in the table is left unchanged."""
         self.database.transaction(
             lambda execute: _insert(execute, manifest, owner, "queued", pooled=True)
         )
 
     def claim(self, worker: str, lease_s: float) -> KnownRun | None:
-        """Take the oldest run that is queued or whose lease ended; None if there is none.
+        """Claim the oldest run that is queued or whose lease expired; None if there is none.
 
-        A worker has a single run at a time: a second call returns the same run.
+        A worker has only one run at a time, so a second call returns the same run.
         """
 
         def body(execute: Execute) -> list[dict[str, Any]]:
@@ -105,7 +105,7 @@ class Runs:
         return _row(found[0]) if found else None
 
     def take(self, manifest: Manifest, owner: str, worker: str, lease_s: float) -> KnownRun:
-        """Take a given run, queued or new to the table, for this process.
+        """Claim a given run, queued or new to the table, for this process.
 
         Parameters
         ----------
@@ -115,7 +115,7 @@ class Runs:
         Raises
         ------
         InputError
-            If another process works on it.
+            If another process is working on the run.
         """
 
         def body(execute: Execute) -> list[dict[str, Any]]:
@@ -137,7 +137,7 @@ class Runs:
         return _row(found[0])
 
     def renew(self, run_id: str, worker: str, lease_s: float) -> bool:
-        """Extend a lease; False if the run is no longer this worker's."""
+        """Renew a lease; return False if the run no longer belongs to this worker."""
         return bool(
             self.database.run(
                 "UPDATE sage_runs SET leased_until = {now} + ? WHERE id = ? AND worker = ?"
@@ -147,7 +147,7 @@ class Runs:
         )
 
     def reset_attempts(self, run_id: str, worker: str) -> None:
-        """Forget earlier attempts after a finished step."""
+        """Reset the number of attempts after a finished step."""
         self.database.run(
             "UPDATE sage_runs SET attempts = 1, updated = {now} WHERE id = ? AND worker = ?"
             " RETURNING id",
@@ -164,14 +164,14 @@ class Runs:
         delay_s: float = 0.0,
         answered: bool = True,
     ) -> None:
-        """Release a run with its new state; nothing if it is another worker's by now.
+        """Release a run with its new state; do nothing if it now belongs to another worker.
 
         Parameters
         ----------
         state : "queued" puts it back
-        problem : reason of a failure
+        problem : reason for a failure
         delay_s : seconds until it may be claimed again; 0 also resets the attempts
-        answered : a person's answer was taken
+        answered : whether a person's answer was used
         """
         self.database.run(
             "UPDATE sage_runs SET state = ?, problem = ?, worker = '', leased_until = 0,"
@@ -187,7 +187,7 @@ class Runs:
         Raises
         ------
         InputError
-            If a process works on it, or an earlier decision waits for a worker.
+            If a process is working on the run, or an earlier decision is waiting for a worker.
         """
 
         def body(execute: Execute) -> list[dict[str, Any]]:
@@ -210,21 +210,21 @@ class Runs:
             )
 
     def get(self, run_id: str) -> KnownRun | None:
-        """Run by its identity; None if unknown."""
+        """Look up a run by its identity; None if unknown."""
         found = self.database.run("SELECT * FROM sage_runs WHERE id = ?", [run_id])
         return _row(found[0]) if found else None
 
     def newest(self, limit: int) -> list[KnownRun]:
-        """Latest runs, newest first."""
+        """List the latest runs, newest first."""
         text = "SELECT * FROM sage_runs ORDER BY created DESC, id LIMIT ?"
         return [_row(row) for row in self.database.run(text, [limit])]
 
     def folders(self) -> list[str]:
-        """Folders of all runs."""
+        """List the folders of all runs."""
         return [row["folder"] for row in self.database.run("SELECT folder FROM sage_runs")]
 
     def count_active(self) -> int:
-        """Count the runs that are queued or taken by workers."""
+        """Count the runs that are queued or claimed by workers."""
         text = (
             "SELECT COUNT(*) AS n FROM sage_runs WHERE pooled = 1 AND state IN ('queued','running')"
         )
@@ -237,9 +237,9 @@ class Runs:
 
 
 def list_owned(execute: Execute, owner: str, within_s: float) -> list[KnownRun]:
-    """List a person's runs of the last so many seconds.
+    """List a person's runs from the last `within_s` seconds.
 
-    A run without a worker whose lease ended counts as stopped.
+    A run without a worker counts as stopped once its lease has expired.
     """
     (clock,) = execute("SELECT {now} AS now")
     text = "SELECT * FROM sage_runs WHERE owner = ? AND created >= {now} - ?"

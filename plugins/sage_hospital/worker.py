@@ -1,4 +1,4 @@
-"""Worker for queued runs."""
+"""Worker that processes queued runs."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ log = logger(__name__)
 
 POLL_S = 1.0
 RETRY_S = 15.0
-"""Seconds until a run is retried after a fault, times the number of attempts so far."""
+"""Seconds before retrying a run after a fault, multiplied by the number of attempts so far."""
 
 
 @dataclass
 class Worker:
-    """Process that works on runs.
+    """Process that works on queued runs.
 
     Parameters
     ----------
@@ -54,9 +54,9 @@ class Worker:
 
     @contextmanager
     def stopping_on_signals(self) -> Iterator[None]:
-        """On SIGTERM and Ctrl-C, hand the run back after its step or the grace time.
+        """On SIGTERM and Ctrl-C, hand the run back after its step or the grace period.
 
-        A second signal does not wait.
+        A second signal hands it back immediately.
         """
 
         def stop(number: int, frame: object) -> None:
@@ -77,18 +77,18 @@ class Worker:
                 signal.signal(number, handler)
 
     def _hand_back(self) -> None:
-        """Put the run back into the queue and end the process."""
+        """Return the run to the queue and exit the process."""
         if self._now is not None:
             RunFolder(Path(self._now.folder)).pause_path.unlink(missing_ok=True)
             self.runs.settle(self._now.id, self.name, "queued", answered=False)
         os._exit(0)
 
     def work(self, *, most: int | None = None, drain: bool = False) -> int:
-        """Work on runs until stopped, until `most` are done, or until none is left (`drain`).
+        """Work until stopped, until `most` runs are done, or until none is left (`drain`).
 
         Returns
         -------
-        Number of runs released, in whatever state.
+        Number of runs released, regardless of their state.
         """
         done = 0
         while not self.stopping.is_set() and (most is None or done < most):
@@ -128,7 +128,7 @@ class Worker:
             self._requeue(run, error, mine=services is not None)
         except InputError as error:
             if services is None and not Path(run.folder).is_dir():
-                self._requeue(run, error, mine=False)  # another machine may have it
+                self._requeue(run, error, mine=False)  # it may be on another machine
             else:
                 self._fail(run, str(error))
         except Exception as error:  # noqa: BLE001 (other runs may work)
@@ -151,7 +151,7 @@ class Worker:
         return reset
 
     def _requeue(self, run: KnownRun, error: Exception, *, mine: bool) -> None:
-        """Put a run back after a fault; `mine` if this worker holds its folder."""
+        """Requeue a run after a fault; `mine` if this worker holds its folder."""
         problem = f"on {socket.gethostname()}: {error}"
         if run.attempts >= ATTEMPTS:
             self._fail(run, problem)
@@ -168,7 +168,7 @@ class Worker:
 
 
 def _locate(run: KnownRun) -> KnownRun:
-    """Find a run's folder on this machine, also if it was moved or is mounted elsewhere."""
+    """Find a run's folder on this machine, even if it was moved or is mounted elsewhere."""
     if names_run(Path(run.folder), run.id):
         return run
     here = [found.root for found in runs_and_rounds(load().runs_dir)]
@@ -177,7 +177,7 @@ def _locate(run: KnownRun) -> KnownRun:
 
 
 def _select_answer(services: Services, run: KnownRun) -> dict[str, Any] | None:
-    """Person's decision, if the run still waits for it; a killed worker may have taken it."""
+    """Return the person's decision if the run still waits; a killed worker may have used it."""
     if run.answer is None:
         return None
     pause = find_pause(services)

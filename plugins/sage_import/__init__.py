@@ -1,1 +1,1 @@
-"""Cohorts from your own files: tables, workbooks, cBioPortal and GDC folders."""
+"""Creation of cohorts from your own files: tables, workbooks, cBioPortal and GDC folders."""

@@ -1,4 +1,4 @@
-"""`sage import`: make a cohort from tables, with each guess shown."""
+"""`sage import`: create a cohort from tables and show every guess."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def import_files(
 
 
 def plain(proposal: Proposal) -> dict[str, Any]:
-    """Return a proposal as JSON: guesses, columns and notes."""
+    """Convert a proposal to JSON: guesses, columns, and notes."""
     return {
         "name": proposal.name,
         "guesses": [guess.model_dump(mode="json") for guess in proposal.guesses],
@@ -127,7 +127,7 @@ def _print_proposal(proposal: Proposal) -> None:
 
 
 def _ask_open(files: list[Path], corrections: list[str], proposal: Proposal) -> Proposal:
-    """Ask for open guesses, then whether to write, taking corrections until the answer is yes.
+    """Ask about open guesses, then whether to write, accepting corrections until the answer is yes.
 
     Raises
     ------

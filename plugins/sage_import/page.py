@@ -1,4 +1,4 @@
-"""Page that makes a cohort of uploaded files."""
+"""Page that creates a cohort from uploaded files."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ router = APIRouter(prefix="/import")
 
 MOST_FILES = 20
 MOST_HELD = 256 << 20
-"""Bytes of uploads that wait, of everybody together."""
+"""Maximum total size of waiting uploads by all users, in bytes."""
 LASTS = 6 * 3600
-"""Seconds after which an upload that nobody imported is removed."""
+"""Seconds after which an upload that was not imported is removed."""
 FILE = re.compile(r"[\w()+,=@ -][\w()+,=@. -]{0,120}\.(csv|tsv|txt|tab|gz|xlsx|xlsm|json|zip)")
 UPLOAD = re.compile(r"[0-9a-f]{32}")
 HOME = Path("cohorts")
-"""Where `sage cohort list` looks."""
+"""Folder in which `sage cohort list` looks."""
 writing = threading.Lock()
 
 
@@ -48,9 +48,9 @@ class Import(Strict):
 
 @router.post("/files")
 async def upload(request: Request, name: str, to: str = "") -> dict[str, Any]:
-    """Keep a file, the request's body, until it is imported; `to` adds it to earlier files.
+    """Keep the request's body as a file until it is imported; `to` adds it to earlier files.
 
-    Only its last name is kept, and only of kinds that the import reads.
+    Only the last part of its name is kept, and only file types that the import reads are accepted.
     """
     content = await request.body()
     return await run_in_threadpool(_keep, request.app.state.site, name, to, content)
@@ -98,14 +98,14 @@ def _clean(home: Path) -> None:
 
 @router.post("/look")
 def look(asked: Import, request: Request) -> dict[str, Any]:
-    """Guesses of the import about the files; nothing is written."""
+    """Return the import's guesses about the files without writing anything."""
     files = sorted(_folder(request.app.state.site, asked.upload).iterdir())
     return _plain(propose(files, asked.settings))
 
 
 @router.post("/write")
 def import_files(asked: Import, request: Request) -> dict[str, Any]:
-    """Write the cohort, as `sage import` does, and say what `check` finds in it."""
+    """Write the cohort, as `sage import` does, and report the findings of `check`."""
     site: Site = request.app.state.site
     folder = _folder(site, asked.upload)
     proposal = propose(sorted(folder.iterdir()), asked.settings)

@@ -1,4 +1,4 @@
-"""Cells of CellViT and HoVer-Net: JSON with centers, contours and numbers for types."""
+"""Cells from CellViT and HoVer-Net JSON, with centers, contours, and numeric type codes."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ def read_cells_json(
     types: Mapping[str, str] | None = None,
     window: Window = "none",
 ) -> SlideMaps:
-    """Cells of a slide from CellViT's `cells.json` or HoVer-Net's JSON.
+    """Return the cells of a slide from CellViT's `cells.json` or HoVer-Net's JSON.
 
     CellViT writes `{"wsi_metadata", "type_map", "cells": [{"centroid", "contour", "type",
     "type_prob"}]}`, HoVer-Net `{"mag", "nuc": {ID: {"centroid", "contour", "type", "type_prob"}}}`;
-    centers are x, y. Types by number are CellViT's `type_map`, else those of PanNuke, where
-    `types` does not say otherwise; all of them count as looked for.
+    centers are x, y. Unless `types` says otherwise, numeric types follow
+    CellViT's `type_map`, or else PanNuke; all of them count as looked for.
 
     Parameters
     ----------
-    mpp : µm per pixel of the coordinates, which is that of the level the program worked on
-    types : the caller's names by the name or number in the file
-    window : what the tissue that was looked at is taken for; the file does not say
+    mpp : µm per pixel of the coordinates, at the level that the program worked on
+    types : maps the name or number in the file to the caller's name
+    window : shape to assume for the analyzed tissue, which the file does not record
 
     Raises
     ------
     InputError
-        If the file is not of either form, or a cell has no place.
+        If the file has neither form, or a cell has no position.
     """
     data = _load(path)
     if isinstance(data.get("nuc"), dict):
@@ -127,7 +127,7 @@ def _numbers(cells: Sequence[Any], key: str) -> F64:
 
 
 def _shapes(cells: Sequence[Any]) -> tuple[F64, F64]:
-    """Area and perimeter of each contour in its own pixels, NaN where there is none."""
+    """Compute the area and perimeter of each contour in its own pixels, NaN without a contour."""
     areas, perimeters = np.full((2, len(cells)), np.nan)
     for number, cell in enumerate(cells):
         try:

@@ -1,4 +1,4 @@
-"""`sage exchange maps`: maps of cells, objects and regions from and to other programs."""
+"""`sage exchange maps`: convert maps of cells, objects, and regions from and to other programs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Maps of cells, objects and regions: import, export.")
 
 Format = Literal["qupath", "cellvit", "hovernet", "inform", "steinbock", "hooknet", "table"]
-"""Formats of other programs."""
+"""Programs whose formats can be imported."""
 Around = Literal["none", "hull", "box"]
-"""Shape taken as the analyzed tissue."""
+"""Shape to assume for the analyzed tissue."""
 Target = Literal["anndata", "qupath", "spatialdata"]
-"""Formats that maps are exported to."""
+"""Formats to which maps can be exported."""
 
 
 @app.command("import")

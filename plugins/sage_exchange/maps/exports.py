@@ -1,6 +1,7 @@
-"""Maps in the formats of other programs.
+"""Export of maps to the formats of other programs.
 
-AnnData (cells) and SpatialData (all of it) in µm, QuPath's GeoJSON (all of it) in pixels.
+AnnData (cells only) and SpatialData (everything) are in µm; QuPath's GeoJSON (everything) is in
+pixels.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from sage.core.files import replacing
 
 
 def to_anndata(maps: SlideMaps) -> Any:
-    """Cells as an AnnData: columns as X and var, type in obs, centers in obsm["spatial"], µm.
+    """Convert cells to AnnData: columns in X and var, types in obs, centers (µm) in obsm.
 
     Raises
     ------
@@ -50,19 +51,19 @@ def to_anndata(maps: SlideMaps) -> Any:
 
 
 def write_anndata(maps: SlideMaps, path: Path) -> None:
-    """`to_anndata` as an .h5ad file."""
+    """Write the result of `to_anndata` as an .h5ad file."""
     table = to_anndata(maps)
     with replacing(path) as part:
         table.write_h5ad(part)
 
 
 def write_spatialdata(maps: SlideMaps, path: Path) -> None:
-    """Write a SpatialData store: points `cells`, shapes `objects`, `regions`, `window`, in µm.
+    """Write a SpatialData store in µm: points `cells`; shapes `objects`, `regions`, `window`.
 
     Raises
     ------
     InputError
-        If the maps hold nothing.
+        If the maps are empty.
     """
     require_extra("spatialdata", "a SpatialData store")
     from mcp_servers.formats.spatial import write_store
@@ -88,12 +89,12 @@ def write_spatialdata(maps: SlideMaps, path: Path) -> None:
 
 
 def write_qupath(maps: SlideMaps, path: Path) -> None:
-    """GeoJSON that QuPath opens on the slide: detections, annotations, in level-0 pixels.
+    """Write GeoJSON for QuPath, with detections and annotations in level-0 pixels.
 
     Raises
     ------
     InputError
-        If the pixel size of the slide is not known.
+        If the slide's pixel size is unknown.
     """
     from mcp_servers.formats.geojson import write_geojson
 
@@ -137,7 +138,7 @@ def _features(maps: SlideMaps, mpp: float) -> Iterator[dict[str, Any]]:
 
 
 QUPATH_UNITS = {"µm": "{} µm", "µm²": "{} µm^2"}
-"""How QuPath's titles say a unit."""
+"""Units as QuPath writes them in column titles."""
 
 
 def _points(cells: CellMap) -> Any:
@@ -173,7 +174,7 @@ def _um() -> dict[str, Any]:
 
 
 def describe_maps(maps: SlideMaps) -> dict[str, Any]:
-    """Return slide, patient, unit, resolution and provenance of the maps."""
+    """Describe the maps by slide, patient, unit, resolution, and provenance."""
     about: dict[str, Any] = {"slide": maps.slide, "patient": maps.patient, "unit": "um"}
     if maps.mpp is not None:
         about["mpp"] = maps.mpp
@@ -187,4 +188,4 @@ EXPORTS: dict[str, tuple[str, Callable[[SlideMaps, Path], None]]] = {
     "qupath": (".geojson", write_qupath),
     "spatialdata": (".zarr", write_spatialdata),
 }
-"""By name: the ending of a file or store, and what writes it."""
+"""File ending and writer of each export, by name."""

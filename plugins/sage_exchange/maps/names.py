@@ -1,4 +1,4 @@
-"""Types and kinds of other programs by the names that measurements use."""
+"""Names for the types and kinds that other programs use."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ REGIONS = {
     "rest": ("rest",),
 }
 WINDOW = ("tissue", "region", "region*", "roi")
-"""Classes of an outline of all that was looked at."""
+"""Classes of outlines that enclose all of the analyzed tissue."""
 PANNUKE = {"1": "neoplastic", "2": "inflammatory", "3": "stromal", "4": "dead", "5": "epithelial"}
-"""Numbers of the PanNuke types, as HoVer-Net and CellViT write them."""
+"""PanNuke types by number, as HoVer-Net and CellViT write them."""
 LONGEST = 50
 
 
 def slug(text: str) -> str:
-    """Return a text in lower-case letters, digits and underscores: "CD8+" is "cd8_positive"."""
+    """Reduce text to lower-case letters, digits, and underscores: "CD8+" becomes "cd8_positive"."""
     plain = unicodedata.normalize("NFKD", text.strip()).encode("ascii", "ignore").decode().lower()
     plain = re.sub(r"\+(?=$|[\s:/,])", " positive", plain)
     plain = re.sub(r"(?<=\w)-(?=$|[\s:/,])", " negative", plain)
@@ -59,15 +59,15 @@ def slug(text: str) -> str:
 
 
 def match_name(text: str, known: Mapping[str, tuple[str, ...]], own: Mapping[str, str]) -> str:
-    """Return the name of a type or kind: the caller's own, a known one, else `other_` and the text.
+    """Match a type or kind to the caller's own name, a known name, or else `other_` and the text.
 
-    A derived class ("Tumor: Positive") is the name of its first part and the rest. Names that this
-    gives stay as they are when they are read again.
+    A derived class ("Tumor: Positive") gets the name of its first part followed by the rest. Names
+    that this function returned are left unchanged when they are read again.
 
     Parameters
     ----------
-    known : spellings by name, as `TYPES`
-    own : the caller's names by the text in the file
+    known : spellings by name, as in `TYPES`
+    own : maps text in the file to the caller's name
     """
     if text in own:
         return own[text]
@@ -76,7 +76,7 @@ def match_name(text: str, known: Mapping[str, tuple[str, ...]], own: Mapping[str
         return f"{match_name(base, known, own)}_{slug(rest)}"[: LONGEST + 9].rstrip("_")
     plain = slug(text)
     if plain == "other" or plain.startswith(("other_", *(f"{name}_" for name in known))):
-        return plain  # our name, or a finer name
+        return plain  # a standard name, or a more specific one
     for name, spellings in known.items():
         if plain in spellings:
             return name
@@ -84,7 +84,7 @@ def match_name(text: str, known: Mapping[str, tuple[str, ...]], own: Mapping[str
 
 
 def check_own(own: Mapping[str, str]) -> None:
-    """Raise `InputError` if maps cannot have a name of the caller."""
+    """Raise `InputError` if maps cannot use one of the caller's names."""
     adapter = TypeAdapter(dict[str, Name])
     try:
         adapter.validate_python(dict(own))

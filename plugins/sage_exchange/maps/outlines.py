@@ -1,4 +1,4 @@
-"""Objects and regions of other programs: QuPath's GeoJSON, HookNet-TLS."""
+"""Objects and regions from other programs: QuPath's GeoJSON and HookNet-TLS."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def read_qupath_geojson(
     patient: str,
     types: Mapping[str, str] | None = None,
 ) -> SlideMaps:
-    """Cells, objects, regions and the tissue of a slide from QuPath's export of objects.
+    """Return the cells, objects, regions, and tissue of a slide from a QuPath object export.
 
-    Detections and cells are cells by their class; annotations are the tissue (class Tissue,
-    Region*), objects (TLS, germinal center, gland, vessel), or regions by the name of their class;
-    points of other classes are cells.
-    Annotations without a class are left out. Shape measurements in px are turned into µm.
+    Detections and cells become cells, typed by their class. Depending on their class, annotations
+    become the tissue (Tissue, Region*), objects (TLS, germinal center, gland, vessel), or regions;
+    points of other classes become cells.
+    Annotations without a class are omitted. Shape measurements in px are converted to µm.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def read_qupath_geojson(
     Raises
     ------
     InputError
-        If the file is not GeoJSON, or holds an object that is neither area nor point.
+        If the file is not GeoJSON, or contains an object that is neither an area nor a point.
     """
     import shapely
 
@@ -68,7 +68,7 @@ def read_qupath_geojson(
         elif (kind := match_name(thing.label, OBJECTS, own)) in OBJECTS:
             dots = shapely.points(thing.points * mpp)
             objects += [(shape, kind)] if thing.polygons else [(dot, kind) for dot in dots]
-        elif not thing.polygons:  # of the points tool: a cell each
+        elif not thing.polygons:  # from the points tool: each point is a cell
             cells += [(x, y, thing.label, {}) for x, y in thing.points * mpp]
         else:
             regions.append((shape, match_name(thing.label, REGIONS, own)))
@@ -96,7 +96,7 @@ def _shape(thing: Any, mpp: float) -> Any:
 
 
 def repair_shapes(found: list[tuple[Any, str]]) -> list[tuple[Any, str]]:
-    """Make invalid outlines valid; each keeps its kind."""
+    """Make invalid outlines valid, keeping the kind of each."""
     return [(shape if shape.is_valid else multipolygon([shape]), kind) for shape, kind in found]
 
 
@@ -129,19 +129,19 @@ def _cells(
 def read_hooknet_table(
     path: Path, *, mpp: float, where: Mapping[str, str] | None = None
 ) -> Iterator[SlideMaps]:
-    """Yield each slide's TLS and germinal centers as points, from a CSV of name, label, x, y.
+    """Yield each slide's TLS and germinal centers as points from a CSV of name, label, x, and y.
 
     Parameters
     ----------
     mpp : µm per pixel of x and y
-    where : rows to keep, by the value of a column, such as {"source": "PRED"}
+    where : column values of the rows to keep, such as {"source": "PRED"}
 
     Raises
     ------
     InputError
         If a column is missing, or a row has no coordinates.
 
-    A slide in which nothing was found has no row, so it is not among the slides here.
+    A slide without any findings has no rows, so it is not yielded.
     """
     import pandas as pd
     import shapely
@@ -167,7 +167,7 @@ def read_hooknet_table(
 
 
 def read_hooknet_json(path: Path, *, mpp: float, slide: str, patient: str) -> SlideMaps:
-    """TLS and germinal centers of a slide from HookNet-TLS's annotations.
+    """Return the TLS and germinal centers of a slide from HookNet-TLS's annotations.
 
     The file is a list of `{"coordinates": [[x, y], ...], "label": {"name": "tls" or "gc"}}` in
     level-0 pixels, as wholeslidedata writes it.
@@ -179,7 +179,7 @@ def read_hooknet_json(path: Path, *, mpp: float, slide: str, patient: str) -> Sl
     Raises
     ------
     InputError
-        If the file is not of that form.
+        If the file does not have that form.
     """
     import shapely
 

@@ -1,4 +1,4 @@
-"""Cells from tables: QuPath's measurements, inForm, steinbock, and any other by a mapping."""
+"""Cells from tables of QuPath, inForm, and steinbock, or from any table through a mapping."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MICRON_UNITS = {
     "microns": "µm",
 }
 CODES = "\0codes"
-"""A column of our own, of a name that no table has."""
+"""Internal column, under a name that no table uses."""
 
 
 class Measured(Strict):
@@ -63,7 +63,7 @@ class TableMapping(Strict):
 
 
 def read_mapping(path: Path) -> TableMapping:
-    """Return a mapping from a TOML file; raises `InputError` that names what is wrong."""
+    """Read a mapping from a TOML file; raises `InputError` that names the problem."""
     try:
         return TableMapping.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -75,18 +75,18 @@ def read_mapping(path: Path) -> TableMapping:
 def read_rows(
     path: Path, where: Mapping[str, str], needed: Sequence[str], separator: str | None = None
 ) -> pd.DataFrame:
-    """Return a table's rows as text, those that `where` keeps.
+    """Read a table's rows as text, keeping those that match `where`.
 
     Parameters
     ----------
-    where : column and the text that its rows must have
-    needed : columns that must be there
-    separator : None for the tab, comma or semicolon that its first line has most of
+    where : maps columns to the text that rows must contain in them
+    needed : columns that must exist
+    separator : None for whichever of tab, comma, and semicolon is most frequent in the first line
 
     Raises
     ------
     InputError
-        If it is no table, or a column is missing.
+        If the file is not a table, or a column is missing.
     """
     import pandas as pd
 
@@ -115,9 +115,9 @@ def _separator(path: Path) -> str:
 
 
 def column_of(title: str, mpp: float | None) -> tuple[str, str, float]:
-    """Return a column's name, its unit, and the factor into it, from a title such as "Area µm^2".
+    """Parse a title such as "Area µm^2" into a column name, a unit, and the factor into it.
 
-    A unit of pixels becomes µm where the pixel size is known, else a pure number.
+    A unit of pixels becomes µm if the pixel size is known, and a pure number otherwise.
     """
     text = re.sub(r"\((.*?)\)\s*$", r" \1", title).strip()
     for units, is_px in ((MICRON_UNITS, False), (PIXEL_UNITS, True)):
@@ -139,12 +139,12 @@ def _column_name(text: str) -> str:
 
 
 def preset(name: str, path: Path) -> TableMapping:
-    """Return the mapping of a program's table, from the titles of its columns.
+    """Return the mapping for a program's table, based on the titles of its columns.
 
     Raises
     ------
     InputError
-        If the table has not that program's columns.
+        If the table lacks that program's columns.
     """
     import pandas as pd
 
@@ -218,7 +218,7 @@ def _steinbock(titles: Sequence[str]) -> TableMapping | None:
 
 
 def find_measurements(titles: Sequence[str]) -> dict[str, Measured]:
-    """Return the measurements that column titles name, by title."""
+    """Find the measurements that column titles name, keyed by title."""
     found: dict[str, Measured] = {}
     for title in titles:
         name, unit, _ = column_of(title, 1.0)
@@ -240,21 +240,21 @@ def read_table(
     where: Mapping[str, str] | None = None,
     window: Window = "none",
 ) -> Iterator[SlideMaps]:
-    """Cells of a table, a slide at a time in order of name.
+    """Yield the cells of a table, one slide at a time, ordered by name.
 
     A type that is found on any slide counts as looked for on all of them.
 
     Parameters
     ----------
-    mpp : µm per pixel; needed where the table is in pixels, refused where it is not
-    slide, patient : of all rows, where the mapping names no column for them
-    where : rows to keep, by the value of a column
-    window : what the tissue that was looked at is taken for; tables do not say
+    mpp : µm per pixel; required if the table is in pixels, refused otherwise
+    slide, patient : used for all rows if the mapping names no column for them
+    where : column values of the rows to keep
+    window : shape to assume for the analyzed tissue, which tables do not record
 
     Raises
     ------
     InputError
-        If the units or a column do not fit, or a row has no place.
+        If the units or a column do not fit, or a row has no position.
     """
     in_pixels = mapping.unit == "px"
     if in_pixels and mpp is None:
@@ -286,7 +286,7 @@ def read_table(
 
 
 def _patient_of_rows(path: Path, slide: str, rows: Any, mapping: TableMapping) -> str | None:
-    """Return the patient of a slide's rows, or None without a column of patients."""
+    """Find the patient of a slide's rows, or return None if there is no column of patients."""
     if mapping.patient is None:
         return None
     patients = sorted(set(rows[mapping.patient].str.strip()))

@@ -1,4 +1,4 @@
-"""Estimate the observed tissue where a file lists cells alone."""
+"""Estimation of the analyzed tissue for files that list only cells."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, Literal
 from mcp_servers.slides.arrays import F64
 
 Window = Literal["none", "hull", "box"]
-"""none: unknown, so that densities are undefined; hull, box: around the cells that were found."""
+"""Shape around the detected cells (hull or box); none is unknown, so densities are undefined."""
 
 
 def window_of(window: Window, points: F64) -> tuple[Any, dict[str, str]]:
-    """Get the window as a multipolygon in µm, or None; and how it was found, for the provenance."""
+    """Estimate the window as a multipolygon in µm, or None, with its method for the provenance."""
     import shapely
 
     if window == "none" or len(points) < 3:

@@ -1,4 +1,4 @@
-"""`sage exchange r`: a validation's analysis as an R script."""
+"""`sage exchange r`: export a validation's analysis as an R script."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A contract's analysis as a standalone R script, with its data and SAGE's numbers beside it.
+"""Export of a contract's analysis as a standalone R script with its data and SAGE's numbers.
 
-The script reads three files of its own folder and needs R with its `survival` package (and `cmprsk`
-for competing risks). It finds population, cut-points, groups and models by itself from the values
-in the table, and compares what it finds with what SAGE reported.
+The script reads three files in its own folder and needs R with its `survival` package (and `cmprsk`
+for competing risks). It derives the population, cut-points, groups, and models on its own from
+the values in the table, and compares its results with those that SAGE reported.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ IN_R = (
     "time_dependent",
 )
 PENALIZED = ("logrank", "cox", "spline", "cause_specific", "logistic", "time_dependent")
-"""Where the script repeats Firth's penalty."""
+"""Tests for which the script replicates Firth's penalty."""
 DESCRIBING = ("table_one", "missing_data", "univariable", "cumulative_incidence")
 QUANTITIES = (
     "effect",
@@ -80,7 +80,7 @@ def export_r(inputs: Path, analysis: AnalysisResult, folder: Path) -> Path:
 
     Returns
     -------
-    The script's path. Run it with `Rscript FOLDER/analysis.R`; it ends with status 1 where a
+    The script's path. Run it with `Rscript FOLDER/analysis.R`; it exits with status 1 if a
     number differs.
 
     Raises
@@ -210,13 +210,13 @@ def _value_before(contract: Contract, use: VariableUse) -> str | int | float | b
 
 
 def _penalized(plan: TestPlan, analysis: AnalysisResult) -> bool:
-    """Return True where SAGE fitted with Firth's penalty."""
+    """Return True if SAGE fitted the model with Firth's penalty."""
     outcome = analysis.test(plan.id)
     return outcome is not None and "Firth" in " ".join(outcome.notes)
 
 
 def _skip(contract: Contract, plan: TestPlan, analysis: AnalysisResult) -> str:
-    """Return why R cannot repeat a test; empty if it can."""
+    """Return the reason why R cannot repeat a test, or an empty string if it can."""
     outcome = analysis.test(plan.id)
     if outcome is None or outcome.status != "ok":
         return "SAGE has no number" if outcome is None else f"{outcome.status}: {outcome.reason}"
@@ -242,11 +242,11 @@ def _filter(condition: Filter) -> dict[str, Any]:
 
 
 class _Vector(tuple[str, ...]):
-    """Texts that R holds as a character vector."""
+    """Strings that become an R character vector."""
 
 
 def _r(value: Any, indent: int = 0) -> str:
-    """Return a value as an R expression: texts quoted as JSON does, lists and named lists."""
+    """Render a value as an R expression; strings are quoted as in JSON."""
     if isinstance(value, _Vector):
         return f"c({', '.join(_text(item) for item in value)})" if value else "character()"
     if isinstance(value, str):
@@ -264,6 +264,6 @@ def _r(value: Any, indent: int = 0) -> str:
 
 
 def _text(value: str) -> str:
-    """Quote a text for R: JSON's escapes are R's, but for pairs of surrogates."""
+    """Quote a string for R, whose escapes match JSON's except for surrogate pairs."""
     quoted = json.dumps(value, ensure_ascii=False)
     return quoted.replace("\\/", "/").replace("\\b", "\\u0008").replace("\\f", "\\u000c")

@@ -1,1 +1,1 @@
-"""Export of results on a slide as a SpatialData store."""
+"""Export of a slide's results as a SpatialData store."""

@@ -1,8 +1,8 @@
-"""Elements of a SpatialData store, from the files that the tools write. Needs `spatialdata`.
+"""Elements of a SpatialData store, built from the tools' output files. Requires `spatialdata`.
 
-Every element's own coordinates are level-0 pixels with the origin at the slide's corner, x to the
-right, y down; the image's are its own pixels. The coordinate system "global" is level-0 pixels,
-"um" is µm, where the pixel size is known.
+The intrinsic coordinates of each element are level-0 pixels with the origin at the slide's corner,
+x to the right and y down; those of the image are its own pixels. The coordinate system "global" is
+in level-0 pixels, and "um" is in µm if the pixel size is known.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from mcp_servers.slides.view import View
 
 REGION_KEY, INSTANCE_KEY = "element", "instance_id"
-"""Columns of a table: which shapes element a row annotates, and which of its shapes."""
+"""Columns of a table that name the annotated shapes element and the shape within it."""
 CHUNK_PX, CHUNK_ROWS = 1024, 4096
 SMALLEST_LEVEL = 1024
-"""Longest side, in pixels, below which an image gets no coarser level."""
+"""Longest side, in pixels, below which no coarser image level is added."""
 
 
 def from_geojson(
     path: Path, name: str, size: tuple[int, int], mpp: float | None, warnings: list[str]
 ) -> Elements:
-    """Make shapes of the areas and points of the points of a file, with their columns.
+    """Convert the areas of a file to shapes and its points to points, with their columns.
 
     Raises `InputError` if an object is wholly outside the slide of `size` level-0 pixels.
 
@@ -88,9 +88,9 @@ def _areas(
 def _columns(
     path: Path, objects: list[Annotated], own: Sequence[str], warnings: list[str]
 ) -> dict[str, Any]:
-    """Classification, name and kind if any object has them, then its measurements.
+    """Collect classification, name, and kind if any object has them, then the measurements.
 
-    `own` are the columns that hold the geometry.
+    `own` lists the columns that contain the geometry.
     """
     columns: dict[str, Any] = {}
     for column, values in (
@@ -109,14 +109,14 @@ def _columns(
 def column_names(
     path: Path, texts: Sequence[str], taken: Iterable[str], warnings: list[str]
 ) -> list[str]:
-    """Return a name that a store accepts for each text: "Area µm^2" becomes "Area_um2".
+    """Convert each text to a name that a store accepts: "Area µm^2" becomes "Area_um2".
 
-    Texts that become the same name, or a `taken` name, are numbered, with a warning. Those
-    that need no change come first, so that they keep their name.
+    Texts that result in the same name, or in a `taken` name, are numbered, with a warning. Texts
+    that need no change are handled first, so that they keep their names.
 
     Returns
     -------
-    A name per text, in order.
+    Names in the order of the texts.
     """
     held, names = set(taken), {}
     for text in sorted(texts, key=lambda text: _clean(text) != text):
@@ -132,7 +132,7 @@ def column_names(
 
 
 def _clean(text: str) -> str:
-    """Return a text in the characters that a store takes."""
+    """Reduce a text to the characters that a store accepts."""
     text = text.replace("µ", "u").replace("^", "")
     name = "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "_" for c in text)
     return name or "_"
@@ -144,7 +144,7 @@ def _points(where: F64, columns: dict[str, Any], mpp: float | None) -> Any:
 
     frame = pd.DataFrame({"x": where[:, 0], "y": where[:, 1]})
     for key, values in columns.items():
-        # an empty column and text are read back as the same kind only when stored as text
+        # an empty column and text are read back as the same kind only if stored as text
         frame[key] = pd.Series(values).fillna("").astype(str) if values.dtype == object else values
     coordinates = {"x": "x", "y": "y"}
     return PointsModel.parse(
@@ -160,9 +160,9 @@ def from_hdf5(
     warnings: list[str],
     open_files: ExitStack,
 ) -> Elements:
-    """Squares of the tiles, and a table that annotates them: features, and a column per score.
+    """Build squares for the tiles, and a table of their features with a column per score.
 
-    Features are read in parts while the store is written, so the file stays open in `open_files`.
+    Features are read in chunks while the store is written, so `open_files` keeps the file open.
 
     Parameters
     ----------
@@ -257,9 +257,9 @@ def _text(value: Any) -> str:
 
 
 def make_image(view: View, mpp: float | None, tick: Callable[[float], None]) -> Any:
-    """Return a multiscale image of a slide, read block by block while the store is written.
+    """Build a multiscale image of a slide, read block by block while the store is written.
 
-    `tick` is called with the share of the finest level that is read.
+    `tick` is called with the fraction of the finest level read so far.
     """
     import dask.array as da
     from spatialdata.models import Image2DModel
@@ -300,12 +300,12 @@ def make_image(view: View, mpp: float | None, tick: Callable[[float], None]) -> 
 
 
 def check_inside(path: Path, low: F64, high: F64, size: tuple[int, int], start: int = 0) -> None:
-    """Refuse objects (n corners, low and high) off the slide; `start` is the first.
+    """Refuse objects, given by n low and high corners, off the slide; `start` is the first index.
 
     Raises
     ------
     InputError
-        With the first object outside.
+        Naming the first object outside.
     """
     outside = (high < 0).any(axis=1) | (low > np.array(size)).any(axis=1)
     if outside.any():

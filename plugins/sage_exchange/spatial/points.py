@@ -1,4 +1,4 @@
-"""Points elements of a SpatialData store from CSV tables of any length, some rows at a time."""
+"""Points elements of a SpatialData store, read in chunks from CSV tables of any length."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Kind: TypeAlias = "np.dtype[Any] | type[str]"
 def from_csv(
     path: Path, name: str, size: tuple[int, int], mpp: float | None, warnings: list[str]
 ) -> Elements:
-    """Get a points element of a table with x and y in level-0 pixels; its other columns are kept.
+    """Build a points element from a table with x and y in level-0 pixels, keeping other columns.
 
-    The table is read twice: once here, to check it and to learn the kinds of its columns, and once
-    while the store is written.
+    The table is read twice: once here, to check it and to determine the kinds of its columns, and
+    once while the store is written.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def from_csv(
 
 
 class _Rows:
-    """`ROWS` rows of a table from a given row on; fast for consecutive parts."""
+    """Chunks of `ROWS` rows of a table; fast if consecutive chunks are read in order."""
 
     def __init__(self, path: Path, kinds: Mapping[str, Kind], names: Mapping[str, str]) -> None:
         self._path, self._kinds, self._names = path, kinds, names
@@ -73,7 +73,7 @@ class _Rows:
         return str(self._path)
 
     def __call__(self, start: int) -> Any:
-        """Return the rows, in the order and with the kinds of columns that all parts have."""
+        """Read the chunk from row `start`, with the order and kinds of columns of all chunks."""
         with self._lock:
             if start < self._next:
                 self._next, self._frames = 0, _read_chunks(self._path, self._kinds)
@@ -81,13 +81,13 @@ class _Rows:
                 frame = next(self._frames)
                 self._next += ROWS
         texts = [key for key, kind in self._kinds.items() if kind is str]
-        # an empty column and text are read back as the same kind only when stored as text
+        # an empty column and text are read back as the same kind only if stored as text
         frame[texts] = frame[texts].fillna("")
         return frame.rename(columns=dict(self._names))
 
 
 def _read_chunks(path: Path, kinds: Mapping[str, Kind] | None) -> Iterator[Any]:
-    """Frames of `ROWS` rows; raises `InputError` if the file is not a table."""
+    """Read the file in frames of `ROWS` rows; raises `InputError` if it is not a table."""
     import pandas as pd
 
     try:
@@ -98,13 +98,13 @@ def _read_chunks(path: Path, kinds: Mapping[str, Kind] | None) -> Iterator[Any]:
 
 
 def _check(path: Path, frame: Any, start: int, size: tuple[int, int]) -> None:
-    """Refuse rows without a position on the slide."""
+    """Refuse rows that have no position on the slide."""
     import pandas as pd
 
     if not {"x", "y"} <= set(frame.columns):
         held = ", ".join(map(str, frame.columns[:12]))
         raise InputError(f"{path}: needs columns x and y (level-0 pixels); it has: {held}")
-    if not isinstance(frame.index, pd.RangeIndex):  # pandas took the first values for rows' names
+    if not isinstance(frame.index, pd.RangeIndex):  # pandas took the first values for row names
         raise InputError(
             f"{path}: row {start + 2} has more values than the header has columns; name each column"
         )
@@ -116,7 +116,7 @@ def _check(path: Path, frame: Any, start: int, size: tuple[int, int]) -> None:
 
 
 def _widen(kinds: dict[str, Kind], frame: Any) -> None:
-    """Make each column's kind so that it also holds this frame's values."""
+    """Widen each column's kind to accommodate this frame's values."""
     from pandas.api.types import is_numeric_dtype
 
     for key, values in frame.items():
@@ -129,7 +129,7 @@ def _widen(kinds: dict[str, Kind], frame: Any) -> None:
 
 
 def _common(kind: Kind, other: Kind) -> Kind:
-    """Text holds everything, a wider number the narrower; booleans and numbers meet as text."""
+    """Find a common kind: the wider number, else text, also for a boolean with a number."""
     if not isinstance(kind, np.dtype) or not isinstance(other, np.dtype):
         return str
     return np.result_type(kind, other) if (kind.kind == "b") == (other.kind == "b") else str

@@ -1,4 +1,4 @@
-"""Results of the tools on a slide as a SpatialData store."""
+"""Tool that exports a slide's results as a SpatialData store."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def spatialdata_export(given: SpatialInput, context: ToolContext) -> SpatialResu
 
 
 def _files(slide: Slide, given: SpatialInput, context: ToolContext) -> list[Path]:
-    """Return the files to take, resolved: those named, then this slide's in the results folder."""
+    """Resolve the files to export: those named, then this slide's files in the results folder."""
     found = [context.input(file, "file") for file in given.files]
     for path in found:
         if path.suffix.lower() not in SUFFIXES:
@@ -175,7 +175,7 @@ def _has_positions(path: Path) -> bool:
 
 
 def name_elements(files: Sequence[Path], slide: str) -> list[tuple[str, Path]]:
-    """Each file with the stem of its elements' names; raises `InputError` when two are the same."""
+    """Pair each file with the stem of its elements' names; raises `InputError` on duplicates."""
     held: dict[tuple[str, str], Path] = {}
     for path in files:
         rest = path.name.removeprefix(f"{slide}.")

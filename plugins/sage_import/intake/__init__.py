@@ -1,4 +1,4 @@
-"""From the files that people have to a `cohort.toml`; every guess shown and correctable."""
+"""Conversion of people's files to a `cohort.toml`, with every guess shown and correctable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interpret a table's cells: decimal sign, order of dates, codes for missing values."""
+"""Interpretation of a table's cells: decimal sign, order of dates, and missing-value codes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sage_import.intake.values import (
 
 
 def interpret_columns(table: RawTable, said: Corrections) -> tuple[list[Column], list[Guess]]:
-    """Get the columns of a table with decimal sign, order of dates and typed codes for missing."""
+    """Determine each column's decimal sign, order of dates, and missing-value codes."""
     own = [
         Column(
             table.name,
@@ -160,7 +160,7 @@ def _dates(table: RawTable, own: list[Column], said: Corrections) -> list[Guess]
             "correct it, or write dates as 2019-03-31"
         )
     for column in dated:
-        column.order = order or "dmy"  # an open order is not written
+        column.order = order or "dmy"  # an undetermined order is not written
         bad = [cell for cell in column.counts if parse_date(cell, column.order) is None]
         if bad:
             raise InputError(

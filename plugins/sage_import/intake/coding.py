@@ -1,4 +1,4 @@
-"""Find the code of a column that means the event, with evidence."""
+"""Detection of the code in a column that means the event, with evidence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FEWEST = 10
 
 
 def side_of(value: str, name: str) -> int | None:
-    """Return 1 for a code of the event, 0 for a code of no event, else None."""
+    """Return 1 for a code that means the event, 0 for a code that means no event, or None."""
     text = re.sub(r"^\d\s*:\s*", "", value.casefold()).strip()
     if HAPPENED_NOT.match(text):
         return 0
@@ -46,7 +46,7 @@ def side_of(value: str, name: str) -> int | None:
 def detect_coding(
     event: Column, time: Column, own: list[Column]
 ) -> tuple[list[str], list[str], Guess] | None:
-    """Codes of the event and of the censored, with what shows the direction; None if no outcome."""
+    """Find event and censoring codes and evidence for them; None if this is not an outcome."""
     values = sorted(event.counts)
     sides = {value: side_of(value, event.name) for value in values}
     shown = describe_sides(event, time)
@@ -108,7 +108,7 @@ def _coded_by_number(
 
 
 def _find_agreement(event: Column, plain: list[str], own: list[Column]) -> tuple[str, str] | None:
-    """Return the event's code, where words, or a date or day of death, agree with it."""
+    """Find the event's code by agreement with words, or with a date or day of death."""
     mine = codes(event.cells).where(~event.absent)
     if stem(event.name) not in ("OS", ""):
         return None
@@ -142,7 +142,7 @@ def _find_agreement(event: Column, plain: list[str], own: list[Column]) -> tuple
 
 
 def is_number_of_death(column: Column) -> bool:
-    """Return True for a time to death that only the dead have."""
+    """Return True for a time to death that is known only for the dead."""
     return (
         column.numeric
         and "death" in tokens(column.name)
@@ -152,7 +152,7 @@ def is_number_of_death(column: Column) -> bool:
 
 
 def describe_sides(event: Column, time: Column) -> str:
-    """Each code with its rows and the median time: who is followed longer is seldom the event."""
+    """Describe each code's rows and median time; those followed longer seldom had the event."""
     parts = []
     for value, rows in sorted(event.counts.items()):
         at = time.numbers.reindex(event.present.index[event.present == value]).dropna()
@@ -162,7 +162,7 @@ def describe_sides(event: Column, time: Column) -> str:
 
 
 def event_guess(event: Column, happened: list[str], shown: str, confidence: str, why: str) -> Guess:
-    """Build the guess about a column of events."""
+    """Build the guess about an event column."""
     return make_guess(
         "event",
         "event",

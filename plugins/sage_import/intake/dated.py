@@ -1,4 +1,4 @@
-"""Outcomes that are made of dates: a start, an end, and a day of death or a status."""
+"""Outcomes computed from dates: a start, an end, and a day of death or a status."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sage_import.intake.values import Column
 def find_dated_outcomes(
     own: list[Column], columns: Mapping[tuple[str, str], Column], said: Corrections, taken: set[str]
 ) -> list[Outcome]:
-    """Overall survival from days to death and to last contact, or from dates."""
+    """Find overall survival in days to death and to last contact, or in dates."""
     if "OS" in taken or any(name == "OS" for name, _, _ in pair_columns(own)):
         return []
     event = next(
@@ -62,12 +62,12 @@ def build_dated_outcome(
     own: list[Column],
     codes_of: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> Outcome:
-    """Return an endpoint whose times are differences of dates; computed columns go into the table.
+    """Build an endpoint whose times are date differences, adding the computed columns to the table.
 
     Parameters
     ----------
-    event : who had the event; None where a date of death shows it
-    codes_of : the codes on each side as set; None reads them off the column
+    event : column of events; None if a date of death shows them
+    codes_of : the codes that were set for each side; None to detect them in the column
     """
     used = {start.name, last.name} | ({died.name} if died else set())
     begin = start.dates()

@@ -1,4 +1,4 @@
-"""Declare columns as variables of `cohort.toml`: kind, timing, report."""
+"""Declaration of columns as variables of `cohort.toml`: kind, timing, and report."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ColumnGuess(Strict):
 
 
 class Variables:
-    """Declares variables, and keeps a report on every column."""
+    """Declares variables and keeps a report on every column."""
 
     def __init__(self, said: Corrections) -> None:
         self.said = said
@@ -51,7 +51,7 @@ class Variables:
     def declare(
         self, column: Column, taken: set[str], people: list[str | None], several: bool
     ) -> tuple[str, dict[str, Any]] | None:
-        """Get a column as a variable of `cohort.toml`, with its key; None where it is left out."""
+        """Declare a column as a variable of `cohort.toml` with its key; None if it is omitted."""
         said = self.said.columns.get(column.name, {})
         if column.name in self.said.dropped_columns:
             self.reports.append(self.report(column, "left out", evidence="as set"))
@@ -194,7 +194,7 @@ class Variables:
         return bool((known.groupby(owner).nunique() > 1).any())
 
     def report(self, column: Column, role: str, kind: str = "", **more: Any) -> ColumnGuess:
-        """Report a column: role, levels, missing share."""
+        """Report a column's role, levels, and share of missing values."""
         many = len(column.counts) > 20
         levels = (
             {}

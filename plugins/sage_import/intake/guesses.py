@@ -79,7 +79,7 @@ def make_guess(
     open: bool = False,
     fixed: bool = False,
 ) -> Guess:
-    """Build a guess; `likely` unless its evidence settles it or settles nothing."""
+    """Build a guess; it is `likely` unless its evidence settles it or settles nothing."""
     return Guess(
         key=key,
         what=what,
@@ -114,12 +114,12 @@ class Corrections(Strict):
 
 
 def read_corrections(settings: Iterable[str]) -> Corrections:
-    """Return the corrections of `--set KEY=VALUE`.
+    """Parse the corrections given as `--set KEY=VALUE`.
 
-    `KEY` is a word on the whole (`id`, `decimal`), on the endpoint (`time`, `event`; `PFS.time` for
-    another than the first), on a column (`STAGE.kind`) or the id of a file (`id.samples`).
+    `KEY` refers to the cohort (`id`, `decimal`), the endpoint (`time`, `event`; `PFS.time` for an
+    endpoint other than the first), a column (`STAGE.kind`), or a file's id (`id.samples`).
 
-    Raises `InputError` if a key is not known or a value is empty.
+    Raises `InputError` if a key is unknown or a value is empty.
     """
     found = Corrections()
     for setting in settings:

@@ -1,4 +1,4 @@
-"""Find the column that identifies patients."""
+"""Detection of the column that identifies patients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TRAITS = frozenset({"age", "sex", "gender", "race", "stage", "grade"})
 
 
 def people_twice(own: list[Column], chosen: Column) -> Column | None:
-    """Return a column of patients that many rows leave empty, while others share a patient."""
+    """Find a patient column that is empty in many rows while other rows share a patient."""
     if set(tokens(chosen.name)) & OWNERS:
         return None
     for column in own:
@@ -24,7 +24,7 @@ def people_twice(own: list[Column], chosen: Column) -> Column | None:
 
 
 def names_patients(column: Column) -> float:
-    """Score a column as patient identifier: 0 if it cannot be, 5 or more if likely."""
+    """Score a column as a patient identifier: 0 if it cannot be one, 5 or more if likely."""
     known = column.present
     if column.is_date or column.absent.mean() > 0.2:
         return 0.0
@@ -49,5 +49,5 @@ def names_patients(column: Column) -> float:
         return 0.0
     if column.numeric and not named & set(IDENTIFIER):
         return 0.0
-    # Where samples have a name and patients too, a patient may have several rows.
+    # If both samples and patients have names, a patient may have several rows.
     return score + (6 if named & OWNERS else 0)

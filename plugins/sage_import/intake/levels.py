@@ -1,4 +1,4 @@
-"""Classify levels: kind of variable, order, and equivalent spellings."""
+"""Classification of levels: kind of variable, order, and equivalent spellings."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MOST_LENGTH = 60
 
 @dataclass
 class Levels:
-    """The kind of a variable and what its levels mean; empty `values` take them as they are."""
+    """Kind of a variable and meaning of its levels; with empty `values`, levels are unchanged."""
 
     kind: str
     evidence: str
@@ -112,7 +112,7 @@ def _numbers(column: Column) -> Levels | str:
 
 
 def ordered_levels(levels: list[str], name: str) -> Levels | None:
-    """Get the order of levels that are stages, T, N and M categories, grades or words of degree."""
+    """Order levels that are stages, TNM categories, grades, or words of degree."""
     plain = {level: " ".join(level.casefold().split()) for level in levels}
     unstaged = [level for level, text in plain.items() if UNSTAGED.match(text)]
     rest = {level: text for level, text in plain.items() if level not in unstaged}
@@ -180,7 +180,7 @@ def normalize_level(level: str) -> str:
 
 
 def parse_order(text: str, levels: list[str], name: str) -> dict[str, str | int | float] | str:
-    """Return the places of levels as a person ordered them; a text says what does not fit."""
+    """Return the ranks of levels in a person's order, or a message about what does not fit."""
     order = [item.strip() for item in text.split("<") if item.strip()]
     strange = sorted(set(order) - set(levels))
     if strange or len(order) < 2:

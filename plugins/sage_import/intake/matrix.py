@@ -1,4 +1,4 @@
-"""Expression matrices, mutation calls and count files among what was handed over."""
+"""Expression matrices, mutation calls, and count files among the given files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SYMBOLS = (
     "id",
 )
 FEWEST = 20
-"""Columns of numbers that make a table a matrix."""
+"""Minimum number of numeric columns for a table to be a matrix."""
 LONGEST_LINE = 64 << 20
 SILENT = {"Silent", "Intron", "3'UTR", "5'UTR", "3'Flank", "5'Flank", "IGR", "RNA"}
 MOST_GENES = 30
@@ -40,7 +40,7 @@ MOST_STAR_FILES = 2000
 
 @dataclass
 class RawMatrix:
-    """Genes by samples or samples by genes, as text; only its head was looked at."""
+    """A matrix as text, genes by samples or the reverse, of which only the head was examined."""
 
     origin: str
     text: str
@@ -55,7 +55,7 @@ class RawMatrix:
 
 
 def parse_matrix(path: Path, text: str, delimiter: str, *, certain: bool = True) -> Any:
-    """Return the matrix that a file holds; None if it is not a matrix and need not be.
+    """Parse the matrix in a file; None if it is not a matrix and does not have to be.
 
     Raises `InputError` if it should be a matrix and has no numbers.
     """
@@ -160,7 +160,7 @@ def _scale(values: list[str]) -> tuple[str, str]:
 
 
 def parse_mutations(path: Path, text: str, cases: Path) -> RawTable:
-    """Per sample the number of non-silent mutations, and the genes that are mutated often.
+    """Count non-silent mutations per sample, and find the frequently mutated genes.
 
     Raises `InputError` if the file lacks the columns of a MAF.
     """
@@ -215,9 +215,9 @@ def parse_mutations(path: Path, text: str, cases: Path) -> RawTable:
 
 
 def join_star_counts(sheet: Path, home: Path) -> RawMatrix | None:
-    """GDC's STAR or HTSeq count files as a matrix, by their sample sheet.
+    """Join GDC's STAR or HTSeq count files into a matrix, using their sample sheet.
 
-    Raises `InputError` if count files are there, but do not agree on their genes.
+    Raises `InputError` if count files exist but do not agree on their genes.
     """
     text = decode(sheet.read_bytes(), sheet.name, None)[0]
     separator = "\t" if "\t" in text.split("\n", 1)[0] else ","
@@ -276,7 +276,7 @@ def join_star_counts(sheet: Path, home: Path) -> RawMatrix | None:
 
 
 def _counts(path: Path) -> tuple[list[str], list[str]]:
-    """Symbols and counts of a file of STAR counts."""
+    """Read the symbols and counts of a STAR counts file."""
     text = decode(path.read_bytes()[: 64 << 20], path.name, None)[0]
     lines = [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]
     if not lines or lines[0][:2] != ["gene_id", "gene_name"] or "unstranded" not in lines[0]:
@@ -292,16 +292,16 @@ def _counts(path: Path) -> tuple[list[str], list[str]]:
 
 
 def rewrite_matrix(matrix: RawMatrix, decimal: str, rename: dict[str, str | None], ids: str) -> str:
-    """Rewrite the matrix as UTF-8 CSV with decimal points and the names of kept samples.
+    """Rewrite the matrix as UTF-8 CSV with decimal points and the names of the kept samples.
 
     Parameters
     ----------
-    rename : the patient of each sample; None leaves the sample out; samples not in it stay
+    rename : maps each sample to its patient, or to None to omit it; other samples are unchanged
 
     Raises
     ------
     InputError
-        Naming the line that has another number of fields.
+        If a line has a different number of fields; the message names the line.
     """
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")

@@ -1,4 +1,4 @@
-"""Vocabulary of column names: outcome, time, identifier, baseline, after baseline."""
+"""Vocabulary of column names: outcome, time, identifier, baseline, and after baseline."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import unicodedata
 
 
 def word_set(text: str) -> frozenset[str]:
-    """Return the words of a text."""
+    """Return the set of words in a text."""
     return frozenset(text.split())
 
 
@@ -32,7 +32,7 @@ OF_DEATH = word_set(
     "os survival vital death dead died deceased alive oas futime fustat survtime verstorben "
     "gestorben tod todesdatum überleben deces decede decedee mort vivant survie"
 )
-"""Words that name overall survival where no other outcome is named."""
+"""Words that mean overall survival if no other outcome is named."""
 LABELS = {
     "OS": "Overall survival",
     "CSS": "Cancer-specific survival",
@@ -129,13 +129,13 @@ CONTACT = re.compile(r"\blast (contact|follow|fu|seen|known|visit)|\bfollow ?up\
 
 
 def tokens(name: str) -> list[str]:
-    """Return the words of a column's name, in lower case, without accents but for umlauts."""
+    """Return the words of a column name in lower case, without accents except umlauts."""
     split = re.sub(r"([a-z])([A-Z])", r"\1 \2", name.rpartition(".")[2] if _path(name) else name)
     return re.findall(r"[^\W\d_]+|\d+", _unaccented(split.casefold()))
 
 
 def _unaccented(text: str) -> str:
-    """Letters without marks, as `âge` and `décès` are often written; ä, ö and ü stay."""
+    """Remove accents, as `âge` and `décès` are often written without them; ä, ö, and ü are kept."""
     return "".join(
         letter if letter in "äöü" else unicodedata.normalize("NFKD", letter)[0]
         for letter in unicodedata.normalize("NFC", text)
@@ -148,12 +148,12 @@ def _path(name: str) -> bool:
 
 
 def words(name: str) -> str:
-    """Join the tokens of a name, for patterns."""
+    """Join the tokens of a name for pattern matching."""
     return " ".join(tokens(name))
 
 
 def stem(name: str) -> str:
-    """Outcome named by a column; empty if none."""
+    """Return the outcome that a column name contains, or an empty string."""
     found = set(tokens(name))
     for outcome, spellings in STEMS:
         if any(spelling <= found for spelling in spellings):
@@ -162,19 +162,19 @@ def stem(name: str) -> str:
 
 
 def unit_in(name: str) -> str:
-    """Return the unit of time that a name holds; empty where none."""
+    """Return the unit of time that a name contains, or an empty string."""
     found = set(tokens(name))
     return next((unit for unit, spelled in UNITS.items() if found & spelled), "")
 
 
 def label_from(name: str) -> str:
-    """Return a label from a name."""
+    """Make a label from a name."""
     text = re.sub(r"[_.]+", " ", re.sub(r"([a-z])([A-Z])", r"\1 \2", name)).strip()
     return (text[:1].upper() + (text[1:].lower() if text.isupper() else text[1:]))[:120]
 
 
 def slug(name: str, taken: set[str]) -> str:
-    """Return a key of `cohort.toml` for a name, another than those that are taken."""
+    """Make a key of `cohort.toml` from a name, different from those in `taken`."""
     plain = unicodedata.normalize("NFKD", name)
     plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
     text = re.sub(r"[^A-Za-z0-9_+-]+", "_", plain).strip("_.+-").lower()[:60] or "column"

@@ -1,4 +1,4 @@
-"""Endpoint of `cohort.toml` and the guesses about its columns."""
+"""An endpoint of `cohort.toml`, and the guesses about its columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sage_import.intake.values import Column
 
 @dataclass
 class Outcome:
-    """Endpoint of `cohort.toml` and the columns it uses."""
+    """An endpoint of `cohort.toml` and the columns that it uses."""
 
     name: str
     table: str
@@ -21,15 +21,15 @@ class Outcome:
     used: set[str]
     guesses: list[Guess] = field(default_factory=list)
     made: dict[str, Any] = field(default_factory=dict)
-    """Columns that are computed from dates, by name."""
+    """Columns computed from dates, by name."""
 
 
 def find_column(
     name: str, columns: Mapping[tuple[str, str], Column], key: str, whole: str = ""
 ) -> Column:
-    """Return the column that a setting names; with `whole`, the longest prefix that is a column.
+    """Find the column that a setting names; with `whole`, the longest prefix that is a column.
 
-    Raises `InputError` if there is no such column.
+    Raises `InputError` if the column does not exist.
     """
     for end in range(len(whole), 0, -1):
         if end == len(whole) or whole[end] == ":":
@@ -46,7 +46,7 @@ def find_column(
 def time_guess(
     prefix: str, name: str, time: Column, event: Column, contact: Column | None = None
 ) -> Guess:
-    """Build the guess about a column of times, with range and median."""
+    """Build the guess about a time column, with its range and median."""
     values = time.numbers
     evidence = (
         f"{len(values)} of {len(time.cells)} known, {values.min():g} to {values.max():g}, "
@@ -60,7 +60,7 @@ def time_guess(
 def negative_times(
     prefix: str, name: str, spec: dict[str, Any], times: list[Column]
 ) -> list[Guess]:
-    """Return times below zero, which are left out."""
+    """Report negative times, which are excluded."""
     below = sum(int((time.numbers < 0).sum()) for time in times)
     if not below:
         return []

@@ -1,7 +1,7 @@
-"""Outcomes among the columns: which hold times, which codes mean the event, in which unit.
+"""Detection of outcomes: the columns of times, the codes of the event, and the unit.
 
-Where files do not settle what decides a result (which code is the event, in which unit time
-counts, which number of a date is the day), the guess stays open until a person says it.
+If the files do not settle something that affects results (the code of the event, the unit of time,
+or the position of the day in dates), the guess stays open until a person decides.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ NOT_RESPONDED = frozenset(
 
 
 def find_outcomes(columns: Mapping[tuple[str, str], Column], said: Corrections) -> list[Outcome]:
-    """Return the endpoints of all tables, those that were set first.
+    """Find the endpoints of all tables, those that were set first.
 
-    Raises `InputError` if what was set names no such column or code.
+    Raises `InputError` if a setting names a column or code that does not exist.
     """
     found: list[Outcome] = []
     taken: set[str] = set()
@@ -63,7 +63,7 @@ def find_outcomes(columns: Mapping[tuple[str, str], Column], said: Corrections) 
 
 
 def _first_name(columns: Mapping[tuple[str, str], Column], said: Corrections) -> str:
-    """Return the endpoint that a setting without a name is about."""
+    """Return the name of the endpoint to which settings without a name apply."""
     fields = said.endpoints[""]
     for key in ("event", "time"):
         if key in fields:
@@ -79,7 +79,7 @@ def _first_name(columns: Mapping[tuple[str, str], Column], said: Corrections) ->
 
 
 def _responses(own: list[Column]) -> list[Outcome]:
-    """Return a response to treatment in two levels, as a binary outcome."""
+    """Find a two-level response to treatment as a binary outcome."""
     for column in own:
         named = set(tokens(column.name))
         if not named & {"response", "responder", "responders", "recist"} or len(column.counts) != 2:

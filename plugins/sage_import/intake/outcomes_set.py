@@ -1,4 +1,4 @@
-"""Endpoints as a person set them; what was not set is guessed as ever."""
+"""Endpoints set by a person; anything that was not set is guessed as usual."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ def apply_settings(
     fields: dict[str, str],
     guessed: Outcome | None,
 ) -> Outcome:
-    """Return an endpoint as a person set it.
+    """Build an endpoint according to a person's settings.
 
-    Raises `InputError` if a setting names no such column or code, or leaves something open.
+    Raises `InputError` if a setting names a column or code that does not exist, or leaves
+    something open.
     """
     own_all = list(columns.values())
     if "start" in fields or "end" in fields or "death" in fields:
@@ -98,7 +99,7 @@ def apply_settings(
 def _codes_as_set(
     name: str, event: Column, fields: dict[str, str], spec: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the codes on each side, as set; the others are censored."""
+    """Return the codes on each side as set; the remaining codes are censored."""
     known = dict.fromkeys([*event.counts, *codes(event.present)])
     said = fields["event"][len(event.name) + 1 :]
     if said:

@@ -1,4 +1,4 @@
-"""Outcomes that are a column of times and a column of events."""
+"""Outcomes defined by a column of times and a column of events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COVERED = 0.8
 
 
 def pair_columns(own: list[Column]) -> list[tuple[str, Column, Column]]:
-    """Names of endpoints with their event and time, the best pair of each."""
+    """Find the best pair of event and time columns for each endpoint name."""
     died = any(is_number_of_death(column) for column in own)
     times = [
         column
@@ -86,7 +86,7 @@ def _is_time(column: Column) -> bool:
 
 
 def is_event(column: Column) -> bool:
-    """Return True for a column that is named for an event."""
+    """Return True for a column whose name refers to an event."""
     named = set(tokens(column.name))
     if not 2 <= len(column.counts) <= 8 or named & NO_EVENT:
         return False
@@ -109,11 +109,11 @@ def build_endpoint(
     columns: Mapping[tuple[str, str], Column],
     said: Corrections,
 ) -> Outcome | None:
-    """Return an endpoint out of an event and a time.
+    """Build an endpoint from an event column and a time column.
 
     Returns
     -------
-    The outcome; None where the codes show no direction.
+    The outcome; None if the codes do not show which side is the event.
     """
     coded = detect_coding(event, time, own)
     if coded is None:

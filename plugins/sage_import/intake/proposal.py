@@ -1,4 +1,4 @@
-"""A cohort as it would be written, made of everything that was guessed and set."""
+"""A cohort as it would be written, based on all guesses and settings."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,79}$")
 JOINED = 0.5
-"""Share of a table's identifiers that must be the patients' for it to be joined."""
+"""Minimum share of a table's identifiers that must be patients' for the table to be joined."""
 ROWS = "rows"
-"""For `id`: each row is a patient of its own."""
+"""Value of `id` for files in which each row is a separate patient."""
 MOST_CHOICES = 12
 PATIENT = "patient of the sample"
-"""A column that is added to a table of samples."""
+"""Name of the patient column that is added to a table of samples."""
 Columns = dict[tuple[str, str], Column]
 
 
@@ -56,13 +56,13 @@ class Proposal:
 
     @property
     def open(self) -> list[Guess]:
-        """Guesses that need a person's answer."""
+        """List the guesses that need a person's answer."""
         return [guess for guess in self.guesses if guess.open]
 
     def require_answers(self) -> None:
-        """Refuse what is open.
+        """Refuse to continue if guesses are open.
 
-        Raises `InputError` with the setting for each open guess.
+        Raises `InputError` that names the setting for each open guess.
         """
         asked = [
             f"{guess.what}: {guess.evidence}. Set {guess.key}="
@@ -79,9 +79,9 @@ class Proposal:
 
 
 def propose(paths: Iterable[Path], settings: Iterable[str] = ()) -> Proposal:
-    """Read files and say what cohort they make; nothing is written.
+    """Read files and propose a cohort without writing anything.
 
-    Raises `InputError` naming file, line and remedy where something cannot be read or a setting
+    Raises `InputError` that names file, line, and remedy if something cannot be read or a setting
     does not fit.
     """
     said = read_corrections(settings)
@@ -91,7 +91,7 @@ def propose(paths: Iterable[Path], settings: Iterable[str] = ()) -> Proposal:
 
 
 class _Draft:
-    """The steps from what the files hold to a proposal."""
+    """Steps that turn the contents of files into a proposal."""
 
     def __init__(self, sources: Sources, said: Corrections) -> None:
         self.sources, self.said = sources, said
@@ -122,7 +122,7 @@ class _Draft:
         return self.sources.tables
 
     def proposal(self) -> Proposal:
-        """Return the whole proposal."""
+        """Build the complete proposal."""
         name = self._name()
         ids = {table.name: self._id(table) for table in self.tables}
         outcomes = find_outcomes(
@@ -202,7 +202,7 @@ class _Draft:
     # -- patients --------------------------------------------------------------------------------
 
     def _keep_rows(self) -> None:
-        """Leave out the rows that `where` does not name, before anything is guessed of the rest."""
+        """Remove the rows that `where` excludes before anything is guessed about the rest."""
         given = self.said.whole.get("where")
         if given is None:
             return
@@ -285,7 +285,7 @@ class _Draft:
         return column.name
 
     def _by_rows(self, table: RawTable, names: list[str], given: str | None) -> str:
-        """Return the number the rows, where a person says that each is a patient of its own."""
+        """Make each row a numbered patient, as set by a person or as an open guess."""
         cells = table.rows.index.to_series().map(lambda at: f"row-{at + 1}")
         self.columns[(table.name, ROWS)] = Column(table.name, ROWS, cells, -1)
         self.guesses.append(
@@ -310,7 +310,7 @@ class _Draft:
         return "id" if len(self.tables) == 1 else f"id.{table.name}"
 
     def _base(self, outcomes: list[Outcome]) -> RawTable:
-        """Table of the patients: the table that holds the outcomes, else the first."""
+        """Return the table of patients: the one that contains the outcomes, or else the first."""
         named = Counter(outcome.table for outcome in outcomes)
         first = named.most_common(1)[0][0] if named else self.tables[0].name
         return next(table for table in self.tables if table.name == first)
@@ -319,7 +319,7 @@ class _Draft:
         return [patient_of(cell, rule) for cell in self.columns[(table.name, column)].cells]
 
     def _join_tables(self, base: RawTable, ids: dict[str, str]) -> tuple[list[RawTable], str]:
-        """Get the tables whose patients are those of the base, and the rule of the identifiers."""
+        """Select the tables whose patients match the base's, and the rule for identifiers."""
         cells = self.columns[(base.name, ids[base.name])].present
         barcodes = cells.map(lambda cell: bool(BARCODE.match(cell.replace(".", "-").upper())))
         rule = "tcga" if barcodes.mean() > 0.9 else "exact"
@@ -369,7 +369,7 @@ class _Draft:
     def _through_samples(
         self, table: RawTable, samples: str, kept: list[RawTable], ids: dict[str, str]
     ) -> bool:
-        """Find the patients of a table of samples in a table that holds both; False if none."""
+        """Find the patients of a sample table in a table with both; False if there is none."""
         cells = self.columns[(table.name, samples)].cells
         for other in kept:
             people = self.columns[(other.name, ids[other.name])].cells
@@ -394,7 +394,7 @@ class _Draft:
         return False
 
     def _still_open(self, guess: Guess, outcomes: list[Outcome]) -> Guess:
-        """Return the order of dates need not be known where no outcome is made of them."""
+        """Close the guess about the order of dates if no outcome is computed from dates."""
         if (
             guess.key != "dates"
             or not guess.open
@@ -460,7 +460,7 @@ class _Draft:
     def _table(
         self, table: RawTable, rule: str, ids: dict[str, str], outcomes: list[Outcome]
     ) -> tuple[dict[str, Any], bool]:
-        """Return a table's section, and whether a patient's rows must be merged by variable."""
+        """Build a table's section, and tell whether a patient's rows must be merged by variable."""
         import pandas as pd
 
         made: dict[str, Any] = {
@@ -525,7 +525,7 @@ class _Draft:
     # -- files -----------------------------------------------------------------------------------
 
     def _file(self, table: RawTable, spec: dict[str, Any], ids: dict[str, str]) -> str:
-        """Get the table as it is written: the columns in use, UTF-8, decimal points, ISO dates."""
+        """Build the table as written: the columns in use, UTF-8, decimal points, and ISO dates."""
         used = {ids[table.name]}
         used |= {
             item["column"] for item in spec["variables"].values() if item["table"] == table.name
@@ -603,7 +603,7 @@ class _Draft:
     def _sample_names(
         self, matrix: RawMatrix, kept: list[RawTable], ids: dict[str, str], rule: str
     ) -> dict[str, str | None]:
-        """Return the patient of each sample by a table with both; a patient's first sample."""
+        """Map samples to patients through a table with both, using a patient's first sample."""
         if rule == "tcga":
             return {}
         base = set(self.columns[(kept[0].name, ids[kept[0].name])].cells)

@@ -1,4 +1,4 @@
-"""Writes a proposal as a cohort folder: whole or not at all, and never over another's work."""
+"""Writing of a proposal as a complete cohort folder, never over someone else's work."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MARK = "# Written by `sage import`"
 
 
 def publish(proposal: Proposal, folder: Path, *, force: bool = False) -> list[Finding]:
-    """Write the cohort's folder, after it was read back and checked.
+    """Write the cohort's folder after reading it back and checking it.
 
-    Raises `InputError` if something is open, the folder exists, or the cohort does not read back.
+    Raises `InputError` if a guess is open, the folder exists, or the cohort cannot be read back.
     """
     from validation.cohort.cohort import Cohort
     from validation.cohort.findings import check_cohort
@@ -77,7 +77,7 @@ def _write(path: Path, content: str) -> None:
 
 
 def _replace_folder(stage: Path, folder: Path) -> None:
-    """Move the staged folder into place; remove the earlier folder only afterwards."""
+    """Move the staged folder into place, and only then remove the earlier folder."""
     old = stage.with_suffix(".old")
     if folder.exists():
         folder.rename(old)
@@ -92,7 +92,7 @@ def _replace_folder(stage: Path, folder: Path) -> None:
 
 
 def render_toml(proposal: Proposal) -> str:
-    """Return the `cohort.toml`, with what was left out and why as comments."""
+    """Render the `cohort.toml`, with comments on what was omitted and why."""
     assert proposal.spec is not None
     raw = proposal.spec.model_dump(mode="json", exclude_defaults=True)
     lines = [f"{MARK}; every value can be edited (docs/cohorts.md)."]

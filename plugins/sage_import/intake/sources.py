@@ -1,7 +1,7 @@
-"""The files that people hand over: tables, workbooks, archives, study folders, GDC bundles.
+"""Reading of the given files: tables, workbooks, archives, study folders, and GDC bundles.
 
-All of it is untrusted. Nothing is read past these bounds, nothing is run, nothing is unpacked
-outside the folder that is given for it, and links are not followed out of a folder.
+All input is untrusted. Nothing is read past these limits, nothing is run, nothing is unpacked
+outside the folder given for it, and links are not followed out of a folder.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from sage_import.intake.text import (
 )
 
 MOST_BYTES = 1 << 29
-"""Limit for an unpacked file."""
+"""Maximum size of an unpacked file, in bytes."""
 MOST_PACKED_RATIO = 200
-"""By how much an archive may grow; tables of text shrink by 5 to 50."""
+"""Maximum ratio of unpacked to packed size; text tables shrink by a factor of 5 to 50."""
 MOST_MEMBERS = 2000
 MOST_TABLES = 20
 TABLES = (".csv", ".tsv", ".txt", ".tab")
@@ -59,7 +59,7 @@ EXPRESSION = (
     "data_mrna_affymetrix_microarray.txt",
     "data_expression_median.txt",
 )
-"""A study's matrices, the preferred first."""
+"""Matrices of a study, the preferred ones first."""
 MUTATIONS = ("data_mutations.txt", "data_mutations_extended.txt", "data_mutations_mskcc.txt")
 NO_TABLES = re.compile(r"^(meta_|readme|license|manifest)", re.IGNORECASE)
 
@@ -76,9 +76,9 @@ class Sources:
 
 
 def read_sources(paths: Iterable[Path], said: Corrections, unpacked: Path) -> Sources:
-    """Everything that the files hold.
+    """Read the contents of the files.
 
-    Raises `InputError` naming the file, what is wrong with it and what to do.
+    Raises `InputError` that names the file, the problem, and the remedy.
     """
     found = Sources()
     for path in paths:
@@ -102,7 +102,7 @@ def read_sources(paths: Iterable[Path], said: Corrections, unpacked: Path) -> So
 
 
 def unzip(path: Path, folder: Path) -> None:
-    """Unpack an archive's tables, none of them outside `folder`, within the bounds.
+    """Unpack an archive's tables into `folder`, within the limits.
 
     Raises `InputError` for a damaged, locked or oversized archive, and for names that lead out of
     the folder.
@@ -152,7 +152,7 @@ def _is_readable(name: str) -> bool:
 
 
 def _folder(folder: Path, said: Corrections, found: Sources) -> None:
-    """Read a study folder by its kind, else every table directly in it."""
+    """Read a study folder according to its kind, or else every table directly in it."""
     home = folder.resolve()
     inner = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
     if len(inner) == 1 and inner[0].is_dir():
@@ -231,7 +231,7 @@ def _text(path: Path, said: Corrections) -> tuple[str, Guess]:
 
 
 def _bytes(path: Path) -> bytes:
-    """Return a file's content, unpacked where it is gzipped, within the bounds."""
+    """Read a file's content within the limits, decompressing gzip files."""
     if path.stat().st_size > MOST_BYTES:
         raise InputError(f"{path.name}: larger than {MOST_BYTES >> 20} MB")
     if path.suffix.lower() != ".gz":
@@ -247,13 +247,13 @@ def _bytes(path: Path) -> bytes:
 
 
 def _name(file: str) -> str:
-    """Return a table's name in `cohort.toml`."""
+    """Derive a table's name in `cohort.toml` from its file name."""
     stem = file.removeprefix("data_").split(".")[0]
     return re.sub(r"[^A-Za-z0-9_]+", "_", stem).strip("_").lower()[:60] or "table"
 
 
 def _book(path: Path) -> Iterator[RawTable]:
-    """Get the sheets of a workbook: values only; macros and links to other files are never run."""
+    """Read the sheets of a workbook as values; macros and external links are never run."""
     from openpyxl import load_workbook
 
     try:
@@ -292,10 +292,10 @@ def _book(path: Path) -> Iterator[RawTable]:
 
 
 def _cells(sheet: Any, formulas: Any, origin: str) -> tuple[list[tuple[int, list[str]]], int]:
-    """Rows of cells as text, and how many of them are formulas.
+    """Read rows of cells as text, and count the formulas.
 
-    Raises `InputError` naming a cell whose formula was saved without its value, and for sheets
-    beyond the bounds.
+    Raises `InputError` for a cell whose formula was saved without its value, and for sheets beyond
+    the limits.
     """
     sheet.reset_dimensions()
     formulas.reset_dimensions()
@@ -332,7 +332,7 @@ def _cell(value: Any) -> str:
 
 
 def _cases(path: Path) -> RawTable:
-    """GDC's clinical JSON: a row per case, its first diagnosis, names as in the TSV."""
+    """Read GDC's clinical JSON: a row per case with its first diagnosis, named as in the TSV."""
     try:
         cases = json.loads(_bytes(path))
     except (ValueError, RecursionError) as error:

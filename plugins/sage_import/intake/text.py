@@ -1,4 +1,4 @@
-"""Bytes to a table of strings: encoding, delimiter, header, comments, each with its evidence."""
+"""Conversion of bytes to a table of strings, with evidence for encoding, delimiter, and header."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_COLUMNS = 20_000
 LONGEST_FIELD = 131_072
 MOST_ROWS = 500_000
 LOOKED_AT = 200
-"""Lines from which delimiter and header are judged."""
+"""Lines used to detect the delimiter and header."""
 NUMBER = re.compile(r"^[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?$")
 SUMMARY = re.compile(
     r"(?:(?:grand|sub) ?)?(?:total|sum|mean|average|median|s\.?d\.?|std|min(?:imum)?|max(?:imum)?|"
@@ -28,15 +28,15 @@ SUMMARY = re.compile(
     r"[ée]cart[- ]type|totals|averages)(?: g[ée]n[ée]ral| ?\(sd\))?(?: ?\(?n? ?= ?\d+\)?)?\W*",
     re.IGNORECASE,
 )
-"""With what a row of sums or means begins."""
+"""Words that begin a row of sums or means."""
 
 
 @dataclass
 class RawTable:
-    """A file or sheet as strings, trimmed; nothing is interpreted yet.
+    """Strings of a file or sheet, trimmed but not yet interpreted.
 
-    `lines` holds the line (or row of the sheet) on which each row stands; `labels` what the
-    file's own comment lines say of its columns.
+    `lines` gives the line (or sheet row) of each row; `labels` gives the descriptions of columns
+    from the file's own comment lines.
     """
 
     name: str
@@ -49,9 +49,9 @@ class RawTable:
 
 
 def decode(data: bytes, origin: str, given: str | None) -> tuple[str, Guess]:
-    """Return the text of a file, and how its bytes were read.
+    """Decode a file, and report the encoding and its evidence.
 
-    Raises `InputError` naming the line, where bytes fit no encoding or a NUL byte stands.
+    Raises `InputError` that names the line if bytes fit no encoding or there is a NUL byte.
     """
     if given:
         try:
@@ -90,7 +90,7 @@ def decode(data: bytes, origin: str, given: str | None) -> tuple[str, Guess]:
 def _decoded_as(
     data: bytes, origin: str, name: str, evidence: str, confidence: str
 ) -> tuple[str, Guess]:
-    """Return the text by an encoding that the bytes themselves name."""
+    """Decode the text in an encoding that the bytes themselves declare."""
     try:
         text = data.decode(name)
     except UnicodeDecodeError as error:
@@ -124,9 +124,9 @@ def _encoding(name: str, evidence: str, confidence: str) -> Guess:
 
 
 def detect_delimiter(text: str, origin: str, given: str | None) -> tuple[str, Guess]:
-    """Detect the delimiter: the sign that splits most lines into as many fields as the header.
+    """Detect the delimiter: the character that splits most lines into as many fields as the header.
 
-    Raises `InputError` if no sign cuts the lines alike.
+    Raises `InputError` if no character splits the lines consistently.
     """
     names = {name: sign for sign, name in DELIMITERS.items()}
     if given:
@@ -137,7 +137,7 @@ def detect_delimiter(text: str, origin: str, given: str | None) -> tuple[str, Gu
     for sign in DELIMITERS:
         try:
             counts = [len(row) for row in csv.reader(lines, delimiter=sign) if row]
-        except csv.Error:  # an endless field, refused with its line when the table is read
+        except csv.Error:  # an unterminated field, reported with its line when the table is read
             counts = [line.count(sign) + 1 for line in lines]
         usual, times = Counter(counts).most_common(1)[0] if counts else (1, 0)
         header = max(counts[:3], default=1)
@@ -168,10 +168,10 @@ def _delimiter(name: str, evidence: str, confidence: str) -> Guess:
 def parse_table(
     text: str, name: str, origin: str, delimiter: str, columns: str | None = None
 ) -> RawTable:
-    """Return the table that a text holds.
+    """Parse the table in a text.
 
-    Raises `InputError` naming the line, for fields that do not end, lines with too many fields, too
-    many columns.
+    Raises `InputError` that names the line for unterminated fields, lines with too many fields, or
+    too many columns.
     """
     comments: list[list[str]] = []
     rows: list[tuple[int, list[str]]] = []
@@ -214,9 +214,9 @@ def build_table(
     columns: str | None = None,
     comments: list[list[str]] | None = None,
 ) -> RawTable:
-    """Build a table from numbered rows of cells: find the header, refuse what does not fit.
+    """Build a table from numbered rows of cells, finding the header and refusing misfits.
 
-    Raises `InputError` if there are no rows below a header, or rows that are longer than it.
+    Raises `InputError` if there are no rows below a header, or if rows are longer than the header.
     """
     import pandas as pd
 
@@ -301,7 +301,7 @@ def build_table(
 def _without_summaries(
     body: list[tuple[int, list[str]]],
 ) -> tuple[list[tuple[int, list[str]]], list[str]]:
-    """Rows without the sums and means below them, and with what words those begin."""
+    """Split off trailing rows of sums and means; return the rest and the first cells of those."""
     firsts = [next((cell for cell in cells if cell), "") for _, cells in body]
     often = Counter(firsts)
     end = len(body)
@@ -311,7 +311,7 @@ def _without_summaries(
 
 
 def _preamble(rows: list[tuple[int, list[str]]], usual: int) -> int:
-    """Lines above the header: titles that fill hardly any of the fields below."""
+    """Count the title lines above the header, which fill few of the fields below."""
     skipped = 0
     for _, cells in rows[:20]:
         filled = sum(bool(cell) for cell in cells)
@@ -364,7 +364,7 @@ def _note(value: str, evidence: str) -> Guess:
 
 
 def _labels(names: list[str], comments: list[list[str]]) -> dict[str, str]:
-    """CBioPortal's first comment line: display names, in the order of the columns."""
+    """Read cBioPortal's first comment line: display names in the order of the columns."""
     first = comments[0] if comments else []
     if len(first) != len(names):
         return {}

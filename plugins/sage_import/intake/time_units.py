@@ -1,4 +1,4 @@
-"""In which unit a column of times counts, by its name, by other columns or by its size."""
+"""Detection of the unit of a time column by its name, other columns, or its magnitude."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from sage_import.intake.names import CONTACT, DEATH, stem, unit_in, words
 from sage_import.intake.values import Column
 
 FAR_DAYS = 700
-"""Times beyond it are days: as months they would be 58 years."""
+"""Times beyond this value are in days: as months, they would be 58 years."""
 DAYS = {"days": 1.0, "weeks": 7.0, "months": 365.25 / 12, "years": 365.25}
 
 
 def detect_time_unit(
     time: Column, event: Column | None, happened: list[str], own: list[Column]
 ) -> tuple[str, Guess]:
-    """Return the unit of a column of times, by its name, by other columns, by its size; else open.
+    """Detect the unit of a time column by its name, other columns, or magnitude, or leave it open.
 
     Parameters
     ----------
-    event : of the same outcome; None if unknown
+    event : event column of the same outcome; None if unknown
     """
 
     def guess(value: str, evidence: str, confidence: str, *, still_open: bool = False) -> Guess:

@@ -1,4 +1,4 @@
-"""Interpret the cells of a column: missing, numbers, dates, levels."""
+"""Interpretation of a column's cells: missing values, numbers, dates, and levels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WORDS = (
     | {f"not {word}" for word in word_set("available applicable evaluated assessed done known")}
     | {"not specified", "not recorded", "no data", "keine angabe", "non renseigné"}
 )
-"""Words for missing, whatever their case."""
+"""Words that mean a missing value, in any case."""
 SENTINELS = ("9999", "999", "99", "8888", "888", "777", "-1", "-9", "-99", "-999", "-9999")
 PLAIN = re.compile(r"^[+-]?\d+$")
 POINT = re.compile(r"^[+-]?\d*\.\d+([eE][+-]?\d+)?$|^[+-]?\d+[eE][+-]?\d+$|^[+-]?\d+\.$")
@@ -58,12 +58,12 @@ MONTHS = {
     for name in names.split()
 }
 FEWEST_NUMBERS = 0.9
-"""Share of a column's known cells that makes it a column of numbers."""
+"""Minimum share of numbers among a column's known cells for a numeric column."""
 
 
 @dataclass
 class Column:
-    """Column of strings with its interpretation."""
+    """A column of strings with its interpretation."""
 
     table: str
     name: str
@@ -78,14 +78,14 @@ class Column:
 
     @cached_property
     def absent(self) -> pd.Series:
-        """Mask of cells that hold a code for missing."""
+        """Mask of cells that contain a missing-value code."""
         folded = self.cells.str.casefold()
         found = folded.isin(WORDS) | self.cells.isin(self.further | set(self.sentinels))
         return found | folded.str.match(r"^\[(not|unknown|discrepancy|completed|pending)[^\]]*\]$")
 
     @cached_property
     def present(self) -> pd.Series:
-        """The cells that hold something."""
+        """Cells that contain a value."""
         return self.cells[~self.absent]
 
     @cached_property
@@ -95,12 +95,12 @@ class Column:
 
     @cached_property
     def missing_codes(self) -> Counter[str]:
-        """Counts of codes for missing values, except the empty cell."""
+        """Counts of missing-value codes, except the empty cell."""
         return Counter(cell for cell in self.cells[self.absent] if cell)
 
     @cached_property
     def percent(self) -> bool:
-        """True if the numbers are percentages: some carry the sign, and no other is a fraction."""
+        """True if the numbers are percentages: some have the sign, and no others are fractions."""
         signed = self.present.str.endswith("%")
         if not signed.any():
             return False
@@ -109,7 +109,7 @@ class Column:
 
     @cached_property
     def numbers(self) -> pd.Series:
-        """Known cells as numbers, percentages without their sign; NaN if not a number."""
+        """Known cells as numbers, percentages without their sign; NaN for other cells."""
         known = self.present.str.removesuffix("%").str.strip() if self.percent else self.present
         return known.map(lambda cell: parse_number(cell, self.decimal)).astype(float)
 
@@ -120,7 +120,7 @@ class Column:
 
     @cached_property
     def odd(self) -> list[str]:
-        """Values among the numbers that are not numbers."""
+        """Non-numeric values among the numbers."""
         return sorted(set(self.present[self.numbers.isna()])) if self.numeric else []
 
     @cached_property
@@ -134,7 +134,7 @@ class Column:
         return bool(len(self.present)) and all(SHORT_YEAR.match(cell) for cell in self.counts)
 
     def dates(self) -> pd.Series:
-        """Return the cells as days since 1970; NaN where missing or no date of the calendar."""
+        """Return the cells as days since 1970; NaN if missing or not a calendar date."""
 
         def days(cell: str) -> float:
             found = parse_date(cell, self.order)
@@ -143,14 +143,14 @@ class Column:
         return self.cells.where(~self.absent, "").map(days).astype(float)
 
     def line_of(self, cell: str, lines: list[int]) -> int:
-        """On which line of the file a value stands first."""
+        """Return the line of the file on which a value first appears."""
         return lines[int((self.cells == cell).to_numpy().argmax())]
 
 
 def parse_number(cell: str, decimal: str) -> float:
-    """Return a cell as a number under a decimal sign; NaN where it is none.
+    """Parse a cell as a number with the given decimal sign; NaN if it is not a number.
 
-    The other sign, spaces and apostrophes group thousands.
+    The other sign, spaces, and apostrophes may group thousands.
     """
     text = cell.replace("\u2212", "-")
     other = "," if decimal == "." else "."
@@ -170,7 +170,7 @@ def parse_number(cell: str, decimal: str) -> float:
 
 
 def decimal_votes(cells: Counter[str]) -> tuple[int, int, int]:
-    """Cells that can only be read with a decimal comma, only with a point, and by either."""
+    """Count cells readable only with a decimal comma, only with a point, and with either."""
     comma = point = either = 0
     for signed, times in cells.items():
         cell = signed.removesuffix("%").rstrip()
@@ -191,7 +191,7 @@ def looks_like_date(cell: str) -> bool:
 
 
 def date_votes(cells: Counter[str]) -> tuple[int, int, int]:
-    """Dates that only fit day before month, only month before day, and both."""
+    """Count dates that only fit day before month, only month before day, and both."""
     first = second = either = 0
     for cell, times in cells.items():
         match = XXY.match(cell)
@@ -208,11 +208,11 @@ def date_votes(cells: Counter[str]) -> tuple[int, int, int]:
 
 
 def parse_date(cell: str, order: str) -> date | None:
-    """Return the day that a cell names, or None.
+    """Parse a cell as a date; None if it is not a date.
 
     Parameters
     ----------
-    order : "dmy" or "mdy", for dates whose year stands last
+    order : "dmy" or "mdy", for dates that end with the year
     """
     try:
         if match := YMD.match(cell):
@@ -229,7 +229,7 @@ def parse_date(cell: str, order: str) -> date | None:
 
 
 def find_sentinels(column: Column) -> list[tuple[str, str]]:
-    """Codes for missing that were typed as numbers, each with what shows it."""
+    """Find missing-value codes that were entered as numbers, with evidence for each."""
     if not column.numeric or len(column.present) < 10:
         return []
     by_text = {code: column.numbers[column.present == code] for code in SENTINELS}
@@ -258,5 +258,5 @@ def find_sentinels(column: Column) -> list[tuple[str, str]]:
 
 
 def format_number(value: float) -> str:
-    """Return a number as `cohort.toml`'s tables have it."""
+    """Format a number as in `cohort.toml`'s tables."""
     return format(value, ".15g")
