@@ -1,4 +1,4 @@
-"""Cohorts: folders with a `cohort.toml`, built-in data sets."""
+"""Load, check and list cohorts: folders with a `cohort.toml`, and built-in data sets."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["available", "check", "load"]
 
 
 def load(name_or_dir: str | Path, *, root: Path | None = None, cache: Path | None = None) -> Cohort:
-    """Return a cohort by built-in name, `cohort.toml` file, or folder.
+    """Load a cohort by built-in name, `cohort.toml` file, or folder.
 
     Parameters
     ----------
-    name_or_dir : "gbsg2", a folder with `cohort.toml`, such a file itself, or a folder that
-        holds every file of a shipped description (`data/cohorts`)
+    name_or_dir : a built-in name ("gbsg2"), a `cohort.toml` file, a folder with such a file, or a
+        folder that contains every file of a shipped description (`data/cohorts`)
 
     Raises
     ------
     InputError
-        If nothing of that name exists, or the description does not fit the files.
+        If nothing with that name exists, or the description does not match the files.
     """
     from validation.cohort import builtin
     from validation.cohort.cohort import Cohort
@@ -55,7 +55,7 @@ def load(name_or_dir: str | Path, *, root: Path | None = None, cache: Path | Non
 
 
 def _shipped_for(folder: Path) -> CohortSpec | None:
-    """Return the shipped description whose files all lie in `folder`, if any."""
+    """Find the shipped description whose files are all in `folder`, if any."""
     from sage.core.data import data_folder
     from validation.cohort.model import read_spec
 
@@ -70,7 +70,7 @@ def _shipped_for(folder: Path) -> CohortSpec | None:
 
 
 def check(name_or_dir: str | Path, *, root: Path | None = None) -> list[Finding]:
-    """Get findings of a cohort, also where it does not load: the refusal becomes the first one."""
+    """Check a cohort; if it does not load, the error is returned as its only finding."""
     from validation.cohort.findings import check_cohort
 
     try:
@@ -82,7 +82,7 @@ def check(name_or_dir: str | Path, *, root: Path | None = None) -> list[Finding]
 
 
 def available(folders: Sequence[Path] = ()) -> list[CohortSummary]:
-    """Built-in cohorts, and those found directly below the given folders."""
+    """List the built-in cohorts, and those in the given folders or directly below them."""
     from validation.cohort import builtin
     from validation.cohort.model import read_spec
 

@@ -1,4 +1,4 @@
-"""Cohorts that an installed library brings along."""
+"""Built-in cohorts, from data sets bundled with an installed library."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ note = "the column is called cens, and 1 means an event"
 
 
 def summaries() -> list[CohortSummary]:
-    """Summaries of the built-in cohorts."""
+    """Summarize the built-in cohorts."""
     return [
         CohortSummary(id=name, title=TITLES[name], kind="builtin", simulated=False, patients=686)
         for name in NAMES
@@ -65,7 +65,7 @@ def summaries() -> list[CohortSummary]:
 
 
 def load(name: str) -> Cohort:
-    """Load the built-in cohort `name`, written once into a temporary folder."""
+    """Load the built-in cohort `name` by way of a temporary folder."""
     import tempfile
     import weakref
     from pathlib import Path

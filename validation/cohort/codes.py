@@ -1,4 +1,4 @@
-"""Codes of what a check of a cohort finds, each with its severity and remedy."""
+"""Codes of the findings of a cohort check, each with its severity and remedy."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def report(
     remedy: str | None = None,
     severity: Severity | None = None,
 ) -> Finding:
-    """Return a finding; severity and remedy are those of its code unless given."""
+    """Build a finding; severity and remedy default to those of its code."""
     usual, advice = CODES[code]
     return Finding(
         severity=severity or usual,

@@ -1,4 +1,4 @@
-"""A cohort: its tables joined by patient, under pseudonyms."""
+"""A cohort: tables joined by patient, with pseudonyms in place of identifiers."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ UNITS = {"log2cpm": "log2(CPM+1)", "log2": "log2(x+1)"}
 class Cohort(CohortColumns):
     """Patients with variables and outcomes, as a `cohort.toml` describes them.
 
-    Rows leave this class only under pseudonyms (`P0001` ...), whose order follows a hash of the
-    identifiers and the data, so that they cannot be turned back without the files.
+    Rows leave this class only under pseudonyms (`P0001` ...). Their order follows a hash of the
+    identifiers and the data, so that they cannot be reversed without the files.
     """
 
     def with_features(
         self, path: Path, *, key: str = "patient", modality: Modality = "imaging", source: str = ""
     ) -> Cohort:
-        """Return this cohort with the numbers of another table, such as a tool's on its slides.
+        """Return this cohort with more variables, such as a tool's measurements on its slides.
 
         Parameters
         ----------
-        path : a row per slide or patient; columns `patient`, perhaps `slide` and `status` (rows
-            whose status is not "ok" are left out), and numbers. Several slides of a patient are
-            averaged. Each column becomes `MODALITY:FILE_COLUMN`.
+        path : table with a row per slide or patient; columns `patient`, optionally `slide` and
+            `status` (rows whose status is not "ok" are left out), and numeric columns. Several
+            slides of a patient are averaged. Each column becomes `MODALITY:FILE_COLUMN`.
 
         Raises
         ------
         InputError
-            If the table has no such key, no numbers, or hardly any of the cohort's patients.
+            If the table lacks the key or any numeric column, or shares hardly any patients with
+            the cohort.
         """
         name, table, variables = feature_table(path, key, modality, source, self.spec)
         spec = self.spec.model_copy(
@@ -52,7 +53,7 @@ class Cohort(CohortColumns):
         return found
 
     def dictionary(self) -> DataDictionary:
-        """Return the dictionary without rows and levels of fewer than `min_level` patients."""
+        """Return the dictionary, without rows and without levels under `min_level` patients."""
         return self._dictionary
 
     @cached_property
@@ -82,12 +83,12 @@ class Cohort(CohortColumns):
         )
 
     def joins(self) -> tuple[JoinReport, ...]:
-        """Every step between the files and the patients, with what it lost and why."""
+        """List the steps from the files to the patients, with losses and their reasons."""
         return joins_of(self)
 
     @property
     def maps(self) -> Path | None:
-        """The folder of the slides' maps; None where there is none within the cohort's root."""
+        """The folder of the slides' maps; None if there is no such folder in the cohort's root."""
         if self.spec.maps is None:
             return None
         folder = (self.root / self.spec.maps).resolve()

@@ -1,4 +1,4 @@
-"""Reduce repeated rows of a patient by the rule that the cohort states."""
+"""Reduce repeated rows of a patient by the rule that the cohort declares."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
 
 
 def collapse(values: pd.Series, patient: pd.Series, rule: str, where: str) -> pd.Series:
-    """Reduce rows to a value per patient; known values win over missing values.
+    """Reduce rows to one value per patient; known values win over missing values.
 
-    `error` refuses repeated patients; `identical` refuses only if their values differ; `first` and
-    `last` follow the file's order; `mean`, `max`, `min` are for numbers.
+    `error` rejects repeated patients; `identical` rejects them only if their values differ; `first`
+    and `last` follow the order of the file; `mean`, `max` and `min` apply to numbers.
 
     Parameters
     ----------
-    values : a value per row of a file
+    values : one value per row of a file
     rule : "error", "identical", "first", "last", "mean", "max" or "min"
 
     Raises
     ------
     InputError
-        If the rule refuses what is repeated.
+        If the rule rejects the repeated rows, or requires numbers and the values are text.
     """
     if not patient.duplicated().any():
         return values.set_axis(patient.to_numpy())

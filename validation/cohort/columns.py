@@ -1,4 +1,4 @@
-"""Decode a cohort's variables and outcomes to a value per patient."""
+"""Decode a cohort's variables and outcomes to one value per patient."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TURNED_AT_ONCE = 64
-"""Genes that are turned from rows to columns at once."""
+"""Number of genes transposed from rows to columns at a time."""
 
 
 class CohortColumns(CohortData):
     """Variables and outcomes of a cohort's patients, by key."""
 
     def keys(self) -> list[str]:
-        """Every variable key except single genes."""
+        """List all variable keys except those of single genes."""
         source = [SOURCE_SITE] if self.spec.patient.site == BARCODE_SITE else []
         return [*self.variables, *source, *self.derived, *self.signatures]
 
     def parts_of(self, key: str) -> frozenset[str]:
-        """Return the keys that a variable is computed from: its own, its parts', its genes'."""
+        """Return the keys that a variable is computed from: its own, and its parts' and genes'."""
         genes = (*genes_of(key), *(self.signatures[key].genes if key in self.signatures else ()))
         found = {key, *(f"expression:{gene}" for gene in genes)}
         for part in self.derived[key].of if key in self.derived else ():
@@ -44,7 +44,7 @@ class CohortColumns(CohortData):
         return frozenset(found)
 
     def columns_read(self, key: str) -> frozenset[tuple[Path, str]]:
-        """Return the files and columns that a variable is computed from, genes apart."""
+        """Return the files and columns that a variable is computed from, except genes."""
         return frozenset(
             (self.tables[spec.table].path.resolve(), spec.column)
             for part in self.parts_of(key)
@@ -62,7 +62,7 @@ class CohortColumns(CohortData):
         )
 
     def signature_genes(self, key: str) -> tuple[str, ...]:
-        """Return the genes of a signature variable ("signature:NAME") that the matrix holds."""
+        """Return the genes of a signature variable ("signature:NAME") that are in the matrix."""
         composed = read_signature(key)
         if composed is not None and self.expression is not None:
             return composed.split_measured(self.expression)[0]
@@ -74,7 +74,7 @@ class CohortColumns(CohortData):
     def column(self, key: str) -> pd.Series:
         """Read a variable for all patients, indexed by patient identifier; missing values are NaN.
 
-        Raises `InputError` for a key that the cohort does not have, with the nearest keys it has.
+        Raises `InputError` for an unknown key; the message suggests the nearest known ones.
         """
         if key in self.variables:
             if key not in self._columns:
@@ -115,7 +115,7 @@ class CohortColumns(CohortData):
         return self._outcomes[name]
 
     def table(self, keys: Sequence[str], endpoints: Sequence[str] = ()) -> pd.DataFrame:
-        """Variables and outcomes, a row per patient under pseudonyms, sorted by pseudonym.
+        """Return variables and outcomes, one row per patient, indexed and sorted by pseudonym.
 
         Outcome columns are `NAME.time` (months) and `NAME.event`, or `NAME.value`.
         """
@@ -130,7 +130,7 @@ class CohortColumns(CohortData):
         return frame.sort_index()
 
     def block(self, genes: Sequence[str]) -> tuple[NDArray[np.float64], list[str]]:
-        """Genes as (patients, genes) in the order of the pseudonyms, patients with expression."""
+        """Return genes as (patients, genes) for patients with expression, and their pseudonyms."""
         if self.expression is None:
             raise InputError(f'cohort "{self.id}" has no expression matrix')
         known = set(self.patients)
@@ -142,12 +142,12 @@ class CohortColumns(CohortData):
         at.sort()
         values, rows = self.expression.block(genes), [row for _, row in at]
         found = np.empty((len(rows), len(values)))
-        for start in range(0, len(values), TURNED_AT_ONCE):  # the whole at once leaves the cache
+        for start in range(0, len(values), TURNED_AT_ONCE):  # the whole matrix exceeds the cache
             part = slice(start, start + TURNED_AT_ONCE)
             found[:, part] = values[part][:, rows].T
         return found, [name for name, _ in at]
 
-    # -- how each kind of column is made ---------------------------------------------------------
+    # -- kinds of columns ------------------------------------------------------------------------
 
     def _table_column(self, key: str, spec: VariableSpec) -> pd.Series:
         table = self.tables[spec.table]
@@ -183,7 +183,7 @@ class CohortColumns(CohortData):
 
     def _signature(self, signature: Signature) -> pd.Series:
         matrix = self.expression
-        assert matrix is not None  # signatures exist only where there is a matrix
+        assert matrix is not None  # signatures exist only if there is a matrix
         genes = [gene for gene in signature.genes if gene in matrix]
         if signature.method == "mean_z":
             scores = mean_z(matrix.block(genes))

@@ -1,4 +1,4 @@
-"""A cohort's files, read and joined: tables, expression, signatures, hashes, pseudonyms."""
+"""Read and join a cohort's files: tables, expression, signatures, hashes, pseudonyms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class CohortData:
-    """The files of a cohort as its `cohort.toml` describes them, without any value decoded."""
+    """Files of a cohort as its `cohort.toml` describes them, before any value is decoded."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class CohortData:
 
     @property
     def site(self) -> str | None:
-        """The key of the variable that holds the site, if declared."""
+        """The key of the variable that contains the site, if declared."""
         rule = self.spec.patient.site
         return SOURCE_SITE if rule == BARCODE_SITE else rule
 
@@ -94,7 +94,7 @@ class CohortData:
 
     @cached_property
     def signatures(self) -> dict[str, Signature]:
-        """Signatures whose genes the matrix holds, by variable key."""
+        """Signatures with enough of their genes in the matrix, by variable key."""
         if self.expression is None:
             return {}
         wanted = self.spec.signatures
@@ -115,7 +115,7 @@ class CohortData:
         }
 
     def files(self) -> list[Path]:
-        """Every file that the cohort's values come from."""
+        """List the files that the cohort's values come from."""
         paths = {table.path for table in self.tables.values()}
         if self.spec.expression is not None:
             paths.add((self.root / self.spec.expression.file).resolve())
@@ -124,19 +124,19 @@ class CohortData:
         return sorted(paths)
 
     def _hash_of(self, path: Path) -> str:
-        """SHA-256 of a data file, read once: everything comes from the same content."""
+        """Compute the SHA-256 of a data file, once for each file."""
         if path not in self._digests:
             self._digests[path] = hash_file(path)
         return self._digests[path]
 
     def _name_of(self, path: Path) -> str:
-        """Return a file's name in the hashes: relative to the root, or as a feature table."""
+        """Return a file's name for `hashes`: its path in the root, or `features/NAME`."""
         if path.is_relative_to(self.root):
             return path.relative_to(self.root).as_posix()
         return f"features/{path.name}"
 
     def hashes(self) -> dict[str, str]:
-        """SHA-256 of every data file and of the cohort's description."""
+        """Return the SHA-256 of every data file and of the cohort's description, by name."""
         found = {self._name_of(path): self._hash_of(path) for path in self.files()}
         found["cohort.toml"] = hash_text(
             canonical_json(self.spec.model_dump(mode="json", exclude={"root", "notes", "maps"}))
@@ -145,10 +145,10 @@ class CohortData:
 
     @cached_property
     def pseudonyms(self) -> dict[str, str]:
-        """Patient identifier to pseudonym. Stays inside the package.
+        """Pseudonyms by patient identifier, for use inside the package only.
 
-        Which patients a split holds back follows from it, so that it rests on the file of the
-        patients alone: no label, no further variable and no further table draws others.
+        A split selects confirmation patients by pseudonym. Pseudonyms therefore depend on the
+        patient file alone: other labels, variables or tables do not change the selection.
         """
         salt = self._hash_of(self.tables[self.spec.patient.table].path)
         order = sorted(

@@ -1,6 +1,6 @@
 """Derived variables: counts to log2-CPM, z-scores, signature scores, ratios.
 
-Arrays in, arrays out. None of them looks at an outcome.
+Functions take and return arrays. None of them reads an outcome.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Signature(Strict):
 
 @lru_cache(maxsize=8)
 def signatures(folder: Path | None = None) -> dict[str, Signature]:
-    """All signatures of a folder (default: those shipped), by identifier."""
+    """Load all signatures of a folder (by default, the shipped ones) by identifier."""
     found: dict[str, Signature] = {}
     for path in sorted((folder or data_folder("signatures")).glob("*.json")):
         try:
@@ -54,7 +54,7 @@ def signatures(folder: Path | None = None) -> dict[str, Signature]:
 
 
 def log2_cpm(counts: FloatArray, library_sizes: FloatArray) -> FloatArray:
-    """log2(counts per million + 1).
+    """Compute log2(counts per million + 1).
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def log2_cpm(counts: FloatArray, library_sizes: FloatArray) -> FloatArray:
 
 
 def z_scores(values: FloatArray) -> FloatArray:
-    """Each row to mean 0 and standard deviation 1 (n - 1); constant rows become NaN.
+    """Scale each row to mean 0 and standard deviation 1 (n - 1); constant rows become NaN.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def z_scores(values: FloatArray) -> FloatArray:
 
 
 def mean_z(values: FloatArray) -> FloatArray:
-    """Mean of the genes' z-scores per patient: (genes, patients) to (patients,)."""
+    """Compute the mean of the genes' z-scores per patient: (genes, patients) to (patients,)."""
     scores = z_scores(values)
     kept = ~np.isnan(scores).all(axis=1)
     if not kept.any():
@@ -89,7 +89,7 @@ def mean_z(values: FloatArray) -> FloatArray:
 
 
 def ssgsea(values: FloatArray, members: NDArray[np.bool_], weight: float = 0.25) -> FloatArray:
-    """Single-sample gene-set enrichment score, not normalized.
+    """Compute the single-sample gene-set enrichment score, not normalized.
 
     Genes are ranked within each patient; the score is the sum over the ranking of the difference
     between the weighted empirical distribution of the set and that of the other genes.
@@ -97,7 +97,7 @@ def ssgsea(values: FloatArray, members: NDArray[np.bool_], weight: float = 0.25)
     Parameters
     ----------
     values : (genes, patients) on any scale; only ranks within a patient matter
-    members : (genes,) true for genes of the set; some must be in it and some outside
+    members : (genes,) true for genes of the set; some genes must be in it and some outside
 
     Source: Barbie et al. 2009 (Nature), with the weight 0.25 used there.
     """
@@ -109,11 +109,11 @@ def ssgsea(values: FloatArray, members: NDArray[np.bool_], weight: float = 0.25)
 
 @dataclass(frozen=True)
 class Ranking:
-    """Each patient's genes in order, ready to score any set of them (`ssgsea`).
+    """Genes ranked within each patient, for scoring any gene set (`ssgsea`).
 
-    `gain` (genes, patients) is the rank from below to the power of the weight, `left` how many
-    genes are ranked at a gene's place or below it. The sum over the ranking of a distribution that
-    jumps at the set's genes is the sum over these genes of jump times `left`.
+    `gain` (genes, patients) is the ascending rank to the power of the weight; `left` is the number
+    of genes ranked at a gene's place or below it. For a distribution that jumps at the genes of a
+    set, its sum over the ranking is the sum over these genes of jump times `left`.
     """
 
     gain: FloatArray
@@ -131,7 +131,7 @@ class Ranking:
         return cls(np.asarray(ranks**weight, dtype=float), left)
 
     def score(self, genes: NDArray[np.int64]) -> FloatArray:
-        """(patients,) enrichment score of a set, by the positions of its genes."""
+        """Compute the (patients,) enrichment score of a set, given the positions of its genes."""
         gain, left, total = self.gain[genes], self.left[genes], len(self.gain)
         inside = (gain * left).sum(axis=0) / gain.sum(axis=0)
         outside = (total * (total + 1) / 2 - left.sum(axis=0)) / (total - len(genes))
@@ -139,12 +139,12 @@ class Ranking:
 
 
 def weighted_z(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """Weighted sum of the genes' z-scores per patient, over the sum of the weights' sizes.
+    """Compute the weighted sum of the genes' z-scores per patient, over the sum of |weights|.
 
     Parameters
     ----------
     values : (genes, patients)
-    weights : (genes,), of either sign; constant genes and unknown values leave the sums
+    weights : (genes,), of either sign; both sums leave out constant genes and unknown values
     """
     scores = z_scores(values)
     sizes = np.where(np.isnan(scores), 0.0, np.abs(weights)[:, None]).sum(axis=0)
@@ -157,11 +157,12 @@ def weighted_z(values: FloatArray, weights: FloatArray) -> FloatArray:
 def composed_scores(
     signature: GeneSignature, values: FloatArray, sets: Sequence[NDArray[np.int64]]
 ) -> list[FloatArray]:
-    """Scores of gene sets as a signature computes them, a (patients,) array for each set.
+    """Score gene sets by the method of a signature; returns a (patients,) array per set.
 
     Parameters
     ----------
-    values : (genes, patients) every gene
+    values : (genes, patients) of all genes
+    sets : positions of the genes of each set
     """
     if signature.method == "rank":
         ranking = Ranking.build(values)

@@ -1,4 +1,4 @@
-"""The words of a data dictionary: variables, endpoints and joins of a cohort, no rows."""
+"""Entries of the data dictionary: variables, endpoints and joins of a cohort, without rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def variable_of(cohort: CohortColumns, key: str) -> Variable:
-    """Return the dictionary's entry of a variable."""
+    """Build the dictionary entry of a variable."""
     values = cohort.column(key)
     known = int(values.notna().sum())
     common: dict[str, Any] = {
@@ -82,7 +82,7 @@ def variable_of(cohort: CohortColumns, key: str) -> Variable:
 
 
 def endpoint_of(cohort: CohortColumns, name: str) -> Endpoint:
-    """Return the dictionary's entry of an endpoint: counts, coding, median follow-up."""
+    """Build the dictionary entry of an endpoint: counts, coding, median follow-up."""
     spec = cohort.spec.endpoints[name]
     outcome = cohort.outcome(name)
     in_time = isinstance(spec, TimedSpec)
@@ -108,7 +108,7 @@ def endpoint_of(cohort: CohortColumns, name: str) -> Endpoint:
 
 
 def joins_of(cohort: CohortColumns) -> tuple[JoinReport, ...]:
-    """Every step between the files and the patients, with what it lost and why."""
+    """List the steps from the files to the patients, with losses and their reasons."""
     reports: list[JoinReport] = []
     base = cohort.spec.patient.table
     everybody = set(cohort.patients)
@@ -133,14 +133,14 @@ def joins_of(cohort: CohortColumns) -> tuple[JoinReport, ...]:
 
 
 def _levels(values: pd.Series, minimum: int) -> dict[str, int]:
-    """Get counts per level; levels under `minimum` are pooled, and left out if even the pool is."""
+    """Count patients per level; pool levels under `minimum`, and drop a pool still under it."""
     tally = values.map(text_of).value_counts()
     counts = sorted((str(level), int(count)) for level, count in tally.items())
     return pool_levels(dict(counts), minimum)
 
 
 def _reverse_median(outcome: pd.DataFrame) -> float | None:
-    """Median follow-up by the reverse Kaplan-Meier estimator (Schemper and Smith 1996)."""
+    """Estimate median follow-up by the reverse Kaplan-Meier method (Schemper and Smith 1996)."""
     if outcome.empty:
         return None
     time = outcome["time"].to_numpy(dtype=float)

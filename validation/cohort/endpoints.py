@@ -1,4 +1,4 @@
-"""Outcomes, decoded by the codes that the cohort declares, refused where they contradict."""
+"""Decode outcomes by the codes that the cohort declares, and reject contradictions."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ TO_MONTHS = {"days": 1 / DAYS_PER_MONTH, "weeks": 7 / DAYS_PER_MONTH, "months": 
 
 
 def decode(name: str, spec: EndpointSpec, table: Loaded) -> pd.DataFrame:
-    """Return the outcome per patient.
+    """Decode the outcome of each patient.
 
     Returns
     -------
     Frame indexed by patient: `time` in months and `event` (0 censored, 1 event, 2 competing) for
-    outcomes in time; `value` for binary (0/1) and continuous outcomes. Patients without it are left
-    out.
+    outcomes in time; `value` for binary (0/1) and continuous outcomes. Patients without the outcome
+    are left out.
 
     Raises
     ------
     InputError
-        For codes that the cohort does not declare, negative times, and times no follow-up can have.
+        For undeclared codes, negative times, and times longer than any follow-up.
     """
     if isinstance(spec, TimedSpec):
         return _in_time(name, spec, table)
@@ -59,7 +59,7 @@ def _in_time(name: str, spec: TimedSpec, table: Loaded) -> pd.DataFrame:
         column = table.column(other, f"endpoints.{name}.competing")
         sides = [(0, spec.censored_values), (2, spec.competing_values)]
         second = _code_events(column, sides, table.missing, where, other)
-        # Without the event the second flag decides; where the deciding flag is missing, the
+        # Without the event, the second flag decides. If the deciding flag is missing, the
         # patient has no outcome.
         event = event.where(event != 0, second)
     if isinstance(spec, SurvivalSpec) and spec.time_censored is not None:
@@ -76,18 +76,18 @@ def _in_time(name: str, spec: TimedSpec, table: Loaded) -> pd.DataFrame:
 
 
 def check_times(data: pd.DataFrame, where: str, limit: float, policy: str) -> pd.DataFrame:
-    """Refuse (or, by `exclude`, drop) negative times and times over `limit` months.
+    """Reject (or, with policy "exclude", drop) negative times and times over `limit` months.
 
     Parameters
     ----------
-    data : with a column `time` in months
-    limit : months
-    policy : "exclude", or anything else to refuse
+    data : table with a column `time` in months
+    limit : longest plausible time, in months
+    policy : "exclude" to drop such times; any other value rejects them
 
     Raises
     ------
     InputError
-        If such times are refused.
+        If there are such times and they are not dropped.
     """
     negative = data["time"] < 0
     late = data["time"] > limit
@@ -108,7 +108,7 @@ def check_times(data: pd.DataFrame, where: str, limit: float, policy: str) -> pd
 
 
 def _last_contact(data: pd.DataFrame, owner: pd.Series, rule: str, where: str) -> pd.DataFrame:
-    """Repeated follow-up rows of a patient: the latest time stands; an event outranks a tie."""
+    """Keep the latest follow-up row of each patient; at equal times, an event wins."""
     if rule == "error":
         raise InputError(
             f"{where}: {int(owner[owner.duplicated()].nunique())} patients have several rows. Say "

@@ -1,7 +1,7 @@
-"""Expression matrices: read once, kept as a float32 array with its symbols and patients.
+"""Expression matrices, kept as float32 arrays with their gene symbols and patients.
 
-With a cache folder the array is stored there under the hash of its file and rules, and later reads
-take only the rows that are asked for.
+With a cache folder, the array is stored there under a hash of its file and rules, and later reads
+load only the requested rows.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 GENES_AT_ONCE = 512
-"""Rows that are held as float64 while they are brought to the analysis scale."""
+"""Number of genes that are converted to the analysis scale at a time, as float64."""
 VERSIONED = re.compile(r"^ENSG\d{11}\.\d+$")
 
 
 @dataclass
 class Expression:
-    """Values (genes, patients), already on the analysis scale."""
+    """Expression values (genes, patients) on the analysis scale."""
 
     genes: list[str]
     patients: list[str]
@@ -59,21 +59,21 @@ class Expression:
         return pd.Series(row, index=self.patients, name=f"expression:{gene}")
 
     def block(self, genes: Sequence[str]) -> NDArray[np.float64]:
-        """Several genes as (genes, patients)."""
+        """Return several genes as (genes, patients)."""
         return np.asarray(self.values[[self._row[gene] for gene in genes]], dtype=float)
 
 
 def load_expression(spec: ExpressionSpec, root: Path, ids: str, cache: Path | None) -> Expression:
-    """Read (or take from the cache) the matrix that `spec` describes.
+    """Load the matrix that `spec` describes, from the cache if possible.
 
     Parameters
     ----------
-    cache : folder that keeps the matrix as arrays; None reads the file each time
+    cache : folder that stores matrices as arrays; None to read the file each time
 
     Raises
     ------
     InputError
-        If the file is missing, outside the folder or no such matrix.
+        If the file is missing, outside the folder, or not such a matrix.
     """
     path = inside(root, spec.file, "cohort.toml: expression")
     if cache is None:
@@ -102,14 +102,14 @@ def load_expression(spec: ExpressionSpec, root: Path, ids: str, cache: Path | No
 
 
 SETTLED_S = 5.0
-"""A file that changed less than this ago may change again within a tick of its clock."""
+"""A file changed more recently may change again without new times, so its hash is not kept."""
 
 
 def _digest(path: Path, cache: Path) -> str:
-    """SHA-256 of a file, remembered while inode, size and times of the file are the same.
+    """Compute the SHA-256 of a file, reused while its inode, size and times are unchanged.
 
-    The time of the last change of the inode is among them, which no program can set back: a file
-    that was written again is read again, whatever its date says.
+    The times include that of the last inode change, which programs cannot set back. A file that
+    was rewritten is therefore read again, whatever its modification time.
     """
 
     def state() -> str:
@@ -138,7 +138,7 @@ def _load_cached(folder: Path) -> Expression:
 
 
 class _Planned(NamedTuple):
-    """Plan of a matrix: its content, and its rows as float32 in chunks."""
+    """Contents of a matrix, with its rows as chunks of float32."""
 
     patients: list[str]
     genes: list[str]
@@ -168,7 +168,7 @@ def _plan_samples(spec: ExpressionSpec, path: Path, root: Path, ids: str) -> _Pl
 def _of_genes(
     spec: ExpressionSpec, raw: Matrix, rows: list[list[int]], sizes: NDArray[np.float64] | None
 ) -> NDArray[np.float64]:
-    """(genes, samples) on the analysis scale, rows of a symbol merged by the stated rule."""
+    """Convert to (genes, samples) on the analysis scale, merging rows of a symbol by the rule."""
     flat = [row for at in rows for row in at]
     values = _transform(spec, np.ascontiguousarray(raw.values[flat], dtype=float), sizes)
     if len(flat) == len(rows):
@@ -195,7 +195,7 @@ def _of_patients(
     columns: list[list[int]],
     sizes: NDArray[np.float64] | None,
 ) -> NDArray[np.float32]:
-    """(genes, patients), samples of a patient merged by the stated rule."""
+    """Merge the samples of each patient by the declared rule, to (genes, patients)."""
     first = [at[0] for at in columns]
     if spec.duplicate_samples == "deepest" and sizes is not None:
         first = [max(at, key=lambda column: float(sizes[column])) for at in columns]
@@ -248,7 +248,7 @@ def _transform(
 def _genes(
     spec: ExpressionSpec, symbols: list[str], reports: list[JoinReport], notes: list[str]
 ) -> dict[str, list[int]]:
-    """Return the rows of each symbol; rows without a symbol are dropped and counted."""
+    """Map each symbol to its rows; rows without a symbol are dropped and counted."""
     versioned = sum(1 for symbol in symbols if VERSIONED.match(symbol))
     if versioned:
         notes.append(f"{versioned} versioned Ensembl identifiers: the version was cut off")
@@ -278,7 +278,7 @@ def _genes(
 def _samples(
     spec: ExpressionSpec, samples: list[str], ids: str, reports: list[JoinReport]
 ) -> dict[str, list[int]]:
-    """Return the columns of each patient, of the sample types that are kept."""
+    """Map each patient to their columns, for the sample types that are kept."""
     names = [
         sample.split(spec.sample_split)[0] if spec.sample_split else sample for sample in samples
     ]

@@ -30,9 +30,9 @@ class ColumnAbout(BaseModel):
 
 
 def columns_about(path: Path) -> dict[str, ColumnAbout]:
-    """Return the columns' descriptions beside a feature file; none where there is no such file.
+    """Load the column descriptions stored next to a feature file; empty if there are none.
 
-    Raises `InputError` where it is not of that form.
+    Raises `InputError` if their file has another format.
     """
     beside = path.with_name(f"{path.stem}.columns.json")
     if not beside.is_file():
@@ -46,11 +46,11 @@ def columns_about(path: Path) -> dict[str, ColumnAbout]:
 def feature_table(
     path: Path, key: str, modality: Modality, source: str, spec: CohortSpec
 ) -> tuple[str, TableSpec, dict[str, VariableSpec]]:
-    """Name, table and variables of a feature file; columns that are not numbers are left out.
+    """Return name, table and variables of a feature file; non-numeric columns are left out.
 
     Parameters
     ----------
-    path : a text table, a row per patient
+    path : text table with a row per patient
     """
     where = inside(path.resolve().parent, path.name, "features")
     rows = read_text_table(where)

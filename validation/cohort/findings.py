@@ -1,7 +1,7 @@
-"""Find what would mislead an analysis of a cohort.
+"""Find problems that would mislead an analysis of a cohort.
 
-Each rule looks for a trap that real cohorts held: event flags of either polarity, follow-up that
-is older than another table's, normal samples among tumors, a detector's own training slides.
+Each rule looks for a trap that was found in real cohorts: event flags of either polarity, follow-up
+older than that of another table, normal samples among tumors, a detector's own training slides.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OF_COHORT = (of_endpoints, find_outdated, of_expression, of_variables, of_timing
 
 
 def check_cohort(cohort: Cohort) -> list[Finding]:
-    """All findings, errors first."""
+    """Run all checks and return their findings, errors first."""
     findings = [finding for check in OF_COHORT for finding in check(cohort)]
     for table in cohort.tables.values():
         for check in (_identifiers, _headers, _training, _several_rows, of_flags):
@@ -41,7 +41,7 @@ def check_cohort(cohort: Cohort) -> list[Finding]:
 
 
 def _identifiers(cohort: Cohort, table: Loaded) -> Iterator[Finding]:
-    """Short ids that look like the tail of a barcode, and tables that hardly join."""
+    """Find short IDs that look like the tail of a barcode, and tables that hardly join."""
     base, where = cohort.spec.patient.table, f"tables.{table.name}"
     if table.name == base:
         yield from _find_case_variants(cohort, where)
@@ -67,12 +67,12 @@ def _identifiers(cohort: Cohort, table: Loaded) -> Iterator[Finding]:
 
 
 def _plain(identifier: str) -> str:
-    """Strip from an identifier what clerks change: case, separators, leading zeros."""
+    """Normalize what varies in data entry of an identifier: case, separators, leading zeros."""
     return re.sub(r"(?<!\d)0+(?=\d)", "", re.sub(r"[\s._/-]+", "-", identifier.casefold()))
 
 
 def _other_forms(ids: set[str], everybody: set[str]) -> list[tuple[str, str]]:
-    """Return identifiers that are nobody's, but would be somebody's in another spelling."""
+    """Pair unknown identifiers with the patients they would match in another spelling."""
     by_form = {_plain(person): person for person in everybody}
     return [
         (stranger, by_form[_plain(stranger)])
@@ -91,7 +91,7 @@ def _in_another_form(where: str, forms: list[tuple[str, str]], base: str) -> Fin
 
 
 def _find_case_variants(cohort: Cohort, where: str) -> Iterator[Finding]:
-    """Patients who differ in the case of their identifier alone, and samples of such."""
+    """Find patients whose identifiers differ only in case, and samples in another spelling."""
     folded: dict[str, set[str]] = {}
     for patient in cohort.patients:
         folded.setdefault(patient.casefold(), set()).add(patient)
@@ -102,14 +102,14 @@ def _find_case_variants(cohort: Cohort, where: str) -> Iterator[Finding]:
     try:
         matrix = cohort.expression
     except InputError:
-        return  # of_expression says why
+        return  # reported by of_expression
     forms = _other_forms(set(matrix.patients), set(cohort.patients)) if matrix is not None else []
     if forms:
         yield _in_another_form("expression", forms, cohort.spec.patient.table)
 
 
 def _headers(cohort: Cohort, table: Loaded) -> Iterator[Finding]:
-    """Rows that repeat the header (TCGA biotab writes it three times)."""
+    """Find rows that repeat the header (TCGA biotab writes it three times)."""
     columns = [str(column).casefold() for column in table.rows.columns]
     repeated = 0
     for _, row in table.rows.head(3).iterrows():
@@ -124,7 +124,7 @@ def _headers(cohort: Cohort, table: Loaded) -> Iterator[Finding]:
 
 
 def _training(cohort: Cohort, table: Loaded) -> Iterator[Finding]:
-    """Rows on which an imaging detector was trained."""
+    """Find rows on which an imaging detector was trained."""
     used = [
         key
         for key, spec in cohort.spec.variables.items()

@@ -30,15 +30,15 @@ FEW_EVENTS = 20
 MANY_AT_ZERO = 0.1
 EVENTS_LATER = 0.65
 FAR = 4.0
-"""Standard errors. Of 33 public outcomes, a single has later events than 0.6 (76 catheters)."""
+"""Standard errors. Of 33 public outcomes, only one exceeds 0.6 in `_later` (76 catheters)."""
 RISKS = re.compile(r"\b(age|stage|grade)\b")
 SHORT_MEDIAN = 2.0
-"""Months. A cohort that is followed for less was more often read in the wrong unit."""
+"""Months. A shorter median time more often means that the wrong unit was declared."""
 _VITAL = re.compile("vital_?status", re.IGNORECASE)
 
 
 def of_endpoints(cohort: Cohort) -> Iterator[Finding]:
-    """Endpoints that cannot be read, have few events or odd times, or contradict vital status."""
+    """Find unreadable endpoints, few events, odd times, and contradictions of vital status."""
     for name, spec in cohort.spec.endpoints.items():
         where = f"endpoints.{name}"
         try:
@@ -60,14 +60,14 @@ def of_endpoints(cohort: Cohort) -> Iterator[Finding]:
 
 
 def _vital_state(values: pd.Series) -> pd.Series:
-    """1 for the dead, 0 for the living, else missing."""
+    """Code the dead as 1, the living as 0, and anything else as missing."""
     return values.map(lambda item: 1.0 if item in DEAD else 0.0 if item in ALIVE else None)
 
 
 def _polarity(
     cohort: Cohort, name: str, spec: TimedSpec, outcome: pd.DataFrame
 ) -> Iterator[Finding]:
-    """Against a vital status in the same table: the dead must be events of overall survival."""
+    """Compare overall survival with a vital status in the same table: deaths must be events."""
     table = cohort.tables[spec.table]
     column = next((row for row in table.rows if _VITAL.search(str(row))), None)
     if column is None or column == spec.event or name.upper() != "OS":
@@ -88,7 +88,7 @@ def _polarity(
 
 
 def _events_last(where: str, spec: TimedSpec, outcome: pd.DataFrame) -> Iterator[Finding]:
-    """Events that come after the censored times: in a study that ends, those censored are last."""
+    """Find events later than censored times: in a study that ends, censored times are last."""
     event, censored = (outcome.loc[outcome["event"] == number, "time"] for number in (1, 0))
     one_two = {text_of(value) for value in spec.event_values} == {"1"} and "2" in {
         text_of(value) for value in spec.censored_values
@@ -107,7 +107,7 @@ def _events_last(where: str, spec: TimedSpec, outcome: pd.DataFrame) -> Iterator
 
 
 def _later(event: pd.Series, censored: pd.Series) -> tuple[float, float]:
-    """Chance that an event's time is later than a censored time, and its distance from even."""
+    """Return the probability that an event is later than a censored time, and its z against 1/2."""
     from validation.statistics.leakage import area_under_curve
 
     cases, others = len(event), len(censored)
@@ -119,7 +119,7 @@ def _later(event: pd.Series, censored: pd.Series) -> tuple[float, float]:
 
 
 def _risk_protects(cohort: Cohort, where: str, outcome: pd.DataFrame) -> Iterator[Finding]:
-    """Age or stage that goes with fewer events: the flag, or their own coding, is turned round."""
+    """Find higher age, stage or grade with fewer events: the flag or their coding is inverted."""
     from validation.statistics.batched import batched_cox
 
     for key, spec in cohort.variables.items():
@@ -129,7 +129,7 @@ def _risk_protects(cohort: Cohort, where: str, outcome: pd.DataFrame) -> Iterato
         try:
             values = cohort.column(key).reindex(outcome.index).astype(float)
         except InputError:
-            continue  # of_variables says why
+            continue  # reported by of_variables
         keep = values.notna().to_numpy()
         x = values[keep].to_numpy(dtype=float)
         flags = (outcome.loc[keep, "event"] == 1).to_numpy()
@@ -144,7 +144,7 @@ def _risk_protects(cohort: Cohort, where: str, outcome: pd.DataFrame) -> Iterato
 
 
 def _times(where: str, time: pd.Series) -> Iterator[Finding]:
-    """Get times that are mostly nothing, all the same, or too short to be in the unit declared."""
+    """Find times that are often zero, all the same, or too short for the declared unit."""
     at_zero = int((time == 0).sum())
     if len(time) < 10:
         return
@@ -158,7 +158,7 @@ def _times(where: str, time: pd.Series) -> Iterator[Finding]:
 
 
 def of_flags(cohort: Cohort, table: Loaded) -> Iterator[Finding]:
-    """Event-like columns whose coding is easily misread: 1/2, or `cens` of either polarity."""
+    """Find event-like columns whose coding is easily misread: 1/2, or `cens` of either polarity."""
     used = {
         (spec.table, spec.event): spec
         for spec in cohort.spec.endpoints.values()
@@ -189,7 +189,7 @@ def of_flags(cohort: Cohort, table: Loaded) -> Iterator[Finding]:
 
 
 def find_outdated(cohort: Cohort) -> Iterator[Finding]:
-    """Other tables' deaths against the endpoint's, for the same patients."""
+    """Compare deaths in other tables with those of the endpoint, for the same patients."""
     spec = cohort.spec.endpoints.get("OS")
     if not isinstance(spec, SurvivalSpec):
         return
@@ -216,7 +216,7 @@ def find_outdated(cohort: Cohort) -> Iterator[Finding]:
 
 
 def _deaths(table: Loaded, column: str) -> Any:
-    """Death flags by patient, if the column is a vital status or a 0/1 overall-survival event."""
+    """Return death flags by patient, if the column is a vital status or 0/1 survival event."""
     values = codes(table.rows[column]).str.casefold()
     event = re.fullmatch(r"(os|oc)([ ._,]*(event|status))?", column, re.I)
     if _VITAL.search(column):

@@ -1,7 +1,7 @@
-"""Variables that know the outcome, or grew while patients were followed. Only `check` looks here.
+"""Find variables that reveal the outcome or grow with follow-up, for `check` alone.
 
-What is found goes to the person who runs `sage cohort check`, never into the data dictionary: a
-hypothesis drafted with it would have seen the outcome.
+Findings go to the person who runs `sage cohort check`, never into the data dictionary: a hypothesis
+drafted with them would have seen the outcome.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ MOST_LEVELS = 12
 FEWEST_OF_A_LEVEL = 5
 FEWEST_TIMES = 10
 AGREE = 0.95
-"""Share of patients for whom a column of times fits a variable's yes and no."""
+"""Smallest share of patients in whom a column of times must agree with a yes/no variable."""
 NAMED = 12
 CODES = {"outcome": "outcome_proxy", "follow_up": "grows_with_follow_up"}
 
 
 def of_timing(cohort: Cohort) -> Iterator[Finding]:
-    """Proxies of an outcome, variables that grow with follow-up, and undeclared timing."""
+    """Find proxies of an outcome, variables that grow with follow-up, and undeclared timing."""
     undeclared = []
     for key in cohort.keys():  # noqa: SIM118 (a method, not a mapping)
         try:
             when, values = known_at(cohort, key), cohort.column(key)
         except InputError:
-            continue  # of_variables says why
+            continue  # reported by of_variables
         if when == "unknown":
             undeclared.append(key)
         if when in ("unknown", "baseline"):
@@ -52,7 +52,7 @@ def of_timing(cohort: Cohort) -> Iterator[Finding]:
 
 
 def _leaks(cohort: Cohort, key: str, values: pd.Series) -> Iterator[Finding]:
-    """Yield findings for the outcomes that a variable reveals."""
+    """Yield a finding for each outcome that a variable reveals."""
     from validation.statistics.leakage import find_leak
 
     for name, spec in cohort.spec.endpoints.items():
@@ -61,7 +61,7 @@ def _leaks(cohort: Cohort, key: str, values: pd.Series) -> Iterator[Finding]:
         try:
             outcome = cohort.outcome(name)
         except InputError:
-            continue  # of_endpoints says why
+            continue  # reported by of_endpoints
         timed = "time" in outcome.columns
         event = outcome["event" if timed else "value"].to_numpy(dtype=float)
         time = outcome["time"].to_numpy(dtype=float) if timed else None
@@ -91,7 +91,7 @@ def _columns(values: pd.Series) -> Iterator[tuple[str, pd.Series]]:
 
 
 def _own_times(cohort: Cohort, key: str) -> Iterator[Finding]:
-    """Yield a column of times that is filled for a single answer and ends with follow-up."""
+    """Find a column of times within follow-up that is filled for one answer only."""
     import pandas as pd
 
     spec = cohort.variables.get(key)

@@ -1,4 +1,4 @@
-"""Values that their kind of variable cannot have, and columns that mix units or spellings."""
+"""Find impossible values, and columns that mix units or spellings."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ RANGES: tuple[tuple[re.Pattern[str], re.Pattern[str] | None, float, float], ...]
         float("inf"),
     ),
 )
-"""Words of the name or label, the unit, and what such a variable can be. The first that fits."""
+"""Patterns of name or label and of unit, with the possible range; the first match applies."""
 FACTORS = {365.25: "days among years", 30.44: "days among months", 12.0: "months among years",
            7.0: "days among weeks", 10.0: "mm among cm", 1000.0: "thousandths"}  # fmt: skip
 SAME_FACTOR = 0.4
-"""By how much, on the log scale, the ratio of two clusters' medians may miss a factor."""
+"""Tolerance, on the log scale, between the ratio of two clusters' medians and a factor."""
 MARGIN = 1.1
-"""By how much the converted values may lie outside the others."""
+"""Factor by which converted values may exceed the range of the other values."""
 EMPTY = 2.5
-"""Width of the empty stretch between two clusters, as a ratio."""
+"""Smallest gap between two clusters, as a ratio."""
 FEWEST_VALUES = 20
 FEWEST_OF_A_UNIT = 3
 SHORT = {"m": "male", "f": "female", "y": "yes", "n": "no", "pos": "positive", "neg": "negative",
@@ -76,7 +76,7 @@ def _ranges(where: str, variable: Variable, known: pd.Series) -> list[Finding]:
 
 
 def _mixture(where: str, known: pd.Series) -> list[Finding]:
-    """Two clusters whose medians differ by the factor between two units."""
+    """Find two clusters whose medians differ by the factor between two units."""
     values = np.sort(known.to_numpy(dtype=float))
     if values[0] < 0 or len(np.unique(values)) < FEWEST_VALUES:
         return []
@@ -107,7 +107,7 @@ def _mixture(where: str, known: pd.Series) -> list[Finding]:
 
 
 def _spellings(where: str, known: pd.Series) -> list[Finding]:
-    """Levels that differ in case, blanks, punctuation or abbreviation alone."""
+    """Find levels that differ only in case, spaces, punctuation or abbreviation."""
     levels = sorted({str(item) for item in known})
     if len(levels) > 200:
         return []

@@ -23,10 +23,10 @@ FEWEST_VALUES = 20
 FEWEST_OTHERS = 3
 MOSTLY_ZERO = 0.3
 FAR = 100.0
-"""Widths of the middle 90% beyond which a value is taken for a slip rather than a patient."""
+"""Distance, in widths of the middle 90%, beyond which a value is considered an error."""
 SENTINELS = (-1.0, -9.0, 9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0)
 APART = 1.5
-"""Widths of the middle 90% by which a usual code for missing stands off the other values."""
+"""Distance, in widths of the middle 90%, between a usual code for missing and other values."""
 
 
 def of_expression(cohort: Cohort) -> Iterator[Finding]:
@@ -79,7 +79,7 @@ def of_variables(cohort: Cohort) -> Iterator[Finding]:
 
 
 def _levels(where: str, known: pd.Series) -> list[Finding]:
-    """Text with nearly a level per patient: an identifier, a date, or free text."""
+    """Find text with too many levels to compare groups: an identifier, a date, or free text."""
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(known) or len(known) < FEWEST_VALUES:
@@ -92,7 +92,7 @@ def _levels(where: str, known: pd.Series) -> list[Finding]:
 
 
 def _far_values(where: str, known: pd.Series) -> list[Finding]:
-    """Usual codes for missing that were read as numbers, and values out of all proportion."""
+    """Find usual codes for missing that were read as numbers, and values far out of range."""
     import pandas as pd
 
     if not pd.api.types.is_numeric_dtype(known):
@@ -105,7 +105,7 @@ def _far_values(where: str, known: pd.Series) -> list[Finding]:
         for code in SENTINELS:
             count = int((values == code).sum())
             apart = max(others.min() - code, code - others.max())
-            # Where nothing else is below zero, a code below it needs no distance.
+            # If no other value is negative, a negative code need not be far from the others.
             unlike = code < 0 <= others.min()
             if count and (unlike or apart > APART * span > 0):
                 how = "the only value below zero" if unlike else "far from every other value"
@@ -114,7 +114,7 @@ def _far_values(where: str, known: pd.Series) -> list[Finding]:
                 found.append(report("missing_code", where, text, remedy=remedy))
     if found:
         return found
-    # Where most have none of it (no aggregate, no metastasis), the others give the scale.
+    # If zeros are frequent (no aggregate, no metastasis), the other values set the scale.
     usual = values[values != 0] if (values == 0).mean() > MOSTLY_ZERO else values
     if len(np.unique(usual)) < FEWEST_VALUES:
         return []

@@ -35,9 +35,9 @@ def patient_of(identifier: str, rule: str) -> str | None:
 
 
 def require_one_row_each(identifiers: Iterable[str], cluster: str | None) -> None:
-    """Refuse slides or samples taken for patients: barcodes that share a patient's part.
+    """Reject slides or samples counted as patients: barcodes that share their patient part.
 
-    Raises `InputError` if several do and the cohort declares no cluster.
+    Raises `InputError` if there are any and the cohort declares no cluster.
     """
     people = [
         match.group(1) for identifier in identifiers if (match := BARCODE.match(identifier.upper()))
@@ -51,6 +51,6 @@ def require_one_row_each(identifiers: Iterable[str], cluster: str | None) -> Non
 
 
 def sample_type_of(identifier: str) -> str | None:
-    """Return the two-digit sample type of a TCGA sample barcode, or None if it carries none."""
+    """Return the two-digit sample type of a TCGA sample barcode, or None if it has none."""
     match = BARCODE.match(identifier.strip().replace(".", "-").upper())
     return match.group(2) if match else None

@@ -1,4 +1,4 @@
-"""Expression files as they are: rows of symbols, columns of samples, numbers between them."""
+"""Read expression files before any transformation: a row per symbol, a column per sample."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 COLUMNS_AT_ONCE = 256
-"""Columns of a Parquet file that are held as a table at a time."""
+"""Number of columns of a Parquet file that are read into a table at a time."""
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """`values`: (symbols, samples), float32 where the file holds no more, else float64."""
+    """Matrix with `values` (symbols, samples), float32 if the file has no more precision."""
 
     symbols: list[str]
     samples: list[str]
@@ -30,9 +30,9 @@ class Matrix:
 
 
 def read_matrix(spec: ExpressionSpec, path: Path) -> Matrix:
-    """Return the matrix that `spec` describes, not yet transformed.
+    """Read the matrix that `spec` describes, not yet transformed.
 
-    A Parquet file is read some columns at a time, so that it takes the memory of its numbers alone.
+    A Parquet file is read a few columns at a time, to need no more memory than its numbers.
 
     Raises `InputError` if the file cannot be read as such a matrix.
     """

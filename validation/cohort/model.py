@@ -1,8 +1,8 @@
 """Schema of `cohort.toml`. Paths are relative to the cohort's root folder.
 
-A cohort names its tables once, then takes variables and endpoints from their columns. Everything
-that changes a patient's value (filters, codes for missing, how several rows of a patient become
-merged) is written here, because a rule that is not written cannot be reviewed.
+A cohort names its tables once, then defines variables and endpoints by their columns. Everything
+that changes a patient's value (filters, codes for missing values, how several rows of a patient are
+merged) is declared in this file, because an undeclared rule cannot be reviewed.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class KnownSpec(Strict):
 
 
 Known = Literal["baseline", "unknown"] | float | KnownSpec
-"""In the follow-up's unit where it is a number, as a `KnownSpec` without `unit` is."""
+"""A number is in the unit of follow-up, as is a `KnownSpec` without `unit`."""
 
 
 class TableSpec(Strict):
@@ -302,7 +302,7 @@ class CohortSpec(Strict):
 
     @property
     def follow_up_unit(self) -> TimeUnit | None:
-        """The unit in which all outcomes count time; None where they differ, or there is none."""
+        """The time unit of all outcomes; None if they differ, or if no outcome has a time."""
         units = {
             endpoint.time_unit
             for endpoint in self.endpoints.values()
@@ -312,14 +312,14 @@ class CohortSpec(Strict):
 
 
 def key_of(name: str, spec: VariableSpec) -> str:
-    """Return the data dictionary's key of a variable: its modality and its name."""
+    """Build the data dictionary's key of a variable from its modality and name."""
     return f"{spec.modality}:{name}"
 
 
 def declaration_remedy(keys: Iterable[str]) -> str:
-    """Return the line of cohort.toml that says when variables became known, and its place.
+    """Describe the line of cohort.toml that declares when variables became known, and its place.
 
-    For all of a table, of the expression matrix or of the cohort it may be written once.
+    One line can cover a whole table, the expression matrix, or the cohort.
     """
     sections = {"expression": "[expression]", "signature": "[expression]"}
     sections["derived"] = "each variable that [derived] takes"
@@ -337,8 +337,7 @@ def declaration_remedy(keys: Iterable[str]) -> str:
 def read_spec(path: Path) -> CohortSpec:
     """Read and validate a `cohort.toml`.
 
-    Raises `InputError` if the file is missing, is not TOML, or says something that no cohort can
-    mean.
+    Raises `InputError` if the file is missing, is not TOML, or is not a valid cohort description.
     """
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
@@ -356,7 +355,7 @@ def read_spec(path: Path) -> CohortSpec:
 
 
 def describe(error: ValidationError) -> str:
-    """Describe the first problems of a validation error and their places in a line."""
+    """Describe the first problems of a validation error, and their locations, in one line."""
     parts = []
     for problem in error.errors()[:3]:
         where = ".".join(str(part) for part in problem["loc"] if part != "survival")

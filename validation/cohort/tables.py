@@ -1,4 +1,4 @@
-"""Reading the files of a cohort: text first, then only what can be read as what it claims to be."""
+"""Read the files of a cohort as text, and convert only values that fit their declared type."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MISSING = (
 
 
 def inside(root: Path, name: str, what: str) -> Path:
-    """Return the path of a cohort file, refused if it lies (or links) outside the cohort's root."""
+    """Return the path of a cohort file, rejecting paths and links out of the cohort's root."""
     path = (root / name).resolve()
     if not path.is_relative_to(root.resolve()):
         raise InputError(
@@ -48,18 +48,18 @@ def read_text_table(
     comment: str | None = None,
     columns: tuple[str, ...] = (),
 ) -> pd.DataFrame:
-    """Return a file as a table of strings; nothing is interpreted yet.
+    """Read a file as a table of strings, without interpreting them.
 
     `header_rows` above 1 drops the repeated headers below the first (TCGA biotab has three).
 
     Parameters
     ----------
-    separator : None for a tab or a comma, by the suffix
+    separator : None to choose a tab or a comma by the suffix
 
     Raises
     ------
     InputError
-        If it cannot be read as a table.
+        If the file cannot be read as a table.
     """
     import pandas as pd
 
@@ -97,7 +97,7 @@ def _as_text(table: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass
 class Loaded:
-    """A table after its rules: rows of strings with a `patient` for each, and what was lost."""
+    """Table after its filters: rows of strings, the `patient` of each, and reports of losses."""
 
     name: str
     path: Path
@@ -108,7 +108,7 @@ class Loaded:
     missing: frozenset[str]
 
     def column(self, name: str, where: str) -> pd.Series:
-        """Return a column, or a refusal that says which columns there are."""
+        """Return a column; the error for an unknown name lists existing columns."""
         if name not in self.rows.columns:
             raise InputError(_no_column(where, name, self.path, list(self.rows.columns)))
         return self.rows[name].str.strip()
@@ -129,9 +129,9 @@ def _no_column(where: str, name: str, path: Path, has: list[str]) -> str:
 
 
 def load_table(name: str, spec: TableSpec, root: Path, ids: str) -> Loaded:
-    """Read a table, apply its filters and sample rule, and name each row's patient.
+    """Read a table, apply its filters and sample rule, and identify each row's patient.
 
-    Raises `InputError` naming file and column, if either is missing or a filter keeps nothing.
+    Raises `InputError` naming file and column if either is missing or a filter keeps no rows.
     """
     path = inside(root, spec.file, f"cohort.toml: tables.{name}")
     rows = read_text_table(
@@ -206,7 +206,7 @@ def text_of(value: Cell) -> str:
 
 
 def codes(column: pd.Series) -> pd.Series:
-    """Normalize codes: `1.0` becomes `1`, booleans are lower case."""
+    """Normalize codes: `1.0` becomes `1`, and booleans become lower case."""
     text = column.str.strip()
     text = text.str.replace(r"^(-?\d+)\.0+$", r"\1", regex=True)
     folded = text.str.lower()
@@ -214,9 +214,9 @@ def codes(column: pd.Series) -> pd.Series:
 
 
 def numeric(column: pd.Series, missing: frozenset[str], where: str) -> pd.Series:
-    """Return a column as floats.
+    """Convert a column to floats.
 
-    Raises `InputError` if a value is neither a number nor a declared code for missing.
+    Raises `InputError` if a value is neither a number nor a declared code for missing values.
     """
     import pandas as pd
 

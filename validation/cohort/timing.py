@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def declared_timing(cohort: CohortData, key: str) -> Known:
     """Return a variable's declared timing: its own, else its table's, else the cohort's.
 
-    The tissue source site of a barcode was known when the tissue came.
+    The tissue source site in a barcode is known at baseline.
     """
     said: tuple[Known | None, ...]
     if key in cohort.variables:
@@ -52,7 +52,7 @@ def known_at(cohort: CohortData, key: str) -> KnownAt:
 
 
 def value_before(cohort: CohortData, key: str) -> str | float | None:
-    """Value of a variable before it becomes known; None if not declared."""
+    """Return the value of a variable before it becomes known; None if not declared."""
     said = None if key in cohort.derived else declared_timing(cohort, key)
     if not isinstance(said, KnownSpec) or said.before is None:
         return None
@@ -71,7 +71,7 @@ def value_before(cohort: CohortData, key: str) -> str | float | None:
 
 
 def months_known(cohort: CohortData, key: str) -> pd.Series:
-    """Months until each patient's value became known, by patient identifier; empty if never."""
+    """Return the months until each patient's value became known, by identifier; NaN if never."""
     import pandas as pd
 
     if key in cohort.derived:

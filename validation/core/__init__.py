@@ -1,1 +1,1 @@
-"""Types that all of validation shares: findings, the data dictionary, hypotheses."""
+"""Types shared throughout validation: findings, the data dictionary, hypotheses."""

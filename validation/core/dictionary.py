@@ -1,6 +1,6 @@
-"""The data dictionary: what a cohort holds, without a single patient's row.
+"""The data dictionary: a description of a cohort without any patient's row.
 
-This is the only thing of a cohort that a reasoner sees before results exist.
+It is all that a reasoner sees of a cohort before results exist.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SINCE = "@known_at"
 
 
 def known_since(key: str) -> str:
-    """Get the column that holds when each patient's value of a variable became known (months)."""
+    """Name the column of the months at which each patient's value of a variable became known."""
     return key + SINCE
 
 
@@ -78,11 +78,11 @@ class JoinReport(Strict):
 
 
 POOLED = "other (pooled)"
-"""The level that small levels are counted as."""
+"""The level under which small levels are counted."""
 
 
 def pool_levels(counts: Mapping[str, int], minimum: int) -> dict[str, int]:
-    """Levels of at least `minimum`; others are pooled, and left out where even the pool is less."""
+    """Pool levels under `minimum` into one, which is left out if it is still under `minimum`."""
     shown = {level: n for level, n in counts.items() if n >= minimum and level != POOLED}
     rest = sum(counts.values()) - sum(shown.values())
     return shown | ({POOLED: rest} if rest and rest >= minimum else {})
@@ -113,7 +113,7 @@ class DataDictionary(Strict):
     notes: tuple[str, ...] = ()
 
     def has_variable(self, key: str) -> bool:
-        """Return True when `key` names a variable of this cohort."""
+        """Check whether `key` names a variable of this cohort."""
         if key.startswith("expression:"):
             return key.removeprefix("expression:") in set(self.expression)
         if (signature := read_signature(key)) is not None:

@@ -18,14 +18,14 @@ from validation.core.signature import GeneSignature, genes_of, read_signature
 
 LONGEST_ID = 80
 LONGEST_NAME = 200
-"""Bytes of a file name that an id may take, which leaves room for what is put around it."""
+"""Longest ID in bytes; leaves room for a prefix and suffix in a file name."""
 UNPRINTED = ("Cc", "Cs", "Zl", "Zp")
-"""Unicode categories: control characters, halves of pairs, separators of lines and paragraphs."""
+"""Unicode categories: control characters, surrogates, line and paragraph separators."""
 
 
 KnownAt = Literal["baseline", "column", "unknown"] | float
-"""When a value became known: at the start of follow-up or before; at a time of each patient's own;
-nobody said; or that many months after the start."""
+"""When a value became known: "baseline", by the start of follow-up; "column", at a time recorded
+for each patient; "unknown", not declared; or a number of months after the start."""
 
 
 class Filter(Strict):
@@ -44,7 +44,7 @@ class Population(Strict):
 
 
 Transform = Literal["none", "log2", "log2_plus_1", "rank"]
-"""What is done to a variable's values first: log2(x), log2(x + 1), or the percentile among the
+"""Transform applied to a variable's values first: log2(x), log2(x + 1), or the percentile among the
 analyzed patients, (mean rank - 1/2) / n."""
 
 
@@ -62,12 +62,12 @@ class CutRule(StrEnum):
     CONTINUOUS = "continuous"
     SPLINE = "spline"
     OPTIMAL = "optimal"
-    """The cut that separates outcomes best, with the p-value corrected for having searched; the
-    effect is reported per standard deviation, because the effect at the best cut is too large."""
+    """The cut that separates outcomes best, with a p-value corrected for the search. The effect is
+    reported per standard deviation, because the effect at the best cut is overestimated."""
 
 
 UNGROUPED = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
-"""Cut rules that make no groups."""
+"""Cut rules that do not form groups."""
 
 
 class Exposure(Strict):
@@ -92,7 +92,7 @@ class Exposure(Strict):
     @model_validator(mode="before")
     @classmethod
     def _named_by_its_genes(cls, given: Any) -> Any:
-        """Return a signature and its key say the same: each is filled in from the other."""
+        """Fill in a signature's key from the signature, or the signature from its key."""
         if not isinstance(given, dict):
             return given
         key = given.get("variable") or ""
@@ -128,11 +128,11 @@ class Comparison(StrEnum):
     """Comparison that a hypothesis makes."""
 
     EXPOSED_VS_REST = "exposed_vs_rest"
-    """All exposures at their exposed level, against everybody else."""
+    """Patients at the exposed level of all exposures, against everybody else."""
     EXTREMES = "extremes"
-    """All exposures at their exposed level, against none of them."""
+    """Patients at the exposed level of all exposures, against those at all opposite levels."""
     INTERACTION = "interaction"
-    """The product term of the two exposures in a model that holds both."""
+    """The product term of the two exposures in a model that includes both."""
     PER_SD = "per_sd"
     """One continuous exposure, per standard deviation."""
     PER_DOUBLING = "per_doubling"
@@ -150,12 +150,12 @@ class Comparison(StrEnum):
 
     @property
     def is_product(self) -> bool:
-        """True where the product term of two exposures is compared."""
+        """True if the comparison is of the product term of two exposures."""
         return self in (Comparison.INTERACTION, Comparison.PREDICTIVE, Comparison.MODIFICATION)
 
     @property
     def is_slope(self) -> bool:
-        """True where a single exposure is compared by its amount, without groups of two."""
+        """True if a single exposure is compared by its amount, rather than between two groups."""
         return self in (Comparison.PER_SD, Comparison.PER_DOUBLING, Comparison.TREND)
 
 
@@ -311,7 +311,7 @@ class Hypothesis(Strict):
 
     @model_validator(mode="after")
     def _each_thing_once(self) -> Hypothesis:
-        """Refuse repeats, which would count the same evidence twice."""
+        """Reject duplicates, which would count the same evidence twice."""
         endpoints = (self.endpoint, *self.secondary_endpoints)
         for what, names in (
             ("endpoint", endpoints),
@@ -347,7 +347,7 @@ class Hypothesis(Strict):
 
 
 def levels_of(hypothesis: Hypothesis) -> dict[str, str]:
-    """Return the levels that the population is held to, by variable."""
+    """Return the levels to which the population is restricted, by variable."""
     return {
         each.variable: _plain(each.value)
         for each in hypothesis.population.filters
@@ -356,12 +356,12 @@ def levels_of(hypothesis: Hypothesis) -> dict[str, str]:
 
 
 def _plain(value: object) -> str:
-    """Return a level as text: 1, 1.0 and "1" are the same."""
+    """Convert a level to text; 1, 1.0 and "1" are the same."""
     return f"{value:g}" if isinstance(value, int | float) else str(value).casefold()
 
 
 def disjoint(some: Mapping[str, str], others: Mapping[str, str]) -> bool:
-    """Return True if two populations cannot share a patient, given their levels."""
+    """Check whether two populations cannot share a patient, given their levels."""
     return any(others.get(variable, level) != level for variable, level in some.items())
 
 

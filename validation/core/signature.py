@@ -1,7 +1,7 @@
 """A score of several measured genes, named by what it computes.
 
-The key of a score holds its method and its genes ("signature:mean_z(CD8A,GZMB)"), so that two
-hypotheses that compute the same score name the same variable, whatever they call it.
+The key of a score contains its method and genes ("signature:mean_z(CD8A,GZMB)"), so that two
+hypotheses with the same score refer to the same variable, whatever they call it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WORDS: dict[Method, str] = {
 COMPOSED = re.compile(r"signature:(mean_z|rank|weighted)\((.+)\)", re.DOTALL)
 SYMBOL = re.compile(r"[^\s(),*#\"]{1,40}")
 NAMED = 8
-"""Genes that a sentence lists before it counts the others."""
+"""Number of genes that a sentence lists before it only counts the rest."""
 
 
 class GeneSignature(Strict):
@@ -63,9 +63,9 @@ class GeneSignature(Strict):
 
     @property
     def key(self) -> str:
-        """Return the score's key.
+        """The score's key.
 
-        Equal for equal scores, whatever the order of genes and the unit of weights.
+        Equal scores have equal keys, whatever the order of genes and the unit of weights.
         """
         if not self.weights:
             return f"signature:{self.method}({','.join(sorted(self.genes))})"
@@ -75,21 +75,21 @@ class GeneSignature(Strict):
         return f"signature:weighted({parts})"
 
     def split_measured(self, matrix: Container[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the genes that a matrix holds, and those that it lacks."""
+        """Return the genes that a matrix contains, and those that it lacks."""
         held = tuple(gene for gene in self.genes if gene in matrix)
         return held, tuple(gene for gene in self.genes if gene not in matrix)
 
     def of_measured(self, matrix: Container[str]) -> GeneSignature:
-        """Return the same score of the genes that a matrix holds."""
+        """Return the same score, restricted to the genes in a matrix."""
         held, _ = self.split_measured(matrix)
         weights = dict(zip(self.genes, self.weights, strict=False))
         kept = tuple(weights[gene] for gene in held) if weights else ()
         return self.model_copy(update={"genes": held, "weights": kept})
 
     def require_measured(self, matrix: Container[str], label: str, cohort: str) -> None:
-        """Refuse a score of which too few genes are measured.
+        """Reject a score if too few of its genes are measured.
 
-        Raises `InputError` naming the genes that are missing.
+        Raises `InputError` naming the missing genes.
         """
         held, lacking = self.split_measured(matrix)
         if len(held) < 2 or len(held) < self.min_measured * len(self.genes):
@@ -115,7 +115,7 @@ class GeneSignature(Strict):
 
 
 def read_signature(key: str) -> GeneSignature | None:
-    """Return the score that a key names; None for the key of any other variable."""
+    """Parse the score from its key; None for the key of any other variable."""
     found = COMPOSED.fullmatch(key)
     if found is None:
         return None
@@ -133,7 +133,7 @@ def read_signature(key: str) -> GeneSignature | None:
 
 
 def genes_of(key: str) -> frozenset[str]:
-    """Genes named by a variable's key: a gene, those of a score, or none."""
+    """Return the genes in a variable's key: a single gene, those of a score, or no gene."""
     if key.startswith("expression:"):
         return frozenset({key.removeprefix("expression:")})
     found = read_signature(key)

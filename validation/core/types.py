@@ -1,4 +1,4 @@
-"""Small values that cross the package's borders: findings, numbers, summaries."""
+"""Small values exchanged with other packages: findings, numbers, summaries."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ class Number(Strict):
 
 
 def canonical_json(value: Any) -> str:
-    """JSON with sorted keys and no free choice of spacing, so that equal values hash equally."""
+    """Serialize to JSON with sorted keys and fixed spacing, so that equal values hash equally."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
