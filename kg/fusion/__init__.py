@@ -1,1 +1,1 @@
-"""Names of many documents become the nodes of one graph."""
+"""Fusion of the names in many documents into the nodes of one graph."""

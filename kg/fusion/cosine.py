@@ -1,10 +1,10 @@
-"""All pairs of unit vectors with cosine >= tau, exactly, without the n x n matrix.
+"""Exact search for all pairs of unit vectors with cosine >= tau, without the n x n matrix.
 
-Rotate the vectors onto their principal axes and keep the leading block. By Cauchy-Schwarz the rest
-of a dot product is at most the product of the two residual norms, so `lead_i . lead_j + r_i r_j`
-bounds the cosine from above. Appending the residual norm as another column makes that bound a
-single small matrix product. Pairs whose bound reaches tau are rechecked on the whole vectors, and
-settled in float64.
+The vectors are rotated onto their principal axes, and the leading block is kept. By Cauchy-Schwarz,
+the rest of a dot product is at most the product of the two residual norms, so
+`lead_i . lead_j + r_i r_j` bounds the cosine from above. With the residual norm appended as another
+column, that bound is a single small matrix product. Pairs whose bound reaches tau are rechecked on
+the full vectors in float64.
 """
 
 from __future__ import annotations
@@ -38,41 +38,41 @@ class Pairs:
 
 
 def find_pairs(vectors: FloatArray, tau: float, lead: int = _LEAD) -> Pairs:
-    """Pairs i < j of rows whose dot product, computed in float64, is at least tau.
+    """Find the pairs i < j of rows whose dot product, computed in float64, is at least tau.
 
     Parameters
     ----------
     vectors : (n, d) rows of unit length
     tau : threshold in (0, 1]
-    lead : columns of the bounding product; only speed depends on it
+    lead : number of leading axes used for the bound; affects only the speed
 
     Raises
     ------
     InputError
-        If tau is not in (0, 1], or rows are not of unit length.
+        If tau is not in (0, 1], or if rows are not of unit length.
     """
     return _search(_check_vectors(vectors, tau), None, tau, lead)
 
 
 def find_cross_pairs(new: FloatArray, old: FloatArray, tau: float, lead: int = _LEAD) -> Pairs:
-    """Pairs (i of `new`, j of `old`) with cosine >= tau, by the same rule as `find_pairs`.
+    """Find the pairs (i of `new`, j of `old`) with cosine >= tau, with the method of `find_pairs`.
 
     Parameters
     ----------
-    new : (n, d) rows of unit length; a row of zeros is similar to nothing
-    old : (m, d) rows of unit length, of the same embedding model
+    new : (n, d) rows of unit length; a row of zeros is not similar to anything
+    old : (m, d) rows of unit length, from the same embedding model
     tau : threshold in (0, 1]
-    lead : columns of the bounding product; only speed depends on it
+    lead : number of leading axes used for the bound; affects only the speed
 
     Returns
     -------
-    `left` are rows of `new`, `right` rows of `old`, sorted by both; every cosine is settled in
-    float64.
+    Pairs in which `left` indexes rows of `new` and `right` rows of `old`, sorted by both; every
+    cosine is computed in float64.
 
     Raises
     ------
     InputError
-        If tau is not in (0, 1], rows are not of unit length, or the dimensions differ.
+        If tau is not in (0, 1], if rows are not of unit length, or if the dimensions differ.
     """
     left, right = _check_vectors(new, tau), _check_vectors(old, tau)
     if left.shape[1] != right.shape[1]:
@@ -138,7 +138,7 @@ def _search(left: FloatArray, other: FloatArray | None, tau: float, lead: int) -
 
 
 def _axes(vectors: FloatArray, lead: int) -> FloatArray:
-    """(d, lead) leading eigenvectors of the second moment, from at most 8,192 spread rows."""
+    """Compute the (d, lead) leading eigenvectors of the second moment of at most 8,192 rows."""
     step = max(1, len(vectors) // 8192)
     sample = vectors[::step].astype(np.float64)
     _, axes = np.linalg.eigh(sample.T @ sample)
@@ -146,7 +146,7 @@ def _axes(vectors: FloatArray, lead: int) -> FloatArray:
 
 
 def _bounding(vectors: FloatArray, axes: FloatArray) -> FloatArray:
-    """(n, lead + 1): coordinates on the leading axes, then the norm of what they leave out."""
+    """Project vectors on the axes and append the residual norm, giving (n, lead + 1)."""
     out = np.empty((len(vectors), axes.shape[1] + 1), dtype=np.float32)
     np.matmul(vectors, axes, out=out[:, :-1])
     whole = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Edges: local graphs per document, their sum, and the components worth keeping (SAGE, A.4)."""
+"""Assembly of edges from the triples of all documents, with small components pruned (SAGE, A.4)."""
 
 from __future__ import annotations
 
@@ -26,26 +26,27 @@ def assemble(
     options: FusionOptions,
     dropped: dict[str, int],
 ) -> tuple[list[FusedNode], list[FusedEdge]]:
-    """Nodes in order of id, and edges in order of head, tail, relation, with all evidence.
+    """Assemble nodes, sorted by id, and edges with evidence, sorted by head, tail and relation.
 
-    Components of fewer than `options.prune_below` nodes are left out (SAGE, A.4); direction is
-    ignored for components.
+    Weakly connected components of fewer than `options.prune_below` nodes are left out (SAGE, A.4).
 
     Parameters
     ----------
     triples : as extracted, with their evidence
     ends : head and tail of each triple as mentions, each a member of a cluster
-    clusters : names of each entity
-    options : in `paper` mode all triples between an ordered pair make a single edge; in `guarded`
-        mode relations, affirmed and denied readings, and readings of opposite sign stay apart
-    dropped : counts of what was left out, by reason; triples within a cluster are added to its
-        entry "self-loop", which has to be there, and those of small components are set
+    clusters : the clusters of names, one per entity
+    options : in `paper` mode, all triples between an ordered pair form a single edge; in `guarded`
+        mode, different relations, affirmed and denied readings, and readings of opposite sign form
+        separate edges
+    dropped : counts of dropped items by reason, updated in place; triples within a cluster are
+        added to the entry "self-loop", which must exist, and the counts for small components are
+        set
 
     Returns
     -------
-    Nodes, and edges whose `head` and `tail` are positions among them. An edge's supports are its
-    distinct readings, the most confident first; its polarity is that with the largest sum of
-    confidence, neutral in a tie.
+    Nodes, and edges whose `head` and `tail` are positions in the list of nodes. An edge's supports
+    are its distinct readings, the most confident first; its polarity is the one with the largest
+    sum of confidence, or neutral in a tie.
     """
     ordered = sorted(clusters.clusters, key=lambda cluster: cluster.id)
     place = {member: at for at, cluster in enumerate(ordered) for member in cluster.members}
@@ -90,9 +91,9 @@ def assemble(
 
 
 def _by_sign(group: list[Triple]) -> list[list[Triple]]:
-    """Split readings that raise from those that lower; neutral ones join the stronger side.
+    """Separate positive from negative readings; neutral ones join the stronger side.
 
-    "associated with longer" and "associated with shorter survival" speak against each other.
+    "associated with longer survival" and "associated with shorter survival" contradict each other.
     """
     if len(group) == 1:
         return [group]
@@ -126,7 +127,7 @@ def _reading_order(triple: Triple) -> tuple[object, ...]:
 
 
 def _distinct(group: list[Triple]) -> tuple[Support, ...]:
-    """Return the readings, each once."""
+    """Convert triples to distinct readings."""
     marked: dict[tuple[object, ...], Triple] = {}
     if len(group) > 1:
         for t in group:
@@ -145,7 +146,7 @@ def _distinct(group: list[Triple]) -> tuple[Support, ...]:
 
 
 def _polarity(group: list[Triple]) -> Polarity:
-    """Return the polarity with the most confidence behind it; a tie is neutral."""
+    """Find the polarity with the largest sum of confidence; a tie is neutral."""
     if len(group) == 1 and group[0].confidence > 0:
         return group[0].polarity
     mass = {p: sum(t.confidence for t in group if t.polarity == p) for p in Polarity}
@@ -155,7 +156,7 @@ def _polarity(group: list[Triple]) -> Polarity:
 
 
 def components(n: int, ends: ArrayLike) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """(n,) label of each node's weakly connected component."""
+    """Label each node with its weakly connected component, as an (n,) array."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

@@ -1,8 +1,8 @@
-"""Fusion: the names of all documents become the nodes of a graph (SAGE, 3.1, A.4).
+"""Fusion of the names in all documents into the nodes of a graph (SAGE, 3.1, A.4).
 
-Guarded mode joins names in tiers and never by chaining; paper mode is the bare cosine rule. Both
-keep the reason of each merge. The order of the input does not matter: the same set of triples
-gives the same graph.
+Guarded mode merges names in tiers and never by chaining; paper mode applies only the cosine rule.
+Both record the reason for each merge. The order of the input does not matter: the same set of
+triples gives the same graph.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sage.core.errors import InputError
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Without garbage collection: the many small objects made here form no cycles."""
+    """Pause garbage collection, because the many small objects made here do not form cycles."""
     running = gc.isenabled()
     gc.disable()
     try:
@@ -47,19 +47,19 @@ def fuse(
 
     Parameters
     ----------
-    triples : statements; those under `options.min_confidence` are dropped and counted
-    options : mode, threshold, tiers; default guarded at tau = 0.95
-    embedder : needed for the similarity tier and for paper mode
-    pair_cache : file that keeps the similar pairs, so that only new names are compared again
+    triples : statements; those below `options.min_confidence` are dropped and counted
+    options : mode, threshold and tiers; the default is guarded mode with tau = 0.95
+    embedder : required for the similarity tier and for paper mode
+    pair_cache : file that stores the similar pairs, so that only new names need to be compared
 
     Returns
     -------
-    The graph, with components under `options.prune_below` nodes left out.
+    The graph, without components of fewer than `options.prune_below` nodes.
 
     Raises
     ------
     InputError
-        If similarity is asked for without an embedder.
+        If the options require similarity but no embedder is given.
     """
     with collector_paused():
         return _fuse(triples, options or FusionOptions(), embedder, ontology, pair_cache)

@@ -1,4 +1,4 @@
-"""The names in the triples, with their types and how often they occur."""
+"""Names in triples, with their types and numbers of occurrences."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _ORDER = {type_: n for n, type_ in enumerate(EntityType)}
 
 
 class Mentions:
-    """Names with their types from the triples' heads and tails, and the document of each."""
+    """Collection of the typed names in heads and tails, with the documents they occur in."""
 
     def __init__(self) -> None:
         self._read: defaultdict[Mention, list[str]] = defaultdict(list)
         self._cleaned: dict[Mention, Mention | None] = {}
 
     def clean(self, name: str, type_: EntityType) -> Mention | None:
-        """Return the mention of a name as it was read; None if it is empty once cleaned."""
+        """Return the mention for a name as read, or None if the cleaned name is empty."""
         read = name, type_
         if read not in self._cleaned:
             mention = clean_name(name), type_
@@ -31,7 +31,7 @@ class Mentions:
         return self._cleaned[read]
 
     def add(self, triple: Triple) -> tuple[Mention, Mention] | None:
-        """Count both ends and return them; None and no count if a name is empty once cleaned."""
+        """Count both ends and return them, or return None if a cleaned name is empty."""
         head = self.clean(triple.head, triple.head_type)
         tail = self.clean(triple.tail, triple.tail_type)
         if head is None or tail is None:
@@ -42,9 +42,9 @@ class Mentions:
         return head, tail
 
     def rank(self) -> list[Mention]:
-        """Mentions, the best attested first: by documents, then by count.
+        """Sort mentions by number of documents, then by count, in descending order.
 
-        Ties go by name, then type: never by input order.
+        Ties are broken by name, then type, and never by input order.
         """
         ranks = [
             (-len(set(read)), -len(read), name, _ORDER[type_], type_)
@@ -54,11 +54,11 @@ class Mentions:
 
 
 def find_abbreviations(triples: Iterable[Triple]) -> Mapping[str, str]:
-    """Short forms defined in names or evidence as "long form (SF)", to their long forms.
+    """Map short forms defined in names or evidence as "long form (SF)" to their long forms.
 
-    Schwartz and Hearst's rule (Pacific Symposium on Biocomputing, 2003): the letters of the short
-    form occur in the long form in order, the first at the start of a word. A short form that is
-    given two long forms is ambiguous and left out.
+    Follows Schwartz and Hearst (Pacific Symposium on Biocomputing, 2003): the letters of the short
+    form occur in the long form in order, the first at the start of a word. A short form with two
+    different long forms is ambiguous and left out.
     """
     found: defaultdict[str, dict[str, str]] = defaultdict(dict)
     seen: set[str] = set()
@@ -80,7 +80,7 @@ _PARENTHESIS = re.compile(r"\(([A-Za-z][\w/-]{1,9})\)")
 
 
 def find_definitions(text: str) -> Iterator[tuple[str, str]]:
-    """(short form, long form) pairs that the text defines."""
+    """Find the (short form, long form) pairs that the text defines."""
     for match in _PARENTHESIS.finditer(text):
         short = match[1]
         if not any(c.isupper() for c in short):

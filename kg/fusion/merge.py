@@ -1,4 +1,4 @@
-"""Merging names into clusters: tiers of the guarded mode, and the paper's bare rule."""
+"""Merging of names into clusters, by the tiers of the guarded mode or by the paper's rule."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kg.types import EntityType
 
 @dataclass(slots=True)
 class Cluster:
-    """Names of an entity; the leader is the best attested name."""
+    """The names of an entity; the leader is the best attested name."""
 
     leader: Mention
     members: list[Mention]
@@ -46,11 +46,11 @@ class Cluster:
     def absorb(
         self, other: Cluster, tier: MergeTier, reason: str, score: float | None = None
     ) -> None:
-        """Take over the other's members; its leader gets the reason.
+        """Merge another cluster into this one and record the reason for its leader.
 
         Parameters
         ----------
-        reason : a sentence for the list of merges, shown to a person
+        reason : explanation shown to users in the list of merges
         score : cosine of the two names in [-1, 1]; None for rules that do not measure similarity
         """
         for member in other.members:
@@ -60,7 +60,7 @@ class Cluster:
 
 
 class Clusters:
-    """Clusters with identifiers, and where each mention went."""
+    """Clusters with identifiers, and the cluster of each mention."""
 
     def __init__(self, clusters: list[Cluster]) -> None:
         self.clusters = clusters
@@ -74,7 +74,7 @@ class Clusters:
                 self.of[member] = position
 
     def merges(self, ids: Collection[str]) -> Iterator[Merge]:
-        """Every join into the nodes `ids`, in order of node and name."""
+        """Yield every merge into the nodes `ids`, in order of node and name."""
         joined = (c for c in self.clusters if (c.why or c.entry) and c.id in ids)
         for cluster in sorted(joined, key=lambda c: c.id):
             why = dict(cluster.why)
@@ -107,7 +107,7 @@ class Apart:
             self._of[clean_name(other)].add(clean_name(name))
 
     def forbids(self, cluster: Cluster, members: Iterable[Mention]) -> bool:
-        """Return True if a name of the cluster is declared different from any of the members."""
+        """Check whether any name of the cluster is declared different from any of the members."""
         if not self._of:
             return False
         names = {m[0] for m in cluster.members}
@@ -122,19 +122,19 @@ def merge_guarded(
     aliases: Mapping[str, str],
     pair_cache: Path | None,
 ) -> Clusters:
-    """Lexical key, then dictionary and abbreviations, then guarded similarity to a leader.
+    """Merge by lexical key, then dictionary and abbreviations, then guarded similarity to a leader.
 
     Parameters
     ----------
-    embedder : names to unit vectors; without it there is no similarity tier
-    ontology : finds an entry by any of its names; without it only abbreviations are looked up
-    aliases : short form to long form, as the texts define them or a person gave them
-    pair_cache : file of similar pairs of an earlier fusion, brought up to date; None keeps none
+    embedder : maps names to unit vectors; without it, the similarity tier is skipped
+    ontology : finds an entry by any of its names; without it, only abbreviations are looked up
+    aliases : short forms mapped to long forms, as defined in the texts or given by the user
+    pair_cache : file of similar pairs from an earlier fusion, which is updated; None for no cache
 
     Returns
     -------
-    Clusters with identifiers; each remembers by which rule every member joined it. Pairs in
-    `options.apart` stay in different clusters whatever a tier says.
+    Clusters with identifiers; each records the rule by which every member joined it. Pairs in
+    `options.apart` stay in different clusters even if a tier would merge them.
     """
     apart = Apart(options.apart)
     clusters = _lexical(mentions, options, apart)
@@ -227,7 +227,7 @@ def _leaders(
     apart: Apart,
     pair_cache: Path | None,
 ) -> list[Cluster]:
-    """Join clusters, given in order of their leaders' rank, to those before them."""
+    """Merge each cluster, in order of leader rank, into a similar earlier one where allowed."""
     # Names are compared, not clusters' content: the pair cache then serves every later fusion.
     names = [c.leader[0] for c in clusters]
     pairs = similar_pairs(names, options.tau, embedder, pair_cache)
@@ -270,17 +270,17 @@ def _leaders(
 def merge_paper(
     mentions: Mentions, options: FusionOptions, embedder: Embedder, pair_cache: Path | None
 ) -> Clusters:
-    """Return the bare rule: exact names, then everything above tau, chained, whatever its type.
+    """Merge identical names, then chain all names with cosine >= tau, regardless of type.
 
     Parameters
     ----------
-    options : only tau is used: the least cosine at which two names are merged
-    pair_cache : file of similar pairs of an earlier fusion, brought up to date; None keeps none
+    options : only tau is used: the lowest cosine at which two names are merged
+    pair_cache : file of similar pairs from an earlier fusion, which is updated; None for no cache
 
     Returns
     -------
-    Clusters with identifiers. A name may join through others though its own cosine with the leader
-    is below tau; its score is the highest cosine with any name.
+    Clusters with identifiers. A name may join through other names even if its own cosine with the
+    leader is below tau; its score is its highest cosine with any name.
 
     Source: SAGE, 3.1.
     """

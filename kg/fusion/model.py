@@ -1,4 +1,4 @@
-"""Results of fusion: nodes, edges, evidence and merges as plain typed data."""
+"""Options and results of fusion: nodes, edges, evidence and merges as plain typed data."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FusionOptions(Strict):
 
     @classmethod
     def paper(cls) -> FusionOptions:
-        """Return the paper's rule: tau = 0.9, no guard."""
+        """Return the options of the paper: tau = 0.9, no guard."""
         return cls(mode="paper", tau=0.9)
 
 
@@ -64,7 +64,7 @@ class OntologyLike(Protocol):
 
 
 class MergeTier(StrEnum):
-    """Rules that merge names, in the order of application."""
+    """Rules that merge names, in the order in which they are applied."""
 
     LEXICAL = "lexical"
     DICTIONARY = "dictionary"
@@ -100,7 +100,7 @@ class FusedNode(NamedTuple):
     """An entity with all its names.
 
     `names` are all surface forms, the chosen name first; `synonyms` are further names from the
-    ontology, by which it is found though no text used them.
+    ontology, by which the entity can be found although no text uses them.
     """
 
     id: str
@@ -113,7 +113,7 @@ class FusedNode(NamedTuple):
 
 
 class FusedEdge(NamedTuple):
-    """All readings of a statement; `negated` holds readings that deny it."""
+    """All readings of a statement; if `negated` is true, they deny it."""
 
     head: int
     relation: str
@@ -125,7 +125,7 @@ class FusedEdge(NamedTuple):
 
 @dataclass(frozen=True)
 class FusedGraph:
-    """Nodes, edges between node positions, merges, and what was left out."""
+    """Nodes, edges between node positions, merges, and counts of dropped items."""
 
     nodes: tuple[FusedNode, ...]
     edges: tuple[FusedEdge, ...]

@@ -1,4 +1,4 @@
-"""Names as keys: what is the same name, and which names may never be merged by similarity."""
+"""Keys that identify equal names, and guards against merging similar but different names."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _TOKEN = re.compile(r"[a-z]+|\d+|[^\W\d_]+")
 
 @lru_cache(maxsize=400_000)
 def clean_name(name: str) -> str:
-    """Unicode NFC, no control or bidirectional marks, single spaces."""
+    """Normalize a name: Unicode NFC, no control or bidirectional marks, single spaces."""
     if name.isascii() and name.isprintable():
         return " ".join(name.split())
     name = unicodedata.normalize("NFC", name)
@@ -74,7 +74,7 @@ def clean_name(name: str) -> str:
 
 
 def are_compatible(first: EntityType, second: EntityType) -> bool:
-    """Return True if an entity can have both types."""
+    """Check whether an entity can have both types."""
     if first == second or EntityType.OTHER in (first, second):
         return True
     return any(first in group and second in group for group in _GROUPS)
@@ -98,11 +98,11 @@ _KIND_WORDS = {"drug": "agent", "atom": ""}
 
 @lru_cache(maxsize=400_000)
 def lexical_key(name: str, type_: EntityType = EntityType.OTHER) -> str:
-    """Get the name without case, punctuation, Greek script, plural, inversion and British spelling.
+    """Normalize case, punctuation, Greek letters, plurals, inversion and British spelling.
 
-    Digits that a separator kept apart stay apart ("1,2-" is not "12-"), and a trailing plus or
-    minus stays ("CD8+" is not "CD8"). "Carcinoma, Basal Cell" is "basal cell carcinoma"; "grade
-    III" is "grade 3"; for chemicals, "L-arginine" is "arginine" and "-ine" is "-in".
+    Digits separated in the name stay separate ("1,2-" is not "12-"), and a trailing plus or minus
+    is kept ("CD8+" is not "CD8"). "Carcinoma, Basal Cell" becomes "basal cell carcinoma" and "grade
+    III" becomes "grade 3"; for chemicals, "L-arginine" becomes "arginine" and "-ine" becomes "-in".
     """
     text = unicodedata.normalize("NFKC", name).translate(_DASHES)
     symbolic = type_ in _SYMBOLIC
@@ -140,7 +140,7 @@ def lexical_key(name: str, type_: EntityType = EntityType.OTHER) -> str:
 
 
 def _uninverted(text: str) -> str:
-    """ "Carcinoma, Basal Cell" turned round; "Ataxia, Type 2" is no inversion."""
+    """Undo the inversion in "Carcinoma, Basal Cell"; "Ataxia, Type 2" is not inverted."""
     if text.count(", ") != 1 or "(" in text:
         return text
     head, qualifier = text.split(", ")
@@ -161,7 +161,7 @@ def _sign(mark: str) -> str:
 
 
 def _is_code(word: str) -> bool:
-    """Return True for a symbol: with a digit, or in capitals (TILs, KRAS, mTOR)."""
+    """Check whether a word is a symbol: it has a digit or capitals (TILs, KRAS, mTOR)."""
     if any(c.isdigit() for c in word):
         return True
     return sum(c.isupper() for c in word) >= 2 and not word.endswith("s")
@@ -184,10 +184,10 @@ Signature = tuple[tuple[str, ...], ...]
 
 @lru_cache(maxsize=400_000)
 def guard_signature(name: str) -> Signature:
-    """Return features that two names must share to be merged.
+    """Extract the features that two names must share to be merged.
 
-    Digits, Greek letters, single letters, polarity words, codes (tokens with digits or in
-    capitals).
+    These are digits, Greek letters, single letters, polarity words, and codes (tokens with digits
+    or in capitals).
     """
     text = unicodedata.normalize("NFKC", name).translate(_DASHES)
     text = re.sub(r"\(([+-])\)", lambda m: _sign(m[1]), text)
@@ -236,12 +236,13 @@ def _content_words(name: str) -> frozenset[str]:
 
 
 def guard_allows(first: str, second: str, first_type: EntityType, second_type: EntityType) -> bool:
-    """Return True if similarity alone may merge these names.
+    """Check whether similarity alone may merge these names.
 
-    They must be of compatible types, agree on their signature, and neither may be the other with a
-    further word: that is something narrower ("Castleman disease", "multicentric Castleman
-    disease"). Gene symbols are never merged by similarity, and chemicals and treatments only if
-    they have the same words: a letter makes another substance there, and vectors hardly see it.
+    The names must have compatible types and the same signature, and neither may be the other plus
+    an extra word, which makes the meaning narrower ("Castleman disease", "multicentric Castleman
+    disease"). Gene symbols are never merged by similarity. Chemicals and treatments are merged only
+    if they have the same words, because a single letter can make a different substance, which
+    vectors hardly reflect.
     """
     if not are_compatible(first_type, second_type):
         return False

@@ -1,8 +1,8 @@
-"""Similar pairs of names, kept between fusions so that only new names are compared.
+"""Cache of similar pairs of names, so that each fusion compares only new names.
 
-The pairs do not depend on the order of the names, so a fusion that takes old pairs from the cache
-and compares only new names gives exactly what comparing everything would give. The vectors are in
-a separate append-only file; a checksum ties it to the pairs.
+The pairs do not depend on the order of the names. A fusion that takes old pairs from the cache and
+compares only new names therefore gives the same result as comparing everything. The vectors are in
+a separate append-only file, which a checksum ties to the pairs.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _FORMAT = 2
 def similar_pairs(
     names: Sequence[str], tau: float, embedder: Embedder, cache: Path | None
 ) -> Pairs:
-    """Pairs of positions in `names` (distinct) whose vectors have cosine >= tau.
+    """Find the pairs of positions in `names` (all distinct) whose vectors have cosine >= tau.
 
     Parameters
     ----------
-    cache : a file of an earlier call; names in it are not compared with each other again. It is
-        replaced by a file that has these names too, and their vectors are added to the file beside
-        it. A cache of another model or a higher tau is ignored.
+    cache : file from an earlier call; names in it are not compared with each other again. The file
+        is replaced by one that includes the given names, and their vectors are appended to the
+        vector file next to it. A cache made with another model or a higher tau is ignored.
     """
     if cache is None:
         return find_pairs(embedder.embed(names), tau)
@@ -55,7 +55,7 @@ def _no_pairs() -> Pairs:
 
 
 def _vectors(cache: Path) -> Path:
-    """Return the file of vectors that belongs to a file of pairs."""
+    """Return the path of the vector file that belongs to a file of pairs."""
     return cache.with_suffix(".vectors")
 
 
@@ -70,7 +70,7 @@ class PairCache:
 
     @classmethod
     def load(cls, path: Path, embedder: Embedder, tau: float) -> PairCache | None:
-        """Return the cache in the file, or None if it is missing, damaged, or of other settings."""
+        """Load the cache, or return None if it is missing, damaged, or made with other settings."""
         try:
             with np.load(path, allow_pickle=False) as stored:
                 meta = json.loads(bytes(stored["meta"]))
@@ -91,12 +91,13 @@ class PairCache:
         return cls(embedder.name, float(meta["tau"]), names, vectors, found)
 
     def grow(self, new: Sequence[str], fresh: FloatArray, path: Path) -> None:
-        """Take in names that are not in it yet, with their vectors; the files follow.
+        """Add names that are not in the cache yet, with their vectors, and update the files.
 
         Parameters
         ----------
         fresh : (n, d) vectors of the new names
-        path : the file of pairs; after a kill it and its vectors are as before, or are not read
+        path : the file of pairs; if the process is killed, this file and its vectors are either
+            unchanged or will not be read
         """
         n = np.int32(len(self.names))
         within = find_pairs(fresh, self.tau)
@@ -128,7 +129,7 @@ class PairCache:
             raise FaultError(f"{path}: similar pairs could not be kept ({error}).") from error
 
     def select(self, names: Sequence[str], tau: float) -> Pairs:
-        """Return the pairs of some of the names, in positions of `names`, sorted."""
+        """Select the pairs among `names`, as sorted pairs of positions in `names`."""
         place = {name: position for position, name in enumerate(names)}
         to = np.array([place.get(name, -1) for name in self.names], dtype=np.int32)
         if not len(to):

@@ -1,1 +1,1 @@
-"""The graph as arrays: reading, writing, looking up, as it was in a past year."""
+"""The graph as arrays: reading, writing, lookup, and reconstruction as of a past year."""

@@ -1,7 +1,7 @@
-"""The graph's arrays, and what follows from them alone: neighbors, measures, evidence.
+"""The graph's arrays, and the neighbors, measures and evidence derived from them.
 
 Edges are directed and keep their relation; `adjacency` is the simple undirected view that path
-search walks. Texts (names of nodes, evidence of edges) stay in rows that are parsed on demand.
+search uses. Texts (names of nodes, evidence of edges) are stored in rows that are parsed on demand.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_YEAR = 0
 
 
 class GraphArrays:
-    """n nodes and m edges with r readings (evidence).
+    """Arrays of a graph with n nodes and m edges that have r readings (evidence) in total.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class GraphArrays:
     polarity : (m,) index into `kg.graph.belief.POLARITIES`; negated : (m,) bool
     weight, belief : (m,) float32; documents, first_year, last_year : (m,) int
     reading_* : (r,) edge, document, year, confidence, speculative, retracted, position in the row
-    vectors : (n, d) unit vectors of the names by `embedder`, or None
+    vectors : (n, d) unit vectors of the names, computed by `embedder`, or None
     """
 
     def __init__(self, columns: dict[str, Any], meta: dict[str, Any]) -> None:
@@ -70,7 +70,7 @@ class GraphArrays:
 
     @property
     def embedder(self) -> str | None:
-        """Name of the model that made `vectors`."""
+        """Name of the model that computed `vectors`."""
         name: str | None = self.meta.get("embedder")
         return name
 
@@ -86,16 +86,16 @@ class GraphArrays:
 
     @cached_property
     def adjacency(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """CSR of the simple undirected graph of affirmed edges: (n + 1,) offsets, neighbors.
+        """CSR arrays of the simple undirected graph of affirmed edges: (n + 1,) offsets, neighbors.
 
-        The neighbors of a node are ordered by rising degree, then position: the least explored
-        first.
+        The neighbors of a node are sorted by increasing degree, then position, so that the least
+        connected come first.
         """
         return undirected(self.n_nodes, self.head, self.tail, self.negated)
 
     @cached_property
     def degree(self) -> NDArray[np.int64]:
-        """(n,) number of distinct neighbors over affirmed edges."""
+        """Number of distinct neighbors of each node over affirmed edges, (n,)."""
         return np.diff(self.adjacency[0])
 
     @cached_property
@@ -105,13 +105,13 @@ class GraphArrays:
 
     @cached_property
     def _pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Edges sorted by (head, tail): their codes and positions."""
+        """Codes and positions of the edges, sorted by (head, tail)."""
         code = self.head.astype(np.int64) * max(self.n_nodes, 1) + self.tail
         order = np.argsort(code, kind="stable")
         return code[order], order
 
     def edges_between(self, head: int, tail: int) -> list[int]:
-        """Positions of the edges head -> tail, negated edges included."""
+        """Find the positions of the edges head -> tail, including negated edges."""
         codes, order = self._pairs
         code = head * max(self.n_nodes, 1) + tail
         start, stop = np.searchsorted(codes, [code, code + 1])
@@ -119,7 +119,7 @@ class GraphArrays:
         return found
 
     def list_opposed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Pairs (edge, edge that speaks against it), sorted; see `kg.graph.belief.opponents`."""
+        """List the pairs (edge, edge that opposes it), sorted; see `kg.graph.belief.opponents`."""
         return self._opponents
 
     @cached_property
@@ -127,14 +127,14 @@ class GraphArrays:
         return opponents(self.head, self.tail, self.relation, SIGNS[self.polarity], self.negated)
 
     def against(self, edge: int) -> list[int]:
-        """Positions of the edges that speak against an edge."""
+        """Find the positions of the edges that oppose an edge."""
         edges, opponents = self.list_opposed()
         start, stop = np.searchsorted(edges, [edge, edge + 1])
         found: list[int] = opponents[start:stop].tolist()
         return found
 
     def measure(self) -> None:
-        """Compute weight, belief, documents and years of each edge from the readings."""
+        """Compute weight, belief, number of documents and years of each edge from the readings."""
         self.weight, self.belief, self.documents = edge_measures(
             self.n_edges,
             self.reading_edge,
@@ -154,13 +154,13 @@ class GraphArrays:
         self.first_year, self.last_year = first, last
 
     def supports(self, edge: int) -> tuple[Support, ...]:
-        """Return the readings of an edge, in the order of the build."""
+        """Return the readings of an edge, in the order in which they were built."""
         readings = self.readings_of(edge)
         row = self.edge_rows[int(self.edge_row[edge])]
         return tuple(Support.model_validate(row[p]) for p in self.reading_place[readings].tolist())
 
     def readings_of(self, edge: int) -> slice:
-        """Slice of an edge's readings, which are stored in order of their edge."""
+        """Return the slice of an edge's readings, which are stored in order of edge."""
         start, stop = np.searchsorted(self.reading_edge, [edge, edge + 1])
         return slice(int(start), int(stop))
 
@@ -171,18 +171,19 @@ def undirected(
     tail: NDArray[np.int32],
     negated: NDArray[np.bool_],
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """CSR of the simple undirected graph, neighbors by rising degree, then position.
+    """Build the CSR arrays of the simple undirected graph.
 
     Parameters
     ----------
-    n : nodes of the graph
+    n : number of nodes
     head, tail : (m,) node positions of the directed edges, below n
-    negated : (m,) edges that deny their relation; they link nothing and are left out
+    negated : (m,) whether an edge denies its relation; such edges are left out
 
     Returns
     -------
-    (n + 1,) row starts and (e,) neighbors: those of node v are `indices[indptr[v]:indptr[v + 1]]`,
-    each once however many edges join the two.
+    (n + 1,) row starts and (e,) neighbors, sorted by increasing degree, then position. The
+    neighbors of node v are `indices[indptr[v]:indptr[v + 1]]`; each appears once, however many
+    edges connect the two nodes.
     """
     h = head[~negated].astype(np.int64)
     t = tail[~negated].astype(np.int64)

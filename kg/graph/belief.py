@@ -1,9 +1,9 @@
 """Weight and belief of edges from their readings.
 
 Belief treats each independent document as a witness: support is a noisy-or over documents of the
-best confidence in each, and so is the evidence against. The two are joined by Dempster's rule for
-simple support functions, b = s (1 - c) / (1 - s c): equal support and contradiction give under one
-half, and neither alone can reach certainty, because a reading is trusted to at most 0.99.
+best confidence in each, and so is the evidence against. The two are combined by Dempster's rule for
+simple support functions, b = s (1 - c) / (1 - s c). Equal support and contradiction give less than
+one half, and neither alone can reach certainty, because a reading is trusted to at most 0.99.
 """
 
 from __future__ import annotations
@@ -35,18 +35,19 @@ def best_per_document(
     value: NDArray[np.floating],
     n_documents: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """(edge, document, highest value) once for each pair that occurs, in order.
+    """Find the highest value for each pair of edge and document that occurs.
 
     Parameters
     ----------
     edge : (k,) edge of each reading
     document : (k,) document of each reading, in [0, n_documents)
-    value : (k,) confidence of each reading, or a weight made of it
-    n_documents : documents in all
+    value : (k,) confidence of each reading, or a weight derived from it
+    n_documents : total number of documents
 
     Returns
     -------
-    Three (p,) arrays, sorted by edge and then by document; the values are float64.
+    Three (p,) arrays of edges, documents and values, sorted by edge and then by document; the
+    values are float64.
     """
     code = edge.astype(np.int64) * max(n_documents, 1) + document
     order = np.lexsort((-value, code))
@@ -61,14 +62,14 @@ def best_per_document(
 def noisy_or(
     group: NDArray[np.int64], probability: NDArray[np.float64], n: int
 ) -> NDArray[np.float64]:
-    """(n,) 1 - prod(1 - p) over the members of each group; 0 for an empty group."""
+    """Compute 1 - prod(1 - p) over the members of each group, (n,); 0 for an empty group."""
     logs = np.zeros(n)
     np.add.at(logs, group, np.log1p(-np.clip(probability, 0.0, _MOST)))
     return -np.expm1(logs)
 
 
 def combine(support: NDArray[np.float64], against: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Belief from support and contradiction by Dempster's rule: s (1 - c) / (1 - s c)."""
+    """Compute belief from support and contradiction by Dempster's rule: s (1 - c) / (1 - s c)."""
     s = np.clip(support, 0.0, 1.0)
     c = np.clip(against, 0.0, 1.0)
     out = np.where(s * c >= 1.0, 0.5, s * (1.0 - c) / np.maximum(1.0 - s * c, 1e-300))
@@ -82,7 +83,7 @@ def opponents(
     sign: NDArray[np.int8],
     negated: NDArray[np.bool_],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Pairs (edge, edge that speaks against it), both directions, sorted.
+    """Find the pairs (edge, edge that opposes it), in both directions, sorted.
 
     Two edges between the same head and tail oppose each other when either denies the other's
     relation or sign, or when both are affirmed with opposite signs.
@@ -91,12 +92,12 @@ def opponents(
     ----------
     head, tail : (m,) node positions of the directed edges
     relation : (m,) codes; equal codes are the same relation
-    sign : (m,) -1, 0 or 1 of the relation's polarity
+    sign : (m,) polarity of the relation as -1, 0 or 1
     negated : (m,) whether the edge denies its relation
 
     Returns
     -------
-    (p,) edges and (p,) the edge that opposes each, as positions in the arrays given.
+    (p,) edges and the (p,) edges that oppose them, as positions in the given arrays.
     """
     order = np.lexsort((tail, head))
     h, t = head[order], tail[order]
@@ -138,25 +139,25 @@ def edge_measures(
     retracted: NDArray[np.bool_],
     against: tuple[NDArray[np.int64], NDArray[np.int64]],
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int32]]:
-    """Weight, belief and number of documents of each edge from its readings.
+    """Compute weight, belief and number of documents of each edge from its readings.
 
-    Weight is the paper's: the highest confidence in each document, summed. A retracted document
-    keeps its weight and adds no belief.
+    The weight is that of the paper: the highest confidence in each document, summed. A retracted
+    document counts toward the weight but not toward belief.
 
     Parameters
     ----------
-    n_edges : edges in all; an edge without a reading has weight, belief and documents 0
+    n_edges : total number of edges; weight, belief and documents of an edge without readings are 0
     edge : (k,) edge of each reading
     document : (k,) document of each reading, numbered from 0
-    confidence : (k,) of the extraction, in [0, 1]
-    speculative : (k,) whether the sentence hedges; it then counts half for belief
+    confidence : (k,) confidence of the extraction, in [0, 1]
+    speculative : (k,) whether the sentence is hedged; it then counts half toward belief
     retracted : (k,) whether the document was retracted
     against : pairs of an edge and an edge that opposes it, from `opponents`
 
     Returns
     -------
-    (n_edges,) weight, (n_edges,) belief in [0, 1], and (n_edges,) documents, retracted documents
-    included.
+    (n_edges,) weight, (n_edges,) belief in [0, 1], and (n_edges,) number of documents, including
+    retracted ones.
     """
     n_documents = int(document.max()) + 1 if len(document) else 0
     at, _, best = best_per_document(edge, document, confidence, n_documents)

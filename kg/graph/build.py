@@ -1,4 +1,4 @@
-"""From a fused graph to arrays."""
+"""Conversion of a fused graph to arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _POLARITY = {p: n for n, p in enumerate(POLARITIES)}
 
 
 def build_columns(fused: FusedGraph) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Columns and meta of `kg.graph.model.Graph`, measures computed."""
+    """Build the columns and metadata of `kg.graph.model.Graph`, including computed measures."""
     ends = list(zip(*fused.edges, strict=True)) or [()] * len(FusedEdge._fields)
     head, named, tail, polarity, negated, supports = ends
     count = [len(s) for s in supports]
@@ -82,7 +82,7 @@ def build_columns(fused: FusedGraph) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _node_row(node: FusedNode, merges: dict[str, list[dict[str, Any]]]) -> bytes:
-    """Encode further facts about a node as JSON."""
+    """Encode a node's aliases, synonyms, definition, identifiers and merges as JSON."""
     joined = merges.get(node.id)
     if not (joined or node.synonyms or node.identifiers or node.definition or node.names[1:]):
         return NOTHING_MORE
@@ -98,13 +98,13 @@ def _node_row(node: FusedNode, merges: dict[str, list[dict[str, Any]]]) -> bytes
 
 
 def _supports(supports: tuple[Support, ...]) -> bytes:
-    """Return the readings of an edge as a JSON list."""
+    """Encode the readings of an edge as a JSON list."""
     encode = Support.__pydantic_serializer__.to_json
     return b"[%s]" % b",".join([encode(s, exclude_defaults=True) for s in supports])
 
 
 def _independent_documents(evidence: list[Evidence]) -> dict[str, int]:
-    """Numbers of documents; files with the same DOI or PMID are the same document."""
+    """Assign numbers to documents; files with the same DOI or PMID are the same document."""
     key: dict[str, str] = {}
     for e in evidence:
         name = f"doi:{e.doi.casefold()}" if e.doi else f"pmid:{e.pmid}" if e.pmid else ""
@@ -117,11 +117,11 @@ def _independent_documents(evidence: list[Evidence]) -> dict[str, int]:
 def _alias_table(
     names: list[tuple[int, str, EntityType]],
 ) -> tuple[list[str], NDArray[np.int32]]:
-    """Lexical keys of all names with their nodes, sorted, each pair once."""
+    """Build a sorted table of the distinct pairs of lexical key and node for all names."""
     rows = sorted({(key, n) for n, name, type_ in names for key in lookup_keys(name, type_)})
     return [key for key, _ in rows], np.array([n for _, n in rows], dtype=np.int32)
 
 
 def lookup_keys(name: str, type_: EntityType) -> set[str]:
-    """Keys under which a name is found: by its type's rule, and by the rule for unknown types."""
+    """Compute the keys under which a name is found: for its own type and for an unknown type."""
     return {lexical_key(name, type_), lexical_key(name)} - {""}

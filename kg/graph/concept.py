@@ -1,4 +1,4 @@
-"""Report on a concept: its relations, with papers for and against by year."""
+"""Report on a concept: its relations, with the papers for and against them by year."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class ConceptReport(Strict):
 
 
 def describe_concept(graph: Graph, name: str | int, as_of: int | None = None) -> ConceptReport:
-    """Every relation of a concept with its evidence, and the counts by year.
+    """Collect every relation of a concept with its evidence, and the number of papers by year.
 
-    Of two relations that contradict each other the more believed is listed, and the papers of
-    the other count against it. A paper for a relation and against another is counted
-    on both sides; papers that were retracted are shown and count for nothing.
+    Of two relations that contradict each other, the one with higher belief is listed, and the
+    papers for the other count against it. A paper that supports one relation and contradicts
+    another is counted on both sides. Retracted papers are shown but not counted.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def describe_concept(graph: Graph, name: str | int, as_of: int | None = None) ->
     Raises
     ------
     InputError
-        If no node is called so; the message names the nearest nodes.
+        If no node has that name; the message names the most similar nodes.
     """
     node = graph.node(name)
     place = graph.resolve(node.id)
@@ -118,7 +118,7 @@ def _quotations(supports: Iterable[Support], speaks_for: bool) -> list[Quotation
 
 
 def render_concept(report: ConceptReport) -> str:
-    """Get the report as an HTML page that opens offline: figure by year, relations, quotations."""
+    """Render the report as an offline HTML page with a chart by year, relations and quotations."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     loader = FileSystemLoader(Path(__file__).parent)
@@ -151,7 +151,7 @@ class Chart(Strict):
 
 
 def chart(counts: Iterable[YearCount]) -> Chart | None:
-    """Get the figure's geometry over every year from first to last; None without a dated paper."""
+    """Lay out the bars for every year from first to last; return None without dated papers."""
     by_year = {count.year: count for count in counts}
     if not by_year:
         return None

@@ -1,4 +1,4 @@
-"""Cytoscape's exchange format CX2: a JSON file with attributes, years, papers and a style."""
+"""Export to CX2, Cytoscape's JSON exchange format, with attributes, years, papers and a style."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ QUOTATIONS = 5
 
 
 def render_cx2(graph: Graph, name: str) -> str:
-    """Return the graph as the text of a CX2 file: an array of aspects between metadata and status.
+    """Render the graph as a CX2 file: an array of aspects between metadata and status.
 
-    Nodes are colored by type; an edge that raises its tail ends in an arrow, an edge that lowers it
-    in a bar, and a denied edge is dashed, so that no meaning rests on color alone.
+    Nodes are colored by type. An edge with positive polarity ends in an arrow, one with negative
+    polarity in a bar, and a denied edge is dashed, so that color is never the only distinction.
     """
     nodes = [
         {"id": n, "v": _drop_empty(_node(graph, n))} for n in range(graph.n_nodes)

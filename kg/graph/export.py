@@ -1,4 +1,4 @@
-"""Export a graph as GraphML, node-link JSON, CX2 (Cytoscape), or an interactive page."""
+"""Export of a graph as GraphML, node-link JSON, CX2 (Cytoscape), or an interactive page."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def export_graph(
     focus: str | None = None,
     max_nodes: int = 400,
 ) -> Exported:
-    """Write the graph in a format of `FORMATS`.
+    """Write the graph in one of the formats in `FORMATS`.
 
     Parameters
     ----------
-    focus : html: the node at the center; None starts from the best connected node
-    max_nodes : html: most nodes shown
+    focus : (html only) the node at the center; None starts from the best connected node
+    max_nodes : (html only) maximum number of nodes shown
 
     Raises
     ------
     InputError
-        If the format is unknown, `path` is a folder, or no node is called `focus`.
+        If the format is unknown, `path` is a folder, or there is no node named `focus`.
     """
     path = Path(path)
     if format not in FORMATS:
@@ -74,7 +74,7 @@ def export_graph(
 
 
 def node_link(graph: Graph) -> dict[str, Any]:
-    """Return the whole graph in the node-link form that networkx and D3 read."""
+    """Return the whole graph in the node-link format that networkx and D3 read."""
     nodes = [
         {
             "id": graph.ids[n],
@@ -101,14 +101,14 @@ def node_link(graph: Graph) -> dict[str, Any]:
 
 
 def write_export(path: Path, text: str) -> None:
-    """Write a file; FaultError if the disk refuses."""
+    """Write a file; raise FaultError if the operating system reports an error."""
     with report_write_errors(path):
         write_text(path, text)
 
 
 @contextmanager
 def report_write_errors(path: Path) -> Iterator[None]:
-    """Turn errors of the operating system into a FaultError that names the file."""
+    """Convert errors of the operating system into a FaultError that names the file."""
     try:
         yield
     except OSError as error:

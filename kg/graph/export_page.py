@@ -1,4 +1,4 @@
-"""The interactive page: a single file, no network, colored by type, evidence on click."""
+"""Self-contained interactive page of a graph, colored by type, with evidence on click."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _MOST_EVIDENCE = 20
 
 
 def render_page(graph: Graph, *, focus: str | None, max_nodes: int) -> tuple[str, int, int]:
-    """Return the page's text, and how many nodes and edges it shows."""
+    """Render the page; return its text and the numbers of nodes and edges shown."""
     shown = select(graph, focus, max_nodes)
     data = page_data(graph, shown, focus)
     template = (Path(__file__).parent / "export_page.html").read_text(encoding="utf-8")
@@ -51,10 +51,10 @@ def render_page(graph: Graph, *, focus: str | None, max_nodes: int) -> tuple[str
 
 
 def select(graph: Graph, focus: str | None, max_nodes: int) -> NDArray[np.int64]:
-    """Nodes to show: those nearest to the focus; or a connected part, the most connected first.
+    """Select the nodes to show: those nearest to the focus, or the best connected part.
 
-    Without a focus the part grows from the node with most neighbors, always by the best connected
-    node next to it; if it ends before `max_nodes`, the next part begins.
+    Without a focus, the selection starts at the node with most neighbors and grows by the best
+    connected adjacent node. If a component is exhausted before `max_nodes`, the next one follows.
     """
     indptr, indices = graph.adjacency
     degree = graph.degree.tolist()
@@ -82,7 +82,7 @@ def select(graph: Graph, focus: str | None, max_nodes: int) -> NDArray[np.int64]
 
 
 def page_data(graph: Graph, shown: NDArray[np.int64], focus: str | None) -> dict[str, Any]:
-    """Nodes with their places, and the edges between them with evidence on both sides."""
+    """Collect the nodes with their positions and the edges between them, with all evidence."""
     place = {int(n): k for k, n in enumerate(shown)}
     inside = np.isin(graph.head, shown) & np.isin(graph.tail, shown)
     edges = np.flatnonzero(inside)
@@ -149,7 +149,7 @@ def _evidence(support: Any) -> dict[str, Any]:
 
 
 def layout(n: int, ends: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(n, 2) positions by attraction along edges (Fruchterman-Reingold), reproducible."""
+    """Compute a reproducible Fruchterman-Reingold layout, as (n, 2) positions."""
     import networkx as nx
 
     if n == 0:

@@ -1,8 +1,8 @@
-"""GraphML, written by streaming.
+"""Streaming writer of GraphML.
 
-The file opens in networkx, Gephi and Cytoscape. Evidence, aliases, identifiers and merges are JSON
-in string attributes, so that reading the file back (`kg.graph.graphml_read`) loses nothing but the
-vectors.
+The file can be opened in networkx, Gephi and Cytoscape. Evidence, aliases, identifiers and merges
+are stored as JSON in string attributes, so that reading the file back (`kg.graph.graphml_read`)
+loses only the vectors.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ EDGE_KEYS = (
     ("evidence", "string"),
 )  # fmt: skip
 _AT_ONCE = 4096
-"""Lines that are written together."""
+"""Number of lines that are written together."""
 _SPECIAL = re.compile("[&<>\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 _UNQUOTED = re.compile(f'{_SPECIAL.pattern}|["\\n\\r\\t]')
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 
 
 def write(graph: GraphArrays, path: str | Path) -> Path:
-    """Write the graph; the same graph gives the same bytes. A kill leaves the former file."""
+    """Write the graph reproducibly and atomically: a killed write leaves the old file in place."""
     path = Path(path)
     try:
         with writing(path) as stream:
@@ -121,7 +121,7 @@ def _edges(graph: GraphArrays, ids: list[str]) -> Iterator[str]:
 
 
 def _evidence(graph: GraphArrays) -> list[str]:
-    """Return the readings of each edge as JSON."""
+    """Encode the readings of each edge as JSON."""
     rows, places = graph.edge_rows, graph.edge_row.tolist()
     if graph.meta.get("as_of") is None:  # all readings of the row: the bytes as they are
         return [rows.raw(at).decode() for at in places]

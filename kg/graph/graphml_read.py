@@ -1,4 +1,4 @@
-"""GraphML, ours or another program's, read with suspicion."""
+"""Defensive reader of GraphML written by SAGE or by other programs."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ _RELATION_KEYS = ("relation", "relationship", "predicate", "label", "interaction
 
 
 def read_graphml(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Columns and meta of a graph from GraphML, ours or another program's.
+    """Read the columns and metadata of a graph from GraphML written by SAGE or another program.
 
-    Attributes of other programs are understood where their names are usual (label, category,
-    predicate, weight), and otherwise left out and counted in `meta["foreign"]`.
+    Attributes from other programs are recognized if their names are common (label, category,
+    predicate, weight); all others are left out and counted in `meta["foreign"]`.
 
     Raises
     ------
     InputError
-        If the file is not GraphML, declares a DTD or entities, or an edge points to no node.
+        If the file is not GraphML or declares a DTD or entities, or if an edge refers to a node
+        that does not exist.
     """
     path = Path(path)
     fused, extra = _parse(path)
@@ -78,11 +79,11 @@ def _parse(path: Path) -> tuple[FusedGraph, dict[str, Any]]:
 
 
 class _RootSeenError(Exception):
-    """The prolog is over."""
+    """Signal that the root element has been reached and the prolog is over."""
 
 
 def _check_prolog(path: Path) -> None:
-    """Refuse a DTD before any parser could act on it, and a root that is not GraphML's."""
+    """Reject a DTD before any parser can act on it, and a root element that is not GraphML's."""
     from xml.parsers import expat
 
     def doctype(*_: Any) -> None:
@@ -111,7 +112,7 @@ def _check_prolog(path: Path) -> None:
 
 
 class _Reader:
-    """Gathers nodes and edges from parse events."""
+    """Collector of nodes and edges from parse events."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -123,7 +124,7 @@ class _Reader:
         self.foreign: dict[str, int] = {}
 
     def take(self, element: Any) -> bool:
-        """Take in a finished element; True if its memory can go."""
+        """Process a complete element; return True if its memory can be freed."""
         tag = _local(element.tag)
         if tag == "key":
             name = element.get("attr.name") or element.get("yfiles.type") or element.get("id")
@@ -203,7 +204,7 @@ class _Reader:
                 raise InputError(f"{self.path}: a merge of {where} is damaged: {error}") from error
 
     def finish(self) -> tuple[FusedGraph, dict[str, Any]]:
-        """Return the graph, and what edges without evidence say of themselves."""
+        """Return the graph, and the measures given as attributes of edges without evidence."""
         position = {id_: n for n, id_ in enumerate(self.nodes)}
         extra: dict[str, Any] = {
             "weight": [], "belief": [], "documents": [], "first_year": [], "last_year": [],
@@ -293,6 +294,6 @@ def _local(tag: Any) -> str:
 
 
 def _entity_type(text: str) -> EntityType:
-    """Return the type of that name, whatever its case and separators; OTHER if there is none."""
+    """Find the type with this name, ignoring case and separators; OTHER if there is none."""
     folded = re.sub(r"[^a-z]", "", text.casefold())
     return next((t for t in EntityType if t.value.casefold() == folded), EntityType.OTHER)

@@ -1,4 +1,4 @@
-"""Public identifiers of concepts and papers as CURIEs and as IRIs."""
+"""Public identifiers of concepts and papers, as CURIEs and IRIs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SPACES = {
 
 
 def references(identifiers: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """(CURIE prefix, local id, IRI) of each known identifier, the preferred first.
+    """Convert known identifiers to (CURIE prefix, local id, IRI), the preferred one first.
 
     >>> references({"GO": "GO:0002250", "MeSH": "D056704"})[0]
     ('GO', '0002250', 'https://identifiers.org/GO:0002250')
@@ -46,7 +46,7 @@ def references(identifiers: Mapping[str, str]) -> list[tuple[str, str, str]]:
 
 
 def paper_iri(evidence: Evidence) -> str:
-    """Get the IRI of the paper that a reading comes from; a file without identifier has a URN."""
+    """Return the IRI of a reading's paper, or a URN for a file without an identifier."""
     if evidence.pmid:
         return f"https://identifiers.org/pubmed:{quote(evidence.pmid, safe='')}"
     if evidence.doi:
@@ -55,7 +55,7 @@ def paper_iri(evidence: Evidence) -> str:
 
 
 def list_papers(graph: GraphArrays, edge: int) -> list[str]:
-    """List each paper behind an edge once, as `PMID:` or `doi:`, in order."""
+    """List the distinct papers behind an edge, as `PMID:` or `doi:`, in order."""
     found = [
         f"PMID:{s.evidence.pmid}" if s.evidence.pmid else f"doi:{s.evidence.doi}"
         for s in graph.supports(edge)

@@ -1,4 +1,4 @@
-"""Finding nodes by text."""
+"""Lookup of nodes by text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Lookup:
 
     @cached_property
     def keys(self) -> dict[str, list[int]]:
-        """Nodes by lexical key: the node with that name first, then those with most neighbors."""
+        """Nodes by lexical key: those with that name first, then by number of neighbors."""
         out: dict[str, list[int]] = {}
         for key, node in zip(self._graph.alias_keys, self._graph.alias_node.tolist(), strict=True):
             out.setdefault(key, []).append(node)
@@ -33,7 +33,7 @@ class Lookup:
         return out
 
     def exact(self, text: str) -> int | None:
-        """Return the best node whose id, name or alias is the text, or None."""
+        """Find the best node whose id, name or alias equals the text, or None."""
         if text in self._graph.position:
             return self._graph.position[text]
         for type_ in (None, *TYPES[:1]):
@@ -43,7 +43,7 @@ class Lookup:
         return None
 
     def find(self, text: str, limit: int) -> list[ConceptMatch]:
-        """At most `limit` matches: exact, then prefix, then containing, then resembling."""
+        """Find at most `limit` matches: exact, then by prefix, substring and similar spelling."""
         from rapidfuzz import fuzz, process
 
         text = text.strip()

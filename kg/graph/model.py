@@ -1,4 +1,4 @@
-"""The graph that paths, scores and exports run on: opened, saved and asked."""
+"""The graph that paths, scores and exports work on, with loading, saving and queries."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from sage.core.errors import InputError
 
 
 class Graph(GraphArrays):
-    """A knowledge graph: its arrays, opened, saved and asked by name."""
+    """A knowledge graph that can be loaded, saved, and queried by name."""
 
     # -- loading and saving -----------------------------------------------------------------
 
     @classmethod
     def from_fused(cls, fused: FusedGraph) -> Graph:
-        """Return the arrays of a fused graph."""
+        """Build the graph from the result of fusion."""
         return cls(*build_columns(fused))
 
     @classmethod
     def load(cls, path: str | Path) -> Graph:
-        """Return a graph from a sidecar folder, a folder that contains it, or a GraphML file.
+        """Load a graph from a sidecar folder, a folder that contains one, or a GraphML file.
 
         Raises
         ------
         InputError
-            If nothing readable is there; the message says what was looked for.
+            If no readable graph is found; the message states what was expected.
         """
         path = Path(path)
         for folder in (path, path / SIDECAR):
@@ -54,25 +54,25 @@ class Graph(GraphArrays):
         )
 
     def save_sidecar(self, path: str | Path) -> Path:
-        """Write the graph to the folder `path`; a kill leaves the former graph; returns it."""
+        """Write the graph atomically to the folder `path` and return that folder."""
         return write_sidecar(self, Path(path))
 
     def as_of(self, year: int) -> Graph:
-        """Return the graph as the literature up to and including `year` gave it.
+        """Return the graph based on the literature up to and including `year`.
 
-        Readings without a year cannot be shown to be that old and are left out. Weights, beliefs
-        and years are computed again, and small components pruned as in the build.
+        Readings without a year are left out, because they may be later. Weights, beliefs and years
+        are recomputed, and small components are pruned as in the build.
         """
         return cut_graph(self, year)
 
     # -- asking it --------------------------------------------------------------------------
 
     def find(self, text: str, limit: int = 5) -> list[ConceptMatch]:
-        """Nodes whose id, name or alias is, starts with, contains, or resembles the text."""
+        """Find nodes whose id, name or alias equals, begins with, contains or resembles a text."""
         return self._lookup.find(text, limit)
 
     def exact(self, text: str) -> int | None:
-        """Return the position of the node that has this id, name or alias, or None."""
+        """Find the position of the node with this id, name or alias, or None."""
         return self._lookup.exact(text)
 
     @cached_property
@@ -80,12 +80,12 @@ class Graph(GraphArrays):
         return Lookup(self)
 
     def resolve(self, node: str | int) -> int:
-        """Return the position of a node given by position, id, name or alias.
+        """Find the position of a node given by position, id, name or alias.
 
         Raises
         ------
         InputError
-            If there is none; the message names the nearest nodes.
+            If there is no such node; the message names the most similar nodes.
         """
         if isinstance(node, int):
             if 0 <= node < self.n_nodes:
@@ -103,7 +103,7 @@ class Graph(GraphArrays):
         )
 
     def node(self, id: str | int) -> NodeView:
-        """Return a node by id, name or position; InputError if there is none."""
+        """Return a node by id, name or position; raise InputError if there is none."""
         n = self.resolve(id)
         row = self.node_rows[int(self.node_row[n])]
         return NodeView(
@@ -118,7 +118,7 @@ class Graph(GraphArrays):
         )
 
     def neighbors(self, id: str | int, limit: int | None = None) -> list[Neighbor]:
-        """Return the nodes one step away over affirmed edges, the most believed first."""
+        """List the nodes one step away over affirmed edges, in descending order of belief."""
         n = self.resolve(id)
         indptr, indices = self.adjacency
         out: list[Neighbor] = []
@@ -158,12 +158,12 @@ class Graph(GraphArrays):
         )
 
     def evidence(self, head: str | int, tail: str | int) -> tuple[EdgeView, ...]:
-        """All edges head -> tail with their evidence; empty if there is none."""
+        """List all edges head -> tail with their evidence; empty if there are none."""
         pair = self.resolve(head), self.resolve(tail)
         return tuple(self.edge(e) for e in self.edges_between(*pair))
 
     def merges(self, about: str | None = None) -> tuple[Merge, ...]:
-        """Return the merges that made the nodes, or those of a node."""
+        """List the merges of names into nodes: all of them, or only those of one node."""
         rows: Sequence[int] = range(self.n_nodes) if about is None else [self.resolve(about)]
         out: list[Merge] = []
         for n in rows:
@@ -178,5 +178,5 @@ class Graph(GraphArrays):
         return tuple(out)
 
     def stats(self) -> GraphStats:
-        """Size, components, hubs, types, relations."""
+        """Compute the graph's size, components, hubs, types and relations."""
         return count_stats(self, sum(1 for _ in self.merges()))

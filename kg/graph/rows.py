@@ -1,4 +1,4 @@
-"""Rows of JSON behind offsets: parsed only when asked for."""
+"""Rows of JSON in one buffer, parsed only on access."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from sage.core.errors import InputError
 
 NOTHING_MORE = b'{"aliases":[],"definition":null,"identifiers":{},"merges":[],"synonyms":[]}'
-"""The row of a node of which nothing is known but its name."""
+"""Row of a node about which only the name is known."""
 
 NO_MERGES = b'"merges":[]'
-"""Part of a row without merges; within a text of the row its quotes would be escaped."""
+"""Substring found only in rows without merges; inside a string its quotes would be escaped."""
 
 
 _encode = json.JSONEncoder(
@@ -25,7 +25,7 @@ _encode = json.JSONEncoder(
 
 
 def encode_row(value: Any) -> bytes:
-    """Return a value as the JSON of a row."""
+    """Encode a value as the JSON of a row."""
     return _encode(value).encode()
 
 
@@ -39,7 +39,7 @@ class JsonRows:
 
     @classmethod
     def from_texts(cls, texts: Iterable[bytes]) -> JsonRows:
-        """Rows from JSON that is written already, each without a line break."""
+        """Build rows from encoded JSON values that do not contain line breaks."""
         parts = [text + b"\n" for text in texts]
         offsets = np.zeros(len(parts) + 1, dtype=np.int64)
         np.cumsum([len(p) for p in parts], out=offsets[1:])
@@ -49,7 +49,7 @@ class JsonRows:
         return len(self.offsets) - 1
 
     def raw(self, row: int) -> bytes:
-        """Return a row as it is written, without its line break."""
+        """Return the encoded row, without its line break."""
         if self._bounds is None:
             self._bounds = self.offsets.tolist()
         return bytes(self.buffer[self._bounds[row] : self._bounds[row + 1] - 1])

@@ -1,8 +1,9 @@
-"""The sidecar: the graph's arrays as files that load at once.
+"""The sidecar, which stores the graph's arrays as files that load instantly.
 
-A folder with `meta.json`, which names a subfolder of arrays by the hash of their content. A new
-version is written beside the old version and `meta.json` replaced last, so that a kill at any
-moment leaves a whole graph. Arrays are read without pickle; texts are mapped, not read.
+The sidecar is a folder with `meta.json`, which names a subfolder of arrays by the hash of their
+content. A new version is written next to the old one, and `meta.json` is replaced last, so that a
+process killed at any moment leaves a complete graph. Arrays are read without pickle; texts are
+memory-mapped.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _ROWS = ("node_rows", "edge_rows")
 
 
 def is_sidecar(folder: Path) -> bool:
-    """Return True if the folder holds a graph sidecar."""
+    """Check whether the folder contains a graph sidecar."""
     return (folder / "meta.json").is_file()
 
 
@@ -115,12 +116,12 @@ def _write_files(graph: GraphArrays, work: Path) -> str:
 
 
 def read_sidecar(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Columns and meta of `kg.graph.model.Graph`.
+    """Read the columns and metadata of `kg.graph.model.Graph`.
 
     Raises
     ------
     InputError
-        If a file is missing, cut off, or of another version; the message names it.
+        If a file is missing, truncated, or of another version; the message names it.
     """
     try:
         meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))

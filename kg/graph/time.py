@@ -1,4 +1,4 @@
-"""The graph as it was in a past year."""
+"""Reconstruction of the graph as of a past year."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _READINGS = (
 
 
 def cut_graph(graph: G, year: int) -> G:
-    """See `kg.graph.model.Graph.as_of`."""
+    """Cut the graph at a year, as described in `kg.graph.model.Graph.as_of`."""
     known = (graph.reading_year != NO_YEAR) & (graph.reading_year <= year)
     if not len(graph.reading_edge):
         # A foreign graph has no readings; its edges may still say when they were first seen.
@@ -39,7 +39,7 @@ def cut_graph(graph: G, year: int) -> G:
 
 
 def subgraph(graph: G, edges: NDArray[np.bool_], readings: NDArray[np.bool_]) -> G:
-    """Return the graph of some edges and readings, small components pruned, texts shared."""
+    """Restrict the graph to some edges and readings and prune small components; share texts."""
     below = int(graph.meta.get("options", {}).get("prune_below", 1))
     labels = components(graph.n_nodes, np.stack([graph.head[edges], graph.tail[edges]], axis=1))
     touched = np.zeros(graph.n_nodes, dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""Views of a graph."""
+"""Typed views of a graph."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Vocabularies, the ontology and the index that finds their terms in text."""
+"""Vocabularies, the ontology, and the index that finds their terms in text."""

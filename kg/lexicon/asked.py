@@ -51,7 +51,7 @@ class Between(BaseModel):
 def describe_names(
     names: Sequence[str], ontology: Ontology, lexicons: Sequence[Lexicon] = ()
 ) -> tuple[list[Asked], list[Between]]:
-    """Describe what `names` mean, and how the known ones are related."""
+    """Describe the meanings of `names` and the relations between those that are known."""
     from kg.lexicon.names import Names
 
     known = Names(ontology, lexicons)

@@ -1,9 +1,10 @@
 """Names with several meanings, distinguished by the words around them.
 
-`homonyms.tsv`: surface, near, entity. `surface` is written exactly as in text (`eGFR` is not
-`EGFR`); `near` lists words or phrases, separated by `|`, of which any must be within `WINDOW`
-characters (empty: always); `entity` is an id of the ontology, or empty where the surface then names
-nothing that the ontology knows. The first row that fits decides; where none fits, the lexicon does.
+The columns of `homonyms.tsv` are surface, near and entity. `surface` is case-sensitive (`eGFR` is
+not `EGFR`). `near` lists words or phrases, separated by `|`, one of which must occur within
+`WINDOW` characters (if empty, the row always applies). `entity` is an id of the ontology, or empty
+if the surface then does not name anything in the ontology. The first matching row decides; if no
+row matches, the lexicon decides.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ WINDOW = 90
 
 @dataclass(frozen=True, slots=True)
 class Homonym:
-    """A reading of a surface: `entity` is None where it names nothing known."""
+    """A meaning of a surface form; `entity` is None if it does not name a known entity."""
 
     surface: str
     near: tuple[str, ...]
@@ -26,7 +27,7 @@ class Homonym:
 
 
 class Homonyms:
-    """Readings of ambiguous surfaces, in order of precedence."""
+    """Meanings of ambiguous surface forms, in order of precedence."""
 
     def __init__(self, readings: Iterable[Homonym] = ()) -> None:
         self.readings = tuple(readings)
@@ -37,7 +38,7 @@ class Homonyms:
             self._by_surface.setdefault(reading.surface, []).append((pattern, reading.entity))
 
     def decide(self, text: str, start: int, end: int) -> tuple[bool, str | None]:
-        """Check if a row decides what `text[start:end]` names, and which entity (None: nothing)."""
+        """Return whether a row decides the meaning of `text[start:end]`, and the entity or None."""
         readings = self._by_surface.get(text[start:end])
         if readings is None:
             return False, None

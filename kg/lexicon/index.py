@@ -1,10 +1,10 @@
-"""Compiled term index: finds millions of names in text by rolling hashes of token runs.
+"""Compiled term index that finds millions of names in text by rolling hashes of token runs.
 
 Text and names are cut into the same tokens (runs of letters, runs of digits, single Greek letters,
 punctuation that may not be crossed), so `PD-L1`, `PD L1` and `PDL1`, or `TGF-β1`, `TGFβ1` and
-`TGF-beta 1` meet without listing every spelling. A run of n tokens has a 64-bit hash; all runs of a
-text are hashed at once and looked up in a sorted array behind a bit filter. Nothing loops over
-terms, loading is a memory map, and the file holds plain arrays only.
+`TGF-beta 1` match without listing every spelling. A run of n tokens has a 64-bit hash; all runs of
+a text are hashed at once and looked up in a sorted array behind a bit filter. There is no loop over
+terms, loading is a memory map, and the file contains only plain arrays.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class LexiconEntry:
-    """Entity of a name."""
+    """The entity that a name denotes."""
 
     id: str
     name: str
@@ -64,7 +64,7 @@ class Term:
 
 @lru_cache(maxsize=1)
 def _tables() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint32], U64, dict[int, int]]:
-    """Character classes and lower-case codes of the basic plane, position weights, Greek hashes."""
+    """Build tables of character classes, lower-case codes, position weights and Greek hashes."""
     classes = np.zeros(65536, dtype=np.uint8)
     lower = np.arange(65536, dtype=np.uint32)
     for code in range(65536):
@@ -106,7 +106,7 @@ Offsets = npt.NDArray[np.int64]
 
 
 def tokenize(text: str) -> tuple[U64, Offsets, Offsets, npt.NDArray[np.bool_]]:
-    """Token hashes, start and end offsets (in characters), and which tokens are punctuation."""
+    """Split text into tokens: hashes, start and end offsets (characters), punctuation flags."""
     classes, lower, weights, greek = _tables()
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     codes = np.minimum(codes, 65535)
@@ -144,7 +144,7 @@ def _mix(values: U64) -> U64:
 
 
 class Lexicon:
-    """An immutable index of names. Build with `Lexicon.compile`, keep with `save` and `load`."""
+    """Immutable index of names, built by `Lexicon.compile` and stored with `save` and `load`."""
 
     def __init__(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
         self._a = arrays
@@ -163,7 +163,7 @@ class Lexicon:
 
     @cached_property
     def digest(self) -> str:
-        """Content hash of names, types and identifiers."""
+        """Hash of the names, types and identifiers."""
         digest = hashlib.sha256()
         for field in ("keys", "owner", "types", "name_bytes", "id_bytes"):
             digest.update(np.ascontiguousarray(self._a[field]).tobytes())
@@ -171,7 +171,7 @@ class Lexicon:
 
     @classmethod
     def compile(cls, entries: Sequence[LexiconEntry], terms: Iterable[Term]) -> Lexicon:
-        """Index `terms`. Where two entries share a spelling, the term given first wins."""
+        """Build an index of `terms`; if two entries share a spelling, the term given first wins."""
         texts: list[str] = []
         owner: list[int] = []
         symbol: list[bool] = []
@@ -222,7 +222,7 @@ class Lexicon:
         )
 
     def entry(self, index: int) -> LexiconEntry:
-        """Return the entry behind a match."""
+        """Return the entry with this index, as given in a match."""
         return LexiconEntry(
             self._text("id", index), self._text("name", index), self._types[self._a["types"][index]]
         )
@@ -233,7 +233,7 @@ class Lexicon:
         return bytes(piece).decode("utf-8")
 
     def find(self, text: str) -> list[Match]:
-        """All names in `text`, longest first where they overlap, ordered by position."""
+        """Find all names in `text`, in order; of overlapping names the longest wins."""
         hashes, starts, ends, breaks = tokenize(text)
         count = len(hashes)
         if not count or not len(self._keys):
@@ -275,7 +275,7 @@ class Lexicon:
         return chosen
 
     def _fits(self, surface: str, key: int) -> bool:
-        """Symbols keep their case (`CAT` is not `cat`), up to a mouse's `Kdm6a` for KDM6A."""
+        """Check the case of a symbol: `CAT` is not `cat`, but the mouse's `Kdm6a` matches KDM6A."""
         if not self._a["symbol"][key]:
             return True
         given = squeeze(surface)
@@ -296,7 +296,7 @@ class Lexicon:
         Raises
         ------
         InputError
-            If the file is missing, damaged, empty, or of another format version.
+            If the file is missing, damaged or empty, or has another format version.
         """
         again = "import the vocabularies again"
         try:
@@ -321,7 +321,7 @@ class Lexicon:
 
 
 def _damage(arrays: dict[str, npt.NDArray[Any]]) -> str:
-    """Describe the damage in a lexicon's arrays; empty if there is none."""
+    """Describe any damage in a lexicon's arrays; the result is empty if there is none."""
     packed = ("surface", "name", "id")
     needed = ["filter", "keys", "owner", "symbol", "lengths", "types", "kinds"]
     needed += [f"{field}_{part}" for field in packed for part in ("bytes", "at")]
@@ -359,9 +359,10 @@ def _surfaces(
     owner: Sequence[int],
     symbol: Sequence[bool],
 ) -> list[str]:
-    """Return allowed spellings of each key: those of its owner (`MIR21`, `miR-21`), or any ("").
+    """Return the allowed spellings of each key: its owner's (`MIR21`, `miR-21`), or any ("").
 
-    `kept` numbers the terms sorted by key, `distinct` marks the first of each key, its owner's.
+    `kept` contains the numbers of the terms sorted by key; `distinct` marks the first term of each
+    key, which belongs to its owner.
     """
     found: list[list[str]] = []
     first = -1

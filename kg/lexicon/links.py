@@ -1,8 +1,8 @@
-"""Relations between different entities: narrower, opposite, inverse measure.
+"""Relations between different entities: broader, narrower, opposite, and inverse measure.
 
-`related.tsv`: id, relation, other. Synonyms belong to their entity; other related
-entities are here, so that a narrower term is found without being taken for the broader term,
-and an opposite never counts as the same.
+The columns of `related.tsv` are id, relation and other. Synonyms are listed with their entity.
+Related but different entities are listed here, so that a narrower term can be found without being
+mistaken for the broader one, and an opposite is never taken for the same entity.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ COLUMNS = ("id", "relation", "other")
 
 
 class Link(StrEnum):
-    """Relation between entities; files hold the first three, `narrower` is derived."""
+    """Relation between entities; files contain the first three, and `narrower` is derived."""
 
     BROADER = "broader"
     OPPOSITE = "opposite"
@@ -25,7 +25,7 @@ class Link(StrEnum):
 
     @property
     def sign(self) -> int:
-        """+1 where both increase together, -1 where they oppose."""
+        """Sign of the relation: +1 if both entities increase together, -1 if they are opposed."""
         return -1 if self in (Link.OPPOSITE, Link.INVERSE_MEASURE) else 1
 
 
@@ -39,7 +39,7 @@ class Related:
 
 
 class Links:
-    """The relations of an ontology's entities, read in both directions."""
+    """The relations between an ontology's entities, accessible in both directions."""
 
     def __init__(self, related: Iterable[Related] = ()) -> None:
         self.related = tuple(related)
@@ -61,20 +61,20 @@ class Links:
         return (*found, *self._against[entity])
 
     def broader(self, entity: str) -> tuple[str, ...]:
-        """All broader entities, the nearest first."""
+        """List all broader entities, the closest first."""
         return _reach(entity, self._up)
 
     def narrower(self, entity: str) -> tuple[str, ...]:
-        """All narrower entities, the nearest first."""
+        """List all narrower entities, the closest first."""
         return _reach(entity, self._down)
 
     def sign(self, first: str, second: str) -> int:
-        """Direction in which the second entity changes with the first.
+        """Return the direction in which the second entity changes with the first.
 
         Returns
         -------
-        1 for the same entity or a narrower and a broader entity, -1 for opposites and inverse
-        measures and what is narrower than either, 0 where the ontology relates them in neither way.
+        1 if the entities are the same or one is broader than the other; -1 if they, or broader
+        entities of theirs, are opposites or inverse measures; 0 otherwise.
         """
         above = (first, *self.broader(first))
         if second in above or first in self.broader(second):

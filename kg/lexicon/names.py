@@ -1,4 +1,4 @@
-"""Look-up of names in an ontology and imported lexicons, with public identifiers."""
+"""Lookup of names in an ontology and imported lexicons, with public identifiers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ KEYS = {
     "HP": "HP", "GO": "GO", "CL": "CL", "UBERON": "UBERON", "CHEBI": "ChEBI",
     "CVCL": "Cellosaurus", "NCBITaxon": "NCBITaxon",
 }  # fmt: skip
-"""Prefixes of lexicon ids, and the names of the identifier spaces in the ontology."""
+"""Map from prefixes of lexicon ids to the ontology's names for these identifier spaces."""
 _BARE = {"NCBIGene", "MeSH", "NCBITaxon"}
-"""Spaces whose identifiers are written without their prefix."""
+"""Identifier spaces whose identifiers are written without their prefix."""
 
 
 def identifiers_of(entity_id: str | None, ontology: Ontology) -> dict[str, str]:
-    """Public identifiers of a mention's entity, from the ontology or from a lexicon's own id."""
+    """Return the public identifiers of an entity, from the ontology or from its lexicon id."""
     if entity_id is None:
         return {}
     entry = ontology.by_id(entity_id)
@@ -33,7 +33,7 @@ def identifiers_of(entity_id: str | None, ontology: Ontology) -> dict[str, str]:
 
 
 class Names:
-    """The ontology first, then each lexicon in order: what a name denotes as a whole."""
+    """Lookup of whole names, first in the ontology and then in each lexicon in order."""
 
     def __init__(self, ontology: Ontology, lexicons: Sequence[Lexicon] = ()) -> None:
         self._ontology = ontology
@@ -43,9 +43,10 @@ class Names:
         }
 
     def find(self, name: str) -> OntologyEntry | None:
-        """Get the ontology's entry, or an entry made of a lexicon's, with its public identifiers.
+        """Find the ontology's entry, or make one with public identifiers from a lexicon's entry.
 
-        A lexicon's entry that bears an identifier of an ontology's entry is that entry.
+        If a lexicon's entry shares an identifier with an entry of the ontology, the latter is
+        returned.
         """
         entry = self._ontology.find(name)
         if entry is not None:
@@ -58,7 +59,7 @@ class Names:
         return None
 
     def find_all(self, text: str) -> list[tuple[int, int, OntologyEntry]]:
-        """Start, end and meaning of the names in `text`, in order; a homonym's words decide."""
+        """Find the names in `text` (start, end, entry), in order, resolving homonyms by context."""
         entries = list(self._ontology.entries())
         found = [(m.start, m.end, entries[m.entry]) for m in self._ontology.find_all(text)]
         for lexicon in self._lexicons:

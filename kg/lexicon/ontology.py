@@ -1,11 +1,11 @@
-"""The domain ontology: entities with synonyms, types, definitions; relations with polarity.
+"""The domain ontology: entities with synonyms, types and definitions; relations with polarity.
 
-Tab-separated files in a folder. `entities.tsv`: id, name, type, synonyms, definition, source,
-identifiers. `relations.tsv`: canonical, patterns, polarity, precedence, symmetric. Lists inside a
-field are separated by `|`, identifiers are `KEY=value` separated by `;`. Synonyms name the very
-same thing; `related.tsv` (see `kg.lexicon.links`) holds what is broader, opposite or an inverse
-measure, `homonyms.tsv` (see `kg.lexicon.homonyms`) what a name means in context; an ontology may
-lack both.
+An ontology is a folder of tab-separated files. The columns of `entities.tsv` are id, name, type,
+synonyms, definition, source and identifiers; those of `relations.tsv` are canonical, patterns,
+polarity, precedence and symmetric. Lists inside a field are separated by `|`; identifiers are
+written `KEY=value` and separated by `;`. Synonyms denote exactly the same entity. Two files are
+optional: `related.tsv` (see `kg.lexicon.links`) lists broader entities, opposites and inverse
+measures, and `homonyms.tsv` (see `kg.lexicon.homonyms`) resolves ambiguous names by context.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SOURCES = {
     "NCBI Gene": "NCBI Gene",
     "NCBI Gene, own": "name: NCBI Gene; the rest: SAGE's ontology, in its own words",
 }
-"""What `source` may say in the ontology that ships; another ontology's source is shown as it is."""
+"""Names for the values of `source` in the bundled ontology; other values are shown unchanged."""
 
 # Types whose names are symbols: their case carries meaning (CAT the gene, cat the animal).
 _SYMBOLIC = frozenset({EntityType.GENE, EntityType.PROTEIN})
@@ -42,7 +42,7 @@ _SYMBOLIC = frozenset({EntityType.GENE, EntityType.PROTEIN})
 
 @dataclass(frozen=True, slots=True)
 class OntologyEntry:
-    """An entity of the domain. `definition` ends with where it comes from, in brackets."""
+    """An entity of the domain; `definition` ends with its source in brackets."""
 
     id: str
     name: str
@@ -54,7 +54,7 @@ class OntologyEntry:
 
 @dataclass(frozen=True, slots=True)
 class RelationEntry:
-    """A canonical relation. Lower precedence numbers win where several patterns match."""
+    """A canonical relation; if several patterns match, the lowest precedence number wins."""
 
     canonical: str
     polarity: Polarity
@@ -64,7 +64,7 @@ class RelationEntry:
 
 
 def is_symbol(text: str, kind: EntityType) -> bool:
-    """Return True if `text` must keep its case: symbols, acronyms and names with digits."""
+    """Check whether `text` is case-sensitive, as symbols, acronyms and names with digits are."""
     if " " in text.strip():
         return False
     letters = [char for char in text if char.isalpha()]
@@ -92,7 +92,7 @@ class Ontology:
 
     @classmethod
     def load(cls, path: Path) -> Ontology:
-        """Read `entities.tsv`, `relations.tsv` and, where they are, the two others from `path`.
+        """Read the ontology's two required files and its optional files from the folder `path`.
 
         Raises
         ------
@@ -118,11 +118,11 @@ class Ontology:
         return len(self._entries)
 
     def entries(self) -> Iterator[OntologyEntry]:
-        """All entities, in file order."""
+        """Return all entities, in file order."""
         return iter(self._entries)
 
     def relations(self) -> Iterator[RelationEntry]:
-        """All canonical relations, by precedence."""
+        """Return all canonical relations, by precedence."""
         return iter(self._relations)
 
     def by_id(self, entity_id: str) -> OntologyEntry | None:
@@ -130,10 +130,10 @@ class Ontology:
         return self._by_id.get(entity_id)
 
     def find(self, name: str) -> OntologyEntry | None:
-        """Return the entity that `name` denotes as a whole: symbol, synonym or spelling of it.
+        """Find the entity that `name` as a whole denotes, as a symbol, synonym or variant spelling.
 
-        Symbols must agree in case (`FABP5`, `Fabp5`, not `fabp5`); other names need not.
-        A longer symbol is never matched by a shorter symbol (`FABP5P1` is not FABP5).
+        Symbols must match in case (`FABP5`, `Fabp5`, not `fabp5`); other names need not.
+        A longer symbol never matches a shorter one (`FABP5P1` is not FABP5).
         """
         stripped = name.strip()
         if not stripped:
@@ -144,15 +144,15 @@ class Ontology:
         return self._by_exact.get(stripped.casefold())
 
     def definition(self, name: str) -> str | None:
-        """Return the definition of the entity that `name` denotes, if any."""
+        """Return the definition of the entity that `name` denotes, or None."""
         entry = self.find(name)
         return entry.definition if entry else None
 
     def relation(self, text: str) -> RelationEntry:
-        """Return the canonical relation for a surface phrase, by rules with precedence.
+        """Find the canonical relation for a phrase, using rules with precedence.
 
-        The most specific pattern wins: lowest precedence number, then the longest pattern.
-        A phrase that no rule knows becomes `associated_with` without polarity.
+        The pattern with the lowest precedence number wins, then the longest pattern. A phrase that
+        does not match any rule becomes `associated_with` without polarity.
         """
         phrase = _phrase(text)
         for relation, patterns in self._patterns:
@@ -162,19 +162,19 @@ class Ontology:
         return RelationEntry("associated_with", Polarity.NEUTRAL, precedence=1000)
 
     def symmetric(self, canonical: str) -> bool:
-        """Return True if head and tail of this relation may be exchanged."""
+        """Check whether the head and tail of this relation may be swapped."""
         return canonical in self._symmetric
 
     @cached_property
     def lexicon(self) -> Lexicon:
-        """The compiled index over every name and synonym; entry numbers follow `entries()`."""
+        """Compiled index of every name and synonym; entry numbers follow `entries()`."""
         return Lexicon.compile(
             [LexiconEntry(entry.id, entry.name, entry.type) for entry in self._entries],
             terms(self._entries),
         )
 
     def find_all(self, text: str) -> list[Match]:
-        """Every name of the ontology in running text, homonyms read by the words around them."""
+        """Find every name of the ontology in running text; resolve homonyms by context."""
         found = []
         for match in self.lexicon.find(text):
             decided, entity = self.homonyms.decide(text, match.start, match.end)
@@ -217,7 +217,7 @@ class Ontology:
 
 
 def terms(entries: Iterable[OntologyEntry]) -> Iterator[Term]:
-    """Names first, so that a name outranks another entity's synonym; then synonyms."""
+    """Yield all names, then all synonyms, so that a name outranks another entity's synonym."""
     listed = list(entries)
     for index, entry in enumerate(listed):
         yield Term(entry.name, index, is_symbol(entry.name, entry.type))
@@ -235,7 +235,7 @@ def _phrase(text: str) -> str:
 
 
 def _pattern(form: str) -> re.Pattern[str]:
-    """Return a pattern whose words may be inflected (`drive`, `drives`, `driving`, `driven`)."""
+    """Build a pattern whose words may be inflected (`drive`, `drives`, `driving`, `driven`)."""
     words = [word for word in _phrase(form).split() if word not in {"a", "an", "the"}]
     return re.compile(r"\b" + r" (?:\w+ )?".join(inflected(word) for word in words) + r"\b")
 
@@ -265,7 +265,7 @@ _INVARIANT = words(
 
 
 def inflected(word: str) -> str:
-    """Regular expression for the inflections of an English verb or noun."""
+    """Build a regular expression for the inflections of an English verb or noun."""
     if word in _IRREGULAR:
         return f"(?:{_IRREGULAR[word]})"
     escaped = re.escape(word)
@@ -332,7 +332,7 @@ def _entry(row: dict[str, str], where: str) -> OntologyEntry:
 
 
 def _links(folder: Path, known: set[str]) -> Links:
-    """Return the relations between entities, each of which must exist and contradict no other."""
+    """Read the relations between entities; check that these exist and no two rows contradict."""
     if not (folder / "related.tsv").exists():
         return Links()
     stated = (Link.BROADER, Link.OPPOSITE, Link.INVERSE_MEASURE)

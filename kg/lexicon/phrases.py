@@ -1,4 +1,4 @@
-"""Words and phrases of a prompt, for every matcher of names."""
+"""Words and phrases of a prompt, as used by all name matchers."""
 
 from __future__ import annotations
 
@@ -41,16 +41,17 @@ def split_words(prompt: str) -> list[Word]:
 
 
 def is_code(text: str) -> bool:
-    """Return True for what looks like a symbol: FGFR3, HIV, CD8."""
+    """Check whether the text looks like a symbol: FGFR3, HIV, CD8."""
     return any(char.isdigit() for char in text) or sum(char.isupper() for char in text) >= 2
 
 
 def phrases_at(
     prompt: str, words: Sequence[Word], at: int, stop: Container[str] = STOP_WORDS
 ) -> Iterator[tuple[int, str]]:
-    """Yield the phrases that begin at a word with their number of words, the longest first.
+    """Yield the phrases that start at a word, with their number of words, the longest first.
 
-    A phrase begins and ends with no stop word (unless it is a symbol) and crosses no punctuation.
+    A phrase neither starts nor ends with a stop word (unless that is a symbol) and does not extend
+    across punctuation.
     """
     for size in range(min(LONGEST, len(words) - at), 0, -1):
         first, last = words[at], words[at + size - 1]
@@ -68,7 +69,7 @@ def unmatched_runs(
     matched: Container[int],
     stop: Container[str] = STOP_WORDS,
 ) -> list[tuple[int, int]]:
-    """Return runs of content words that nothing matched, as half-open ranges of word positions."""
+    """Find runs of unmatched content words, as half-open ranges of word positions."""
     runs: list[tuple[int, int]] = []
     for at, word in enumerate(words):
         if at in matched or (word.text.casefold() in stop and not is_code(word.text)):

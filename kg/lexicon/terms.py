@@ -1,4 +1,4 @@
-"""Spellings of names: variants that tokens do not unify, and when a surface is a symbol."""
+"""Spelling variants that tokenization does not unify, and recognition of symbols."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _SPELLINGS = (
 
 
 def variants(text: str, symbol: bool, *, plural: bool = True) -> set[str]:
-    """Spellings that tokens alone do not unify: plurals, British and American, glued Greek.
+    """Yield spellings that tokens do not unify: plurals, British and American, joined Greek.
 
-    `plural=False` adds no plural of a symbol: `SAPKs` are a family, not the gene SAPK.
+    `plural=False` omits the plural of a symbol: `SAPKs` are a family, not the gene SAPK.
     """
     forms = {text}
     lowered = text.lower()
@@ -115,10 +115,10 @@ HAZARDS = words(
 
 
 def same_symbol(given: str, expected: str) -> bool:
-    """Check if a surface is the symbol: `CAT` is not `cat`; `Akt`, `mTOR`, `Kdm6a` are symbols.
+    """Check whether a surface form is the symbol: `CAT` is not `cat`, but `Akt` matches `AKT`.
 
-    Case may differ where the surface still looks like a symbol: two capitals, or a capital first
-    (unless that makes a common word), or small letters with a digit.
+    Case may differ if the surface form still looks like a symbol: it has two capitals, an initial
+    capital (unless that makes a common word), or lower-case letters with a digit.
     """
     if given == expected:
         return True

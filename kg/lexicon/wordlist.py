@@ -1,8 +1,8 @@
-"""Sets of words written as paragraphs, which read better than columns of literals."""
+"""Sets of words written as paragraphs, which are more readable than columns of literals."""
 
 from __future__ import annotations
 
 
 def words(text: str) -> frozenset[str]:
-    """Return the distinct words of `text`, separated by white space."""
+    """Return the distinct words of `text`, which are separated by white space."""
     return frozenset(text.split())

@@ -1,1 +1,1 @@
-"""Clients for literature services behind a common protocol."""
+"""Clients for literature services, which share a common protocol."""

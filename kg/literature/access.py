@@ -1,4 +1,4 @@
-"""Addresses of outside services, and the keys of the caller."""
+"""Addresses of external services, and the user's API keys."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Access(Strict):
         return sorted_
 
     def key(self, service: str) -> str | None:
-        """Return the key of a service, to be sent and never shown."""
+        """Return the key of a service, which may be sent but never displayed."""
         secret = self.keys.get(service)
         value = (
             secret.get_secret_value() if secret else os.environ.get(f"{service}_API_KEY".upper())
@@ -63,9 +63,9 @@ class Access(Strict):
         return value or None
 
     def address(self, service: str) -> str | None:
-        """Return the address of a mirror, None for the public one."""
+        """Return the address of a service's mirror, or None for the public service."""
         return self.urls.get(service)
 
     def hosts(self) -> frozenset[str]:
-        """Hosts that the user named: they may be in a private network."""
+        """Return the hosts configured by the user, which may be in a private network."""
         return frozenset(host for url in self.urls.values() if (host := urlsplit(url).hostname))

@@ -1,4 +1,4 @@
-"""Queries in the boolean languages of the sources."""
+"""Queries in the Boolean query languages of the sources."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from kg.literature.types import Query
 _UNSAFE = re.compile(r'["\\()\[\]{}:*?~^+|&!<>/]')
 _SYNONYMS = 4
 MANY = 40
-"""Synonyms of a concept where a search may not miss a paper."""
+"""Number of synonyms per concept for searches that must not miss a paper."""
 _WORDS = 6
 
 
 def strip_operators(text: str) -> str:
-    """Text without the operators of any query language, spaces collapsed."""
+    """Remove the operators of all query languages and collapse spaces."""
     return " ".join(_UNSAFE.sub(" ", text).split())
 
 
 _LONGEST = 1800
-"""Characters of a joined query."""
+"""Maximum number of characters in a joined query."""
 
 
 def quote_phrase(text: str) -> str:
-    """Return a phrase in quotation marks, or the bare word."""
+    """Quote a phrase; return a single word unchanged."""
     clean = strip_operators(text)
     return f'"{clean}"' if " " in clean or "-" in clean else clean
 
 
 def groups_of(query: Query, synonyms: int = _SYNONYMS) -> list[list[str]]:
-    """Alternatives per concept; free text without phrases gives its most telling words."""
+    """List the alternatives for each concept; free text gives its most informative words."""
     if query.phrases:
         named = [
             [strip_operators(name) for name in group][: 1 + synonyms] for group in query.groups()
@@ -46,7 +46,7 @@ def groups_of(query: Query, synonyms: int = _SYNONYMS) -> list[list[str]]:
 def conjunction(
     query: Query, term: Callable[[str], str] = quote_phrase, synonyms: int = _SYNONYMS
 ) -> str:
-    """Join a query: AND over concepts, OR over each concept's alternatives."""
+    """Build a query that joins concepts by AND and each concept's alternatives by OR."""
     groups = []
     for group in groups_of(query, synonyms):
         terms = [term(name) for name in group]
@@ -55,7 +55,7 @@ def conjunction(
 
 
 def disjunction(queries: Iterable[Query], term: Callable[[str], str] = quote_phrase) -> str:
-    """Join queries by OR; those that exceed the length are left out."""
+    """Join queries by OR, leaving out those that would exceed the maximum length."""
     parts: list[str] = []
     size = 0
     for query in queries:

@@ -1,4 +1,4 @@
-"""Cancers of a passage that differ from the requested cancer."""
+"""Detection of cancers in a passage that differ from the requested cancer."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _OF_NO_ORGAN = {"cancer", "carcinoma in situ", "squamous cell carcinoma", "adeno
 
 
 def list_other_cancers(text: str, disease: str, ontology: Ontology) -> tuple[str, ...]:
-    """Get the cancers that `text` names, where none of them is `disease`, a kind of it or above it.
+    """List the cancers that `text` names if all of them are unrelated to `disease`.
 
-    Empty where it names none, or where `disease` is no cancer of the ontology.
+    The result is empty if the text names no cancer; if it names `disease`, a kind of it, or a
+    broader cancer; or if `disease` is not a cancer in the ontology.
     """
     asked = ontology.find(disease)
     if asked is None or not _is_cancer(asked):

@@ -1,6 +1,6 @@
-"""Europe PMC REST search.
+"""Client for the Europe PMC REST search.
 
-Rate: kept at 10 requests/s. Docs: europepmc.org/RestfulWebService.
+The rate is limited to 10 requests/s. Documentation: europepmc.org/RestfulWebService.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LIMIT = Limit(10, 1.0, concurrency=4)
 
 
 class EuropePmc:
-    """Search of journals and preprints in a single request."""
+    """Source that searches journals and preprints in a single request."""
 
     name = "europe_pmc"
     limit = LIMIT
@@ -40,7 +40,7 @@ class EuropePmc:
     async def search(
         self, client: ServiceClient, wanted: Wanted, patience: float | None = None
     ) -> Sequence[Record]:
-        """Return records for all queries at once."""
+        """Search for all queries at once and return the records."""
         return await client.fetch(
             search_request(self.base_url, disjunction(wanted.queries), wanted.k, wanted.as_of),
             lambda body: parse_records(self.name, body),
@@ -49,11 +49,11 @@ class EuropePmc:
 
 
 def search_request(base_url: str, query: str, k: int, as_of: date | None) -> Request:
-    """Return a search in full ("core") records, bounded by first publication date.
+    """Build a search for full ("core") records, bounded by date of first publication.
 
     Parameters
     ----------
-    as_of : latest date of first publication, itself included; None for no bound
+    as_of : latest date of first publication, inclusive; None for no bound
     """
     if as_of is not None:
         query = f"({query}) AND (FIRST_PDATE:[1800-01-01 TO {as_of.isoformat()}])"
@@ -66,14 +66,14 @@ def search_request(base_url: str, query: str, k: int, as_of: date | None) -> Req
 
 
 def parse_records(source: str, body: bytes) -> list[Record]:
-    """Return records of a search answer, credited to `source`."""
+    """Parse the records in a search response and attribute them to `source`."""
     answer = parse_json("europe_pmc", body)
     results = get_field("europe_pmc", answer, "resultList.result", list)
     return list(parse_entries("europe_pmc", results, lambda row: make_record(source, row))[0])
 
 
 def make_record(source: str, row: Mapping[str, Any]) -> Record | None:
-    """Build the record of a search result, credited to `source`; None without a title."""
+    """Build a record attributed to `source` from a search result; None without a title."""
     title = clean_text(row.get("title"))
     if not title:
         return None
@@ -114,14 +114,14 @@ def make_record(source: str, row: Mapping[str, Any]) -> Record | None:
 
 
 def list_notices(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Corrections, retractions and other versions that a search result names."""
+    """List the corrections, retractions and other versions that a search result names."""
     corrections = row.get("commentCorrectionList")
     listed = corrections.get("commentCorrection") if isinstance(corrections, dict) else None
     return [notice for notice in listed if isinstance(notice, dict)] if listed else []
 
 
 def list_kinds(row: Mapping[str, Any]) -> list[str]:
-    """Publication types, lower case."""
+    """List the publication types in lower case."""
     listed = row.get("pubTypeList")
     if isinstance(listed, dict):
         return [kind.lower() for kind in list_names(listed.get("pubType"))]

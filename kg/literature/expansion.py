@@ -1,4 +1,4 @@
-"""Synonyms for queries and matching: the ontology's names, and MeSH headings of this field."""
+"""Synonyms for queries and matching, from the ontology and from MeSH headings of this field."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ _MEASURED = re.compile(
     r"|\b(expression|density|transcripts?|score|fraction)$| on H&E$",
     re.IGNORECASE,
 )
-"""Phrases that name a measurement of a thing; papers name the thing."""
+"""Pattern of phrases that name a measurement; papers usually name what is measured."""
 
 
 def _entry(phrase: str, ontology: Ontology) -> OntologyEntry | None:
-    """Return the ontology's entry for a phrase, or for the first thing that it measures."""
+    """Find the ontology's entry for a phrase, or for the first entity that it measures."""
     found = ontology.find(phrase)
     if found is None and _MEASURED.search(phrase):
         inside = (phrase[match.start : match.end] for match in ontology.find_all(phrase))
@@ -73,10 +73,10 @@ def _entry(phrase: str, ontology: Ontology) -> OntologyEntry | None:
 
 
 def list_synonyms(phrase: str, ontology: Ontology | None = None) -> tuple[str, ...]:
-    """`phrase` first, then its known synonyms: the ontology's entry, then MeSH headings.
+    """List `phrase`, then its synonyms from the ontology, then those from MeSH headings.
 
-    A measurement ("density of TLS on H&E") takes the names of what it measures. A synonym of fewer
-    than three letters is left out: it names too many things.
+    A measurement ("density of TLS on H&E") gets the names of the entity that it measures. Synonyms
+    of fewer than three letters are left out because they are too ambiguous.
     """
     names = [phrase]
     entry = _entry(phrase, ontology) if ontology is not None else None
@@ -97,16 +97,17 @@ _SAME_QUESTION = (
         "time to recurrence",
     ),
 )
-"""Endpoints that papers report interchangeably; they differ in whose death counts."""
+"""Endpoints that papers report interchangeably; they differ in which deaths count."""
 
 _AMOUNT = re.compile(r"[\s-](infiltrat(?:ion|es?)|abundance|transcripts?)$", re.IGNORECASE)
 _PHENOTYPE = re.compile(r"\s+phenotype$")
 
 
 def _named_within(phrase: str, ontology: Ontology) -> tuple[str, OntologyEntry] | None:
-    """Return the thing that a longer phrase is about, as written there.
+    """Find the entity that a longer phrase is about, as spelled in the phrase.
 
-    PD-L1 of "PD-L1 expression" and of "PD-L1 on immune cells"; the first where it names several.
+    This is PD-L1 for "PD-L1 expression" and "PD-L1 on immune cells"; if the phrase names several
+    entities, the first one is returned.
     """
     bare = _MEASURED.sub("", phrase).strip()
     names = [bare, *(phrase[match.start : match.end] for match in ontology.find_all(phrase))]
@@ -117,11 +118,12 @@ def _named_within(phrase: str, ontology: Ontology) -> tuple[str, OntologyEntry] 
 
 
 def list_related(phrase: str, ontology: Ontology | None = None) -> dict[str, tuple[str, ...]]:
-    """Concepts that papers report in place of `phrase`, each with its names.
+    """List concepts that papers report in place of `phrase`, each with its names.
 
-    A kind of it (the immune-excluded phenotype for immune phenotypes), the cell whose infiltration
-    it is or that it marks (CD8 T cells for CD8A), the molecule whose expression it is, and
-    endpoints that answer the same question. None is the same concept; callers must say so.
+    These are narrower concepts (the immune-excluded phenotype for immune phenotypes), the cell type
+    that the phrase marks or whose infiltration it describes (CD8 T cells for CD8A), the molecule
+    whose expression it describes, and endpoints that answer the same question. None of them is
+    identical to `phrase`, and callers must say so.
     """
     names = list_synonyms(phrase, ontology)
     found = {

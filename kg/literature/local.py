@@ -1,7 +1,7 @@
-"""The local index: BM25 over the run's own corpus, for when there is no network.
+"""The local index: BM25 over the run's own corpus, which works without a network.
 
-An answer from here is marked (`served_by`), because a corpus is not the literature: what it lacks
-is not thereby new.
+Its answers are marked (`served_by`), because a corpus is not the whole literature: a finding
+missing from it is not necessarily new.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TITLE_WEIGHT = 2
 
 
 class LocalIndex:
-    """BM25 over titles, abstracts and findings. Deterministic: ties fall back to input order."""
+    """Deterministic BM25 index of titles, abstracts and findings; ties keep the input order."""
 
     name = NAME
 
@@ -60,7 +60,7 @@ class LocalIndex:
 
     @classmethod
     def build(cls, documents: Iterable[Document]) -> LocalIndex:
-        """Return an index over ingested documents; a document's text serves as its abstract."""
+        """Build an index of ingested documents, using each document's text as its abstract."""
         return cls(
             Record(
                 title=document.title or Path(document.path).stem,
@@ -78,10 +78,10 @@ class LocalIndex:
 
     @classmethod
     def from_folder(cls, folder: Path) -> LocalIndex:
-        """Index a corpus folder.
+        """Build an index of a corpus folder.
 
-        It reads notes (front matter, then findings as bullets) and PDF, XML, MEDLINE, BibTeX and
-        text.
+        Reads notes (front matter, then findings as bullets) and PDF, XML, MEDLINE, BibTeX and text
+        files.
 
         Raises
         ------
@@ -111,7 +111,7 @@ class LocalIndex:
         return cls(records)
 
     def search(self, query: str | Query, k: int, as_of: date | None = None) -> list[Record]:
-        """Get the `k` best records for `query` known by `as_of`, best first, scores in [0, 1]."""
+        """Find the `k` best records for `query` known by `as_of`, best first, scored in [0, 1]."""
         asked = query if isinstance(query, Query) else Query(text=query)
         found: list[Record] = []
         top = 1.0
@@ -125,9 +125,10 @@ class LocalIndex:
         return found
 
     def score(self, query: Query) -> list[tuple[int, float]]:
-        """Positions of all matching records with their scores (best is 1), best first.
+        """Score all matching records; return (position, score) pairs, best first (score 1).
 
-        BM25 over the words, times 1 plus the number of the query's phrases that occur whole.
+        The score is BM25 over the words, times 1 plus the number of the query's phrases that occur
+        in full.
         """
         groups = query.groups()
         terms = words(" ".join((query.text, *(name for group in groups for name in group))))
@@ -156,7 +157,7 @@ class LocalIndex:
 
 
 def read_note(text: str) -> Record | None:
-    """Return a corpus note as a record, or None where it has no front matter with a title."""
+    """Parse a corpus note into a record, or return None if its front matter has no title."""
     match = re.match(r"---\s*\n(.*?)\n---\s*\n?(.*)", text, flags=re.DOTALL)
     if match is None:
         return None

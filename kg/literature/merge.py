@@ -14,12 +14,12 @@ R = TypeVar("R", bound=Record)
 
 
 def merge(records: Iterable[R]) -> list[R]:
-    """Union records that share a DOI, a PMID, an arXiv id, or title and year (a year of slack).
+    """Merge records that share a DOI, PMID or arXiv id, or a title and (within a year) the year.
 
-    Order of first appearance is kept. A retraction that any source reports stands. Two records
-    whose identifiers of the same kind differ are never joined by title, except a preprint with
-    its journal version. Records may have further keys (`Record.identities`), and one that shares
-    identifiers with two groups makes them one.
+    The order of first appearance is kept. A paper is retracted if any source reports a retraction.
+    Two records with different identifiers of the same kind are never merged by title, except for a
+    preprint and its journal version. Records may have further keys (`Record.identities`), and a
+    record that shares identifiers with two groups merges them.
     """
     groups: list[R] = []
     by_key: dict[str, list[int]] = {}
@@ -48,7 +48,7 @@ def merge(records: Iterable[R]) -> list[R]:
 
 
 def join(a: R, b: R) -> R:
-    """Both records' knowledge merged: the journal's identifiers, the longer abstract."""
+    """Merge two records, keeping the journal's identifiers and the longer abstract."""
     first, second = (b, a) if a.preprint and not b.preprint else (a, b)
     return type(a)(
         **first.join_fields(second),

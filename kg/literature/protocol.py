@@ -13,11 +13,11 @@ from sage.core.http.client import Limit, ServiceClient
 
 @dataclass(frozen=True)
 class Wanted:
-    """A search: `queries` are alternatives, `k` the number of records wanted per source.
+    """A search: `queries` are alternatives, and `k` is the number of records wanted per source.
 
-    A source answers all queries with as few requests as its language allows (a single request where
-    it has OR). `as_of` bounds the publication date; a source that cannot express it leaves it to
-    the merge.
+    A source answers all queries with as few requests as its query language allows (a single request
+    if it supports OR). `as_of` bounds the publication date; if a source cannot filter by date, this
+    is done when results are merged.
     """
 
     queries: tuple[Query, ...]
@@ -29,8 +29,9 @@ class Wanted:
 class LiteratureSource(Protocol):
     """A catalog that can be searched.
 
-    The shared client does retries, rate, breaker and cache; the source builds the request and
-    reads the answer into `Record`s. A field that is not as documented raises `SourceChanged`.
+    The shared client handles retries, rate limits, circuit breaking and caching; the source builds
+    the request and parses the response into `Record`s. It raises `SourceChanged` if a field is not
+    as documented.
     """
 
     name: str
@@ -39,16 +40,16 @@ class LiteratureSource(Protocol):
     async def search(
         self, client: ServiceClient, wanted: Wanted, patience: float | None = None
     ) -> Sequence[Record]:
-        """Return records for `wanted`, the service's order; empty where it found none.
+        """Return the records for `wanted` in the service's order; empty if there are none.
 
-        Raises a `ServiceError` when the service gives no usable answer.
+        Raises `ServiceError` if the service gives no usable answer.
         """
         ...
 
 
 @runtime_checkable
 class RetractionSource(Protocol):
-    """A second opinion on which records are retracted."""
+    """A further source that knows which records are retracted."""
 
     name: str
     limit: Limit
@@ -56,5 +57,5 @@ class RetractionSource(Protocol):
     async def mark(
         self, client: ServiceClient, records: Sequence[Record], patience: float | None = None
     ) -> list[Record]:
-        """Return the same records in the same order, with its flags joined to what is known."""
+        """Return the same records in the same order, with this source's retraction flags added."""
         ...

@@ -1,6 +1,6 @@
-"""PubMed through NCBI E-utilities, records parsed by Biopython.
+"""Client for PubMed that uses NCBI E-utilities and parses records with Biopython.
 
-Rate: 3 requests/s, 10 with a key. Docs: ncbi.nlm.nih.gov/books/NBK25499.
+The rate is 3 requests/s, or 10 with a key. Documentation: ncbi.nlm.nih.gov/books/NBK25499.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RETRACTED = "retracted publication"
 
 
 class PubMed:
-    """Two requests per search: `esearch` for PMIDs, `efetch` for MEDLINE records."""
+    """Source that makes two requests per search: `esearch` for PMIDs, `efetch` for records."""
 
     name = "pubmed"
 
@@ -45,7 +45,7 @@ class PubMed:
     async def search(
         self, client: ServiceClient, wanted: Wanted, patience: float | None = None
     ) -> Sequence[Record]:
-        """Return records for all queries at once."""
+        """Search for all queries at once and return the records."""
         params: dict[str, str | int] = {
             "term": disjunction(wanted.queries, build_term),
             "retmax": wanted.k,
@@ -73,7 +73,7 @@ class PubMed:
         )
 
     def request(self, tool: str, params: Mapping[str, str | int]) -> Request:
-        """Build a request to one of the E-utilities; `db` and `tool` are added."""
+        """Build a request to one of the E-utilities, adding `db` and `tool`."""
         return Request(
             self.name,
             self.limit,
@@ -83,7 +83,7 @@ class PubMed:
         )
 
     def read_ids(self, body: bytes) -> list[str]:
-        """Read the PMIDs of an answer of `esearch`."""
+        """Parse the PMIDs in a response of `esearch`."""
         answer = get_field(self.name, parse_json(self.name, body), "esearchresult", dict)
         if "ERROR" in answer:
             raise Unavailable(self.name, f"refused the query: {clean_text(answer['ERROR'])[:120]}")
@@ -93,11 +93,11 @@ class PubMed:
         return ids
 
     def read_records(self, body: bytes) -> list[Record]:
-        """Read the records of an answer of `efetch`."""
+        """Parse the records in a response of `efetch`."""
         return list(parse_entries(self.name, self.list_entries(body), make_record)[0])
 
     def list_entries(self, body: bytes) -> list[Mapping[str, Any]]:
-        """Parse MEDLINE entries, tag to value or values."""
+        """Parse MEDLINE entries into mappings from tags to values or lists of values."""
         from Bio import Medline
 
         content = body.decode("utf-8", "replace")
@@ -110,12 +110,12 @@ class PubMed:
 
 
 def build_term(phrase: str) -> str:
-    """Search titles and abstracts for a phrase."""
+    """Build a search term for a phrase in titles and abstracts."""
     return f"{quote_phrase(phrase)}[tiab]"
 
 
 def make_record(entry: Mapping[str, Any]) -> Record | None:
-    """Build the record of a MEDLINE entry; None without PMID or title."""
+    """Build a record from a MEDLINE entry; return None without a PMID or title."""
     pmid, title = str(entry.get("PMID") or ""), clean_text(entry.get("TI") or entry.get("BTI"))
     if not pmid.isdigit() or not title:
         return None
@@ -148,7 +148,7 @@ def make_record(entry: Mapping[str, Any]) -> Record | None:
 
 
 def _retraction_day(entry: Mapping[str, Any]) -> date | None:
-    """Return the day of the notice, if the citation of the notice has it: "J X. 2014 Jul 3;..."."""
+    """Parse the date of a retraction notice from its citation: "J X. 2014 Jul 3;..."."""
     for notice in list_values(entry.get("RIN")):
         for part in notice.split(". "):
             day = parse_day(part)
@@ -158,7 +158,7 @@ def _retraction_day(entry: Mapping[str, Any]) -> date | None:
 
 
 def list_values(value: Any) -> list[str]:
-    """Values of a tag, which may be given once."""
+    """Return a tag's values as a list, even if there is only one."""
     if isinstance(value, str):
         return [value]
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []

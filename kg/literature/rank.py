@@ -1,4 +1,4 @@
-"""Order of merged records: lexical, or lexical fused with an embedding."""
+"""Ranking of merged records, either lexical or lexical fused with embeddings."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kg.literature.local import LocalIndex
 from kg.literature.types import Query, Record
 
 Embed = Callable[[Sequence[str]], np.ndarray]
-"""Texts to unit vectors, (n, d)."""
+"""Function that maps n texts to unit vectors, (n, d)."""
 
 RETRACTED_WEIGHT = 0.5
-"""A retracted record keeps half its score: it is shown (and named), but does not lead."""
+"""Factor on the score of a retracted record, which is still shown but does not rank first."""
 
 EMBEDDED_CHARACTERS = 600
-"""Title and the start of the abstract; sentence encoders cut off soon after."""
+"""Length of title and abstract to embed; sentence encoders truncate longer texts anyway."""
 
 _FUSION = 60
 """Constant of reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009, SIGIR)."""
@@ -25,19 +25,21 @@ _FUSION = 60
 def rank(
     records: Sequence[Record], queries: Sequence[Query], k: int, embed: Embed | None = None
 ) -> list[Record]:
-    """Return the `k` records that fit the queries best, scores in [0, 1], ties in input order.
+    """Rank records by their match to the queries and return the best `k`; ties keep input order.
 
-    Lexical: the best BM25 score over the queries, each query's scores scaled to [0, 1]. With
-    `embed`, the order by cosine to the queries' texts is fused with the lexical order.
+    The lexical score is the best BM25 score over the queries, each query's scores scaled to [0, 1].
+    With `embed`, the ranking by cosine to the queries' texts is fused with the lexical ranking.
 
     Parameters
     ----------
-    queries : a record is as good as its best query; none leaves the first `k` records as they are
-    embed : texts to unit vectors, (n, d); None ranks by words alone
+    queries : each record is scored by its best query; without queries, the first `k` records are
+        returned unchanged
+    embed : maps texts to unit vectors, (n, d); None ranks by words alone
 
     Returns
     -------
-    The best first, each with its `score`; retracted records keep half of theirs.
+    The best records first, each with its `score` in [0, 1]; the scores of retracted records are
+    halved.
     """
     if not records or not queries:
         return list(records[:k])
@@ -57,7 +59,7 @@ def rank(
 
 
 def cache_embedding(embed: Embed) -> Embed:
-    """`embed`, asked once per text: several rankings of a pool share its vectors."""
+    """Wrap `embed` so that each text is embedded only once across several rankings."""
     known: dict[str, np.ndarray] = {}
 
     def embed_new(texts: Sequence[str]) -> np.ndarray:

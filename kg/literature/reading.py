@@ -1,4 +1,4 @@
-"""Careful reading of the sources' answers: a field of another type is a changed source."""
+"""Strict parsing of responses: a field of an unexpected type means that the source changed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sage.core.http.errors import SourceChanged
 LONGEST_TITLE = 2_000
 LONGEST_ABSTRACT = 100_000
 LONGEST_NAME = 1_000
-"""Characters; an entry with a longer field is no record."""
+"""Maximum number of characters in a name; an entry with a longer one is not a record."""
 _TAG = re.compile(r"<[^>]{0,200}>")
 _MOST_NAMES = 6
 
 
 def parse_json(service: str, body: bytes) -> Any:
-    """Return the body as JSON. HTML or cut-off JSON raises `SourceChanged`."""
+    """Parse the body as JSON; raise `SourceChanged` for HTML or truncated JSON."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as problem:
@@ -31,7 +31,7 @@ def parse_json(service: str, body: bytes) -> Any:
 
 
 def get_field(service: str, value: Any, path: str, kind: type | tuple[type, ...]) -> Any:
-    """`value[a][b]` for path "a.b", of the kind that the documentation states.
+    """Return `value[a][b]` for the path "a.b", checking that it has the documented type.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ T = TypeVar("T", bound=Record)
 
 
 def require_records(service: str, listed: Sequence[object], records: list[T]) -> list[T]:
-    """Get records, unless entries were listed and none could be read: then the source changed."""
+    """Return `records`; raise `SourceChanged` if entries were listed but none could be read."""
     if listed and not records:
         raise SourceChanged(service, f'none of {len(listed)} entries has a field "title" now')
     return records
@@ -64,9 +64,10 @@ def require_records(service: str, listed: Sequence[object], records: list[T]) ->
 def parse_entries(
     service: str, rows: Sequence[Any], read: Callable[[Any], T | None]
 ) -> tuple[tuple[T, ...], int]:
-    """Return the records of a page and how many of its entries are none; all of them: it changed.
+    """Parse a page's entries; return the records and the number of entries that are not records.
 
-    An entry whose title or abstract is longer than any is none.
+    An entry with an implausibly long field is not a record. Raises `SourceChanged` if there are
+    entries but none of them is a record.
     """
     records = [record for row in rows if (record := read(row)) is not None and _fits(record)]
     return tuple(require_records(service, rows, records)), len(rows) - len(records)
@@ -82,7 +83,7 @@ def _fits(record: Record) -> bool:
 
 
 def clean_text(value: Any) -> str:
-    """Return a string field without markup; anything else is empty."""
+    """Return a string without markup, or an empty string for any other type."""
     if isinstance(value, list):
         value = value[0] if value else ""
     if not isinstance(value, str):
@@ -91,7 +92,7 @@ def clean_text(value: Any) -> str:
 
 
 def parse_year(value: Any) -> int | None:
-    """Return a plausible year out of 2019, "2019", "2019-05-01" or "2019 May"."""
+    """Parse a plausible year from 2019, "2019", "2019-05-01" or "2019 May"."""
     match = re.match(r"\s*(1[6-9]\d\d|20\d\d)\b", str(value)) if value is not None else None
     return int(match[1]) if match else None
 
@@ -105,7 +106,7 @@ _MONTHS = {
 
 
 def parse_day(value: Any) -> date | None:
-    """Get a full date out of "2019-05-01", "2019/05/01", "20190501" or "2019 May 1", else None."""
+    """Parse a full date such as "2019-05-01", "2019/05/01", "20190501" or "2019 May 1", or None."""
     if not isinstance(value, str):
         return None
     match = re.match(r"\s*(\d{4})[-/]?(\d{2})[-/]?(\d{2})(?!\d)", value)
@@ -123,7 +124,7 @@ def parse_day(value: Any) -> date | None:
 
 
 def list_names(value: Any) -> tuple[str, ...]:
-    """Return author names out of a list of strings or of objects with a name."""
+    """Extract author names from a list of strings or of objects with a name."""
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()
     found = []

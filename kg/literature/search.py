@@ -1,4 +1,4 @@
-"""Search over every source at once, with the local index behind them."""
+"""Search of all sources at once, together with the local index."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from sage.core.http.errors import OverBudget, ServiceError
 from sage.core.http.runner import Runner
 
 Expand = Callable[[Query], Query]
-"""Adds synonyms to a query (`kg.literature.expansion`)."""
+"""Function that adds synonyms to a query (`kg.literature.expansion`)."""
 
 _INCOMPLETE_AGE = 3600.0
-"""Seconds that an answer is kept in which a source's rate had no slot."""
+"""Seconds to cache an answer that lacks a source because of its rate limit."""
 
 
 class Literature:
-    """All literature sources behind a plain call.
+    """Synchronous interface to all literature sources.
 
     Parameters
     ----------
-    cache_dir : where answers are kept; None keeps none
-    local : an index that always takes part, so that the run's own corpus is never overlooked
-    embed : texts to unit vectors; with it the ranking is lexical and embedding
+    cache_dir : folder in which answers are cached; None for no cache
+    local : an index that is always searched, so that the run's own corpus is never overlooked
+    embed : maps texts to unit vectors; if given, the ranking uses both words and embeddings
     """
 
     def __init__(
@@ -80,18 +80,18 @@ class Literature:
         *,
         patience: float | None = None,
     ) -> SearchAnswer:
-        """Return the `k` best records for `queries` over all sources; see `search_together`.
+        """Search all sources for the `k` best records for `queries`; see `search_together`.
 
         Parameters
         ----------
-        as_of : nothing that may have appeared later is returned; None for no bound
-        patience : seconds to wait for a slot under a source's rate before it is called missing;
-            None for the client's own patience
+        as_of : leave out records that may have appeared later; None for no bound
+        patience : seconds to wait under a source's rate limit before it is reported as missing;
+            None for the client's default
 
         Returns
         -------
-        Records, the best first, with the sources that answered and those that are missing, and why.
-        What a service does raises no exception.
+        Records, the best first, with the sources that answered, and the missing sources with the
+        reasons. Failures of services do not raise exceptions.
         """
         return self.search_together({"": queries}, k, as_of, patience=patience)[""]
 
@@ -103,17 +103,17 @@ class Literature:
         *,
         patience: float | None = None,
     ) -> dict[str, SearchAnswer]:
-        """Run several searches together, each answered for its own queries.
+        """Run several searches together and return a separate answer for each.
 
-        The queries of all callers travel in the same requests, so that two critics who search at
-        the same time cost each service a single request. A source that fails, or whose rate
-        has no slot within `patience` seconds, is named in `missing`; the others still answer. No
-        exception is raised for what a service does.
+        All queries are sent in the same requests, so that two critics who search at the same time
+        cost each service a single request. A source that fails, or whose rate limit does not allow
+        a request within `patience` seconds, is listed in `missing`; the remaining sources still
+        answer. Failures of services do not raise exceptions.
 
         Parameters
         ----------
-        wanted : name of the search to its queries
-        as_of : nothing that may have appeared later is returned
+        wanted : queries of each search, by its name
+        as_of : leave out records that may have appeared later
         """
         named = {name: [self._query(item) for item in asked] for name, asked in wanted.items()}
         key = self._key(named, k, as_of)
@@ -168,7 +168,7 @@ class Literature:
         )
 
     def _corpus(self) -> str:
-        """Return a fingerprint of the local index: its answers are part of ours."""
+        """Compute a fingerprint of the local index, whose records are part of every answer."""
         if self.local is None:
             return ""
         if self._fingerprint is None:
@@ -177,7 +177,7 @@ class Literature:
         return self._fingerprint
 
     def _load_answers(self, key: str) -> dict[str, SearchAnswer] | None:
-        """Whole answers of an earlier run: a repeated debate reuses the first answers."""
+        """Load cached answers from an earlier run, so that a repeated debate can reuse them."""
         if not self.sources or self._cache is None:
             return None
         for complete in (True, False):
@@ -196,7 +196,7 @@ class Literature:
         return None
 
     def _store(self, key: str, answers: dict[str, SearchAnswer], over_budget: set[str]) -> None:
-        """Keep answers that lack nothing but sources whose rate had no slot; not failures."""
+        """Cache answers, unless a source is missing for reasons other than its rate limit."""
         missing = {item.name for answer in answers.values() for item in answer.missing}
         if not self.sources or self._cache is None or missing - over_budget:
             return
@@ -224,7 +224,7 @@ class Literature:
     async def _remote(
         self, wanted: Wanted, patience: float | None
     ) -> tuple[list[Record], list[MissingSource], list[str], set[str], Usage]:
-        """Every source at once, merged; then the second opinion on what may be retracted."""
+        """Query all sources at once, merge the records, and add flags from retraction sources."""
         with meter_requests() as usage:
             found, missing, served, over_budget = await self._gather(wanted, patience)
             pool = merge(record for record in found if record.known_by(wanted.as_of))

@@ -1,7 +1,8 @@
 """Literature services: PubMed, Europe PMC, and those that plugins register.
 
-The entry point group `sage.services` names functions of an `Access` and a contact address. Each
-makes a service, which may search (`LiteratureSource`) or know retractions (`RetractionSource`).
+The entry point group `sage.services` lists functions that take an `Access` and a contact address.
+Each returns a service, which can be searched (`LiteratureSource`) or knows about retractions
+(`RetractionSource`).
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from sage.core.plugins import find_plugins, load_plugin
 
 
 def load_services(access: Access, email: str | None) -> list[Any]:
-    """Every service that a plugin registers, in order of name."""
+    """Load every service registered by a plugin, in order of name."""
     return [
         load_plugin("sage.services", name)(access, email) for name in find_plugins("sage.services")
     ]
 
 
 def make_sources(access: Access, email: str | None) -> list[LiteratureSource]:
-    """Every source that can be searched; a contact address and keys raise the published rates."""
+    """Create all searchable sources; a contact address and keys allow higher request rates."""
     return [
         PubMed(access, email),
         EuropePmc(access, email),
@@ -32,5 +33,5 @@ def make_sources(access: Access, email: str | None) -> list[LiteratureSource]:
 
 
 def make_retraction_sources(access: Access, email: str | None) -> list[RetractionSource]:
-    """Every source of second opinions on retractions."""
+    """Create all sources of retraction flags."""
     return [made for made in load_services(access, email) if isinstance(made, RetractionSource)]

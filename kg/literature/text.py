@@ -1,4 +1,4 @@
-"""Words and phrases of titles and abstracts, as every index and matcher here reads them."""
+"""Normalization of words and phrases, shared by every index and matcher of this package."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DASHES = str.maketrans({"‐": "-", "‑": "-", "–": "-", "—": "-", "\u2212
 
 
 def normalize(text: str) -> str:
-    """Lower case, without accents, dashes unified."""
+    """Convert text to lower case, remove accents, and unify dashes."""
     if text.isascii():
         return text.lower()
     plain = unicodedata.normalize("NFKD", text.translate(_DASHES))
@@ -27,9 +27,9 @@ def normalize(text: str) -> str:
 
 @lru_cache(maxsize=65536)
 def stem(word: str) -> str:
-    """Return a light plural and inflection stripper (S-stemmer of Harman, 1991, plus -ed and -ing).
+    """Strip plural and inflection endings (S-stemmer of Harman, 1991, plus -ed and -ing).
 
-    Words with digits are names (PD-L1, CXCL13) and stay as they are.
+    Words with digits are names (PD-L1, CXCL13) and are left unchanged.
     """
     if len(word) <= 3 or any(char.isdigit() for char in word):
         return word
@@ -53,7 +53,7 @@ def words(text: str, *, keep_stop: bool = False) -> list[str]:
 
 @lru_cache(maxsize=8192)
 def phrase_key(phrase: str) -> str:
-    """Return a phrase as a run of stemmed words with a space on each side, ready for `in`."""
+    """Convert a phrase to stemmed words with a space on each side, for matching with `in`."""
     return f" {' '.join(words(phrase, keep_stop=True))} "
 
 
@@ -62,7 +62,7 @@ _OF_ANOTHER_KIND = {
     "survival": frozenset({"free", "specific", "related"}),
     "response": frozenset({"immune", "inflammatory", "antibody", "stress"}),
 }
-"""Words before a name that make it another thing: recurrence-free survival is no survival."""
+"""Words that change the meaning of a following name, as in recurrence-free survival."""
 
 _JOINING = frozenset({"and", "or"})
 _SHARED_WORD = "survival"
@@ -70,15 +70,15 @@ _COORDINATED = re.compile(
     r"(?:(?:free|specific|relat|overall|progression|recurrence|relapse|diseas\w?|cancer|metastasis|"
     r"event|and|or|p|n|hr|ci|[a-z]?fs|[cd]ss|os|\d\S*) )*survival "
 )
-"""What may stand between "overall" and its word in "overall (p=0.01) and disease-free survival"."""
+"""Text allowed after "overall" in phrases like "overall (p=0.01) and disease-free survival"."""
 
 
 def mentions(text_key: str, phrases: Iterable[str]) -> bool:
-    """Check whether any of `phrases` occurs, whole words only, in a text prepared by `phrase_key`.
+    """Check whether any of `phrases` occurs, in whole words, in a text prepared by `phrase_key`.
 
-    A phrase inside its own negation does not occur: "non-muscle-invasive bladder cancer" is no
-    muscle-invasive bladder cancer, and "recurrence-free survival" is not survival. It also occurs
-    where it shares its last word with another: "mutation or neoantigen burden".
+    A phrase inside its own negation does not count: "non-muscle-invasive bladder cancer" is not
+    muscle-invasive bladder cancer, and "recurrence-free survival" is not survival. A phrase that
+    shares its last word with another does count: "mutation or neoantigen burden".
     """
     return any((key := phrase_key(phrase)) != "  " and _occurs(text_key, key) for phrase in phrases)
 
@@ -93,7 +93,7 @@ def _occurs(text_key: str, key: str) -> bool:
 
 
 def _places(text_key: str, key: str) -> Iterator[int]:
-    """Positions of a phrase, whole or sharing its last word with another."""
+    """Yield the positions of a phrase, either in full or sharing its last word with another."""
     first, _, last = key.strip().rpartition(" ")
     at = text_key.find(key)
     while at >= 0:

@@ -1,4 +1,4 @@
-"""A topic as concepts with their synonyms, and how much a paper is about it."""
+"""Topics as sets of concepts with synonyms, and the relevance of papers to them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _SENTENCE = re.compile(r"(?<=[.!?;:])\s+")
 
 
 def parse_topic(topic: str, ontology: Ontology) -> Query:
-    """Get the topic's concepts, all of which must occur: names of the ontology, then single words.
+    """Parse a topic into concepts that must all occur: names from the ontology, then words.
 
     Raises
     ------
     InputError
-        If the topic has no word to search for, or excludes or offers alternatives.
+        If the topic has no word to search for, or contains exclusions or alternatives.
     """
     if operator := _OPERATOR.search(topic):
         raise InputError(
@@ -50,17 +50,17 @@ def parse_topic(topic: str, ontology: Ontology) -> Query:
 
 
 def _numbers(name: str) -> tuple[str, ...]:
-    """Get a name in singular and plural where it has both: catalogs take phrases as they stand."""
+    """Return a name's singular and plural, because catalogs match phrases literally."""
     if len(name) < 4 or not name[-1].islower() or _UNCOUNTED.search(name):
         return (name,)
     return (name, name[:-1]) if name.endswith("s") else (name, f"{name}s")
 
 
 def score_relevance(query: Query, record: Record) -> float:
-    """Return the share of the topic's concepts that title or abstract name.
+    """Compute the share of the topic's concepts that are named in the title or abstract.
 
-    A concept is named where all words of its name, or of a synonym, occur in a sentence, whatever
-    their inflection.
+    A concept is named if all words of its name or of a synonym occur in one sentence, in any
+    inflection.
     """
     sentences = [set(words(part)) for part in (record.title, *_SENTENCE.split(record.abstract))]
     groups = [[set(words(name)) for name in names] for names in query.groups()]

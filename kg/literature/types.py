@@ -1,4 +1,4 @@
-"""Records of the literature, queries for them, and answers that say what was missing."""
+"""Literature records, queries, and answers that report missing sources."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sage.core.models import Strict
 
 
 def title_key(title: str) -> str:
-    """Return a title reduced to what two catalogs agree on: ASCII letters and digits, lower case.
+    """Reduce a title to lower-case ASCII letters and digits, on which catalogs agree.
 
-    The marks that publishers put before or after a retracted title do not count.
+    Retraction marks that publishers add before or after a title are removed.
     """
     plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
     plain = re.sub(r"^\W*(retracted(\s+article)?|withdrawn)\s*[:\-\]]\s*", "", plain)
@@ -31,16 +31,16 @@ _MARKED = re.compile(
 
 
 def says_retracted(title: str) -> bool:
-    """Return True when a title carries a publisher's mark of retraction ("RETRACTED: ...")."""
+    """Check whether a title has a publisher's retraction mark ("RETRACTED: ...")."""
     return _MARKED.search(title) is not None
 
 
 SHORTEST_TITLE = 16
-"""Titles shorter than this ("Editorial", "Bladder cancer") do not identify a paper."""
+"""Minimum length of a title that identifies a paper ("Editorial" does not)."""
 
 
 def clean_doi(doi: str | None) -> str | None:
-    """Return a DOI in its bare, lower-case form, or None where `doi` is invalid."""
+    """Normalize a DOI to its bare, lower-case form, or return None if `doi` is invalid."""
     if not doi:
         return None
     bare = re.sub(r"^\s*(https?://(dx\.)?doi\.org/|doi:\s*)", "", doi.strip(), flags=re.IGNORECASE)
@@ -95,7 +95,7 @@ class Record(Strict):
 
     @property
     def key(self) -> str:
-        """The strongest identifier: DOI, else PMID, else arXiv, else the normalized title."""
+        """Strongest identifier: DOI, else PMID, else arXiv id, else the normalized title."""
         if self.doi:
             return f"doi:{self.doi}"
         if self.pmid:
@@ -105,19 +105,19 @@ class Record(Strict):
         return f"title:{title_key(self.title)}"
 
     def identities(self) -> list[str]:
-        """Every identifier by which another record may be of the same paper, its title last."""
+        """List the identifiers by which records of the same paper are matched, the title last."""
         named = (("doi", self.doi), ("pmid", self.pmid), ("arxiv", self.arxiv))
         keys = [f"{kind}:{value}" for kind, value in named if value]
         title = title_key(self.title)
         return [*keys, f"title:{title}"] if len(title) >= SHORTEST_TITLE else keys
 
     def join_fields(self, other: Record) -> dict[str, Any]:
-        """Fields beyond those of a plain record, joined with another record's of this paper."""
+        """Merge the extra fields of a subclass with those of another record of the same paper."""
         return {}
 
     @property
     def body(self) -> str:
-        """Title, abstract and snippets as a string, for matching."""
+        """Title, abstract and snippets as a single string, for matching."""
         return " ".join(text for text in (self.title, self.abstract, *self.snippets) if text)
 
     def citation(self) -> str:
@@ -130,11 +130,11 @@ class Record(Strict):
         return f"{mark}{first}{self.title}{f' ({where})' if where else ''}{tail}"
 
     def known_by(self, as_of: date | None) -> bool:
-        """Return True when the record had certainly appeared by `as_of`.
+        """Check whether the record had certainly appeared by `as_of`.
 
-        A record with only a year counts as published on that year's last day, and a record without
-        a date does not count at all: a time-travel evaluation may miss a paper, but may not see a
-        paper from the future.
+        A record with only a year counts as published on the last day of that year, and a record
+        without a date never counts: a time-travel evaluation may miss a paper, but must not see
+        a paper from the future.
         """
         if as_of is None:
             return True
@@ -143,7 +143,7 @@ class Record(Strict):
         return self.year is not None and date(self.year, 12, 31) <= as_of
 
     def as_known(self, as_of: date | None) -> Record:
-        """Return the record as of `as_of`: a retraction known to be later does not count yet."""
+        """Return the record as known at `as_of`, without a retraction that is known to be later."""
         later = as_of is not None and self.retracted_on is not None and self.retracted_on > as_of
         if not (self.retracted and later):
             return self
@@ -153,7 +153,7 @@ class Record(Strict):
 
 
 def union(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the members of both, each once, in order."""
+    """Combine two tuples, keeping the order and dropping duplicates."""
     return tuple(dict.fromkeys((*a, *b)))
 
 
