@@ -1,1 +1,1 @@
-"""Benchmarks of SAGE: measured beside baselines and peers; not part of the wheel."""
+"""Benchmarks of SAGE against baselines and peers; not part of the wheel."""

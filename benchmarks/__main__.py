@@ -25,14 +25,14 @@ ADAPTERS = Path(__file__).parent / "adapters"
 
 
 class Adapters(TyperGroup):
-    """Benchmarks as commands; a module is imported when its benchmark is run."""
+    """Benchmarks as commands; the module of a benchmark is imported only when it is run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the adapters."""
         return sorted(module.name for module in iter_modules([str(ADAPTERS)]))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import an adapter and make it a command."""
+        """Import an adapter and convert it to a command."""
         if find_spec(f"benchmarks.adapters.{cmd_name}") is None:
             return None
         module = import_module(f"benchmarks.adapters.{cmd_name}")
@@ -41,12 +41,12 @@ class Adapters(TyperGroup):
         return get_command(single)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Name the command that lists the adapters."""
+        """Add the name of the command that lists the adapters."""
         formatter.write_text("NAME is listed by `python -m benchmarks list`.")
 
 
 def _with_output(name: str, run: Any) -> Any:
-    """Add --json and --out to a benchmark's options."""
+    """Add --json and --out to the options of a benchmark."""
 
     @functools.wraps(run)
     def command(*, as_json: bool, out: Path | None, **options: Any) -> None:
@@ -95,7 +95,7 @@ def page(folder: Path, out: Path | None = None) -> None:
 
 
 def main() -> None:
-    """Run the command line; an error of the user's input is a single line and exit code 2."""
+    """Run the command line; a user's input error gives a single line and exit code 2."""
     try:
         app()
     except SageError as error:

@@ -38,7 +38,7 @@ class Annotation:
 
 @dataclass(slots=True)
 class AnnotatedDocument:
-    """A text with annotated entities and related pairs of concepts (unordered) with their type."""
+    """A text with annotated entities, and its related (unordered) pairs of concepts by type."""
 
     id: str
     text: str
@@ -52,7 +52,7 @@ def load_corpus(path: Path) -> list[AnnotatedDocument]:
     Raises
     ------
     InputError
-        If nothing annotated is found.
+        If the file has no annotations.
     """
     if not path.is_file():
         raise InputError(f"{path}: file not found; give a PubTator file")

@@ -1,4 +1,4 @@
-"""Calibration sets: known cases and dated literature for them."""
+"""Calibration sets: known cases, with dated literature for them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def load_proposals(path: Path) -> list[Proposal]:
     Raises
     ------
     InputError
-        If a line is invalid, with its line and field.
+        If a line is invalid; the message gives the line and the field.
     """
     found = []
     for number, line in enumerate(_read_text(path).splitlines(), start=1):

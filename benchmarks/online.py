@@ -1,4 +1,4 @@
-"""Rules of online error control that SAGE is compared with: e-LOND on any e-values, and LORD++.
+"""Rules of online error control to compare with SAGE: e-LOND on any e-values, and LORD++.
 
 LORD++ (Ramdas, Yang, Wainwright and Jordan 2017, NeurIPS; Javanmard and Montanari 2018, Annals of
 Statistics) gains more from earlier discoveries than e-LOND, but needs p-values that are
@@ -17,7 +17,7 @@ from validation.statistics.online import level, spending
 
 
 def e_lond(e: npt.ArrayLike, alpha: float = 0.05) -> BoolArray:
-    """Mask of claims rejected by e-LOND, in order: e_t >= 1 / (alpha gamma_t (D_{t-1} + 1)).
+    """Find the claims rejected by e-LOND, in order: e_t >= 1 / (alpha gamma_t (D_{t-1} + 1)).
 
     D_{t-1} counts the rejections before t. The false discovery rate is at most `alpha` at every
     time, under any dependence.
@@ -33,17 +33,17 @@ def e_lond(e: npt.ArrayLike, alpha: float = 0.05) -> BoolArray:
 
 
 def lord(p: npt.ArrayLike, alpha: float = 0.05, wealth: float | None = None) -> BoolArray:
-    """Return the mask of claims rejected by LORD++, in order.
+    """Find the claims rejected by LORD++, in order.
 
     A claim is rejected if p_t <= alpha_t, with
 
     alpha_t = gamma_t w0 + (alpha - w0) gamma_{t-tau_1} + alpha sum_{j>=2} gamma_{t-tau_j},
 
-    tau_j being the time of the j-th rejection.
+    where tau_j is the time of the j-th rejection.
 
     Parameters
     ----------
-    wealth : w0, what may be spent before the first discovery (default: alpha / 2)
+    wealth : w0, the level that may be spent before the first discovery (default: alpha / 2)
     """
     values = p_values(p)
     first = alpha / 2.0 if wealth is None else wealth

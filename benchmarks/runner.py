@@ -1,4 +1,4 @@
-"""Shared parts of all benchmarks: rows, intervals, resumable repetitions, timing, and the page."""
+"""Shared parts of all benchmarks: rows, intervals, resumable repetitions, timing, results page."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Row(Strict):
-    """A line of a table: a figure of SAGE beside its baseline and the best published figure."""
+    """A row of a table: a figure of SAGE next to its baseline and the best published figure."""
 
     benchmark: str
     measured: str
@@ -46,7 +46,7 @@ class Row(Strict):
 
 
 class Report(Strict):
-    """The result of a benchmark: rows for people, `data` for programs."""
+    """The result of a benchmark: rows for readers, `data` for programs."""
 
     name: str = ""
     command: str = ""
@@ -66,7 +66,7 @@ def render(reports: Sequence[Report]) -> str:
 
 
 def write_page(folder: Path) -> str:
-    """Render the page of results from the reports (`NAME.json`) of a folder.
+    """Write the results page from the reports (`NAME.json`) in a folder.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def write_page(folder: Path) -> str:
 
 
 def wilson(hits: int, runs: int) -> tuple[float, float]:
-    """95% interval of a share after Wilson."""
+    """Compute Wilson's 95% interval of a proportion."""
     from statsmodels.stats.proportion import proportion_confint
 
     low, high = proportion_confint(hits, runs, method="wilson")
@@ -94,7 +94,7 @@ def wilson(hits: int, runs: int) -> tuple[float, float]:
 
 
 def exact(hits: int, runs: int) -> tuple[float, float]:
-    """95% interval of a share after Clopper and Pearson."""
+    """Compute the Clopper-Pearson 95% interval of a proportion."""
     from statsmodels.stats.proportion import proportion_confint
 
     low, high = proportion_confint(hits, runs, method="beta")
@@ -104,11 +104,11 @@ def exact(hits: int, runs: int) -> tuple[float, float]:
 def bootstrap(
     groups: Sequence[T | Any], statistic: Callable[[Any], Any], *, draws: int = 2000, seed: int = 1
 ) -> tuple[float, float]:
-    """95% percentile interval of a statistic over groups drawn with replacement.
+    """Compute the 95% percentile interval of a statistic by a bootstrap over groups.
 
     Parameters
     ----------
-    statistic : maps indices of the drawn groups, (n_groups,), to a number
+    statistic : function from the indices of the drawn groups, (n_groups,), to a number
     """
     import numpy as np
 
@@ -121,14 +121,14 @@ def bootstrap(
 
 
 def percent(value: float, interval: tuple[float, float] | None = None) -> str:
-    """Render a share with its interval."""
+    """Format a proportion with its interval."""
     if interval is None:
         return f"{value:.1%}"
     return f"{value:.1%} ({interval[0]:.1%} to {interval[1]:.1%})"
 
 
 class Rate(Strict):
-    """A share of runs with its exact 95% interval; `refused` runs gave no number."""
+    """A proportion of runs with its exact 95% interval; `refused` counts runs without a number."""
 
     name: str
     hits: int
@@ -139,7 +139,7 @@ class Rate(Strict):
     upper: float
 
     def at_most(self, nominal: float) -> bool:
-        """Return True if the rate is compatible with being at most `nominal`."""
+        """Check whether the rate is compatible with being at most `nominal`."""
         return self.lower <= nominal
 
     def __str__(self) -> str:
@@ -147,7 +147,7 @@ class Rate(Strict):
 
 
 def rate(name: str, outcomes: Iterable[bool | None]) -> Rate:
-    """Count true outcomes; None is a refusal and counts as a run without a claim."""
+    """Compute the rate of true outcomes; None is a refusal and counts as a run without a claim."""
     found = list(outcomes)
     hits, runs = sum(outcome is True for outcome in found), len(found)
     lower, upper = exact(hits, runs) if runs else (0.0, 1.0)
@@ -160,22 +160,22 @@ def rate(name: str, outcomes: Iterable[bool | None]) -> Rate:
 def share(
     hits: int, runs: int, interval: Callable[[int, int], tuple[float, float]] = wilson
 ) -> str:
-    """Render hits of runs as a share with its 95% interval; a dash if nothing was run."""
+    """Format hits among runs as a proportion with its 95% interval; a dash without runs."""
     return percent(hits / runs, interval(hits, runs)) if runs else NONE
 
 
 def cpu_seconds() -> str:
-    """Processor time of this process and its children so far."""
+    """Return the CPU time of this process and its children so far."""
     return f"{sum(os.times()[:4]):.0f} s of a CPU"
 
 
 def load_lines(path: Path | None, model: type[T]) -> list[T]:
-    """Load JSON lines of earlier work; a last line that was cut short is ignored.
+    """Load JSON lines of earlier work, and ignore a last line that was cut short.
 
     Raises
     ------
     InputError
-        If a whole line is damaged.
+        If a complete line is damaged.
     """
     if path is None or not path.is_file():
         return []
@@ -202,9 +202,9 @@ def run_missing(
     jobs: int = 1,
     title: str = "runs",
 ) -> list[T]:
-    """Run work for each key that `keep` does not hold, in processes, and return all results.
+    """Run work in parallel processes for each key missing in `keep`, and return all results.
 
-    Each result is appended to `keep` as a JSON line at once, so that an interrupted benchmark
+    Each result is immediately appended to `keep` as a JSON line, so that an interrupted benchmark
     resumes.
     """
     from sage.cli.console import counting
@@ -231,13 +231,13 @@ def run_missing(
 
 
 def median_time(work: Callable[[], Any], repeats: int = 3) -> float:
-    """Median wall time of a call in seconds, after a warm-up."""
+    """Measure the median wall time of a call in seconds, after a warm-up."""
     work()
     return statistics.median(measure_time(work) for _ in range(repeats))
 
 
 def measure_time(work: Callable[[], Any]) -> float:
-    """Wall time of a call in seconds."""
+    """Measure the wall time of a call in seconds."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start

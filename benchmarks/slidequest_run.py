@@ -1,4 +1,4 @@
-"""Ask the code-acting agent SlideQuest's questions, each with its own data and nothing else."""
+"""Run of SlideQuest's questions with the code-acting agent, each with only its own data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ANSWER = "answer.json"
 
 
 class Prepared(Strict):
-    """A question's text, with its data by the names that programs see."""
+    """A question's text, with its data under the names that programs see."""
 
     name: str
     text: str
@@ -28,7 +28,7 @@ class Prepared(Strict):
 
 
 class Cost(Strict):
-    """Cost of a repeat; `no_answer` counts questions without an answer.json."""
+    """Cost of one repetition; `no_answer` counts questions without an answer.json."""
 
     no_answer: int
     tokens: int
@@ -38,7 +38,7 @@ class Cost(Strict):
 def prepare(
     benchmark: Path, data: Path, only: Sequence[str] = ()
 ) -> tuple[list[Prepared], list[str]]:
-    """Return the questions whose data are below `data`, and the names of the others.
+    """Return the questions whose data are below `data`, and the names of those without data.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def _prepare_question(name: str, row: dict[str, Any], data: Path) -> Prepared:
 def answer_all(
     questions: Sequence[Prepared], out: Path, ask: Callable[[Prepared, Path], Acted]
 ) -> Cost:
-    """Ask the questions in turn, each in its own folder; finished sessions are kept."""
+    """Ask the questions in sequence, each in its own folder; finished sessions are kept."""
     from sage_nova.code_acting.types import Acted
 
     done, missing = [], 0
@@ -127,7 +127,7 @@ def answer_all(
 
 
 def ask_agent(questions: list[Prepared], folder: Path, budget_usd: float | None) -> Cost:
-    """Ask the code-acting agent; replies are kept in the folder of the repeat."""
+    """Ask the code-acting agent; its replies are kept in the folder of the repetition."""
     from mcp_servers.workers.jobs import Recipe
     from mcp_servers.workers.pool import LocalPool
     from sage.core.llm.trace import Trace

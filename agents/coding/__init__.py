@@ -1,4 +1,4 @@
-"""The coding agent: task, data and validation agents under one controller (SAGE, 3.3.1).
+"""The coding agent: task, data and validation agents under a single controller (SAGE, 3.3.1).
 
 `controller.carry_out` runs a frozen contract in a sandbox; `controller.resume` continues after a
 person corrected the code.

@@ -1,4 +1,4 @@
-"""Accept or return a program: policy check, comparison of its numbers, feedback."""
+"""Acceptance of a program: policy check, comparison of its numbers, and feedback."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sandbox.types import Reason, SandboxResult, Usage
 from validation.results.results import Compared, Reproduction
 
 ALLOWED_IMPORTS = policy.ALLOWED_IMPORTS - {"validation"}
-"""A second implementation calls public libraries, never SAGE's own analysis."""
+"""Modules for a second implementation: public libraries, never SAGE's own analysis."""
 
 ENDINGS = {
     Reason.OK: "",
@@ -23,7 +23,7 @@ ENDINGS = {
 
 
 def check_policy(code: str, sandbox: str) -> SandboxResult | None:
-    """Return a result that says why a program may not run; None when it may."""
+    """Return a result with the reasons why a program may not run; None if it may."""
     found = policy.check(code, ALLOWED_IMPORTS)
     if not found:
         return None
@@ -33,7 +33,7 @@ def check_policy(code: str, sandbox: str) -> SandboxResult | None:
 
 
 def strip_result(result: SandboxResult) -> SandboxResult:
-    """Strip a result of all that the program could choose: output, file names, exit code."""
+    """Strip a result of everything that the program could choose: output, file names, exit code."""
     return SandboxResult(
         sandbox=result.sandbox,
         exit_code=None if result.exit_code is None else int(result.exit_code != 0),
@@ -44,13 +44,13 @@ def strip_result(result: SandboxResult) -> SandboxResult:
 
 
 def render_feedback(result: SandboxResult, code: str) -> list[str]:
-    """Return a failed run in lines that may go to a model (see `agents.coding.scrub`)."""
+    """Describe a failed run in lines that may be sent to a model (see `agents.coding.scrub`)."""
     said = scrub.describe_failure(result.stderr_tail, result.stdout_tail, code)
     return [f"the run ended with {result.reason.value}: {ENDINGS.get(result.reason, '')}", *said]
 
 
 def list_objections(found: Reproduction) -> list[str]:
-    """List missing and differing numbers by test, without SAGE's own values."""
+    """List missing and differing numbers by test, without revealing SAGE's own values."""
     said = []
     if missing := found.with_state("missing"):
         said.append(f"asked for and not given: {_list_fields(missing)}")

@@ -1,14 +1,14 @@
-"""Appendix: what a program computes beyond the contract, read as hostile, typed and bounded.
+"""Appendix of a program's results beyond the contract, treated as hostile, typed and bounded.
 
-Tables of numbers and raster images, nothing else. A label is a short token of lower-case words that
-stands as a string in the program's own text, which was written before the data were seen, so that
-no value can travel in a name; or it is the name of a variable. Counts under the minimum are
-suppressed, and with them the estimates of their row; values that fewer patients than the minimum
-have in a column of the table are withheld, and numbers keep three significant digits. Images
-are decoded within bounds and drawn again, so that only their pixels remain.
+The appendix consists of tables of numbers and raster images only. A label is either the name of a
+variable or a short sequence of lower-case words that occurs as a string in the program's own text,
+which was written before the data were seen, so that a name cannot leak a value. Counts below the
+minimum are suppressed, and so are the estimates in the same row; values shared by fewer patients
+than the minimum in a column of the table are withheld, and numbers keep three significant digits.
+Images are decoded within limits and redrawn, so that only their pixels remain.
 
-The appendix is shown in the report under its own heading. It enters no summary and no verdict; its
-tables alone enter the prompts of an exploration, no other prompt.
+The appendix is shown in the report under its own heading. It is not used in any summary or verdict;
+only its tables are used in prompts, and only in those of an exploration.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LABEL = re.compile(r"[a-z]{1,16}(_[a-z]{1,16}){0,2}")
 _CLAIMS = re.compile(
     r"support|signific|valid|replic|confirm|reproduc|proven|verdict|independen|novel|approved"
 )
-"""Words of a judgment, which belongs to the verdict alone."""
+"""Words of a judgment, which only the verdict may make."""
 
 Label = Annotated[str, Field(min_length=1, max_length=50)]
 Cell = Annotated[float, Field(allow_inf_nan=False, ge=-1e9, le=1e9)]
@@ -105,7 +105,7 @@ class Appendix(View):
 
 @dataclass(frozen=True)
 class Read:
-    """An appendix with its images as PNG bytes, in the order of their names."""
+    """An appendix with its images as PNG bytes, sorted by name."""
 
     tables: tuple[Table, ...]
     images: tuple[bytes, ...]
@@ -121,14 +121,14 @@ def read_appendix(
     *,
     for_model: bool = False,
 ) -> Read:
-    """Read what a program left beyond the registered numbers.
+    """Read the results that a program left beyond the registered numbers.
 
     Parameters
     ----------
     code : the program's text; labels must occur in it
     table : the Parquet table that the program read, or its numbers (patients, columns)
-    minimum : fewest patients that a shown count may have
-    names : of variables, which may be labels without standing in the program
+    minimum : smallest count of patients that may be shown
+    names : names of variables, which may be labels without occurring in the program
     for_model : round counts to multiples of the minimum, so that no difference of two gives a
         smaller one away, and leave out a table of estimates without counts
     """
@@ -199,18 +199,18 @@ def _tables(
 
 
 def may_label(text: str) -> bool:
-    """Return True for a plain label: up to three lower-case words, none of them a judgment."""
+    """Check whether a label is plain: up to three lower-case words, none of them a judgment."""
     return _LABEL.fullmatch(text) is not None and not judges(text)
 
 
 def judges(text: str) -> str:
-    """Return a word of judgment in a text; empty where there is none."""
+    """Find a word of judgment in a text; empty if there is none."""
     found = _CLAIMS.search(text.lower())
     return found[0] if found else ""
 
 
 def _literals(code: str) -> set[str]:
-    """Return string literals of a program."""
+    """Collect the string literals of a program."""
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -223,7 +223,7 @@ def _literals(code: str) -> set[str]:
 
 
 def numbers_of(table: Path) -> NDArray[np.float64]:
-    """Return a Parquet table as numbers (patients, columns); texts are missing."""
+    """Read a Parquet table as numbers (patients, columns), with texts as missing values."""
     import pandas as pd
 
     frame = pd.read_parquet(table).apply(pd.to_numeric, errors="coerce")
@@ -259,7 +259,7 @@ class _Rules:
 
 
 def _row(row: GivenRow, columns: list[GivenColumn], rules: _Rules) -> tuple[str, ...]:
-    """Return a row as shown; where a count is hidden, so is what was estimated from it."""
+    """Format a row for display; if a count is hidden, so are the estimates in the row."""
     kinds = [column.kind for column in columns]
     cells = [_cell(v, kind, rules) for v, kind in zip(row.values, kinds, strict=True)]
     if any(k == "count" and not c.isdigit() for k, c in zip(kinds, cells, strict=True)):
@@ -291,12 +291,12 @@ def _cell(value: float | None, kind: str, rules: _Rules) -> str:
 
 
 def round_count(count: int, step: int) -> int:
-    """Return a count as the nearest multiple of a step, halves up."""
+    """Round a count to the nearest multiple of a step, halves up."""
     return (count + step // 2) // step * step
 
 
 def redraw(path: Path) -> bytes | None:
-    """Get a PNG drawn again from its pixels alone; None when it is too large or cannot be read."""
+    """Redraw a PNG from its pixels alone; None if it is too large or cannot be read."""
     from PIL import Image
 
     if path.stat().st_size > LARGEST_IMAGE:

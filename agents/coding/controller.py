@@ -1,8 +1,8 @@
 """The coding controller: SAGE's own computation, a second implementation, the verdict.
 
-Each part of the contract is computed by SAGE first. What is published, and what later parts are
-handed, comes from that computation alone. Then a second implementation, written by a model or
-compiled by SAGE, computes the registered numbers again and is compared.
+Each part of the contract is computed by SAGE first. Published results and the inputs of later parts
+come from that computation alone. Then a second implementation, written by a model or compiled by
+SAGE, computes the registered numbers again and is compared with the first.
 
 Source: SAGE, 3.3.1 (control flow, bounded feedback, escalation).
 """
@@ -64,7 +64,7 @@ LIMITS = Limits(seconds=900, memory_mb=4096, cpus=2, pids=128, output_mb=128, lo
 
 
 class NothingReadableError(Exception):
-    """No round of the second implementation left numbers that could be read."""
+    """Raised if no round of the second implementation produced readable numbers."""
 
     def __init__(self, part: Part) -> None:
         super().__init__(part)
@@ -73,7 +73,7 @@ class NothingReadableError(Exception):
 
 @dataclass
 class Carrying:
-    """A contract that is being carried out."""
+    """State of a contract while it is carried out."""
 
     frozen: FrozenContract
     cohort: Cohort
@@ -93,7 +93,7 @@ class Carrying:
     provenance: list[DataProvenance] = field(default_factory=list)
 
     def finish(self) -> CodingOutcome:
-        """Plan, compute and reproduce every part, judge; or escalate."""
+        """Plan, compute and reproduce every part, then judge or escalate."""
         done = self.store.outcome()
         if done is not None:
             self.require_same(done.contract_sha256)
@@ -116,7 +116,7 @@ class Carrying:
     def _part(self, part: Part, cohort: Cohort, handed: protocol.Handed) -> AnalysisResult:
         """Carry out a part: SAGE's own computation, then the second implementation.
 
-        The program that counted in the first part is run unchanged on later parts.
+        The accepted program of the first part is run unchanged on later parts.
         """
         inputs, found = self._compute(part, cohort, handed)
         if part in ("all", "discovery"):
@@ -129,7 +129,7 @@ class Carrying:
         return found
 
     def require_same(self, contract: str) -> None:
-        """Require a folder of this contract."""
+        """Raise an error if the folder belongs to another contract."""
         if contract != self.frozen.sha256:
             raise InputError(
                 f"{self.store.folder} belongs to contract {contract[:12]}, not to "
@@ -147,7 +147,7 @@ class Carrying:
         return plan
 
     def _resolve_data(self) -> None:
-        """Let the data agent account for every variable; a frozen contract lacks none."""
+        """Ask the data agent about every variable; a frozen contract does not lack any."""
         if self.store.data() is None:
             wanted = tuple(dict.fromkeys(column.key for column in self.brief.columns))
             dictionary = self.cohort.dictionary()
@@ -167,10 +167,10 @@ class Carrying:
     def _compute(
         self, part: Part, cohort: Cohort, handed: protocol.Handed
     ) -> tuple[Path, AnalysisResult]:
-        """SAGE's own computation of a part: its inputs and its results, in the ledger.
+        """Run SAGE's own computation of a part: prepare its inputs and record its results.
 
-        It is the compiled program of the contract, run in the sandbox. A part that was computed
-        before an interruption is taken as it is.
+        The contract's compiled program is run in the sandbox. A part that was computed before an
+        interruption is reused.
         """
         from validation.run.prepare import render_program
         from validation.run.runner import read_analysis, record_crash, record_tests
@@ -203,9 +203,9 @@ class Carrying:
         return inputs, found
 
     def _reproduce(self, part: Part, inputs: Path, reference: AnalysisResult) -> str | None:
-        """Get rounds of a second implementation until its numbers agree; the program that counts.
+        """Run rounds of a second implementation until its numbers agree; return the last program.
 
-        None when no round left numbers that could be read: then a person is asked. Where the
+        Returns None if no round produced readable numbers, so that a person has to be asked. If the
         rounds are used up and numbers are missing or differ, the last numbers are the finding.
         """
         task = prepare_second(inputs, inputs / "second")
@@ -273,7 +273,7 @@ class Carrying:
         return outcome
 
     def _rerun(self, part: Part, inputs: Path, reference: AnalysisResult, code: str) -> None:
-        """Run the second implementation that counted once more; what it leaves is the finding."""
+        """Run the final second implementation on a later part; its numbers are the finding."""
         task = prepare_second(inputs, inputs / "second")
         if task is None or not code:
             return
@@ -287,9 +287,9 @@ class Carrying:
         write_reproduction(found, self.store.folder)
 
     def _prepare(self, part: Part, cohort: Cohort, handed: protocol.Handed) -> Path:
-        """Analysis-ready tables of a part; only their description is kept here.
+        """Prepare analysis-ready tables of a part, and keep only their description here.
 
-        `handed` are the cut-points and the model found in earlier patients.
+        `handed` contains the cut-points and the model found in earlier patients.
         """
         from validation.run.prepare import prepare
 
@@ -319,7 +319,7 @@ class Carrying:
     def _round(
         self, part: Part, task: Task, inputs: Path, reference: AnalysisResult, code: str, by: str
     ) -> Attempt:
-        """Check and run a second implementation, read its output, and compare."""
+        """Check and run a second implementation, read its output, and compare its numbers."""
         number = len(self.attempts) + 1
         out = self.store.begin(number, code)
         compiled = code == self.compiled
@@ -433,14 +433,14 @@ def carry_out(
     min_count: int = MIN_COUNT,
     on_event: Event = lambda *_: None,
 ) -> CodingOutcome:
-    """Carry a frozen contract out, and write `results.json` and figures to `workdir`.
+    """Carry out a frozen contract, and write `results.json` and figures to `workdir`.
 
     A finished work folder is returned as it is; an interrupted folder is resumed, without
     asking the reasoner again for a program that it already wrote.
 
     Parameters
     ----------
-    min_count : fewest patients that a count in a program's appendix may have
+    min_count : smallest count of patients that a program's appendix may show
 
     Raises
     ------
@@ -468,10 +468,10 @@ def resume(
     min_count: int = MIN_COUNT,
     on_event: Event = lambda *_: None,
 ) -> CodingOutcome:
-    """Resume after an escalation: run the last round's `analysis.py` as a person left it.
+    """Resume after an escalation: run the `analysis.py` of the last round as corrected by a person.
 
-    The program is run as a new round, made "by a person". If it fails too, the folder is escalated
-    again, with this round kept beside the others.
+    The program is run as a new round, attributed to "a person". If it fails too, the folder is
+    escalated again, with this round kept beside the others.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""The data agent: which variables exist, which tool computes those that do not (SAGE, 3.3.1).
+"""The data agent: finds existing variables, and tools to compute missing ones (SAGE, 3.3.1).
 
-It sees names and tools; the rows stay with `validation.run.prepare.prepare` and with the tools.
+It sees names and tools; the rows are only seen by `validation.run.prepare.prepare` and the tools.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DataPlan(View):
 
 
 def resolve(given: DataInput, resources: Resources) -> DataPlan:
-    """Take what the cohort has; for imaging variables find the tool with a result of that name."""
+    """Use the cohort's variables; for missing imaging variables, find a tool that returns them."""
     present = set(given.present)
     found, extract, missing = [], [], []
     for key in given.wanted:
@@ -64,7 +64,7 @@ def resolve(given: DataInput, resources: Resources) -> DataPlan:
 
 
 def _tool_for(key: str, tools: tuple[ToolOffer, ...]) -> tuple[str, str] | None:
-    """Find the tool and result field that hold every word of the variable's name."""
+    """Find the tool and result field that contain every word of the variable's name."""
     words = _words(key.split(":", 1)[1])
     fits = [
         (len(_words(field) - words), tool.name, field)
@@ -82,7 +82,7 @@ def _words(name: str) -> set[str]:
 
 
 def check_data(given: DataInput, plan: DataPlan) -> list[str]:
-    """Every wanted variable once, only registered tools, nothing called found that is not there."""
+    """Check that every wanted variable occurs once, with registered tools and no false "found"."""
     problems = []
     tools = {tool.name: tool for tool in given.tools}
     named = [*plan.found, *(extraction.variable for extraction in plan.extract), *plan.missing]

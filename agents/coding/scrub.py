@@ -1,9 +1,9 @@
-"""Describe a failed run to a model without disclosing patients.
+"""Describe a failed run to a model without disclosing patient data.
 
-Nothing that a program printed goes back. What passes is the name of an error that Python or a
-public library defines, the lines of the program's own text at which it arose, and a hint from
-`HINTS`, in our words, where the message has a known form. No value, name or word of the message is
-repeated.
+Nothing that a program printed is sent back. The description is limited to the name of an error that
+Python or a public library defines, the lines of the program's own text that raised it, and a hint
+from `HINTS`, in our words, if the message has a known form. No value, name or word of the message
+is repeated.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import builtins
 import re
 
 MOST_FRAMES = 2
-"""A program can print a traceback of its own making: the few lines it may name say little."""
+"""Maximum number of quoted lines, since a program can print a forged traceback."""
 LONGEST_LINE = 160
 WITHHELD = "whatever else it printed is withheld"
 
@@ -32,7 +32,7 @@ ERROR_NAMES = frozenset(_LIBRARIES.split()) | {
     for name, value in vars(builtins).items()
     if isinstance(value, type) and issubclass(value, BaseException)
 }
-"""Errors of Python and of the libraries. Other names could be made to carry values."""
+"""Errors of Python and of the libraries; other names could be used to leak values."""
 
 HINTS = (
     (r"could not convert string to float", "a text column was read as numbers"),
@@ -55,19 +55,19 @@ HINTS = (
     (r"missing \d+ required", "a call lacks an argument"),
     (r"unexpected keyword", "a call has an argument that the function does not take"),
 )  # fmt: skip
-"""Known forms of messages, and the hint for each."""
+"""Known forms of messages, with the hint for each."""
 
 
 def describe_failure(
     stderr: str, stdout: str, program: str, name: str = "/analysis.py"
 ) -> list[str]:
-    """Return the last error of a failed run, in lines that hold nothing of a patient.
+    """Describe the last error of a failed run without any patient data.
 
     Parameters
     ----------
     stderr, stdout : what the program printed; treated as if it were patient data throughout
     program : the program's own text, from which the failing lines are quoted
-    name : how the name of its file ends in a traceback
+    name : the end of its file name in a traceback
     """
     source = program.splitlines()
     lines: list[str] = []

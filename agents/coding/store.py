@@ -5,16 +5,16 @@ data.json                 the data agent's account of every variable
 inputs/PART/              analysis-ready tables, mounted read-only
 inputs/PART/second/       the second implementation's task and table, without identifiers
 inputs/printed/           the end of what programs printed
-inputs/left/              what a program left, until it has been read
+inputs/left/              the files that a program left, until they have been read
 attempt-N/analysis.py     the program of round N; a person may correct the last program
-attempt-N/attempt.json    how it ended and how its numbers compare; absent while it has not
+attempt-N/attempt.json    how it ended and how its numbers compare; absent until it has ended
 analysis/PART/            SAGE's own computation, from which everything is published
 reproduction/PART.json    SAGE's numbers beside the second implementation's
-appendix/                 what the second implementation added, typed and redrawn
+appendix/                 additional results of the second implementation, typed and redrawn
 results.json, figures/    the judged results
+outcome.json              the outcome: done or escalated
 
-Rows of patients lie below `inputs/` alone; it enters no crate, report or prompt.
-outcome.json              the end: done or escalated
+Rows of patients are only stored below `inputs/`, which is never part of a crate, report or prompt.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ PROGRAM = "analysis.py"
 
 
 class Store:
-    """Reads and writes the work folder; every file appears whole or not at all."""
+    """Reader and writer of the work folder; every file is written completely or not at all."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
     def plan(self) -> ExecutionPlan | None:
-        """Return the plan, if it was made."""
+        """Return the plan if there is one."""
         return self._load("plan.json", ExecutionPlan)
 
     def keep_plan(self, plan: ExecutionPlan) -> None:
@@ -54,7 +54,7 @@ class Store:
         self._write("plan.json", plan)
 
     def data(self) -> DataPlan | None:
-        """Return the data agent's answer, if it was asked."""
+        """Return the data agent's answer if there is one."""
         return self._load("data.json", DataPlan)
 
     def keep_data(self, plan: DataPlan) -> None:
@@ -62,19 +62,19 @@ class Store:
         self._write("data.json", plan)
 
     def outcome(self) -> CodingOutcome | None:
-        """Return the end, if it was reached."""
+        """Return the outcome if the run has ended."""
         return self._load("outcome.json", CodingOutcome)
 
     def keep_outcome(self, outcome: CodingOutcome) -> None:
-        """Write the end."""
+        """Write the outcome."""
         self._write("outcome.json", outcome)
 
     def reopen(self) -> None:
-        """Remove an escalation, so that the run resumes."""
+        """Remove an escalation, so that the run can resume."""
         (self.folder / "outcome.json").unlink(missing_ok=True)
 
     def attempts(self) -> list[Attempt]:
-        """Return the rounds that ended, in order."""
+        """Return the completed rounds, in order."""
         found: list[Attempt] = []
         for number in range(1, 1000):
             attempt = self._load(f"attempt-{number}/attempt.json", Attempt)
@@ -84,12 +84,12 @@ class Store:
         return found
 
     def unfinished(self, number: int) -> str | None:
-        """Return the program of round `number`, if it was written and did not come to its end."""
+        """Return the program of round `number` if it was written but not completed."""
         path = self.program(number)
         return path.read_text(encoding="utf-8") if path.is_file() else None
 
     def read_corrected(self) -> str:
-        """Get the last program as a person left it; empty when that round already came to its end.
+        """Return the last program as corrected by a person; empty if its round was completed.
 
         Raises
         ------
@@ -109,11 +109,11 @@ class Store:
         return code
 
     def program(self, number: int) -> Path:
-        """Path of the program of round `number`."""
+        """Return the path of the program of round `number`."""
         return self.folder / f"attempt-{number}" / PROGRAM
 
     def begin(self, number: int, code: str) -> Path:
-        """Write the program of round `number` and return the folder for its output, not there."""
+        """Write the program of round `number` and return the path of a new output folder."""
         path = self.program(number)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, code)
@@ -122,14 +122,14 @@ class Store:
         return out
 
     def keep_log(self, number: int, result: SandboxResult) -> None:
-        """Write what a round printed. It may hold patients' rows, so it enters no record."""
+        """Write a round's log, which may contain patient rows and is therefore in no record."""
         folder = self.folder / "inputs" / "printed"
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in (("stdout", result.stdout_tail), ("stderr", result.stderr_tail)):
             write_text(folder / f"attempt-{number}.{name}.txt", text)
 
     def keep_appendix(self, part: str, program: str, found: Read) -> None:
-        """Write what a round added beyond the contract; an earlier round's of that part goes."""
+        """Write a round's results beyond the contract, replacing an earlier round's of the part."""
         folder = self.folder / "appendix"
         folder.mkdir(parents=True, exist_ok=True)
         for stale in folder.glob(f"{part}*"):
@@ -149,7 +149,7 @@ class Store:
         self._write(f"attempt-{attempt.number}/attempt.json", attempt)
 
     def analysis(self, part: str) -> Path:
-        """Folder of SAGE's own computation of a part."""
+        """Return the folder of SAGE's own computation of a part."""
         return self.folder / "analysis" / part
 
     def _load(self, name: str, model: type[M]) -> M | None:

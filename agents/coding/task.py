@@ -1,4 +1,4 @@
-"""The task agent: from the contract to a normalized execution plan (SAGE, 3.3.1)."""
+"""The task agent: converts the contract to a normalized execution plan (SAGE, 3.3.1)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TITLES = {
 
 
 def normalize(given: TaskInput, resources: Resources) -> ExecutionPlan:
-    """Return data first, then every registered test by its role, then the controls."""
+    """Plan the data first, then every registered test by its role, then the controls."""
     contract = given.contract
     columns = ", ".join(dict.fromkeys(column.key for column in contract.columns))
     steps = [
@@ -59,7 +59,7 @@ def normalize(given: TaskInput, resources: Resources) -> ExecutionPlan:
 
 
 def check_plan(given: TaskInput, plan: ExecutionPlan) -> list[str]:
-    """Check that the plan is of this contract with exactly its variables, endpoints and tests."""
+    """Check that the plan is for this contract, with exactly its variables, endpoints and tests."""
     contract, problems = given.contract, []
     if plan.contract_sha256 != contract.sha256:
         problems.append(f'contract_sha256 must be "{contract.sha256}"')

@@ -30,7 +30,7 @@ class ContractBrief(View):
 
 
 def brief_of(frozen: FrozenContract) -> ContractBrief:
-    """Describe a contract to the sub-agents, without its data hashes and rules."""
+    """Describe a contract for the sub-agents, without its data hashes and rules."""
     contract = frozen.contract
     return ContractBrief(
         sha256=frozen.sha256,

@@ -1,7 +1,7 @@
 """The validation agent: a second implementation of a contract's registered numbers (SAGE, 3.3.1).
 
-SAGE computes every registered number itself. The program that this agent gives computes the same
-numbers again, from the prepared tables with public libraries; whether the two agree is reported.
+SAGE computes every registered number itself. The program of this agent computes the same numbers
+again, from the prepared tables with public libraries; the report states whether the two agree.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Program(View):
 
 
 def compile_program(given: ProgramInput, resources: Resources) -> Program:
-    """Return the second implementation that SAGE compiled, on lifelines and statsmodels."""
+    """Return the second implementation compiled by SAGE, which uses lifelines and statsmodels."""
     return Program(code=second_program(), note="On lifelines, statsmodels and scipy.")
 
 

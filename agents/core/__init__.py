@@ -1,1 +1,1 @@
-"""Agents as data, their reasoners, and the gate before every prompt."""
+"""Agents as data, their reasoners, and the disclosure check before every prompt."""

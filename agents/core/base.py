@@ -1,8 +1,8 @@
 """Agents as data, and the protocol of a reasoner.
 
-An agent is data: what it reads, what it returns, its prompt file, its rule. It holds no model
-client, touches no file and knows no other agent. A reasoner turns an agent and its input into the
-output schema, with a model (`agents.core.chat`) or by rules (`agents.core.rules`).
+An agent is data: its input, its output, its prompt file and its rule. It has no model client,
+accesses no files and does not know any other agent. A reasoner turns an agent and its input into
+the output schema, with a model (`agents.core.chat`) or by rules (`agents.core.rules`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class View(Strict):
 
 @dataclass(frozen=True)
 class Resources:
-    """Resources of a rule beside its input; none depends on the run's earlier agents."""
+    """Resources of a rule in addition to its input; none depends on earlier agents of the run."""
 
     ontology: Ontology
     seed: int = 0
@@ -49,37 +49,38 @@ O = TypeVar("O", bound=BaseModel)  # noqa: E741
 
 @dataclass(frozen=True)
 class PromptFile:
-    """A versioned prompt beside its agent.
+    """A versioned prompt next to its agent.
 
     The file starts with `version: N`, then `## system` and `## user` sections; `{{ name }}` in the
-    user section takes the input's fields (jinja2, sandboxed; strict about undefined names).
+    user section is replaced by a field of the input (jinja2, sandboxed; strict about undefined
+    names).
     """
 
     path: Path
 
     @cached_property
     def text(self) -> str:
-        """The file's content, read once."""
+        """Content of the file, read once."""
         return self.path.read_text(encoding="utf-8")
 
 
 def prompt_file(module_file: str, name: str) -> PromptFile:
-    """Return the prompt `name` in the folder `prompts/` beside the module."""
+    """Return the prompt `name` in the folder `prompts/` next to the module."""
     return PromptFile(Path(module_file).parent / "prompts" / name)
 
 
 @dataclass(frozen=True)
 class Agent(Generic[I, O]):
-    """An agent: its input, its output, its prompt, its rule.
+    """An agent: its input, its output, its prompt and its rule.
 
     `check`, if given, returns the reasons why an output is not acceptable for this input (say, a
-    citation that was not retrieved); a chat reasoner sends them back to the model, and where that
-    does not help keeps what `mend` leaves of the output. `images`, if
-    given, returns PNGs as base64 text, which a reasoner adds where its model can see.
+    citation that was not retrieved); a chat reasoner sends them back to the model, and if that does
+    not help, keeps the part of the output that `mend` returns. `images`, if given, returns PNGs as
+    base64 text, which a reasoner adds if its model accepts images.
 
-    An agent with `tools` works in turns within its `bounds`: whoever asks it binds the tools to
-    what they work on. Where a rule is to use them it is a `policy` instead, which drives the same
-    tools; `rule` then answers for an agent that was given none.
+    An agent with `tools` works in turns within its `bounds`: the caller binds the tools to their
+    data. A rule that uses the tools is given as a `policy`, which calls the same tools; `rule` then
+    answers if the agent was given no tools.
     """
 
     name: str
@@ -98,7 +99,7 @@ class Agent(Generic[I, O]):
 
 @dataclass(frozen=True)
 class Reply(Generic[O]):
-    """An agent's output, and what it cost."""
+    """An agent's output and its cost."""
 
     output: O
     reasoner: str
@@ -107,7 +108,7 @@ class Reply(Generic[O]):
 
 
 class Reasoner(Protocol):
-    """Something that can fill an agent's output schema from its input."""
+    """A reasoner, which fills an agent's output schema from the agent's input."""
 
     name: str
 

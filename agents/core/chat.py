@@ -1,4 +1,4 @@
-"""The reasoner with a model."""
+"""Reasoner that uses a language model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ChatSettings(Strict):
 
 
 class ChatReasoner:
-    """Asks a model for an agent's output schema, with bounded repair, a cache and a meter."""
+    """Reasoner that asks a model for an agent's output, with bounded repair, cache and meter."""
 
     name = "chat"
 
@@ -51,11 +51,11 @@ class ChatReasoner:
             )
 
     def ask(self, agent: Agent[I, O], given: I) -> Reply[O]:
-        """Ask until a reply passes the schema and the agent's check, at most `repairs` times more.
+        """Ask until a reply passes the schema and the agent's check, up to `repairs` more times.
 
         An agent with tools works in turns within its bounds.
 
-        Remarks that were refused to the end are left out.
+        Remarks that are still refused at the end are dropped.
 
         Raises
         ------
@@ -92,7 +92,7 @@ class ChatReasoner:
             return (agent.check(given, output) if agent.check else []) + refuse_words(given, output)
 
         def leave_out(output: O) -> O | None:
-            """Return what is left without refused parts and remarks; None if that is wrong too."""
+            """Return the output without refused parts and remarks; None if that is invalid too."""
             output = drop_refused(given, agent.mend(given, output) if agent.mend else output)
             return None if find_problems(output) else output
 

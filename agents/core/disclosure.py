@@ -1,7 +1,7 @@
-"""The gate before every prompt: what is bounded, typed and aggregated passes; rows do not.
+"""The gate before every prompt: bounded, typed and aggregated data pass; patient rows do not.
 
-Types keep rows out (an agent's input has no field for them); this module checks it once more where
-the text leaves, and suppresses small counts where numbers are chosen for a model.
+Types keep rows out (an agent's input has no field for them); this module checks again before the
+text is sent, and suppresses small counts when numbers are selected for a model.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MIN_COUNT = 5
-"""Fewest patients that a count may stand for in anything that a model sees."""
+"""Smallest count of patients that may appear in anything shown to a model."""
 LONGEST_TEXT = 120_000
 LONGEST_SERIES = 50
-"""Numbers in a row beyond which a field repeats per patient, whatever it is called."""
+"""Longest series of numbers; a longer field is assumed to hold one value per patient."""
 SHORTEST_IDENTIFIER = 5
 _WORD = re.compile(r"[A-Za-z0-9_.:-]+")
 
@@ -30,7 +30,7 @@ Withheld = Callable[[], Collection[str]]
 
 
 def identifiers(values: Iterable[object]) -> frozenset[str]:
-    """Patients' names that a prompt may not hold: those long enough not to be a common number."""
+    """Return the patient identifiers to keep out of prompts, without short, ambiguous ones."""
     texts = {str(value) for value in values}
     return frozenset(
         text
@@ -46,8 +46,8 @@ def require_disclosable(
 
     Parameters
     ----------
-    agent : whose prompt it is, for the message
-    given : the typed input that it was rendered from
+    agent : name of the agent, for the error message
+    given : the typed input from which the prompt was rendered
     withheld : identifiers of patients (see `identifiers`)
 
     Raises
@@ -90,21 +90,22 @@ def require_bounded(tool: str, result: BaseModel) -> None:
     Raises
     ------
     FaultError
-        The message repeats nothing of it.
+        If the result has an overlong text or a table of patients; the message repeats nothing of
+        it.
     """
     _require_bounded(tool, result.model_dump(), "result")
 
 
 def suppressed_cells(counts: NDArray[np.int64], minimum: int) -> NDArray[np.bool_]:
-    """Cells of a table of patients that may not be shown.
+    """Find the cells of a table of patients that may not be shown.
 
-    Small cells go, and along every axis the smallest partner of a single hidden cell, so that no
-    sum over a row or column gives it away.
+    Small cells are suppressed, and along every axis the smallest partner of a single hidden cell as
+    well, so that no sum over a row or column reveals it.
 
     Parameters
     ----------
     counts : patients by one level of each variable; any number of axes
-    minimum : fewest patients that a shown cell may stand for; empty cells may be shown
+    minimum : smallest count that may be shown; empty cells may be shown
     """
     import numpy as np
 
@@ -125,9 +126,10 @@ def suppressed_cells(counts: NDArray[np.int64], minimum: int) -> NDArray[np.bool
 
 
 def suppressed_counts(counts: Mapping[str, int], minimum: int) -> set[str]:
-    """Keys of counts that may not be shown: small counts, and partners that reveal them.
+    """Find the keys of counts that may not be shown: small counts, and partners that reveal them.
 
-    `X.exposed.n` and `X.reference.n` add up to a shown total, so if either is small both go.
+    `X.exposed.n` and `X.reference.n` add up to a shown total, so both are suppressed if either is
+    small.
     """
     small = {key for key, count in counts.items() if 0 < count < minimum}
     pairs = {"exposed": "reference", "reference": "exposed"}

@@ -1,4 +1,4 @@
-"""From a prompt file and an agent's input to chat messages."""
+"""Rendering of a prompt file and an agent's input as chat messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Prompt:
 
 @lru_cache(maxsize=64)
 def parse(prompt: PromptFile) -> Prompt:
-    """Read a prompt file into its version and sections.
+    """Parse a prompt file into its version and sections.
 
     Raises
     ------
@@ -47,23 +47,23 @@ def parse(prompt: PromptFile) -> Prompt:
 
 
 class _Block(str):
-    """Lines of a prompt that stay lines, each of them indented."""
+    """Multi-line text of a prompt that keeps its lines, each of them indented."""
 
     __slots__ = ()
 
 
 def _block(text: str) -> _Block:
-    """Indent a program, so that none of its lines can pass for the prompt's own."""
+    """Indent a program, so that none of its lines can be mistaken for the prompt's own."""
     return _Block("\n".join(f"    {line}" for line in clean_text(text).split("\n")))
 
 
 def _quoted(value: object) -> str:
-    """Quote a text as data, a model's remark too."""
+    """Quote a text, or a model's remark, as data."""
     return quote_text(value.text if isinstance(value, ModelText) else value)
 
 
 def _flat(value: object) -> object:
-    """Put an interpolated value on one line; an earlier model's remark stands quoted."""
+    """Put an interpolated value on one line, with an earlier model's remark in quotes."""
     if isinstance(value, ModelText):
         return f"(a model's remark: {_quoted(value)})"
     return value if isinstance(value, _Block) else re.sub(r"\s+", " ", clean_text(str(value)))
@@ -82,7 +82,7 @@ def _template(source: str) -> Template:
 
 
 def render(prompt: PromptFile, given: BaseModel) -> tuple[str, str]:
-    """Return the system and user messages for `given`; the template sees the input's fields alone.
+    """Render the system and user messages for `given`; the template sees only the input's fields.
 
     Every value is put on one line; a template quotes texts of records with `| quoted`, and shows a
     program with `| block`.

@@ -1,4 +1,4 @@
-"""The reasoner without a model: each agent's deterministic rule."""
+"""The reasoner without a model, which applies each agent's deterministic rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sage.core.llm.turns import Moves, RefusedError, RulePolicy, Task, take_turn
 
 
 class RulesReasoner:
-    """Answers with the agents' own rules. It is no language model, and the report states so."""
+    """Reasoner that answers with the agents' own rules, without a model, as the report states."""
 
     name = "rules"
 
@@ -22,7 +22,7 @@ class RulesReasoner:
         self.meter = meter
 
     def ask(self, agent: Agent[I, O], given: I) -> Reply[O]:
-        """Let the agent's rule work, with the agent's tools if it has any, and check its output.
+        """Apply the agent's rule, with the agent's tools if it has any, and check the output.
 
         Raises
         ------
@@ -48,7 +48,7 @@ class RulesReasoner:
 
 
 def _moves(agent: Agent[I, O], given: I, resources: Resources) -> Moves[O]:
-    """Return the agent's policy where it has tools, else its rule as a policy of a single move."""
+    """Return the agent's policy if it has tools, else its rule as a policy with a single move."""
     if agent.tools and agent.policy is not None:
         return (yield from agent.policy(given, resources))
     return agent.rule(given, resources)

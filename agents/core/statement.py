@@ -1,7 +1,7 @@
-"""Statement of a hypothesis and words for its parts, written from its fields.
+"""Statement of a hypothesis and words for its parts, generated from its fields.
 
-The fields are what is tested. Labels come from the data dictionary and the population's words from
-its filters, so that no sentence can name a variable that is not compared.
+The fields define the test. Labels come from the data dictionary and the population's words from its
+filters, so that no sentence can name a variable that is not compared.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OPERATORS = {
 
 
 def within_sentence(label: str) -> str:
-    """Format a label for a sentence: an ordinary first word in lower case, a symbol as is."""
+    """Format a label for a sentence: an ordinary first word in lower case, a symbol unchanged."""
     first = label.split(" ", 1)[0].split("-", 1)[0]  # "B-cell transcripts" keeps its B
     return label[0].lower() + label[1:] if first[1:].islower() else label
 
@@ -73,16 +73,16 @@ def settle_fields(hypothesis: Hypothesis, known: Known) -> Hypothesis:
 
 
 def add_statement(hypothesis: Hypothesis, known: Known) -> Hypothesis:
-    """Get the hypothesis as it is, with its sentence written from the fields where it has none."""
+    """Fill in the statement of a hypothesis from its fields if it has none."""
     if hypothesis.statement:
         return hypothesis
     return hypothesis.model_copy(update={"statement": write_statement(hypothesis, known)})
 
 
 def write_statement(hypothesis: Hypothesis, known: Known) -> str:
-    """Write the claim: who, compared with whom, with which outcome.
+    """Write the claim: the patients, the comparison and the outcome.
 
-    The endpoints of a hierarchy follow in their order.
+    The endpoints of a hierarchy are listed in order.
     """
     claim = _write_claim(hypothesis, known)
     if not hypothesis.hierarchy:
@@ -151,13 +151,13 @@ def _write_claim(hypothesis: Hypothesis, known: Known) -> str:
 
 
 def _plural(name: str) -> bool:
-    """Return True for a plural name ("lymph nodes of the axilla"), false for "nodal status"."""
+    """Check whether a name is plural ("lymph nodes of the axilla", but not "nodal status")."""
     head = re.split(r" (?:of|on|in|by|at|from|per|to|with)\b| [(=]|,", name, maxsplit=1)[0]
     return re.search(r"(?<![sui])s$", head) is not None
 
 
 def _write_sides(hypothesis: Hypothesis, names: list[str]) -> list[str]:
-    """Each exposure on the side that is claimed: "high" of groups, "higher" of an amount."""
+    """Write each exposure with its claimed side: "high" for groups, "higher" for amounts."""
     return [
         f"{exposure.level}{'er' if exposure.cut in CONTINUOUS_CUTS else ''} {name}"
         for exposure, name in zip(hypothesis.exposures, names, strict=True)
@@ -176,14 +176,14 @@ ORDERED = {
 
 
 def _name_exposure(exposure: Exposure, known: Known) -> str:
-    """Return an exposure's name in a sentence; a signature with what it computes."""
+    """Return an exposure's name in a sentence, with the formula if it is a signature."""
     if exposure.signature is None:
         return label_of(exposure.variable, known)
     return f"{within_sentence(exposure.label)} ({exposure.signature.text})"
 
 
 def _sides(modifier: Exposure, name: str, known: Known) -> str:
-    """Return the two sides of a modifier: its levels' names where it has two, else high and low."""
+    """Name the two sides of a modifier: its levels if it has two, else high and low."""
     found = _variable(modifier.variable, known)
     levels = two_levels(found.levels) if found is not None and found.kind == "binary" else None
     if levels is None:
@@ -255,9 +255,9 @@ def _variable(key: str, known: Known) -> Variable | None:
 
 
 DIRECTED = (Comparison.PREDICTIVE, Comparison.MODIFICATION, Comparison.MEDIATION)
-"""Comparisons in which it matters which exposure comes first."""
+"""Comparisons in which the order of the exposures matters."""
 UNCUT = (Comparison.PER_SD, Comparison.INTERACTION)
-"""Comparisons by a slope or a product: each lower side turns the direction."""
+"""Comparisons by a slope or a product, in which each lower side reverses the direction."""
 TURNED = {
     Direction.HIGHER_RISK: Direction.LOWER_RISK,
     Direction.LOWER_RISK: Direction.HIGHER_RISK,
@@ -267,14 +267,15 @@ _BESIDE = {
     "covariates", "secondary_endpoints", "subgroups", "causes", "unadjusted_because",
     "negative_endpoint",
 }  # fmt: skip
-"""Fields on the wording, adjustment and control of a claim, not on its content."""
+"""Fields that concern a claim's wording, adjustment or control, but not its content."""
 
 
 def same_claim(hypothesis: Hypothesis) -> tuple[object, ...]:
-    """Key of a hypothesis, whatever its words: claims with the same key are the same test.
+    """Compute a key that is equal for hypotheses with the same test, whatever their wording.
 
-    "High X at higher risk" and "low X at lower risk" are the same claim: on a single exposure,
-    between extremes, and by slopes and products, where every lower side turns the direction.
+    "High X at higher risk" and "low X at lower risk" are the same claim: with a single exposure, in
+    comparisons of extremes, and with slopes and products, where every lower side reverses the
+    direction.
     """
     exposures, direction = list(hypothesis.exposures), hypothesis.direction
     comparison = hypothesis.comparison
@@ -308,7 +309,7 @@ def describe_exposure(exposure: Exposure) -> str:
 
 
 def describe_design(hypothesis: Hypothesis) -> str:
-    """Describe the groups that are compared."""
+    """Describe the groups to be compared."""
     exposed = " and ".join(describe_exposure(exposure) for exposure in hypothesis.exposures)
     opposite = {"high": "low", "low": "high"}
     other = " and ".join(
@@ -341,7 +342,7 @@ def describe_design(hypothesis: Hypothesis) -> str:
 
 
 def describe_direction(hypothesis: Hypothesis, kind: str) -> str:
-    """Describe the expected direction, for an endpoint of `kind`."""
+    """Describe the expected direction for an endpoint of `kind`."""
     worse = hypothesis.direction is Direction.HIGHER_RISK
     if kind == "competing":
         return "sooner (higher hazard)" if worse else "later (lower hazard)"

@@ -1,4 +1,4 @@
-"""Values that agents pass on."""
+"""Values that agents exchange."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Citation(View):
 
     @property
     def key(self) -> str:
-        """The identifier that names the source: DOI, else PMID, else title and year."""
+        """The identifier of the source: DOI, else PMID, else title and year."""
         if self.doi:
             return f"doi:{self.doi.lower()}"
         if self.pmid:
@@ -110,20 +110,20 @@ class DictionaryView(View):
     notes: tuple[str, ...] = ()
 
     def keys(self) -> set[str]:
-        """Every variable key that this view offers."""
+        """Return the keys of all variables in this view."""
         return {variable.key for variable in self.variables} | {
             f"expression:{gene}" for gene in self.genes
         }
 
     def has_variable(self, key: str) -> bool:
-        """Check when `key` names a variable that this view offers, or a score of its genes."""
+        """Check whether `key` names a variable of this view, or a score of its genes."""
         signature = read_signature(key)
         if signature is not None:
             return not signature.split_measured(set(self.genes))[1]
         return key in self.keys()
 
     def names(self) -> tuple[str, ...]:
-        """Names of the cohort, its variables and its endpoints."""
+        """Return the names of the cohort, its variables and its endpoints."""
         return (
             self.title,
             self.cohort,
@@ -135,11 +135,11 @@ class DictionaryView(View):
 def dictionary_view(
     dictionary: DataDictionary, terms: list[str], min_count: int = MIN_COUNT
 ) -> DictionaryView:
-    """Cut `dictionary` down to its endpoints, its variables and the genes that `terms` name.
+    """Reduce `dictionary` to its endpoints, its variables and the genes that `terms` name.
 
-    A cohort may hold twenty thousand genes; a prompt gets those that the task mentions. Variables
-    and outcomes that fewer than `min_count` patients have are left out, smaller event counts too;
-    levels of fewer patients are pooled.
+    A cohort may hold twenty thousand genes; a prompt includes only those that the task mentions.
+    Variables and outcomes known in fewer than `min_count` patients are left out, and so are smaller
+    event counts; levels with fewer patients are pooled.
     """
     wanted = {word.upper() for term in terms for word in _words(term)}
     genes = tuple(symbol for symbol in dictionary.expression if symbol.upper() in wanted)

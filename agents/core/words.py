@@ -1,7 +1,7 @@
-"""A model's own words: short, with its name, shown in a box of their own and nowhere else.
+"""A model's own words: short, with the model's name, and shown only in boxes of their own.
 
-A reply's field of type `Words` holds a plain text where a rule of SAGE wrote it, and a `ModelText`
-where a model did. A `ModelText` cannot be formatted into another text: a template shows it in a
+A reply's field of type `Words` is a plain text if written by a rule of SAGE, and a `ModelText` if
+written by a model. A `ModelText` cannot be formatted into another text: a template shows it in a
 box, a later prompt as a quoted remark.
 """
 
@@ -25,7 +25,7 @@ from sage.core.printable import count_noun, one_line
 from validation.core.hypothesis import Hypothesis
 
 LONGEST = 400
-"""Characters of a remark; what is longer ends with an ellipsis."""
+"""Maximum number of characters of a remark; longer remarks end with an ellipsis."""
 KEYED = re.compile(r"\[\[([a-z0-9_.\-]+)\]\]", re.IGNORECASE)
 LEFT_OUT = "A model's remark was left out: it held a number, or a name that it was not given."
 _TOKEN = re.compile(r"[^\s,;:()\[\]{}\"'“”‘’<>=|\\]+")
@@ -48,7 +48,7 @@ class ModelText(View):
 
 
 def _mark(value: object, info: ValidationInfo) -> object:
-    """Return a text of a reply with its author; anything else as it is."""
+    """Attach the author to a text of a reply; return anything else unchanged."""
     author = (info.context or {}).get("author")
     if author is None:
         return value
@@ -59,7 +59,7 @@ def _mark(value: object, info: ValidationInfo) -> object:
 
 
 def _strip(hypothesis: Hypothesis, info: ValidationInfo) -> Hypothesis:
-    """Return a model's hypothesis without texts: SAGE writes them from its fields."""
+    """Remove texts from a model's hypothesis, since SAGE writes them from its fields."""
     if (info.context or {}).get("author") is None:
         return hypothesis
     texts = {"statement": "", "rationale": "", "feasibility": "", "unadjusted_because": ""}
@@ -84,11 +84,11 @@ Words = Annotated[
 ]
 """SAGE's own text, or a model's remark."""
 PlainHypothesis = Annotated[Hypothesis, AfterValidator(_strip)]
-"""A hypothesis of which a model fills the fields alone."""
+"""A hypothesis of which a model fills in only the fields."""
 
 
 def remarks_in(value: object) -> Iterator[ModelText]:
-    """Every remark within a value."""
+    """Yield every remark within a value."""
     if isinstance(value, ModelText):
         yield value
     elif isinstance(value, BaseModel):
@@ -100,9 +100,9 @@ def remarks_in(value: object) -> Iterator[ModelText]:
 
 
 def refuse_words(given: BaseModel, output: BaseModel) -> list[str]:
-    """Remarks of `output` that hold digits outside the keys and names in `given`.
+    """List remarks of `output` with digits outside the keys and names in `given`.
 
-    The names in the output's own checked fields, such as a variable's key, were given too.
+    Names in the output's own checked fields, such as a variable's key, count as given.
     """
     known = _known(given, output)
     return [
@@ -113,7 +113,7 @@ def refuse_words(given: BaseModel, output: BaseModel) -> list[str]:
 
 
 def drop_refused(given: BaseModel, output: T) -> T:
-    """Return the output with a sentence of SAGE's in place of each refused remark."""
+    """Replace each refused remark of the output by a sentence of SAGE's own."""
     known = _known(given, output)
     changed: T = replace_remarks(
         output, lambda found: LEFT_OUT if _strange(found.text, known) else found
@@ -131,7 +131,7 @@ def _tokens(text: str) -> frozenset[str]:
 
 
 def _strange(text: str, known: frozenset[str]) -> list[str]:
-    """Keys and tokens with digits that were not given; a bare number is never given."""
+    """Find keys and tokens with digits that were not given; a bare number never counts as given."""
     keys = [key for key in KEYED.findall(text) if key.lower() not in known]
     found = [
         token
@@ -151,7 +151,7 @@ def _is_given(token: str, known: frozenset[str]) -> bool:
 
 
 def replace_remarks(value: Any, change: Callable[[ModelText], object]) -> Any:
-    """Return the value with something else in place of each remark."""
+    """Replace each remark in a value."""
     if isinstance(value, ModelText):
         return change(value)
     if isinstance(value, BaseModel):

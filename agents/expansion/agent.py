@@ -1,6 +1,7 @@
-"""Hypothesis expansion: background, mechanism, clinical meaning; revision on critics' reasons.
+"""Hypothesis expansion: background, mechanism and clinical meaning; revision after criticism.
 
-Reads the reviewed hypothesis only (SAGE, Table 9). In a revision the critics' reasons come along.
+The agent sees only the reviewed hypothesis (SAGE, Table 9) and, in a revision, the critics'
+reasons.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ class Expansion(View):
 
 
 def expand(given: ExpansionInput, resources: Resources) -> Expansion:
-    """Assemble the expansion from the reviewed hypothesis' own mechanism and sources.
+    """Assemble the expansion from the mechanism and sources of the reviewed hypothesis.
 
-    In a revision the hypothesis is sharpened by the next refinement that the scientist offered;
-    when none is left it stays as it is, and the improvements say so.
+    In a revision the hypothesis is sharpened by the next refinement that the scientist offered; if
+    none is left, it stays unchanged, and the improvements say so.
     """
     reviewed = given.reviewed
     hypothesis, changed, improvements = reviewed.hypothesis, None, []
@@ -79,7 +80,7 @@ def expand(given: ExpansionInput, resources: Resources) -> Expansion:
 
 
 def _background(reviewed: ReviewedHypothesis, ontology: Ontology | None = None) -> str:
-    """Return the sources' own sentences, those against the claim included."""
+    """Quote the sources' own sentences, including those against the claim."""
     found = [ontology.find(concept) for concept in reviewed.concepts] if ontology else []
     diseases = [entry.name for entry in found if entry and entry.type is EntityType.DISEASE]
     disease = diseases[0] if diseases else ""
@@ -95,9 +96,9 @@ def _background(reviewed: ReviewedHypothesis, ontology: Ontology | None = None) 
 
 
 def _quotations(cited: Sequence[Citation], disease: str, ontology: Ontology | None) -> str:
-    """Keep each quote once, with its paper's cancer if another than the claim's.
+    """Quote each sentence once, with the cancer of its paper if it differs from the claim's.
 
-    Only the title alone decides which cancer the paper is on.
+    The cancer of a paper is determined from its title.
     """
     said = []
     for source in cited:
@@ -115,7 +116,7 @@ def _mechanism(reviewed: ReviewedHypothesis) -> str:
 
 
 def _clinical(hypothesis: Hypothesis) -> str:
-    """Describe the claim's meaning and the sources of its variables."""
+    """Describe the clinical meaning of the claim and the sources of its variables."""
     sources = "; ".join(
         f"{exposure.label} from {READ_FROM.get(exposure.variable.partition(':')[0], GIVEN)}"
         for exposure in hypothesis.exposures
@@ -134,12 +135,12 @@ READ_FROM = {
     "mutation": "the tumor's DNA",
     "clinical": "the clinical record",
 }
-"""By the modality that a variable's key begins with, where its values come from."""
+"""Origin of a variable's values, by the modality with which its key begins."""
 GIVEN = "values that the cohort gives"
 
 
 def _concept(resources: Resources, label: str) -> str:
-    """Return the ontology's name for a variable's label; the label itself where it has none."""
+    """Return the ontology's name for a variable's label, or the label itself if there is none."""
     bare = label.removesuffix(" expression").removesuffix(" density").strip()
     entry = resources.ontology.find(bare) or resources.ontology.find(label)
     return entry.name if entry else bare
@@ -169,7 +170,7 @@ def _sharpen(given: ExpansionInput) -> Hypothesis | None:
 
 
 def check_expansion(given: ExpansionInput, answer: Expansion) -> list[str]:
-    """No new variable, no moved endpoint."""
+    """Check that no variable was added and the endpoint was not changed."""
     before = given.reviewed.hypothesis
     after = answer.hypothesis or before
     allowed = {
@@ -200,7 +201,7 @@ def check_expansion(given: ExpansionInput, answer: Expansion) -> list[str]:
 
 
 def compose_expanded(given: ExpansionInput, answer: Expansion) -> ExpandedHypothesis:
-    """Return the expanded hypothesis with the reviewed hypothesis' own texts and citations."""
+    """Combine the expansion with the reviewed hypothesis's own texts and citations."""
     before = given.reviewed.hypothesis
     kept = {name: getattr(before, name) for name in ("rationale", "feasibility", "untested")}
     return ExpandedHypothesis(

@@ -1,1 +1,1 @@
-"""Findings: typed statements on a result, rendered by SAGE and held against the results."""
+"""Findings: typed statements on a result, rendered by SAGE and checked against the results."""

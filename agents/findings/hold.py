@@ -1,4 +1,4 @@
-"""The statements that a result bears out, read from its typed fields; no text is read."""
+"""Statements that a result supports, derived from its typed fields; no text is parsed."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from validation.verdict.verdict import adjusted_for, adjusted_plan
 
 
 def hold(results: Results, contract: Contract) -> tuple[Held, ...]:
-    """Every statement that the results bear out, with its sentence."""
+    """List every statement that the results support, with its sentence."""
     names = names_of(results, contract)
     found = dict.fromkeys(_list_held(results, contract, names))
     return tuple(Held(finding=item, sentence=say.render(item, names)) for item in found)
 
 
 def names_of(results: Results, contract: Contract) -> say.Names:
-    """Return the words and numbers that the sentences need."""
+    """Collect the words and number keys that the sentences need."""
     labels = {endpoint.key: endpoint.label or endpoint.key for endpoint in contract.endpoints}
     labels |= {
         plan.id: plan.note
@@ -64,7 +64,7 @@ def names_of(results: Results, contract: Contract) -> say.Names:
 
 
 def describe_covariates(results: Results, contract: Contract) -> str:
-    """Return the covariates with a term in the adjusted model, and how it was estimated."""
+    """Describe the covariates with a term in the adjusted model, and how it was estimated."""
     plan, outcome = adjusted_plan(contract), results.test("adjusted")
     if plan is None:
         return ""
@@ -102,7 +102,7 @@ def _list_held(results: Results, contract: Contract, names: say.Names) -> Iterat
 
 
 def _list_compared(results: Results, contract: Contract) -> Iterator[Finding]:
-    """Comparisons; exploring patients do not count where others confirm."""
+    """Yield the comparisons; exploring patients do not count if other patients confirm."""
     confirmed = any(test.part == "confirmation" for test in results.tests)
     for test in results.tests:
         if (
@@ -135,7 +135,7 @@ KINDS: dict[
     "secondary": SecondaryEndpoint,
     "subgroup": SubgroupEffect,
 }
-"""By the role of a test."""
+"""Kind of statement for each role of a test."""
 
 
 def _direction(test: TestOutcome, contract: Contract) -> Direction:
@@ -145,7 +145,7 @@ def _direction(test: TestOutcome, contract: Contract) -> Direction:
 
 
 def _significance(results: Results, test: TestOutcome, contract: Contract) -> Significance:
-    """Significance of a test; open where control over the ledger takes it back."""
+    """Return the significance of a test; "open" if error control over the ledger revokes it."""
     alpha = contract.rules.alpha
     if test.p is None or test.p >= alpha:
         return "not_significant"

@@ -1,4 +1,4 @@
-"""Renders a statement as one sentence from the results; numbers stand in it as `[[key]]`."""
+"""Rendering of a statement as a sentence from the results, with numbers as `[[key]]`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PATIENTS: dict[Part, str] = {
     "confirmation": ", in the patients held back to confirm it",
     "replication": "",
 }
-"""Whose results they are."""
+"""Descriptions of the patients to whom the results refer."""
 PROPORTIONAL, CENSORING = "proportional hazards", "independent censoring"
 PERMUTED, KNOWN, NEGATIVE = "permuted outcome", "known positive", "negative endpoint"
 COVARIATES, EXPOSURE = "covariates", "exposure"
@@ -55,15 +55,15 @@ SECOND_COHORT, NEW_COHORT = "second cohort", "an independent cohort"
 
 @dataclass(frozen=True)
 class Names:
-    """The results' own words for the subjects of statements.
+    """Words from the results for the subjects of statements.
 
     Parameters
     ----------
-    keys : of the numbers that the results hold
-    reached : of those with a value; a median that was not reached has none
-    labels : by endpoint, by test for a part of the patients
+    keys : keys of the numbers in the results
+    reached : keys of the numbers with a value; a median that was not reached has none
+    labels : labels by endpoint, or by test for tests in a subgroup
     beside : covariates with a term in the adjusted model
-    per : what an estimate is per (" per standard deviation"; empty for groups)
+    per : unit of an estimate (" per standard deviation"; empty for groups)
     features : labels of the exposures, in the order of their random features
     """
 
@@ -78,20 +78,20 @@ class Names:
     simulated: bool = False
 
     def write(self, text: str, *keys: str) -> str:
-        """Return the text with its keys in place, or nothing where the results lack one of them."""
+        """Fill the keys into the text; return an empty text if the results lack one of them."""
         if not set(keys) <= self.keys:
             return ""
         return text.format(*(f"[[{key}]]" for key in keys))
 
 
 def verdict_sentence(verdict: str, *, simulated: bool) -> str:
-    """Return the verdict as a sentence."""
+    """Write the verdict as a sentence."""
     subject = "simulated data" if simulated else "this cohort"
     return f"The hypothesis {VERDICT_WORDS[verdict]} {subject}."
 
 
 def render(finding: Finding, names: Names) -> str:
-    """Return the sentence of a statement."""
+    """Render a statement as a sentence."""
     subject = finding.subject
     match finding:
         case Effect() | Interaction() | AdjustedEffect() | SecondaryEndpoint() | SubgroupEffect():
@@ -199,7 +199,7 @@ def _compared(finding: Compared, names: Names) -> str:
 
 
 def _groups(names: Names) -> str:
-    """Medians and incidences of the two groups, after the primary comparison."""
+    """Write the medians and incidences of the two groups, to follow the primary comparison."""
     medians = [f"kaplan_meier.{group}.median" for group in ("exposed", "reference")]
     months = [" months" if key in names.reached else "" for key in medians]
     text = names.write(

@@ -1,7 +1,7 @@
 """Kinds of statements on a result.
 
-A statement names its subject and gives direction and outcome as words of a closed list. It holds no
-text and no number: SAGE renders it from the results (`agents.findings.render`).
+A statement names its subject and gives direction and outcome as words of a closed list. It contains
+no text and no numbers: SAGE renders it from the results (`agents.findings.render`).
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ RESULTS = (
     "effect", "interaction", "adjusted_effect", "secondary_endpoint", "subgroup_effect",
     "added_value", "replication", "control", "sensitivity",
 )  # fmt: skip
-"""Kinds that state a result; others qualify it."""
+"""Kinds that state a result; all other kinds qualify a result."""
 ASSUMPTIONS = ("assumption",)
 LIMITS = (
     "sample", "missing_data", "not_adjusted_for", "not_measured", "alternative_explanation",

@@ -1,1 +1,1 @@
-"""Coding instructions, and the covariates that feasibility demands."""
+"""Coding instructions, and the covariates that the feasibility agent demands."""

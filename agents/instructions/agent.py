@@ -1,4 +1,4 @@
-"""Coding instructions: what the contract must say beyond the hypothesis (SAGE, 3.3 and E.5).
+"""Coding instructions: what the contract must specify beyond the hypothesis (SAGE, 3.3 and E.5).
 
 The contract itself is drafted from the hypothesis by `validation.contracts.contract`; this agent
 settles what the hypothesis leaves open before any outcome is read.
@@ -50,7 +50,7 @@ def instruct(given: CodingInstructionsInput, resources: Resources) -> CodingInst
 
 
 def list_tasks(hypothesis: Hypothesis) -> tuple[str, ...]:
-    """Return the steps of the analysis of a hypothesis as it is registered."""
+    """List the steps of the analysis of a registered hypothesis."""
     tasks = [
         f"Assemble {', '.join(exposure.variable for exposure in hypothesis.exposures)} and"
         f" {hypothesis.endpoint} per patient; report every patient lost and why.",
@@ -66,7 +66,7 @@ def list_tasks(hypothesis: Hypothesis) -> tuple[str, ...]:
 
 
 def check_instructions(given: CodingInstructionsInput, answer: CodingInstructions) -> list[str]:
-    """Only known variables, endpoints and tools."""
+    """Check that the instructions use only known variables, endpoints and tools."""
     problems = []
     keys, endpoints = (
         given.dictionary.keys(),
@@ -103,7 +103,7 @@ def check_instructions(given: CodingInstructionsInput, answer: CodingInstruction
 
 
 def apply_instructions(hypothesis: Hypothesis, answer: CodingInstructions) -> Hypothesis:
-    """Get the hypothesis as it is to be registered: with the settled covariates and endpoints."""
+    """Return the hypothesis to be registered, with the chosen covariates and endpoints."""
     settled = {
         "covariates": answer.covariates,
         "secondary_endpoints": answer.secondary_endpoints,

@@ -8,7 +8,7 @@ from validation.core.dictionary import DataDictionary, Variable
 from validation.core.hypothesis import Hypothesis
 
 MOST_MISSING = 0.3
-"""A covariate missing in more patients than this share would cost the adjusted model too many."""
+"""Highest missing share of a covariate; beyond it, the adjusted model loses too many patients."""
 
 
 class NotTaken(View):
@@ -31,7 +31,7 @@ def take_up(
     dictionary: DataDictionary,
     rules: Rules | None = None,
 ) -> tuple[Hypothesis, Demands]:
-    """Add the demanded covariates as far as data and events allow; report each demand's end."""
+    """Add demanded covariates as far as data and events allow, and report on each demand."""
     rules = rules or Rules()
     endpoint = dictionary.endpoint(hypothesis.endpoint)
     events = 0 if endpoint is None else endpoint.n if endpoint.events is None else endpoint.events
@@ -83,7 +83,7 @@ def _unfit(
 
 
 def _terms(variable: Variable | None) -> int:
-    """Model terms of a covariate: levels less 1 where it is categorical."""
+    """Count the model terms of a covariate: levels minus 1 if it is categorical."""
     if variable is None or variable.kind != "categorical":
         return 1
     return max(1, len(variable.levels) - 1)

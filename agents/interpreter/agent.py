@@ -1,4 +1,4 @@
-"""The results interpreter: which statements matter, of those that the results bear out (SAGE, 3.3).
+"""The results interpreter, which selects the most important supported statements (SAGE, 3.3).
 
 It explains the verdict that `validation.verdict.verdict` reached; it cannot change it. It chooses
 and orders typed statements; SAGE writes their sentences.
@@ -64,12 +64,12 @@ class Interpretation(View):
 
 SCORE = {"supported": 8, "inconclusive": 5, "not_supported": 3}
 HIGHEST_SCORE = {"supported": 10, "inconclusive": 7, "not_supported": 5}
-"""How feasible a translation may be called at most, by verdict."""
+"""Highest feasibility score of a translation, by verdict."""
 MOST = 24
 
 
 def interpret(given: InterpreterInput, resources: Resources) -> Interpretation:
-    """State all that the results bear out, but next steps and adjusted secondary comparisons."""
+    """Select all supported statements except next steps and adjusted secondary comparisons."""
     found = [
         item.finding
         for item in given.results.held
@@ -82,7 +82,7 @@ def interpret(given: InterpreterInput, resources: Resources) -> Interpretation:
 
 
 def check_interpretation(given: InterpreterInput, answer: Interpretation) -> list[str]:
-    """No statement that contradicts the results, no better score than the verdict allows."""
+    """Check that no statement contradicts the results and the score fits the verdict."""
     problems = refuse_findings("findings", answer.findings, given.results.held)
     highest = HIGHEST_SCORE[given.results.verdict]
     if answer.feasibility_score > highest:
@@ -93,7 +93,7 @@ def check_interpretation(given: InterpreterInput, answer: Interpretation) -> lis
 
 
 def keep_true(given: InterpreterInput, answer: Interpretation) -> Interpretation:
-    """Get the interpretation without what contradicts the results; a statement at least stays."""
+    """Drop statements that contradict the results, but keep at least one statement."""
     held = given.results.held
     score = min(answer.feasibility_score, HIGHEST_SCORE[given.results.verdict])
     kept = keep_held(answer.findings, held) or tuple(item.finding for item in held[:1])

@@ -1,4 +1,4 @@
-"""A citation that was not retrieved is rejected; so is a claim without citations."""
+"""Checks that reject citations that were not retrieved, and claims without citations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agents.novelty.types import (
 
 
 def check_prover(given: CriticInput, position: ProverPosition) -> list[str]:
-    """Reasons why the prover's position is not acceptable."""
+    """List reasons to reject the prover's position."""
     known = _refs(given)
     problems = []
     for claim in position.claims:
@@ -27,7 +27,7 @@ def check_prover(given: CriticInput, position: ProverPosition) -> list[str]:
 
 
 def check_verifier(given: CriticInput, position: VerifierPosition) -> list[str]:
-    """Reasons why the verifier's position is not acceptable."""
+    """List reasons to reject the verifier's position."""
     known = _refs(given)
     problems = []
     for answer in position.answers:
@@ -38,7 +38,7 @@ def check_verifier(given: CriticInput, position: VerifierPosition) -> list[str]:
 
 
 def check_judge(given: CriticInput, position: JudgePosition) -> list[str]:
-    """Reasons why the judge's position is not acceptable."""
+    """List reasons to reject the judge's position."""
     problems = []
     if given.records:
         problems += _check_citations("synthesis", position.citations, _refs(given))
@@ -50,7 +50,7 @@ def check_judge(given: CriticInput, position: JudgePosition) -> list[str]:
 
 
 def flags_raised(given: CriticInput) -> tuple[SpeciousFlag, ...]:
-    """Return flags of the round under judgment; there are none to judge in the opening."""
+    """Return the flags of the round under judgment; the opening round has none."""
     return tuple(
         flag
         for turn in given.debate

@@ -1,4 +1,4 @@
-"""Coverage of a panel's searches, and the confidence that it allows."""
+"""Coverage of a panel's searches, and the confidence that the coverage allows."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kg.types import EntityType
 
 LOCAL = "local index"
 LOCAL_ALONE = 0.5
-"""Highest confidence where only the run's own notes were searched: what is absent from them may
-well be known."""
+"""Highest confidence if only the run's own notes were searched: a finding absent from them may well
+be known."""
 SERVICES = 0.9
-"""Highest confidence where literature services answered, a tenth less for each that did not."""
+"""Highest confidence if literature services answered, a tenth less for each that did not."""
 NOTHING = 0.3
-"""Highest confidence where no retrieved record is relevant to the claim."""
+"""Highest confidence if no retrieved record is relevant to the claim."""
 
 
 def measure_coverage(
@@ -30,7 +30,7 @@ def measure_coverage(
     local_records: int | None,
     ontology: Ontology | None = None,
 ) -> Coverage:
-    """Return the coverage of a panel's searches so far."""
+    """Measure the coverage of a panel's searches so far."""
     relevant = relevant_refs(expanded, records, ontology)
     foreign = foreign_to(expanded, records, ontology) if set(served) <= {LOCAL} else ""
     if foreign:
@@ -58,8 +58,8 @@ def foreign_to(
 ) -> str:
     """Return the claim's disease if no record mentions it.
 
-    An index of another disease's papers cannot show what is known of this disease. Empty if it can,
-    or if the claim names no disease.
+    An index of another disease's papers cannot show what is known of this disease. The result is
+    empty if a record mentions the disease, or if the claim names none.
     """
     keys = [body_key(cited.record) for cited in records]
     for part in parts_of(expanded, ontology):
@@ -74,10 +74,10 @@ def foreign_to(
 def relevant_refs(
     expanded: ExpandedHypothesis, records: Sequence[CitedRecord], ontology: Ontology | None
 ) -> tuple[str, ...]:
-    """Return records that are relevant to the claim, beyond its disease and survival.
+    """Find records that are relevant to the claim beyond its disease and survival.
 
-    A record must mention a telling part (neither disease nor endpoint) and, where the claim has
-    more parts, one other. What counts as a part: see `kg.literature.expansion.list_related`.
+    A record must mention a specific part (neither disease nor endpoint) and, if the claim has more
+    parts, one other. For the definition of a mention, see `kg.literature.expansion.list_related`.
     """
     parts = parts_of(expanded, ontology)
     telling = [part.role == "subject" for part in parts]
@@ -104,7 +104,7 @@ def explain_irrelevance(coverage: Coverage) -> str:
 
 
 def within_coverage(position: Position, coverage: Coverage) -> tuple[Position, float | None]:
-    """Lower the confidence to what the coverage allows; the claimed confidence if lowered."""
+    """Cap the confidence at what the coverage allows; also return the original if lowered."""
     if position.confidence <= coverage.most_confident:
         return position, None
     allowed = position.model_copy(update={"confidence": coverage.most_confident})

@@ -1,8 +1,8 @@
-"""The debate: initial scores, rounds while the critics disagree, the mean of where they end.
+"""The debate: initial scores, rounds while the critics disagree, and the mean of the final scores.
 
-The controller is deterministic given the reasoner's and the retriever's answers. It scores
-nothing itself: it retrieves, asks, rejects citations that were not retrieved, applies the update
-rule, and keeps the transcript.
+The controller is deterministic given the answers of reasoner and retriever. It does not score
+anything itself: it retrieves literature, asks the critics, rejects citations that were not
+retrieved, applies the update rule, and keeps the transcript.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ _AGENTS: dict[Critic, Agent[Any, Any]] = {"prover": PROVER, "verifier": VERIFIER
 
 
 class Retriever(Protocol):
-    """Searches the literature for several critics at once."""
+    """A search of the literature for several critics at once."""
 
     def __call__(self, wanted: Mapping[str, Sequence[Query]]) -> Mapping[str, SearchAnswer]:
-        """Search, and return an answer per name in `wanted`."""
+        """Search, and return an answer for each name in `wanted`."""
         ...
 
 
 def retriever(
     literature: Literature, settings: DebateSettings, as_of: date | None = None
 ) -> Retriever:
-    """Return a retriever over `literature`: both critics' searches travel in the same requests."""
+    """Build a retriever over `literature` that sends both critics' searches together."""
 
     def retrieve(wanted: Mapping[str, Sequence[Query]]) -> Mapping[str, SearchAnswer]:
         return literature.search_together(
@@ -83,7 +83,7 @@ def hold_debate(
     debate: bool = True,
     ontology: Ontology | None = None,
 ) -> DebateOutcome:
-    """Judge how novel `expanded` is; raises what the reasoner raises."""
+    """Judge the novelty of `expanded` in a debate; errors of the reasoner propagate."""
     present: tuple[Critic, ...] = tuple(critic for critic in CRITICS if critic in critics)
     panel = _Debate(
         expanded, reasoner, retrieve, settings or DebateSettings(), as_of, present, ontology
@@ -147,7 +147,7 @@ class _Debate:
         return self._outcome(initial, scores, upheld, penalty)
 
     def _search(self, wanted: Mapping[str, Sequence[Query]]) -> tuple[float, int, int]:
-        """Retrieve what was not asked before: seconds, requests, new records."""
+        """Run the searches not yet made; return seconds, requests and number of new records."""
         limit = self.settings.queries_per_critic
         fresh = {
             name: [query for query in queries if query not in self.asked][:limit]
@@ -172,7 +172,7 @@ class _Debate:
         return seconds, requests, len(self.records) - before
 
     def _file(self, record: Record) -> None:
-        """Give a record its key, once; a paper met again under another identifier is the same."""
+        """Register a record once, even if it is found again under another identifier."""
         names = [record.key]
         if len(title := title_key(record.title)) >= SHORTEST_TITLE:
             names.append(f"title:{title}")
@@ -183,9 +183,9 @@ class _Debate:
         self.records.append(CitedRecord(ref=f"R{len(self.records) + 1}", record=record))
 
     def _collect_queries(self) -> dict[str, list[Query]]:
-        """Collect the searches that verifier and prover asked for in their last positions.
+        """Collect the searches that verifier and prover requested in their last positions.
 
-        The verifier comes first: a source that takes a single query gets its query.
+        The verifier comes first, so that a source that accepts only one query gets the verifier's.
         """
         last = {
             turn.critic: turn.position.queries
@@ -296,7 +296,7 @@ class _Debate:
 
 
 def _upheld(positions: Sequence[Position]) -> tuple[str, ...]:
-    """Claims that the verifier flagged in this round and that the judge upheld in it."""
+    """Return the claims that the verifier flagged and the judge upheld in this round."""
     flagged = {
         flag.claim
         for position in positions
@@ -313,7 +313,7 @@ def _upheld(positions: Sequence[Position]) -> tuple[str, ...]:
 
 
 def _contradictions(transcript: Sequence[Turn]) -> int:
-    """Distinct retrieved records that the verifier holds against the hypothesis or a part of it."""
+    """Count distinct records that the verifier cites against the hypothesis or a part of it."""
     return len(
         {
             ref

@@ -1,8 +1,8 @@
-"""Findings against a hypothesis's direction, read from words near a name.
+"""Findings that contradict a hypothesis's direction, detected from words near a name.
 
-"High FABP5 is associated with longer survival" speaks against "high FABP5 predicts shorter
-survival". The reading is shallow: a level word next to the exposure's name, an outcome word next
-to survival or prognosis, no negation between. It can miss, and is only used to point at sentences.
+"High FABP5 is associated with longer survival" contradicts "high FABP5 predicts shorter survival".
+The detection is shallow: a level word next to the exposure's name, an outcome word next to survival
+or prognosis, and no negation. It can miss findings, and only serves to point out sentences.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _BAD = re.compile(
 )
 _NEGATED = re.compile(r"\bnot\b|\bno\b|\bneither\b|\bnor\b|\bwithout\b")
 _TEXT = "text:"
-"""Proposals that are no cohort hypotheses carry an exposure of this kind; it has no direction."""
+"""Kind of exposure, without a direction, used by proposals that are not cohort hypotheses."""
 
 
 class Opposition:
-    """Recognizes sentences against a hypothesis's direction."""
+    """Detector of sentences that contradict a hypothesis's direction."""
 
     def __init__(self, hypothesis: Hypothesis, ontology: Ontology | None = None) -> None:
         self._risky = hypothesis.direction is Direction.HIGHER_RISK
@@ -43,7 +43,7 @@ class Opposition:
         ]
 
     def __call__(self, sentence: str) -> bool:
-        """Check when the sentence reports the opposite of what an exposure is claimed to do."""
+        """Check whether the sentence reports the opposite of what is claimed about an exposure."""
         return False in self._readings(sentence)
 
     @property
@@ -52,11 +52,11 @@ class Opposition:
         return bool(self._exposures)
 
     def agrees(self, sentence: str) -> bool:
-        """Return True when it reports what the claim says of an exposure, and nothing opposite."""
+        """Check whether the sentence confirms the claim on an exposure without contradicting it."""
         return set(self._readings(sentence)) == {True}
 
     def _readings(self, sentence: str) -> list[bool]:
-        """For each exposure with a readable direction, True if it is as claimed."""
+        """For each exposure with a detectable direction, tell whether it agrees with the claim."""
         text = normalize(sentence)
         good, bad = _GOOD.search(text) is not None, _BAD.search(text) is not None
         if good == bad or _NEGATED.search(text):
@@ -78,7 +78,7 @@ def _names(variable: str, label: str, ontology: Ontology | None) -> list[str]:
 
 
 def _near(names: Sequence[str]) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Patterns for a high and a low level word up to three words before a name, or right after."""
+    """Compile patterns for level words (high, low) shortly before or right after a name."""
     # Hyphens come and go: "B-cell" is the B cell.
     spelled = (
         r"[\s-]".join(map(re.escape, re.split(r"[\s-]", normalize(name))))

@@ -1,7 +1,8 @@
-"""Novelty of a hypothesis by co-mentions in retrieved literature, without a model.
+"""Novelty of a hypothesis from co-mentions in retrieved literature, without a model.
 
-This is a proxy. It counts which parts of the hypothesis were seen together, how near the nearest
-prior claim comes, and which sentences deny it. It reads no argument, and the report states so.
+This is a proxy. It counts which parts of the hypothesis occur together, measures how close the
+nearest prior claim is, and finds sentences that deny the hypothesis. It does not follow arguments,
+and the report says so.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _REFUTATION = re.compile(
 )
 _ASIDE = re.compile(r"\([^()]*\)")
 _MARKED = re.compile(r"\([^()]*\bnegative finding\b[^()]*\)", re.IGNORECASE)
-"""A note's own mark; any other word in brackets is of other findings ("contradicts reports …")."""
+"""A note's own marker; other bracketed words concern other findings ("contradicts reports …")."""
 _PROGNOSIS = re.compile(r"\b(prognos\w+|outcomes?)\b", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
 
@@ -47,21 +48,21 @@ NEAR = 0.6
 """Share of the hypothesis (weighted by rarity) that a prior claim must cover to count as near."""
 
 _HALF_SEEN = 4.0
-"""Relevant records at which the reading counts half, against the critic's prior stance."""
+"""Number of relevant records at which the evidence weighs as much as the critic's prior."""
 
 
 def denies(sentence: str) -> bool:
-    """Return True if a sentence, asides apart, reports a negative finding."""
+    """Check whether a sentence reports a negative finding outside its parenthetical remarks."""
     return bool(_DENIAL.search(_ASIDE.sub(" ", sentence)) or _MARKED.search(sentence))
 
 
 @dataclass(frozen=True)
 class Nearest:
-    """A record and how much of the hypothesis it covers; for denials, the sentence.
+    """A record and its coverage of the hypothesis; for denials, also the sentence.
 
-    `met` says what of each of `parts` it names, where that is not the part itself but its
-    kin; `whole` is False for a sentence that leaves out an exposure of the claim
-    or names its outcome only as prognosis.
+    `met` gives the related term by which the record names each of `parts`, if not by the part
+    itself; `whole` is False for a sentence that omits an exposure of the claim or names its outcome
+    only as prognosis.
     """
 
     ref: str
@@ -73,14 +74,14 @@ class Nearest:
     whole: bool = True
 
     def list_parts(self) -> str:
-        """Return the parts that it names, for prose."""
+        """List the parts that the record names, for prose."""
         return ", ".join(
             f"{part} (counted for it: {self.met[part]})" if part in self.met else part
             for part in self.parts
         )
 
     def short(self) -> str:
-        """Return the record in a few words, for prose."""
+        """Describe the record in a few words, for prose."""
         title = self.record.title
         cut = title if len(title) <= 70 else title[:70].rsplit(" ", 1)[0] + " …"
         return f"“{cut}”, {self.record.year}" if self.record.year else f"“{cut}”"
@@ -88,16 +89,16 @@ class Nearest:
 
 @dataclass(frozen=True)
 class Reading:
-    """Counts behind the rules' scores.
+    """Counts on which the rules' scores are based.
 
     `pairs` are the hypothesis's pairs of parts, `together[i]` the records that mention both;
     `several` counts records that mention at least two parts, `single` those that mention one;
-    `degree` counts, per part, the other parts it was seen with: its degree in the retrieved
-    co-mention graph. `denials` are sentences against the claim, on an exposure of it, its outcome
-    and its disease; `negatives` are negative findings on its parts that are not all of that; `kin`
-    names what was counted for a part, where it is not the part itself; `unlooked` is the claim's
-    population where it was not looked for; `aside` counts records of which a part was left out, as
-    it occurs only in brackets on others' reports.
+    `degree` gives, per part, the number of other parts it occurs with: its degree in the retrieved
+    co-mention graph. `denials` are sentences that contradict the claim and concern one of its
+    exposures, its outcome and its disease; `negatives` are negative findings on its parts that do
+    not cover all of these; `kin` names the related terms that were counted in place of a part;
+    `unlooked` is the claim's population if no search covered it; `aside` counts records in which a
+    part was ignored because it occurs only in brackets, about reports by others.
     """
 
     parts: tuple[str, ...]
@@ -115,7 +116,7 @@ class Reading:
     aside: int = 0
 
     def names_of_nearest(self) -> str:
-        """Return the nearest prior claim and the parts that it names, for prose."""
+        """Describe the nearest prior claim and the parts that it names, for prose."""
         if not self.nearest or not self.nearest[0].parts:
             return "no part of the claim was found in a retrieved record"
         near = self.nearest[0]
@@ -141,10 +142,10 @@ class Reading:
 
     @property
     def weight(self) -> float:
-        """Weight of the reading by the literature seen, in [0, 1).
+        """Weight of the evidence by the amount of literature seen, in [0, 1).
 
-        A record that mentions a single part counts by half: it shows that the index knows the
-        field, so that a gap in it means something.
+        A record that mentions a single part counts half: it shows that the index covers the field,
+        so that a gap in it means something.
         """
         seen = self.several + self.single / 2.0
         return seen / (seen + _HALF_SEEN)
@@ -163,11 +164,11 @@ def count_mentions(
 ) -> Reading:
     """Count co-mentions, order prior claims by what they name, and find denying sentences.
 
-    A part is mentioned when it, a synonym or one of its kin occurs as whole words, or its own words
-    near each other by their beginnings; denials are read by names and kin alone. Parts weigh by
-    rarity among the retrieved records, 1 / (1 + ln(1 + n)): "bladder cancer" in every record says
-    little. A record's overlap is the mean of the weighted share of parts it mentions and the
-    weighted share of the statement's words it holds.
+    A part is mentioned when it, a synonym or one of its kin occurs as whole words, or if words with
+    the same stems occur near each other; denials are matched by names and kin alone. Parts are
+    weighted by their rarity among the retrieved records, 1 / (1 + ln(1 + n)): "bladder cancer" in
+    every record says little. A record's overlap is the mean of the weighted share of parts it
+    mentions and the weighted share of the statement's words that it contains.
     """
     parts = parts_of(expanded, ontology)
     keys = [body_key(cited.record) for cited in records]
@@ -247,7 +248,7 @@ def _nearest(
 
 
 class _Denying:
-    """Finds a record's sentence that denies most of a claim, or has a negative finding on it."""
+    """Finder of sentences that deny most of a claim or report a negative finding on it."""
 
     def __init__(
         self,
@@ -280,7 +281,7 @@ class _Denying:
         return against, partial
 
     def _negative(self, cited: CitedRecord, sentence: str) -> Nearest | None:
-        """Get a sentence that denies, or runs against the claim, on a subject and another part."""
+        """Find a sentence that denies or contradicts the claim, on a subject and another part."""
         plain = _ASIDE.sub(" ", sentence)
         if not self._opposes(plain) and (not denies(sentence) or self._opposes.agrees(plain)):
             return None
@@ -305,7 +306,7 @@ class _Denying:
         return replace(found, sentence=sentence.strip(), whole=whole)
 
     def _on_the_claim(self, sentence: str, body: str) -> bool:
-        """Return True if the sentence concerns the claim's outcome, in the claim's disease."""
+        """Check whether the sentence concerns the claim's outcome in the claim's disease."""
         plain = _ASIDE.sub(" ", sentence)
         # "Predicts disease-free survival but not progression-free survival" denies the latter.
         denied = re.split(r"\bbut not\b", plain)[-1]
@@ -321,7 +322,7 @@ class _Denying:
         )
 
     def _in_the_disease(self, sentence: str, body: str, disease: Part) -> bool:
-        """Return True if the sentence, or else only its record, names the disease and no other."""
+        """Check whether the sentence, or else its record, concerns the disease and no other."""
         if disease.find_mention(phrase_key(sentence)):
             return True
         if self._ontology and list_other_cancers(sentence, disease.name, self._ontology):
@@ -336,7 +337,7 @@ def _share(row: Sequence[bool], weights: Sequence[float]) -> float:
 
 
 def _claimed_words(statement: str, vocabulary: Sequence[frozenset[str]]) -> dict[str, float]:
-    """Return the statement's words, weighted by rarity among the retrieved records."""
+    """Weight the statement's words by their rarity among the retrieved records."""
     return {
         word: 1.0 / (1.0 + math.log1p(sum(word in held for held in vocabulary)))
         for word in dict.fromkeys(words(statement))

@@ -1,4 +1,4 @@
-"""The judge: weighs both sides, and decides on specious flags."""
+"""The judge: weighs both sides, and decides on flags of specious claims."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from agents.novelty.verifier import refutations
 
 
 def synthesize(given: CriticInput, resources: Resources) -> JudgePosition:
-    """Weigh unseen pairs and distance to prior claims equally; uphold flags that evidence bears.
+    """Weigh unseen pairs and distance to prior claims equally; uphold flags supported by evidence.
 
-    A specious flag is upheld when what it cites refutes most of the hypothesis in the judge's own
-    reading, and overruled otherwise.
+    A specious flag is upheld if its citations refute most of the hypothesis in the judge's own
+    assessment, and overruled otherwise.
     """
     seen = count_mentions(given.expanded, given.records, resources.ontology)
     novelty = 0.5 * seen.unseen_share + 0.5 * (1.0 - seen.closest)
@@ -39,7 +39,7 @@ def synthesize(given: CriticInput, resources: Resources) -> JudgePosition:
 
 
 def _reasons(seen: Reading, refuted: bool) -> tuple[str, ...]:
-    """List what a revision would have to change, most important first."""
+    """List the changes that a revision would have to make, most important first."""
     reasons = []
     for refutation in seen.refutations[:2] if refuted else ():
         reasons.append(f'Refuted by {refutation.record.citation()}: "{refutation.sentence}"')

@@ -1,4 +1,4 @@
-"""Parts of a claim: the role of each, and the names by which a text mentions it."""
+"""Parts of a claim, with the role of each and the names by which a text mentions it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNSAID = frozenset(
     map(phrase_key, ("survival", "patient survival", "survival time", "survival outcome",
                      "survival analysis", "long-term survival"))
 )  # fmt: skip
-"""Names by which a text leaves open which survival it means."""
+"""Names by which a text leaves open which kind of survival it means."""
 _RESPONSE = re.compile(r"response to ([\w-]+)", re.IGNORECASE)
 _RESPONDING = ("response", "respond", "responder", "responding")
 _RECEPTORS = {"ER": "estrogen receptor", "PR": "progesterone receptor"}
@@ -42,9 +42,9 @@ _MEASURES = frozenset(
         "cell cancer patient slide per mean median total all any"
     )
 )
-"""Words of a part's name that say how a thing is measured, not what it is."""
+"""Words in a part's name that describe the kind of measurement, not the thing measured."""
 _APART = 2
-"""Words that may separate two words of a name."""
+"""Maximum number of words between two words of a name."""
 _ROLES: dict[EntityType, Literal["disease", "outcome"]] = {
     EntityType.DISEASE: "disease",
     EntityType.CLINICAL_ENDPOINT: "outcome",
@@ -53,11 +53,11 @@ _ROLES: dict[EntityType, Literal["disease", "outcome"]] = {
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the claim; `kin` are things that count as it and are reported so.
+    """A part of the claim; `kin` are related things that count as the part and are reported.
 
-    `drug` is what the part is a response to, by its names; a response beside it counts so too, and
-    so do the beginnings of the name's own words, `stems`, near each other ("stroma" for stromal
-    fraction): a part counts as absent only if not even these occur.
+    If the part is a response to a drug, `drug` lists the drug's names; a response mentioned next to
+    the drug counts as well. So do the stems of the name's own words, `stems`, near each other
+    ("stroma" for stromal fraction): a part counts as absent only if not even these occur.
     """
 
     name: str
@@ -68,9 +68,9 @@ class Part:
     stems: tuple[str, ...] = ()
 
     def find_mention(self, key: str, *, loose: bool = False) -> str | None:
-        """Find the part in a text prepared by `phrase_key`: itself, something of its kin, or None.
+        """Find the part or related terms in a text prepared by `phrase_key`; None if not mentioned.
 
-        `loose` takes the name's own words near each other too.
+        With `loose`, the name's own words near each other count as well.
         """
         if mentions(key, self.names):
             return self.name
@@ -85,7 +85,7 @@ class Part:
 
 
 def _near(key: str, stems: tuple[str, ...]) -> list[str]:
-    """Get the words of a text that begin so, where they stand near each other; none where not."""
+    """Find words of a text that start with the stems, near each other; empty if there are none."""
     held = key.split()
     for at, word in enumerate(held if stems else ()):
         if not word.startswith(stems):
@@ -98,9 +98,9 @@ def _near(key: str, stems: tuple[str, ...]) -> list[str]:
 
 
 def _word_stems(name: str) -> tuple[str, ...]:
-    """Return the beginnings of the words that tell what a name is.
+    """Return the stems of the words that make a name specific.
 
-    None where they are too short to distinguish, or a symbol (CXCL13).
+    There are none if the words are too short to be distinctive, or are a symbol (CXCL13).
     """
     own = [stem for stem in words(name) if stem not in _MEASURES]
     symbols = any(len(word) < 4 or not word.isalpha() for word in own)
@@ -112,7 +112,7 @@ def _word_stems(name: str) -> tuple[str, ...]:
 def body_key(record: Record, *, whole: bool = False) -> str:
     """Prepare a record's text for `Part.find_mention`, with receptors written out (ER+ tumors).
 
-    Remarks in brackets on others' reports ("in NMIBC (contradicts reports in MIBC)") are left out,
+    Bracketed remarks on reports by others ("in NMIBC (contradicts reports in MIBC)") are left out,
     unless `whole`.
     """
     own = record.body if whole else _REPORTS_OF_OTHERS.sub(" ", record.body)
@@ -120,10 +120,10 @@ def body_key(record: Record, *, whole: bool = False) -> str:
 
 
 def parts_of(expanded: ExpandedHypothesis, ontology: Ontology | None = None) -> tuple[Part, ...]:
-    """Return the parts of the claim; the statement itself where none is named.
+    """Return the parts of the claim, or the statement itself if no part is named.
 
-    Where a gene is measured in the place of what was asked for (FOXP3 for regulatory T cells), a
-    record on the gene counts for that part, and is reported so.
+    If a gene is measured in place of what was asked for (FOXP3 for regulatory T cells), a record on
+    the gene counts for that part, and the report says so.
     """
     parts = [_part(name, ontology) for name in expanded.parts or (expanded.hypothesis.statement,)]
     for exposure in expanded.hypothesis.exposures:
@@ -160,9 +160,9 @@ def _part(name: str, ontology: Ontology | None) -> Part:
 
 
 def _of_others(names: tuple[str, ...], ontology: Ontology | None) -> dict[str, str]:
-    """Names that the ontology gives to another thing than the first known name, by that thing.
+    """Map names that the ontology assigns to another thing than the first known name to that thing.
 
-    A group of search terms joins bladder cancer to urothelial carcinoma.
+    For example, a group of search terms joins bladder cancer and urothelial carcinoma.
     """
     found = {name: ontology.find(name) for name in names} if ontology is not None else {}
     known = {name: entry for name, entry in found.items() if entry is not None}
@@ -171,13 +171,13 @@ def _of_others(names: tuple[str, ...], ontology: Ontology | None) -> dict[str, s
 
 
 def _initials(name: str, role: str, ontology: Ontology | None) -> tuple[str, ...]:
-    """Get an endpoint's two letters (OS), which `list_synonyms` omits: papers write little else."""
+    """Return an endpoint's two-letter acronyms (OS), which `list_synonyms` omits."""
     entry = ontology.find(name) if ontology is not None and role == "outcome" else None
     return tuple(short for short in entry.synonyms if len(short) == 2) if entry else ()
 
 
 def not_looked_for(expanded: ExpandedHypothesis) -> str:
-    """Describe the claim's population, which no part represents; empty if all are meant."""
+    """Describe the claim's population, which no part represents; empty if it is not restricted."""
     population = expanded.hypothesis.population
     return population.description if population.filters else ""
 

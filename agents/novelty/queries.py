@@ -1,4 +1,4 @@
-"""Search queries by rule from the hypothesis, before a critic asks for more."""
+"""Rule-based search queries for a hypothesis, before a critic asks for more."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kg.literature.types import Query
 
 
 def opening_queries(expanded: ExpandedHypothesis) -> list[Query]:
-    """Get the whole combination, the statement, then pairs of parts with the first parts first."""
+    """Build queries for the whole combination, the statement and pairs, leading parts first."""
     parts = expanded.parts
     queries = []
     if len(parts) >= 2:
@@ -20,7 +20,7 @@ def opening_queries(expanded: ExpandedHypothesis) -> list[Query]:
 
 
 def counter_queries(expanded: ExpandedHypothesis) -> list[Query]:
-    """Work that would overlap or refute: pairs of parts together with words of denial."""
+    """Build queries for work that would overlap or refute: pairs of parts with words of denial."""
     doubts = ("not associated", "retracted", "failed to replicate")
     return [
         Query(text=f"{a} {b} {doubt}", phrases=(a, b))
@@ -30,5 +30,5 @@ def counter_queries(expanded: ExpandedHypothesis) -> list[Query]:
 
 
 def pairs(parts: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Pairs of parts, those of the leading parts first."""
+    """List pairs of parts, starting with those of the leading parts."""
     return sorted(combinations(parts, 2), key=lambda pair: sum(parts.index(name) for name in pair))

@@ -1,4 +1,4 @@
-"""The last guard: whatever reasoner wrote a position, an unretrieved citation does not stay."""
+"""The last guard: no citation that was not retrieved stays in a position, whoever wrote it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Statement = TypeVar("Statement", Claim, Answer, SpeciousFlag)
 
 
 def without_unretrieved(given: CriticInput, position: Position) -> tuple[Position, tuple[str, ...]]:
-    """Return the position without citations that were not retrieved, and what was taken out.
+    """Return the position without citations that were not retrieved, and the removed citations.
 
-    A claim, answer or flag that is left without a citation goes with them; a judge's ruling on a
-    flag that nobody raised goes too.
+    A claim, answer or flag without a remaining citation is removed as well, and so is a judge's
+    ruling on a flag that no one raised.
     """
     known = {cited.ref for cited in given.records}
     rejected: list[str] = []

@@ -193,5 +193,5 @@ class DebateOutcome(View):
 
     @property
     def debate_rounds(self) -> int:
-        """Rounds of debate that took place."""
+        """Number of debate rounds that took place."""
         return len(self.rounds) - 1

@@ -14,7 +14,7 @@ _FAINTEST = 1e-3
 
 
 def sigma(scores: Sequence[float] | FloatArray) -> float:
-    """Return population standard deviation (divisor n) of the panel's scores."""
+    """Compute the population standard deviation (divisor n) of the panel's scores."""
     return float(np.std(np.asarray(scores, dtype=np.float64)))
 
 
@@ -24,12 +24,12 @@ def update(
     confidences: Sequence[float] | FloatArray,
     own_weight: float = 3.0,
 ) -> FloatArray:
-    """Each critic's score after a round of confidence-weighted proposals.
+    """Compute each critic's score after a round of confidence-weighted proposals.
 
-    Derivation. The hypothesis has one unknown novelty x. Critic i enters the round believing
-    x ~ N(s_i, 1 / (k c_i)): its score s_i is the mean, its confidence c_i the precision up to a
-    scale, and k = `own_weight` says how many proposals its standing belief is worth. In the round
-    each critic j (i too) reads the new evidence and proposes p_j, which everybody takes as a
+    Derivation. The hypothesis has one unknown novelty x. Critic i enters the round believing x ~
+    N(s_i, 1 / (k c_i)): its score s_i is the mean, its confidence c_i the precision up to a scale,
+    and k = `own_weight` says how many proposals its standing belief is worth. In the round each
+    critic j (i too) reads the new evidence and proposes p_j, which all critics treat as a
     measurement of x with normal error, p_j | x ~ N(x, 1 / c_j). A normal prior with independent
     normal measurements has the posterior mean
 
@@ -38,12 +38,12 @@ def update(
     the precision-weighted mean. Since it is a convex combination of scores and proposals:
 
     - every s_i' stays between the smallest and the largest of them, hence in [1, 10];
-    - where all scores and proposals agree nothing moves (fixed point), whatever the confidences;
+    - if all scores and proposals agree, nothing changes (fixed point), whatever the confidences;
     - the order of the critics does not matter: permuting them permutes the result, and critics
       of equal score and confidence end equal;
-    - with equal confidences and proposals that stay as they are, the distance of every s_i to the
-      mean proposal shrinks by k / (k + n) per round: k = 3 halves sigma of three critics in a
-      round, so that a debate that starts at sigma 2 ends, without new evidence, in the third.
+    - with equal confidences and unchanged proposals, the distance of every s_i to the mean proposal
+      shrinks by k / (k + n) per round: k = 3 halves sigma of three critics in a round, so that a
+      debate that starts at sigma 2 ends, without new evidence, in the third.
 
     A critic of zero confidence counts with 0.001, so that its own belief stays defined.
 
@@ -87,5 +87,5 @@ def update(
 
 
 def penalize(scores: Sequence[float] | FloatArray, penalty: float) -> FloatArray:
-    """Scores less `penalty` points each, never below 1."""
+    """Subtract `penalty` points from each score, but never go below 1."""
     return np.maximum(np.asarray(scores, dtype=np.float64) - penalty, LOWEST)

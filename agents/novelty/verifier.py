@@ -18,12 +18,12 @@ WHOLE = "hypothesis"
 
 
 def challenge(given: CriticInput, resources: Resources) -> VerifierPosition:
-    """Hold the nearest prior claim and every denying sentence against the hypothesis.
+    """Cite the nearest prior claim and every denying sentence against the hypothesis.
 
-    Score: 0.7 times the distance to the nearest prior claim plus 0.3 times the share of unseen
-    pairs, less half where a record denies the claim and all of it where one refutes it, against a
-    conservative prior where little was seen. A refutation (a retraction, a failed replication, an
-    artifact) of most of the hypothesis is flagged as specious.
+    The score is 0.7 times the distance to the nearest prior claim plus 0.3 times the share of
+    unseen pairs, reduced by half if a record denies the claim and to 0 if one refutes it, and drawn
+    to a conservative prior if little literature was seen. A refutation (a retraction, a failed
+    replication, an artifact) of most of the hypothesis is flagged as specious.
     """
     seen = count_mentions(given.expanded, given.records, resources.ontology)
     novelty = 0.7 * (1.0 - seen.closest) + 0.3 * seen.unseen_share
@@ -48,7 +48,7 @@ def challenge(given: CriticInput, resources: Resources) -> VerifierPosition:
 
 
 def refutations(seen: Reading) -> tuple[Nearest, ...]:
-    """Refutations that cover most of the hypothesis."""
+    """List refutations that cover most of the hypothesis."""
     return tuple(refutation for refutation in seen.refutations if refutation.overlap >= NEAR)
 
 

@@ -1,1 +1,1 @@
-"""The ontologist: grounds paths in definitions (SAGE, 3.2.2)."""
+"""The ontologist, which grounds paths in definitions (SAGE, 3.2.2)."""

@@ -1,4 +1,4 @@
-"""The ontologist: grounds paths in definitions and restates edges as processes (SAGE, 3.2.2)."""
+"""The ontologist: defines the terms of paths, and restates edges as processes (SAGE, 3.2.2)."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def ground_paths(given: OntologistInput, resources: Resources) -> Grounding:
 
 
 def _ends(path: ScoredPath, index: int) -> tuple[PathNode, PathNode]:
-    """Head and tail of the edge after node `index`, whichever way the path walks it."""
+    """Return head and tail of the edge after node `index`, in either direction of the path."""
     first, second = path.nodes[index], path.nodes[index + 1]
     return (first, second) if path.edges[index].forward else (second, first)
 
 
 def _describe_edge(path: ScoredPath, step: int) -> str:
-    """Return the edge as a sentence of the graph's own words."""
+    """Describe the edge in a sentence with the graph's own words."""
     edge = path.edges[step - 1]
     head, tail = _ends(path, step - 1)
     process = f"{head.name} {edge.relation.replace('_', ' ')} {tail.name}"
@@ -89,7 +89,7 @@ def _steps(given: OntologistInput) -> set[tuple[int, int]]:
 
 
 def check_grounding(given: OntologistInput, answer: Grounding) -> list[str]:
-    """Every term defined, every edge restated, nothing else."""
+    """Check that every term is defined and every edge restated, and nothing else."""
     problems = []
     names = {node.name for path in given.paths for node in path.nodes}
     missing = sorted(names - {definition.term for definition in answer.definitions})
@@ -105,7 +105,7 @@ def check_grounding(given: OntologistInput, answer: Grounding) -> list[str]:
 
 
 def cite(evidence: Evidence) -> Citation:
-    """Return the citation of a piece of evidence, with the sentence it was read in."""
+    """Convert evidence to a citation, with the sentence in which it was found."""
     return Citation(
         title=evidence.title,
         year=evidence.year,
@@ -117,9 +117,10 @@ def cite(evidence: Evidence) -> Citation:
 
 
 def compose_brief(given: OntologistInput, answer: Grounding) -> OntologyBrief:
-    """Join the ontologist's words to the edges' own evidence.
+    """Combine the ontologist's words with the edges' own evidence.
 
-    Process and citations come from the graph; what a model says of an edge is a remark beside it.
+    Process and citations come from the graph; a model's description of an edge is a separate
+    remark.
     """
     words = {definition.term: definition for definition in answer.definitions}
     processes = {(process.chain, process.step): process.process for process in answer.processes}

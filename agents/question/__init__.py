@@ -1,1 +1,1 @@
-"""The question as a contract: parsed, shown, corrected, and held against each hypothesis."""
+"""The question as a contract: parsed, shown, corrected, and compared with each hypothesis."""

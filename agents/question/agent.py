@@ -1,4 +1,4 @@
-"""The question agent: a prompt becomes a contract."""
+"""The question agent, which turns a prompt into a contract."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from agents.question.vocabulary import Vocabulary
 
 
 def read_question(given: QuestionInput, resources: Resources) -> Reading:
-    """Return the question read by rules; see `agents.question.read.read`."""
+    """Read the question with rules (see `agents.question.read.read`)."""
     return read_by_rules(given.prompt, Vocabulary(given, resources.ontology))
 
 
 def check_reading(given: QuestionInput, reading: Reading) -> list[str]:
-    """Check parts: words of the prompt, a name each, no corrected symbol.
+    """Check that parts have words of the prompt, a name each, and no corrected symbol.
 
-    An exposure is needed, or a reason for none.
+    There must be an exposure, or a reason why there is none.
     """
     prompt = key_of(given.prompt)
     problems = [

@@ -1,6 +1,7 @@
-"""Account of a question's parts: carried by a hypothesis, or dropped and why.
+"""Account of a question's parts: kept by a hypothesis, or dropped for a reason.
 
-Pure functions that the scientist with rules, the scientist with a model and the report share.
+These are pure functions, shared by the rule-based scientist, the model-based scientist and the
+report.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ class Carried(View):
 
 
 def account(question: Question, hypothesis: Hypothesis) -> tuple[Carried, ...]:
-    """Each named part of the question, kept or dropped, in the order of asking.
+    """List each named part of the question as kept or dropped, in the order of the question.
 
-    Two parts never share an exposure: of "TLS and B cells" a claim on either drops the other.
+    Two parts never share an exposure: given "TLS and B cells", a claim on either one drops the
+    other.
     """
     taken: set[str] = set()
     rows: dict[int, Carried] = {}
@@ -38,7 +40,7 @@ def account(question: Question, hypothesis: Hypothesis) -> tuple[Carried, ...]:
 
 
 def unanswered(question: Question, hypothesis: Hypothesis) -> list[str]:
-    """List the parts that the cohort could carry and the hypothesis drops."""
+    """List the parts that the cohort could represent but the hypothesis drops."""
     return [
         f'the question names "{part.words}" ({part.role.value}), which the hypothesis leaves out;'
         f" {_how_to_carry(part)}"
@@ -48,7 +50,7 @@ def unanswered(question: Question, hypothesis: Hypothesis) -> list[str]:
 
 
 def account_line(question: Question, hypothesis: Hypothesis) -> str:
-    """Get the first line of terminal and report: what of the question this hypothesis answers."""
+    """Summarize in one line, for terminal and report, what the claim answers of the question."""
     rows = account(question, hypothesis)
     if not rows:
         return "Carries: the question names no part; SAGE chose freely."
@@ -77,9 +79,9 @@ def _by_stand_in(part: Part, row: Carried, hypothesis: Hypothesis) -> str:
 
 
 def beyond(question: Question, hypothesis: Hypothesis) -> list[str]:
-    """Return exposures that no part of the question asked for.
+    """Return exposures of the hypothesis that no part of the question asked for.
 
-    A question without exposures leaves all open.
+    If the question has no exposures, any exposure is allowed.
     """
     asked = [part for part in question.parts if part.role not in FIXED and not part.negated]
     if not asked or any(part.open_to == "any" for part in asked):
@@ -95,11 +97,11 @@ def beyond(question: Question, hypothesis: Hypothesis) -> list[str]:
 
 
 FIXED = (PartRole.POPULATION, PartRole.ENDPOINT, PartRole.COVARIATE)
-"""Roles that no exposure can carry."""
+"""Roles that an exposure cannot fill."""
 
 
 def excluded_keys(question: Question) -> frozenset[str]:
-    """Variables that the question rules out as exposures ("genes other than FGFR3")."""
+    """Return variables that the question rules out as exposures ("genes other than FGFR3")."""
     return frozenset(
         key
         for part in question.parts
@@ -119,7 +121,7 @@ def filters_of(question: Question) -> tuple[Filter, ...]:
 
 
 def without_subgroups(question: Question, why: str) -> Question:
-    """Return the question without the subgroups that a feasible claim cannot keep."""
+    """Remove from the question the subgroups that a feasible claim cannot keep."""
     return question.model_copy(
         update={
             "parts": tuple(
@@ -139,7 +141,7 @@ def _breadth(part: Part) -> int:
 
 
 def _kept_by(part: Part, hypothesis: Hypothesis, taken: set[str]) -> str:
-    """Find what carries the part in the hypothesis; empty if nothing does."""
+    """Describe what represents the part in the hypothesis; empty if nothing does."""
     exposed = [exposure.variable for exposure in hypothesis.exposures]
     if part.setting:
         return "the whole cohort" if part.testable else ""

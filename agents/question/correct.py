@@ -1,4 +1,4 @@
-"""A question corrected by the asker: other parts, parts left out, or the contract edited whole."""
+"""Correction of a question by the user: changed or dropped parts, or an edited contract."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def apply_corrections(
     replaced: Mapping[PartRole, Sequence[str]],
     dropped: Sequence[str] = (),
 ) -> Question:
-    """Return the contract with the asker's corrections, each of which is noted.
+    """Return the contract with the user's corrections, each of which is noted.
 
     Raises
     ------
     InputError
-        If a word to drop is none of the question's, or a correction is itself unknown.
+        If a word to drop is not in the question, or a correction is itself unknown.
     """
     parts = [part for part in reading.parts if not replaced.get(part.role)]
     notes = list(reading.notes)
@@ -63,16 +63,16 @@ BY_HAND = "the asker's own choice"
 
 
 def check_edited(question: Question, given: QuestionInput, read: Question) -> Question:
-    """Return an edited contract, held against the cohort and against the question as it was read.
+    """Check an edited contract against the cohort and the original question, and return it.
 
-    What the asker points to another variable, or leaves out, is noted; a part whose variables are
-    not those of its words is marked wherever it is carried.
+    Parts that the user assigned to another variable, or left out, are noted; a part whose variables
+    do not match its words is marked wherever it is used.
 
     Raises
     ------
     InputError
-        If it is of another question, names a variable or an endpoint that the cohort does not
-        have, or has a condition that no value meets.
+        If the contract belongs to another question, names a variable or an endpoint that the cohort
+        does not have, or has a condition that no value meets.
     """
     if " ".join(question.prompt.split()) != " ".join(given.prompt.split()):
         raise InputError(

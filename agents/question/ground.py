@@ -1,4 +1,4 @@
-"""Ground a reading in cohort, ontology and graph: the contract of the question."""
+"""Grounding of a parsed question in cohort, ontology and graph: the contract of the question."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ from validation.core.hypothesis import Filter
 
 
 def ground(given: QuestionInput, reading: Reading, vocabulary: Vocabulary) -> Question:
-    """Return the question with each part looked up in cohort, ontology and graph.
+    """Look up each part of the question in cohort, ontology and graph.
 
-    Names come from a reader (rules or a model); keys, stand-ins, supplies and refusals do not.
+    Names come from the reader (rules or a model); keys, stand-ins, supplies and refusals are
+    determined here.
     """
     setting = _setting(given, reading)
     notes = list(reading.notes)
@@ -65,7 +66,7 @@ def ground(given: QuestionInput, reading: Reading, vocabulary: Vocabulary) -> Qu
 
 
 def _with_exposure(reading: Reading) -> list[Asked]:
-    """Return parts; a treatment beside which nothing else is asked about is itself the exposure."""
+    """Return parts, with a treatment as the exposure if the question asks about nothing else."""
     roles = {part.role for part in reading.parts if not part.negated}
     alone = PartRole.EXPOSURE not in roles and reading.intent is Intent.RELATE
     return [
@@ -77,7 +78,7 @@ def _with_exposure(reading: Reading) -> list[Asked]:
 
 
 def _same(part: Part, earlier: Part) -> bool:
-    """Return True for another word for what was named before, on the same side."""
+    """Check whether a word is another name, on the same side, for something already named."""
     alike = ("role", "negated", "level", "name", "variables", "endpoint", "filters", "supply")
     return bool(part.name) and all(getattr(part, it) == getattr(earlier, it) for it in alike)
 
@@ -121,7 +122,7 @@ def _part(
 def _cancer(
     asked: Asked, concept: Concept | None, given: QuestionInput, setting: Setting
 ) -> dict[str, object] | None:
-    """Return a population that a cancer names: the cohort's own, or that of another cohort."""
+    """Return the population that a cancer's name implies: this cohort's or another's."""
     organ = organ_of(concept.name if concept else asked.name)
     if not organ or (concept is not None and concept.kind is not EntityType.DISEASE):
         return None
@@ -139,7 +140,7 @@ def _cancer(
 def _resolve_measured(
     asked: Asked, concept: Concept, given: QuestionInput, vocabulary: Vocabulary
 ) -> tuple[dict[str, object], str]:
-    """Resolve a name in its role to variables or to what is missing, with a note."""
+    """Resolve a name in its role to variables or to missing data, with a note."""
     cohort = given.cohort.cohort
     known: dict[str, object] = {"name": concept.name, "kind": concept.kind}
     if asked.role is not PartRole.ENDPOINT and concept.endpoint and not concept.variables:
@@ -172,7 +173,7 @@ def _resolve_measured(
 
 
 def _conditions(name: str, given: QuestionInput) -> list[Condition]:
-    """Return the subgroup that a name states, by itself or as patients who are it."""
+    """Return the subgroup that a name describes, either by itself or as patients of that kind."""
     for text in (name, f"{name} patients"):
         if found := find_conditions(text, given.cohort.variables):
             return found
@@ -194,7 +195,7 @@ def _subgroup(base: Part, what: str, filters: tuple[Filter, ...], given: Questio
 
 
 def _everybody(concept: Concept, given: QuestionInput, ontology: Ontology) -> str:
-    """Return the treatment of this name or class that all received by the cohort's title."""
+    """Return the treatment of this name or class that the cohort's title says all received."""
     title = f" {key_of(given.cohort.title)} "
     if f" {key_of(concept.name)} " in title:
         return concept.name
@@ -251,7 +252,7 @@ def _setting(given: QuestionInput, reading: Reading) -> Setting:
 
 
 def disease_of_cohort(given: QuestionInput) -> str:
-    """Return the cancer that the cohort's title, name or notes name."""
+    """Return the cancer named in the cohort's title, name or notes."""
     for text in (given.cohort.title, given.cohort.cohort, *given.cohort.notes):
         organ = organ_of(text)
         if organ:
@@ -260,7 +261,7 @@ def disease_of_cohort(given: QuestionInput) -> str:
 
 
 def disease_of_graph(names: tuple[GraphName, ...]) -> str:
-    """Return the cancer that most of the graph's links to cancers are about."""
+    """Return the cancer that most of the graph's links to cancers concern."""
     weights: dict[str, int] = {}
     for node in names:
         organ = organ_of(node.name) if node.kind is EntityType.DISEASE else ""

@@ -25,7 +25,7 @@ SPELLINGS = (
 
 @lru_cache(maxsize=20_000)
 def key_of(phrase: str) -> str:
-    """Normalize a name: case, hyphens, plurals and British spelling are undone."""
+    """Normalize a name by undoing case, hyphens, plurals and British spelling."""
     text = unicodedata.normalize("NFKC", phrase).casefold()
     for letter, name in GREEK.items():
         text = text.replace(letter, name)
@@ -47,7 +47,7 @@ def _singular(word: str) -> str:
 
 @lru_cache(maxsize=8)
 def read_table(name: str) -> tuple[tuple[str, ...], ...]:
-    """Read the rows of a shipped table, without its header."""
+    """Read the rows of a shipped table without its header."""
     with (TABLES / name).open(encoding="utf-8", newline="") as handle:
         rows = list(csv.reader(handle, delimiter="\t", quoting=csv.QUOTE_NONE))
     return tuple(tuple(row) for row in rows[1:])
@@ -62,7 +62,7 @@ def word_list(name: str) -> frozenset[str]:
 
 
 def is_english(prompt: str) -> bool:
-    """Return True unless the letters or the function words of a prompt are of another language."""
+    """Check that neither the letters nor the function words of a prompt are of another language."""
     letters = [char for char in prompt if char.isalpha()]
     other = sum(not unicodedata.name(char, "").startswith(("LATIN", "GREEK")) for char in letters)
     if other > len(letters) / 5:

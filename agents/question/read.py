@@ -1,7 +1,7 @@
-"""Read an English question by rules: match its names, then give each a role by the words about it.
+"""Rule-based reading of an English question: match names, then infer roles from nearby words.
 
-Names are matched against the cohort's own labels first, then against the ontology. Words that
-nothing matches are reported; they become an unknown part where they may be what was asked about.
+Names are matched against the cohort's own labels first, then against the ontology. Unmatched words
+are reported; they become an unknown part if the question may be about them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from validation.core.hypothesis import Direction
 
 DRUGS = (EntityType.TREATMENT, EntityType.CHEMICAL)
 EDGES = STOP_WORDS | {"cause", "causes"}
-"""Words that begin and end no name."""
+"""Words that neither begin nor end a name."""
 BENEFIT = re.compile(r"\b(?:respon\w+|benefit\w*|sensitiv\w+|resist\w+)\b")
 PREDICT = re.compile(r"\b(?:predict\w*|benefit\w*|sensitiv\w+|resist\w+|markers? of response)\b")
 CHANGES = re.compile(
@@ -74,14 +74,14 @@ NO_RELATION = re.compile(
     r"\b(?:negative control|unrelated|no relation|not (?:associated|related|linked|relate))\b"
 )
 LISTED = frozenset({"and", "or", "as", "well", "the", "both", "patient", "patients", "tumors"})
-"""Words between the members of a list."""
+"""Words that separate the members of a list."""
 PLAIN_OUTCOMES = (
     (re.compile(r"\b(?:prognos\w+|outcomes?)\b"), "survival"),
     (re.compile(r"\b(?:liv(?:e|es|ed|ing)|surviv(?:e|es|ed|ing)|outliv\w+|die[sd]?|dying)\b"),
      "survival"),
     (re.compile(r"\brecur(?:s|red)?\b"), "recurrence"),
 )  # fmt: skip
-"""Everyday words for an outcome, by the outcome that they mean."""
+"""Everyday words for an outcome, with the outcome that they mean."""
 EMPTY = (
     'The question is empty. Say what to look for, e.g. sage ask "Does FGFR3 expression relate to'
     ' overall survival?"'
@@ -109,12 +109,12 @@ class Match:
 
     @property
     def outcome(self) -> bool:
-        """True for an endpoint, the cohort's or not."""
+        """True for an endpoint, whether or not the cohort has it."""
         return self.concept is not None and self.concept.outcome
 
 
 class Matcher:
-    """Matches the words of a prompt against a vocabulary."""
+    """Matcher of a prompt's words against a vocabulary."""
 
     def __init__(self, prompt: str, vocabulary: Vocabulary) -> None:
         self.prompt = prompt
@@ -127,7 +127,7 @@ class Matcher:
         self.matches = _without_class_words(sorted(self.matches, key=lambda it: it.start))
 
     def _split(self, word: Word) -> list[Word]:
-        """Two genes written as one word ("FABP5/CXCL13") are two words."""
+        """Split two genes written as one word ("FABP5/CXCL13")."""
         pieces = word.text.split("/")
         find = self.vocabulary.find
         if len(pieces) == 1 or find(word.text) or not all(find(piece) for piece in pieces):
@@ -137,7 +137,7 @@ class Matcher:
         return [Word(piece, at, at + len(piece)) for piece, at in zip(pieces, starts, strict=True)]
 
     def _match(self) -> tuple[list[Match], set[int]]:
-        """Subgroups first, then the longest names from the left; which words they took."""
+        """Match subgroups, then the longest names from the left; return which words were used."""
         found: list[Match] = []
         taken: set[int] = set()
         for condition in find_conditions(self.text, self.vocabulary.cohort.variables):
@@ -172,13 +172,13 @@ class Matcher:
         return Match(self.words[at].start, self.words[at + size - 1].end, bare, concept)
 
     def _one_side(self, phrase: str, concept: Concept) -> bool:
-        """Return True for a name ("high mutational burden") that is a side of what is measured."""
+        """Check whether a name ("high mutational burden") is one side of a measured variable."""
         rest, sided = re.subn(r"^(?:high|low)[- ]", "", phrase, count=1, flags=re.IGNORECASE)
         measured = self.vocabulary.find(rest) if sided else None
         return measured is not None and bool(measured.variables) and not concept.variables
 
     def _respell(self, taken: set[int]) -> list[Match]:
-        """Match misspelled names; return what stays unmatched."""
+        """Match misspelled names and return the words that stay unmatched."""
         stop = STOP_WORDS | word_list("function")
         unmatched = []
         for first, last in unmatched_runs(self.prompt, self.words, taken, stop):
@@ -213,7 +213,7 @@ class Matcher:
 
 
 def _without_class_words(matches: list[Match]) -> list[Match]:
-    """Leave out a class word that only says what the name beside it is ("the gene HPRT1")."""
+    """Drop a class word that only describes the name next to it ("the gene HPRT1")."""
 
     def is_beside(match: Match) -> bool:
         return not match.phrase.endswith("s") and any(
@@ -230,7 +230,7 @@ def _without_class_words(matches: list[Match]) -> list[Match]:
 
 
 def match_within(name: str, vocabulary: Vocabulary) -> Concept | None:
-    """Get the only concept that a longer name holds, if nothing else in the name is unmatched."""
+    """Return the only concept within a longer name, if the rest of the name is matched."""
     matcher = Matcher(name, vocabulary)
     measuring = word_list("function")
     concepts = [it.concept for it in matcher.matches if it.phrase.casefold() not in measuring]
@@ -238,7 +238,7 @@ def match_within(name: str, vocabulary: Vocabulary) -> Concept | None:
 
 
 def read_by_rules(prompt: str, vocabulary: Vocabulary) -> Reading:
-    """Read a question's intent and parts; what cannot be read is refused with a remedy."""
+    """Read a question's intent and parts; refuse what cannot be read, with a remedy."""
     if not re.search(r"[^\W\d_]{2,}", prompt):
         return Reading(intent=Intent.DISCOVER, refusals=(EMPTY,))
     if not is_english(prompt):
@@ -352,7 +352,7 @@ def _role_of_name(matcher: Matcher, match: Match, markers: bool, negated: bool) 
 
 
 def _is_drug_record(matcher: Matcher, match: Match) -> bool:
-    """Return True where a measured variable is a treatment: "benefit from hormonal therapy"."""
+    """Check whether a match names a treatment ("benefit from hormonal therapy")."""
     entry = matcher.vocabulary.ontology.find(match.phrase)
     named = entry is not None and entry.type in DRUGS
     return named or bool(re.search(r"therap|treatment|tamoxifen|platin", match.phrase.casefold()))
@@ -367,7 +367,7 @@ def _level(matcher: Matcher, match: Match) -> Level | None:
 
 
 def _modifiers(matcher: Matcher) -> list[Match]:
-    """Return matches on which the effect is asked to depend."""
+    """Return the matches on which, according to the question, the effect may depend."""
     plain = [
         match
         for match in matcher.matches
@@ -387,7 +387,7 @@ def _modifiers(matcher: Matcher) -> list[Match]:
 
 
 def _find_adjusted(matcher: Matcher) -> list[Match]:
-    """Get matches that the question adjusts for: after such words, or listed with such a name."""
+    """Find matches to adjust for: after words of adjustment, or in a list with such a match."""
     found: list[Match] = []
     for match in matcher.matches:
         if match.concept is None or match.concept.kind in DRUGS:
@@ -400,7 +400,7 @@ def _find_adjusted(matcher: Matcher) -> list[Match]:
 
 
 def _place_unmatched(matcher: Matcher, parts: list[Asked]) -> tuple[list[Asked], list[str]]:
-    """Unmatched words as unknown parts where they may be what was asked about, else as notes."""
+    """Make unmatched words unknown parts if the question may be about them, else notes."""
     unknown: list[Asked] = []
     notes = []
     exposed = any(part.role is PartRole.EXPOSURE and not part.negated for part in parts)
@@ -419,7 +419,7 @@ def _place_unmatched(matcher: Matcher, parts: list[Asked]) -> tuple[list[Asked],
 
 
 def _merge(parts: list[Asked]) -> list[Asked]:
-    """Merge parts that are named twice in a role."""
+    """Merge parts that are named twice in the same role."""
     out: dict[tuple[PartRole, str, bool], Asked] = {}
     for part in parts:
         out.setdefault((part.role, part.name.casefold(), part.negated), part)

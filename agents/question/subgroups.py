@@ -1,4 +1,4 @@
-"""Parse subgroups ("in women", "stage II or III", "under 70") as conditions on the cohort."""
+"""Parsing of subgroups ("in women", "stage II or III", "under 70") as conditions on the cohort."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ WORDS = (
     (r"\bhigh[- ]grade\b", "grade", ("high", "high grade")),
     (r"\blow[- ]grade\b", "grade", ("low", "low grade")),
 )  # fmt: skip
-"""Words of a subgroup, the variable that they are about, and names of its level."""
+"""Words of a subgroup, the variable that they describe, and names of the level."""
 VARIABLES = {
     "sex": ("sex", "gender"),
     "smoking": ("smoking", "tobacco", "smoking history", "smoking status"),
@@ -60,7 +60,7 @@ VARIABLES = {
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition that a text names, with its place; no filters where the cohort has none for it.
+    """A condition named in a text, with its position; no filters if the cohort has none for it.
 
     `contrast` is the variable whose levels are compared ("men … than women");
     `filters` then keep those levels. `level` is the side of the level that is named first.
@@ -75,7 +75,7 @@ class Condition:
 
 
 def find_conditions(text: str, variables: Iterable[Variable]) -> list[Condition]:
-    """Find the subgroups that a lower-case English text names, in their order."""
+    """Find the subgroups named in a lower-case English text, in order."""
     known = list(variables)
     found = [
         *_find_ages(text, known), *_find_stages(text, known), *_find_words(text, known),
@@ -99,7 +99,7 @@ def find_conditions(text: str, variables: Iterable[Variable]) -> list[Condition]
 
 
 def _contrast(first: Condition, second: Condition, known: list[Variable]) -> Condition:
-    """Two levels of a variable that are compared."""
+    """Find two levels of a variable that are compared."""
     whole = Condition(first.start, second.end, first.variable, ())
     values = [value for side in (first, second) for value in _values(side)]
     key = second.filters[0].variable if second.filters else ""
@@ -129,7 +129,7 @@ def _values(condition: Condition) -> list[str | float]:
 
 
 def find_contradictions(filters: Iterable[Filter]) -> list[str]:
-    """Describe pairs of conditions that no patient meets."""
+    """Describe pairs of conditions that no patient can meet."""
     listed = list(dict.fromkeys(filters))
     return [
         f"no patient has {first.variable} {first.op} {first.value} and {second.op} {second.value}"
@@ -152,7 +152,7 @@ OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "g
 
 
 def invert_filters(filters: Iterable[Filter]) -> tuple[Filter, ...]:
-    """Return the conditions on patients whom these do not describe."""
+    """Return conditions for the patients whom the given conditions exclude."""
     out: list[Filter] = []
     for item in filters:
         if item.op == "in" and isinstance(item.value, tuple):
@@ -215,7 +215,7 @@ def _level_filter(variable: Variable | None, names: tuple[str, ...]) -> tuple[Fi
 
 
 def _named_levels(text: str, variables: list[Variable]) -> Iterator[Condition]:
-    """Levels by their own names: "basal tumors", "in papillary cancers"."""
+    """Find levels named directly: "basal tumors", "in papillary cancers"."""
     for variable in variables:
         for level in variable.levels:
             word = level.casefold()
@@ -231,7 +231,7 @@ def _named_levels(text: str, variables: list[Variable]) -> Iterator[Condition]:
 
 
 def _yes_or_no(text: str, variables: list[Variable]) -> Iterator[Condition]:
-    """Yes-or-no variables: "patients without lymphovascular invasion", "women who received X"."""
+    """Find yes-or-no variables: "patients without lymphovascular invasion", "who received X"."""
     people = r"(?:patients?|tumors?|cases?|women|men|those|people|in)"
     for variable in variables:
         levels = {level.casefold(): level for level in variable.levels}

@@ -88,7 +88,7 @@ class Part(View):
 
     @property
     def testable(self) -> bool:
-        """True where the cohort can carry this part into a claim."""
+        """True if the cohort can represent this part in a claim."""
         return bool(
             self.variables or self.endpoint or self.filters or self.open_to or self.setting
         ) and not (self.left_out or self.supply)
@@ -121,26 +121,26 @@ class Question(View):
     refusals: tuple[str, ...] = ()
 
     def list_parts(self, role: PartRole | None = None) -> tuple[Part, ...]:
-        """Return the parts that the asker named, all or those of a role."""
+        """List the parts that the user named, optionally only those of one role."""
         return tuple(part for part in self.parts if role is None or part.role is role)
 
     def testable(self, role: PartRole) -> tuple[Part, ...]:
-        """The parts of a role that the cohort can carry and the question does not exclude."""
+        """List a role's parts that the cohort can represent and the question does not exclude."""
         return tuple(part for part in self.list_parts(role) if part.testable and not part.negated)
 
     @property
     def unknown(self) -> tuple[Part, ...]:
-        """Parts that the cohort cannot carry, or that nothing has a name for."""
+        """Parts that the cohort cannot represent, or for which no name is known."""
         return tuple(part for part in self.parts if not part.testable)
 
     @property
     def endpoint(self) -> str:
-        """The cohort's endpoint that was asked for, or an empty text where none was named."""
+        """The cohort's endpoint that was asked for, or an empty text if none was named."""
         return next((part.endpoint for part in self.testable(PartRole.ENDPOINT)), "")
 
     @property
     def genes(self) -> tuple[str, ...]:
-        """Symbols of the measured genes that the question's parts lead to, for the dictionary."""
+        """Symbols of the measured genes to which the question's parts lead, for the dictionary."""
         keys = (key for part in self.parts for key in part.variables)
         return tuple(
             dict.fromkeys(

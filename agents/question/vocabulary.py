@@ -1,4 +1,4 @@
-"""Names of the cohort, the ontology and the graph by key, and what the cohort measures."""
+"""Names of cohort, ontology and graph by key, and the variables that measure them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kg.types import EntityType
 from validation.core.dictionary import Endpoint, Variable
 
 GENERIC = frozenset(name for row in read_table("too_broad.tsv") for name in row)
-"""Names too broad to be a part of a question."""
+"""Names too general to be a part of a question."""
 OF_DRUG = re.compile(r"(?:response|sensitivity|resistance|benefit) (?:to|from) (.+)")
 CLASSES: dict[str, Literal["expression", "imaging", "any"]] = {
     "gene": "expression", "transcript": "expression", "mrna": "expression",
@@ -38,7 +38,7 @@ FAMILIES = {
     "interferon": ("ifng_6",), "tls": ("tls_chemokines_12",), "lymphoid": ("tls_chemokines_12",),
     "immune": ("cd8_t_cell", "b_cell", "ifng_6", "cytolytic_activity", "tls_chemokines_12"),
 }  # fmt: skip
-"""Families of genes, by the registered signatures that list them."""
+"""Gene families, with the registered signatures that list their members."""
 ORGANS = (
     ("bladder", r"bladder|urotheli|\bblca\b|\bn?mibc\b|\bmuc\b"),
     ("breast", r"breast|mammar|\btnbc\b|\bbrca\b|\bmetabric\b"),
@@ -62,14 +62,14 @@ ORGANS = (
 
 
 def organ_of(text: str) -> str:
-    """Return the organ whose cancer a text names, or an empty text."""
+    """Return the organ whose cancer is named in a text, or an empty text."""
     lowered = text.casefold().replace("tumour", "tumor").replace("oesoph", "esoph")
     return next((organ for organ, pattern in ORGANS if re.search(pattern, lowered)), "")
 
 
 @dataclass(frozen=True)
 class Concept:
-    """A known thing, and the variables by which the cohort measures it."""
+    """A known concept, and the variables by which the cohort measures it."""
 
     name: str
     kind: EntityType | None = None
@@ -79,7 +79,7 @@ class Concept:
     stands_in: str = ""
     endpoint: str = ""
     outcome: bool = False
-    """True for an endpoint, the cohort's or not."""
+    """True for an endpoint, whether or not the cohort has it."""
     every: bool = False
     open_to: Literal["", "expression", "imaging", "any"] = ""
     note: str = ""
@@ -88,7 +88,7 @@ class Concept:
 
 
 class Vocabulary:
-    """Looks phrases up. `find` is exact up to spelling; `nearest` is for what was not found."""
+    """Index of names: `find` is exact up to spelling, `nearest` suggests similar names."""
 
     def __init__(self, given: QuestionInput, ontology: Ontology) -> None:
         self.cohort: CohortWords = given.cohort
@@ -106,7 +106,7 @@ class Vocabulary:
     # -- lookups ----------------------------------------------------------------------------
 
     def find(self, phrase: str) -> Concept | None:
-        """Find the concept of a phrase: the cohort's own labels first, then the ontology."""
+        """Find the concept of a phrase in the cohort's own labels first, then in the ontology."""
         key = key_of(phrase)
         if (known := self._class(key)) is not None:
             return known
@@ -122,12 +122,12 @@ class Vocabulary:
         )
 
     def find_gene(self, symbol: str) -> Concept | None:
-        """Return a measured gene by its symbol in any case, for words that can be nothing else."""
+        """Find a measured gene by its symbol in any case, for words without another meaning."""
         gene = self._upper.get(symbol.upper().replace("-", ""))
         return self._of_gene(gene, symbol) if gene else None
 
     def nearest(self, phrase: str, limit: int = 3) -> tuple[str, ...]:
-        """Names that resemble the phrase: of genes for a symbol, else of everything known."""
+        """Suggest names that resemble the phrase: genes for a symbol, else any known name."""
         from rapidfuzz import fuzz, process
 
         symbol = bool(re.fullmatch(r"[A-Z0-9-]{3,}", phrase))
@@ -142,7 +142,7 @@ class Vocabulary:
         return tuple(dict.fromkeys(name for name, _, _ in found))
 
     def respelled(self, phrase: str) -> str:
-        """Return the known name closest to a misspelled phrase; empty for symbols and words."""
+        """Find the known name closest to a misspelled phrase; empty for symbols or short words."""
         from rapidfuzz import fuzz, process
 
         plain = phrase.casefold()
@@ -225,7 +225,7 @@ class Vocabulary:
         )
 
     def _any_survival(self) -> Concept:
-        """ "Survival" without a word before it: overall survival, else what the cohort follows."""
+        """Resolve a plain "survival": overall survival, else the cohort's survival endpoint."""
         _, overall = self._endpoints[key_of("overall survival")]
         if overall is not None:
             return Concept(
@@ -318,7 +318,7 @@ class Vocabulary:
         )
 
     def _entity(self, phrase: str, key: str) -> Concept | None:
-        """Return an entity of ontology or graph, with what the cohort measures of it."""
+        """Return an entity of ontology or graph with the variables that measure it."""
         entry = self._entry(phrase)
         node = self._graph.get(key)
         symbols = (EntityType.GENE, EntityType.PROTEIN)
@@ -357,7 +357,7 @@ class Vocabulary:
         return replace(found, supply=self._missing(found), nearest=())
 
     def _row(self, key: str) -> tuple[str, ...] | None:
-        """Find how a concept is measured; infiltration by cells is measured by their number."""
+        """Find how a concept is measured; infiltration by cells is measured by cell counts."""
         return self._measured.get(key) or self._measured.get(key.removesuffix(" infiltration"))
 
     def _by_row(self, found: Concept, row: tuple[str, ...] | None) -> Concept:
@@ -397,7 +397,7 @@ class Vocabulary:
         return None
 
     def _missing(self, concept: Concept) -> tuple[Supply, ...]:
-        """Describe the missing measurement and its remedy."""
+        """Describe a missing measurement and its remedy."""
         cohort = self.cohort.cohort
         on_slides = (EntityType.IMAGING_FEATURE, EntityType.TISSUE_REGION)
         if concept.kind in (EntityType.GENE, EntityType.PROTEIN, EntityType.SIGNATURE):
@@ -444,7 +444,7 @@ class Vocabulary:
 
 
 def names_of(variable: Variable) -> tuple[str, ...]:
-    """Names of a variable: its label with and without additions, its key, synonyms."""
+    """Return a variable's names: its label with and without additions, its key, its synonyms."""
     label = re.sub(r"\s*\(.*?\)", "", variable.label)
     return tuple(
         dict.fromkeys(
@@ -463,6 +463,6 @@ def names_of(variable: Variable) -> tuple[str, ...]:
 
 
 def endpoint_names(endpoint: Endpoint) -> tuple[str, ...]:
-    """Names of an endpoint."""
+    """Return the names of an endpoint."""
     label = re.sub(r"\s*\(.*?\)", "", endpoint.label)
     return (endpoint.key, endpoint.key.replace("_", " "), endpoint.label, label)

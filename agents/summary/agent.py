@@ -1,4 +1,4 @@
-"""The summary: the statements and next steps that a busy reader needs (SAGE, Table 5)."""
+"""The summary: the statements and next steps for a busy reader (SAGE, Table 5)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class VerdictView(View):
 
 
 def verdict_view(results: ResultsView) -> VerdictView:
-    """Return the part of the results that the summary reads."""
+    """Return the part of the results that the summary agent sees."""
     return VerdictView(
         **{name: getattr(results, name) for name in VerdictView.model_fields},
     )
@@ -69,7 +69,7 @@ class Summary(View):
 
 
 def summarize(given: SummaryInput, resources: Resources) -> Summary:
-    """Take the first results of the interpretation, and the steps that follow from the results."""
+    """Select the interpretation's first results, and the steps that follow from the results."""
     found = given.interpretation.findings
     results: list[Finding] = [
         item for item in found if item.kind in RESULTS and item.kind != "control"
@@ -79,14 +79,14 @@ def summarize(given: SummaryInput, resources: Resources) -> Summary:
 
 
 def check_summary(given: SummaryInput, answer: Summary) -> list[str]:
-    """No statement that contradicts the results."""
+    """Check that no statement contradicts the results."""
     return refuse_findings("findings", answer.findings, given.verdict.held) + refuse_findings(
         "next_steps", answer.next_steps, given.verdict.held
     )
 
 
 def keep_true(given: SummaryInput, answer: Summary) -> Summary:
-    """Return the summary without what contradicts the results; a statement at least stays."""
+    """Drop statements that contradict the results, but keep at least one statement."""
     held = given.verdict.held
     kept = keep_held(answer.findings, held) or tuple(item.finding for item in held[:1])
     return answer.model_copy(
@@ -95,9 +95,9 @@ def keep_true(given: SummaryInput, answer: Summary) -> Summary:
 
 
 def title_of(hypothesis: Hypothesis) -> str:
-    """Title of a report: the parts of the claim, and no statement about them.
+    """Build a report's title from the parts of the claim, without any statement about them.
 
-    A title of a model's own could state a result in two nouns ("Death by collagen").
+    A title written by a model could state a result in two nouns ("Death by collagen").
     """
     parts = " and ".join(exposure.label for exposure in hypothesis.exposures)
     return f"{parts[:1].upper()}{parts[1:]} and {hypothesis.endpoint}"

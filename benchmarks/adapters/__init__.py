@@ -1,1 +1,1 @@
-"""Benchmarks that anyone can run: calibration, extraction, fusion, backtests."""
+"""Benchmarks that anyone can run, such as calibration, extraction, fusion and backtests."""

@@ -1,9 +1,9 @@
-"""Backtest of path scores: past scores against the graph's later links.
+"""Backtest of path scores: scores of the past graph against the links that appeared later.
 
-At each cut year, pairs of the graph as it was that were linked within the horizon are compared with
-pairs that were not: random pairs, and pairs with the same types and degrees at both ends. The
-paper's four path scores appear beside classical link predictors, with intervals from resampling the
-pairs.
+At each cut year, pairs of nodes of the past graph that were linked within the horizon are compared
+with pairs that were not: random pairs, and pairs with the same types and degrees at both ends. The
+paper's four path scores are compared with classical link predictors, with intervals from resampling
+the pairs.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Window:
 
 
 def list_links(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Codes `low * n + high` of pairs with a dated affirmed edge, and their first years."""
+    """List codes `low * n + high` of pairs with a dated affirmed edge, and their first years."""
     keep = ~graph.negated & (graph.first_year != NO_YEAR)
     head, tail = graph.head[keep].astype(np.int64), graph.tail[keep].astype(np.int64)
     codes = np.minimum(head, tail) * max(graph.n_nodes, 1) + np.maximum(head, tail)
@@ -65,12 +65,12 @@ def list_links(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def open_window(graph: Graph, cut: int, horizon: int) -> Window:
-    """Return the graph as of `cut` and the links of the `horizon` years after it.
+    """Return the graph as of `cut` and the links of the following `horizon` years.
 
     Raises
     ------
     InputError
-        If too little lies before or after the cut.
+        If there are too few links before or after the cut.
     """
     past = graph.as_of(cut)
     n, whole = past.n_nodes, max(graph.n_nodes, 1)
@@ -125,7 +125,7 @@ def draw_unlinked(window: Window, against: Against, seed: int) -> Ends:
 
 
 def score_classically(past: Graph, ends: Ends) -> dict[str, Floats]:
-    """Classical link predictors of pairs."""
+    """Compute classical link predictors of pairs."""
     from scipy.sparse import csr_array
 
     indptr, indices = past.adjacency
@@ -151,7 +151,7 @@ def score_classically(past: Graph, ends: Ends) -> dict[str, Floats]:
 def score_paths(
     past: Graph, ends: Ends, embedder: Embedder, domain: str | None, paths: int
 ) -> dict[str, Floats]:
-    """Mean normalized path scores of each pair's shortest paths; -1 if there is none."""
+    """Compute the mean normalized path scores of each pair's shortest paths; -1 without paths."""
     options = PathOptions()
     indptr, indices = past.adjacency
     found = []
@@ -192,7 +192,7 @@ def score_paths(
 
 
 def auc(linked: Floats, others: Floats) -> float:
-    """Area under the ROC curve by ranks (Mann-Whitney), ties counted half."""
+    """Compute the area under the ROC curve by ranks (Mann-Whitney), with ties counted half."""
     from scipy.stats import rankdata
 
     positives, negatives = len(linked), len(others)
@@ -201,7 +201,7 @@ def auc(linked: Floats, others: Floats) -> float:
 
 
 def estimate_auc(linked: Floats, others: Floats, seed: int) -> tuple[float, float, float]:
-    """AUC with its 95% interval from pairs drawn with replacement."""
+    """Estimate the AUC and its 95% interval by drawing pairs with replacement."""
     rng = generator(seed, len(linked))
     draws = [
         auc(rng.choice(linked, len(linked)), rng.choice(others, len(others)))
@@ -222,7 +222,7 @@ def backtest(
     paths: int = 5,
     seed: int = 0,
 ) -> dict[tuple[str, Against], tuple[float, float, float]]:
-    """AUC of every score at a cut; the paper's scores on up to `pairs` linked pairs."""
+    """Compute every score's AUC at a cut; path scores are limited to `pairs` linked pairs."""
     window = open_window(graph, cut, horizon)
     found: dict[tuple[str, Against], tuple[float, float, float]] = {}
     kinds: list[tuple[Callable[[Ends], dict[str, Floats]], int]] = [

@@ -1,9 +1,9 @@
-"""Calibration: claims about permuted variables of real patients; every support is false.
+"""Calibration with claims about permuted variables of real patients, of which none is true.
 
 A variable and an endpoint of a public cohort are drawn, and the variable's values are permuted
-among the patients; outcome and covariates stay. The claim then takes the path of `sage validate`:
-contract, freezing, tests, controls, verdict. Source of the protocol: POPPER permutes columns
-likewise. One to four seconds per claim.
+among the patients; outcome and covariates stay unchanged. The claim then goes through the steps of
+`sage validate`: contract, freezing, tests, controls, verdict. The protocol follows POPPER, which
+permutes columns in the same way. A claim takes one to four seconds.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from validation.core.hypothesis import (
 
 PURPOSE = 62
 FEWEST = 20
-"""Patients with a value that a drawn variable must have."""
+"""Minimum number of patients with a value for a variable to be drawn."""
 
 
 class Permuted(Cohort):
-    """A cohort in which the known values of a variable are permuted."""
+    """A cohort in which the known values of one variable are permuted."""
 
     permuted: str = ""
     permutation: int = 0
 
     def column(self, key: str) -> pd.Series:
-        """Return a column, permuted if chosen."""
+        """Return a column, permuted if it belongs to the chosen variable."""
         held = super().column(key)
         if key != self.permuted:
             return held
@@ -68,14 +68,14 @@ class Claim(Strict):
 
 @lru_cache(maxsize=8)
 def open_cohort(name: str, root: str = "") -> Cohort:
-    """Load a cohort once; `root` is the folder of its files, if elsewhere."""
+    """Load a cohort once; `root` is the folder of its files, if they are stored elsewhere."""
     from validation.cohort import load
 
     return load(name, root=Path(root) if root else None)
 
 
 def judge(cohort: str, root: str, number: int, seed: int = 0) -> Claim:
-    """Draw claim `number` of a cohort, and validate it.
+    """Draw claim `number` of a cohort and validate it.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def judge(cohort: str, root: str, number: int, seed: int = 0) -> Claim:
 
 
 def summarize(claims: Sequence[Claim]) -> Report:
-    """Rates per cohort and over all; a refused claim counts as not supported."""
+    """Compute rates per cohort and overall; a refused claim counts as not supported."""
     names = dict.fromkeys(claim.cohort for claim in claims)
     rates = {
         name: rate(name, (c.verdict == "supported" for c in claims if name in ("all", c.cohort)))

@@ -1,11 +1,11 @@
-"""Null campaigns: 60 claims in worlds where nothing is true, and how many are false.
+"""Null campaigns: the number of false claims among 60 in worlds where no claim is true.
 
-The claims are those of `sage campaign` with the rules: first what the literature's paths suggest,
-then moves on the outcomes. Each is drafted and split as there, and its primary test is run
-in the exploring patients. A claim that misses its level there, or whose primary and adjusted p both
-miss the campaign's level in the confirmation patients, cannot be supported, so the
-rest of its contract is skipped. Any other claim goes through contract, controls, ledger, verdict.
-Six seconds of processor time per world.
+The claims are those of the rule-based `sage campaign`: first the suggestions of the literature's
+paths, then follow-up moves on the outcomes. Each is drafted and split in the same way, and its
+primary test is run in the exploring patients. A claim that misses its level in these patients, or
+whose primary and adjusted p both miss the campaign's level in the confirmation patients, cannot be
+supported, so the rest of its contract is skipped. Any other claim goes through contract, controls,
+ledger and verdict. A world takes six seconds of CPU time.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Trial:
 
 @dataclass
 class World:
-    """A cohort for campaigns, with its folder and ledger."""
+    """A cohort for campaigns with its folder and ledger."""
 
     cohort: Cohort
     folder: Path
@@ -78,14 +78,14 @@ class World:
     ledger: Ledger
     opened: int = 0
     explored: dict[str, TestOutcome] = field(default_factory=dict)
-    """Primary test of each claim in the exploring patients: all that a proposal may see."""
+    """Primary test of each claim in the exploring patients, all that a proposal may see."""
     known: DataDictionary = field(init=False)
 
     def __post_init__(self) -> None:
         self.known = self.cohort.dictionary()
 
     def draft(self, hypothesis: Hypothesis) -> Contract:
-        """Draft a claim's contract with the campaign's split and the tests that verdicts read."""
+        """Draft a claim's contract with the campaign's split and the tests used by verdicts."""
         from validation.drafting.draft import draft
 
         plan = draft(hypothesis, self.known, seed=self.seed, split=SPLIT)
@@ -141,7 +141,7 @@ def try_claim(world: World, hypothesis: Hypothesis, number: int) -> Trial:
 
 
 def smallest_p(contract: Contract, primary: TestOutcome, beside: TestOutcome | None) -> float:
-    """Smallest p by which the verdict might call the claim associated; 1 if none might."""
+    """Return the smallest p by which the verdict might call the claim associated, or else 1."""
 
     def is_expected(test: TestOutcome | None) -> bool:
         return (
@@ -161,7 +161,7 @@ def smallest_p(contract: Contract, primary: TestOutcome, beside: TestOutcome | N
 
 
 def _record(world: World, contract: Contract, primary: TestOutcome) -> None:
-    """Record a failed confirmation in the ledger: later claims pay for it."""
+    """Record a failed confirmation in the ledger, so that later claims have stricter levels."""
     from validation.drafting.freezing import freeze
 
     frozen = freeze(contract, world.cohort)
@@ -191,11 +191,11 @@ def _judge(world: World, contract: Contract, trial: Trial) -> Trial:
 
 
 Choose = Callable[[Sequence[Earlier], World], tuple[Hypothesis, int] | None]
-"""Selects the next claim and its number of moves; None if nothing is left."""
+"""Function that selects the next claim and its number of moves; None if no claim is left."""
 
 
 def choose_by_rules(fresh: Sequence[Hypothesis], known: DataDictionary) -> Choose:
-    """Policy of `sage campaign` with the rules: the claim that promises most information."""
+    """Choose the claim that promises most information, as the rule-based `sage campaign` does."""
     policy = Policy([settle_fields(claim, known) for claim in fresh], known)
 
     def choose(earlier: Sequence[Earlier], world: World) -> tuple[Hypothesis, int] | None:
@@ -206,7 +206,7 @@ def choose_by_rules(fresh: Sequence[Hypothesis], known: DataDictionary) -> Choos
 
 
 def run_campaign(world: World, choose: Choose, claims: int = CLAIMS) -> list[Trial]:
-    """Ask up to `claims` claims, each chosen by the outcomes of the earlier claims."""
+    """Test up to `claims` claims, each chosen by the outcomes of the earlier ones."""
     earlier: list[Earlier] = []
     trials: list[Trial] = []
     for number in range(1, claims + 1):
@@ -221,9 +221,9 @@ def run_campaign(world: World, choose: Choose, claims: int = CLAIMS) -> list[Tri
 
 
 def propose_claims(question: str, known: DataDictionary, settings: Settings) -> list[Hypothesis]:
-    """Propose all claims of the rules' scientist on the demonstration graph, best first.
+    """Propose all claims of the rule-based scientist on the demonstration graph, best first.
 
-    No outcome enters, so the same list serves every cohort of the same variables.
+    No outcome is used, so the same list applies to every cohort with the same variables.
     """
     from agents.core.base import Resources
     from agents.core.rules import RulesReasoner
@@ -284,9 +284,10 @@ class Line(Strict):
 def null_campaign(
     place: Path, seed: int, fresh: Sequence[Hypothesis], *, patients: int = 400
 ) -> Line:
-    """Run a campaign of 60 claims where no biomarker is related to any outcome.
+    """Run a campaign of 60 claims in a world where no biomarker is related to any outcome.
 
-    Stage and age are, so claims on clinical variables are left out: some of them are true.
+    Stage and age are related to outcomes, so claims on clinical variables are left out, some of
+    which are true.
     """
     import shutil
 
@@ -326,7 +327,7 @@ def select_biomarkers(claims: Sequence[Hypothesis]) -> list[Hypothesis]:
 
 
 def summarize(lines: Sequence[Line]) -> Report:
-    """Share of campaigns with a false claim, and what other rules would have claimed."""
+    """Compute the share of campaigns with a false claim, and the claims under other rules."""
     from benchmarks.online import e_lond, lord
     from validation.statistics.multiplicity import p_to_e
 
@@ -358,7 +359,7 @@ def summarize(lines: Sequence[Line]) -> Report:
 
 
 def load_claims() -> list[Hypothesis]:
-    """Propose the claims on the demonstration cohort."""
+    """Propose claims on the demonstration cohort."""
     from sage.run.wiring import load_cohort
     from sage.settings import load
 

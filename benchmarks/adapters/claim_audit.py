@@ -1,8 +1,8 @@
-"""Claim audit: statements of reports, drawn for two readers and scored.
+"""Claim audit: statements sampled from reports, for two readers, and their scores.
 
-Every statement is found again in `report.md`, as a reader sees it, and comes with the files needed
-to check it (tables, contract, passages), never with SAGE's own check. docs/claim-audit.md is the
-protocol.
+Every statement is located in `report.md`, as a reader sees it, and comes with the files needed to
+check it (tables, contract, passages), but never with SAGE's own check. The protocol is in
+docs/claim-audit.md.
 """
 
 from __future__ import annotations
@@ -116,14 +116,14 @@ class Scored(Strict):
 
 M = TypeVar("M", bound=Strict)
 Text = tuple[str, Kind | None, str, Sequence[Citation]]
-"""Section, kind (None: by whether it states a number), text, what it cites."""
+"""Section, kind (None to decide by whether it states a number), text, and citations."""
 
 
 def list_texts(page: HypothesisPage) -> Iterator[Text]:
-    """Yield everything that the report asserts about a hypothesis, in its order.
+    """Yield everything that the report asserts about a hypothesis, in the report's order.
 
-    Left out are the claim itself, what was registered, SAGE's own scores, tables, advice on next
-    steps, and the appendix that no verdict rests on.
+    The claim itself, the registration, SAGE's own scores, tables, advice on next steps, and the
+    appendix, on which no verdict is based, are left out.
     """
     yield "Verdict", "interpretive", f"Verdict: {page.verdict_words}", ()
     for text in page.lead:
@@ -181,7 +181,7 @@ def _collect_evidence(page: HypothesisPage) -> tuple[Citation, ...]:
 
 
 def collect_statements(root: Path) -> list[Statement]:
-    """Collect the statements of a finished run's report, each once.
+    """Collect the distinct statements of a finished run's report.
 
     Raises
     ------
@@ -237,7 +237,7 @@ def collect_statements(root: Path) -> list[Statement]:
 
 
 def _words(text: str | ModelText) -> str:
-    """Return the text, a model's remark too: it is audited where it stands."""
+    """Return the plain text, including a model's remark, which is audited in place."""
     return text.text if isinstance(text, ModelText) else text
 
 
@@ -245,7 +245,7 @@ BETWEEN_SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
 def _split(text: str) -> list[str]:
-    """Split a text into sentences; quotations stay whole."""
+    """Split a text into sentences, without splitting quotations."""
     parts = BETWEEN_QUOTATIONS.split(text)
     return [
         item
@@ -255,7 +255,7 @@ def _split(text: str) -> list[str]:
 
 
 def _find_lines(name: str, lines: Sequence[str]) -> range:
-    """Range of lines of a hypothesis' own part of the report."""
+    """Find the range of lines of a hypothesis' own part of the report."""
     start = next((at for at, line in enumerate(lines) if line.startswith(f"## {name}: ")), 0)
     rest = range(start + 1, len(lines))
     return range(start, next((at for at in rest if lines[at].startswith("## ")), len(lines)))
@@ -276,7 +276,7 @@ def _strip_escapes(shown: str) -> str:
 def _collect_context(
     name: str, page: HypothesisPage, pen: Pen, lines: Sequence[str], within: range
 ) -> tuple[str, ...]:
-    """Verdict, reasons, findings and limits as printed: the basis of an interpretation."""
+    """Collect verdict, reasons, findings and limits as printed: the basis of interpretations."""
     here = [lines[at] for at in within]
     findings = [_render(item, False, pen, name) for item in page.findings]
     printed = [
@@ -286,7 +286,7 @@ def _collect_context(
 
 
 def _load_notes(corpus: Path) -> dict[str, tuple[Path, tuple[str, ...]]]:
-    """Load the notes of a corpus by the key of their record."""
+    """Load the notes of a corpus by record key."""
     found = {}
     for path in sorted(corpus.glob("*.md")):
         note = read_note(path.read_text(encoding="utf-8"))
@@ -302,7 +302,7 @@ def _list_sources(
     cited: Sequence[Citation],
     notes: dict[str, tuple[Path, tuple[str, ...]]],
 ) -> Iterator[Source]:
-    """Yield the records that a statement cites; for the debate, all records."""
+    """Yield the records that a statement cites, or all records for the debate."""
     records = [
         (Citation(**{key: item["record"].get(key) for key in ("title", "year", "doi", "pmid")}),
          str(item["ref"]))
@@ -324,7 +324,7 @@ def _list_sources(
 
 
 def _list_files(folder: RunFolder, run: Manifest, name: str, kind: Kind) -> Iterator[str]:
-    """Yield the files that a reader opens: contract and result; for numbers, tables as well."""
+    """Yield the files for a reader: contract and result, and for numbers also the tables."""
     home = folder.hypothesis(name)
     given = [home / "contract.json", home / "results" / "results.json"]
     if kind == "data":
@@ -340,9 +340,9 @@ def _list_files(folder: RunFolder, run: Manifest, name: str, kind: Kind) -> Iter
 
 
 def draw(pool: Sequence[Statement], count: int, seed: int = 0) -> list[Statement]:
-    """Draw `count` statements, 4 : 3 : 3 over the kinds, spread evenly over the runs.
+    """Draw `count` statements in the ratio 4 : 3 : 3 over the kinds, spread evenly over the runs.
 
-    Two statements of the same words are drawn once, so that sentences that every report has do not
+    Statements with the same words are drawn once, so that sentences common to all reports do not
     fill the sample. The same pool and seed give the same sample, whatever the order of the runs.
 
     Raises
@@ -391,12 +391,13 @@ def load_sample(path: Path) -> list[Statement]:
 
 
 def load_readings(path: Path, sample: Sequence[Statement]) -> dict[str, Reading]:
-    """Load a reader's verdicts by statement: JSON lines with id, verdict and reason.
+    """Load a reader's verdicts by statement from JSON lines with id, verdict and reason.
 
     Raises
     ------
     InputError
-        Naming the line that is wrong, repeated, or of no statement of the sample.
+        If a line is invalid, repeated, or not about a statement of the sample; the message names
+        the line.
     """
     known = {item.id for item in sample}
     found: dict[str, Reading] = {}
@@ -409,7 +410,7 @@ def load_readings(path: Path, sample: Sequence[Statement]) -> dict[str, Reading]
 
 
 def _load_rows(path: Path, model: type[M]) -> list[tuple[str, M]]:
-    """Load JSON lines with their places."""
+    """Load JSON lines with their line numbers."""
     rows = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         place = f"{path}, line {number}"
@@ -421,7 +422,7 @@ def _load_rows(path: Path, model: type[M]) -> list[tuple[str, M]]:
 
 
 def kappa(first: Sequence[object], second: Sequence[object]) -> float | None:
-    """Cohen's kappa of two readings; None if both gave the same verdict throughout.
+    """Compute Cohen's kappa of two readings; None if both gave the same verdict throughout.
 
     Source: Cohen 1960, A coefficient of agreement for nominal scales.
     """
@@ -438,12 +439,13 @@ def score(
     second: dict[str, Reading],
     adjudicated: dict[str, Reading] | None = None,
 ) -> Scored:
-    """Score two complete readings; a statement counts if both readers, or a third, support it.
+    """Score two complete readings; a statement counts if both readers, or a third one, support it.
 
     Raises
     ------
     InputError
-        If a reading is incomplete or a copy of the other, or a decision is not in dispute.
+        If a reading is incomplete or a copy of the other, or a third reader decided on a statement
+        that is not in dispute.
     """
     decided = adjudicated or {}
     for name, given in (("first", first), ("second", second)):
@@ -485,7 +487,7 @@ PUBLISHED = {"all": "79.4% (Kosmos)", "interpretive": "57.9% (Kosmos, synthesis)
 
 
 def report(scored: Scored, reports: int) -> Report:
-    """Rows per kind of statement."""
+    """Build the report, with one row per kind of statement."""
     shares = {item.group: item for item in scored.shares}
     reasoners = "; ".join(
         f"{name.removeprefix('reasoner ')} {item.supported} of {item.statements}"

@@ -1,9 +1,9 @@
-"""DiscoveryBench: published hypotheses on published tables as contracts, and permuted.
+"""DiscoveryBench: published hypotheses on published tables, as contracts and with permutation.
 
 A table becomes a cohort of rows with a continuous, binary or survival outcome. A gold hypothesis
-becomes claims: the columns are those that its workflow names, the sign is that of its words. Each
-claim takes the path of `sage validate`: power. The same with the exposure's values permuted
-(POPPER's protocol): Type I error. One to twenty seconds per claim.
+becomes claims, with the columns named by its workflow and the sign given by its wording. Each claim
+goes through the steps of `sage validate` to measure power, and again with the exposure's values
+permuted (POPPER's protocol) to measure the Type I error. A claim takes one to twenty seconds.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SMALL_WORDS = frozenset(
     )
 )
 LEVELS = 12
-"""Most distinct values of a categorical variable."""
+"""Maximum number of distinct values of a categorical variable."""
 NULL = re.compile(r"\bno (significant )?(association|effect|relation\w*)|not significant", re.I)
 SIGNS: tuple[tuple[str, Relation], ...] = (
     (r"-\d", "negative"),
@@ -58,19 +58,19 @@ SIGNS: tuple[tuple[str, Relation], ...] = (
     (r"\b(decreas|reduc|lower|less|fewer)", "negative"),
     (r"\b(increas|higher|more|greater)", "positive"),
 )
-"""Patterns of a hypothesis' sign; the first match counts, figures before words."""
+"""Patterns for the sign of a hypothesis; the first match counts, numbers before words."""
 TIMES = re.compile(r"time|duration|follow.?up", re.I)
 SURVIVAL = re.compile(r"\b(cox|hazards?|surviv\w*|kaplan)\b", re.I)
 
 
 def words_of(text: str) -> set[str]:
-    """Stems of the content words of a text."""
+    """Return the stems of the content words of a text."""
     found = re.findall(r"[a-z]+", text.replace("_", " ").lower())
     return {word[:8].rstrip("s") for word in found} - {w[:8].rstrip("s") for w in SMALL_WORDS}
 
 
 def overlap(columns: Mapping[str, str], name: str, text: str) -> float:
-    """Share of a column's own words that a text contains; rare words weigh more."""
+    """Compute the share of a column's own words found in a text; rare words weigh more."""
     all_words = {column: words_of(f"{column} {said}") for column, said in columns.items()}
     weight = {
         word: math.log(1 + len(all_words) / sum(word in held for held in all_words.values()))
@@ -126,7 +126,7 @@ def load_tasks(folder: Path) -> list[Task]:
     Raises
     ------
     InputError
-        If there is none, or a file has another format.
+        If there is no such file, or a file has another format.
     """
     paths = sorted(folder.rglob("metadata_*.json"))
     if not paths:
@@ -155,7 +155,7 @@ def load_tasks(folder: Path) -> list[Task]:
 
 @lru_cache(maxsize=4)
 def load_table(paths: tuple[str, ...]) -> pd.DataFrame:
-    """Load a task's tables, joined by their common columns."""
+    """Load a task's tables, joined on their common columns."""
     parts = []
     for path in map(Path, paths):
         try:
@@ -172,9 +172,9 @@ def load_table(paths: tuple[str, ...]) -> pd.DataFrame:
 
 
 def parse_gold(task: Task) -> Gold:
-    """Parse a gold hypothesis from the columns that its workflow names and its tables have.
+    """Parse a gold hypothesis from those columns of its workflow that exist in its tables.
 
-    The times of a survival analysis belong to the outcome.
+    The times of a survival analysis are part of the outcome.
     """
     names = sorted(task.columns, key=len, reverse=True)
     any_name = "|".join(map(re.escape, names))
@@ -227,15 +227,15 @@ def _key(name: str) -> str:
 
 
 def build_spec(table: pd.DataFrame, outcome: str, use: Sequence[str]) -> CohortSpec:
-    """Build a cohort of a table's rows: continuous, binary or survival outcome.
+    """Build a cohort from a table's rows, with a continuous, binary or survival outcome.
 
-    An outcome of 0 and 1 beside a column of times ("time", "duration", "follow-up" in its
-    name, none negative) is an event in time, in months as no unit is stated.
+    An outcome of 0 and 1 together with a column of times ("time", "duration", "follow-up" in its
+    name, none negative) is a survival outcome, in months since no unit is stated.
 
     Raises
     ------
     InputError
-        If the outcome is no number.
+        If the outcome is not numeric.
     """
     values = table[outcome].dropna()
     levels = sorted(values.unique().tolist())
@@ -286,7 +286,7 @@ def classify(values: pd.Series) -> str:
 
 
 def try_claim(task: Task, gold: Gold, exposure: str, permutation: int, seed: int = 0) -> Tried:
-    """Validate a claim of a gold hypothesis, original or permuted."""
+    """Validate a claim of a gold hypothesis on the original or permuted table."""
     from validation.drafting.draft import draft
     from validation.drafting.freezing import freeze
     from validation.ledger.ledger import Ledger
@@ -346,7 +346,7 @@ def try_claim(task: Task, gold: Gold, exposure: str, permutation: int, seed: int
 
 
 def summarize(tried: Sequence[Tried], golds: Sequence[Gold]) -> Report:
-    """Power over claims of an effect, and false claims over permuted columns."""
+    """Compute power over claims of an effect, and false claims over permuted columns."""
     original = [item for item in tried if not item.permutation]
     permuted = [item for item in tried if item.permutation]
     effects = [item for item in original if item.relation != "none"]

@@ -1,4 +1,4 @@
-"""Extraction: the rules against experts' annotation of entities and relations (PubTator)."""
+"""Evaluation of rule-based extraction against expert annotation (PubTator)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _SAME = {
     EntityType.PROTEIN: EntityType.GENE,
     EntityType.TREATMENT: EntityType.CHEMICAL,
 }
-"""Types that annotators of these corpora treat as equal."""
+"""Types that the annotators of these corpora do not distinguish."""
 Types = frozenset[frozenset[str]]
 """Pairs of entity types between which a corpus annotates relations."""
 
 
 class Score(BaseModel):
-    """Precision, recall and F1 with their counts."""
+    """Precision, recall and F1, with their counts."""
 
     found: int = 0
     expected: int = 0
@@ -56,10 +56,11 @@ class Score(BaseModel):
 
 
 class ExtractorScore(BaseModel):
-    """Scores of one corpus. Keys of the entity tables are entity types.
+    """Scores on one corpus; the keys of the entity tables are entity types.
 
-    `broad` holds the pairs of `--broad`, `in_a_sentence` the baseline: every pair of entities that
-    meets in a sentence. `looked_up` is the baseline of the entities, if another corpus was given.
+    `broad` gives the scores of pairs with `--broad`, `in_a_sentence` those of the baseline: all
+    pairs of entities that share a sentence. `looked_up` is the baseline of the entities, if another
+    corpus was given.
     """
 
     documents: int
@@ -78,15 +79,15 @@ def score_extractor(
 ) -> ExtractorScore:
     """Score the `rules` extractor on a PubTator file.
 
-    Entities: a mention is correct if span and type agree. Pairs: unordered pairs of given concepts
-    of one document; a negated statement claims no pair, and a pair of types that the corpus never
-    relates (two drugs, in BC5CDR) is no claim about it. The strings that `look_up` annotates are a
-    baseline of the mentions.
+    A mention is correct if span and type agree. Pairs are unordered pairs of given concepts of one
+    document; a negated statement does not claim a pair, and pairs of types that the corpus never
+    relates (two drugs, in BC5CDR) are not counted. The strings annotated in `look_up` serve as a
+    baseline for the mentions.
 
     Raises
     ------
     InputError
-        If a corpus is missing or holds no annotation, or a document is in both.
+        If a corpus is missing or has no annotations, or a document is in both corpora.
     """
     documents = load_corpus(corpus)
     strings: dict[str, EntityType] = {}
@@ -125,7 +126,7 @@ def score_extractor(
 
 
 def _map_type(kind: EntityType, kinds: set[EntityType]) -> EntityType:
-    """Map a type to the corpus' own: a corpus without cell lines annotates them as cells."""
+    """Map a type to the corpus' own; a corpus without cell lines annotates them as cells."""
     if kind is EntityType.CELL_LINE and kind not in kinds:
         return EntityType.CELL_TYPE
     return _SAME.get(kind, kind)
@@ -143,7 +144,7 @@ def collect_strings(documents: Iterable[AnnotatedDocument]) -> dict[str, EntityT
 def look_up_strings(
     text: str, strings: Mapping[str, EntityType]
 ) -> list[tuple[int, int, EntityType]]:
-    """Find `strings` in `text` as whole words, in any case, the longest at each place."""
+    """Find `strings` in `text` as whole words in any case, preferring the longest at each place."""
     words = [(m.start(), m.end()) for m in re.finditer(r"\w+|[^\w\s]", text)]
     longest = max((len(re.findall(r"\w+|[^\w\s]", string)) for string in strings), default=0)
     found, at = [], 0
@@ -199,7 +200,7 @@ def _check_disjoint(
 
 
 def collect_pairs(extractor: RulesExtractor, document: AnnotatedDocument) -> set[frozenset[str]]:
-    """Collect pairs of given entities that affirmed statements relate."""
+    """Collect pairs of given entities that are related by affirmed statements."""
     mentions = [
         Mention(a.start, a.end, "\x1f".join(a.ids) or a.text, a.type) for a in document.entities
     ]
@@ -220,7 +221,7 @@ def _count_related(
     together: Score,
     related_types: Types,
 ) -> None:
-    """Count pairs that are read or likely related, and every pair that meets in a sentence."""
+    """Count pairs that are stated or likely to be related, and all pairs that share a sentence."""
     spans = list(sentences(document.text))
     found = list(score_pairs(document.text, spans, convert_mentions(document)))
     _tally([frozenset(pair) for pair, _, _ in found], document, together, related_types)
@@ -231,7 +232,7 @@ def _count_related(
 def _tally(
     predicted: Iterable[frozenset[str]], document: AnnotatedDocument, score: Score, related: Types
 ) -> None:
-    """Count pairs, leaving out those of types that the corpus never relates."""
+    """Count pairs, except those of types that the corpus never relates."""
     pairs = {pair for pair in predicted if not _outside(pair, document, related)}
     score.found += len(pairs)
     score.expected += len(document.relations)
@@ -239,7 +240,7 @@ def _tally(
 
 
 def _outside(pair: frozenset[str], document: AnnotatedDocument, related: Types) -> bool:
-    """Return True if both concepts are annotated but the corpus relates no such types."""
+    """Check whether both concepts are annotated but the corpus relates no such types."""
     types = _types(document)
     return all(name in types for name in pair) and (
         frozenset(types[name] for name in pair) not in related

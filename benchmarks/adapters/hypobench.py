@@ -1,10 +1,10 @@
 """HypoBench: planted rules of its admission settings, found in some rows and confirmed in others.
 
-Rules are conjunctions ("math is A or B and science is A"), looked for among the training rows and
-confirmed among the validation rows: the whole rule (Fisher's exact test, one-sided, Bonferroni over
-the rules that may be tried) and each of its conditions among the rows that meet the others, so that
-a condition is only kept where the rule needs it. What is not confirmed is not claimed. Test rows
-are opened once. Beside it stands a decision tree on the same rows.
+Rules are conjunctions ("math is A or B and science is A"), searched in the training rows and
+confirmed in the validation rows: the whole rule (Fisher's exact test, one-sided, Bonferroni over
+the rules that may be tried) and each of its conditions among the rows that meet the other
+conditions, so that a condition is kept only if the rule needs it. Only confirmed rules are claimed.
+Test rows are used once. The comparison is a decision tree on the same rows.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ MOST_RULES, DEEPEST, BEAM = 12, 3, 24
 ALPHA = 0.05
 LEAST_ROWS = 6
 MOST_TOGETHER = 3
-"""Most categories that a condition joins."""
+"""Maximum number of categories that a condition combines."""
 _IDLE = {"num", "to", "of", "the", "status", "school", "rate", "index", "member", "record"}
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a split: columns by name, and whether each row has the first label."""
+    """Rows of a split: columns by name, and for each row whether it has the first label."""
 
     columns: dict[str, NDArray[Any]]
     label: Mask
@@ -50,7 +50,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting: its three splits and the planted rule as text."""
+    """A setting with its three splits and the planted rule as text."""
 
     name: str
     train: Rows
@@ -62,7 +62,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Condition:
-    """Allowed values of a column: some categories, or a lower or upper bound."""
+    """Allowed values of a column: a set of categories, or a lower or upper bound."""
 
     column: str
     values: tuple[Any, ...] = ()
@@ -70,7 +70,7 @@ class Condition:
     most: float | None = None
 
     def holds(self, rows: Rows) -> Mask:
-        """Mask of the rows that meet the condition."""
+        """Return the mask of the rows that meet the condition."""
         given = rows.columns[self.column]
         if self.values:
             return np.isin(given, np.array(self.values, dtype=given.dtype))
@@ -88,13 +88,13 @@ class Condition:
 
 @dataclass(frozen=True)
 class Rule:
-    """Conditions that together predict a label."""
+    """Conditions that jointly predict a label."""
 
     conditions: tuple[Condition, ...]
     label: bool
 
     def holds(self, rows: Rows) -> Mask:
-        """Mask of the rows that meet all conditions."""
+        """Return the mask of the rows that meet all conditions."""
         met = [condition.holds(rows) for condition in self.conditions]
         return np.asarray(np.logical_and.reduce(met), dtype=bool)
 
@@ -120,7 +120,7 @@ def load_settings(folder: Path) -> list[Setting]:
     Raises
     ------
     InputError
-        If there is none, or a setting is damaged.
+        If there are no settings, or one is damaged.
     """
     found = []
     for about in sorted(folder.rglob("metadata.json")):
@@ -161,7 +161,7 @@ def _rows(folder: Path, split: str) -> tuple[dict[str, NDArray[Any]], list[str]]
 
 
 def find_rules(train: Rows, validation: Rows) -> list[Rule]:
-    """Find rules in the training rows that the validation rows confirm."""
+    """Find rules in the training rows that are confirmed by the validation rows."""
     rules: list[Rule] = []
     conditions = _conditions(train)
     free = [np.full(len(rows.label), True) for rows in (train, validation)]
@@ -197,7 +197,7 @@ def _conditions(rows: Rows) -> list[Condition]:
 
 
 def _gain(hit: Mask, label: Mask) -> tuple[float, bool]:
-    """G statistic of a condition, and the label that it favors."""
+    """Compute the G statistic of a condition, and the label that the condition favors."""
     n, k = len(label), int(hit.sum())
     if k < LEAST_ROWS or n - k < LEAST_ROWS:
         return 0.0, True
@@ -212,9 +212,9 @@ def _gain(hit: Mask, label: Mask) -> tuple[float, bool]:
 def _best(
     rows: Rows, free: Mask, conditions: Sequence[Condition], tried: set[frozenset[Condition]]
 ) -> Rule | None:
-    """Find the conjunction with the most information among the rows that no rule covers.
+    """Find the most informative conjunction among the rows that no rule covers.
 
-    Each condition must bring more than its choice among so many brings by chance.
+    Each condition must add more information than expected by chance from selecting among so many.
     """
     label = rows.label[free]
     if len(label) < 2 * LEAST_ROWS or label.all() or not label.any():
@@ -247,7 +247,7 @@ def _best(
 
 
 def _confirmed(rule: Rule, rows: Rows, free: Mask) -> Rule | None:
-    """Drop conditions that the rule does not need in these rows; None if it fails."""
+    """Drop conditions that the rule does not need in these rows; None if the rule fails."""
     conditions = list(rule.conditions)
     while conditions:
         whole = Rule(tuple(conditions), rule.label)
@@ -274,7 +274,7 @@ def _meet_others(rule: Rule, condition: Condition, rows: Rows) -> Mask:
 
 
 def _p(hit: Mask, label: Mask, among: Mask) -> float:
-    """P value, one-sided: rows with the condition have the label more often."""
+    """Compute the one-sided p-value that rows with the condition have the label more often."""
     hit, label = hit[among], label[among]
     table = [[int((hit & label).sum()), int((hit & ~label).sum())],
              [int((~hit & label).sum()), int((~hit & ~label).sum())]]  # fmt: skip
@@ -282,7 +282,7 @@ def _p(hit: Mask, label: Mask, among: Mask) -> float:
 
 
 def predict(rules: Sequence[Rule], known: Sequence[Rows], rows: Rows) -> Mask:
-    """Predict each row's label by the first rule that it meets, else by the majority."""
+    """Predict each row's label by the first rule that applies, or else by the majority."""
     label = np.concatenate([each.label for each in known])
     left = np.full(len(label), True)
     for rule in rules:
@@ -305,7 +305,7 @@ def find_planted_columns(setting: Setting) -> set[str]:
 
 
 def predict_planted(setting: Setting) -> Mask:
-    """Predict each test row by the majority of rows with equal values in the planted columns."""
+    """Predict each test row by the majority of rows with the same values in the planted columns."""
     columns = sorted(find_planted_columns(setting)) or sorted(setting.train.columns)
     votes: dict[tuple[Any, ...], Counter[bool]] = {}
     for rows in (setting.train, setting.validation, setting.test):
@@ -336,9 +336,9 @@ def score_settings(settings: Sequence[Setting], seed: int = 0) -> list[Score]:
 
 
 def count_false_rules(settings: Sequence[Setting], times: int, seed: int = 0) -> tuple[int, int]:
-    """Count the shuffles of labels in which a rule was claimed, and all shuffles.
+    """Count the shuffles of labels with a claimed rule, and all shuffles.
 
-    No column predicts a shuffled label, so each claim is false.
+    No column predicts shuffled labels, so each claim is false.
     """
     claimed = 0
     for setting in settings:

@@ -1,11 +1,11 @@
-"""Judged sheets: how many extracted triples and top paths two readers call right.
+"""Judged samples: the number of extracted triples and top paths that two readers call correct.
 
 `results/extraction/held_out.tsv` holds 300 triples of the rules (version 11) in abstracts that took
-no part in development (BioNLP-ST 2013 Cancer Genetics, the development half of BC5CDR), drawn by a
-hash and judged on their sentence by a reader twice and by a second reader once; right is what
-all call right. `held_out_17.tsv` holds 120 triples that version 17 keeps, judged by two readers.
-The sheets of `results/paths/` hold the best paths of prompts chosen without seeing paths, each
-judged by two readers as `known`, `plausible`, `co-study` or `wrong`.
+no part in development (BioNLP-ST 2013 Cancer Genetics, the development half of BC5CDR), sampled by
+a hash and judged against their sentence twice by one reader and once by a second reader; a triple
+is right if all three judgments say so. `held_out_17.tsv` holds 120 triples that version 17 keeps,
+judged by two readers. The sheets of `results/paths/` contain the best paths for prompts chosen
+without seeing paths, each judged by two readers as `known`, `plausible`, `co-study` or `wrong`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def load_judgments(path: Path) -> tuple[list[str], list[str]]:
 
 
 def score_paths(path: Path) -> Row:
-    """Share of a sheet's paths that both readers call a mechanism."""
+    """Compute the share of a sheet's paths that both readers call a mechanism."""
     readers = load_judgments(path)
     mechanism = [[judgment in MECHANISM for judgment in reader] for reader in readers]
     both = [all(pair) for pair in zip(*mechanism, strict=True)]
@@ -62,14 +62,14 @@ def score_paths(path: Path) -> Row:
 
 
 def group_quarters(read: Sequence[tuple[float, bool]]) -> list[tuple[float, list[bool]]]:
-    """Mean probability and judgments of the four quarters by probability."""
+    """Compute mean probability and judgments in quarters of the triples by probability."""
     order = sorted(read)
     parts = [order[at * len(order) // 4 : (at + 1) * len(order) // 4] for at in range(4)]
     return [(sum(p for p, _ in part) / len(part), [right for _, right in part]) for part in parts]
 
 
 def score_triples(name: str, readers: tuple[str, ...]) -> Row:
-    """Share of a sheet's triples that all readers call right, with reliability by quarters."""
+    """Compute the share of triples that all readers call right, with reliability by quarters."""
     rows = load_sheet(RESULTS / "extraction" / name)
     right = [all(row[reader] == "1" for reader in readers) for row in rows]
     kept = [(row, ok) for row, ok in zip(rows, right, strict=True)

@@ -1,13 +1,14 @@
 """Spatial measures: planted arrangements on simulated slides, found or falsely claimed.
 
-Simulated slides hold tumor, B and T cells whose numbers vary beside three arrangements: how tightly
-B cells cluster, how deep T cells sit in the tumor, how many T cells are beside B cells. In a
-planted cohort the hazard follows an arrangement, in a null cohort none; age goes with it in both.
-The path is that of docs/measurements.md: the standard suite, the gate and a screen in two thirds of
-the patients, then the best variable alone, per standard deviation, in the direction seen and beside
-age, under a frozen contract in the others.
+Simulated slides contain tumor, B and T cells in varying numbers and with three varying
+arrangements: how tightly B cells cluster, how deep T cells are in the tumor, and how many T cells
+are next to B cells. In a planted cohort the hazard depends on an arrangement, in a null cohort on
+none; in both it also depends on age. The procedure is that of docs/measurements.md: the standard
+suite, the gate and a screen in two thirds of the patients, then a test of the best variable alone,
+per standard deviation, in the direction seen and adjusted for age, under a frozen contract in the
+remaining patients.
 
-A planted truth is found where the confirmed claim is supported and its variable goes along with the
+A planted truth is found if the confirmed claim is supported and its variable is correlated with the
 planted arrangement in the right direction (rank correlation of at least 0.3). In a null cohort
 every supported claim is false.
 """
@@ -41,11 +42,11 @@ from sage.core.seeds import generator
 TRUTHS = ("clustering of B cells", "depth of T cells", "T cells beside B cells")
 NULL = "nothing"
 HAZARD_RATIO = 1.6
-"""Per standard deviation of the planted arrangement."""
+"""Hazard ratio per standard deviation of the planted arrangement."""
 CORRELATION = 0.8
-"""Correlation of a measurement with the arrangement for which the cohorts are planned."""
+"""Correlation of a measurement with the arrangement, as assumed in planning the cohorts."""
 EVENTS = 0.65
-"""Share of patients whose event is seen, about."""
+"""Approximate share of patients with an observed event."""
 POWER, ALPHA = 0.9, 0.05
 ALONG = 0.3
 AGE = ("clinical:age",)
@@ -70,9 +71,9 @@ class Line(Strict):
 
 @dataclass(frozen=True)
 class Measurable:
-    """A set of slides once measured and gated, from which many cohorts are drawn.
+    """A set of slides, measured and gated once, from which many cohorts are drawn.
 
-    `planted` holds each patient's arrangements by their names, standardized.
+    `planted` maps the name of each arrangement to the patients' standardized values.
     """
 
     seed: int
@@ -83,7 +84,7 @@ class Measurable:
 
 
 def plan_patients() -> int:
-    """Patients with whom the confirmation has the planned power (Schoenfeld's formula)."""
+    """Compute the number of patients for the planned power of the confirmation (Schoenfeld)."""
     z = NormalDist()
     effect = CORRELATION * np.log(HAZARD_RATIO)
     events = ((z.inv_cdf(1 - ALPHA / 2) + z.inv_cdf(POWER)) / effect) ** 2
@@ -95,7 +96,7 @@ DISCOVERY = 2 * CONFIRMATION
 
 
 def simulate(seed: int, patients: int) -> tuple[list[SlideMaps], dict[str, F64]]:
-    """Simulate a slide per patient, with planted arrangements."""
+    """Simulate one slide per patient, with planted arrangements."""
     rng = generator(seed)
     spread = np.exp(rng.uniform(np.log(15), np.log(90), patients))
     depth = rng.uniform(-100, 150, patients)
@@ -142,7 +143,7 @@ def _slide(
 
 
 def prepare(seed: int, discovery: int = DISCOVERY, confirmation: int = CONFIRMATION) -> Measurable:
-    """Simulate a set of slides, gate the suite on those of discovery, measure all of them."""
+    """Simulate a set of slides, gate the suite on the discovery slides, and measure all slides."""
     slides, planted = simulate(seed, discovery + confirmation)
     suite = enumerate_measurements(TYPES, regions=("tumor",), suite="standard")
     report, _ = gate(suite, slides[:discovery], seed=seed)
@@ -152,7 +153,7 @@ def prepare(seed: int, discovery: int = DISCOVERY, confirmation: int = CONFIRMAT
 
 
 def try_cohort(place: Path, given: Measurable, seed: int, truth: str) -> Line:
-    """Draw outcomes, screen in discovery, confirm the best, and clean up."""
+    """Draw outcomes, screen in discovery, confirm the best variable, and clean up."""
     from sage_screening.cohort import screen_cohort
     from validation.cohort import load
     from validation.ledger.ledger import Ledger
@@ -247,12 +248,12 @@ def _write_cohort(folder: Path, given: Measurable, rows: BoolArray, clinical: F6
 
 
 def write_table(measured: Measured, folder: Path, keep: Collection[str] | None = None) -> None:
-    """Write measured values as `measured.csv` and `measured.toml`, known at baseline.
+    """Write measured values as `measured.csv` and `measured.toml`, marked as known at baseline.
 
     Parameters
     ----------
     keep : names of the measurements to write, such as those that passed the gate; None for all.
-        A value that is undefined or outside a tool's card is left empty.
+        Values that are undefined or outside a tool's card are left empty.
     """
     chosen = [
         (place, measurement)
@@ -310,7 +311,7 @@ def draw_cohorts(place: Path, sets: Iterable[int], draws: int, null_draws: int) 
 
 
 def summarize(lines: Sequence[Line]) -> Report:
-    """Shares found by truth, and false claims in null and in planted cohorts."""
+    """Compute the shares of truths found, and false claims in null and in planted cohorts."""
     planted = [line for line in lines if line.truth != NULL]
     null = [line for line in lines if line.truth == NULL]
     rates = [rate(f"found: {t}", [x.found for x in planted if x.truth == t]) for t in TRUTHS]

@@ -1,10 +1,10 @@
-"""MTBBench: a molecular tumor board's questions, asked of a model and scored.
+"""MTBBench: questions of a molecular tumor board, asked of a model and scored.
 
-Patients are rebuilt from published conversations (`agent_logs_hancock`, `agent_logs_msk`): a
-folder per model, a JSON file per patient with `question`, `answer`, `response`,
-`files_accessed`, `files_hallucinated`, and last the conversation. What models wrote is used only to
-score it again, never as part of a case. Intervals draw patients; the baseline is the best constant
-letter, chosen with the answers in view.
+Patients are reconstructed from published conversations (`agent_logs_hancock`, `agent_logs_msk`): a
+folder per model, a JSON file per patient with `question`, `answer`, `response`, `files_accessed`,
+`files_hallucinated`, and last the conversation. Texts written by models are only used to score them
+again, never as part of a case. Intervals are bootstrapped over patients; the baseline is the best
+constant letter, chosen with knowledge of the answers.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ STAINED = re.compile(
 DRUGS = re.compile(r"\n\[DrugBank: (.*?)(?=\n\[FILE: |\Z)", re.DOTALL)
 DRUG = re.compile(r"^([A-Z][A-Za-z][A-Za-z -]{2,60}): ", re.MULTILINE)
 VERSION = 2
-"""Version of the environment; answers of another version are asked again."""
+"""Version of the environment; questions answered under another version are asked again."""
 
 
 class Answered(Strict):
@@ -133,7 +133,7 @@ def load_track(folder: Path, track: str) -> Loaded:
     Raises
     ------
     InputError
-        If a file is no such log, or two models' logs disagree about a question or its answer.
+        If a file is not such a log, or two models' logs disagree about a question or its answer.
     """
     logs: dict[str, dict[str, _Log]] = defaultdict(dict)
     for path in sorted(folder.glob("*/*_chatlog_*.json")):
@@ -248,7 +248,7 @@ def _collect_shown(
 
 
 def _classify(track: str, stage: int, text: str) -> str:
-    """Name the paper's group of a question (Table 2)."""
+    """Return the paper's group of a question (Table 2)."""
     first = text.split("\n", 1)[0].casefold()
     if track == "msk":
         words = (("alive", "outcome"), ("progress", "progression"), ("recurrence", "recurrence"))
@@ -261,7 +261,7 @@ def _classify(track: str, stage: int, text: str) -> str:
 def ask_all(
     loaded: Loaded, reasoner: Reasoner, agent: str, keep: Path, desk: Desk
 ) -> Iterator[Answered]:
-    """Ask all questions patient by patient; answers in `keep` are not asked again."""
+    """Ask all questions patient by patient, except those already answered in `keep`."""
     before = {row.key: row for row in load_lines(keep, Answered)}
     for case in loaded.cases:
         past: list[Past] = []

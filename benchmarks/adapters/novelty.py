@@ -37,7 +37,7 @@ RANGES: dict[Tier, tuple[float, float]] = {
     "D": (3.5, 5.0),
     "E": (1.0, 3.5),
 }
-"""Ground-truth score ranges (SAGE, Table 10)."""
+"""Ranges of the ground-truth score (SAGE, Table 10)."""
 
 CONFIGURATIONS = ("single", "two critics", "three without debate", "full")
 """SAGE, 4.4: one critic (the judge), prover and verifier, all three, all three with debate."""
@@ -56,7 +56,7 @@ class Scored(View):
 
 
 def expand(id: str, statement: str, parts: tuple[str, ...]) -> ExpandedHypothesis:
-    """Convert a proposal to the critics' input; they see its statement and parts alone."""
+    """Convert a proposal to the critics' input, which contains only its statement and parts."""
     return ExpandedHypothesis(
         hypothesis=Hypothesis(
             id=id,
@@ -75,7 +75,7 @@ def expand(id: str, statement: str, parts: tuple[str, ...]) -> ExpandedHypothesi
 
 
 def hide_paper(retrieve: Retriever, own_title: str) -> Retriever:
-    """Hide the paper that the proposal is taken from."""
+    """Hide the paper from which the proposal was taken."""
     own = title_key(own_title)
 
     def blind(wanted: Mapping[str, Sequence[Query]]) -> Mapping[str, SearchAnswer]:
@@ -98,7 +98,7 @@ def hide_paper(retrieve: Retriever, own_title: str) -> Retriever:
 def retrieve_locally(
     index: LocalIndex, k: int, as_of: date, embed: Embed | None = None
 ) -> Retriever:
-    """Build a retriever over a local index, bounded in time."""
+    """Build a retriever over a local index, limited to records before a date."""
 
     def retrieve(wanted: Mapping[str, Sequence[Query]]) -> Mapping[str, SearchAnswer]:
         answers = {}
@@ -114,7 +114,7 @@ def retrieve_locally(
 
 
 def score(id: str, tier: Tier, outcome: DebateOutcome) -> Scored:
-    """Score the four configurations from one debate; its opening scores are those without."""
+    """Score the four configurations from one debate; its initial scores count as undebated."""
     first = [outcome.initial[critic] for critic in CRITICS]
     single, two, three = first[2], (first[0] + first[1]) / 2.0, sum(first) / 3.0
     scores = (single, two, three, outcome.score)
@@ -130,7 +130,7 @@ def score(id: str, tier: Tier, outcome: DebateOutcome) -> Scored:
 
 
 def measure_accuracy(rows: Sequence[Scored], configuration: str) -> float:
-    """Share of proposals whose score is in their tier's range."""
+    """Compute the share of proposals whose score is in the range of their tier."""
     hits = 0
     for scored in rows:
         low, high = RANGES[scored.tier]
@@ -139,13 +139,13 @@ def measure_accuracy(rows: Sequence[Scored], configuration: str) -> float:
 
 
 def measure_gap(rows: Sequence[Scored], configuration: str) -> float:
-    """Mean score of tier A less that of tier E."""
+    """Compute the mean score of tier A minus that of tier E."""
     means = average_by_tier(rows, configuration)
     return means.get("A", math.nan) - means.get("E", math.nan)
 
 
 def average_by_tier(rows: Iterable[Scored], configuration: str) -> dict[Tier, float]:
-    """Mean score per tier."""
+    """Compute the mean score per tier."""
     groups: dict[Tier, list[float]] = defaultdict(list)
     for row in rows:
         groups[row.tier].append(row.scores[configuration])
@@ -153,7 +153,7 @@ def average_by_tier(rows: Iterable[Scored], configuration: str) -> dict[Tier, fl
 
 
 def summarize_tiers(rows: Sequence[Scored]) -> dict[str, dict[str, float]]:
-    """Per tier: share debated, mean rounds of those debated, retrieval and contradictions."""
+    """Summarize debates, rounds, retrieval and contradictions per tier."""
     groups: dict[str, list[Scored]] = defaultdict(list)
     for row in rows:
         groups[row.tier].append(row)
@@ -169,7 +169,7 @@ def summarize_tiers(rows: Sequence[Scored]) -> dict[str, dict[str, float]]:
 
 
 def correlate_tiers(rows: Sequence[Scored], configuration: str) -> float:
-    """Spearman's rho between score and tier (A highest)."""
+    """Compute Spearman's rho between score and tier (A highest)."""
     from scipy.stats import spearmanr
 
     ranks = [-"ABCDE".index(scored.tier) for scored in rows]
@@ -179,7 +179,7 @@ def correlate_tiers(rows: Sequence[Scored], configuration: str) -> float:
 def judge_proposals(
     path: Path, critics: Reasoner, threshold: float, limit: int | None
 ) -> list[Scored]:
-    """Debate each proposal as of its date, over the literature that ships."""
+    """Debate each proposal as of its date, over the shipped literature."""
     from sage.core.data import data_root
 
     debate = DebateSettings(threshold=threshold)

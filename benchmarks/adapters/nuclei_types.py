@@ -1,8 +1,8 @@
-"""Types of nuclei: the shipped regressions on tiles of patients who took no part in the fit.
+"""Types of nuclei: the shipped regressions on tiles of patients who were not used in the fit.
 
-Labels are regions that hold almost only a single kind of nucleus, outlined by eye and by no
-pathologist: thin evidence, as the card (data/models/nuclei_types.json) states. The tiles are those
-of nuclei_types_held_out.json (MoNuSeg, 13 patients).
+Labels are regions with almost only one kind of nucleus, outlined by eye and not by a pathologist:
+weak evidence, as the card (data/models/nuclei_types.json) states. The tiles are those of
+nuclei_types_held_out.json (MoNuSeg, 13 patients).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Array = NDArray[Any]
 
 
 def read_image(path: Path, mpp: float, at_mpp: float) -> Array:
-    """Return an image of the shared data at a pixel size."""
+    """Read an image of the shared data at a given pixel size."""
     import cv2
 
     with Slide.open(path, mpp=mpp) as slide:
@@ -53,7 +53,7 @@ def read_image(path: Path, mpp: float, at_mpp: float) -> Array:
 
 
 def name_slide(image: str) -> str:
-    """Name the slide of an image: the lung patches are from two."""
+    """Return the slide of an image, since the lung patches come from two slides."""
     if not image.startswith("til_patches/"):
         return image
     return f"til_patches of patient {1 if int(Path(image).stem) < 30 else 2}"
@@ -62,7 +62,7 @@ def name_slide(image: str) -> str:
 def load_labelled(
     regions: list[dict[str, Any]], shared: Path, found: Segment, at_mpp: float
 ) -> Any:
-    """Measure the nuclei in the regions: rows, kinds, and the slides' strengths of dye."""
+    """Measure the nuclei in the regions: rows, kinds, and the stain strengths of the slides."""
     import cv2
 
     rows, kinds, strengths = [], [], []
@@ -91,7 +91,7 @@ def load_labelled(
 
 
 def score_types(types: Array, kinds: Array, counted: tuple[str, ...]) -> dict[str, Any]:
-    """Shares of each type by kind, and the mean share that is right over some kinds."""
+    """Compute the share of each type by kind, and the mean correct share over some kinds."""
     shares: dict[str, Any] = {}
     for kind in np.unique(kinds):
         own = types[kinds == kind]
@@ -105,7 +105,7 @@ def score_types(types: Array, kinds: Array, counted: tuple[str, ...]) -> dict[st
 def score_held_out(
     shared: Path, found: Segment, known: Coefficients, at_mpp: float
 ) -> dict[str, Any]:
-    """Score types of other patients' nuclei, beside a constant type and a rule of two lines."""
+    """Score types of other patients' nuclei against a constant type and a two-line rule."""
     regions = json.loads(HELD_OUT.read_text())["regions"]
     table, kinds, dye = load_labelled(regions, shared, found, at_mpp)
     counted = TYPES[:3]

@@ -1,16 +1,16 @@
-"""Planted truth: which mechanisms a campaign finds, and which claims are false.
+"""Planted truth: which mechanisms a campaign finds, and which of its claims are false.
 
-Each world has one to five mechanisms among the variables that the literature's graph names,
-or pairs of them on a path (`benchmarks.simulate.mechanisms`). Three searchers look for them:
+Each world has one to five mechanisms on variables named in the literature's graph, or on pairs of
+variables on a path (`benchmarks.simulate.mechanisms`). Three searchers look for them:
 
 - *rules*: the policy of `sage campaign` without a model, at most 60 claims;
 - *random*: random claims over the same variables, under the same contracts, split and control;
 - *screen*: a Cox model of every measured variable in all patients, with the false discovery rate of
   Benjamini and Hochberg at 0.05.
 
-A mechanism is found if a supported claim (a hit of the screen) names its variables, form, direction
-and subgroup. A claim is false if none of its variables is planted or correlated with a planted
-variable (at least 0.2). Half a minute of processor time per world.
+A mechanism is found if a supported claim (or a hit of the screen) names its variables, form,
+direction and subgroup. A claim is false if none of its variables is planted or correlated with a
+planted variable (at least 0.2). A world takes half a minute of CPU time.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from validation.core.hypothesis import (
 )
 
 ALONG = 0.2
-"""Correlation from which a variable counts as related to a planted variable."""
+"""Correlation above which a variable counts as related to a planted variable."""
 SEARCHERS = ("rules", "random", "screen")
 
 
@@ -90,7 +90,7 @@ class Line(Strict):
 def search_world(
     place: Path, seed: int, fresh: Sequence[Hypothesis], *, patients: int = 600
 ) -> Line:
-    """Plant mechanisms in a world, and let every searcher look for them."""
+    """Plant mechanisms in a world, and run every searcher on it."""
     from validation.cohort import load
     from validation.ledger.ledger import Ledger
 
@@ -130,7 +130,7 @@ def _variables(claim: Hypothesis) -> tuple[str, ...]:
 
 
 def choose_at_random(claims: Sequence[Hypothesis], rng: np.random.Generator) -> Choose:
-    """Draw claims over the literature's variables: alone, in a subgroup, or in pairs."""
+    """Draw claims over the literature's variables: alone, within a subgroup, or in pairs."""
     variables = sorted({key for claim in claims for key in _variables(claim)})
     example = claims[0]
 
@@ -184,7 +184,7 @@ def choose_at_random(claims: Sequence[Hypothesis], rng: np.random.Generator) -> 
 
 
 def matches(mechanism: Mechanism, claim: Hypothesis) -> bool:
-    """Return True if a claim names this mechanism: its variables, form, direction and subgroup."""
+    """Check whether a claim names this mechanism: its variables, form, direction and subgroup."""
     keys = set(_variables(claim))
     levels = {
         (each.variable.partition(":")[2], str(each.value)) for each in claim.population.filters
@@ -224,7 +224,7 @@ def _score_campaign(
 
 
 def _relates(keys: Iterable[str], mechanisms: Sequence[Mechanism], cohort: Cohort) -> bool:
-    """Return True if any of these variables is planted, or correlated with a planted variable."""
+    """Check whether any of these variables is planted or correlated with a planted variable."""
     planted = sorted({key for mechanism in mechanisms for key in mechanism.variables})
     asked = sorted(set(keys))
     table = cohort.table(list(dict.fromkeys([*asked, *planted])), ["OS"])
@@ -273,7 +273,7 @@ def _screen(cohort: Cohort, mechanisms: Sequence[Mechanism]) -> Found:
 
 
 def summarize(lines: Sequence[Line]) -> Report:
-    """Shares found by kind with exact intervals, false claims, claims until the first truth."""
+    """Summarize shares found by kind with exact intervals, false claims, claims until a truth."""
     found: dict[str, dict[str, Rate]] = {}
     claims: dict[str, str] = {}
     for name in SEARCHERS:

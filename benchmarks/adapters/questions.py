@@ -1,7 +1,7 @@
-"""Questions: gold prompts against the parsed question and against the drafted hypothesis.
+"""Questions: gold prompts compared with the parsed question and the drafted hypothesis.
 
-A part is *kept* if the parse finds it and, for an answered question, the hypothesis carries it;
-*reported* if the question, a refusal or the account of the hypothesis says that it is lost;
+A part is *kept* if the parse finds it and, for an answered question, the hypothesis includes it;
+*reported* if the question, a refusal or the account of the hypothesis states that it was lost;
 otherwise *silent*, which must not happen.
 """
 
@@ -92,7 +92,7 @@ class Answer:
 
 
 def load_gold(path: Path | None = None) -> list[GoldQuestion]:
-    """Load the gold prompts that ship, or those of a file."""
+    """Load the shipped gold prompts, or those of a file."""
     path = path or data_root() / "questions" / "gold.jsonl"
     try:
         text = path.read_text(encoding="utf-8")
@@ -124,9 +124,9 @@ def score(
     hypotheses: bool,
     readings: Mapping[str, Reading] | None = None,
 ) -> list[QuestionScore]:
-    """Parse each prompt, draft its hypothesis, and compare both with the gold.
+    """Parse each prompt, draft its hypothesis, and compare both with the gold standard.
 
-    `readings` replace the settings' reasoner; prompts on unavailable cohorts are skipped.
+    `readings` replace the reasoner of the settings; prompts on unavailable cohorts are skipped.
     """
     asker = Asker(settings, shared, readings)
     out = []
@@ -203,13 +203,13 @@ def _same(first: str, second: str) -> bool:
 
 
 def _is_reported(part: GoldPart, question: Question) -> bool:
-    """Return True if the parsed question itself reports the part as lost."""
+    """Check whether the parsed question itself reports the part as lost."""
     lost = any(not other.testable and _same(other.words, part.words) for other in question.parts)
     return lost or any(part.words.casefold() in note.casefold() for note in question.notes)
 
 
 def list_carriers(part: Part) -> set[str]:
-    """List what may carry a part, in the gold's notation."""
+    """List the fields that may represent a part, in the notation of the gold standard."""
     if part.negated:
         return {f"!{key}" for key in part.variables}
     if not part.testable:
@@ -223,14 +223,14 @@ def list_carriers(part: Part) -> set[str]:
 
 
 def render_filter(condition: Filter) -> str:
-    """Render a condition in the gold's notation."""
+    """Render a condition in the notation of the gold standard."""
     values = condition.value if isinstance(condition.value, tuple) else (condition.value,)
     texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
     return f"{condition.variable} {condition.op} {','.join(texts)}"
 
 
 def _is_carried(part: GoldPart, hypothesis: Hypothesis) -> bool:
-    """Return True if a field of the hypothesis carries the part."""
+    """Check whether a field of the hypothesis represents the part."""
     exposed = {exposure.variable for exposure in hypothesis.exposures}
     used = exposed | {condition.variable for condition in hypothesis.subgroups}
     used |= {hypothesis.endpoint, "@setting"}
@@ -242,7 +242,7 @@ def _is_carried(part: GoldPart, hypothesis: Hypothesis) -> bool:
 
 
 class Asker:
-    """Asks as `sage run` does, up to the draft of a hypothesis."""
+    """Runner of prompts that follows `sage run` up to the draft of a hypothesis."""
 
     def __init__(
         self, settings: Settings, shared: Path | None, readings: Mapping[str, Reading] | None
@@ -254,7 +254,7 @@ class Asker:
         self._by_rules = settings.effective_reasoner == "rules"
 
     def missing(self, item: GoldQuestion) -> str:
-        """Reason why a prompt cannot be asked, or an empty text."""
+        """Return the reason why a prompt cannot be asked, or an empty text."""
         cohort = item.cohort
         if self.readings is not None and item.id not in self.readings:
             return "no recorded reading"
@@ -301,7 +301,7 @@ class Asker:
             return Answer(question, str(error))
 
     def _load_known(self, cohort: str) -> tuple[QuestionInput, Vocabulary]:
-        """Load graph and cohort once per cohort."""
+        """Load graph and cohort, once per cohort."""
         if cohort not in self._given:
             from kg.graph.model import Graph
             from sage.run.questions import question_input

@@ -3,13 +3,13 @@
 A question's score is the share of its values that lie within tolerance of the truth; a missing or
 unreadable answer scores 0, and is a failure, as is a score of 0 (NOVA, appendix F.1). Two of the
 published rules score the truth itself below 1: bounds are truth * (1 - t) and truth * (1 + t),
-which cross where the truth is negative; and rows are looked up by their id, so that of rows that
-share an id only the last counts. The repaired scorer takes |answer - truth| <= t * |truth| and
-gives each row its own match, rows that share an id by their other texts, else in order. Columns of
-other names may replace the requested columns; the published scorer takes the best of any number of
-them, so that hundreds of guesses score 1, the repaired scorer only as many as were requested. For
-the published scorer a single text among a column's numbers makes the whole column wrong, and so
-does an extra row in an answer without ids.
+which cross where the truth is negative; and rows are looked up by their ID, so that only the last
+of several rows with the same ID counts. The repaired scorer uses |answer - truth| <= t * |truth|
+and gives each row its own match; rows that share an ID are matched by their other texts, or else in
+order. Columns with other names may replace the requested columns: the published scorer uses the
+best of any number of them, so that hundreds of guesses score 1; the repaired scorer accepts only as
+many as were requested. For the published scorer, a single text among a column's numbers makes the
+whole column wrong, and so does an extra row in an answer without IDs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Question(Strict):
 
     @property
     def name(self) -> str:
-        """Name of its folder."""
+        """Name of the question's folder."""
         return f"{self.category}/question_{self.number}"
 
 
@@ -74,7 +74,7 @@ class Summary(Strict):
 
 
 def load_questions(folder: Path) -> tuple[list[Question], int]:
-    """Load the questions whose truth is available, and count all.
+    """Load the questions whose truth is available, and count all questions.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def load_questions(folder: Path) -> tuple[list[Question], int]:
 
 
 def read_answer(path: Path) -> list[Cells]:
-    """Rows of an answer.json; a single object is one row, or its columns where they are lists.
+    """Read the rows of an answer.json; an object is one row, or columns if its values are lists.
 
     Raises `InputError` for other files.
     """
@@ -130,7 +130,7 @@ def read_answer(path: Path) -> list[Cells]:
 
 
 def score(question: Question, answer: Sequence[Cells], repaired: bool) -> float:
-    """Share of the question's values that an answer has within tolerance, 0 to 1."""
+    """Compute the share of the question's values that an answer gives within tolerance, 0 to 1."""
     truth, rows = list(question.truth), list(answer)
     # Likenesses of all pairs take hours for an answer that lists anything.
     if len(rows) > 2 * len(truth) + 100:
@@ -175,13 +175,13 @@ def score(question: Question, answer: Sequence[Cells], repaired: bool) -> float:
 
 
 def _count_shared(each: object, other: object) -> int:
-    """Return the number of characters that two IDs share in order."""
+    """Count the characters that two IDs share in order."""
     blocks = difflib.SequenceMatcher(None, str(each), str(other)).get_matching_blocks()
     return sum(block.size for block in blocks)
 
 
 def _match_rows(question: Question, rows: list[Cells], repaired: bool) -> list[Cells | None]:
-    """For each row of the truth the answer's row, by the likeness of their ids."""
+    """Match each row of the truth to a row of the answer by the similarity of their IDs."""
     key = question.id_column or ""
     by_id = {str(row[key]): row for row in rows}
     ids = [str(truth[key]) for truth in question.truth]
@@ -209,13 +209,13 @@ def _match_rows(question: Question, rows: list[Cells], repaired: bool) -> list[C
 
 
 def _normalize(value: object) -> str:
-    """Normalize case, dashes, spaces and a final stop."""
+    """Normalize case, dashes, spaces and final punctuation."""
     text = re.sub(r"\s+", " ", str(value).lower().strip())
     return re.sub(r"[.:!?]$", "", re.sub(r"[-–—]", "", text))
 
 
 def _parse_number(value: object) -> float | None:
-    """Parse a value as a number; None if it is something else."""
+    """Parse a value as a number; None if it is not numeric."""
     try:
         return float(str(value).strip("[](){}\"' "))
     except ValueError:
@@ -223,7 +223,7 @@ def _parse_number(value: object) -> float | None:
 
 
 def _is_within(truth: object, given: object, tolerance: object, repaired: bool) -> bool:
-    """Return True when a value is within tolerance of the truth."""
+    """Check whether a value is within tolerance of the truth."""
     if isinstance(truth, bool) or not isinstance(truth, int | float):
         if truth is None or given is None:
             return repaired and truth is None and given is None
@@ -241,7 +241,7 @@ def _is_within(truth: object, given: object, tolerance: object, repaired: bool) 
 
 
 def score_folder(questions: Sequence[Question], answers: Path | None) -> list[Scored]:
-    """Score one repeat, from FOLDER/CATEGORY/question_N/answer.json; None: the truth itself."""
+    """Score one repetition from FOLDER/CATEGORY/question_N/answer.json, or the truth itself."""
     out = []
     for question in questions:
         try:
@@ -261,7 +261,7 @@ def score_folder(questions: Sequence[Question], answers: Path | None) -> list[Sc
 
 
 def summarize(repeats: Sequence[Sequence[Scored]]) -> list[Summary]:
-    """Average over questions per category and in all, with the standard error over repeats."""
+    """Average over questions per category and overall, with the standard error over repetitions."""
     out = []
     for name in (*CATEGORIES, "all"):
         parts = [

@@ -25,11 +25,11 @@ from validation.simulate.slide import render_slide
 
 Points = NDArray[np.float64]
 LEAST_AREA_UM2 = 10_000
-"""Least area of an aggregate that the tool reports."""
+"""Smallest area of an aggregate that the tool reports."""
 
 
 def match_points(found: Points, truth: Points, radius: float) -> int:
-    """Count pairs within a radius, each point at most once, nearest first."""
+    """Count pairs within a radius, using each point at most once, nearest first."""
     from scipy.spatial import cKDTree
 
     if not len(found) or not len(truth):
@@ -49,7 +49,7 @@ def match_points(found: Points, truth: Points, radius: float) -> int:
 
 
 def score_pairs(pairs: int, found: int, truth: int) -> str:
-    """Render precision, recall and F1."""
+    """Format precision, recall and F1."""
     precision, recall = pairs / max(found, 1), pairs / max(truth, 1)
     f1 = 2 * precision * recall / max(precision + recall, 1e-9)
     return f"precision {precision:.3f}, recall {recall:.3f}, F1 {f1:.3f}"
@@ -62,7 +62,7 @@ def run_tool(folder: Path, name: str, /, **arguments: Any) -> dict[str, Any]:
 
 
 def share_inside(mask: Any, points: Any, mpp: float) -> float:
-    """Share of points (level-0 pixels) that a mask of 8 µm cells holds."""
+    """Compute the share of points (level-0 pixels) inside a mask of 8 µm cells."""
     cells = np.minimum((points * mpp / 8).astype(int), np.array(mask.shape)[::-1] - 1)
     return float(mask[cells[:, 1], cells[:, 0]].mean())
 

@@ -1,8 +1,8 @@
 """Reading slides: questions about painted slides with planted truth, and about real images.
 
-A slide is painted with a tumor focus, none to two lymphoid aggregates, a necrosis or none, and
-mitoses in the tumor; eight questions are asked of it. Readers are scored on slides of seeds that
-took no part in setting their thresholds (`DEVELOPED_ON`). Answers on real images were judged by eye
+A slide is painted with a tumor focus, up to two lymphoid aggregates, possibly a necrosis, and
+mitoses in the tumor; eight questions are asked about it. Readers are scored on slides of seeds that
+were not used to set their thresholds (`DEVELOPED_ON`). Answers on real images were judged by eye
 (`slide_reading_real.json`, seen while thresholds were chosen; `slide_reading_held_out.json`).
 """
 
@@ -33,9 +33,9 @@ from sage_slide_reading.reader.types import Options, Question
 from validation.statistics.base import FloatArray
 
 DEVELOPED_ON = range(8)
-"""Seeds on which thresholds were chosen."""
+"""Seeds used to choose thresholds."""
 REPORTED_ON = range(100, 126)
-"""Seeds first read for the report."""
+"""Seeds that were first read for the report."""
 SIZE_PX = (4096, 3072)
 MPP = 0.5
 PATCH_PX = 128
@@ -58,7 +58,7 @@ class Asked(Strict):
 
 @dataclass(frozen=True)
 class Planted:
-    """A painted scene and its questions."""
+    """A painted scene with its questions."""
 
     seed: int
     scene: Scene
@@ -68,9 +68,9 @@ class Planted:
 
 
 def plant(seed: int) -> Planted:
-    """Plant a scene with eight questions by its seed.
+    """Plant a scene with eight questions from its seed.
 
-    The tissue is an ellipse of about 0.95 x 0.71 mm half axes around the middle.
+    The tissue is a centered ellipse with half axes of about 0.95 x 0.71 mm.
     """
     rng = generator(seed, 20)
     width, height = SIZE_PX[0] * MPP, SIZE_PX[1] * MPP
@@ -89,7 +89,7 @@ def plant(seed: int) -> Planted:
     taken = [(tumor, radius)]
 
     def free(where: str, size: float) -> Any:
-        """Find a free place in a quadrant or on a side; None after 300 tries."""
+        """Find a free place in a quadrant or on a side, or return None after 300 tries."""
         for _ in range(300):
             point = middle + rng.uniform(-0.7, 0.7, 2) * half
             offset = (point - middle) / half
@@ -160,7 +160,7 @@ def plant(seed: int) -> Planted:
 def _mitoses(
     tumor: Any, middle: Any, radius: float, count: int, rng: np.random.Generator
 ) -> tuple[tuple[float, float], ...]:
-    """Place figures at least 22 µm apart on the tumor's inner side."""
+    """Place mitotic figures at least 22 µm apart on the inner side of the tumor."""
     inward = middle - tumor
     length = float(np.hypot(*inward))
     center = tumor + (inward / length * 0.35 * radius if length > 1 else 0)
@@ -181,7 +181,7 @@ READERS: dict[str, Options] = {
     "one look": Options(patch_px=PATCH_PX, look_once=True),
     "random": Options(patch_px=PATCH_PX, random_navigator=True),
 }
-"""The default eyes, and two ablations."""
+"""The default reader, and two ablations."""
 
 
 class Answered(Strict):
@@ -198,7 +198,7 @@ class Answered(Strict):
 
 
 def paint(seed: int, folder: Path) -> Path:
-    """Paint the slide of a seed, once per folder."""
+    """Paint the slide of a seed once per folder."""
     path = folder / f"reading-{seed}.tiff"
     if not path.is_file():
         planted = plant(seed)
@@ -210,7 +210,7 @@ def paint(seed: int, folder: Path) -> Path:
 
 
 def ask_slide(seed: int, folder: Path) -> list[Answered]:
-    """Let every reader answer every question about a painted slide."""
+    """Ask every reader every question about a painted slide."""
     out = []
     cells: dict[str, FloatArray] = {}
     tables: dict[tuple[str, float], FloatArray] = {}
@@ -229,7 +229,7 @@ def ask_slide(seed: int, folder: Path) -> list[Answered]:
 
 
 def ask_images(judged: Path, folder: Path) -> list[dict[str, Any]]:
-    """Answer every question of a file of judgments on real images."""
+    """Answer every question in a file of judgments on real images."""
     out = []
     for item in json.loads(judged.read_text(encoding="utf-8"))["questions"]:
         with Slide.open(folder / "histology" / item["file"], mpp=item["mpp"]) as slide:
@@ -242,7 +242,7 @@ def ask_images(judged: Path, folder: Path) -> list[dict[str, Any]]:
 
 
 def summarize(answers: Sequence[Answered]) -> list[Row]:
-    """Accuracy by reader and kind; intervals draw slides."""
+    """Compute accuracy by reader and kind, with intervals from resampled slides."""
     groups: dict[tuple[str, str], list[Answered]] = defaultdict(list)
     truths: dict[str, list[str]] = defaultdict(list)
     for answer in answers:

@@ -1,4 +1,4 @@
-"""Speed of the screen: a Cox model per feature, beside lifelines fitting the same models."""
+"""Speed of the screen, with a Cox model per feature, compared with lifelines on the same models."""
 
 from __future__ import annotations
 

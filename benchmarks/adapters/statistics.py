@@ -1,7 +1,7 @@
 """Statistics on simulated arrays: false claims on null data, interval coverage, power.
 
-Each rate has its exact (Clopper and Pearson 1934) interval; it is compatible with its nominal level
-if the interval's lower end does not exceed it.
+Each rate has an exact (Clopper and Pearson 1934) interval; a rate is compatible with its nominal
+level if the interval's lower end does not exceed it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Sample = TypeVar("Sample")
 def _try_samples(
     runs: int, seed: int, draw: Callable[..., Sample], claims: Callable[[Sample], bool]
 ) -> list[bool | None]:
-    """Test a sample per run; None if the test refused it."""
+    """Apply a test to one sample per run; None if the test refused the sample."""
     outcomes: list[bool | None] = []
     for run in range(runs):
         sample = draw(seed=seed * 1_000_003 + run)
@@ -62,7 +62,7 @@ def _half_time(s: SurvivalSample) -> float:
 
 
 def _by_half(s: SurvivalSample) -> FloatArray:
-    """0/1 outcome without follow-up: death by the median time (for a complete sample)."""
+    """Return a 0/1 outcome without follow-up: death by the median time (for a complete sample)."""
     return np.asarray(s.time < np.median(s.time), dtype=np.float64)
 
 
@@ -98,7 +98,7 @@ def false_claims(
     censored: float = 0.5,
     prevalence: float = 0.3,
 ) -> Rate:
-    """Rate of false claims of a test of `TESTS` or `DISHONEST` on null data.
+    """Estimate the rate of false claims of a test of `TESTS` or `DISHONEST` on null data.
 
     The exposure (first covariate) has no effect; the third covariate has an effect and is
     correlated with it, so that adjusted models have something to adjust for (unadjusted tests see
@@ -127,7 +127,7 @@ def coverage(
     censored: float = 0.4,
     penalty: bool = False,
 ) -> Rate:
-    """Coverage of the 95% interval of an adjusted hazard ratio."""
+    """Estimate the coverage of the 95% interval of an adjusted hazard ratio."""
     truth = float(np.log(hr))
     draw = partial(
         survival_sample,
@@ -146,7 +146,7 @@ def coverage(
 
 
 def competing_coverage(*, runs: int, shr: float = 1.6, n: int = 200, seed: int = 0) -> Rate:
-    """Coverage of Fine and Gray's 95% interval of the subdistribution hazard ratio."""
+    """Estimate the coverage of Fine and Gray's 95% interval of the subdistribution hazard ratio."""
     draw = partial(competing_sample, n, float(np.log(shr)), other=-0.5)
 
     def holds(s: CompetingSample) -> bool:
@@ -162,12 +162,12 @@ COMPETING = ("Gray's test", "Fine and Gray", "cause-specific (another null: for 
 def competing_false_claims(
     name: str, *, runs: int, n: int = 200, alpha: float = 0.05, seed: int = 0, other: float = 0.8
 ) -> Rate:
-    """Rate of false claims of a test of `COMPETING` if only the competing event differs.
+    """Estimate the false claims of a test of `COMPETING` if only the competing event differs.
 
     The groups have the same incidence of the cause; the competing event comes sooner in the second
     (log hazard ratio `other`).
 
-    The cause-specific hazard then does differ, so that its test claims more.
+    The cause-specific hazard does differ in this case, so that its test makes more claims.
     """
 
     def claims(s: CompetingSample) -> bool:
@@ -184,7 +184,7 @@ def competing_false_claims(
 
 @dataclass(frozen=True)
 class PowerPoint:
-    """Simulated power at a hazard ratio, and Schoenfeld's formula for the same events."""
+    """Simulated power at a hazard ratio, and power by Schoenfeld's formula for the same events."""
 
     hr: float
     events: float
@@ -202,7 +202,7 @@ def power_curve(
     prevalence: float = 0.5,
     censored: float = 0.4,
 ) -> list[PowerPoint]:
-    """Power of the log-rank test in simulated samples, beside the analytic value."""
+    """Estimate the power of the log-rank test in simulated samples, with the analytic value."""
     points = []
     for hr in hazard_ratios:
         hits: list[bool | None] = []
@@ -231,7 +231,7 @@ def power_curve(
 
 COVERED = ((False, 200, 1.6, 0.4, 0.4), (False, 400, 2.0, 0.25, 0.5), (True, 200, 1.6, 0.4, 0.4),
            (True, 60, 2.5, 0.15, 0.7))  # fmt: skip
-"""Firth's penalty, patients, hazard ratio, prevalence and censoring of the coverage runs."""
+"""Settings of the coverage runs: Firth's penalty, patients, hazard ratio, prevalence, censoring."""
 
 
 def run(

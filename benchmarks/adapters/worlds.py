@@ -1,8 +1,9 @@
-"""Simulated worlds: false claims and power of the whole path, and worlds with a trap each.
+"""Simulated worlds: false claims and power of the whole procedure, and worlds with one trap each.
 
-Null worlds have no biomarker related to anything, so "supported" is a false claim; three hypotheses
-share a ledger. Each kind of hostile world (`benchmarks.simulate.hostile`) breaks a single thing on
-purpose. The path is that of `sage validate`: contract, runner, ledger, verdict.
+In null worlds no biomarker is related to any outcome, so "supported" is a false claim; three
+hypotheses share a ledger. Each kind of hostile world (`benchmarks.simulate.hostile`) violates a
+single assumption on purpose. The procedure is that of `sage validate`: contract, runner, ledger,
+verdict.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def judge_world(
     patients: int = 400,
     alpha: float = 0.05,
 ) -> list[Judged]:
-    """Write a world, validate the hypotheses in it with a shared ledger, and clean up."""
+    """Write a world, validate its hypotheses with a shared ledger, and clean up."""
     from validation.cohort import load
     from validation.drafting.draft import draft
     from validation.drafting.freezing import freeze
@@ -138,7 +139,7 @@ def judge_world(
 
 
 def claim_rates(judged: list[list[Judged]]) -> list[Rate]:
-    """Rates of worlds in which each hypothesis, and any of them, is supported."""
+    """Compute the share of worlds in which each hypothesis, and any of them, is supported."""
     names = list(dict.fromkeys(item.hypothesis for world in judged for item in world))
     rates = [
         rate(
@@ -153,7 +154,7 @@ def claim_rates(judged: list[list[Judged]]) -> list[Rate]:
 
 
 DECIDING = ("primary", "adjusted", "schoenfeld", "rmst")
-"""Tests that a verdict reads; others of a contract only cost time."""
+"""Tests that a verdict uses; the other tests of a contract would only cost time."""
 
 
 class Hostile(Strict):
@@ -174,8 +175,9 @@ class Hostile(Strict):
 def judge_hostile(folder: Path, kind: Kind, seed: int) -> Hostile:
     """Write a hostile world, validate its hypothesis, and clean up.
 
-    A hypothesis that SAGE refuses to register counts as refused. If nothing is true, a claim whose
-    adjusted test misses its level ends there: it lacks independence and cannot be supported.
+    A hypothesis that SAGE refuses to register counts as refused. In a world without true effects, a
+    claim is dropped if its adjusted test misses its level, since it lacks independence and cannot
+    be supported.
     """
     from benchmarks.simulate.hostile import hypothesis, write_hostile
     from sage.core.errors import InputError
@@ -217,7 +219,7 @@ def judge_hostile(folder: Path, kind: Kind, seed: int) -> Hostile:
 
 
 def claims_directly(plan: Contract, cohort: Cohort) -> bool:
-    """Return True if the adjusted test alone (the primary test without covariates) claims."""
+    """Check whether the adjusted test alone (or, without covariates, the primary one) claims."""
     from validation.contracts.timing import as_known
     from validation.inputs.population import find_cuts
     from validation.inputs.study import Study
@@ -231,7 +233,7 @@ def claims_directly(plan: Contract, cohort: Cohort) -> bool:
 
 
 def claims(plan: Contract, test: TestOutcome) -> bool:
-    """Return True if a test has p below the contract's alpha and an effect in its direction."""
+    """Check whether a test has p below the contract's alpha and an effect as claimed."""
     from validation.verdict.relevance import expected_direction
 
     return (

@@ -1,8 +1,8 @@
-"""Worlds that mislead an honest method: each kind breaks a single assumption on purpose.
+"""Worlds that mislead an honest method, each of which violates a single assumption on purpose.
 
 A hostile world is an ordinary simulated cohort whose clinical course or measurements were changed,
-with a hypothesis. In all kinds but `planted` and `planted among prognostic genes` the exposure
-does nothing, so that "supported" is a false claim.
+with a hypothesis. In all kinds but `planted` and `planted among prognostic genes` the exposure has
+no effect, so that "supported" is a false claim.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 IDLE = "SIMGENE002"
-"""A gene without a module: independent of all others."""
+"""A gene that belongs to no module and is independent of all other genes."""
 CONFOUNDED = "FABP5"
-"""A gene of the module that `Effects.confounding` ties to stage."""
+"""A gene of the module that `Effects.confounding` associates with stage."""
 PLANTED_PER_SD = 1.5
 SITES = 12
 
 
 @dataclass
 class Tables:
-    """The tables of a world while they are changed; `extra` are further clinical columns."""
+    """The tables of a world while they are modified; `extra` lists additional clinical columns."""
 
     clinical: pd.DataFrame
     expression: pd.DataFrame
@@ -52,7 +52,7 @@ class Tables:
 class Kind:
     """A kind of world.
 
-    `disturb` changes the tables after they were written; `true` says that the exposure acts.
+    `disturb` modifies the finished tables; `true` marks kinds in which the exposure has an effect.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Kind:
 
 
 def hypothesis(kind: Kind, seed: int) -> Hypothesis:
-    """Return the claim: higher values, shorter survival. Even seeds split at the median."""
+    """Return the claim that higher values mean shorter survival; even seeds split at the median."""
     split = seed % 2 == 0
     return Hypothesis(
         id=f"hostile-{seed}",
@@ -85,12 +85,12 @@ def hypothesis(kind: Kind, seed: int) -> Hypothesis:
 
 
 def write_hostile(folder: Path, kind: Kind, seed: int) -> None:
-    """Write a world of this kind into a new folder; the same seed gives the same world.
+    """Write a world of this kind to a new folder; the same seed gives the same world.
 
     Raises
     ------
     InputError
-        If the folder holds files.
+        If the folder is not empty.
     """
     import pandas as pd
 
@@ -142,12 +142,12 @@ def _follow(tables: Tables, more: FloatArray, rng: np.random.Generator) -> None:
 
 
 def _genes(tables: Tables) -> pd.DataFrame:
-    """Expression of all patients: those without it get each gene's mean."""
+    """Return the expression of all patients, with each gene's mean for those without data."""
     return tables.expression.reindex(tables.clinical.index).fillna(tables.expression.mean())
 
 
 def _sites(tables: Tables, rng: np.random.Generator) -> None:
-    """Sites differ in survival and, gene by gene, in measured expression; both by chance."""
+    """Make sites differ, by chance, in survival and, gene by gene, in measured expression."""
     site = rng.integers(SITES, size=len(tables.clinical))
     tables.clinical["site"] = [f"S{number:02d}" for number in site]
     tables.extra.append(variable_toml("site", "categorical", "Site"))
@@ -156,7 +156,7 @@ def _sites(tables: Tables, rng: np.random.Generator) -> None:
 
 
 def _batch(tables: Tables, rng: np.random.Generator) -> None:
-    """Let a later batch read higher in most genes, and its patients live shorter."""
+    """Make a later batch read higher in most genes, and shorten the survival of its patients."""
     batch = (rng.random(len(tables.clinical)) < 0.4).astype(int)
     tables.clinical["batch"] = np.where(batch == 1, "B2", "B1")
     tables.extra.append(variable_toml("batch", "categorical", "Batch"))
@@ -168,14 +168,14 @@ def _batch(tables: Tables, rng: np.random.Generator) -> None:
 
 
 def _shift(tables: Tables, group: IntArray, rng: np.random.Generator, size: float) -> None:
-    """Each group reads each gene by its own offset, `size` standard deviations wide."""
+    """Shift each gene in each group by a random offset, `size` standard deviations wide."""
     mine = group[tables.clinical.index.get_indexer(tables.expression.index)]
     offsets = rng.normal(0.0, size, (int(group.max()) + 1, tables.expression.shape[1]))
     tables.expression += offsets[mine] * tables.expression.std().to_numpy()
 
 
 def _prognostic(own: float) -> Callable[[Tables, np.random.Generator], None]:
-    """Make a fifth of all genes act on survival together; the exposure by `own` per SD."""
+    """Make a fifth of all genes prognostic together, and the exposure by `own` per SD."""
 
     def disturb(tables: Tables, rng: np.random.Generator) -> None:
         genes = _genes(tables)
@@ -198,12 +198,12 @@ def _prognostic(own: float) -> Callable[[Tables, np.random.Generator], None]:
 
 
 def _plant(tables: Tables, rng: np.random.Generator) -> None:
-    """Make the exposure act on survival, and leave everything else right."""
+    """Give the exposure an effect on survival, and violate no assumption."""
     _follow(tables, np.log(PLANTED_PER_SD) * _standardize(_genes(tables)[IDLE].to_numpy()), rng)
 
 
 def _proxy(known_at: str | None) -> Callable[[Tables, np.random.Generator], None]:
-    """Add a value of the last visit, worse before a death, that is called a baseline value."""
+    """Add a value of the last visit, worse before a death, but labeled as a baseline value."""
 
     def disturb(tables: Tables, rng: np.random.Generator) -> None:
         _last_visit(tables, rng, known_at)
@@ -224,9 +224,9 @@ def _last_visit(tables: Tables, rng: np.random.Generator, known_at: str | None) 
 
 
 def _immortal(meant: float) -> Callable[[Tables, np.random.Generator], None]:
-    """Never given a second treatment: it was given to whoever lived long enough to get it.
+    """Add the exposure "no second treatment"; only long survivors could get one (immortal time).
 
-    `meant` is the share of patients who were to get it at all.
+    `meant` is the share of patients who were meant to receive the treatment at all.
     """
 
     def disturb(tables: Tables, rng: np.random.Generator) -> None:
@@ -245,7 +245,7 @@ def _untreated(tables: Tables, rng: np.random.Generator, meant: float) -> None:
 
 
 def _missing(tables: Tables, rng: np.random.Generator) -> None:
-    """High readings of long survivors are lost: more than half of them."""
+    """Remove more than half of the high readings of long survivors."""
     time = tables.clinical["OS.time"].reindex(tables.expression.index).to_numpy(dtype=float)
     high = tables.expression[IDLE] > tables.expression[IDLE].median()
     lost = high.to_numpy() & (time > np.median(time)) & (rng.random(len(time)) < 0.6)
@@ -253,7 +253,7 @@ def _missing(tables: Tables, rng: np.random.Generator) -> None:
 
 
 def _unmeasured(tables: Tables, rng: np.random.Generator) -> None:
-    """Let a correlate of the exposure (0.6) that is not in the cohort act on survival."""
+    """Let a hidden variable, correlated with the exposure (0.6), act on survival."""
     hidden = rng.standard_normal(len(tables.clinical))
     _follow(tables, 0.6 * hidden, rng)
     mine = hidden[tables.clinical.index.get_indexer(tables.expression.index)]

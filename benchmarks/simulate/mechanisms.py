@@ -1,16 +1,17 @@
-"""Simulated cohorts with up to five planted mechanisms, among variables that a caller names.
+"""Simulated cohorts with up to five planted mechanisms among given variables.
 
-A mechanism acts on the hazard of death and of progression alike:
+A mechanism affects the hazard of death and of progression alike:
 
 - *main*: a gene, per standard deviation;
 - *spatial*: a measurement of the slide, per standard deviation;
 - *interaction*: the product of two standardized variables, without a main effect of either, so that
   no test of a single variable sees it;
-- *subgroup*: a gene, in a single level of a clinical variable alone;
-- *mediation*: a first variable moves a second, which acts; the first acts through it alone.
+- *subgroup*: a gene, only in a single level of a clinical variable;
+- *mediation*: a first variable changes a second, which has the effect; the first acts only through
+  the second.
 
-Stage and age act as in every simulated world. `mechanisms.json` beside the cohort holds the truth;
-no cohort reader opens it.
+Stage and age have effects as in every simulated world. The truth is stored in `mechanisms.json`
+next to the cohort, which no cohort reader opens.
 """
 
 from __future__ import annotations
@@ -38,17 +39,17 @@ RATIOS: dict[Kind, float] = {
     "subgroup": 2.0,
     "mediation": 1.7,
 }
-"""Hazard ratio per standard deviation (of the product; in the subgroup; of the mediator)."""
+"""Hazard ratio per standard deviation (of the product, within the subgroup, or of the mediator)."""
 CARRIED = 0.7
-"""Correlation of the mediator with what moves it."""
+"""Correlation of the mediator with the variable that changes it."""
 SUBGROUPS = (("gender", "FEMALE"), ("smoking", "never"), ("subtype", "basal"))
 
 
 class Mechanism(Strict):
     """A planted mechanism.
 
-    `variables` are keys of the data dictionary; of a mediation, what moves first. `sign` is +1
-    where more of it is worse.
+    `variables` are keys of the data dictionary; for a mediation, the cause comes first. `sign`
+    is +1 if higher values are worse.
     """
 
     kind: Kind
@@ -64,10 +65,10 @@ def draw_mechanisms(
     pairs: Sequence[tuple[str, str]],
     count: int,
 ) -> tuple[Mechanism, ...]:
-    """Mechanisms of different kinds on different variables.
+    """Draw mechanisms of different kinds on different variables.
 
-    `singles` may act alone ("expression:FABP5"), `pairs` together or through each other; `count` is
-    at most five, each of another kind.
+    `singles` are variables that may act alone ("expression:FABP5"), `pairs` those that may act
+    together or through each other; `count` is at most five, one of each kind.
     """
     kinds = [KINDS[at] for at in rng.permutation(len(KINDS))[:count]]
     used: set[str] = set()
@@ -97,7 +98,7 @@ def draw_mechanisms(
 def write_planted(
     folder: Path, mechanisms: Sequence[Mechanism], *, seed: int, patients: int = 600
 ) -> None:
-    """Write a simulated cohort in which these mechanisms, stage and age act, and nothing else."""
+    """Write a simulated cohort in which only these mechanisms, stage and age have effects."""
     write_world(folder, seed=seed, patients=patients, null=True)
     true = Effects().without_biomarkers()
     clinical = pd.read_csv(folder / "clinical.csv", keep_default_na=False, dtype=str)

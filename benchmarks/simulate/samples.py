@@ -13,7 +13,7 @@ from validation.statistics.errors import ShapeError
 
 @dataclass(frozen=True)
 class SurvivalSample:
-    """Simulated follow-up. `X` is (n, k), `coef` the log hazard ratios that made it."""
+    """Simulated follow-up: `X` is (n, k), and `coef` are the log hazard ratios used."""
 
     time: FloatArray
     event: BoolArray
@@ -31,14 +31,15 @@ def survival_sample(
     correlation: float = 0.0,
     shape: float = 1.0,
 ) -> SurvivalSample:
-    """Weibull proportional hazards with uniform censoring.
+    """Simulate survival with Weibull proportional hazards and uniform censoring.
 
     Parameters
     ----------
     coef : log hazard ratio per covariate (per unit; covariates have mean 0 and sd 1, except the
         first, which is 0/1 with `prevalence` when that is given)
-    censored : expected share of censored patients under coef = 0, reached by the censoring range
-    correlation : of every pair of covariates, before the first is cut
+    censored : expected share of censored patients under coef = 0, which determines the censoring
+        range
+    correlation : correlation of every pair of covariates, before the first is dichotomized
     """
     beta = np.asarray(coef, dtype=np.float64)
     if n < 2 or beta.ndim != 1 or not 0.0 <= censored < 1.0:
@@ -62,7 +63,7 @@ def survival_sample(
 
 @dataclass(frozen=True)
 class CompetingSample:
-    """Simulated follow-up with two causes. `status` is 0 censored, 1, 2; `X` (n, 2)."""
+    """Simulated follow-up with two causes: `status` is 0 (censored), 1 or 2, and `X` is (n, 2)."""
 
     time: FloatArray
     status: IntArray
@@ -80,17 +81,17 @@ def competing_sample(
     earliest: float = 0.2,
     latest: float = 2.5,
 ) -> CompetingSample:
-    """Proportional subdistribution hazards, as Fine and Gray (1999, section 5) simulate them.
+    """Simulate proportional subdistribution hazards as in Fine and Gray (1999, section 5).
 
-    F1(t | x) = 1 - (1 - share (1 - exp(-t))) ** exp(b'x); whoever does not have cause 1 has cause 2
-    at an exponential time.
+    F1(t | x) = 1 - (1 - share (1 - exp(-t))) ** exp(b'x); patients without cause 1 have cause 2
+    after an exponential time.
 
     Parameters
     ----------
     effect : log subdistribution hazard ratio of the first covariate (0/1); the second, standard
         normal, has 0.3
     other : log hazard ratio of the first covariate for the time to cause 2
-    share : who has cause 1 in the end, at x = 0
+    share : share of patients who eventually have cause 1, at x = 0
     earliest, latest : range of the uniform censoring times
     """
     if n < 2 or not 0.0 < share < 1.0:
@@ -110,7 +111,7 @@ def competing_sample(
 
 
 def _censoring_range(share: float, shape: float) -> float:
-    """C such that a uniform(0, c) censoring time precedes a unit Weibull with chance `share`."""
+    """Find c so that a uniform(0, c) time precedes a unit Weibull with probability `share`."""
     grid = (np.arange(4000) + 0.5) / 4000.0
     low, high = 1e-6, 1e6
     for _ in range(200):

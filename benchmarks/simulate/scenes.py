@@ -1,4 +1,4 @@
-"""Slides painted after a scene: tumor, necrosis, mitoses, lymph nodes, germinal centers."""
+"""Slides painted from a scene: tumor, necrosis, mitoses, lymph nodes, germinal centers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from validation.statistics.base import BoolArray, FloatArray
 
 @dataclass(frozen=True)
 class Scene:
-    """Content of a slide beside aggregates: spots as (x, y, radius), points as (x, y), in µm.
+    """Content of a slide besides aggregates: spots as (x, y, radius), points as (x, y), in µm.
 
-    Tumor grows in the spots of `tumor` alone; necrosis is eosinophilic, with ghosts of nuclei and
-    nuclear dust; each of `mitoses` is one dark plate with arms in a cleared cell. With a `hilum`
-    the tissue is a lymph node: lymphocytes below a capsule, parted by sinuses, around that spot.
-    `stain` multiplies hematoxylin and eosin, as laboratories differ.
+    Tumor grows only in the spots of `tumor`; necrosis is eosinophilic, with ghosts of nuclei and
+    nuclear dust; each of `mitoses` is one dark plate with arms in a cleared cell. With a `hilum`,
+    the tissue is a lymph node: lymphocytes around that spot, below a capsule and divided by
+    sinuses. `stain` scales hematoxylin and eosin, to imitate differences between laboratories.
     """
 
     tumor: tuple[tuple[float, float, float], ...] = ()
@@ -48,21 +48,21 @@ def render_scene(
     scene: Scene | None = None,
     germinal_centers: int = 0,
 ) -> SlideTruth:
-    """Paint a slide as `render_slide` does, after a scene.
+    """Paint a slide like `render_slide`, but according to a scene.
 
     Parameters
     ----------
     size_px : width and height of level 0, or one number for both
-    aggregates : how many lymphoid aggregates to place, or their (x, y, radius) in micrometers
+    aggregates : number of lymphoid aggregates to place, or their (x, y, radius) in micrometers
     scattered_per_mm2 : lymphocytes outside aggregates
-    scene : where tumor, necrosis and mitoses are; tumor nests by the seed when None
-    germinal_centers : how many of the aggregates, the largest first, get a pale core of half to
-        two thirds of their radius, of centrocytes and centroblasts (nuclei about 9.5 across)
+    scene : positions of tumor, necrosis and mitoses; if None, tumor nests drawn from the seed
+    germinal_centers : number of aggregates, largest first, with a pale core of half to two thirds
+        of their radius, made of centrocytes and centroblasts (nuclei about 9.5 across)
 
     Raises
     ------
     InputError
-        As `render_slide`.
+        Under the same conditions as in `render_slide`.
     """
     width, height = (size_px, size_px) if isinstance(size_px, int) else size_px
     painter = ScenePainter(width, height, mpp, generator(seed), scene or Scene())
@@ -102,7 +102,7 @@ class ScenePainter(Painter):
         self.apart = self.necrosis | self.lymphoid
 
     def pack_lymphocytes(self, follicles: BoolArray) -> FloatArray:
-        """Points of the lymphocytes in mantles of aggregates and in a node's parenchyma."""
+        """Place lymphocytes in the mantles of aggregates and in the parenchyma of a node."""
         dense = super().pack_lymphocytes(follicles)
         if self.lymphoid.any():
             node = self.lymphoid & ~follicles
@@ -111,7 +111,7 @@ class ScenePainter(Painter):
         return dense
 
     def add_nuclei(self) -> None:
-        """Draw cells of germinal centers, ghosts and dust of necrosis, mitoses."""
+        """Draw the cells of germinal centers, the ghosts and dust of necrosis, and mitoses."""
         super().add_nuclei()
         mpp, rng = self.mpp, self.rng
         if self.necrosis.any():
@@ -123,7 +123,7 @@ class ScenePainter(Painter):
             _mitosis(self.nuclei, x / mpp, y / mpp, mpp, rng)
 
     def darken(self, density: FloatArray) -> FloatArray:
-        """Darken the plates of mitoses."""
+        """Darken the metaphase plates of mitoses."""
         import cv2
 
         if not self.scene.mitoses:
@@ -135,7 +135,7 @@ class ScenePainter(Painter):
         return np.where((dark > 0) & (density > 0.45), 1.75 * density, density)
 
     def color_eosin(self) -> FloatArray:
-        """Density of eosin outside aggregates; necrosis is eosinophilic."""
+        """Return the density of eosin outside aggregates; necrosis is eosinophilic."""
         return np.where(self.necrosis, 0.78, super().color_eosin())
 
     def find_pale(self, follicles: BoolArray) -> BoolArray:
@@ -146,7 +146,7 @@ class ScenePainter(Painter):
 def _parenchyma(
     tissue: BoolArray, hilum: tuple[float, float, float], mpp: float, rng: np.random.Generator
 ) -> BoolArray:
-    """Mask of a lymph node packed with lymphocytes: not its capsule, sinuses and hilum."""
+    """Return the mask of a lymph node's parenchyma, without capsule, sinuses and hilum."""
     import cv2
 
     height, width = tissue.shape
@@ -163,7 +163,7 @@ def _draw_ragged(
     mpp: float,
     rng: np.random.Generator,
 ) -> BoolArray:
-    """Draw spots in µm with an irregular border, moved by about a twelfth of the radius."""
+    """Draw spots in µm with an irregular border that varies by about a twelfth of the radius."""
     y, x = np.ogrid[0 : shape[0], 0 : shape[1]]
     mask = np.zeros(shape, dtype=np.bool_)
     for a, b, r in spots:
@@ -175,7 +175,7 @@ def _draw_ragged(
 def _cores(
     placed: list[tuple[float, float, float]], count: int, rng: np.random.Generator
 ) -> list[float]:
-    """Radius of each aggregate's germinal center, 0 for those without one."""
+    """Draw the radius of each aggregate's germinal center; 0 for aggregates without one."""
     largest = sorted(range(len(placed)), key=lambda at: -placed[at][2])[:count]
     radii = dict(zip(largest, rng.uniform(0.5, 0.67, len(largest)), strict=True))
     return [placed[at][2] * float(radii.get(at, 0.0)) for at in range(len(placed))]
@@ -184,7 +184,7 @@ def _cores(
 def _mitosis(
     nuclei: npt.NDArray[np.uint8], x: float, y: float, mpp: float, rng: np.random.Generator
 ) -> None:
-    """Draw a metaphase plate with short arms, at x, y in pixels, in a cleared cell."""
+    """Draw a metaphase plate with short arms in a cleared cell at x, y in pixels."""
     import cv2
 
     center = (round(16 * x), round(16 * y))
