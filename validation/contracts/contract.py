@@ -1,7 +1,7 @@
-"""The validation contract: what will be tested, written and hashed before any outcome is compared.
+"""The validation contract: planned tests, written and hashed before any outcome is compared.
 
-A contract is plain data. Freezing binds it to the hashes of a cohort's files; whatever is not in a
-frozen contract is not run. An amendment is a new version that names its parent by hash.
+A contract is plain data. Freezing binds it to the hashes of a cohort's files; only tests in a
+frozen contract are run. An amendment is a new version that names its parent by hash.
 
 Source: SAGE, 3.3 and appendix E.5; REMARK (McShane et al. 2005) and TRIPOD (Collins et al. 2015)
 for what a prognostic study states in advance.
@@ -24,7 +24,7 @@ from validation.core.hypothesis import Comparison, CutRule, Direction, Filter, H
 from validation.core.types import canonical_json
 
 VERSION = 2
-"""The format of a contract. 2: what its verdict asks of undeclared timing."""
+"""Format of a contract. Version 2 covers what the verdict requires of undeclared timing."""
 Role = Literal["exposure", "covariate", "stratum", "filter", "known_positive", "cluster", "site"]
 TestRole = Literal["primary", "secondary", "adjusted", "assumption", "subgroup", "descriptive"]
 Method = Literal[
@@ -66,13 +66,13 @@ Scale = Literal[
     "relative hazard difference",
 ]
 DIFFERENCES: tuple[Scale, ...] = ("difference (SD)", "relative hazard difference")
-"""Scales on which no effect is 0. A relative hazard difference is a difference of hazards, in units
-of the average hazard of the patients compared.
+"""Scales on which 0 means no effect. A relative hazard difference is a difference of hazards, in
+units of the average hazard of the patients compared.
 """
 
 
 def scale_of(kind: str) -> Scale:
-    """On which scale a model reports the effect on a kind of endpoint."""
+    """Return the scale on which a model reports the effect on a kind of endpoint."""
     scales: dict[str, Scale] = {
         "survival": "hazard ratio",
         "competing": "hazard ratio",
@@ -330,7 +330,7 @@ class Contract(Strict):
 
     @property
     def primary_test(self) -> TestPlan:
-        """The test that the verdict rests on."""
+        """The test on which the verdict is based."""
         return self.test(self.primary)
 
     @property
@@ -340,15 +340,15 @@ class Contract(Strict):
 
     @property
     def effect_name(self) -> str:
-        """Name the scale of the primary test's effect; for a product, a ratio of two ratios."""
+        """Name of the primary test's effect scale; for a product, a ratio of two ratios."""
         product = self.comparison.is_product and self.scale.endswith("ratio")
         return f"ratio of two {self.scale}s" if product else self.scale
 
     @property
     def relevant_ratio(self) -> float:
-        """Return the smallest relevant ratio in the unit of the effect.
+        """The smallest relevant ratio in the unit of the effect.
 
-        Per doubling or step what the rules ask for per standard deviation.
+        The rules state it per standard deviation; here it is converted to doublings or steps.
         """
         return float(self.rules.relevant_ratio ** (1 / (self.power.unit_sd or 1.0)))
 
@@ -356,8 +356,8 @@ class Contract(Strict):
     def relevant_difference(self) -> float:
         """The smallest relevant difference in the unit of the effect.
 
-        Of an indirect effect it is the smallest relevant effect on the mediator (in its standard
-        deviations) times the mediator's own on the outcome.
+        For an indirect effect, it is the smallest relevant effect on the mediator (in its standard
+        deviations) times the smallest relevant effect of the mediator on the outcome.
         """
         if self.comparison is Comparison.MEDIATION:
             hazards = self.scale == "relative hazard difference"
@@ -372,9 +372,9 @@ class Contract(Strict):
         return tuple(variable for variable in self.variables if variable.role == "exposure")
 
     def test(self, name: str) -> TestPlan:
-        """A registered test.
+        """Return a registered test.
 
-        Raises `InputError` if it is not registered; the runner runs nothing else.
+        Raises `InputError` if it is not registered; the runner runs registered tests only.
         """
         for item in self.tests:
             if item.id == name:
@@ -392,7 +392,7 @@ class Contract(Strict):
         raise InputError(f'endpoint "{key}" is not in the contract')
 
     def keys(self) -> list[str]:
-        """Every variable that the analysis may read, and when it became known where that varies."""
+        """List the columns that the analysis may read: variables, and when they became known."""
         found = [variable.key for variable in self.variables]
         found += [
             known_since(variable.key)
@@ -403,7 +403,7 @@ class Contract(Strict):
 
     @property
     def name(self) -> str:
-        """The hypothesis' id, with the version from the second on: it names a folder of results."""
+        """Name of the results folder: the hypothesis' ID, with a suffix from version 2 on."""
         versioned = f"{self.hypothesis.id}.v{self.version}"
         return self.hypothesis.id if self.version == 1 else versioned
 
@@ -422,7 +422,7 @@ class FrozenContract(Strict):
         return self
 
     def save(self, path: Path) -> Path:
-        """Write as JSON; the text is the same for equal contracts."""
+        """Write as JSON; equal contracts give identical text."""
         text = json.dumps(
             self.model_dump(mode="json"), indent=2, sort_keys=True, ensure_ascii=False
         )
@@ -433,8 +433,8 @@ class FrozenContract(Strict):
     def load(cls, path: Path) -> FrozenContract:
         """Read and verify a frozen contract.
 
-        Raises `InputError` if the file is missing, not JSON, no frozen contract, or was changed
-        since.
+        Raises `InputError` if the file is missing, not JSON, not a frozen contract, or was changed
+        after freezing.
         """
         given = _load_json(path)
         contract = given.get("contract") if isinstance(given, dict) else None
@@ -450,9 +450,9 @@ class FrozenContract(Strict):
 
 
 def digest(contract: Contract, data_hashes: dict[str, str]) -> str:
-    """SHA-256 over the canonical JSON of contract and data hashes.
+    """Compute the SHA-256 of the canonical JSON of contract and data hashes.
 
-    A contract outside of a campaign hashes as before there were any.
+    A contract outside of a campaign has the same hash as before campaigns existed.
     """
     apart = {"online"} if contract.online is None else set()
     value = {"contract": contract.model_dump(mode="json", exclude=apart), "data": data_hashes}
@@ -460,7 +460,7 @@ def digest(contract: Contract, data_hashes: dict[str, str]) -> str:
 
 
 def read_claim(path: Path) -> Hypothesis | FrozenContract:
-    """Read a hypothesis file, or a frozen contract; InputError if it is neither."""
+    """Read a hypothesis or a frozen contract; raises `InputError` if the file is neither."""
     found = _load_json(path)
     frozen = isinstance(found, dict) and "contract" in found
     return FrozenContract.load(path) if frozen else read_hypothesis(path)

@@ -17,7 +17,7 @@ ADJUSTED: dict[str, Method] = {
     "continuous": "linear",
 }
 WHOLE: dict[Comparison, Method] = {Comparison.COMBINED: "nested", Comparison.MEDIATION: "mediation"}
-"""Comparisons that a single method answers from all exposures."""
+"""Comparisons that are tested by a single method on all exposures together."""
 NOTES = {
     "nested": "p tests all terms; the effect is that of their mean",
     "mediation": "natural indirect effect; p is the larger of the two paths'",
@@ -28,7 +28,7 @@ CONTINUOUS_CUTS = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
 
 
 def uses_groups(hypothesis: Hypothesis) -> bool:
-    """Return True when two groups are compared; False for slopes and interactions."""
+    """Check whether two groups are compared, as opposed to a slope or an interaction."""
     compared = hypothesis.comparison
     if compared.is_slope or compared.is_product or compared in WHOLE:
         return False
@@ -36,7 +36,7 @@ def uses_groups(hypothesis: Hypothesis) -> bool:
 
 
 def splits_jointly(hypothesis: Hypothesis) -> bool:
-    """Return True when two exposures, each with a cut, split the patients into four groups."""
+    """Check whether two exposures, each with a cut, split the patients into four groups."""
     together = hypothesis.comparison in WHOLE
     return (
         not together
@@ -52,7 +52,10 @@ def tests_of(
     covariates: tuple[str, ...],
     strata: tuple[str, ...] = (),
 ) -> tuple[TestPlan, ...]:
-    """Every test of a contract, the primary test first. Subgroups repeat it and carry no claim."""
+    """Plan all tests of a contract, the primary test first.
+
+    Subgroups repeat the primary test and carry no claim.
+    """
     if hypothesis.time_dependent:
         return tuple(_extended_cox_tests(hypothesis, endpoint, secondary, covariates, strata))
     grouped = uses_groups(hypothesis)
@@ -104,7 +107,7 @@ def tests_of(
 def _each_within_the_other(
     hypothesis: Hypothesis, endpoint: Endpoint, covariates: tuple[str, ...], strata: tuple[str, ...]
 ) -> list[TestPlan]:
-    """Return the effect of each exposure on both sides of the other, from a model of all terms."""
+    """Plan the effects of each exposure at both levels of the other, from a model of all terms."""
     covariates = tuple(key for key in covariates if key not in endpoint.contained_in)
     found = []
     for exposure, other in ((2, 1), (1, 2)):
@@ -137,9 +140,9 @@ def _extended_cox_tests(
     covariates: tuple[str, ...],
     strata: tuple[str, ...],
 ) -> list[TestPlan]:
-    """Return extended Cox models on start and stop records: alone, and beside the covariates.
+    """Plan extended Cox models on start-stop records, without and with the covariates.
 
-    A spline is of the exposure alone; with covariates its linear slope is reported.
+    A spline is fitted to the exposure alone; with covariates, its linear slope is reported.
     """
     found = []
     splined = hypothesis.exposures[0].cut is CutRule.SPLINE
@@ -173,27 +176,27 @@ CLUSTERED: tuple[Method, ...] = (
     "missing_data",
     "site",
 )
-"""Methods that have a robust variance, or describe."""
+"""Methods that have a robust variance or are descriptive."""
 PREDICTING: tuple[Method, ...] = ("concordance", "calibration", "decision_curve")
-"""Methods that judge a model by its predictions."""
+"""Methods that evaluate a model's predictions."""
 
 
 def for_rows(
     tests: tuple[TestPlan, ...], dictionary: DataDictionary
 ) -> tuple[tuple[TestPlan, ...], list[str]]:
-    """Return the tests as the cohort's rows allow them, and notes on what is left out.
+    """Adapt the tests to the cohort's rows, and return them with notes on tests left out.
 
-    With a declared site there is a test of what it explains. Where several rows belong to a person,
-    tests that take rows as independent are left out.
+    If a site is declared, a test of what it explains is added. If several rows belong to one
+    person, tests that assume independent rows are left out.
 
-    Raises `InputError` if the primary test is among those.
+    Raises `InputError` if the primary test would be left out.
     """
     primary = tests[0]
     followed = any(test.method == "time_dependent" for test in tests)
     if dictionary.site is not None and not followed:
         site = TestPlan(id="site", role="descriptive", method="site", endpoint=primary.endpoint)
         tests = (*tests, site)
-        # A model with the levels of these hospitals predicts nothing in another cohort.
+        # A model with these hospitals as levels cannot predict in another cohort.
         tests = tuple(
             test.model_copy(
                 update={"covariates": tuple(k for k in test.covariates if k != dictionary.site)}
@@ -226,7 +229,7 @@ MAIN: dict[tuple[str, bool], Method] = {
     ("continuous", True): "rank",
     ("continuous", False): "linear",
 }
-"""The test of a claim by the kind of its endpoint, and whether two groups are compared."""
+"""Test of a claim, by the kind of its endpoint and whether two groups are compared."""
 
 
 def of_endpoint(
@@ -240,12 +243,12 @@ def of_endpoint(
     primary: bool,
     whole: Method | None = None,
 ) -> list[TestPlan]:
-    """Return the registered tests of an endpoint; the first carries the claim.
+    """Plan the tests of an endpoint; the first carries the claim.
 
-    `whole`: the method that takes all exposures at once, instead of a model of a term.
+    `whole` is the method that tests all exposures together, instead of a model with one term.
 
-    Strata bind the comparisons of hazards. A prediction needs a single baseline, so there they are
-    covariates like the others.
+    Strata apply to comparisons of hazards. A prediction needs a single baseline, so its model uses
+    the strata as covariates.
     """
     covariates = tuple(key for key in covariates if key not in endpoint.contained_in)
     method, note = _carrying(endpoint, grouped, rule, whole)
@@ -283,13 +286,13 @@ def of_endpoint(
 
 
 _Beside = tuple[str, str, Method, tuple[str, ...], tuple[str, ...], str]
-"""A test beside the claim's: suffix of its name, role, method, covariates, strata, note."""
+"""A supporting test: suffix of its name, role, method, covariates, strata, note."""
 
 
 def _carrying(
     endpoint: Endpoint, grouped: bool, rule: CutRule, whole: Method | None
 ) -> tuple[Method, str]:
-    """Return the method of the claim's own test, with a note on the method it replaces."""
+    """Choose the method of the claim's own test, and return it with a note on it."""
     if whole is not None:
         return whole, NOTES[whole]
     if rule in SEARCHING and endpoint.kind == "survival":
@@ -306,14 +309,14 @@ def _of_kind(
     primary: bool,
     whole: Method | None,
 ) -> Iterator[_Beside]:
-    """Register the supporting tests of a time-to-event endpoint."""
+    """Yield the supporting tests of a time-to-event endpoint."""
     if endpoint.kind == "survival":
         if grouped:
             yield "kaplan_meier", "descriptive", "kaplan_meier", (), (), ""
         if grouped and primary:
             yield "rmst", "assumption", "rmst", (), (), ""
             yield "period_hazards", "assumption", "period_hazards", (), (), ""
-        if primary and whole != "mediation":  # whose hazards are additive
+        if primary and whole != "mediation":  # mediation models additive hazards
             yield "schoenfeld", "assumption", "schoenfeld", covariates, strata, ""
     if endpoint.kind == "competing":
         yield "cumulative_incidence", "descriptive", "cumulative_incidence", (), (), ""
@@ -329,7 +332,7 @@ def _of_kind(
 def _described(
     endpoint: Endpoint, covariates: tuple[str, ...], strata: tuple[str, ...], known: tuple[str, ...]
 ) -> Iterator[_Beside]:
-    """Register descriptive tests: the patients, and a model's performance."""
+    """Yield descriptive tests, of the patients and of a model's performance."""
     if known and endpoint.kind == "survival":
         yield "concordance", "descriptive", "concordance", known, (), ""
         yield "calibration", "descriptive", "calibration", known, (), ""
@@ -343,9 +346,9 @@ def _described(
 
 
 def curve_cuts(hypothesis: Hypothesis, *, binary: bool = False) -> tuple[CutRule, ...]:
-    """Return the cut rules of the specification curve: the claim's own, and the usual others.
+    """Return the cut rules of the specification curve: the claim's own and the usual alternatives.
 
-    `binary`: the exposures are a yes and a no, which no rule cuts otherwise.
+    `binary` means that the exposures have two values, so that every rule gives the same groups.
     """
     own = hypothesis.exposures[0].cut
     if binary:

@@ -1,10 +1,11 @@
-"""Timing of variables: late variables are refused, or counted from when they became known.
+"""Timing of variables: late ones are rejected, or counted from when they became known.
 
-An exposure that becomes known during follow-up gives its carriers immortal time: they had to live
-until then. Two ways count it rightly. At a landmark, follow-up starts anew among those still at
-risk, with what was known by then (Anderson, Cain and Gelber 1983, Journal of Clinical Oncology).
-As a time-dependent covariate, each patient counts as unexposed until the exposure happened, in
-records with start and stop (Crowley and Hu 1977, Journal of the American Statistical Association).
+An exposure that becomes known during follow-up gives exposed patients immortal time: they had to
+survive until then. Two methods avoid this bias. With a landmark, follow-up restarts among patients
+still at risk, with values known by then (Anderson, Cain and Gelber 1983, Journal of Clinical
+Oncology). With a time-dependent covariate, each patient counts as unexposed until the exposure
+occurs, in start-stop records (Crowley and Hu 1977, Journal of the American Statistical
+Association).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ENTRY = "follow_up.start"
-"""The column of a record's start, in months; its end is the outcome's own time."""
+"""Column of a record's start, in months; the record ends at the outcome's own time."""
 
 
 def known_text(known_at: KnownAt) -> str:
@@ -33,14 +34,14 @@ def known_text(known_at: KnownAt) -> str:
 
 
 def is_late(use: VariableUse) -> bool:
-    """Return True for what became known after the start of follow-up."""
+    """Check whether a variable became known after the start of follow-up."""
     return use.known_at == "column" or isinstance(use.known_at, float)
 
 
 def require_known(
     hypothesis: Hypothesis, uses: list[VariableUse], endpoints: list[Endpoint]
 ) -> None:
-    """Refuse what was known after the start of follow-up, unless the hypothesis counts it rightly.
+    """Reject variables known after the start of follow-up, unless the hypothesis handles them.
 
     Raises `InputError` with the remedies: landmark analysis, or a time-dependent covariate.
     """
@@ -69,7 +70,7 @@ def require_known(
 
 
 def _require_records(late: list[VariableUse], endpoints: list[Endpoint], claim: Hypothesis) -> None:
-    """Refuse what start and stop records cannot be made of."""
+    """Reject hypotheses and variables that start-stop records cannot represent."""
     for use in late:
         if use.known_at != "column" or use.before is None:
             raise InputError(
@@ -122,11 +123,11 @@ def timing_limits(contract: Contract) -> tuple[str, ...]:
 
 
 def as_known(table: pd.DataFrame, contract: Contract) -> tuple[pd.DataFrame, list[JoinReport]]:
-    """Return the patients and values that the contract may compare, with the step that it cost.
+    """Return the patients and values that the contract may compare, and a report of losses.
 
-    With a landmark, who left follow-up by then is left out, follow-up counts from there on, and an
-    outcome that was over by then is unknown. A value that was not known yet (time-dependent: that
-    never became known) is what the cohort says it was `before`, else unknown.
+    With a landmark, patients whose follow-up ended by then are left out, times count from the
+    landmark, and an outcome that was over by then is unknown. A value that was not known by then
+    (without a landmark: that never became known) is the variable's declared `before`, else unknown.
     """
     landmark = contract.hypothesis.landmark
     months = float("inf") if landmark is None else landmark
@@ -148,10 +149,10 @@ def as_known(table: pd.DataFrame, contract: Contract) -> tuple[pd.DataFrame, lis
 
 
 def records(rows: pd.DataFrame, contract: Contract) -> pd.DataFrame:
-    """Start and stop records: each patient until a value became known, and from then on.
+    """Build start-stop records: each patient until a value became known, and from then on.
 
-    The value counts after its time, so an event at that very time belongs to the earlier state. A
-    record holds the end and the event of every outcome that was not over before it.
+    The value counts after its time, so an event at exactly that time belongs to the earlier state.
+    A record has the end and the event of every outcome that was not over before it.
     """
     import pandas as pd
 

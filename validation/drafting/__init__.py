@@ -1,1 +1,1 @@
-"""From a hypothesis to a frozen contract: covariates, tests, power, amendments."""
+"""Turn a hypothesis into a frozen contract: covariates, tests, power, amendments."""

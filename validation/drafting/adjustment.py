@@ -45,7 +45,7 @@ class Adjustment(Strict):
     warned: tuple[Warned, ...] = ()
 
     def lines(self) -> list[str]:
-        """Return the answer in sentences."""
+        """Describe the adjustment in sentences."""
         if self.covariates is None:
             path = " - ".join(self.open_path)
             found = [
@@ -72,9 +72,9 @@ class Adjustment(Strict):
 
 
 def read_arrows(arrows: Iterable[str]) -> list[tuple[str, str]]:
-    """Arrows as pairs of cause and effect; a line may chain several (`a -> b -> c`).
+    """Parse arrows into pairs of cause and effect; a line may chain several (`a -> b -> c`).
 
-    Raises `InputError` if a line is no arrow, or the arrows form a circle.
+    Raises `InputError` if a line is not an arrow, or the arrows form a cycle.
     """
     import networkx as nx
 
@@ -104,17 +104,18 @@ def adjust(
     measured: Collection[str] | None = None,
     chosen: Collection[str] = (),
 ) -> Adjustment:
-    """Return the adjustment set that a diagram asks for, and problems of a chosen set.
+    """Find the adjustment set that a diagram implies, and problems of a chosen set.
 
     Parameters
     ----------
-    arrows : lines "cause -> effect"
-    measured : variables that can be adjusted for; None for all of the diagram
+    arrows : lines of the form "cause -> effect"
+    measured : variables that can be adjusted for; None for all variables of the diagram
 
     Raises
     ------
     InputError
-        If the diagram is malformed, or holds no exposure or not the outcome.
+        If the diagram is malformed, lacks an exposure or the outcome, or puts the outcome before
+        an exposure.
     """
     import networkx as nx
 
@@ -132,7 +133,7 @@ def adjust(
     mediators = tuple(sorted(effects & before))
     usable = set(graph) if measured is None else set(measured) & set(graph)
     allowed = usable - effects - causes - {outcome}
-    # Without the arrows that leave the exposures, what still connects them is confounding.
+    # After removing the arrows out of the exposures, any remaining connection is confounding.
     backdoor = graph.copy()
     backdoor.remove_edges_from([edge for edge in graph.edges if edge[0] in causes])
     found = nx.find_minimal_d_separator(backdoor, causes, {outcome}, restricted=allowed)
@@ -166,7 +167,7 @@ def _opens(
     name: str,
     adjusted: set[str],
 ) -> bool:
-    """Check whether adjusting for `name` beside `adjusted` connects exposure and outcome anew."""
+    """Check whether adding `name` to the `adjusted` set reconnects exposure and outcome."""
     import networkx as nx
 
     if name in adjusted:
@@ -178,7 +179,7 @@ def _opens(
 def _open_path(
     backdoor: nx.DiGraph, causes: set[str], outcome: str, allowed: set[str]
 ) -> tuple[str, ...]:
-    """Return a shortest path from exposure to outcome that stays open whatever `allowed` closes."""
+    """Find a shortest path from exposure to outcome that adjusting for `allowed` cannot close."""
     import networkx as nx
 
     between = allowed & set().union(

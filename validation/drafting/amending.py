@@ -1,7 +1,7 @@
-"""Amendments: a frozen contract is never edited; what changes is its next version.
+"""Amendments: a frozen contract is never edited; changes make a new version.
 
-A version is drafted again by the rules of `validation.drafting.draft`, so that its tests, power
-and controls fit what was changed; it names its parent by hash, says why, and lists every change.
+A new version is drafted by the rules of `validation.drafting.draft`, so that its tests, power and
+controls match the changes. It names its parent by hash, gives a reason, and lists every change.
 The ledger keeps the earlier version's results, and a claim that was changed after they were seen
 cannot be supported in the same patients (`validation.verdict.verdict`, rule 4).
 """
@@ -40,9 +40,9 @@ PARTS: dict[str, type[Strict]] = {
     "controls": ControlPlan,
     "specification": SpecificationPlan,
 }
-"""What an amendment may change, beside `seed`. Everything else follows from these."""
+"""Parts that an amendment may change, besides `seed`. Everything else follows from these."""
 DERIVED = ("controls", "specification")
-"""Parts that the draft fills from the hypothesis; what was set by hand is carried over."""
+"""Parts that are drafted from the hypothesis; fields set by hand are carried over."""
 MARK = "version "
 
 
@@ -52,7 +52,7 @@ def amend(
     """Freeze the next version of a contract on the data as they are now.
 
     Raises `InputError` if the reason is empty, a name is unknown or not open to amendment, the
-    result is no valid contract, or nothing would change: neither the contract nor the data.
+    result is not a valid contract, or neither the contract nor the data would change.
     """
     if not reason.strip():
         raise InputError("an amendment needs a reason")
@@ -97,13 +97,13 @@ def amend(
 
 
 def settings(contract: Contract) -> dict[str, Any]:
-    """Get parts of a contract that are chosen, as JSON; the rest follows from them and the data."""
+    """Return the chosen parts of a contract as JSON; the rest follows from them and the data."""
     values = contract.model_dump(mode="json")
     return {name: values[name] for name in (*PARTS, "seed")}
 
 
 def differences(before: Any, after: Any, name: str = "") -> list[tuple[str, Any, Any]]:
-    """(dotted name, earlier value, later value) of every leaf that differs."""
+    """List (dotted name, earlier value, later value) for every leaf that differs."""
     if isinstance(before, dict) and isinstance(after, dict):
         found = []
         for key in dict.fromkeys((*before, *after)):
@@ -114,7 +114,7 @@ def differences(before: Any, after: Any, name: str = "") -> list[tuple[str, Any,
 
 
 def _apply_changes(before: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings with the named changes, each part validated."""
+    """Apply the named changes to the settings, and validate each part."""
     wanted = dict(before)
     for name, value in changes.items():
         part, _, field = name.partition(".")
@@ -161,9 +161,9 @@ def _draft_settings(wanted: dict[str, Any], dictionary: DataDictionary) -> Contr
 
 
 def _plain(before: dict[str, Any], dictionary: DataDictionary) -> dict[str, Any]:
-    """Translate earlier settings into arguments of `draft`.
+    """Draft earlier settings anew, which shows what was set by hand.
 
-    Data that no longer bear them give the settings themselves: then nothing counts as set by hand.
+    If the data no longer fit them, return the settings themselves: nothing counts as set by hand.
     """
     try:
         return settings(_draft_settings(before, dictionary))

@@ -1,7 +1,7 @@
-"""From a hypothesis and a data dictionary to a contract, by fixed rules.
+"""Draft a contract from a hypothesis and a data dictionary, by fixed rules.
 
-Nothing here sees a patient's row. What the hypothesis leaves open is filled by convention and
-written into the contract, where it can be reviewed.
+No patient's row is read here. Choices that the hypothesis leaves open are made by convention and
+written into the contract, where they can be reviewed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ STANDARD_COVARIATES = (
 PLACES = tuple(
     f"clinical:{name}" for name in ("site", "center", "centre", "hospital", "institution", "batch")
 )
-"""Where patients were treated or measured. The first that a cohort has makes strata."""
+"""Places of treatment or measurement. The first that a cohort has defines the strata."""
 MOST_MISSING = 0.3
 STAGE_LIKE = (
     "clinical:stage",
@@ -74,7 +74,7 @@ def draft(
     rules: Rules | None = None,
     controls: ControlPlan | None = None,
 ) -> Contract:
-    """Write the contract of a hypothesis on a cohort.
+    """Draft the contract of a hypothesis for a cohort.
 
     Parameters
     ----------
@@ -84,8 +84,8 @@ def draft(
     Raises
     ------
     InputError
-        If the cohort lacks a variable or endpoint, or the comparison does not fit the variables;
-        the message names the nearest that exist.
+        If the cohort lacks a variable or endpoint (the message names the nearest existing ones), or
+        the comparison does not fit the variables.
     """
     rules = (rules or Rules()).model_copy(update={"alpha": alpha})
     endpoint = _endpoint(dictionary, hypothesis.endpoint)
@@ -118,7 +118,7 @@ def draft(
     extra: list[Endpoint] = []
     tests = tests_of(hypothesis, endpoint, secondary, covariates, strata)
     tests, lost = for_rows(tests, dictionary)
-    # As in the adjusted test: what holds the outcome itself does not adjust it.
+    # As in the adjusted test, variables that contain the outcome are not covariates.
     free = tuple(key for key in covariates if key not in endpoint.contained_in)
     sets = list(dict.fromkeys([(), free[:2], free]))
     if controls is None:
@@ -258,7 +258,7 @@ def _exposure(
 
 
 def _rescale(exposure: Exposure, found: Variable, comparison: Comparison) -> Rescale | None:
-    """Transform of an exposure's values: the hypothesis', or log2 for a doubling."""
+    """Choose the transform of an exposure: the hypothesis' own, or log2 for a doubling."""
     doubling = comparison is Comparison.PER_DOUBLING
     if exposure.transform == "none" and not doubling:
         return None
@@ -283,7 +283,7 @@ def _rescale(exposure: Exposure, found: Variable, comparison: Comparison) -> Res
 def _refuse_unfit_exposures(
     hypothesis: Hypothesis, endpoint: Endpoint, secondary: list[Endpoint]
 ) -> None:
-    """Refuse exposures that hold an outcome, and cut rules that the primary endpoint lacks."""
+    """Reject exposures that contain an outcome, and cut rules unfit for the primary endpoint."""
     for exposure in hypothesis.exposures:
         mine = {exposure.variable, *(f"expression:{gene}" for gene in genes_of(exposure.variable))}
         holds = [also.key for also in (endpoint, *secondary) if mine & set(also.contained_in)]
@@ -302,9 +302,11 @@ def _refuse_unfit_exposures(
 def _covariates(
     hypothesis: Hypothesis, dictionary: DataDictionary, endpoint: Endpoint, rules: Rules
 ) -> tuple[str, ...]:
-    """Get the hypothesis' own, else age, sex and stage where known; never more than events allow.
+    """Choose the covariates.
 
-    None where the hypothesis declares that there is nothing to adjust for.
+    These are the hypothesis' own, else those implied by its causal diagram, else age, sex and stage
+    if known, as many as the events allow. Empty if the hypothesis declares that there is nothing to
+    adjust for.
     """
     if hypothesis.unadjusted_because:
         return ()
@@ -331,7 +333,7 @@ def _covariates(
 
 
 def _fixed_variables(hypothesis: Hypothesis) -> set[str]:
-    """Variables that the population's filters hold to a single value."""
+    """Return the variables that the population's filters restrict to a single value."""
     filters = hypothesis.population.filters
     return {condition.variable for condition in filters if condition.op == "eq"}
 
@@ -339,7 +341,7 @@ def _fixed_variables(hypothesis: Hypothesis) -> set[str]:
 def reasoned_adjustment(
     hypothesis: Hypothesis, dictionary: DataDictionary, endpoint: Endpoint
 ) -> Adjustment | None:
-    """Return adjustment implied by the hypothesis' causal diagram; None if it declares none."""
+    """Return the adjustment implied by the hypothesis' causal diagram; None without a diagram."""
     if not hypothesis.causes:
         return None
     return adjust(
@@ -357,15 +359,15 @@ def reasoned_adjustment(
 
 
 def _strata(hypothesis: Hypothesis, dictionary: DataDictionary) -> tuple[str, ...]:
-    """Get the hypothesis' own, else where patients were treated or measured, if that is recorded.
+    """Choose the strata: the hypothesis' own, else a recorded place of treatment or measurement.
 
-    Places differ in survival and in how they measure; compared within them, neither misleads.
+    Places differ in survival and in measurement; comparing patients within them avoids both biases.
     """
     rules = {exposure.cut for exposure in hypothesis.exposures}
     kinds = [_endpoint(dictionary, key) for key in
              (hypothesis.endpoint, *hypothesis.secondary_endpoints)]  # fmt: skip
     fits = all(endpoint.kind == "survival" for endpoint in kinds) and CutRule.OPTIMAL not in rules
-    declared = dictionary.site is not None  # then the site's own test shows what it explains
+    declared = dictionary.site is not None  # the site then has a test of its own
     if hypothesis.strata or hypothesis.unadjusted_because or declared or not fits:
         return hypothesis.strata
     taken = {exposure.variable for exposure in hypothesis.exposures} | set(hypothesis.covariates)
@@ -405,7 +407,7 @@ def _known_positive(
 
 
 def _side(exposure: Exposure, dictionary: DataDictionary, *, other: bool = False) -> str:
-    """Name a side of an exposure: the name of its level where it has two, else high or low."""
+    """Name a side of an exposure: its level if it has two, else high or low."""
     high = (exposure.level == "high") != other
     found = find_variable(dictionary, exposure.variable)
     levels = two_levels(found.levels) if found.kind == "binary" else None

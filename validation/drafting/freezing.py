@@ -1,4 +1,4 @@
-"""Binding a contract to a cohort's data: the last step before an outcome is compared."""
+"""Bind a contract to a cohort's data, the last step before an outcome is compared."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from validation.drafting.power import exact_power
 
 
 def freeze(contract: Contract, cohort: Cohort) -> FrozenContract:
-    """Bind a contract to a cohort's data, after group sizes and power were made exact.
+    """Bind a contract to a cohort's data, with exact group sizes and power.
 
-    Reads variables, who has the outcome, and the overall event rate; never an outcome by exposure.
+    Reads variables, which patients have the outcome, and the overall event rate, but never an
+    outcome by exposure.
 
-    Raises `InputError` if the cohort is another one, or lacks something that the contract names.
+    Raises `InputError` if the contract is for another cohort, or names something that this cohort
+    lacks.
     """
     if contract.cohort != cohort.id:
         raise InputError(
@@ -27,7 +29,7 @@ def freeze(contract: Contract, cohort: Cohort) -> FrozenContract:
 
 
 def changed_data(frozen: FrozenContract, cohort: Cohort) -> list[str]:
-    """Names of the files that differ from those that a contract was frozen on."""
+    """List the files that changed since a contract was frozen."""
     now = cohort.hashes()
     names = sorted({*now, *frozen.data_hashes})
     return [name for name in names if now.get(name) != frozen.data_hashes.get(name)]

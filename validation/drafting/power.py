@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 
 def exposed_fraction(hypothesis: Hypothesis) -> tuple[float, float]:
-    """Return expected share of patients in the exposed and in the reference group.
+    """Return the expected shares of patients in the exposed and in the reference group.
 
-    Exposures count as independent here; `freeze` replaces this by the observed sizes.
+    Exposures are assumed to be independent; `freeze` uses the observed group sizes instead.
     """
     share = 1.0
     for exposure in hypothesis.exposures:
@@ -50,7 +50,7 @@ def exposed_fraction(hypothesis: Hypothesis) -> tuple[float, float]:
 def planned_power(
     hypothesis: Hypothesis, dictionary: DataDictionary, endpoint: Endpoint, rules: Rules
 ) -> Power:
-    """Power from the dictionary's counts: complete patients, expected events, expected groups."""
+    """Compute power from the dictionary's counts: complete patients, expected events and groups."""
     share = 1.0
     for condition in hypothesis.population.filters:
         share *= _kept_by(dictionary, condition)
@@ -78,9 +78,9 @@ def planned_power(
 
 
 def _product_spread(hypothesis: Hypothesis) -> float:
-    """Return standard deviation of a product given both factors: that of each, multiplied.
+    """Compute the standard deviation of a product given both factors, as the product of theirs.
 
-    Exposures count as independent here; `freeze` takes it from the patients.
+    Exposures are assumed to be independent; `freeze` computes it from the patients instead.
     """
     spread = 1.0
     for exposure in hypothesis.exposures:
@@ -91,7 +91,7 @@ def _product_spread(hypothesis: Hypothesis) -> float:
 
 
 def _z(rules: Rules) -> float:
-    """Sum of the normal quantiles of the two-sided level and of 80% power."""
+    """Compute the sum of the normal quantiles of the two-sided level and of 80% power."""
     normal = NormalDist()
     return normal.inv_cdf(1 - rules.alpha / 2) + normal.inv_cdf(0.8)
 
@@ -107,12 +107,13 @@ def compute_power(
     spread: float | None = None,
     unit_sd: float | None = None,
 ) -> Power:
-    """Minimum detectable effect and required events for given sizes (no outcome values).
+    """Compute the minimum detectable effect and required events from sizes, without outcomes.
 
     Parameters
     ----------
-    fraction : share of the exposed, for two groups
-    unit_sd : standard deviation of the exposure in the unit of its effect, where that is another
+    fraction : share of exposed patients, if two groups are compared
+    unit_sd : standard deviation of the exposure in the unit of its effect (doublings, steps), if
+        that unit is not the standard deviation itself
     """
     from validation.statistics.power import (
         events_needed,
@@ -157,7 +158,7 @@ def compute_power(
 
 
 def _kept_by(dictionary: DataDictionary, condition: Filter) -> float:
-    """Share of patients that a filter keeps, as far as the dictionary's levels show."""
+    """Estimate the share of patients that a filter keeps, from the dictionary's levels."""
     found = find_variable(dictionary, condition.variable)
     total = sum(found.levels.values())
     if not total:
@@ -179,7 +180,7 @@ def _kept_by(dictionary: DataDictionary, condition: Filter) -> float:
 
 
 def exact_power(contract: Contract, cohort: Cohort) -> Power:
-    """Power with the observed group sizes; expected events follow the cohort's overall rate."""
+    """Compute power from the observed group sizes and the cohort's overall event rate."""
     from validation.drafting.power import compute_power
 
     primary = contract.primary_test.endpoint
@@ -223,7 +224,7 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
 
 
 def _refuse_outcome_columns(contract: Contract, cohort: Cohort) -> None:
-    """Refuse an exposure, covariate or filter that reads the very column of an outcome."""
+    """Reject an exposure, covariate, stratum or filter that reads the column of an outcome."""
     named = {endpoint.key for endpoint in contract.endpoints}
     for use in contract.variables:
         if use.role not in ("exposure", "covariate", "stratum", "filter"):
@@ -241,10 +242,10 @@ def _refuse_outcome_columns(contract: Contract, cohort: Cohort) -> None:
 
 
 def _spread(exposed: Exposed, rows: pd.DataFrame, contract: Contract) -> float | None:
-    """Get standard deviation of the exposure given main effects and strata; None for plain groups.
+    """Return the exposure's SD given main effects and strata; None for plain groups.
 
-    Raises `InputError` if a stratum is unknown in everybody, or has too many levels to compare
-    within.
+    Raises `InputError` if a stratum is unknown for all patients or has too many levels, or if the
+    exposure does not vary given the other terms.
     """
     import pandas as pd
 

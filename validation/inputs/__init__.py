@@ -1,1 +1,1 @@
-"""From a cohort and a contract to arrays that are ready to analyze."""
+"""Turn a cohort and a contract into arrays that are ready to analyze."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CONTINUOUS = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
 UNSCALED = (Comparison.PER_DOUBLING, Comparison.TREND)
-"""Comparisons whose effect is per unit and not per standard deviation."""
+"""Comparisons whose effect is per unit rather than per standard deviation."""
 POSITIVE = {"yes", "true", "1", "positive", "present", "mutated", "high", "male"}
 
 
@@ -43,7 +43,7 @@ class Cut(Strict):
 
 
 def apply_filters(table: pd.DataFrame, filters: tuple[Filter, ...]) -> pd.Series:
-    """Boolean mask of patients that every filter keeps; missing values are never kept."""
+    """Return a mask of the patients who pass every filter; missing values never pass."""
     import pandas as pd
 
     keep = pd.Series(True, index=table.index)
@@ -81,14 +81,14 @@ def _matches(column: pd.Series, condition: Filter) -> pd.Series:
 
 
 def level_text(value: Any) -> str:
-    """Text of a level: 1.0 and 1 are the same."""
+    """Convert a level to text; 1.0 and 1 are the same."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
 
 
 def rescale(values: FloatArray, use: VariableUse) -> FloatArray:
-    """Values on the scale that the contract asks for: logarithms to base 2, or percentiles.
+    """Convert values to the scale that the contract requires: base-2 logarithms or percentiles.
 
     Raises `InputError` if a value has no logarithm.
     """
@@ -114,7 +114,7 @@ def rescale(values: FloatArray, use: VariableUse) -> FloatArray:
 
 
 def two_levels(levels: Iterable[str]) -> tuple[str, str] | None:
-    """Levels of a binary variable, the level coded 0 first; None if undetermined."""
+    """Return the levels of a binary variable, the one coded 0 first; None if undetermined."""
     names = sorted(levels)
     if len(names) != 2:
         return None
@@ -129,9 +129,9 @@ def two_levels(levels: Iterable[str]) -> tuple[str, str] | None:
 
 
 def exposure_values(table: pd.DataFrame, use: VariableUse) -> FloatArray:
-    """Return an exposure as numbers on the contract's scale.
+    """Convert an exposure to numbers on the contract's scale.
 
-    Binary text becomes 0/1, `high` being yes, positive, mutated ...
+    Binary text becomes 0 and 1, with 1 for yes, positive, mutated and the like.
     """
     return rescale(_numbers(table, use), use)
 
@@ -158,9 +158,9 @@ def _numbers(table: pd.DataFrame, use: VariableUse) -> FloatArray:
 
 
 def find_cut(values: FloatArray, use: VariableUse, rule: CutRule | None = None) -> Cut:
-    """Return the cut-points of an exposure by its rule, from known values alone.
+    """Find the cut-points of an exposure by its rule, from its known values.
 
-    Raises `InputError` if the exposure is constant, or a side stays empty.
+    Raises `InputError` if the exposure is constant or always missing, or if a side would be empty.
     """
     rule = rule or use.cut or CutRule.MEDIAN
     known = values[~np.isnan(values)]
@@ -179,7 +179,7 @@ def find_cut(values: FloatArray, use: VariableUse, rule: CutRule | None = None) 
     elif rule is CutRule.MEDIAN:
         lower = upper = float(np.median(known))
         if upper == known.max():
-            # More than half of the patients share the highest value: only "below it" is a side.
+            # The median is the highest value, so the low side is everything below it.
             lower = upper = float(known[known < known.max()].max())
     elif rule is CutRule.TERTILE:
         lower, upper = (float(item) for item in np.quantile(known, [1 / 3, 2 / 3]))
@@ -201,13 +201,13 @@ def find_cut(values: FloatArray, use: VariableUse, rule: CutRule | None = None) 
 
 SHARES = {CutRule.TERTILE: (1 / 3, 2 / 3), CutRule.QUARTILE: (0.25, 0.5, 0.75)}
 MOST_GROUPS = 8
-"""Values up to which an ordinal variable makes groups of a trend."""
+"""Most values of an ordinal variable that can each be a group of a trend."""
 
 
 def ordered_cut(values: FloatArray, use: VariableUse) -> Cut:
-    """Return the points that part the ordered groups of a trend, from known values alone.
+    """Find the cut-points between the ordered groups of a trend, from known values.
 
-    Raises `InputError` if the values make fewer than three groups, or levels make more than
+    Raises `InputError` if there would be fewer than three groups or, with cut "levels", more than
     `MOST_GROUPS`.
     """
     rule = use.cut or CutRule.TERTILE
@@ -235,11 +235,11 @@ def ordered_cut(values: FloatArray, use: VariableUse) -> Cut:
 def cut_for(
     comparison: Comparison, values: FloatArray, use: VariableUse, rule: CutRule | None = None
 ) -> Cut:
-    """Return the cut-points that a comparison needs; raises as `find_cut` and `ordered_cut` do.
+    """Find the cut-points that a comparison needs; raises as `find_cut` and `ordered_cut` do.
 
     Parameters
     ----------
-    values : (n,) of the patients in the population; NaN where missing
+    values : (n,) values of the patients in the population; NaN if missing
     """
     rule = rule or use.cut
     if comparison is Comparison.TREND and rule not in CONTINUOUS:
@@ -249,11 +249,11 @@ def cut_for(
 
 @dataclass
 class Exposed:
-    """The exposure of each patient. `x` is 1 exposed, 0 reference, NaN neither; or a z-score.
+    """Exposure of each patient: `x` is 1 if exposed, 0 if reference and NaN if neither, or a score.
 
-    `parts` are the single exposures on the same coding; with `product`, `x` is their product and
-    they are the main effects beside it; with `mediated`, `x` is the mediator and the exposure
-    is beside it.
+    `parts` are the single exposures in the same coding. With `product`, `x` is their product, and
+    models include them as main effects. With `mediated`, `x` is the mediator, and models include
+    the exposure itself, the first part.
     """
 
     x: FloatArray
@@ -264,12 +264,12 @@ class Exposed:
 
     @property
     def model_parts(self) -> tuple[FloatArray, ...]:
-        """The parts that every model holds beside `x`."""
+        """The parts that every model includes besides `x`."""
         return self.parts if self.product else self.parts[:1] if self.mediated else ()
 
 
 def assign_sides(values: FloatArray, cut: Cut, level: str) -> tuple[FloatArray, FloatArray]:
-    """Assign values to the exposed and the opposite side (1, 0, NaN if unknown)."""
+    """Return indicators of the exposed and of the opposite side (1, 0, NaN if unknown)."""
     unknown = np.isnan(values)
     assert cut.lower is not None and cut.upper is not None
     high = np.where(unknown, np.nan, (values > cut.upper).astype(float))
@@ -283,16 +283,17 @@ def expose(
     values: tuple[FloatArray, ...],
     cuts: tuple[Cut, ...],
 ) -> Exposed:
-    """Return groups or scores from the exposures' values and their cuts.
+    """Code the exposures as groups or scores, given their values and cuts.
 
     Parameters
     ----------
-    values : per exposure (n,) values; NaN where missing
-    cuts : per exposure, as `cut_for` found them
+    values : (n,) values of each exposure; NaN if missing
+    cuts : cuts of each exposure, as found by `cut_for`
 
     Returns
     -------
-    (n,) 0 and 1, an order, or a score in standard deviations or doublings; NaN where undefined.
+    Exposure whose `x` (n,) is 0 or 1, the number of an ordered group, or a score in standard
+    deviations or doublings; NaN if undefined.
     """
     if comparison is Comparison.TREND and cuts[0].points:
         step = _step(values[0], cuts[0], uses[0].level or "high")
@@ -338,7 +339,7 @@ def _z(values: FloatArray, cut: Cut, level: str) -> FloatArray:
 
 
 def _mean_of(parts: tuple[FloatArray, ...], uses: tuple[VariableUse, ...]) -> FloatArray:
-    """Return the mean of all exposures, each in its standard deviations, again in its own."""
+    """Average the standardized exposures, and standardize the average."""
     total = np.zeros(len(parts[0]))
     for part, use in zip(parts, uses, strict=True):
         spread = float(np.nanstd(part, ddof=1)) if len(part) > 1 else 0.0
@@ -349,14 +350,14 @@ def _mean_of(parts: tuple[FloatArray, ...], uses: tuple[VariableUse, ...]) -> Fl
 
 
 def _step(values: FloatArray, cut: Cut, level: str) -> FloatArray:
-    """Return the ordered group of each value, counted from 0 on the side that is not exposed."""
+    """Return the ordered group of each value, counted from 0 on the unexposed side."""
     step = (values[:, None] > np.asarray(cut.points)).sum(axis=1).astype(float)
     step = step if level == "high" else len(cut.points) - step
     return np.where(np.isnan(values), np.nan, step)
 
 
 def outcome_mask(table: pd.DataFrame, endpoint: str) -> pd.Series:
-    """Mask of patients with a known outcome; its value is not read."""
+    """Return a mask of the patients with a known outcome, without reading its value."""
     columns = [item for item in (f"{endpoint}.time", f"{endpoint}.value") if item in table.columns]
     if not columns:
         raise InputError(f'the analysis table has no outcome "{endpoint}"')
@@ -364,7 +365,7 @@ def outcome_mask(table: pd.DataFrame, endpoint: str) -> pd.Series:
 
 
 def population_mask(table: pd.DataFrame, contract: Contract) -> pd.Series:
-    """Return filters kept, every exposure known, primary outcome known."""
+    """Return a mask of patients who pass the filters, with known exposures and primary outcome."""
     keep = apply_filters(table, contract.filters)
     for use in contract.exposures:
         keep &= table[use.key].notna()
@@ -372,7 +373,7 @@ def population_mask(table: pd.DataFrame, contract: Contract) -> pd.Series:
 
 
 def find_cuts(table: pd.DataFrame, contract: Contract) -> tuple[Cut, ...]:
-    """Return the cut-points of every exposure in the analyzed population."""
+    """Find the cut-points of every exposure in the analyzed population."""
     rows = table[population_mask(table, contract)]
     if rows.empty:
         raise InputError(f"nobody is left to analyze: {describe_losses(table, contract)}")
@@ -398,13 +399,13 @@ def describe_losses(table: pd.DataFrame, contract: Contract) -> str:
 
 
 def confirmation_mask(table: pd.DataFrame, contract: Contract) -> list[bool]:
-    """Mask of rows in the confirmation part; a cluster is never split."""
+    """Return a mask of the rows in the confirmation part; a cluster is never split."""
     labels = table.index if contract.cluster is None else table[contract.cluster]
     return [in_confirmation(str(label), contract) for label in labels]
 
 
 def in_confirmation(patient: str, contract: Contract) -> bool:
-    """Check if a pseudonym is in the confirmation part; the same for all contracts of a seed."""
+    """Check whether a pseudonym is in the confirmation part, by the contract's seed and share."""
     text = f"{contract.seed}:{patient}"
     share = int(hash_text(text, digits=12), 16) / 16**12
     return share < contract.split.confirmation

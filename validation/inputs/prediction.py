@@ -1,7 +1,7 @@
-"""The prediction model behind a calibration: what it is, and what it predicts for other patients.
+"""The prediction model behind a calibration, and its predictions for other patients.
 
-A model developed in a cohort is applied to another with its own coefficients, scales and baseline
-hazard; nothing is fitted again there. Sources: TRIPOD (Collins et al. 2015), items 10d and 15a (the
+A model developed in one cohort is applied to another with its original coefficients, scales and
+baseline hazard; nothing is refitted. Sources: TRIPOD (Collins et al. 2015), items 10d and 15a (the
 full model is reported); Harrell, Lee and Mark 1996 (Statistics in Medicine) for the bootstrap.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 FOLLOWED = 10
-"""Patients who must be followed beyond a horizon for its risks to be compared."""
+"""Fewest patients followed beyond a horizon for risks at it to be compared."""
 
 
 class Term(Strict):
@@ -63,22 +63,23 @@ class PredictionModel(Strict):
     shrinkage: float | None = None
 
     def linear(self, X: FloatArray) -> FloatArray:
-        """(n,) linear predictor of a design matrix whose columns are the terms.
+        """Compute the (n,) linear predictor of a design matrix whose columns are the terms.
 
-        Summed row by row: a matrix product may give equal patients risks that differ in the last
-        bit, which untie them in a concordance.
+        Terms are summed row by row: a matrix product may give identical patients risks that differ
+        in the last bit, which would break their tie in a concordance.
         """
         coef = np.asarray([term.coefficient for term in self.terms])
         return np.asarray((X * coef).sum(axis=1), dtype=float)
 
     def survival(self, X: FloatArray) -> FloatArray:
-        """(n,) predicted survival at the horizon."""
+        """Predict survival (n,) at the horizon."""
         return np.asarray(np.exp(-self.baseline * np.exp(self.linear(X))), dtype=float)
 
     def at_horizon_of(self, time: FloatArray) -> PredictionModel:
-        """Return the model at its longest horizon beyond which `FOLLOWED` of `time` (months) reach.
+        """Return the model at its longest horizon with at least `FOLLOWED` patients beyond it.
 
-        Raises `InputError` if too few reach any: a cohort followed for so little judges no risk.
+        `time` is in months. Raises `InputError` if too few patients are followed beyond any
+        horizon.
         """
         for months, hazard in ((self.horizon, self.baseline), *reversed(self.earlier)):
             if np.count_nonzero(time > months) >= FOLLOWED:

@@ -1,4 +1,4 @@
-"""The analyzed patients under a contract: exposure, outcomes and covariates as arrays."""
+"""The patients analyzed under a contract: exposure, outcomes and covariates as arrays."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 FEWEST_OF_A_LEVEL = 5
 NO_TERM = f"fewer than two levels with {FEWEST_OF_A_LEVEL} patients"
 FEWEST_PARTED = 10
-"""Patients with and without the event from which on a perfect separation is no chance."""
+"""Fewest patients, with and without the event each, in whom perfect separation is not chance."""
 MOST_LEVELS = 10
-"""Values up to which an exposure is a code, each of which may stand for an outcome."""
+"""Most values of an exposure that is treated as a code, each of which may encode an outcome."""
 SAME_ORDER = 0.98
-"""Rank correlation with the follow-up time that no marker reaches."""
+"""Rank correlation with follow-up time that no genuine marker exceeds."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class Column:
 
 @dataclass
 class Study:
-    """Population rows with their exposure.
+    """Rows of the analyzed population with their exposure.
 
-    A row per patient, or per record of a patient whose exposure is time-dependent. `cuts` were
-    found in the same rows, or handed over.
+    There is a row per patient, or per record of a patient if the exposure is time-dependent. `cuts`
+    were found in the same rows, or in others.
 
-    `model` is the prediction model of the calibration test: handed over from the patients it was
-    developed in, or developed here by that test. `curves` are the decision curves, by test.
+    `model` is the prediction model of the calibration test: given if it was developed in other
+    patients, else developed by that test. `curves` are the decision curves, by test.
     """
 
     contract: Contract
@@ -80,13 +80,13 @@ class Study:
 
         Parameters
         ----------
-        table : a row per patient, as `prepare` wrote it
-        cuts : a cut per exposure; those of the discovery part where this is the confirmation
+        table : one row per patient, as written by `prepare`
+        cuts : one cut per exposure; for the confirmation part, those of the discovery part
 
         Raises
         ------
         InputError
-            If nobody is left, a group is empty, or an exposure is the outcome in other words.
+            If no patient is left, a group is empty, or an exposure determines the outcome.
         """
         rows = table[population_mask(table, contract)]
         if rows.empty:
@@ -106,18 +106,18 @@ class Study:
         return int(index.nunique())
 
     def months_followed(self, endpoint: str) -> FloatArray:
-        """(rows,) months to the end of the follow-up of the patient that a row belongs to."""
+        """Return the months (rows,) to the end of follow-up of each row's patient."""
         time = self.rows[f"{endpoint}.time"]
         return time.groupby(level=0).transform("max").to_numpy(dtype=float)
 
     def entry(self, keep: BoolArray) -> FloatArray | None:
-        """Entry times of the kept records; None where each patient has a row from the start."""
+        """Return the entry times of the kept records; None if every row starts at time 0."""
         if not self.contract.hypothesis.time_dependent:
             return None
         return self.rows[ENTRY].to_numpy(dtype=float)[keep]
 
     def subgroup(self, condition: Filter) -> Study:
-        """Return the same cuts and coding in part of the population."""
+        """Restrict the study to part of the population, with the same cuts and coding."""
         keep = apply_filters(self.rows, (condition,)).to_numpy()
         exposed = Exposed(
             x=self.exposed.x[keep],
@@ -133,7 +133,7 @@ class Study:
         return Study(self.contract, self.rows[keep], self.cuts, exposed)
 
     def outcome(self, endpoint: str) -> tuple[FloatArray, FloatArray | None]:
-        """(time, event) of a survival outcome, (value, None) of another; NaN where unknown."""
+        """Return (time, event) of a survival outcome, else (value, None); NaN if unknown."""
         time = f"{endpoint}.time"
         if time in self.rows.columns:
             event = self.rows[f"{endpoint}.event"].to_numpy(dtype=float)
@@ -141,7 +141,7 @@ class Study:
         return np.asarray(self.rows[f"{endpoint}.value"].to_numpy(dtype=float)), None
 
     def status(self, endpoint: str, keep: BoolArray) -> tuple[FloatArray, IntArray]:
-        """Get times and codes (0 censored, 1 the event, 2 a competing event) of the kept patients.
+        """Return times and codes (0 censored, 1 event, 2 competing event) of the kept patients.
 
         Raises `InputError` if the endpoint has no time.
         """
@@ -151,15 +151,15 @@ class Study:
         return time[keep], event[keep].astype(int)
 
     def follow_up(self, endpoint: str, keep: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """Return times of the kept patients, and 1 where the event ended them (else 0).
+        """Return times of the kept patients, and 1 if they end with the event, else 0.
 
-        Whoever had a competing event is censored there. Raises as `status` does.
+        Patients with a competing event are censored at it. Raises as `status` does.
         """
         time, codes = self.status(endpoint, keep)
         return time, (codes == 1).astype(float)
 
     def complete(self, endpoint: str, covariates: tuple[str, ...] = ()) -> BoolArray:
-        """Patients with a group, the outcome and (complete cases) every covariate."""
+        """Return a mask of patients with a known exposure, outcome and every covariate."""
         value, event = self.outcome(endpoint)
         keep = ~np.isnan(self.exposed.x) & ~np.isnan(value)
         if event is not None:
@@ -171,7 +171,9 @@ class Study:
     def design(
         self, covariates: tuple[str, ...], keep: BoolArray, *, missing: bool = False
     ) -> tuple[FloatArray, tuple[str, ...]]:
-        """Covariates of the kept patients: z-scores, or indicators against the largest level.
+        """Build the design matrix of covariates of the kept patients, and name its columns.
+
+        Columns are z-scores, or indicators of levels other than the most frequent one.
 
         With `missing`, unknown values stay NaN (for imputation). Constant columns are left out.
         """
@@ -184,7 +186,7 @@ class Study:
         return X, tuple(column.name for column in found)
 
     def columns(self, covariates: tuple[str, ...], keep: BoolArray) -> list[Column]:
-        """Return the columns of `design`, each with how it was coded."""
+        """Return the columns of `design`, each with its coding."""
         found = []
         for key in covariates:
             use = next(variable for variable in self.contract.variables if variable.key == key)
@@ -195,7 +197,7 @@ class Study:
         return found
 
     def layers(self, strata: Sequence[str], keep: BoolArray) -> IntArray | None:
-        """(kept,) stratum of each patient: a code per combination of levels; None without."""
+        """Return (kept,) stratum codes, one for each combination of levels; None without strata."""
         if not strata:
             return None
         levels = [pd.factorize(self.rows.loc[keep, key], sort=True)[0] for key in strata]
@@ -203,7 +205,7 @@ class Study:
         return np.asarray(codes.reshape(-1), dtype=np.int64)
 
     def clusters(self, keep: BoolArray) -> IntArray | None:
-        """(kept,) which rows belong to the same person; None where each is a patient of its own.
+        """Return (kept,) codes of the person in each row; None if every row is another patient.
 
         Raises `InputError` if a row's person is unknown.
         """
@@ -216,10 +218,10 @@ class Study:
         return self.layers((key,), keep)
 
     def adjusters(self) -> list[tuple[str, FloatArray]]:
-        """Return main effects that a model needs beside its product term.
+        """Return labels and values of the terms that a model needs besides its first term.
 
-        The product term is that of an interaction; of a mediation, the exposure beside its
-        mediator.
+        For an interaction, these are both main effects; for a mediation, the exposure, because the
+        mediator is the first term.
         """
         uses = self.contract.exposures
         return [
@@ -256,7 +258,7 @@ def _columns(rows: pd.DataFrame, use: VariableUse) -> list[Column]:
 
 
 def _refuse_the_outcome_itself(study: Study, use: VariableUse, values: FloatArray) -> None:
-    """Detect an exposure that determines every patient's event or time to it."""
+    """Raise `InputError` if an exposure determines every patient's event or the time to it."""
     endpoint = study.contract.primary_test.endpoint
     if study.contract.endpoint(endpoint).kind == "continuous":
         return

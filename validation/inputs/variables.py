@@ -1,4 +1,4 @@
-"""A data dictionary's variables as a contract may use them."""
+"""Variables of a data dictionary, as a contract uses them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ MOST_SITES = 500
 
 
 def find_variable(dictionary: DataDictionary, key: str) -> Variable:
-    """Return the dictionary's entry of a variable, genes included.
+    """Find the dictionary entry of a variable or gene.
 
-    Raises `InputError` with the nearest keys, if there is none.
+    Raises `InputError` with the nearest keys if there is no such variable.
     """
     import difflib
 
@@ -55,7 +55,7 @@ def _describe_coverage(signature: GeneSignature, dictionary: DataDictionary) -> 
 
 
 def describe_use(dictionary: DataDictionary, key: str, role: str) -> VariableUse:
-    """Return a variable in a role of the contract, on the scale that the role needs."""
+    """Describe a variable in a role of the contract, on the scale that the role needs."""
     found = find_variable(dictionary, key)
     transform = "as_is"
     if role == "covariate":
@@ -76,7 +76,7 @@ def describe_use(dictionary: DataDictionary, key: str, role: str) -> VariableUse
 
 
 def stratum(dictionary: DataDictionary, key: str, hypothesis: Hypothesis) -> VariableUse:
-    """Return a variable to stratify by: few levels, and not fixed by the population already.
+    """Return a variable to stratify by, with few levels and not fixed by the population.
 
     Raises `InputError` with the remedy, if it is continuous, has too many levels, or does not vary.
     """
@@ -101,9 +101,9 @@ def stratum(dictionary: DataDictionary, key: str, hypothesis: Hypothesis) -> Var
 
 
 def refuse_unfit_strata(hypothesis: Hypothesis, endpoints: list[Endpoint]) -> None:
-    """Refuse strata where the endpoint or the cut rule cannot be stratified.
+    """Reject strata if an endpoint or cut rule cannot be stratified.
 
-    Raises `InputError` with what to do instead.
+    Raises `InputError` with an alternative.
     """
     for endpoint in endpoints:
         if endpoint.kind != "survival":

@@ -1,1 +1,1 @@
-"""The error ledger: what was registered, tested and screened on which patients."""
+"""The error ledger: a record of contracts, tests and screens on the same patients."""

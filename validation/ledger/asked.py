@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from validation.ledger.patients import Match, Patients, Population
 
     Related = Mapping[str, tuple[Population, Match]]
-    """Stored populations that share patients with a cohort, by their digest."""
+    """Stored populations that share patients with a cohort, by digest."""
 
 
 def question_label(population: str, mine: Registration) -> str:
-    """Return the name of a question that nobody asked these patients before."""
+    """Build the label of a question that was not asked of these patients before."""
     return hash_text(canonical_json([population, mine.endpoint, mine.exposures]))[:16]
 
 
 def asked_before(
     store: Store, patients: Patients, related: Related, mine: Registration
 ) -> list[str]:
-    """Names under which the same question was asked, earliest first."""
+    """Return the labels under which the same question was asked before, earliest first."""
     labels = []
     for row in store.rows(related, ("registration",)):
         other = Registration.model_validate_json(row.body)
@@ -89,6 +89,6 @@ def screened_before(
 
 
 def patients_data(patients: Patients, exposures: Sequence[str]) -> bytes:
-    """Return the exposures of a contract by their ranks among the pilots."""
+    """Pack the exposures of a contract with their ranks among the pilots."""
     ranks = [np.frombuffer(patients.profile(key), dtype=np.uint8) for key in exposures]
     return pack_features(exposures, np.vstack(ranks))

@@ -1,4 +1,4 @@
-"""Error rates over the claims of a ledger: Benjamini and Hochberg's q, and e-BH."""
+"""Error control over the claims of a ledger: Benjamini-Hochberg q-values, and e-BH."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Adjusted(Strict):
     e_bh: bool
     family: int
     questions: int = 0
-    """How many of the family's claims ask something else: the number of p-values adjusted."""
+    """Number of different questions in the family, and so of p-values that are adjusted."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """An attempt that counts as a claim, with the question it asks and what is done for it.
+    """An attempt that counts as a claim, with its question and the key of its computation.
 
-    `elsewhere` is the product of the e-values of its test on other patients.
+    `elsewhere` is the product of the e-values of the claim's test on other patients.
     """
 
     entry: Entry
@@ -41,14 +41,14 @@ class Claim:
 def adjusted_claims(
     claims: Sequence[Claim], alpha: float, instead: Mapping[str, float] | None = None
 ) -> list[Adjusted]:
-    """Benjamini-Hochberg q-values and e-BH over claims.
+    """Compute Benjamini-Hochberg q-values and e-BH over claims.
 
-    The family holds each question once. Contracts that ask it again (another version, seed or
-    cut) pay by Bonferroni among themselves, so that repeating a strong claim gains no other claim
-    a smaller q. A hypothesis that was tested on disjoint patients (discovery, confirmation,
-    replication) brings the product of its e-values; q-values use each claim's own p.
+    The family contains each question once. Contracts that ask it again (another version, seed or
+    cut) share a Bonferroni correction, so that repeating a strong claim does not lower the q of any
+    other claim. For a hypothesis tested on disjoint patients (discovery, confirmation,
+    replication), the e-values are multiplied; q-values use each claim's own p.
 
-    `instead` gives contracts another p than that of their primary test.
+    `instead` maps contracts to a p-value that replaces that of their primary test.
     """
     from validation.statistics.multiplicity import bh, e_bh, p_to_e
 

@@ -1,4 +1,4 @@
-"""The file `ledger.jsonl`: lines that are added, never changed, each with the hash of the last."""
+"""The append-only file `ledger.jsonl`, in which each line is hashed with the line before it."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ FIRST = hash_text("sage ledger.jsonl")
 
 
 class Journal:
-    """An append-only file of lines, flushed to disk at each, and chained by their hashes.
+    """An append-only file of lines, flushed to disk at each write and chained by their hashes.
 
     Parameters
     ----------
-    path : the file; None where lines are kept in memory alone
+    path : the file; None to keep lines only in memory
 
     Raises
     ------
     InputError
-        If a line was edited, removed or exchanged; the message names it. A last line that an
-        interruption tore is dropped, and kept in `pending`, to be reported with the next line.
+        If a line was edited, removed or replaced; the message names it. An incomplete last line,
+        left by an interruption, is dropped; `pending` notes it for the next write.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -63,7 +63,7 @@ class Journal:
         ]
 
     def add(self, lines: Iterable[Line]) -> None:
-        """Write what is new among these lines."""
+        """Write those of the lines that are new."""
         new = [line for line in lines if self._is_new(line)]
         if self.path is None:
             for line in new:
@@ -77,13 +77,13 @@ class Journal:
                         self._append(handle, line)
 
     def _is_new(self, line: Line) -> bool:
-        """Return True if this folder's journal lacks the entry."""
+        """Check whether this folder's journal lacks the entry."""
         known = self._texts.get(line_text(line.said))
         return known is None or (known and not line.elsewhere)
 
     @contextmanager
     def _appending(self) -> Iterator[Any]:
-        """Open the file for this process alone and read it up to its end."""
+        """Lock the file, read it to its end, and open it for appending."""
         import fcntl
 
         assert self.path is not None
@@ -129,7 +129,7 @@ class Journal:
         self.lines.append(replace(line, number=len(self.lines)))
 
     def _take(self, block: bytes) -> None:
-        """Read lines that are new here; what an interruption left of a last line is dropped."""
+        """Read new lines of the file; an incomplete last line is dropped and noted."""
         whole, newline, torn = block.rpartition(b"\n")
         for text in whole.split(b"\n") if newline else []:
             self._take_line(text)

@@ -1,14 +1,14 @@
 """The error ledger: every attempted test on the same patients, including crashes and screens.
 
 Error rates are controlled over the ledger, not per hypothesis: each hypothesis' primary test is
-a claim, and whoever tries more hypotheses pays for them. A test that crashed or was refused
-counts as an attempt with p = 1. Contracts are registered when they are frozen, so that the ledger
-shows which claims were written after results were seen.
+a claim, and every further hypothesis makes the correction stricter. A test that crashed or was
+refused counts as an attempt with p = 1. Contracts are registered when they are frozen, so that the
+ledger shows which claims were written after results were seen.
 
 The record follows the patients: it is in a store (`validation.ledger.store`) and is found by
-fingerprints of their records, whatever the folder, the cohort's name or the identifiers. A folder's
-`ledger.jsonl` is its projection: all that its verdicts rest on, so that they can be read without
-the store. Each line holds the hash of the line before it.
+fingerprints of their data, regardless of folder, cohort name or identifiers. A folder's
+`ledger.jsonl` is its extract of the store, with everything on which the folder's verdicts are
+based, so that they can be read without the store. Each line is hashed with the line before it.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ if TYPE_CHECKING:
 
 UNLOCK = SplitRule().unlock_alpha
 LedgerState = Literal["intact", "emptied", "edited", "missing", "unverified"]
-"""`unverified`: the ledger knows this folder alone, since no store was given."""
+"""`unverified` means that no store was given, so that the ledger knows only this folder."""
 
 
 class Ledger:
-    """State of the ledger for a folder's patients, with attempts of other folders on them.
+    """The ledger of a folder's patients, including attempts on them from other folders.
 
-    `path` is the folder's file, None where only the store is written.
+    `path` is the folder's file; None to write only to the store.
 
-    Raises `InputError` if a line was edited, removed or exchanged; the message names it. A last
-    line that an interruption tore is dropped, and `notes` records it.
+    Raises `InputError` if a line was edited, removed or replaced; the message names it. An
+    incomplete last line, left by an interruption, is dropped; `notes` mentions it.
     """
 
     def __init__(self, path: Path | None, store: Store | None = None) -> None:
@@ -74,11 +74,11 @@ class Ledger:
         self._patients: dict[int, tuple[Cohort, Patients]] = {}
         self._emptied = self._lacks_results()
 
-    # -- what it holds -----
+    # -- contents -----
 
     @property
     def lines(self) -> list[Line]:
-        """All lines, of this folder and on its patients elsewhere."""
+        """All lines: of this folder, and of other folders on its patients."""
         return self._journal.lines
 
     @property
@@ -88,19 +88,19 @@ class Ledger:
 
     @property
     def unlocks(self) -> list[Unlock]:
-        """The openings of confirmation patients in this folder."""
+        """The unlocks of confirmation patients in this folder."""
         return self._journal.all_of(Unlock, own=True)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Describe damage to the file."""
+        """Descriptions of damage to the file."""
         return tuple(
             incident.why for incident in (*self._journal.all_of(Incident), *self._journal.pending)
         )
 
     @property
     def state(self) -> LedgerState:
-        """True if no registered line is missing."""
+        """State of the record; "intact" if no line is missing or edited."""
         if self._emptied or self._noted_emptied():
             return "emptied"
         if self.store is None:
@@ -117,9 +117,10 @@ class Ledger:
         return any(note.incident == "emptied" for note in self._journal.all_of(Incident))
 
     def _lacks_results(self) -> bool:
-        """Refuse a folder of results whose contract this file lacks: lines were removed.
+        """Check whether the folder has results whose contract the file lacks: lines were removed.
 
-        A contract is registered before anything is written for it, so no interruption does this.
+        A contract is registered before any file is written for it, so an interruption cannot be
+        the cause.
         """
         if self.path is None or self.path.name != FILE:
             return False
@@ -145,12 +146,12 @@ class Ledger:
     def register(
         self, frozen: FrozenContract, cohort: Cohort | None = None, *, fresh: bool = True
     ) -> Registration:
-        """Note that a contract is frozen now, before any result that follows; once.
+        """Register a contract once, when it is frozen and before any of its results.
 
         Parameters
         ----------
-        fresh : False for a contract that is read from a file: unless it stands here already, it
-            was never registered when it was frozen
+        fresh : False for a contract read from a file: unless it is already registered here, it was
+            not registered when it was frozen
         """
         contract = frozen.contract
         own = [
@@ -203,9 +204,10 @@ class Ledger:
         return mine
 
     def register_replication(self, frozen: FrozenContract, cohort: Cohort) -> None:
-        """Note that a registered contract is about to be repeated in a second cohort's patients.
+        """Register that a contract is about to be repeated in a second cohort's patients.
 
-        What comes of it was seen there: a claim of their own that asks the same is exploratory.
+        The second cohort's results then count as seen: a claim of its own on the same question is
+        exploratory.
         """
         mine = self.registration(frozen.sha256)
         if self.store is None or mine is None:
@@ -219,7 +221,7 @@ class Ledger:
     def _name_question(
         self, mine: Registration, patients: Patients, related: Related, **more: Any
     ) -> Registration:
-        """Return the registration with its question's names among those on a cohort's patients."""
+        """Return the registration with the labels of its question for a cohort's patients."""
         assert self.store is not None
         digest = patients.population.digest
         first, *also = asked_before(self.store, patients, related, mine) or [
@@ -229,7 +231,7 @@ class Ledger:
         return mine.model_copy(update=named | more)
 
     def follow(self, cohort: Cohort) -> None:
-        """Take over what the store knows of these patients from other folders."""
+        """Import the store's entries on these patients from other folders."""
         if self.store is None:
             return
         _, related = self._related_populations(cohort)
@@ -251,7 +253,7 @@ class Ledger:
         self._journal.add(lines)
 
     def follow_all(self) -> None:
-        """Take over all that the store knows, of whatever patients."""
+        """Import all entries of the store, on any patients."""
         if self.store is not None:
             rows = [row for row in self.store.all_rows() if row.kind in KINDS.values()]
             self._journal.add(
@@ -259,11 +261,11 @@ class Ledger:
             )
 
     def screen(self, cohort: Cohort, endpoint: str, names: Sequence[str], ranks: Any) -> None:
-        """Note that features are about to be ranked by an endpoint in these patients.
+        """Record that features are about to be ranked by an endpoint in these patients.
 
         Parameters
         ----------
-        ranks : (features, pilots) their ranks, from `validation.ledger.patients.profiles`
+        ranks : (features, pilots) ranks of the features, from `validation.ledger.patients.profiles`
         """
         data = pack_features(names, ranks)
         what = hash_text(canonical_json([endpoint, sorted(names)]))[:16]
@@ -274,7 +276,7 @@ class Ledger:
         self._add([said], data)
 
     def patients(self, cohort: Cohort) -> Patients:
-        """Return a cohort's patients with their fingerprints, made once."""
+        """Return a cohort's patients with their fingerprints, computed once."""
         known = self._patients.get(id(cohort))
         if known is None:
             known = self._patients[id(cohort)] = (cohort, Patients(cohort))
@@ -302,9 +304,9 @@ class Ledger:
         return self._journal.registrations.get(contract)
 
     def is_registered(self, frozen: FrozenContract) -> bool:
-        """Return True if the contract was registered when frozen, before any of its results.
+        """Check whether the contract was registered when frozen, before any of its results.
 
-        A ledger without a store asks this only of what it knows to have come from a file.
+        Without a store, a contract that the ledger does not know counts as registered.
         """
         mine = self.registration(frozen.sha256)
         if mine is None:
@@ -323,17 +325,17 @@ class Ledger:
         return bool(registered) and (not results or min(registered) < min(results))
 
     def _sort_lines(self, kind: type[S]) -> list[tuple[tuple[str, int], S]]:
-        """Everything of a kind with its place, what came first at the front."""
+        """Return all entries of a kind with their order, earliest first."""
         found = [(line.order, line.said) for line in self.lines if isinstance(line.said, kind)]
         return sorted(found, key=lambda item: item[0])
 
     def find_screened(self, frozen: FrozenContract) -> str:
-        """Exposures screened in these patients before."""
+        """Describe the exposures that were screened in these patients before."""
         mine = self.registration(frozen.sha256)
         return "; ".join(mine.screened) if mine is not None else ""
 
     def _claim(self, contract: str) -> str:
-        """Key of what a contract computes: contracts with equal keys count as a single attempt."""
+        """Return the key of a contract's computation; equal keys count as a single attempt."""
         found = self.registration(contract)
         return found.claim if found is not None and found.claim else contract
 
@@ -342,9 +344,9 @@ class Ledger:
         return found.question if found is not None else (entry.cohort, entry.hypothesis)
 
     def _asks_the_same(self, line: Line, frozen: FrozenContract) -> bool:
-        """Return another contract on the same claim or its own earlier version.
+        """Check whether a line is of another contract on the same question, or an earlier version.
 
-        In this folder, any of the same name.
+        In this folder, any other contract with the same hypothesis ID counts too.
         """
         content = line.said
         if self._claim(content.contract) == self._claim(frozen.sha256):
@@ -353,7 +355,7 @@ class Ledger:
         if content.contract in self._ancestors(frozen):
             return True
         if theirs is not None and disjoint(levels_of(frozen.contract.hypothesis), theirs.within):
-            return False  # Men and women, say: none of these patients was seen there.
+            return False  # For example, men and women: no patient is in both.
         if mine is not None and theirs is not None and mine.asks and theirs.asks:
             asked = [{each.asks, *each.also} for each in (mine, theirs)]
             if asked[0] & asked[1]:
@@ -408,19 +410,19 @@ class Ledger:
             self._add([mine])
 
     def is_unlocked(self, key: str, contract: str) -> bool:
-        """Return True when `contract` may read the confirmation patients."""
+        """Check whether `contract` may read the confirmation patients."""
         return any(unlock.unlock == key and unlock.contract == contract for unlock in self.unlocks)
 
     def places(self) -> list[int]:
-        """Return the places of online control that contracts of this folder hold."""
+        """List the places in online error control that contracts of this folder occupy."""
         own = self._journal.all_of(Registration, own=True)
         return [found.place for found in own if found.place is not None]
 
     def next_place(self) -> int:
-        """Return the first place of online control that no campaign holds on these patients.
+        """Return the first place in online error control that is free on these patients.
 
-        A claim whose exploring part did not reach its level was never confirmed: its place, which
-        that part alone decides, goes to the next claim.
+        A claim whose discovery part missed its level was never confirmed. Its place, which depends
+        on that part alone, goes to the next claim.
         """
         held = {
             found.place
@@ -430,7 +432,7 @@ class Ledger:
         return next(place for place in range(1, len(held) + 2) if place not in held)
 
     def place_taken(self, frozen: FrozenContract) -> str | None:
-        """Earlier contract that occupied this alpha slot and was confirmed."""
+        """Find an earlier contract in the same place of online control that may be confirmed."""
         online = frozen.contract.online
         if online is None:
             return None
@@ -440,7 +442,7 @@ class Ledger:
         for order, said in registered:
             if self._claim(said.contract) == claim:
                 mine.setdefault(said.population, order)
-        # The place counts among the patients that confirm: those of a second cohort came last.
+        # The place is on the patients that confirm; a second cohort is registered last.
         since = max(mine.values(), default=None)
         for order, said in registered:
             if said.place != online.place or self._claim(said.contract) == claim:
@@ -450,9 +452,9 @@ class Ledger:
         return None
 
     def _explored_in_vain(self, contract: str) -> bool:
-        """Return True if the discovery part clearly missed its level.
+        """Check whether the discovery part clearly missed its level.
 
-        What crashed did not: mended, it may yet open the confirmation.
+        A crashed test did not: once fixed, it may still unlock the confirmation.
         """
         found = [
             entry
@@ -466,14 +468,14 @@ class Ledger:
         )
 
     def seen_before(self, frozen: FrozenContract) -> str | None:
-        """Return another contract on the claim with results before this registration.
+        """Find another contract on the question with results before this registration.
 
-        Results of a discovery part do not count where this contract holds back the same patients:
-        those were not seen.
+        Results of a discovery part do not count if this contract holds out the same patients, which
+        were not seen.
 
         Returns
         -------
-        Its hash, or None where no other gave a result before.
+        Hash of that contract, or None if no other contract had results before.
         """
         draw = draw_of(frozen)
         claim = self._claim(frozen.sha256)
@@ -494,7 +496,7 @@ class Ledger:
         return None
 
     def claims(self, role: str = "primary") -> list[Entry]:
-        """Get the claims of a role on these patients, each attempt once, the latest state of it."""
+        """Return the claims of a role on these patients, each attempt once in its latest state."""
         found: dict[tuple[str, str, str], Entry] = {}
         for entry in self._journal.all_of(Entry):
             if entry.claim and entry.role == role:
@@ -509,7 +511,7 @@ class Ledger:
         *,
         of: str | None = None,
     ) -> list[Adjusted]:
-        """Return the claims of a role after error control (`validation.ledger.error_control`)."""
+        """Apply error control to the claims of a role (`validation.ledger.error_control`)."""
         disjoint = self._disjoint()
         kin = self._kin.get(self._population_of(of)) if of is not None else None
         claims = [
@@ -529,7 +531,7 @@ class Ledger:
         return "" if found is None else found.population
 
     def _disjoint(self) -> dict[tuple[str, str], float]:
-        """Product of the e-values of a claim's test on other patients than the claim's own."""
+        """Multiply the e-values of each claim's test on patients other than the claim's own."""
         found: dict[tuple[str, str], float] = {}
         for entry in {entry.key: entry for entry in self._journal.all_of(Entry)}.values():
             other = entry.part in ("discovery", "replication") and not entry.claim
@@ -548,7 +550,7 @@ class Ledger:
     # -- writing -----
 
     def _add(self, said: Sequence[Said], data: bytes | None = None) -> None:
-        """Write to the store, then to the file: what stands here is kept there."""
+        """Write to the store first, then to the file, so that the store has every line."""
         if not said:
             return
         if self.store is None:

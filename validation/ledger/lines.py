@@ -1,4 +1,4 @@
-"""Lines of a ledger: attempts, registrations, openings, screens, and damage to its file."""
+"""Lines of a ledger: attempts, registrations, unlocks, screens, and damage to its file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from validation.results.results import TestOutcome
 
 FILE = "ledger.jsonl"
 PROSE = {"id", "statement", "rationale", "feasibility", "untested", "notes", "amendment"}
-"""Fields of a hypothesis or contract that change nothing of what is done."""
+"""Fields of a hypothesis or contract that do not affect the computation."""
 
 
 class Entry(Strict):
@@ -41,9 +41,9 @@ class Entry(Strict):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Return the key of an attempt.
+        """Key of the attempt.
 
-        The same test of the same contract on the same part is a single attempt, however often run.
+        The same test of the same contract on the same part is one attempt, however often it is run.
         """
         return (self.contract, self.test, self.part)
 
@@ -80,7 +80,7 @@ class Registration(Strict):
 
     @property
     def question(self) -> tuple[str, ...]:
-        """Question and patients: contracts that share these ask the same again."""
+        """Question and patients: contracts that share both ask the same question again."""
         return (self.asks,) if self.asks else (self.cohort, self.endpoint, *self.exposures)
 
 
@@ -141,32 +141,32 @@ class Line:
 
     @property
     def order(self) -> tuple[str, int]:
-        """Sorts what came first to the front."""
+        """Sort key that puts earlier lines first."""
         return (self.at, self.number)
 
 
 def line_model(body: dict[str, Any]) -> Said:
-    """Content of a line, by the field that names its kind."""
+    """Parse the content of a line, by the field that identifies its kind."""
     kind = next((model for field, model in FIELDS.items() if field in body), Entry)
     return kind.model_validate(body)
 
 
 def line_text(said: Said) -> str:
-    """Return the same text for the same thing said."""
+    """Serialize the content of a line; equal content gives equal text."""
     return canonical_json(line_body(said))
 
 
 def line_body(said: Said) -> dict[str, Any]:
-    """Serialize the content as JSON, leaving out empty fields of later versions."""
+    """Convert the content to JSON values, leaving out empty fields added in later versions."""
     value = said.model_dump(mode="json")
     return {key: part for key, part in value.items() if part or key not in ("place", "within")}
 
 
 def claim_of(frozen: FrozenContract) -> str:
-    """Names what a contract does in its data, whatever the hypothesis is called or argued with.
+    """Compute the key of a contract's computation, whatever the hypothesis' name and rationale.
 
-    What is left at its default does not enter, so that a later version of SAGE, whose contracts
-    have more fields, names it alike.
+    Fields at their default are excluded, so that a later version of SAGE, whose contracts have
+    more fields, computes the same key.
     """
     value = frozen.contract.model_dump(mode="json", exclude_defaults=True)
     value = {key: part for key, part in value.items() if key not in PROSE}
@@ -178,7 +178,7 @@ def claim_of(frozen: FrozenContract) -> str:
 
 
 def _without_given_names(value: dict[str, Any]) -> dict[str, Any]:
-    """Return a contract on a signature without what it is called: its key says what it computes."""
+    """Remove the names given to a signature from a contract; its key defines the computation."""
     named = {"label", "signature", "source"}
     hypothesis = value["hypothesis"]
     exposures = [
@@ -198,7 +198,7 @@ def _without_given_names(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def entry_of(frozen: FrozenContract, outcome: TestOutcome) -> Entry:
-    """Return the ledger's line for a test outcome."""
+    """Build the ledger entry of a test outcome."""
     return Entry(
         contract=frozen.sha256,
         hypothesis=frozen.contract.hypothesis.id,
@@ -217,11 +217,11 @@ def entry_of(frozen: FrozenContract, outcome: TestOutcome) -> Entry:
 
 
 HOLDING_BACK = 2
-"""The rule that chooses the patients. By rule 1 the cohort's description took part in it."""
+"""Version of the rule that selects patients; version 1 also used the cohort's description."""
 
 
 def draw_of(frozen: FrozenContract) -> str:
-    """Names which patients a contract holds back; empty where it holds back none."""
+    """Compute a key of the patients that a contract holds out; empty if there are none."""
     split = frozen.contract.split
     if split.policy == "none":
         return ""

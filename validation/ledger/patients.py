@@ -1,13 +1,13 @@
-"""Recognize patients by what is recorded about them, whatever the file, identifiers or columns.
+"""Recognize patients by their recorded values, regardless of file, identifiers and column names.
 
-Each patient has a 64-bit fingerprint for every *view*: an outcome, an outcome beside a measured
-variable, a measured variable alone, or all of these together. No name enters a fingerprint, so that
-renamed identifiers and columns, another order and left-out columns leave most views as they are. Of
-a population the ledger keeps the fingerprints of `PILOTS` patients; a cohort that holds enough of
-them has the same patients. On the shared patients the ranks of a variable identify it.
+Each patient has a 64-bit fingerprint for every *view*: an outcome, a measured variable, an outcome
+combined with a measured variable, or all columns together. Names do not enter a fingerprint, so
+that most views survive renamed identifiers or columns, another order, and omitted columns. The
+ledger keeps the fingerprints of `PILOTS` patients of each population; a cohort that contains enough
+of them has the same patients. On the shared patients, a variable is identified by its ranks.
 
-Fingerprints are hashes without a secret: who holds a patient's exact values can see that they are
-there. They hold no identifier.
+Fingerprints are unkeyed hashes: anyone with a patient's exact values can tell that the patient is
+in the ledger. They contain no identifier.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 PILOTS = 128
 VIEWS = 48
 MEASURED = 20
-"""Distinct values from which on a variable counts as measured."""
+"""Fewest distinct values for a variable to count as measured."""
 DISTINCT = 0.9
-"""Share of patients whom a view must distinguish from all others. What is left (10%) bounds how
-many patients of a stranger's cohort with the same distribution it would mistake for ours.
+"""Share of patients whom a view must distinguish from all others. The rest (10%) bounds the share
+of patients in an unrelated cohort with the same distribution that would be mistaken for ours.
 """
 SAME = 0.3
-"""Share of the patients that could be common, from which on two cohorts have the same patients."""
+"""Smallest share of the possible common patients for two cohorts to have the same patients."""
 FEWEST = 8
 SHARED = 16
-"""Fewest common patients on whom two variables are compared by rank."""
+"""Fewest common patients for comparing two variables by rank."""
 TWIN = 0.95
-"""Rank correlation above which two columns of the same patients are the same variable."""
+"""Smallest rank correlation for two columns of the same patients to be the same variable."""
 SKETCH = 32
-"""Fingerprints of each view that the index holds, the lowest."""
+"""Number of fingerprints of each view in the index: the lowest ones."""
 ABSENT = 255
 
 Tokens = NDArray[np.uint64]
@@ -55,8 +55,8 @@ ONE = np.uint64(1)
 class Population:
     """Fingerprints of a cohort's patients for the ledger.
 
-    `views` is (views, pilots) with 0 where a view does not identify a pilot; `known` how
-    many patients each view distinguishes; `outcomes` the pilots' fingerprints by endpoint.
+    `views` is (views, pilots), with 0 if a view does not identify a pilot; `known` is the number of
+    patients that each view distinguishes; `outcomes` has the pilots' fingerprints by endpoint.
     """
 
     patients: int
@@ -66,7 +66,7 @@ class Population:
 
     @cached_property
     def pack(self) -> bytes:
-        """As bytes, equal for equal populations."""
+        """The population as bytes, equal for equal populations."""
         names = sorted(self.outcomes)
         header = {"patients": self.patients, "known": self.known, "outcomes": names}
         blocks = [self.views, *(self.outcomes[name] for name in names)]
@@ -74,12 +74,12 @@ class Population:
 
     @property
     def digest(self) -> str:
-        """Names these patients as this cohort describes them."""
+        """Hash of these patients as this cohort describes them."""
         return hashlib.sha256(self.pack).hexdigest()
 
     @classmethod
     def unpack(cls, data: bytes) -> Population:
-        """Read what `packed` wrote."""
+        """Parse the bytes of `pack`."""
         header, block = unpack(data)
         views = len(header["known"])
         return cls(
@@ -92,7 +92,7 @@ class Population:
 
 @dataclass(frozen=True)
 class Match:
-    """Patients that a stored population and a cohort have in common: (pilots, positions)."""
+    """Patients shared by a stored population and a cohort: positions of pilots and of patients."""
 
     pilots: NDArray[np.int64]
     patients: NDArray[np.int64]
@@ -101,7 +101,7 @@ class Match:
 class Patients:
     """The patients of a cohort with the fingerprints of every view.
 
-    No outcome leaves this class but as a hash.
+    Outcomes leave this class only as hashes.
     """
 
     def __init__(self, cohort: Cohort) -> None:
@@ -118,7 +118,7 @@ class Patients:
 
     @cached_property
     def population(self) -> Population:
-        """Return the record kept in the ledger."""
+        """The fingerprints that are kept in the ledger."""
         tokens = self._tokens
         if self.is_coarse:
             views = np.zeros((1, len(self.pilots)), dtype=np.uint64)
@@ -134,12 +134,12 @@ class Patients:
 
     @property
     def is_coarse(self) -> bool:
-        """True if no view distinguishes the patients: then only the same table is recognized."""
+        """True if no view distinguishes the patients; only the same table is then recognized."""
         return bool(self._tokens.shape[1] != len(self.ids))
 
     @cached_property
     def sketch(self) -> list[int]:
-        """The fingerprints to look for in the index: the lowest of each view, as signed numbers."""
+        """The fingerprints to look up in the index: the lowest of each view, as signed integers."""
         wanted = np.concatenate([np.sort(item[item != 0])[: 8 * SKETCH] for item in self._tokens])
         return [int(item) for item in np.unique(wanted).view(np.int64)]
 
@@ -150,7 +150,7 @@ class Patients:
         return flat[order], order % self._tokens.shape[1]
 
     def match(self, stored: Population) -> Match | None:
-        """Return the common patients, by the view that shows most of them; None for strangers."""
+        """Find the common patients, by the view that shows most of them; None if too few."""
         tokens, owner = self._sorted_tokens
         best: Match | None = None
         for view, known in zip(stored.views, stored.known, strict=True):
@@ -170,7 +170,7 @@ class Patients:
         return best
 
     def same_outcome(self, name: str, stored: Population, other: str, match: Match) -> bool:
-        """Return True if an endpoint matches an outcome of a stored population."""
+        """Check whether an endpoint matches an outcome of a stored population."""
         mine, theirs = self.outcomes.get(name), stored.outcomes.get(other)
         if mine is None or theirs is None or len(match.pilots) < FEWEST:
             return False
@@ -178,12 +178,12 @@ class Patients:
         return bool(share >= TWIN)
 
     def profile(self, key: str) -> bytes:
-        """Ranks of a variable among the pilots, a byte each."""
+        """Return the ranks of a variable among the pilots, one byte each."""
         ranks: bytes = profiles(numbers(self.cohort.column(key))[None, self.pilots])[0].tobytes()
         return ranks
 
     def twins(self, key: str, stored: NDArray[np.uint8], match: Match) -> NDArray[np.int64]:
-        """Mask of stored variables (rows of ranks) that equal this one up to name and scale."""
+        """Find the stored variables (rows of ranks) that equal this one up to name and scale."""
         values = numbers(self.cohort.column(key))[match.patients]
         return twins(values, stored[:, match.pilots])
 
@@ -232,19 +232,19 @@ class Patients:
         )
 
     def _everybody(self) -> Tokens:
-        """Fingerprint of the whole table, for records that hardly differ."""
+        """Compute a fingerprint of the whole table, for patients with hardly distinct records."""
         text = np.sort(self.whole).tobytes()
         return np.frombuffer(hashlib.sha256(text).digest()[:8], dtype=np.uint64)
 
 
 def index_of(population: Population) -> list[int]:
-    """Return the fingerprints under which the index finds a population, as signed numbers."""
+    """Return the fingerprints under which a population is indexed, as signed integers."""
     wanted = [np.sort(view[view != 0])[:SKETCH] for view in population.views]
     return [int(item) for item in np.unique(np.concatenate(wanted)).view(np.int64)]
 
 
 def mix(values: Tokens) -> Tokens:
-    """Spread the bits (the finalizer of splitmix64)."""
+    """Scramble the bits (the finalizer of splitmix64)."""
     x = values + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -258,7 +258,7 @@ def combine(first: Tokens, second: Tokens) -> Tokens:
 
 
 def column_tokens(column: pd.Series) -> Tokens:
-    """Return a fingerprint of each value, 0 where it is missing; numbers count to six digits."""
+    """Fingerprint each value, 0 if missing; numbers are rounded to six significant digits."""
     missing = column.isna().to_numpy()
     if pd.api.types.is_numeric_dtype(column.dtype):
         values = column.to_numpy(dtype=float, na_value=np.nan)
@@ -282,7 +282,7 @@ def column_tokens(column: pd.Series) -> Tokens:
 
 
 def _unique(view: Tokens) -> Tokens:
-    """Return the fingerprints that stand once; 0 in place of the others."""
+    """Return the fingerprints with 0 in place of those that occur more than once."""
     _, inverse, counts = np.unique(view, return_inverse=True, return_counts=True)
     return np.where(counts[inverse] == 1, view, np.uint64(0))
 
@@ -291,7 +291,7 @@ def _unique(view: Tokens) -> Tokens:
 
 
 def numbers(column: pd.Series) -> NDArray[np.float64]:
-    """Return a column as numbers; text becomes the position of its level by frequency."""
+    """Convert a column to numbers; text becomes the position of its level by frequency."""
     if pd.api.types.is_numeric_dtype(column.dtype):
         values = column.to_numpy(dtype=float, na_value=np.nan)
         return np.asarray(np.where(np.isfinite(values), values, np.nan), dtype=np.float64)
@@ -300,14 +300,14 @@ def numbers(column: pd.Series) -> NDArray[np.float64]:
 
 
 def profiles(values: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """(variables, pilots) mid-ranks as bytes, in half ranks from 0; `ABSENT` where missing."""
+    """Return (variables, pilots) mid-ranks as bytes, in half ranks from 0; `ABSENT` if missing."""
     missing = np.isnan(values)
     ranks = half_ranks(np.where(missing, np.inf, values))
     return np.where(missing, ABSENT, ranks).astype(np.uint8)
 
 
 def half_ranks(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Twice the mid-ranks of each row, from 0; ties share the middle of their places."""
+    """Compute twice the mid-ranks of each row, from 0; ties share their mean rank."""
     from scipy.stats import rankdata
 
     ranks: NDArray[np.float64] = rankdata(values, axis=1)
@@ -315,10 +315,10 @@ def half_ranks(values: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def twins(values: NDArray[np.float64], stored: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Rows of stored ranks with the order of these values, or its reverse.
+    """Find the rows of stored ranks that order patients as these values do, or in reverse.
 
-    Where either has few levels, the other is cut into groups of the same size first, so
-    that a variable that was cut at its median is still the same variable.
+    If either has few levels, the other is first cut into groups of the same sizes, so that a
+    variable that was cut at its median still counts as the same variable.
     """
     present = np.isfinite(values)
     values, stored = values[present], stored[:, present]
@@ -352,7 +352,7 @@ def _same_order(left: NDArray[np.float64], right: NDArray[np.float64]) -> bool:
 def _to_levels(
     left: NDArray[np.float64], right: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the ranks of both, the finer cut into groups as large as the levels of the coarser."""
+    """Rank both, cutting the finer into groups of the same sizes as the levels of the coarser."""
     ranks = [each.astype(float) for each in half_ranks(np.vstack([left, right]))]
     levels = [np.unique(each) for each in ranks]
     coarse = 0 if len(levels[0]) < len(levels[1]) else 1
@@ -367,22 +367,22 @@ def _to_levels(
     return ranks[0], ranks[1]
 
 
-# -- plain bytes -----
+# -- serialization -----
 
 
 def pack(header: dict[str, Any], block: NDArray[Any]) -> bytes:
-    """Return a JSON line, then the array's bytes."""
+    """Serialize to a JSON line, followed by the array's bytes."""
     said = {**header, "shape": block.shape, "dtype": block.dtype.str}
     return json.dumps(said, sort_keys=True).encode() + b"\n" + np.ascontiguousarray(block).tobytes()
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], NDArray[Any]]:
-    """Read what `pack` wrote."""
+    """Parse the output of `pack`."""
     line, _, raw = data.partition(b"\n")
     header = json.loads(line)
     return header, np.frombuffer(raw, dtype=header["dtype"]).reshape(header["shape"])
 
 
 def pack_features(names: Sequence[str], ranks: NDArray[np.uint8]) -> bytes:
-    """Screened features with their ranks among the pilots."""
+    """Serialize features with their ranks among the pilots."""
     return pack({"names": list(names)}, ranks)

@@ -1,9 +1,9 @@
-"""The store behind the ledgers: what was registered, tried, screened and opened, on which patients.
+"""The store behind the ledgers: registrations, attempts, screens and unlocks, by patients.
 
-A table of rows, each hashed together with the row before it, in an SQLite file of a user or in
-a PostgreSQL database that an institution shares. Rows are added, never changed; equal content is
-one row. Beside an SQLite file lies `NAME.head`, which remembers the last row, so that a store that
-was deleted or emptied is known to have been there.
+A store is an append-only table of rows, each hashed together with the row before it, in a user's
+SQLite file or in a PostgreSQL database that an institution shares. Equal content is stored once. A
+file `NAME.head` next to an SQLite file records the last row, which reveals that a store was deleted
+or emptied.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 Kind = Literal["population", "registration", "entry", "unlock", "screen", "merged"]
 FORMAT = 1
 PATIENCE_S = 120.0
-"""How long a writer waits for the others."""
+"""How long a writer waits for other writers."""
 RENEWED = "restore it from a backup or with `sage validate ledger merge`"
 
 TABLES = """
@@ -66,7 +66,7 @@ class Mark(Strict):
 
 @dataclass(frozen=True)
 class Row:
-    """Row of the store, which assigns `seq`, `at` and `chain` when it is written."""
+    """Row of a store; the store assigns `seq`, `at` and `chain` on writing."""
 
     kind: Kind
     contract: str
@@ -86,7 +86,7 @@ class Row:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the attached bytes, empty without any."""
+        """SHA-256 of the attached bytes; empty if there are none."""
         if self.data is None:
             return self.data_sha256
         return hashlib.sha256(self.data).hexdigest()
@@ -113,14 +113,14 @@ class Exported(Strict):
 
 
 def first_chain(store: str) -> str:
-    """Return the anchor of a store's first row."""
+    """Compute the hash to which a store's first row is chained."""
     return hash_text(f"sage ledger {FORMAT} {store}")
 
 
 def open_store(url: str) -> Store:
-    """Return the store at a path, or at a `postgresql://` URL; made when it is first written to.
+    """Open the store at a path or a `postgresql://` URL, and create it if it does not exist.
 
-    Raises `InputError` if it is no store, or cannot be opened.
+    Raises `InputError` if it is not a store, or cannot be opened.
     """
     if url.startswith(("postgresql://", "postgres://")):
         return PostgresStore(url)
@@ -133,7 +133,7 @@ def open_store(url: str) -> Store:
 
 
 class Store(ABC):
-    """Rows in a database. The two kinds differ in how they connect, lock and name parameters."""
+    """Rows in a database. Subclasses differ in how they connect, lock and mark parameters."""
 
     mark = "?"
     bytes_type = "BLOB"
@@ -150,12 +150,12 @@ class Store(ABC):
                 db.execute(self._sql("INSERT INTO sage_ledger_meta VALUES ('id', ?)"), found[0])
         self.id: str = found[0][0]
 
-    # -- what the two kinds do in their own way -----
+    # -- what subclasses define -----
 
     @abstractmethod
     @contextmanager
     def _open(self, *, write: bool = False) -> Iterator[Any]:
-        """Open a connection whose changes are kept when the block ends without an error."""
+        """Open a connection; its changes are committed if the block ends without an error."""
         yield None
 
     def _sql(self, text: str) -> str:
@@ -165,7 +165,7 @@ class Store(ABC):
         return list(db.execute(self._sql(text), tuple(values)).fetchall())
 
     def remembered(self) -> Mark | None:
-        """Return the last row that is remembered outside of the store, if anything is."""
+        """Return the last row as recorded outside of the store, if it is."""
         return None
 
     def _remember(self, row: Row) -> None:
@@ -174,9 +174,9 @@ class Store(ABC):
     # -- writing -----
 
     def append(self, rows: Iterable[Row]) -> list[Row]:
-        """Add rows in a transaction, and return them as they stand; equal content is kept once.
+        """Add rows in one transaction, and return them as stored; equal content is stored once.
 
-        When this returns, the rows are on disk.
+        The rows are on disk when this method returns.
         """
         kept: list[Row] = []
         last: Row | None = None
@@ -189,7 +189,7 @@ class Store(ABC):
                 if there:
                     kept.append(_row(there[0]))
                     continue
-                # A clock that was set back must not place a row before what is already here.
+                # A row must not sort before existing ones, even if the clock was set back.
                 at = row.at or max(now(), latest)
                 latest = max(at, latest)
                 seq += 1
@@ -217,11 +217,11 @@ class Store(ABC):
     # -- reading -----
 
     def rows(self, populations: Iterable[str], kinds: Sequence[Kind] = ()) -> list[Row]:
-        """Rows about any of these patients, oldest first, without attached bytes."""
+        """Return the rows about any of these populations, oldest first, without attached bytes."""
         return self._select("population", sorted(set(populations)), kinds)
 
     def of_contract(self, contracts: Iterable[str]) -> list[Row]:
-        """Rows about any of these contracts, oldest first."""
+        """Return the rows about any of these contracts, oldest first."""
         return self._select("contract", sorted(set(contracts)), ())
 
     def _select(self, column: str, wanted: list[str], kinds: Sequence[Kind]) -> list[Row]:
@@ -236,14 +236,14 @@ class Store(ABC):
         return sorted(map(_row, found), key=lambda row: (row.at, row.seq))
 
     def all_rows(self) -> list[Row]:
-        """Every row, in the order in which they were written."""
+        """Return all rows in the order in which they were written."""
         with self._open() as db:
             return list(map(_row, self._all(db, f"{SELECT} ORDER BY seq")))
 
     def data(self, row: Row) -> bytes:
         """Return the bytes attached to a row.
 
-        Raises `InputError` if they are not those that were written.
+        Raises `InputError` if they differ from those that were written.
         """
         with self._open() as db:
             found = self._all(db, "SELECT data FROM sage_ledger WHERE seq = ?", (row.seq,))
@@ -253,7 +253,7 @@ class Store(ABC):
         return value
 
     def same_patients(self, patients: Patients) -> dict[str, tuple[Population, Match]]:
-        """Return stored populations that share patients with a cohort, with who is shared."""
+        """Find the stored populations that share patients with a cohort, and which they share."""
         wanted = patients.sketch
         with self._open() as db:
             names = self._find(db, wanted)
@@ -267,7 +267,7 @@ class Store(ABC):
 
     @abstractmethod
     def _find(self, db: Any, tokens: list[int]) -> list[str]:
-        """Names of the populations that share a token."""
+        """Find the populations that have any of the tokens."""
 
     def head(self) -> Mark | None:
         """Return the last row."""
@@ -276,9 +276,9 @@ class Store(ABC):
         return Mark(store=self.id, seq=end[0][0], chain=end[0][1]) if end else None
 
     def lacks(self, marks: Iterable[Mark]) -> Mark | None:
-        """Return the first remembered row that is not here.
+        """Return the first of these rows that is missing here, if any.
 
-        Neither as its own nor merged from another store.
+        A row is present if the store wrote it or merged it from another store.
         """
         with self._open() as db:
             here = {
@@ -295,13 +295,13 @@ class Store(ABC):
         )
 
     def problem(self) -> str:
-        """Describe a break of the chain; empty if intact. Checked once."""
+        """Describe the first break of the chain; empty if intact. Checked only once."""
         if self._problem is None:
             self._problem = next(iter(self.problems(attached=False)), "")
         return self._problem
 
     def problems(self, *, attached: bool = True) -> list[str]:
-        """Every break of the chain and, with `attached`, of what hangs on it."""
+        """List problems of the chain and, with `attached`, of attached bytes and the index."""
         found: list[str] = []
         chain, tokens = first_chain(self.id), 0
         for at, row in enumerate(self.all_rows(), start=1):
@@ -324,10 +324,10 @@ class Store(ABC):
                 found.append(f"{self.where}: the index of patients is incomplete; {RENEWED}")
         return found
 
-    # -- to and from files -----
+    # -- export and import -----
 
     def export_lines(self) -> Iterator[str]:
-        """Render the store as lines of JSON, a line per row."""
+        """Yield the store as lines of JSON, one per row."""
         for row in self.all_rows():
             data = base64.b64encode(self.data(row)).decode() if row.data_sha256 else None
             line = Exported(
@@ -338,7 +338,7 @@ class Store(ABC):
             yield canonical_json(line.model_dump(mode="json"))
 
     def take(self, found: ReadLines) -> int:
-        """Take over rows that `read_lines` found whole; return how many were new."""
+        """Merge rows that were parsed by `read_lines`; return the number of new rows."""
         head = found.head
         if head is None or self.lacks([head]) is None:
             return 0
@@ -351,7 +351,7 @@ class Store(ABC):
 
 @dataclass(frozen=True)
 class ReadLines:
-    """Parse an exported store: rows, last row, and the bytes of its chain."""
+    """A parsed export of a store: rows, last row, and the bytes of its chain."""
 
     rows: list[Row]
     head: Mark | None
@@ -359,9 +359,9 @@ class ReadLines:
 
 
 def read_lines(lines: Iterable[str], name: str) -> ReadLines:
-    """Return the rows of another store, oldest first.
+    """Parse the exported rows of another store, oldest first.
 
-    Raises `InputError` if a line is none, or was edited.
+    Raises `InputError` if a line is not a row, or was edited.
     """
     rows: list[Row] = []
     chains: list[str] = []
@@ -399,7 +399,7 @@ def _row(values: tuple[Any, ...]) -> Row:
 
 
 def now() -> str:
-    """Return the time in UTC, to the microsecond, in a form that sorts."""
+    """Return the time in UTC to the microsecond, in a sortable format."""
     return clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -422,7 +422,7 @@ class SqliteStore(Store):
 
     @property
     def witness(self) -> Path:
-        """The file that remembers the last row."""
+        """The file that records the last row."""
         return self.path.with_name(f"{self.path.name}.head")
 
     @contextmanager
@@ -439,7 +439,7 @@ class SqliteStore(Store):
         except sqlite3.Error as error:
             raise self._refusal(error) from None
         finally:
-            db.close()  # What was not committed is undone.
+            db.close()  # Uncommitted changes are rolled back.
 
     def _refusal(self, error: sqlite3.Error) -> InputError:
         if "locked" in str(error):
@@ -450,7 +450,7 @@ class SqliteStore(Store):
         )
 
     def remembered(self) -> Mark | None:
-        """Read the file beside the store."""
+        """Read the last row from the file next to the store."""
         try:
             return Mark.model_validate_json(self.witness.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -475,7 +475,7 @@ class SqliteStore(Store):
 
 
 class PostgresStore(Store):
-    """A database that several people share; needs the `postgres` extra."""
+    """Store in a database that several people share; needs the `postgres` extra."""
 
     mark = "%s"
     bytes_type = "BYTEA"
