@@ -1,1 +1,1 @@
-"""Contracts, cohorts, statistics, controls, verdicts."""
+"""Contracts, cohorts, statistics, controls and verdicts of the validation."""

@@ -1,1 +1,1 @@
-"""The registered tests and controls of a contract, run on prepared inputs."""
+"""Registered tests and controls of a contract, run on prepared inputs."""

@@ -1,10 +1,10 @@
-"""The analysis itself: what runs on prepared inputs, in the sandbox and on the host alike.
+"""The analysis of prepared inputs, which runs unchanged in the sandbox and on the host.
 
     python -m validation.analysis.analysis INPUTS OUT
 
 Reads `contract.json`, `table.parquet`, `controls.parquet` and `provenance.json`; writes
-`analysis.json`, `attempts.jsonl` and figures. Only registered tests run. Each attempt is written
-down before it starts, so that a crash leaves its trace.
+`analysis.json`, `attempts.jsonl` and figures. Only registered tests run. Each attempt is recorded
+before it starts, so that a crash leaves a trace.
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 VERSIONS = ("numpy", "scipy", "pandas", "pyarrow", "pydantic", "matplotlib", "sage-pathology")
-# Repeated in a second cohort, beside the primary test.
+# Tests repeated in a second cohort, in addition to the primary test.
 AGAIN = ("kaplan_meier", "cumulative_incidence", "schoenfeld", "calibration")
 APPLIED = ("confirmation", "replication")
 COUNTED = ("primary", "secondary", "adjusted")
-"""Roles of tests whose patients and events are numbers of the results, for the report to quote."""
+"""Roles of tests whose numbers of patients and events are results that the report may quote."""
 C = TypeVar("C", bound=ControlResult)
 
 
 class Analysis:
-    """An open analysis: inputs read, tests not yet run.
+    """An open analysis, with inputs read and tests not yet run.
 
     >>> analysis = Analysis.open(Path("inputs"))
     >>> analysis.run()
@@ -133,17 +133,17 @@ class Analysis:
 
     @property
     def table(self) -> pd.DataFrame:
-        """A copy of the analysis-ready table: a row per pseudonymous patient."""
+        """Return a copy of the analysis-ready table, with one row per pseudonymous patient."""
         return self._table.copy()
 
     @property
     def tests(self) -> tuple[TestOutcome, ...]:
-        """Outcomes of the tests and controls run so far."""
+        """Outcomes of the tests and controls that have run so far."""
         return tuple(self._tests)
 
     @property
     def numbers(self) -> dict[str, Number]:
-        """Their numbers by key."""
+        """Numbers computed so far, by key."""
         return self._book.numbers
 
     def run(self, tests: list[str] | None = None) -> list[TestOutcome]:
@@ -166,7 +166,7 @@ class Analysis:
         return list(self._tests)
 
     def study(self) -> tuple[Study | None, Exception]:
-        """Get the study, or why there is none: a refusal, or a crash that each test will record."""
+        """Return the study, or None with the refusal or crash that each test will record."""
         cuts = tuple(Cut.model_validate(cut) for cut in self.provenance["cuts"])
         none = InputError(self.provenance.get("refusal") or "no cut-points could be found")
         if not cuts:
@@ -221,7 +221,7 @@ class Analysis:
         self._tests.append(outcome)
 
     def _run_recorded(self, work: Callable[[], TestOutcome], blank: TestOutcome) -> TestOutcome:
-        """Run a test; a refusal keeps its words, a crash is recorded as a crash."""
+        """Run a test and record a refusal with its message, or a crash as a crash."""
         self._note({"test": blank.id, "state": "started", "part": self.part})
         if self._progress is not None:
             self._progress(blank.id)
@@ -234,7 +234,7 @@ class Analysis:
             )
         except Exception as error:  # noqa: BLE001 - any crash of a test is an attempt on record
             log.failed("test crashed", error, test=blank.id)
-            # A library's message may quote values; the reason goes into reports and prompts.
+            # A library's message may quote values; the reason is shown in reports and prompts.
             reason = f"the computation crashed ({type(error).__name__})"
             outcome = blank.model_copy(
                 update={"status": "crashed", "code": "crash", "reason": reason}
@@ -251,7 +251,7 @@ class Analysis:
             append_line(self._trace, json.dumps(line, sort_keys=True), durable=True)
 
     def _run_controls(self, study: Study) -> None:
-        """Run every control that the contract asks for; the others are recorded as switched off."""
+        """Run every control that the contract requests; record the rest as switched off."""
         plan, primary = self.contract.controls, self.contract.primary_test
         self._controls = Controls(
             permuted=self._control(
@@ -356,7 +356,7 @@ class Analysis:
     def result(
         self, figures: dict[str, Figure] | None = None, notes: Sequence[str] = ()
     ) -> AnalysisResult:
-        """Everything found so far, with the drawn figures and notes about those that failed."""
+        """Return all results so far, with the figures drawn and notes about those that failed."""
         return AnalysisResult(
             contract_sha256=self.frozen.sha256,
             cohort=self.provenance["cohort"],
@@ -388,7 +388,7 @@ class Analysis:
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions of the libraries behind the numbers (looked up once: the search takes 30 ms)."""
+    """Return versions of the libraries behind the numbers, looked up once (it takes 30 ms)."""
     found = {"python": platform.python_version()}
     for name in VERSIONS:
         try:
@@ -406,7 +406,7 @@ def execute(
     progress: Callable[[str], None] | None = None,
     figures: bool = True,
 ) -> AnalysisResult:
-    """Open, run and finish an analysis, without figures where `figures` is False."""
+    """Open, run and finish an analysis; draw no figures if `figures` is False."""
     analysis = Analysis.open(inputs, trace=trace)
     analysis._progress = progress
     analysis.run()
@@ -414,7 +414,7 @@ def execute(
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m validation.analysis.analysis INPUTS OUT`."""
+    """Run the command `python -m validation.analysis.analysis INPUTS OUT`."""
     if len(arguments) != 2:
         sys.stderr.write("usage: python -m validation.analysis.analysis INPUTS OUT\n")
         return 2
@@ -431,7 +431,7 @@ if __name__ == "__main__":
 
 
 def _without_terms(study: Study, plan: TestPlan, found: TestOutcome) -> TestOutcome:
-    """Return the outcome of a model, with the covariates that have no term in it."""
+    """Add to a model's outcome the covariates that have no term in the model."""
     if found.status != "ok" or found.effect is None or not plan.covariates:
         return found
     keep = study.complete(plan.endpoint, (*plan.covariates, *plan.strata))

@@ -1,4 +1,4 @@
-"""The E-value: how strong unmeasured confounding must be to explain an association away.
+"""E-values: how strong unmeasured confounding must be to explain an association away.
 
 VanderWeele and Ding 2017 (Annals of Internal Medicine), with their approximations of the risk ratio
 from hazard ratios, odds ratios and standardized differences.
@@ -12,13 +12,14 @@ from typing import NamedTuple
 from validation.results.results import Book, Effect, TestOutcome
 
 COMMON = 0.15
-"""Share of patients with the outcome from which on ratios are no longer close to risk ratios."""
+"""Share of patients with the outcome above which ratios are no longer close to risk ratios."""
 
 
 class EValue(NamedTuple):
     """Risk ratios that a confounder needs with both exposure and outcome (1: none is needed).
 
-    `estimate` moves the estimate to no effect, `limit` the confidence limit nearest to it.
+    `estimate` is the risk ratio that would move the estimate to no effect; `limit` is the one that
+    would move the confidence limit nearest to no effect.
     """
 
     estimate: float
@@ -26,11 +27,11 @@ class EValue(NamedTuple):
 
 
 def e_value(effect: Effect, share: float) -> EValue:
-    """Return E-values of an effect and of its confidence limit nearest to no effect.
+    """Compute E-values of an effect and of its confidence limit nearest to no effect.
 
     Parameters
     ----------
-    share : share of patients with the outcome by the end of follow-up, 0 to 1; above `COMMON`
+    share : share of patients with the outcome by the end of follow-up, 0 to 1; above `COMMON`,
         the formulas for common outcomes are used
     """
     low, value, high = (
@@ -50,7 +51,7 @@ def _e_value(ratio: float) -> float:
 
 
 def _risk_ratio(value: float, scale: str, *, common: bool) -> float:
-    """Return the approximate risk ratio that stands behind an effect on its own scale."""
+    """Approximate the risk ratio that corresponds to an effect on its own scale."""
     if scale == "difference (SD)":
         return math.exp(0.91 * value) if math.isfinite(value) else (0.0 if value < 0 else math.inf)
     if value <= 0.0 or not math.isfinite(value):
@@ -63,7 +64,7 @@ def _risk_ratio(value: float, scale: str, *, common: bool) -> float:
 
 
 def put_e_value(outcome: TestOutcome, book: Book) -> None:
-    """Keep the E-value of a finished test under `<test>.e_value`, that of its limit beside it."""
+    """Record the E-values of a finished test and of its confidence limit under `<test>.e_value`."""
     if outcome.effect is None or not outcome.n or outcome.method == "mediation":
         return
     found = e_value(outcome.effect, (outcome.events or 0) / outcome.n)

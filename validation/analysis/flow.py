@@ -1,4 +1,4 @@
-"""From the whole cohort to the patients compared: who is lost where, and the groups' sizes."""
+"""Patient flow from the whole cohort to the comparison: losses at each step and group sizes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def group_numbers(study: Study, book: Book) -> None:
-    """Put the population's size, the groups' sizes and the cut-points into the book."""
+    """Record the population's size, the groups' sizes and the cut-points."""
     x = study.exposed.x
     book.add("population.n", study.patients(), "patients")
     book.add("population.in_comparison", study.patients(~np.isnan(x)), "patients")
@@ -37,7 +37,7 @@ def group_numbers(study: Study, book: Book) -> None:
 def patient_flow(
     contract: Contract, table: pd.DataFrame, joins: Sequence[dict[str, Any]]
 ) -> tuple[JoinReport, ...]:
-    """Return the patients lost at each condition, after the cohort's own joins."""
+    """Count the patients lost at each condition, after the cohort's own joins."""
     reports = [JoinReport.model_validate(join) for join in joins]
     keep = apply_filters(table, ())
     before = int(keep.sum())

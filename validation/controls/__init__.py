@@ -1,1 +1,1 @@
-"""Controls beside a claim: what they are, how they run, when they speak against it."""
+"""Controls that accompany a claim: how they run and when they speak against the claim."""

@@ -1,9 +1,9 @@
-"""The specification curve: a claim under every defensible choice, and how stable its sign is.
+"""Specification curve of a claim under every defensible choice, and the stability of its sign.
 
 Simonsohn, Simmons and Nelson 2020 (Nature Human Behaviour). A specification fixes a cut-point, the
-covariates, the strata, the follow-up and the exclusions; none of these may look at the outcome.
-Choices that give the same patients the same model (a cut of follow-up that nobody reaches) are the
-same specification, so that none has two votes.
+covariates, the strata, the follow-up and the exclusions; none of these choices may depend on the
+outcome. Choices that give the same model in the same patients (such as a follow-up limit that
+nobody reaches) are one specification, so that none is counted twice.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from validation.statistics.errors import (
 
 @dataclass(frozen=True)
 class Specification:
-    """Estimate under a set of choices. `reason` is set where nothing could be estimated.
+    """Estimate under a set of choices. `reason` is set if nothing could be estimated.
 
-    `same` are further choices that are this very fit.
+    `same` lists further choices that lead to this same fit.
     """
 
     choices: dict[str, str]
@@ -47,18 +47,18 @@ class Specification:
 
     @property
     def ok(self) -> bool:
-        """True when there is an estimate."""
+        """Whether there is an estimate."""
         return not self.reason
 
 
 @dataclass(frozen=True)
 class SpecificationCurve:
-    """All specifications, sorted by estimate, those without an estimate last.
+    """All specifications sorted by estimate, with those that lack an estimate last.
 
     `null` is the estimate of no effect: 1 for ratios, 0 for differences. `sign_stability` is the
-    share of estimates on the side of the median; `significant` the share with p below `alpha` on
-    that side. `left_out` has the claim's own choices leaving out each site in turn; they are no
-    further choices, and count in neither.
+    share of estimates on the same side of `null` as the median; `significant` is the share that
+    also have p below `alpha`. `left_out` holds the fits of the claim's own choices with each site
+    left out in turn; they are not additional choices and count in neither share.
     """
 
     specifications: tuple[Specification, ...]
@@ -71,7 +71,7 @@ class SpecificationCurve:
     left_out: tuple[Specification, ...] = ()
 
     def table(self) -> list[dict[str, str | float | int]]:
-        """Rows of text for a file, per specification."""
+        """Return one row of text per specification, to be written to a file."""
         return [
             {**s.choices, "estimate": s.value, "lower": s.lower, "upper": s.upper, "p": s.p,
              "n": s.n, "events": s.events, "reason": s.reason, "same fit": _further_choices(s)}
@@ -80,7 +80,7 @@ class SpecificationCurve:
 
 
 def _further_choices(kept: Specification) -> str:
-    """Return the further choices of a fit, by what sets them apart: "follow-up 60 months; …"."""
+    """List a fit's further choices by what distinguishes them: "follow-up 60 months; …"."""
     return "; ".join(
         ", ".join(f"{name} {value}" for name, value in other.items() if value != kept.choices[name])
         for other in kept.same
@@ -89,7 +89,7 @@ def _further_choices(kept: Specification) -> str:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Data of a specification: rows kept, design matrix (rows, k), names."""
+    """Data of a specification: rows kept, design matrix (rows, k) and names."""
 
     rows: BoolArray
     X: FloatArray
@@ -102,7 +102,7 @@ class Chosen:
 class Model:
     """Fitting method of a specification.
 
-    `size` counts rows and events before a fit is tried; `read` returns the outcome that the fit
+    `size` counts rows and events before a fit is attempted; `read` returns the outcome that the fit
     uses.
     """
 
@@ -121,18 +121,18 @@ def cox_model(
     entry: npt.ArrayLike | None = None,
     cluster: npt.ArrayLike | None = None,
 ) -> Model:
-    """Hazard ratios of a survival outcome; follow-up is cut at `limit`, strata keep baselines.
+    """Build the model for hazard ratios, with follow-up cut at `limit` and a baseline per stratum.
 
-    Firth's penalty serves where there are fewer events than `events_per_term` for each term, or a
-    covariate separates them: as in the registered tests. With `entry` each row is a record that
-    begins there (time-dependent exposures); those that begin after the limit are left out.
+    As in the registered tests, Firth's penalty is used if there are fewer than `events_per_term`
+    events per term, or if a covariate separates the events. With `entry`, each row is a record that
+    begins at that time (time-dependent exposures); records that begin after the limit are left out.
 
     Parameters
     ----------
     time : (n,) follow-up, in any unit
-    event : (n,) 1 where it ends in the event
+    event : (n,) 1 if follow-up ends in the event
     entry : (n,) times from which a record is at risk
-    cluster : (n,) persons, whose rows share a robust variance
+    cluster : (n,) person of each row; standard errors are robust within persons
     """
     t, e = survival_arrays(time, event)
     begin = np.full(len(t), -1.0) if entry is None else as_float(entry, "entry")
@@ -170,7 +170,7 @@ def cox_model(
 
 
 def logistic_model(y: npt.ArrayLike) -> Model:
-    """Odds ratios of a 0/1 outcome."""
+    """Build the model for odds ratios of a 0/1 outcome."""
     flags = as_float(y, "outcome")
 
     def fit(chosen: Chosen) -> tuple[float, float, float, float]:
@@ -187,7 +187,7 @@ def logistic_model(y: npt.ArrayLike) -> Model:
 
 
 def linear_model(y: npt.ArrayLike) -> Model:
-    """Differences of a continuous outcome, in its standard deviations."""
+    """Build the model for differences in a continuous outcome, in its standard deviations."""
     values = as_float(y, "outcome")
     spread = float(values.std(ddof=1))
 
@@ -221,17 +221,19 @@ def fit_specification_curve(
 
     Parameters
     ----------
-    exposures : name of the cut rule to the (n,) exposure it gives (NaN: not in the comparison), or
-        to an (n, 1 + q) block whose further columns every model holds (an interaction's main
+    exposures : maps the cut rule's name to the (n,) exposure it gives (NaN: not in the comparison),
+        or to an (n, 1 + q) block whose further columns are in every model (an interaction's main
         effects)
-    covariates : name of the set to (names, (n, q) array), or None for no covariates; rows with a
-        missing value are left out of those specifications
-    follow_up : name to the time at which follow-up is cut (None: all of it)
-    exclusions : name to the (n,) mask of patients kept (None: all)
-    strata : name to the (n,) codes of the strata (-1: unknown, left out), or None for no strata
+    covariates : maps the set's name to (names, (n, q) array), or None for no covariates; rows with
+        a missing value are left out of those specifications
+    follow_up : maps a name to the time at which follow-up is cut (None: all of it)
+    exclusions : maps a name to the (n,) mask of patients kept (None: all)
+    strata : maps a name to the (n,) codes of the strata (-1: unknown, left out), or None for no
+        strata
 
-    Choices that lead to one and the same fit are the same specification, which names all of them.
-    Every refusal of a single specification (no events in a group, say) is kept with its reason.
+    Choices that lead to the same fit are one specification, which names all of them. If a
+    specification cannot be estimated (for example because a group has no events), it is kept with
+    the reason.
     """
     if not exposures:
         raise ShapeError("a specification curve needs at least one exposure")
@@ -285,11 +287,11 @@ def leave_one_out(
     *,
     choices: Mapping[str, str],
 ) -> tuple[Specification, ...]:
-    """Refit an exposure's model leaving out each site in turn, under each set of covariates.
+    """Refit an exposure's model with each site left out in turn, under each set of covariates.
 
     Parameters
     ----------
-    sites : (n,) the site of each patient, or None where unknown (those are kept)
+    sites : (n,) site of each patient, or None if unknown (these patients are always kept)
     codes : (n,) codes of the strata (-1: unknown), or None
     """
     block = as_float(exposure, "exposure").reshape(model.n, -1)
@@ -306,7 +308,7 @@ def leave_one_out(
 
 
 def _median(values: FloatArray, null: float) -> float:
-    """Median; of ratios, that of their logarithms."""
+    """Compute the median of the estimates, on the log scale for ratios."""
     if not len(values):
         return float("nan")
     return float(np.exp(np.median(np.log(values))) if null == 1.0 else np.median(values))
@@ -337,10 +339,10 @@ def _chosen(
 
 
 def _identity(model: Model, chosen: Chosen) -> tuple[object, ...]:
-    """Key of a fit: equal for choices that give the same fit."""
+    """Build a key of a fit that is equal for choices that give the same fit."""
     layers = chosen.layers
     if layers is not None and len(set(layers.tolist())) < 2:
-        layers = None  # a single stratum is no stratification
+        layers = None  # a single stratum is the same as no stratification
     read = (chosen.rows, chosen.X, *model.read(chosen))
     return (
         *(np.ascontiguousarray(part).tobytes() for part in read),

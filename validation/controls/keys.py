@@ -1,6 +1,6 @@
 """Keys of the controls' numbers in `results.json`.
 
-Code that writes or quotes these numbers takes the keys from here.
+Code that writes or quotes these numbers gets the keys from here.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Key(StrEnum):
 
 
 def random_key(exposure: int, number: str) -> str:
-    """Key of a number (`percentile`, `draws`, `p`) of an exposure's random features.
+    """Return the key of a number (`percentile`, `draws`, `p`) of an exposure's random features.
 
-    Exposures are counted from 0 here, and from 1 in the key.
+    Exposures are counted from 0 in the argument and from 1 in the key.
     """
     return f"control.random.{exposure + 1}.{number}"

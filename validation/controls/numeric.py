@@ -1,10 +1,10 @@
 """Empirical null distributions of a claim, computed on arrays.
 
-- Permuted outcome: the exposure is dealt out anew among the patients, the outcome and the
-  covariates keep their relation. The statistic's distribution then is that of no association.
-- Random matched features: genes of like expression, for the same construction. A claim about this
-  gene must beat genes of its kind: most random signatures relate to outcome in some cancers (Venet
-  and others 2011, PLoS Comput Biol).
+- Permuted outcome: the exposure is reassigned among the patients, while the outcome and the
+  covariates keep their relation. The distribution of the statistic is then that of no association.
+- Random matched features: genes with similar expression undergo the same construction. A claim
+  about this gene must beat genes of its kind: most random signatures relate to outcome in some
+  cancers (Venet and others 2011, PLoS Comput Biol).
 
 Empirical p-values are (1 + number at least as extreme) / (1 + number drawn), never zero (Phipson
 and Smyth 2010, Stat Appl Genet Mol Biol).
@@ -38,12 +38,12 @@ Direction = Literal["two-sided", "higher", "lower"]
 
 @dataclass(frozen=True)
 class EmpiricalNull:
-    """A claim's statistic against its empirical null.
+    """A claim's statistic compared with its empirical null distribution.
 
     `observed` and `null` are signed roots of the Cox score statistic (positive: more risk).
     `false_positive_rate` is the share of null draws that the nominal chi-squared test would call
-    significant at `alpha`: near `alpha` when the test is honest on these data, above it when
-    features of this kind are related to outcome anyway.
+    significant at `alpha`: it is near `alpha` if the test is valid on these data, and above it if
+    features of this kind tend to be related to outcome.
     """
 
     observed: float
@@ -53,7 +53,7 @@ class EmpiricalNull:
 
 
 def empirical_p(observed: float, null: FloatArray, direction: Direction = "two-sided") -> float:
-    """(1 + draws at least as extreme) / (1 + draws)."""
+    """Compute (1 + draws at least as extreme) / (1 + draws)."""
     slack = 1e-12
     if direction == "two-sided":
         extreme = np.abs(null) >= abs(observed) - slack
@@ -67,7 +67,7 @@ def empirical_p(observed: float, null: FloatArray, direction: Direction = "two-s
 def _signed_scores(
     t: FloatArray, e: BoolArray, features: FloatArray, c: FloatArray | None
 ) -> tuple[FloatArray, BoolArray]:
-    """Signed root of the score statistic per column, and which columns have a value."""
+    """Compute the signed root of the score statistic per column, and which columns have a value."""
     sd = features.std(axis=0)
     usable = np.isfinite(features).all(axis=0) & (sd > 0.0)
     z = np.zeros(features.shape[1])
@@ -94,14 +94,14 @@ def permutations(
     strata: npt.ArrayLike | None = None,
     clusters: npt.ArrayLike | None = None,
 ) -> IntArray:
-    """Return (times, n) random orders of the patients, within strata if given.
+    """Draw (times, n) random orders of the patients, within strata if given.
 
-    Clusters stay whole: each takes the place of another of its size (and strata), row by row.
+    Clusters stay whole: each changes places with another of the same size (and strata), row by row.
 
     Parameters
     ----------
-    strata : (n,) labels that keep their patients
-    clusters : (n,) persons whose rows stay together
+    strata : (n,) labels within which patients are permuted
+    clusters : (n,) person of each row; rows of a person stay together
     """
     rng = generator(seed)
     whole = np.tile(np.arange(n, dtype=np.int64), (times, 1))
@@ -122,7 +122,7 @@ def permutations(
 def _exchangeable(
     n: int, clusters: npt.ArrayLike, strata: npt.ArrayLike | None
 ) -> Iterator[IntArray]:
-    """(clusters, size) places of the rows of clusters of equal size, in the same strata."""
+    """Yield (clusters, size) rows of exchangeable clusters, equal in size and strata."""
     codes, _ = group_codes(clusters, n, at_least=1)
     layers = np.zeros(n, np.int64) if strata is None else group_codes(strata, n, at_least=1)[0]
     order = np.lexsort((layers, codes))
@@ -146,13 +146,13 @@ def permuted_outcome(
     clusters: npt.ArrayLike | None = None,
     alpha: float = 0.05,
 ) -> EmpiricalNull:
-    """Null distribution of the exposure's adjusted Cox score statistic under permutation.
+    """Compute the null distribution of the exposure's adjusted Cox score statistic by permutation.
 
     Parameters
     ----------
-    exposure : (n,) the claim's exposure as analyzed (0/1 group, or continuous)
-    covariates : (n, q) the model's other covariates; they stay with the outcome
-    clusters : (n,) rows that stay together
+    exposure : (n,) exposure of the claim as analyzed (0/1 group, or continuous)
+    covariates : (n, q) other covariates of the model, which stay with the outcome
+    clusters : (n,) labels of rows that stay together
 
     Raises
     ------
@@ -189,16 +189,16 @@ def dealt_at_risk(
     times: int,
     seed: int,
 ) -> tuple[float, FloatArray]:
-    """Log-rank statistic of a time-dependent exposure, and its null distribution.
+    """Compute the log-rank statistic of a time-dependent exposure, and its null distribution.
 
-    If the exposure does nothing, whoever fails is random among those at risk: at each event time
-    the number of exposed among the failures is hypergeometric, whatever came before.
+    If the exposure has no effect, failures are random among the patients at risk: at each event
+    time the number of exposed patients among the failures is hypergeometric, whatever came before.
 
     Parameters
     ----------
     entry, time, event : (records,) start, stop (same unit), and 1 where the event ended the record
     exposed : (records,) 1 while exposed, 0 before
-    layers : (records,) stratum of each; failures are drawn within it
+    layers : (records,) stratum of each record, within which failures are drawn
 
     Returns
     -------
@@ -234,10 +234,10 @@ def matched_features(
     seed: int = 0,
     exclude: npt.ArrayLike | None = None,
 ) -> IntArray:
-    """Features of the same kind as column `index`: like mean and like spread.
+    """Select features similar to column `index` in mean and spread.
 
-    Features are ordered by distance in the ranks of mean and standard deviation; `draws` are taken
-    at random, without replacement, from the nearest `pool`.
+    Features are ordered by distance in the ranks of mean and standard deviation; `draws` of them
+    are chosen at random, without replacement, from the nearest `pool`.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ def matched_features(
 
     Returns
     -------
-    At most `draws` positions; fewer when there are fewer features.
+    At most `draws` column positions; fewer if there are fewer features.
     """
     x = as_float(values, "values")
     p = x.shape[1]

@@ -1,4 +1,4 @@
-"""Controls that run beside a claim, and show how it would look if it were false.
+"""Controls that accompany a claim and show how the claim would look if it were false.
 
 Each control returns its numbers as typed fields (`validation.results.controls`), which the rules of
 `validation.verdict.objections` read; `write_numbers` puts them under their keys for the report.
@@ -55,7 +55,7 @@ SEPARATOR = "#"
 
 
 def control_outcome(name: str, method: str, endpoint: str, **values: Any) -> TestOutcome:
-    """Return a control as a line of the ledger."""
+    """Build the ledger entry of a control."""
     return TestOutcome.model_validate(
         {"id": f"control.{name}", "role": "control", "method": method, "endpoint": endpoint}
         | {"status": "ok"}
@@ -64,7 +64,7 @@ def control_outcome(name: str, method: str, endpoint: str, **values: Any) -> Tes
 
 
 def ledger_fields(result: ControlResult) -> dict[str, Any]:
-    """Return the numbers of a control that its line of the ledger holds."""
+    """Return the numbers of a control that its ledger entry records."""
     names = {"p", "n", "events", "statistic"} & set(type(result).model_fields)
     found = {name: getattr(result, name) for name in names}
     if isinstance(result, Specifications):
@@ -75,7 +75,7 @@ def ledger_fields(result: ControlResult) -> dict[str, Any]:
 def missingness(table: pd.DataFrame, study: Study) -> Missingness:
     """Compare the outcome between patients with and without the exposure, within strata.
 
-    Complete cases mislead where a value is missing because of what happened to the patient.
+    Complete cases mislead if a value is missing because of what happened to the patient.
     """
     contract = study.contract
     rows = table[apply_filters(table, contract.filters)]
@@ -102,7 +102,7 @@ def missingness(table: pd.DataFrame, study: Study) -> Missingness:
 
 
 def write_numbers(controls: Controls, scale: str, book: Book) -> None:
-    """Put the numbers of the controls that ran under their keys."""
+    """Record the numbers of the controls that ran, under their keys."""
     permuted, positive, curve = controls.permuted, controls.known_positive, controls.specification
     if permuted is not None and permuted.ran:
         book.add(Key.PERMUTED_P, permuted.p, "p-value")
@@ -143,7 +143,11 @@ def write_numbers(controls: Controls, scale: str, book: Book) -> None:
 
 
 def _arrays(study: Study) -> tuple[Any, FloatArray, FloatArray | None, FloatArray, Any]:
-    """Kept patients, outcome, event flags (None: no time), exposure, adjusters (or None)."""
+    """Return kept patients, outcome, event flags, exposure and adjusters.
+
+    Event flags are None for an outcome that is not time to event; adjusters are None if there are
+    none.
+    """
     primary = study.contract.primary_test
     keep = study.complete(primary.endpoint, primary.strata)
     value, event = study.outcome(primary.endpoint)
@@ -154,7 +158,7 @@ def _arrays(study: Study) -> tuple[Any, FloatArray, FloatArray | None, FloatArra
 
 
 def _score_z(value: FloatArray, x: FloatArray, others: Any) -> FloatArray:
-    """Standardized covariance of an outcome without time with each column of exposures (n, m)."""
+    """Compute the standardized covariance of an outcome with each column of exposures (n, m)."""
 
     def residual(block: FloatArray) -> FloatArray:
         base = (
@@ -173,7 +177,7 @@ def _score_z(value: FloatArray, x: FloatArray, others: Any) -> FloatArray:
 
 
 def permuted_outcome(study: Study) -> PermutedOutcome:
-    """Return the claim's statistic when exposures are dealt out anew among the patients."""
+    """Compute the claim's statistic with exposures reassigned at random among the patients."""
     plan = study.contract.controls
     keep, value, flags, x, others = _arrays(study)
     seed = study.contract.seed
@@ -208,10 +212,10 @@ def permuted_outcome(study: Study) -> PermutedOutcome:
 
 
 def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int) -> RandomFeatures:
-    """Get the claim's statistic among features of the same kind put through the same construction.
+    """Compute the claim's statistic for comparable features put through the same construction.
 
     Expression and signatures are replaced by matched genes (prepared beforehand, without the
-    outcome); any other exposure is dealt out anew among the patients.
+    outcome); any other exposure is reassigned at random among the patients.
     """
     contract = study.contract
     use = contract.exposures[exposure]
@@ -240,15 +244,15 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
     raw = raw[:, ~np.isnan(raw).any(axis=0)]
     if raw.shape[1] < 20:
         raise InputError(f"only {raw.shape[1]} comparable features; at least 20 are needed")
-    # Each draw has other patients in its groups (for extremes, other patients in neither), so the
-    # draws are compared by their own standardized statistics.
+    # Each draw has different patients in its groups (for extremes, different patients in neither),
+    # so draws are compared by their own standardized statistics.
     endpoint = contract.primary_test.endpoint
     outcome, layers, scores = study.outcome(endpoint), all_layers(study), _Scores()
     values = tuple(exposure_values(rows, each) for each in contract.exposures)
     draws = (_rebuilt(study, values, exposure, raw[:, at]) for at in range(raw.shape[1]))
     sign = 1.0 if contract.direction is Direction.HIGHER_RISK else -1.0
     if study.exposed.mediated and exposure == 0:
-        # The exposure's own part of the claim is its path to the mediator, which goes up.
+        # The exposure's own part of the claim is its path to the mediator, made positive.
         sign = 1.0
         observed = _to_the_mediator(study.exposed, keep)
         null = np.array(
@@ -280,7 +284,7 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
 
 
 def _at_risk(study: Study) -> tuple[float, FloatArray]:
-    """Statistic of a time-dependent exposure, observed and dealt out among those at risk."""
+    """Compute a time-dependent exposure's statistic, observed and redrawn among those at risk."""
     contract = study.contract
     keep, value, flags, x, _ = _arrays(study)
     entry = study.entry(keep)
@@ -293,7 +297,7 @@ def _at_risk(study: Study) -> tuple[float, FloatArray]:
 def _rebuilt(
     study: Study, values: tuple[FloatArray, ...], exposure: int, raw: FloatArray
 ) -> Exposed | None:
-    """Recode the exposure with an exposure's values replaced; None if it cannot be cut."""
+    """Recode the exposure with one exposure's values replaced; None if they cannot be cut."""
     contract = study.contract
     uses = contract.exposures
     cuts = list(study.cuts)
@@ -303,7 +307,7 @@ def _rebuilt(
     except InputError:
         return None
     if use.cut is CutRule.FIXED:
-        # A threshold in the feature's own unit means nothing for another feature: keep its share.
+        # A threshold in one feature's unit means nothing for another feature: keep its share.
         assert use.threshold is not None
         below = int((values[exposure] <= use.threshold).sum())
         use = use.model_copy(update={"threshold": float(np.sort(raw)[max(below, 1) - 1])})
@@ -316,7 +320,7 @@ def _rebuilt(
 
 
 def all_layers(study: Study) -> NDArray[np.int64] | None:
-    """(rows,) stratum of every patient, -1 where unknown; None without strata."""
+    """Return the (rows,) stratum of every patient, -1 if unknown; None without strata."""
     strata = study.contract.primary_test.strata
     if not strata:
         return None
@@ -329,7 +333,7 @@ def all_layers(study: Study) -> NDArray[np.int64] | None:
 
 
 class _Scores(dict[bytes, "FloatArray"]):
-    """Log-rank scores by the patients kept: most draws keep the same."""
+    """Cache of log-rank scores by the patients kept, which are the same in most draws."""
 
     def of(self, time: FloatArray, event: NDArray[np.bool_], keep: NDArray[np.bool_]) -> FloatArray:
         key = keep.tobytes()
@@ -345,10 +349,11 @@ def _draw(
     layers: NDArray[np.int64] | None,
     scores: _Scores,
 ) -> float:
-    """Signed score statistic of an exposure; positive when the exposed fare worse (or higher).
+    """Compute the signed score statistic of an exposure.
 
-    With strata, log-rank scores and the exposure's mean are taken within each. An interaction's
-    product is taken apart from its main effects first.
+    It is positive if exposed patients fare worse (or have higher values). With strata, log-rank
+    scores and the exposure's mean are computed within each stratum. An interaction's product is
+    first adjusted for its main effects.
     """
     x = exposed.x
     keep = ~np.isnan(x) & ~np.isnan(value)
@@ -370,7 +375,7 @@ def _draw(
 
 
 def _to_the_mediator(exposed: Exposed, keep: NDArray[np.bool_]) -> float:
-    """Standardized correlation of an exposure with its mediator, positive as claimed."""
+    """Compute an exposure's standardized correlation with its mediator, positive as claimed."""
     exposure, mediator = exposed.parts
     known = keep & (exposure == exposure) & (mediator == mediator)
     return float(_score_z(mediator[known], exposure[known][:, None], None)[0])
@@ -379,7 +384,7 @@ def _to_the_mediator(exposed: Exposed, keep: NDArray[np.bool_]) -> float:
 def _stratified_scores(
     time: FloatArray, event: NDArray[np.bool_], layers: NDArray[np.int64]
 ) -> tuple[FloatArray, FloatArray]:
-    """Log-rank scores within each stratum, and the strata's indicators (all but the first)."""
+    """Compute log-rank scores within each stratum, and indicators of all strata but the first."""
     scores, codes = np.empty(len(time)), np.unique(layers)
     for code in codes:
         mine = layers == code
@@ -407,7 +412,7 @@ def timing(study: Study) -> TimingResult:
 
 
 def known_positive(table: pd.DataFrame, study: Study) -> KnownPositiveResult:
-    """Return an association that must be there if the outcome data are sound."""
+    """Test an association that must be present if the outcome data are sound."""
     plan = study.contract.controls.known_positive
     assert plan is not None
     rows = table[apply_filters(table, study.contract.filters)]
@@ -440,7 +445,7 @@ def known_positive(table: pd.DataFrame, study: Study) -> KnownPositiveResult:
 
 
 def negative_endpoint(study: Study, book: Book, tables: dict[str, Any]) -> NegativeEndpoint:
-    """Return the same exposure on an endpoint that it should not touch."""
+    """Test the same exposure on an endpoint that it should not affect."""
     name = study.contract.controls.negative_endpoint
     assert name is not None
     primary = study.contract.primary_test
@@ -458,5 +463,5 @@ def negative_endpoint(study: Study, book: Book, tables: dict[str, Any]) -> Negat
 
 
 def is_replaceable(use: VariableUse) -> bool:
-    """Return True for exposures that have comparable others in the matrix: genes and signatures."""
+    """Check whether an exposure, a gene or signature, has comparable features in the matrix."""
     return use.key.startswith(("expression:", "signature:"))

@@ -1,4 +1,4 @@
-"""The claim under every registered choice: its estimates, their sign, their spread."""
+"""Specification curve of a claim under every registered choice: estimates, sign and spread."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 CLAIMED = "as claimed"
-"""Where each exposure has a rule of its own, beside the curves that cut all of them alike."""
+"""Name of the claim's own cuts if each exposure has its own rule, unlike in the curve."""
 
 
 def specification(study: Study) -> tuple[Specifications, SpecificationCurve]:
-    """Fit every registered specification, and count those with the expected sign.
+    """Fit every registered specification and count those with the expected sign.
 
-    Raises `InputError` if none could be estimated.
+    Raises `InputError` if no specification could be estimated.
     """
     contract = study.contract
     known = _outcome_rows(study)
@@ -47,14 +47,14 @@ def specification(study: Study) -> tuple[Specifications, SpecificationCurve]:
 
 
 def _outcome_rows(study: Study) -> BoolArray:
-    """(n,) whose primary outcome is known."""
+    """Return the (n,) mask of patients whose primary outcome is known."""
     value, event = study.outcome(study.contract.primary_test.endpoint)
     known = ~np.isnan(value)
     return known if event is None else known & ~np.isnan(event)
 
 
 class _Choices(NamedTuple):
-    """Each registered choice by its label, over the patients whose outcome is known."""
+    """The registered choices by label, over the patients whose outcome is known."""
 
     exposures: dict[str, FloatArray]
     covariates: dict[str, Any]
@@ -98,7 +98,7 @@ def _choices(study: Study, known: BoolArray) -> _Choices:
 def _sites_left_out(
     study: Study, known: BoolArray, choices: _Choices, own_cut: str, curve: SpecificationCurve
 ) -> SpecificationCurve:
-    """Return the curve with the claim's own cut estimated without each site in turn."""
+    """Add to the curve the estimates with the claim's own cut and each site left out in turn."""
     layers = all_layers(study)
     column = study.rows.loc[known, study.contract.site]
     left_out = leave_one_out(
@@ -128,7 +128,7 @@ def _summary(study: Study, curve: SpecificationCurve, own_cut: str) -> Specifica
         for specification in kept
         for choices in (specification.choices, *specification.same)
     )
-    # A searched cut-point or a spline is none of the curve's choices.
+    # A searched cut-point or a spline is not among the curve's choices.
     searched = contract.exposures[0].cut not in contract.specification.cuts
     small = sum(specification.p < contract.rules.alpha for specification in agree)
     return Specifications(
@@ -149,7 +149,7 @@ def _summary(study: Study, curve: SpecificationCurve, own_cut: str) -> Specifica
 
 
 def _own_cut(study: Study) -> str:
-    """Return the claim's own cut rule, as the curve names it; `CLAIMED` for several at once."""
+    """Return the curve's name for the claim's own cut rule; `CLAIMED` if there are several."""
     rules = {str(use.cut) for use in study.contract.exposures}
     slope = study.contract.comparison in (Comparison.PER_SD, Comparison.PER_DOUBLING)
     if slope and not rules & set(SEARCHING):
@@ -187,9 +187,9 @@ def _model(study: Study, known: BoolArray) -> Model:
 
 
 def _cuts(study: Study, rule: CutRule) -> tuple[Cut, ...] | None:
-    """All exposures cut by a rule; None where the rule does not fit them.
+    """Cut all exposures by a rule; return None if the rule does not apply to them.
 
-    The claim's own cuts are taken as they are: a confirmation part has those of the discovery part.
+    The claim's own cuts are reused unchanged: a confirmation part has those of the discovery part.
     """
     uses = study.contract.exposures
     if rule.value == _own_cut(study) == study.cuts[0].rule.value:
@@ -206,7 +206,7 @@ def _cuts(study: Study, rule: CutRule) -> tuple[Cut, ...] | None:
 
 
 def _exposure(study: Study, cuts: tuple[Cut, ...]) -> FloatArray:
-    """(n,) the exposure under these cuts; of a product (n, 3), with both main effects."""
+    """Return the (n,) exposure under these cuts; (n, 3) for a product with both main effects."""
     contract = study.contract
     values = tuple(exposure_values(study.rows, use) for use in contract.exposures)
     comparison = contract.comparison

@@ -1,4 +1,4 @@
-"""Predicted against observed risk, with the distribution of predictions below."""
+"""Calibration plot: predicted against observed risk, with the distribution of predictions below."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def calibration_figure(
 
     Parameters
     ----------
-    predictions : (n,) every patient's predicted risk at the horizon, for the histogram
+    predictions : (n,) predicted risk of every patient at the horizon, for the histogram
     annotation : lines printed inside the plot (slope, concordance)
     """
     risk = np.asarray(predictions, dtype=np.float64)

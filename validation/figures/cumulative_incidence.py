@@ -1,4 +1,4 @@
-"""Cumulative incidence of an event and of those that compete with it, with numbers at risk."""
+"""Cumulative incidence of an event and its competing events, with numbers at risk."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ LINE = 0.165  # inches of a line of the legend
 
 @dataclass(frozen=True)
 class Incidences:
-    """Curves of a group: the event of interest, and competing events together (None: nobody)."""
+    """Curves of a group: the event of interest, and all competing events (None if absent)."""
 
     event: CumulativeIncidence
     competing: CumulativeIncidence | None = None
 
     @property
     def times(self) -> FloatArray:
-        """Times of both curves, in ascending order."""
+        """Times of both curves in ascending order."""
         return self.event.times
 
     @property
     def at_risk(self) -> IntArray:
-        """Patients still followed and free of any event just before each time."""
+        """Number of patients still followed and free of any event just before each time."""
         return self.event.at_risk
 
     @property
     def n(self) -> int:
-        """Patients in the group."""
+        """Number of patients in the group."""
         return self.event.n
 
 
@@ -52,15 +52,15 @@ def cumulative_incidence_figure(
     smallest: int = 1,
     **frame: Unpack[Frame],
 ) -> Path:
-    """Draw the event solid with its band, competing events dashed and thinner.
+    """Draw the event as a solid line with a band, and competing events dashed and thinner.
 
-    One color and a marker per group, so that neither color nor dash is needed to distinguish the
-    groups.
+    Each group has one color and one marker, so that groups can be distinguished without color or
+    dashes.
     """
     from matplotlib.lines import Line2D
 
     some = any(curve.competing is not None for curve in curves.values())
-    # The legend stands above the curves, on height of its own.
+    # The legend is above the curves, with its own height.
     room = LINE * (len(curves) + len(annotation) + 1 + some) + 0.08
     with follow_up(curves, path, extra=room, smallest=smallest, **frame) as (
         figure,
@@ -130,13 +130,13 @@ def cumulative_incidence_figure(
 
 
 def _followed_to(both: Incidences, smallest: int) -> float:
-    """Last time at which so many are at risk."""
+    """Return the last time at which this many patients are at risk."""
     held = both.times[both.at_risk >= smallest]
     return float(held[-1]) if len(held) else 0.0
 
 
 def _from_zero(curve: CumulativeIncidence) -> tuple[FloatArray, FloatArray]:
-    """Return times and incidences with the start of follow-up, where nobody has had an event."""
+    """Prepend the start of follow-up, when nobody has had an event, to times and incidences."""
     if curve.times[0] == 0.0:
         return curve.times, curve.incidence
     return np.concatenate(([0.0], curve.times)), np.concatenate(([0.0], curve.incidence))

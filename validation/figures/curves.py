@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Followed(Protocol):
-    """A curve that knows who is still followed just before each of its times."""
+    """A curve with the number of patients still followed just before each of its times."""
 
     @property
     def times(self) -> FloatArray: ...
@@ -30,12 +30,12 @@ class Followed(Protocol):
 
 
 class Frame(Look, total=False):
-    """What stands around the curves: the words of a figure, and the time axis.
+    """Text around the curves and the time axis of a figure.
 
     time_unit : the unit of all times
-    ticks : times at which numbers at risk are given (default: five to eight round ones)
+    ticks : times at which numbers at risk are given (default: five to eight round times)
     until : end of the time axis (default: the last time with ten patients at risk, so that the
-        tail that nobody supports is not read as a result; the caption states this)
+        tail without patients is not read as a result; the caption states this)
     """
 
     time_unit: Required[str]
@@ -57,10 +57,10 @@ def follow_up(
 ) -> Iterator[tuple[Figure, Axes, FloatArray, float]]:
     """Open a figure with axes over follow-up and numbers at risk below them; see `Frame`.
 
-    Yields figure, axes, the times of the table and the end of the time axis. `extra` inches are
-    added to the axes' height; counts below `smallest` are not shown.
+    Yields the figure, the axes, the times of the table and the end of the time axis. `extra` inches
+    are added to the axes' height; counts below `smallest` are not shown.
 
-    Raises `InputError` for no curve, or more than there are colors.
+    Raises `InputError` if there are no curves, or more curves than colors.
     """
     if not curves:
         raise InputError("figure: no curve given")
@@ -133,31 +133,31 @@ def steps(axes: Axes, times: FloatArray, values: FloatArray, end: float, **look:
 
 
 def at_risk(curve: Followed, when: FloatArray) -> IntArray:
-    """Patients still followed just before each time of `when`."""
+    """Return the number of patients still followed just before each time of `when`."""
     position = np.searchsorted(curve.times, when, side="left")
     padded = np.append(curve.at_risk, 0)
     return np.asarray(padded[position], dtype=np.int64)
 
 
 def count_text(count: int, smallest: int) -> str:
-    """Print a count; hide a count that is too small."""
+    """Format a count, hiding counts that are too small."""
     return f"<{smallest}" if 0 < count < smallest else str(count)
 
 
 def repeat_last(values: FloatArray) -> FloatArray:
-    """Values with the last one repeated, for the end of the axis."""
+    """Append the last value again, for the end of the axis."""
     return np.append(values, values[-1])
 
 
 def supported(curves: Mapping[str, Followed]) -> float:
-    """Last time at which ten patients are at risk in some group (at least half the follow-up)."""
+    """Return the last time with ten patients at risk in some group; at least half the follow-up."""
     longest = max(float(c.times[-1]) for c in curves.values())
     held = [float(c.times[c.at_risk >= 10][-1]) for c in curves.values() if c.n >= 10]
     return max([0.5 * longest, *held]) if held else longest
 
 
 def round_ticks(end: float, time_unit: str) -> FloatArray:
-    """Four to eight steps: whole years for months, else 1, 2, 2.5 or 5 times a power of ten."""
+    """Choose four to eight steps: whole years for months, else 1, 2, 2.5 or 5 times 10^k."""
     sizes: list[float] = [1, 3, 6, 12, 24, 36, 60, 120]
     if time_unit != "months" or end > 840:
         power = 10.0 ** np.floor(np.log10(end))

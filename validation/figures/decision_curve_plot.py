@@ -1,4 +1,4 @@
-"""Net benefit against the threshold risk of treatment."""
+"""Decision curve plot: net benefit against the threshold risk for treatment."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def decision_curve_figure(
     risk_of: str = "the event",
     **look: Unpack[Look],
 ) -> Path:
-    """Draw the net benefit of each strategy, with acting on nobody as the zero line.
+    """Draw the net benefit of each strategy, with treating nobody as the zero line.
 
     Parameters
     ----------
     thresholds : (m,) risks in (0, 1)
-    benefit : (m,) net benefit by strategy ("with", "without", "all")
+    benefit : maps a strategy to its (m,) net benefit ("with", "without", "all")
     """
     at = 100.0 * np.asarray(thresholds, dtype=np.float64)
     if not len(at):

@@ -1,4 +1,4 @@
-"""Forest plot: effects with intervals on a logarithmic axis, numbers beside them."""
+"""Forest plot: effects with intervals on a logarithmic axis, with their numbers alongside."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sage.core.errors import InputError
 from validation.figures.style import INK, MUTED, OKABE_ITO, Look, drawing, p_text, ratio_ticks
 
 BOLD, PLAIN = 0.0093, 0.0080
-"""Share of the width that a character of a label takes."""
+"""Share of the figure's width that one character of a label occupies."""
 SHORT = 14
-"""Characters of a measure that fit over its column."""
+"""Number of characters of a measure that fit above its column."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ def forest(
 ) -> Path:
     """Draw ratios (hazard, odds) with their intervals and write the figure.
 
-    Intervals that leave the axis end in an arrow. A row whose value is NaN prints its `reason`
-    where the interval would stand.
+    Intervals that extend beyond the axis end in an arrow. A row whose value is NaN shows its
+    `reason` in place of the interval.
 
-    Raises `InputError` if there is no row.
+    Raises `InputError` if there are no rows.
     """
     if not rows:
         raise InputError("forest: no row given")
@@ -62,7 +62,7 @@ def forest(
         axes.set_ylim(len(rows) - 0.5, -0.5)
         ratio_ticks(axes, low, high)
         axes.axvline(1.0, color=INK, linewidth=0.8)
-        short = measure if len(measure) <= SHORT else "Ratio"  # the axis says which
+        short = measure if len(measure) <= SHORT else "Ratio"  # the axis states which
         columns = ((right + 0.03, "events / n"), (estimate, f"{short} (95% CI)"), (0.985, "p"))
         head = 1 - (top - 0.10) / height
         for x, text in columns:
@@ -96,12 +96,12 @@ def forest(
 
 
 def _stretch(height: float, top: float, rows: int) -> float:
-    """Scale of a row's height relative to 0.27 inch."""
+    """Compute the scale of a row's height relative to 0.27 inch."""
     return (height - 0.62 - top) / (0.27 * rows)
 
 
 def _range(rows: Sequence[ForestRow]) -> tuple[float, float]:
-    """Axis limits: all values, and intervals as far as they stay readable."""
+    """Choose axis limits that include all values, and intervals as far as they stay readable."""
     if not rows:
         return 0.5, 2.0
     ends = [v for r in rows for v in (r.lower, r.upper) if np.isfinite(v) and v > 0]

@@ -1,4 +1,4 @@
-"""Survival curves with confidence bands, censoring marks and numbers at risk."""
+"""Kaplan-Meier plot: survival curves with confidence bands, censoring marks and numbers at risk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from validation.statistics.base import IntArray
 from validation.statistics.survival import KaplanMeier
 
 HIGH = 0.8
-"""Share alive in mid-figure from which on a curve runs below the legend."""
+"""Share alive in mid-figure from which the curve runs above the legend."""
 
 
 def kaplan_meier_figure(
@@ -25,7 +25,7 @@ def kaplan_meier_figure(
     annotation: Sequence[str] = (),
     **frame: Unpack[Frame],
 ) -> Path:
-    """Draw a curve per group and write the figure."""
+    """Draw one curve per group and write the figure."""
     with follow_up(curves, path, **frame) as (_, axes, _, end):
         for number, (name, curve) in enumerate(curves.items()):
             color, dash = OKABE_ITO[number], DASHES[number % len(DASHES)]
@@ -42,7 +42,7 @@ def kaplan_meier_figure(
                 markersize=4.5,
                 markeredgewidth=0.8,
             )
-        # A long legend, or a curve that stays high: room above, so that it hides none of them.
+        # A long legend or a curve that stays high needs room above, so that no curve is hidden.
         high = any(float(curve.survival_at([0.4 * end])[0]) > HIGH for curve in curves.values())
         crowded = high or len(curves) > 2
         axes.set_ylim(0, 1.02 + (0.085 * len(curves) if crowded else 0.0))
@@ -65,6 +65,6 @@ def kaplan_meier_figure(
 
 
 def _count_censored(curve: KaplanMeier) -> IntArray:
-    """Patients censored at each time."""
+    """Count patients censored at each time."""
     after = np.append(curve.at_risk[1:], 0)
     return np.asarray(curve.at_risk - curve.events - after, dtype=np.int64)

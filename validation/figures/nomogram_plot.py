@@ -1,4 +1,4 @@
-"""A nomogram: lines of values under a scale of points, and the risk for their sum."""
+"""Nomogram: one line of values per variable under a scale of points, and the risk for their sum."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 ROW = 0.52
 SHORTEST = 7.0
-"""Points under which a line's marks cannot be distinguished: its ends are named beside it."""
+"""Length in points below which a line's marks are too close and its ends are named instead."""
 GAP, WIDTH = 1.5, 1.15
-"""Points between two words on a side of a line, and of a letter."""
+"""Points between two words on one side of a line, and points per letter."""
 
 
 def nomogram_figure(found: Nomogram, path: Path, **look: Unpack[Look]) -> Path:
-    """Draw a line per variable, the sum of points, and the risk by the horizon."""
+    """Draw one line per variable, the sum of points, and the risk by the horizon."""
     rows = len(found.lines) + 3
     height = 0.75 + ROW * rows
     with drawing(path, 7.2, height, **look) as figure:
@@ -56,7 +56,7 @@ def _row(axes: Axes, y: float, line: Line) -> None:
         ends = f"{_short(marks[0][0])} to {_short(marks[-1][0])}"
         axes.text(marks[-1][1] + GAP, y, ends, fontsize=7.5, va="center")
         return
-    ends_at = {1: -100.0, -1: -100.0}  # where the last word above and below the line ends
+    ends_at = {1: -100.0, -1: -100.0}  # end of the last word above and below the line
     for text, at in marks:
         half = WIDTH * len(_short(text)) / 2
         room = [side for side in (1, -1) if at - half > ends_at[side] + GAP]

@@ -1,4 +1,4 @@
-"""The figures of an analysis, drawn from finished tests alone."""
+"""Figures of an analysis, drawn only from finished tests."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 SEEN = ("kaplan_meier", "cumulative_incidence", "forest", "specification")
-"""The main figures: written as pixels too, for a model that interprets results and can see."""
+"""Main figures, also written as PNG for a vision model that interprets the results."""
 
 
 class Finished(Protocol):
-    """Parts of `validation.analysis.analysis.Analysis` that figures read."""
+    """Parts of `validation.analysis.analysis.Analysis` that the figures read."""
 
     contract: Contract
     provenance: dict[str, Any]
@@ -63,7 +63,7 @@ class Finished(Protocol):
 
 
 class _Sheet(NamedTuple):
-    """An analysis with its study, and the folder of its figures."""
+    """An analysis with its study and the folder for its figures."""
 
     analysis: Finished
     study: Study
@@ -79,10 +79,10 @@ class _Sheet(NamedTuple):
         *data: object,
         **words: object,
     ) -> Figure:
-        """Draw for the report (SVG); the main figures as pixels beside it (PNG).
+        """Draw a figure for the report (SVG); also write the main figures as pixels (PNG).
 
-        Every figure names its cohort and carries the mark of simulated data. None is left half
-        done.
+        Every figure names its cohort and is marked if the data are simulated. No incomplete figure
+        is left behind.
         """
         path = self.out / f"{name.replace('.', '_')}.svg"
         with ExitStack() as undone:
@@ -183,7 +183,7 @@ def _kaplan_meier(sheet: _Sheet, outcome: TestOutcome) -> Figure:
 
 
 def _joint_groups(sheet: _Sheet, outcome: TestOutcome) -> Figure:
-    """Kaplan-Meier curves of the four groups that two exposures form."""
+    """Draw Kaplan-Meier curves of the four groups that two exposures form."""
     from validation.figures.kaplan_meier import kaplan_meier_figure
 
     study, contract = sheet.study, sheet.analysis.contract
@@ -248,7 +248,7 @@ def _calibration(sheet: _Sheet, outcome: TestOutcome) -> Figure:
 
 
 def _spline(sheet: _Sheet, outcome: TestOutcome) -> Figure:
-    """Return the hazard ratio along the exposure, between its 1st and 99th percentile."""
+    """Draw the hazard ratio along the exposure, between its 1st and 99th percentiles."""
     contract, study = sheet.analysis.contract, sheet.study
     use, cut = contract.exposures[0], study.cuts[0]
     found = fit_spline(study, contract.test(outcome.id))
@@ -301,7 +301,7 @@ def _decision(sheet: _Sheet, outcome: TestOutcome) -> Figure:
 
 
 def _risk_of(contract: Contract, key: str) -> str:
-    """Name the event of a risk, also where the endpoint is named for its absence."""
+    """Name the event to which a risk refers, even if the endpoint is named for its absence."""
     endpoint = contract.endpoint(key)
     return endpoint.label if endpoint.kind == "binary" else f"the event ({endpoint.label})"
 
@@ -325,7 +325,7 @@ def _nomogram(sheet: _Sheet, model: PredictionModel) -> Figure | None:
 
 
 def _incidence(sheet: _Sheet, outcome: TestOutcome) -> Figure:
-    """Incidence of the event and of the competing event by group, or of everybody for a slope."""
+    """Draw incidence of the event and the competing event by group, or of everybody for a slope."""
     analysis, study, contract = sheet.analysis, sheet.study, sheet.analysis.contract
     label = contract.endpoint(outcome.endpoint).label
     roles = {"exposed": "Exposed", "reference": "Reference", "all": "All patients"}
@@ -360,12 +360,12 @@ def _incidence(sheet: _Sheet, outcome: TestOutcome) -> Figure:
 
 
 def _short(name: str, role: str) -> str:
-    """Return a group's name where it fits a legend; else its role, which the caption explains."""
+    """Return a group's name if it fits a legend, otherwise its role, which the caption explains."""
     return name if len(name) <= 36 else role
 
 
 def _forest(sheet: _Sheet, done: dict[str, TestOutcome]) -> Figure | None:
-    """Effects of the exposure in every model on the same scale, the primary first."""
+    """Draw the exposure's effects in all models on the same scale, the primary first."""
     contract = sheet.analysis.contract
     primary = done.get(contract.primary)
     if primary is None or primary.effect is None or primary.effect.null != 1.0:
@@ -403,7 +403,7 @@ def _forest(sheet: _Sheet, done: dict[str, TestOutcome]) -> Figure | None:
 
 
 def _control_effect(name: str, numbers: Mapping[str, Number]) -> Effect | None:
-    """Return a control's effect from its numbers: its outcome in the ledger carries none."""
+    """Build a control's effect from its numbers, since its ledger entry has no effect."""
     found = numbers.get(f"{name}.effect")
     if found is None or found.value is None:
         return None
@@ -415,7 +415,7 @@ def _control_effect(name: str, numbers: Mapping[str, Number]) -> Effect | None:
 
 
 def _model_label(contract: Contract, test: TestOutcome) -> str:
-    """Label a row of the forest plot: endpoint, model, patients."""
+    """Label a row of the forest plot with endpoint, model and patients."""
     control = test.id.startswith("control.")
     plan = contract.primary_test if control else contract.test(test.id)
     kinds = ["adjusted"] if test.role == "adjusted" else []

@@ -1,4 +1,4 @@
-"""Specification curve: all estimates in order, and below them the choices that made each."""
+"""Specification curve plot: all estimates in order, with the choices behind each below."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WIDTH = 38
 
 
 def _rows(value: str) -> float:
-    """Height of a choice's label in rows."""
+    """Return the height of a choice's label in rows."""
     return 1.3 if "\n" in wrap_text(value, _WIDTH) else 1.0
 
 
@@ -35,7 +35,7 @@ def specification_curve_figure(
     measure: str = "Hazard ratio",
     **look: Unpack[Look],
 ) -> Path:
-    """Draw the curve and write the figure. Specifications without an estimate are counted below.
+    """Draw the curve and write the figure, counting specifications without an estimate below it.
 
     Filled points have p below the curve's alpha; hollow points do not.
 
@@ -94,7 +94,7 @@ def specification_curve_figure(
         upper.set_xticks([])
         upper.spines["bottom"].set_visible(False)
         upper.set_ylabel(f"{measure} (95% CI)")
-        # From the right edge: wide names of choices leave no room for it from the left.
+        # Placed from the right edge, since wide names of choices leave no room for it on the left.
         upper.text(
             1.0, 1.02, note, transform=upper.transAxes, fontsize=7.5, va="bottom", ha="right"
         )

@@ -1,4 +1,4 @@
-"""A hazard ratio as a smooth function of a continuous exposure, with the values that bear it."""
+"""Spline plot: hazard ratio as a smooth function of a continuous exposure, with observed values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from validation.figures.style import INK, MUTED, OKABE_ITO, PLATE, Look, drawing, wrap_text
 
 MOST_MARKS = 1000
-"""Marks of the rug; of more values, an evenly spaced selection is drawn."""
+"""Maximum marks of the rug; if there are more values, an evenly spaced selection is drawn."""
 
 
 def spline_figure(
@@ -32,7 +32,7 @@ def spline_figure(
     Parameters
     ----------
     grid : (m,) values of the exposure at which the curve is known, in its unit
-    curve : hazard ratio, lower and upper limit, each (m,)
+    curve : hazard ratio, lower limit and upper limit, each (m,)
     values : (n,) the patients' values, for the rug
     """
     at = np.asarray(grid, dtype=np.float64)
@@ -68,7 +68,7 @@ def spline_figure(
 
 
 def _ratio_ticks(axes: object, low: float, high: float) -> None:
-    """Plain numbers on a logarithmic axis: as fine as its range asks for."""
+    """Set plain numbers on a logarithmic axis, as finely as its range requires."""
     from matplotlib.axes import Axes
     from matplotlib.ticker import NullLocator
 

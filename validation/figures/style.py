@@ -1,4 +1,4 @@
-"""Shared style of figures: colors, fonts, canvas, and output."""
+"""Shared style of figures: colors, fonts, canvas and output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INK = "#222222"
 MUTED = "#767676"
 DPI = 200
 PLATE = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.5}
-"""Under words that curves or bars may cross."""
+"""Background box for text that curves or bars may cross."""
 
 _RC: Any = {
     "svg.hashsalt": "sage",
@@ -50,7 +50,7 @@ _RC: Any = {
 
 
 class Look(TypedDict, total=False):
-    """Words around a figure: title, whom it shows, the mark of simulated data, description."""
+    """Text of a figure: title, subtitle on patients shown, mark of simulated data, description."""
 
     title: Required[str]
     subtitle: str
@@ -69,7 +69,7 @@ def drawing(
     simulated: bool = False,
     description: str = "",
 ) -> Iterator[Figure]:
-    """Open a figure of this size in inches under its heading, saved when the block ends."""
+    """Open a figure of this size in inches with its heading; save it when the block ends."""
     with canvas(width, height) as figure:
         heading(figure, title, subtitle, simulated=simulated, left=0.02)
         yield figure
@@ -90,12 +90,12 @@ def canvas(width: float, height: float) -> Iterator[Figure]:
 
 
 def save(figure: Figure, path: Path, *, title: str, description: str = "") -> Path:
-    """Write SVG or PNG, by the path's suffix, or both from a layout where it has none.
+    """Write SVG or PNG by the path's suffix, or both from one layout if there is no suffix.
 
-    A file is written whole or not at all. No date and no program version is written, so that equal
-    figures are equal files.
+    Each file is written completely or not at all. Files contain no date or program version, so that
+    equal figures give equal files.
 
-    Raises `InputError` if the suffix is another.
+    Raises `InputError` for any other suffix.
     """
     from matplotlib.text import Text
 
@@ -117,11 +117,11 @@ def save(figure: Figure, path: Path, *, title: str, description: str = "") -> Pa
 
 
 LONGEST = 300
-"""Characters of a drawn line: several times what any figure here is wide."""
+"""Maximum characters of a drawn line, several times the width of any figure."""
 
 
 def clean_text(text: str) -> str:
-    """Text that a figure can draw and an SVG can hold: printable, its lines of bounded length."""
+    """Clean text for a figure and an SVG: printable characters, in lines of bounded length."""
     shown = []
     for char in text:
         kind = category(char)
@@ -134,7 +134,7 @@ def clean_text(text: str) -> str:
 
 
 def heading(figure: Figure, title: str, subtitle: str, *, simulated: bool, left: float) -> None:
-    """Title from `left` (share of the width), subtitle below it, label on simulated data."""
+    """Draw the title from `left` (share of the width), a subtitle and a simulated-data label."""
     height = figure.get_figheight()
     figure.text(left, 1 - 0.12 / height, title, fontsize=10.5, weight="bold", va="top")
     if subtitle:
@@ -154,7 +154,7 @@ def heading(figure: Figure, title: str, subtitle: str, *, simulated: bool, left:
 
 
 def wrap_text(text: str, width: int, lines: int = 2) -> str:
-    """Text broken into at most `lines` lines; what does not fit ends in an ellipsis."""
+    """Wrap text into at most `lines` lines; the rest is replaced by an ellipsis."""
     parts = textwrap.wrap(text, width, break_long_words=True)
     if len(parts) > lines:
         parts = [*parts[: lines - 1], parts[lines - 1][: width - 1].rstrip() + "…"]
@@ -162,20 +162,20 @@ def wrap_text(text: str, width: int, lines: int = 2) -> str:
 
 
 def p_text(p: float) -> str:
-    """Return a p-value as printed in a figure."""
+    """Format a p-value for a figure."""
     if p != p:
         return "p n/a"
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"
 
 
 STEPS = (1, 0.5, 2, 0.2, 5, 0.1, 10, 0.33, 3, 0.67, 1.5, 0.05, 20, 0.8, 1.25)
-"""Ticks of a ratio, the most useful first."""
+"""Candidate ticks of a ratio, the most useful first."""
 DIGIT, LINE = 0.08, 0.17
-"""Inches that a character of a tick's label takes, and a line."""
+"""Inches occupied by one character of a tick's label and by one line."""
 
 
 def ratio_ticks(axes: Axes, low: float, high: float, *, vertical: bool = False) -> None:
-    """Plain ticks (0.5, 1, 2) on a logarithmic axis between low and high, as many as have room."""
+    """Set as many plain ticks (0.5, 1, 2) on a logarithmic axis from low to high as have room."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
     box = axes.get_position()

@@ -1,7 +1,7 @@
-"""Functions of the registered tests: study and plan in, outcome out.
+"""Implementations of the registered tests, from a study and a plan to an outcome.
 
-Each returns numbers through the book and a `TestOutcome`. Data that cannot bear a test raise a
-named refusal (`StatisticsError` or `InputError`), which becomes the outcome's reason.
+Each function records numbers in the book and returns a `TestOutcome`. Data that do not support a
+test raise a named error (`StatisticsError` or `InputError`), which becomes the outcome's reason.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def run_method(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any])
     Raises
     ------
     StatisticsError, InputError
-        If the data cannot bear the test.
+        If the data do not support the test.
     """
     if plan.subgroup is not None:
         study = study.subgroup(plan.subgroup)
@@ -72,4 +72,4 @@ METHODS: dict[str, Callable[[Study, TestPlan, Book, dict[str, Any]], TestOutcome
     "decision_curve": clinical.decision_curve,
 }
 DESCRIBING = ("table_one", "missing_data")
-"""Methods that compare nothing, and so need neither large groups nor events."""
+"""Methods that compare nothing, and therefore need neither large groups nor events."""

@@ -1,8 +1,8 @@
-"""Tables and curves that a clinical reader expects beside the registered comparison.
+"""Tables and curves that a clinical reader expects with the registered comparison.
 
 Table 1 without p-values (STROBE: Vandenbroucke and others 2007) but with standardized differences;
-univariable beside multivariable estimates in the same patients (REMARK); who lacks what (Carpenter
-and Smuk 2021, Biometrical Journal); decision curves from cross-validated predictions.
+univariable and multivariable estimates in the same patients (REMARK); patterns of missing values
+(Carpenter and Smuk 2021, Biometrical Journal); decision curves from cross-validated predictions.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ FEWEST_EVENTS_OF_A_FOLD = 3
 MOST_PATTERNS = 8
 STEP = 0.01
 REACHED = 0.9
-"""Quantile of the predicted risks up to which curves are drawn: beyond it few patients decide."""
+"""Quantile of predicted risk up to which curves are drawn; beyond it too few patients decide."""
 
 
 def table_one(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Patients by group: n (%), or median and quartiles; standardized difference; missing.
+    """Tabulate patients by group: n (%), or median and quartiles; standardized difference; missing.
 
-    A slope's patients are parted at the median of the exposure, for description alone.
+    If the claim is a slope, patients are split at the median of the exposure, for description only.
     """
     sides = _sides(study)
     everybody = ("all patients", sides[0][1] | sides[1][1])
@@ -71,7 +71,7 @@ def _sides(study: Study) -> list[tuple[str, BoolArray]]:
     if middle == np.nanmax(score):  # A binary exposure that most patients have.
         middle = float(np.nanmin(score))
     more, less = ("above", "at or below")
-    if contract.exposures[0].level == "low":  # Scores are turned so that high is exposed.
+    if contract.exposures[0].level == "low":  # Scores are oriented so that high is exposed.
         more, less = ("below", "at or above")
     return [(f"{label} {more} median", score > middle), (f"{label} {less} median", score <= middle)]
 
@@ -118,7 +118,7 @@ def _quartiles(values: FloatArray) -> str:
 
 
 def _difference(sides: list[FloatArray]) -> str:
-    """Standardized mean difference of two groups, with the pooled standard deviation."""
+    """Compute the standardized mean difference of two groups, with the pooled SD."""
     if min(len(side) for side in sides) < 2:
         return "not known"
     spread = math.sqrt(sum(float(side.var(ddof=1)) for side in sides) / 2)
@@ -127,9 +127,10 @@ def _difference(sides: list[FloatArray]) -> str:
 
 
 def _distance(floats: FloatArray, two: FloatArray) -> str:
-    """Standardized difference of proportions over k levels (Yang and Dalton 2012, SAS Forum).
+    """Compute the standardized difference of proportions over k levels.
 
-    Mahalanobis distance of all but the first level's shares.
+    This is the Mahalanobis distance between the shares of all levels but the first (Yang and Dalton
+    2012, SAS Forum).
     """
     if not floats.size or not np.isfinite([*floats, *two]).all():
         return "not known"
@@ -141,7 +142,7 @@ def _distance(floats: FloatArray, two: FloatArray) -> str:
 def _follow_up_rows(
     study: Study, plan: TestPlan, heads: list[str], masks: list[BoolArray]
 ) -> list[dict[str, str]]:
-    """Follow-up (reverse Kaplan-Meier median) and events of a survival endpoint."""
+    """Return rows for follow-up (reverse Kaplan-Meier median) and events of a survival endpoint."""
     kind = study.contract.endpoint(plan.endpoint).kind
     if kind not in ("survival", "competing"):
         return []
@@ -163,7 +164,7 @@ def _follow_up_rows(
 
 
 def univariable(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Each term alone, and all together, in the same complete patients."""
+    """Fit each term alone, and all together, in the same complete patients."""
     keep, X, names, notes = matrix(study, plan)
     fit = _Fitter(study, plan, keep, notes)
     scale = "odds ratio" if fit.kind == "binary" else "hazard ratio"
@@ -189,7 +190,7 @@ def univariable(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
 
 
 class _Fitter:
-    """Fits any of a contract's terms to an endpoint's patients, by the contract's own rules."""
+    """Fitter of any of a contract's terms to an endpoint's patients, by the contract's rules."""
 
     def __init__(self, study: Study, plan: TestPlan, keep: Any, notes: list[str]) -> None:
         self.study, self.notes = study, notes
@@ -215,7 +216,7 @@ class _Fitter:
 
 
 def _spans(study: Study, plan: TestPlan, keep: Any, names: list[str]) -> list[tuple[int, int]]:
-    """Columns that belong to a variable: an interaction's three, a factor's levels."""
+    """Find the columns of each variable: three for an interaction, one per level for a factor."""
     start = 1 + len(study.adjusters())
     found = [(0, start)]
     columns = study.columns(plan.covariates, keep)
@@ -270,7 +271,7 @@ def missing_data(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
 
 
 def decision_curve(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Net benefit of the model with and without the exposure, of treating all, and of none.
+    """Compute net benefit of the model with and without the exposure, and of treating all or none.
 
     Risks are cross-validated (10 folds), so that no patient's prediction saw that patient.
     """
@@ -309,7 +310,7 @@ def decision_curve(study: Study, plan: TestPlan, book: Book, tables: dict[str, A
 class DecisionCurves:
     """Net benefit of each strategy at every threshold; `overall` is the risk of all patients.
 
-    `horizon` is in months, infinite for an outcome without time.
+    `horizon` is in months, and infinite for an outcome that is not time to event.
     """
 
     thresholds: FloatArray
@@ -322,9 +323,10 @@ class DecisionCurves:
 
 
 def curves_of(study: Study, plan: TestPlan) -> DecisionCurves:
-    """Curves with and without the exposure and of treating all, from 1% to where nobody is treated.
+    """Compute curves with and without the exposure and of treating all.
 
-    Kept in the study: the test computes them, the figure draws them.
+    Thresholds run from 1% to the point at which nobody is treated. The curves are stored in the
+    study: the test computes them, and the figure draws them.
 
     Raises `InputError` if no covariate varies, or the events are too few to predict any from the
     others.
@@ -364,11 +366,11 @@ def curves_of(study: Study, plan: TestPlan) -> DecisionCurves:
 
 
 def _outcome_by(study: Study, plan: TestPlan, keep: Any) -> tuple[FloatArray, FloatArray, float]:
-    """Return times and flags, with the horizon in months (infinite for an outcome without time)."""
+    """Return times and flags, with the horizon in months (infinite without time to event)."""
     if study.contract.endpoint(plan.endpoint).kind == "binary":
         value, _ = study.outcome(plan.endpoint)
         event = (value[keep] == 1).astype(float)
-        # An event at once, or none for good: the Kaplan-Meier risk is then the plain share.
+        # An immediate event, or none ever: the Kaplan-Meier risk is then the plain share.
         return np.where(event == 1, 1.0, 2.0), event, math.inf
     time, event = study.follow_up(plan.endpoint, keep)
     return time, event, min(study.contract.rules.rmst_months, float(np.quantile(time, 0.75)))
@@ -382,16 +384,16 @@ def cross_validated(
     names: list[str],
     horizon: float,
 ) -> FloatArray:
-    """(n,) each patient's risk by the horizon from a model of the other folds.
+    """Predict each patient's (n,) risk by the horizon from a model of the other folds.
 
     Folds are balanced over events and drawn by the contract's seed.
 
     Parameters
     ----------
     time : (n,) follow-up in months
-    event : (n,) 1 where it ends in the event
+    event : (n,) 1 if follow-up ends in the event
     X : (n, k) covariates
-    horizon : months
+    horizon : horizon in months
 
     Raises
     ------

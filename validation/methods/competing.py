@@ -1,6 +1,6 @@
-"""Competing risks: hazards of the cause, incidence, and the tests of each.
+"""Tests for competing risks: hazard of the cause and cumulative incidence.
 
-The event of interest is coded 1, whatever competes with it 2, censoring 0.
+The event of interest is coded 1, competing events 2, and censoring 0.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NONE_COMPETE = "nobody had a competing event"
 
 
 def cause_specific(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Cox model of the event's own hazard; whoever had a competing event is censored there."""
+    """Fit a Cox model of the event's own hazard, censoring patients at a competing event."""
     if imputes(study, plan):
         return imputed_cox(study, plan, book, tables)
     keep, X, names, notes = matrix(study, plan)
@@ -45,7 +45,7 @@ def cause_specific(study: Study, plan: TestPlan, book: Book, tables: dict[str, A
 
 
 def fine_gray(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Fine and Gray's model of the subdistribution hazard."""
+    """Fit Fine and Gray's model of the subdistribution hazard."""
     from validation.statistics.fine_gray import fine_gray
 
     keep, X, names, notes = matrix(study, plan)
@@ -66,7 +66,7 @@ def fine_gray(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
 
 
 def gray(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Gray's test of equal cumulative incidence, of the event and of what competes with it."""
+    """Run Gray's test of equal cumulative incidence, for the event and its competing events."""
     if not study.exposed.grouped:
         raise InputError("Gray's test compares groups; this exposure is a slope or an interaction")
     keep = study.complete(plan.endpoint)
@@ -96,7 +96,7 @@ def gray(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
 
 
 def sides_of(study: Study, keep: Any) -> list[tuple[str, str, Any]]:
-    """Role, name and patients of each group; everybody where the exposure has no groups."""
+    """Return role, name and patients of each group; all patients if the exposure has no groups."""
     if not study.exposed.grouped:
         return [("all", "all patients", keep)]
     return [
@@ -106,7 +106,7 @@ def sides_of(study: Study, keep: Any) -> list[tuple[str, str, Any]]:
 
 
 def incidence(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Aalen-Johansen incidence of the event and of the competing event, by group."""
+    """Compute Aalen-Johansen incidence of the event and of the competing event, by group."""
     keep = study.complete(plan.endpoint)
     rows = []
     for name, label, mine in sides_of(study, keep):
@@ -134,7 +134,7 @@ def incidence(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
 
 
 def _incidence_at(curve: CumulativeIncidence, months: float) -> tuple[float, str]:
-    """Incidence by a time, and how it is printed with its interval."""
+    """Return incidence by a time, and its printed form with the interval."""
     at = int(curve.index_at(months))
     if at < 0 or curve.incidence[at] == 0.0:
         return 0.0, "0%"

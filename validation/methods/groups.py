@@ -1,4 +1,4 @@
-"""Compare all groups: those that two cut exposures form, and the ordered groups of a trend."""
+"""Comparison of all groups: those formed by two cut exposures, or a trend's ordered groups."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 def groups_of(study: Study) -> tuple[tuple[str, ...], IntArray]:
-    """Names of a claim's groups, and each patient's (-1 where an exposure is unknown).
+    """Return the names of a claim's groups and each patient's group (-1 if an exposure is unknown).
 
-    Of two exposures the four groups, the first being the group where neither is at its exposed
-    level ("not high" holds the middle third as well); of a trend the ordered groups, from the side
-    that is not exposed.
+    Two exposures form four groups; in the first, neither exposure is at its exposed level ("not
+    high" also includes the middle third). For a trend, the groups are ordered from the unexposed
+    side.
     """
     if study.contract.comparison is Comparison.TREND:
         use, cut = study.contract.exposures[0], study.cuts[0]
@@ -61,9 +61,9 @@ def _side(study: Study, use: VariableUse, exposed: bool) -> str:
 
 
 def joint_groups(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Log-rank test over all groups, and each group's hazard ratio against the first.
+    """Run the log-rank test over all groups; estimate each hazard ratio against the first group.
 
-    Of the ordered groups of a trend it is the log-rank test for trend.
+    For the ordered groups of a trend, it is the log-rank test for trend.
     """
     names, codes = groups_of(study)
     time, event = study.outcome(plan.endpoint)

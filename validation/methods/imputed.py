@@ -1,6 +1,6 @@
-"""Adjusted models on multiply imputed covariates, pooled by Rubin's rules.
+"""Adjusted models with multiply imputed covariates, pooled by Rubin's rules.
 
-The outcome is among the predictors of what is missing (White and Royston 2009, Statistics in
+The outcome is among the predictors of missing values (White and Royston 2009, Statistics in
 Medicine); exposure and outcome themselves are never imputed.
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def imputes(study: Study, plan: TestPlan) -> bool:
-    """Check if the contract imputes and the test has covariates and a single exposure's effect."""
+    """Check whether the contract imputes and the test has covariates and one exposure effect."""
     return (
         plan.within is None
         and study.contract.missing.policy == "multiple_imputation"
@@ -43,7 +43,7 @@ def imputes(study: Study, plan: TestPlan) -> bool:
 
 
 def imputed_cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Cox models of every completed copy; strata as registered."""
+    """Fit Cox models on every completed copy, with strata as registered."""
     keep = study.complete(plan.endpoint, plan.strata)
     t, e = study.follow_up(plan.endpoint, keep)
     notes: list[str] = []
@@ -63,7 +63,7 @@ def imputed_cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
 def imputed_logistic(
     study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
 ) -> TestOutcome:
-    """Logistic models of every completed copy."""
+    """Fit logistic models on every completed copy."""
     keep = study.complete(plan.endpoint)
     value, _ = study.outcome(plan.endpoint)
     y = value[keep]
@@ -76,7 +76,7 @@ def imputed_logistic(
 
 
 def imputed_linear(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Linear models (differences in standard deviations) of every completed copy."""
+    """Fit linear models (differences in standard deviations) on every completed copy."""
     keep = study.complete(plan.endpoint)
     value, _ = study.outcome(plan.endpoint)
     y = value[keep] / float(value[keep].std(ddof=1))
@@ -99,7 +99,7 @@ def _pool_fits(
     scale: Scale,
     more: dict[str, Any],
 ) -> TestOutcome:
-    """Impute, fit each copy, pool. `size`: events of a Cox model, else patients (for the df)."""
+    """Impute, fit each copy and pool; `size` is events (Cox model) or patients, for the df."""
     bearable(study, plan)
     rule = study.contract.missing
     Z, names = study.design(plan.covariates, keep, missing=True)

@@ -1,4 +1,4 @@
-"""Estimate natural direct and indirect effects through a mediator, with stated assumptions."""
+"""Natural direct and indirect effects through a mediator, with stated assumptions."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ DRAWS = 1000
 
 
 def mediation(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Natural indirect, direct and total effects, with 1,000 bootstrap resamples of patients.
+    """Estimate natural indirect, direct and total effects, with 1,000 bootstrap resamples.
 
-    Survival: hazard differences of an additive hazards model, over the average hazard. Other
-    outcomes: differences in standard deviations. p is the larger of the two paths' own.
+    For survival, effects are hazard differences of an additive hazards model, divided by the
+    average hazard. For other outcomes, they are differences in standard deviations. The p-value is
+    the larger of those of the two paths.
     """
     keep, X, _, notes = matrix(study, plan)
     mediator, exposure, covariates = X[:, 0], X[:, 1], X[:, 2:]

@@ -1,7 +1,7 @@
 """A prediction model as a nomogram: points for each term, and the risk for their sum.
 
-100 points belong to the term with the widest span of the linear predictor (Iasonos and others 2008,
-Journal of Clinical Oncology).
+The scale of 100 points is set by the term with the widest span of the linear predictor (Iasonos and
+others 2008, Journal of Clinical Oncology).
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from validation.statistics.base import FloatArray
 
 Marks = list[tuple[str, float]]
-"""Values as printed, with their part of the linear predictor."""
+"""Printed values with their contributions to the linear predictor."""
 
 RISKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 SPAN = (0.025, 0.975)
-"""Quantiles of a numeric variable between which its line runs: no single patient is shown."""
+"""Quantiles of a numeric variable between which its line runs, so no single patient is shown."""
 MOST_LEVELS = 6
-"""Values up to which a variable is ordered levels (a stage), each with a mark of its own."""
+"""Maximum distinct values for a variable to be ordered levels (such as stage), each with a mark."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """Line of a variable: printed values and their points."""
+    """Line of a variable, with printed values and their points."""
 
     label: str
     marks: tuple[tuple[str, float], ...]
@@ -39,7 +39,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Nomogram:
-    """Lines with at most 100 points each; `risks` pairs a sum of points with the risk it means."""
+    """Lines with at most 100 points each; `risks` pairs sums of points with the predicted risks."""
 
     lines: tuple[Line, ...]
     total: float
@@ -48,11 +48,12 @@ class Nomogram:
 
 
 def nomogram_of(model: PredictionModel, study: Study) -> Nomogram | None:
-    """Points of every term of a model on the values that these patients have.
+    """Compute points of every term of a model for the values that these patients have.
 
     Returns
     -------
-    None for an interaction, whose terms cannot be read separately, and for a model without effect.
+    The nomogram; None for an interaction, whose terms cannot be read separately, and for a model
+    without effect.
     """
     import math
 
@@ -100,7 +101,7 @@ def _name(term: Term) -> str:
 
 
 def _exposure(term: Term, model: PredictionModel, study: Study) -> tuple[str, Marks]:
-    """Return a continuous exposure in its own unit; a joint exposure in standard deviations."""
+    """Return a continuous exposure in its own unit, or a joint exposure in standard deviations."""
     own_unit = study.contract.comparison not in (Comparison.PER_DOUBLING, Comparison.TREND)
     if len(study.contract.exposures) == 1 and len(model.cuts) == 1 and own_unit:
         cut, use = model.cuts[0], study.contract.exposures[0]
@@ -121,7 +122,7 @@ def _exposure(term: Term, model: PredictionModel, study: Study) -> tuple[str, Ma
 
 
 def _numeric(values: FloatArray, term: Term) -> Marks:
-    """Round marks over most of a variable's range, with their part of the linear predictor."""
+    """Choose round marks over most of a variable's range, with their linear predictor."""
     from matplotlib.ticker import MaxNLocator
 
     levels = np.unique(values)
@@ -131,6 +132,6 @@ def _numeric(values: FloatArray, term: Term) -> Marks:
         ]
     low, high = (float(item) for item in np.quantile(values, SPAN))
     marks = [float(value) for value in MaxNLocator(5).tick_values(low, high)]
-    # Rounded outwards, but not below zero where nothing is: nobody's value lies left of the line.
+    # Rounded outward, but not below zero if nothing is: nobody's value is left of the line.
     marks = [mark for mark in marks if mark >= 0 or low < 0] or [low, high]
     return [(f"{mark:.4g}", (mark - term.mean) / term.sd * term.coefficient) for mark in marks]

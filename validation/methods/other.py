@@ -1,4 +1,4 @@
-"""Binary and continuous outcomes; nested models of any outcome."""
+"""Tests for binary and continuous outcomes, and nested models of any outcome."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ def logistic(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
 
 
 def linear(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Difference in standard deviations of the outcome (least squares).
+    """Estimate the difference in standard deviations of the outcome (least squares).
 
-    The statistic of a rank test is the chance that an exposed patient has the higher value.
+    The statistic of a rank test is the probability that an exposed patient has the higher value.
     """
     from validation.statistics.continuous import linear, rank_test
 
@@ -101,12 +101,12 @@ def linear(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
 
 
 def nested_models(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Add all exposures to the covariates: a test of two nested models, and every term.
+    """Test two nested models, adding all exposures to the covariates, and report every term.
 
     Hazard and logistic models are compared by the likelihood ratio, least squares by the F-test.
-    The effect with its direction is that of the exposures' mean, each turned to its exposed side,
-    per standard deviation. A model with too few events for its terms is refused: a penalty has no
-    likelihood ratio that chi-squared would fit.
+    The effect and its direction are those of the exposures' mean, per standard deviation, with each
+    exposure oriented toward its exposed side. A model with too few events for its terms is refused:
+    the likelihood ratio of a penalized fit does not follow a chi-squared distribution.
     """
     keep, X, names, notes = matrix(study, plan)
     Z, uses = X[:, 1:], study.contract.exposures
@@ -139,7 +139,7 @@ def nested_models(study: Study, plan: TestPlan, book: Book, tables: dict[str, An
 
 @dataclass(frozen=True)
 class _Nested:
-    """Two nested models compared: the fit of all terms, that of their mean, and the test."""
+    """Comparison of two nested models: the fit of all terms, that of their mean, and the test."""
 
     full: Any
     mean: Any
@@ -152,7 +152,7 @@ class _Nested:
 def _nested_models(
     study: Study, plan: TestPlan, keep: Any, notes: list[str]
 ) -> tuple[Callable[..., _Nested], Scale]:
-    """Choose the fit of an endpoint's nested models, and the scale of their effects."""
+    """Fit and compare an endpoint's nested models, and choose the scale of their effects."""
     kind = study.contract.endpoint(plan.endpoint).kind
     limit = study.contract.rules.events_per_covariate
 

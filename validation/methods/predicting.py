@@ -1,4 +1,4 @@
-"""A prediction model's terms from a fit, and its design matrix in other patients."""
+"""Terms of a prediction model from a fit, and its design matrix in other patients."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 def terms_of(
     fit: CoxFit, exposed: str, parts: list[str], columns: list[Column]
 ) -> tuple[Term, ...]:
-    """Return the fitted coefficients with how each column was made; the exposure comes first.
+    """Return the fitted terms and how each column was made; the exposure comes first.
 
     Parameters
     ----------
-    columns : the covariates' columns, with the level or the unit of each
+    columns : columns of the covariates, with the level or unit of each
     """
     kinds = [(exposed, "exposure"), *((name, "part") for name in parts)]
     found = [
@@ -47,7 +47,7 @@ def terms_of(
 
 
 def unknown_levels(study: Study, model: PredictionModel) -> BoolArray:
-    """(rows,) patients with a level that nobody had where the model was developed."""
+    """Mask (rows,) patients with a level that nobody had in the model's development cohort."""
     found = np.zeros(len(study.rows), dtype=bool)
     for key, levels in model.levels.items():
         if key in study.rows.columns:
@@ -57,7 +57,7 @@ def unknown_levels(study: Study, model: PredictionModel) -> BoolArray:
 
 
 def recut(study: Study, model: PredictionModel) -> bool:
-    """Check whether these patients' exposure is cut or standardized otherwise than the model's."""
+    """Check whether the exposure is cut or standardized differently here than in the model."""
     grouped = study.exposed.grouped
 
     def cut_values(cuts: tuple[Cut, ...]) -> list[tuple[float | None, ...]]:
@@ -67,9 +67,10 @@ def recut(study: Study, model: PredictionModel) -> bool:
 
 
 def design_for(study: Study, model: PredictionModel) -> tuple[BoolArray, FloatArray]:
-    """BoolArray of patients with every term of a model, and their (kept, terms) scaled values.
+    """Build the model's design matrix for patients with every term known.
 
-    Patients at a level that the model does not know are left out.
+    Returns the mask of the patients kept and their (kept, terms) scaled values. Patients at a level
+    that the model does not know are left out.
 
     Raises `InputError` if these patients lack a variable of the model, or code it in other levels.
     """

@@ -1,4 +1,4 @@
-"""Assess the adjusted model's predictions: calibration, internal and external."""
+"""Assessment of the adjusted model's predictions by internal and external calibration."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 RESAMPLES = 200
 MOST_FAILED = 0.1
 EARLIER = (6, 12, 18, 24, 36, 48)
-"""Months at which the baseline hazard is kept too, for cohorts with a shorter follow-up."""
+"""Months at which the baseline hazard is also kept, for cohorts with shorter follow-up."""
 
 
 def calibration(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Predicted against observed risk at the contract's horizon.
+    """Compare predicted with observed risk at the contract's horizon.
 
-    Where the model is developed: optimism-corrected slope and concordance (Harrell's bootstrap);
-    the groups of risk are apparent. Where a model is handed over: external calibration.
+    If the model is developed here, slope and concordance are corrected for optimism (Harrell's
+    bootstrap), and the groups of risk are apparent, not corrected. If a model from an earlier part
+    is given, its external calibration is assessed.
     """
     if study.model is not None:
         return _external(study, plan, study.model, book, tables)
@@ -170,11 +171,11 @@ def _optimism(
     seed: int,
     horizon: float,
 ) -> tuple[float, float, float]:
-    """Corrected slope (of events by the horizon), corrected concordance, apparent concordance.
+    """Compute corrected slope (of events by the horizon), corrected and apparent concordance.
 
-    Each resample's model is applied to the original patients. Its slope there, and by how much its
-    concordance falls from resample to original, average to the optimism. All slopes come from a
-    batch of single-covariate Cox models.
+    Each resample's model is applied to the original patients. The corrected slope is the average
+    slope there; the optimism of concordance is its average fall from resample to original. All
+    slopes come from one batch of single-covariate Cox models.
     """
     from validation.statistics.concordance import concordant_pairs, harrell
 
@@ -196,7 +197,7 @@ def _optimism(
             f"the model could be fitted in only {len(coefs)} of {RESAMPLES} bootstrap resamples: "
             "too few events for its terms to judge its calibration"
         )
-    # Row by row, so that equal patients stay tied (see `PredictionModel.linear`).
+    # Row by row, so that equal patients remain tied (see `PredictionModel.linear`).
     risks = np.column_stack([(X * coef).sum(axis=1) for coef in coefs])
     spread = risks.std(axis=0)
     until = (e == 1) & (t <= horizon)

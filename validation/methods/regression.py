@@ -1,4 +1,4 @@
-"""Cox models of the exposure: plain, penalized, splined."""
+"""Cox models of the exposure: plain, penalized and spline."""
 
 from __future__ import annotations
 
@@ -50,10 +50,11 @@ def cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Tes
 
 
 def time_dependent(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Cox model on start and stop records: who is at risk, exposed so far or not, at each event.
+    """Fit a Cox model on start-stop records, with exposure status updated over time.
 
-    Source: Crowley and Hu 1977 (Journal of the American Statistical Association); the records are
-    those of `tmerge` in the R package survival.
+    At each event, patients at risk are compared by whether they have been exposed so far. Source:
+    Crowley and Hu 1977 (Journal of the American Statistical Association); the records are those of
+    `tmerge` in the R package survival.
     """
     keep, X, names, notes = matrix(study, plan)
     t, e = study.follow_up(plan.endpoint, keep)
@@ -66,7 +67,7 @@ def time_dependent(study: Study, plan: TestPlan, book: Book, tables: dict[str, A
 
 @dataclass(frozen=True)
 class Splined:
-    """A claim's exposure as a restricted cubic spline (Harrell 2015), and the fit of it."""
+    """A claim's exposure as a restricted cubic spline (Harrell 2015), with its fit."""
 
     keep: NDArray[np.bool_]
     x: FloatArray
@@ -76,7 +77,7 @@ class Splined:
     def curve(
         self, grid: FloatArray, reference: float
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Hazard ratios at the values `grid` against `reference`, with their 95% limits."""
+        """Compute hazard ratios at the values `grid` against `reference`, with 95% limits."""
         apart = rcs_basis(grid, self.knots) - rcs_basis(np.array([reference]), self.knots)
         log = apart @ self.fit.coef
         half = z_of(0.95) * np.sqrt(((apart @ self.fit.covariance) * apart).sum(axis=1))
@@ -84,7 +85,7 @@ class Splined:
 
 
 def fit_spline(study: Study, plan: TestPlan) -> Splined:
-    """Return the exposure by a spline of 4 knots, or of 3 where its values tie too much for 4."""
+    """Fit the exposure as a spline of 4 knots, or of 3 if its values have too many ties for 4."""
     from validation.statistics.cox import cox
 
     keep, X, _, _ = matrix(study, plan)
@@ -101,10 +102,10 @@ def fit_spline(study: Study, plan: TestPlan) -> Splined:
 
 
 def spline(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Likelihood ratio of a restricted cubic spline; the effect is the linear slope.
+    """Test a restricted cubic spline by likelihood ratio; the effect is the linear slope.
 
-    Both likelihood ratios are those of plain models, also where the slope has Firth's penalty.
-    Time-dependent claims have them on start and stop records.
+    Both likelihood ratios come from plain models, even if the slope has Firth's penalty. For
+    time-dependent claims, they are computed on start-stop records.
     """
     from validation.statistics.cox import cox
 
@@ -138,9 +139,10 @@ def spline(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
 
 
 def best_cut(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Maximally selected log-rank statistic; p is corrected for having searched every cut.
+    """Compute the maximally selected log-rank statistic, with p corrected for searching every cut.
 
-    The effect is the slope per standard deviation: the effect at the best cut would be too large.
+    The effect reported is the slope per standard deviation, since the effect at the best cut would
+    be too large.
     """
     keep, X, names, notes = matrix(study, plan)
     t, e = study.follow_up(plan.endpoint, keep)

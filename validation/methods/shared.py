@@ -1,4 +1,4 @@
-"""Shared parts of registered tests: minimum data, design matrix, form of the outcome."""
+"""Shared parts of registered tests: minimum data, design matrix and form of the outcome."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HORIZONS = (12, 36, 60)
 
 
 def enough(study: Study, plan: TestPlan) -> None:
-    """Refuse what the contract's rules call too small, before anything is computed."""
+    """Raise an error if data are too small by the contract's rules, before anything is computed."""
     rules = study.contract.rules
     keep = study.complete(plan.endpoint)
     if not keep.any():
@@ -67,11 +67,11 @@ def enough(study: Study, plan: TestPlan) -> None:
 
 
 def outcome_of(plan: TestPlan, patients: Any, events: Any = None, **values: Any) -> TestOutcome:
-    """Return the outcome of a test that ran.
+    """Build the outcome of a test that ran.
 
     Parameters
     ----------
-    patients, events : (n,) mask of the patients and flags of the events, or their numbers
+    patients, events : (n,) mask of the patients and event flags, or their counts
     """
     return TestOutcome.model_validate(
         {
@@ -89,9 +89,9 @@ def outcome_of(plan: TestPlan, patients: Any, events: Any = None, **values: Any)
 
 
 def bearable(study: Study, plan: TestPlan) -> None:
-    """Refuse a covariate or stratum that is missing in more patients than the contract bears.
+    """Reject a covariate or stratum missing in more patients than the contract allows.
 
-    Complete cases would then be a small and strange part of the population.
+    Complete cases would then be a small and unrepresentative part of the population.
     """
     keep = study.complete(plan.endpoint)
     limit = study.contract.missing.most_missing
@@ -105,7 +105,7 @@ def bearable(study: Study, plan: TestPlan) -> None:
 
 
 def matrix(study: Study, plan: TestPlan) -> tuple[Any, Any, list[str], list[str]]:
-    """Kept patients, design matrix with the exposure first, its names, notes."""
+    """Return kept patients, the design matrix with the exposure first, its names, and notes."""
     bearable(study, plan)
     keep = study.complete(plan.endpoint, (*plan.covariates, *plan.strata))
     lost = int(study.complete(plan.endpoint).sum() - keep.sum())
@@ -130,8 +130,8 @@ def matrix(study: Study, plan: TestPlan) -> tuple[Any, Any, list[str], list[str]
 def within_columns(study: Study, within: Within) -> list[tuple[str, FloatArray]]:
     """Return the columns of one exposure, the other exposure, and their product.
 
-    In the product the other exposure is measured from the side where it is held, so the first
-    coefficient is the exposure's effect on that side.
+    In the product, the other exposure is centered at the side on which it is held fixed, so that
+    the first coefficient is the exposure's effect on that side.
     """
     uses, parts = study.contract.exposures, study.exposed.parts
     mine, other = within.exposure - 1, 2 - within.exposure
@@ -145,19 +145,19 @@ def within_columns(study: Study, within: Within) -> list[tuple[str, FloatArray]]
 
 
 def layers_of(study: Study, plan: TestPlan, keep: Any, event: FloatArray, notes: list[str]) -> Any:
-    """Return the kept patients' strata (None where the plan has none), with a note.
+    """Return the kept patients' strata (None if the plan has none), and add a note.
 
-    Patients are compared within their stratum alone: a stratum without events, or (for groups)
-    without both groups, says nothing.
+    Patients are compared only within their stratum: a stratum without events, or (for groups)
+    without both groups, contributes nothing.
 
     Parameters
     ----------
-    keep : (n,) which patients of the study enter
-    event : (kept,) 1 where follow-up ends in the event
+    keep : (n,) mask of the study's patients to keep
+    event : (kept,) 1 if follow-up ends in the event
 
     Returns
     -------
-    (kept,) numbers of the strata.
+    (kept,) stratum number of each patient.
     """
     layers = study.layers(plan.strata, keep)
     if layers is None:
@@ -191,19 +191,20 @@ def fit_cox(
     entry: Any = None,
     cluster: Any = None,
 ) -> Any:
-    """Cox model by the contract's rule: Firth's penalty where events are few or separated.
+    """Fit a Cox model, with Firth's penalty if events are few or separated, by the contract's rule.
 
-    With `cluster` standard errors, limits and p are robust to what a person's rows share.
+    With `cluster`, standard errors, limits and p-values are robust to correlation between the rows
+    of a person.
 
     Parameters
     ----------
     time : (n,) follow-up in months
-    event : (n,) 1 where it ends in the event
+    event : (n,) 1 if follow-up ends in the event
     X : (n, k) covariates
-    study : for the contract's events per covariate
-    strata : (n,) numbers of the strata, each with a baseline of its own
+    study : study whose contract sets the events per covariate
+    strata : (n,) stratum numbers; each stratum has its own baseline
     entry : (n,) months from which a record is at risk
-    cluster : (n,) persons
+    cluster : (n,) person of each row
     """
     events = int((event == 1).sum())
     limit = study.contract.rules.events_per_covariate
@@ -224,7 +225,7 @@ def fit_cox(
 
 
 def clusters_of(study: Study, keep: Any, notes: list[str]) -> Any:
-    """Return the kept rows' clusters (None where each is a patient), with a note."""
+    """Return the kept rows' clusters (None if each row is a different patient), and add a note."""
     cluster = study.clusters(keep)
     if cluster is not None:
         notes.append(
@@ -236,13 +237,13 @@ def clusters_of(study: Study, keep: Any, notes: list[str]) -> Any:
 def fit_logistic(
     y: FloatArray, X: FloatArray, names: list[str], study: Study, notes: list[str]
 ) -> Any:
-    """Logistic model by the contract's rule: Firth's penalty as in `fit_cox`.
+    """Fit a logistic model by the contract's rule, with Firth's penalty as in `fit_cox`.
 
     Parameters
     ----------
     y : (n,) outcome, 0 or 1
     X : (n, k) covariates, without an intercept
-    study : for the contract's events per covariate
+    study : study whose contract sets the events per covariate
     """
     rarer = int(min((y == 1).sum(), (y == 0).sum()))
     if rarer / X.shape[1] < study.contract.rules.events_per_covariate:
@@ -272,13 +273,13 @@ def effect_of(fit: Any, scale: Scale, at: int = 0) -> Effect:
 
 
 def row_at(fit: Any, name: str, scale: Scale, at: int = 0) -> dict[str, str]:
-    """Return a table's row on a term of a fitted model."""
+    """Build a table row for one term of a fitted model."""
     value = getattr(fit, _COLUMN[scale])[at]
     return row_of(name, value, fit.lower[at], fit.upper[at], fit.p[at], scale)
 
 
 def rows_of(fit: Any, names: list[str], scale: Scale) -> list[dict[str, str]]:
-    """Return a table of all terms of a fitted model."""
+    """Build a table of all terms of a fitted model."""
     return [row_at(fit, name, scale, at) for at, name in enumerate(names)]
 
 
@@ -291,7 +292,7 @@ def wald_outcome(
     book: Book,
     tables: dict[str, Any],
 ) -> TestOutcome:
-    """Return the outcome of a model that is tested by its first term; effect and table are kept."""
+    """Build the outcome of a model tested by its first term, and record its effect and table."""
     effect = effect_of(fit, scale)
     book.add_effect(plan.id, effect, float(fit.p[0]))
     tables[plan.id] = rows_of(fit, names, scale)
@@ -308,7 +309,7 @@ def wald_outcome(
 
 
 def row_of(name: str, value: Any, lower: Any, upper: Any, p: Any, scale: str) -> dict[str, str]:
-    """Return a table's row."""
+    """Build a table row."""
     return {
         "term": name,
         scale: f"{float(value):.2f}",
@@ -318,5 +319,5 @@ def row_of(name: str, value: Any, lower: Any, upper: Any, p: Any, scale: str) ->
 
 
 def slug(name: str) -> str:
-    """Return the name in lower case, with underscores in place of other characters."""
+    """Convert a name to lower case, with underscores in place of other characters."""
     return "".join(text if text.isalnum() else "_" for text in name.casefold()).strip("_")

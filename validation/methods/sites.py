@@ -1,9 +1,8 @@
 """Dependence of exposure and outcome on the site.
 
-A claim may rest on a single hospital.
-
-Batch effects between sites follow ancestry, stage and treatment as well as staining and scanning
-(Howard and others 2021, Nat Commun), so that a marker may stand for the hospital.
+A claim may depend on a single hospital. Batch effects between sites reflect ancestry, stage and
+treatment as well as staining and scanning (Howard and others 2021, Nat Commun), so that a marker
+may be a proxy for the hospital.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ if TYPE_CHECKING:
     from validation.statistics.base import FloatArray, IntArray
 
 FEWEST_AT_A_SITE = 5
-"""Smaller sites are taken together where sites are compared."""
+"""Sites with fewer patients are pooled when sites are compared."""
 EXPOSURE_P, OUTCOME_P = "site.exposure.p", "site.outcome.p"
 
 
 def site(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Exposure and outcome by site, and the claim's hazard ratio within sites.
+    """Compare exposure and outcome by site, and estimate the claim's hazard ratio within sites.
 
-    The share explained is omega squared: of the exposure's variance, what sites account for beyond
-    chance.
+    The share explained is omega squared: the share of the exposure's variance that sites account
+    for beyond chance.
     """
     key = study.contract.site
     assert key is not None
@@ -79,7 +78,7 @@ def site_limits(analysis: AnalysisResult, alpha: float) -> list[str]:
 
 
 def _rank_p(values: FloatArray, codes: IntArray) -> float:
-    """Kruskal and Wallis' test over the sites."""
+    """Run the Kruskal-Wallis test over the sites."""
     from scipy.stats import kruskal
 
     if np.all(values == values[0]):
@@ -88,7 +87,7 @@ def _rank_p(values: FloatArray, codes: IntArray) -> float:
 
 
 def _share(values: FloatArray, codes: IntArray) -> float:
-    """Omega squared, not below zero."""
+    """Compute omega squared, bounded below by zero."""
     sites = np.unique(codes)
     inside = sum(float(((mine := values[codes == code]) - mine.mean()) @ (mine - mine.mean()))
                  for code in sites)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Tests of survival between two groups, and the assumptions behind them."""
+"""Tests of survival between two groups, and of the assumptions behind them."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ BOOTSTRAPS = 500
 
 
 def logrank(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Log-rank p-value; the hazard ratio beside it is a Cox model of the group alone.
+    """Run the log-rank test; the accompanying hazard ratio is a Cox model of the group alone.
 
-    With registered strata both compare patients within strata only; with clusters both have a
+    With registered strata, both compare patients only within strata; with clusters, both have a
     robust variance.
     """
     from validation.statistics.survival import logrank
@@ -103,7 +103,7 @@ def kaplan_meier(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
 
 
 def schoenfeld(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Proportional hazards of the exposure, in the adjusted model if any."""
+    """Test proportional hazards of the exposure, in the adjusted model if there is one."""
     from validation.statistics.proportional import schoenfeld
 
     keep, X, names, notes = matrix(study, plan)
@@ -123,7 +123,7 @@ def schoenfeld(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any])
 def rmst(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Compare restricted mean survival up to the contract's horizon.
 
-    Or up to the shorter group's last follow-up if that comes first.
+    If the last follow-up of either group comes first, survival is compared up to that time.
     """
     keep = study.complete(plan.endpoint)
     t, e = study.follow_up(plan.endpoint, keep)
@@ -148,7 +148,7 @@ def rmst(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
 
 
 def periods(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Hazard ratios before and after the median event time: how the effect changes."""
+    """Estimate hazard ratios before and after the median event time, to show changes over time."""
     keep = study.complete(plan.endpoint)
     t, e = study.follow_up(plan.endpoint, keep)
     cut = float(np.median(t[e == 1]))
@@ -176,11 +176,11 @@ def periods(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) ->
 
 
 def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Concordance and AUC of the covariates alone and with the exposure.
+    """Compute concordance and AUC of the covariates alone and with the exposure.
 
-    Harrell's and Uno's concordance, the AUC at the contract's horizon and at 12, 36 and 60 months
-    where enough patients have had the event and enough are still followed, and a bootstrap interval
-    of the gain in Harrell's with both models held fixed.
+    Reported are Harrell's and Uno's concordance, the AUC at the contract's horizon and at 12, 36
+    and 60 months (if enough patients have had the event and enough are still followed), and a
+    bootstrap interval of the gain in Harrell's concordance with both models held fixed.
     """
     keep, X, names, notes = matrix(study, plan)
     t, e = study.follow_up(plan.endpoint, keep)
@@ -201,7 +201,7 @@ def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
         ("with", "with the exposure", 0),
     ):
         fit = fit_cox(t, e, X[:, first:], names[first:], study, notes)
-        risk = (X[:, first:] * fit.coef).sum(axis=1)  # row by row, so that equal patients tie
+        risk = (X[:, first:] * fit.coef).sum(axis=1)  # row by row, so that equal patients stay tied
         risks.append(risk)
         book.add(f"{plan.id}.{name}.harrell", harrell(t, e, risk), "concordance")
         book.add(f"{plan.id}.{name}.uno", uno(t, e, risk, tau=tau), "concordance")
@@ -229,10 +229,11 @@ def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
 def _gain(
     time: FloatArray, event: FloatArray, floats: FloatArray, two: FloatArray, seed: int
 ) -> tuple[float, float, float]:
-    """Gain in Harrell's concordance from risk `first` to `second`, with its bootstrap interval.
+    """Compute the gain in Harrell's concordance from risk `first` to `second`, by bootstrap.
 
-    A resample is a vector of counts w; its concordance is w'Aw / w'Lw with A the concordant and L
-    the comparable pairs, so that all resamples are two matrix products.
+    The gain is returned with its interval. A resample is a vector of counts w; its concordance is
+    w'Aw / w'Lw, where A marks the concordant and L the comparable pairs, so that all resamples need
+    only two matrix products.
     """
     n = len(time)
     cases = np.flatnonzero(event == 1)

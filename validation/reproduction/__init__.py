@@ -1,1 +1,1 @@
-"""The second implementation and its comparison with SAGE's own numbers."""
+"""A second implementation of the analysis, and its comparison with SAGE's own numbers."""

@@ -1,16 +1,15 @@
-"""The independent reproduction: a second implementation's numbers beside SAGE's own.
+"""The independent reproduction, which compares a second implementation with SAGE's own numbers.
 
 A second implementation starts from the analyzed patients with their groups (`table.parquet`, no
 identifier in it) and the list of registered tests (`task.json`), and computes the registered
-numbers with public libraries. It never sees SAGE's results. What it shares with SAGE is the
-preparation: population, outcome columns, and the exposure as coded by the registered cut rule.
+numbers with public libraries. It never sees SAGE's results. It shares only the preparation with
+SAGE: population, outcome columns, and the exposure as coded by the registered cut rule.
 
 A number is *reproduced* when both agree within `TOLERANCES`, *differs* when they do not, *missing*
-when it was asked for and not given, and has *no second implementation* where no public library
+when it was requested but not given, and has *no second implementation* if no public library
 computes it: Fine and Gray's model, Gray's test, Schoenfeld's test, restricted means and periods,
 concordance, calibration, the tests of splines and searched cuts, Firth's penalty, pooled
-imputations, errors robust to clusters. Only the first counts as
-agreement.
+imputations, errors robust to clusters. Only the first counts as agreement.
 
 A registered number that differs or is missing blocks "supported" (inconclusive, reproduction). A
 primary test without a second implementation does not block; the verdict then carries the qualifier
@@ -86,7 +85,7 @@ PUBLIC: dict[str, tuple[Quantity, ...]] = {
     "concordance": COUNTS,
     "calibration": COUNTS,
 }
-"""What public libraries compute of each method; of any other, nothing."""
+"""Numbers that public libraries compute for each method; for any other method, nothing."""
 
 Count = Annotated[int, Field(ge=0, le=10_000_000)]
 Finite = Annotated[float, Field(allow_inf_nan=False, ge=-1e12, le=1e12)]
@@ -146,14 +145,14 @@ class Task(Strict):
 
 
 def second_program() -> str:
-    """Return the second implementation that SAGE compiled: the text of `second_program.py`."""
+    """Return the source of SAGE's own second implementation, `second_program.py`."""
     return Path(__file__).with_name("second_program.py").read_text(encoding="utf-8")
 
 
 def task_of(
     contract: Contract, sha256: str, part: Part, columns: Sequence[str] | None = None
 ) -> Task:
-    """Numbers requested from a second implementation."""
+    """Build the task for a second implementation: the numbers to compute for a part."""
     from validation.analysis.analysis import AGAIN
 
     def present(key: str) -> bool:
@@ -220,11 +219,11 @@ def _imputes(contract: Contract, plan: TestPlan) -> bool:
 def prepare_second(inputs: Path, folder: Path) -> Task | None:
     """Write `task.json` and `table.parquet` for a second implementation.
 
-    The rows are the analyzed patients in an order of their own, without any identifier.
+    The rows are the analyzed patients in a different order, without any identifier.
 
     Returns
     -------
-    The task; None where the analysis itself is refused and there is nothing to reproduce.
+    The task; None if the analysis itself is refused and there is nothing to reproduce.
     """
     from validation.analysis.analysis import Analysis
     from validation.inputs.population import apply_filters
@@ -260,9 +259,10 @@ def prepare_second(inputs: Path, folder: Path) -> Task | None:
 
 
 def read_numbers(path: Path, task: Task) -> Numbers:
-    """Read what a second implementation left, as hostile: bounded, typed, finite, registered.
+    """Read and validate a second implementation's numbers, treating the file as hostile.
 
-    Raises `InputError` naming the rule that the file breaks, without quoting the file.
+    The numbers must be bounded, typed, finite and registered. Raises `InputError` naming the rule
+    that the file breaks, without quoting the file.
     """
     from validation.reproduction.strictjson import read_bounded
 
@@ -282,9 +282,9 @@ def read_numbers(path: Path, task: Task) -> Numbers:
 def compare(
     task: Task, reference: AnalysisResult, found: Numbers | None, by: Any, program: str = ""
 ) -> Reproduction:
-    """Compare every registered number of a part. `found` is None where no program ran to its end.
+    """Compare every registered number of a part; `found` is None if no program ran to its end.
 
-    Tests that SAGE's own computation refused have no number, and nothing is asked of them.
+    Tests that SAGE's own computation refused have no numbers and are not compared.
     """
     asked = {test.id: test for test in task.tests}
     compared: list[Compared] = []
@@ -342,14 +342,17 @@ def _compare_number(
 
 
 def _coarse(value: float, digits: int) -> float:
-    """Round a program's number to the digits a reader needs: others could carry a row's."""
+    """Round a program's number to the digits that a reader needs.
+
+    Further digits could leak the values of a row.
+    """
     return float(f"{value:.{digits}g}")
 
 
 def _distance(
     outcome: TestOutcome, name: Quantity, sage: float, second: float
 ) -> tuple[float | None, bool]:
-    """Deviation of the second number on its tolerance's scale, and whether it agrees."""
+    """Compute the second number's deviation on its tolerance's scale, and whether it agrees."""
     if name in COUNTS:
         return abs(sage - second), sage == second
     if name == "p":
@@ -364,15 +367,15 @@ def _distance(
 
 
 def write_reproduction(found: Reproduction, out: Path) -> None:
-    """Keep a part's comparison in the folder of results."""
+    """Write a part's comparison to the folder of results."""
     text = stable_json(found.model_dump(mode="json"))
     write_text(out / "reproduction" / f"{found.part}.json", text)
 
 
 def read_reproductions(out: Path) -> tuple[Reproduction, ...]:
-    """All comparisons that a folder of results holds.
+    """Read all comparisons in a folder of results.
 
-    Raises `InputError` if a file cannot be read: tampering is not passed over.
+    Raises `InputError` if a file cannot be read, so that tampering is not overlooked.
     """
     found = []
     for path in sorted((out / "reproduction").glob("*.json")):
@@ -384,7 +387,7 @@ def read_reproductions(out: Path) -> tuple[Reproduction, ...]:
 
 
 def reproduce_here(inputs: Path, reference: AnalysisResult, out: Path) -> Reproduction | None:
-    """Run the compiled second implementation in this process, compare, and keep the comparison."""
+    """Run SAGE's own second implementation in this process; compare and save the comparison."""
     from validation.reproduction import second_program as program
 
     folder = inputs / "second"
@@ -403,7 +406,7 @@ QUALIFIER = "not independently reproduced"
 
 @dataclass(frozen=True)
 class Weighed:
-    """Effect of the reproduction on a verdict: objections, words of the badge, and its step."""
+    """Effect of the reproduction on a verdict: objections, qualifiers of the badge, and reasons."""
 
     objections: tuple[Objection, ...] = ()
     qualifiers: tuple[str, ...] = ()
@@ -411,7 +414,7 @@ class Weighed:
 
 
 def weigh(contract: Contract, reference: AnalysisResult, found: Sequence[Reproduction]) -> Weighed:
-    """Assess a verdict by the second implementation's numbers."""
+    """Weigh a verdict by its agreement with the second implementation's numbers."""
     primary = reference.test(contract.primary)
     if primary is None or primary.status != "ok":
         return Weighed()

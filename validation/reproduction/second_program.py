@@ -1,12 +1,12 @@
-"""A second implementation of registered numbers, on public libraries alone.
+"""A second implementation of the registered numbers, using only public libraries.
 
     python second_program.py INPUTS OUT
 
-Reads `task.json` and `table.parquet`, writes `numbers.json`. Nothing of SAGE is imported: Cox
-models and log-rank tests are lifelines', stratified log-rank tests, logistic and linear models
-statsmodels', rank tests scipy's, and Fisher's exact odds ratio is solved here on scipy's
-noncentral hypergeometric distribution. A test that fails leaves its numbers out, a model that does
-not fit (nobody with the event in a group) its estimates.
+Reads `task.json` and `table.parquet` and writes `numbers.json`. Nothing is imported from SAGE: Cox
+models and log-rank tests come from lifelines; stratified log-rank tests, logistic and linear models
+from statsmodels; rank tests from scipy; and Fisher's exact odds ratio is solved here using scipy's
+noncentral hypergeometric distribution. If a test fails, its numbers are left out; if a model cannot
+be fitted (nobody has the event in a group), only its estimates are left out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FEWEST_OF_A_LEVEL = 5
 
 
 def kept(table: pd.DataFrame, test: dict[str, Any]) -> pd.DataFrame:
-    """Patients with exposure, outcome, covariates and strata of a test."""
+    """Select patients with exposure, outcome, covariates and strata of a test."""
     rows = table[table[test["subset"]]] if test["subset"] else table
     outcome = [test[name] for name in ("time", "event", "value") if test[name]]
     needed = [*test["terms"], *outcome, *test["covariates"], *test["strata"]]
@@ -33,10 +33,10 @@ def kept(table: pd.DataFrame, test: dict[str, Any]) -> pd.DataFrame:
 
 
 def design(rows: pd.DataFrame, test: dict[str, Any]) -> pd.DataFrame:
-    """Return the exposure's terms first, then covariates.
+    """Build the design matrix, with the exposure's terms first and then the covariates.
 
-    Numbers in SD, texts as indicators of levels with at least five patients against the most
-    frequent level.
+    Numbers are in SD; texts become indicators of levels with at least five patients, relative to
+    the most frequent level.
     """
     columns: dict[str, Any] = {}
     for name in test["terms"]:
@@ -65,9 +65,9 @@ def layers(rows: pd.DataFrame, test: dict[str, Any]) -> pd.Series | None:
 
 
 def cox(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
-    """Cox model (Efron's ties), Wald interval and test of the first term.
+    """Fit a Cox model (Efron's ties); return the Wald interval and test of the first term.
 
-    Rows that are records count from their entry on.
+    If rows are records, each is at risk from its entry on.
     """
     from lifelines import CoxPHFitter
 
@@ -93,7 +93,7 @@ def cox(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
 
 
 def log_rank(rows: pd.DataFrame, test: dict[str, Any], groups: pd.Series) -> float:
-    """P-value of the log-rank test over all groups, within strata where there are any."""
+    """Compute the p-value of the log-rank test over all groups, within strata if there are any."""
     time = rows[test["time"]].astype(float)
     event = (rows[test["event"]] == 1).astype(int)
     strata = layers(rows, test)
@@ -107,7 +107,7 @@ def log_rank(rows: pd.DataFrame, test: dict[str, Any], groups: pd.Series) -> flo
 
 
 def logistic(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
-    """Logistic regression, Wald interval and test of the first term."""
+    """Fit a logistic regression; return the Wald interval and test of the first term."""
     from statsmodels.discrete.discrete_model import Logit
 
     X = np.column_stack([np.ones(len(rows)), design(rows, test)])
@@ -122,7 +122,7 @@ def logistic(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
 
 
 def linear(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
-    """Least squares on the outcome in standard deviations, HC3 errors, t interval."""
+    """Fit least squares to the outcome in standard deviations, with HC3 errors and t interval."""
     from statsmodels.regression.linear_model import OLS
 
     value = rows[test["value"]].astype(float).to_numpy()
@@ -138,7 +138,7 @@ def linear(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
 
 
 def rank(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
-    """Mann and Whitney's test of the groups; the effect is the linear model's."""
+    """Run the Mann-Whitney test of the groups; the effect comes from the linear model."""
     from scipy.stats import mannwhitneyu
 
     value, group = rows[test["value"]].astype(float), rows[test["terms"][0]]
@@ -147,7 +147,7 @@ def rank(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
 
 
 def fisher(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
-    """Fisher's exact test: conditional odds ratio, exact interval, two-sided p."""
+    """Run Fisher's exact test: conditional odds ratio, exact interval, two-sided p-value."""
     from scipy.optimize import brentq
     from scipy.stats import hypergeom, nchypergeom_fisher
 
@@ -173,9 +173,9 @@ def fisher(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
 
 
 def nested(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
-    """Two nested models with and without the exposures, which follow their mean among the terms.
+    """Compare two nested models, with and without the exposures.
 
-    The effect is the mean's.
+    Among the terms, the exposures follow their mean. The effect is that of the mean.
     """
     mean = test | {"terms": test["terms"][:1]}
     full = design(rows, test | {"terms": test["terms"][1:]})
@@ -223,8 +223,9 @@ def nested(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
 def mediation(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
     """Estimate the indirect effect.
 
-    The exposure's path to the mediator (least squares, HC3 errors) times the mediator's to the
-    outcome (additive hazards, else least squares). p is the weaker path's.
+    The effect is the product of the exposure's path to the mediator (least squares, HC3 errors) and
+    the mediator's path to the outcome (additive hazards, else least squares). The p-value is that
+    of the weaker path.
     """
     from scipy.stats import norm
     from statsmodels.regression.linear_model import OLS
@@ -259,13 +260,13 @@ def mediation(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
 
 
 def joint(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
-    """Log-rank test over all groups that the exposures form."""
+    """Run the log-rank test over all groups that the exposures form."""
     groups = rows[test["terms"]].astype(int).astype(str).agg("".join, axis=1)
     return {"p": log_rank(rows, test, groups)}
 
 
 def grouped(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
-    """Log-rank test of two groups; the hazard ratio is Cox's."""
+    """Run the log-rank test of two groups; the hazard ratio comes from a Cox model."""
     return cox(rows, test) | {"p": log_rank(rows, test, rows[test["terms"][0]].astype(int))}
 
 
@@ -287,7 +288,7 @@ METHODS = {
 
 
 def compute(table: pd.DataFrame, test: dict[str, Any]) -> dict[str, float | int]:
-    """Return the asked-for numbers of a test."""
+    """Compute the requested numbers of a test."""
     rows = kept(table, test)
     found: dict[str, float | int] = {"n": len(rows)}
     if test["person"]:
@@ -307,7 +308,7 @@ def compute(table: pd.DataFrame, test: dict[str, Any]) -> dict[str, float | int]
 
 
 def main(inputs: Path, out: Path) -> None:
-    """Compute every test of the task; one that fails is left out, with a word to the log."""
+    """Compute every test of the task; leave out and log any test that fails."""
     task = json.loads((inputs / "task.json").read_text(encoding="utf-8"))
     table = pd.read_parquet(inputs / "table.parquet")
     numbers = {}

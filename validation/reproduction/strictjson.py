@@ -1,4 +1,4 @@
-"""JSON from untrusted programs: bounded in size and depth, finite, each name once."""
+"""JSON from untrusted programs: bounded in size and depth, finite, and without duplicate names."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ DEEPEST = 8
 
 
 def read_bounded(path: Path, largest: int) -> Any:
-    """Return the value of a small JSON file.
+    """Read a small JSON file.
 
-    Raises `InputError` if it is missing, no regular file, larger than `largest` bytes, nested
-    deeper than `DEEPEST`, not JSON, holds NaN or infinity, or a name twice. The message repeats
-    nothing.
+    Raises `InputError` if the file is missing, not a regular file, larger than `largest` bytes,
+    nested deeper than `DEEPEST` or not JSON, or if it contains NaN, infinity or a duplicate name.
+    The message does not quote the file.
     """
     name = path.name
     if path.is_symlink() or not path.is_file():

@@ -1,1 +1,1 @@
-"""Types of the results: tests, numbers by key, controls, verdict."""
+"""Types of the results: tests, numbers by key, controls and verdict."""

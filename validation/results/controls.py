@@ -1,8 +1,8 @@
-"""Results of a claim's controls as typed fields, all that the verdict's rules read.
+"""Results of a claim's controls as typed fields, the only input of the verdict's rules.
 
-A registered control always has a result here: it ran and has its numbers, or it says why not. An
-analysis that leaves a control out has not run it; `validation.verdict.objections` counts that
-against the claim.
+A registered control always has a result here: either it ran and has its numbers, or it states why
+not. A control that an analysis leaves out counts as not run; `validation.verdict.objections` counts
+that against the claim.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class ControlStatus(StrEnum):
 
     RAN = "ran"
     REFUSED = "refused"
-    """The data cannot bear it."""
+    """The data do not support the control."""
     CRASHED = "crashed"
     OFF = "switched off"
-    """The contract does not ask for it."""
+    """The contract does not request the control."""
 
 
 class ControlResult(Strict):
@@ -48,7 +48,7 @@ class ControlResult(Strict):
 
     @property
     def ran(self) -> bool:
-        """True if the control ran and has its numbers."""
+        """Whether the control ran and has its numbers."""
         return self.status is ControlStatus.RAN
 
 
@@ -73,7 +73,7 @@ class RandomFeatures(ControlResult):
     NEEDED: ClassVar[tuple[str, ...]] = ("percentile", "draws", "kind")
 
     percentile: float | None = None
-    """Share of the draws with a weaker statistic, in the claim's direction."""
+    """Share of the draws with a weaker statistic in the claim's direction."""
     p: float | None = None
     draws: int | None = None
     kind: Literal["matched genes", "permuted feature"] | None = None
@@ -113,7 +113,7 @@ class Specifications(ControlResult):
     expected_sign: float | None = None
     """Share of the estimated specifications whose effect has the expected sign."""
     own: bool | None = None
-    """Whether the claim's own choices are among those estimated."""
+    """Whether the claim's own choices are among the estimated specifications."""
     n: int | None = None
     failed: int | None = None
     significant: float | None = None
@@ -121,15 +121,15 @@ class Specifications(ControlResult):
     lowest: float | None = None
     highest: float | None = None
     left_out: int | None = None
-    """Estimates of the claim's own choices without a site; None where no site is declared."""
+    """Number of estimates that leave out one site each; None if no site is declared."""
     left_out_lowest: float | None = None
     left_out_highest: float | None = None
     left_out_sign: float | None = None
-    """Share of those without a site whose effect has the expected sign."""
+    """Share of the estimates without one site whose effect has the expected sign."""
 
     @property
     def stable(self) -> float | None:
-        """The smaller share of expected signs: of the specifications, or without a site."""
+        """Smaller share of expected signs: among all specifications or those without a site."""
         shares = [s for s in (self.expected_sign, self.left_out_sign) if s is not None]
         return min(shares, default=None)
 
@@ -140,9 +140,9 @@ class Missingness(ControlResult):
     NEEDED: ClassVar[tuple[str, ...]] = ("missing",)
 
     missing: int | None = None
-    """Patients with the outcome and without the exposure."""
+    """Number of patients with the outcome but without the exposure."""
     p: float | None = None
-    """None where too few lack it, or have it, to compare."""
+    """None if too few patients lack the exposure, or have it, to compare."""
     n: int | None = None
 
 
@@ -152,7 +152,7 @@ class TimingResult(ControlResult):
     NEEDED: ClassVar[tuple[str, ...]] = ("n",)
 
     leaks: tuple[str, ...] = ()
-    """What each exposure gives away that was not known at baseline."""
+    """For each exposure, the information it reveals that was not known at baseline."""
     n: int | None = None
 
 
@@ -161,7 +161,7 @@ class Controls(Strict):
 
     permuted: PermutedOutcome | None = None
     random: tuple[RandomFeatures, ...] = ()
-    """One for each exposure, in the contract's order."""
+    """One result for each exposure, in the contract's order."""
     known_positive: KnownPositiveResult | None = None
     negative: NegativeEndpoint | None = None
     specification: Specifications | None = None

@@ -1,4 +1,4 @@
-"""Results of an analysis: tests, numbers by key, figures, verdict.
+"""Results of an analysis: tests, numbers by key, figures and verdict.
 
 Every number that a report may quote has a dotted key, a value, a unit and its printed form. The
 same contract and data give the same bytes.
@@ -48,7 +48,7 @@ class Effect(Strict):
     @field_validator("lower", "upper", mode="before")
     @classmethod
     def _unbounded(cls, value: Any, info: ValidationInfo) -> Any:
-        """JSON has no infinity: a limit written as null is an unbounded one."""
+        """Read a limit written as null as unbounded, since JSON has no infinity."""
         if value is None:
             return math.inf if info.field_name == "upper" else -math.inf
         return value
@@ -60,11 +60,11 @@ class Effect(Strict):
 
     @property
     def is_difference(self) -> bool:
-        """True where no effect is 0, and not a ratio of 1."""
+        """Whether no effect is 0, rather than a ratio of 1."""
         return self.scale in DIFFERENCES
 
     def distance_from_null(self, value: float) -> float:
-        """Return a value of this scale as a distance from no effect (log for ratios)."""
+        """Return a value on this scale as its distance from no effect (log for ratios)."""
         if self.scale in DIFFERENCES:
             return value
         return math.log(value) if value > 0 else -math.inf
@@ -92,12 +92,14 @@ class TestOutcome(Strict):
     df: int | None = None
     notes: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
-    """Labels of registered covariates without a term in the model: constant in these patients, or
-    no second level with enough of them."""
+    """Labels of registered covariates without a term in the model.
+
+    They are constant in these patients, or no second level has enough patients.
+    """
 
     @property
     def estimation_note(self) -> str:
-        """Words for the way an estimate was made, where it is not the plain one."""
+        """Note on how the estimate was made, if not by the plain method."""
         penalized = any("Firth's penalty" in note for note in self.notes)
         return ", with Firth's penalty" if penalized else ""
 
@@ -150,8 +152,8 @@ Because = Literal[
 class Objection:
     """A reason that keeps a claim from being supported.
 
-    `words` name it in the badge. `any_reading` is True where it forbids every conclusion, "not
-    supported" as well.
+    `words` name the reason in the badge. `any_reading` is True if it forbids every conclusion,
+    including "not supported".
     """
 
     because: Because
@@ -179,7 +181,7 @@ class Verdict(Strict):
     @model_validator(mode="before")
     @classmethod
     def _badge_is_never_read(cls, value: Any) -> Any:
-        """Ignore the badge in JSON; it is composed from the other fields."""
+        """Ignore the badge in JSON, since it is composed from the other fields."""
         if isinstance(value, dict):
             return {name: field for name, field in value.items() if name != "badge"}
         return value
@@ -187,7 +189,7 @@ class Verdict(Strict):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def badge(self) -> str:
-        """The verdict with what it rests on, as terminal, report and JSON print it."""
+        """The verdict and its basis, as printed in the terminal, the report and the JSON."""
         because = "" if self.because == "evidence" else f" ({self.because})"
         rests_on = f": {'; '.join(dict.fromkeys(self.qualifiers))}" if self.qualifiers else ""
         return self.verdict.replace("_", " ") + because + rests_on
@@ -211,7 +213,7 @@ class Computed(Strict):
     versions: dict[str, str] = Field(default_factory=dict)
 
     def test(self, name: str) -> TestOutcome | None:
-        """The outcome of a test, or None if it did not run."""
+        """Return the outcome of a test, or None if it did not run."""
         return next((test for test in self.tests if test.id == name), None)
 
 
@@ -244,12 +246,12 @@ class Reproduction(Strict):
     compared: tuple[Compared, ...] = ()
 
     def with_state(self, *states: State) -> tuple[Compared, ...]:
-        """Numbers in any of these states."""
+        """Return the numbers in any of these states."""
         return tuple(comparison for comparison in self.compared if comparison.state in states)
 
 
 PREFIX = {"replication": "replicate.", "discovery": "discovery."}
-"""Of the numbers of patients other than those on whom the verdict rests."""
+"""Key prefixes for numbers of patients other than those on whom the verdict rests."""
 
 
 class Results(Computed):
@@ -264,19 +266,19 @@ class Results(Computed):
     def number(self, key: str) -> Number:
         """Return a number by key.
 
-        Raises `InputError` if there is none; a report that asks for it must not be built.
+        Raises `InputError` if the number is missing; a report that asks for it must not be built.
         """
         if key not in self.numbers:
             raise InputError(f'no number "{key}" in the results')
         return self.numbers[key]
 
     def key(self, test: TestOutcome) -> str:
-        """Prefix of the keys of a test's numbers; parts on other patients get an extra word."""
+        """Build the key prefix of a test's numbers; parts on other patients get an extra word."""
         other = test.part != self.tests[0].part
         return f"{PREFIX.get(test.part, '') if other else ''}{test.id}"
 
     def save(self, path: Path) -> Path:
-        """Write as JSON, keys sorted, floats at twelve significant digits."""
+        """Write the results as JSON, with sorted keys and floats at twelve significant digits."""
         write_text(path, stable_json(self.model_dump(mode="json")))
         return path
 
@@ -292,9 +294,9 @@ class Results(Computed):
 
 
 def stable_json(value: Any) -> str:
-    """Return JSON whose floats are rounded to twelve significant digits.
+    """Render JSON with floats rounded to twelve significant digits.
 
-    So the last bits of a sum (which depend on the processor) do not change the file.
+    The last bits of a sum, which depend on the processor, therefore do not change the file.
     """
     return json.dumps(_round_floats(value), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
@@ -323,14 +325,14 @@ def amount_text(scale: Scale, value: float) -> str:
 
 
 def p_text(p: float) -> str:
-    """Return a p-value as it is printed: three decimals, four under 0.01, `<0.0001` below."""
+    """Format a p-value for print: three decimals, four under 0.01, `<0.0001` below."""
     if p < 0.0001:
         return "<0.0001"
     return f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """Return a share in percent; 0% and 100% only where it is exactly none or all."""
+    """Format a share in percent; 0% and 100% only if it is exactly zero or one."""
     text = f"{100 * share:.{digits}f}"
     while 0 < share < 1 and float(text) in (0, 100) and digits < MOST_DIGITS:
         digits += 1
@@ -342,7 +344,7 @@ MOST_DIGITS = 6
 
 
 def p_is(p: float | None, name: str = "p") -> str:
-    """Return a p-value as a relation: `p = 0.012`, `p < 0.0001`, or that there is none."""
+    """Render a p-value as a relation: `p = 0.012`, `p < 0.0001`, or that there is none."""
     if p is None:
         return f"{name} not available"
     text = p_text(p)
@@ -350,7 +352,7 @@ def p_is(p: float | None, name: str = "p") -> str:
 
 
 class Book:
-    """Collects numbers under dotted keys; a key is written once."""
+    """Collector of numbers under dotted keys; each key can be written only once."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, Number] = {}
@@ -360,7 +362,7 @@ class Book:
 
         Parameters
         ----------
-        value : None where it could not be computed
+        value : None if the number could not be computed
         unit : "patients", "months", "p-value", ...
 
         Raises

@@ -1,1 +1,1 @@
-"""A validation from start to end: prepared inputs, protocol, runner."""
+"""Validation from start to end: prepared inputs, protocol and runner."""

@@ -1,4 +1,4 @@
-"""Check that a replication cohort holds other patients than the first."""
+"""Checks that a replication cohort contains other patients than the first."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ if TYPE_CHECKING:
 
 DESCRIPTION = "cohort.toml"
 DISTINCT = 0.9
-"""Share of patients of the first cohort whose record no other shares, for records to be conclusive.
-"""
+"""Minimum share of the first cohort's patients with unique records for these to be conclusive."""
 ALIKE = 0.5
-"""Share of a cohort's patients whose record occurs in the other, from which on it is a copy.
-Strangers share a sex and a stage by chance, hardly a measured exposure as well."""
+"""Share of a cohort's patients whose record occurs in the other from which it counts as a copy.
+
+Strangers may share a sex and a stage by chance, but hardly ever a measured exposure as well.
+"""
 
 ALTERED = 0.6
-"""Patients this much nearer to a patient of the other cohort than to their own kind are copies.
-In halves, small parts, subgroups and pairs of four cohorts the median was never below 0.97; with
-noise of a tenth of a standard deviation on every value it was 0.1 to 0.5."""
+"""Ratio of distances to the other cohort and to their own below which patients count as copies.
+
+In halves, small parts, subgroups and pairs of four cohorts, the median was never below 0.97; with
+noise of a tenth of a standard deviation on every value, it was 0.1 to 0.5.
+"""
 COLUMNS, MANY_VALUES, PATIENTS, GENES = 3, 20, 20, 200
-"""Minimum evidence: columns of many values, patients; and the most genes that are compared."""
+"""Minimum columns, distinct values per column and patients, and most genes that are compared."""
 
 
 def require_other_patients(
@@ -38,11 +41,11 @@ def require_other_patients(
 ) -> None:
     """Check that a second cohort is not the contract's own under another name.
 
-    A file that both read counts by its content, whatever it is called; its name, the cohort's id
-    and its description do not. Cohorts may share a file of which each takes its own rows (`where`):
-    then their patients are compared, where the first cohort is given. TCGA barcodes are compared
-    whatever the files. An edited or pooled copy is known by its records: exposures and covariates
-    of most patients of a cohort are those of patients of the other.
+    A file shared by both cohorts is recognized by its content, whatever its name and the cohort's
+    id and description. Cohorts may share a file from which each reads its own rows (`where`); their
+    patients are then compared, if the first cohort is given. TCGA barcodes are always compared. An
+    edited or pooled copy is recognized by its records: the exposures and covariates of most
+    patients in one cohort equal those of patients in the other.
 
     Raises `InputError` if the same patients would be read again.
     """
@@ -53,7 +56,7 @@ def require_other_patients(
 
 
 def require_other_cohort(first: Cohort, second: Cohort) -> None:
-    """Check by files and barcodes, before there is a contract, that cohorts have other patients.
+    """Check by files and barcodes, before a contract exists, that cohorts have different patients.
 
     Raises `InputError` if the same patients would be read again.
     """
@@ -105,13 +108,15 @@ def _refuse_copy(frozen: FrozenContract, second: Cohort, first: Cohort) -> None:
 
 
 def altered_copy(first: Cohort, second: Cohort) -> float:
-    """Excess closeness of second-cohort patients to a first-cohort patient over each other.
+    """Compute how close the second cohort's patients are to the first's, relative to each other.
 
-    The median over the second cohort's patients of the distance to the nearest patient of the first
-    cohort over that to the nearest other patient of their own, on what both measure in many values.
-    About 1 for other patients from anywhere, 0 for a copy, small for a copy with some noise. A
-    larger first cohort has nearer patients by chance: its distances are scaled as in at most three
-    dimensions. NaN where fewer than `COLUMNS` columns or `PATIENTS` patients are available.
+    For each patient of the second cohort, the distance to the nearest patient of the first cohort
+    is divided by the distance to the nearest other patient of the second; the result is the median
+    ratio. Distances use variables that both cohorts measure with many distinct values. The result
+    is about 1 for different patients from anywhere, 0 for a copy, and small for a copy with some
+    noise. A larger first cohort has nearer patients by chance, so its distances are scaled as in at
+    most three dimensions. The result is NaN if fewer than `COLUMNS` columns or `PATIENTS` patients
+    are available.
     """
     tables = _measured_alike(first, second)
     if tables is None:
@@ -120,7 +125,7 @@ def altered_copy(first: Cohort, second: Cohort) -> float:
 
 
 def nearness(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> float:
-    """`altered_copy` of (patients, columns) arrays without missing values."""
+    """Compute `altered_copy` for (patients, columns) arrays without missing values."""
     from scipy.spatial import KDTree
 
     scale = np.std(ours, axis=0)
@@ -132,7 +137,7 @@ def nearness(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> float:
 
 
 def _measured_alike(first: Cohort, second: Cohort) -> tuple[pd.DataFrame, pd.DataFrame] | None:
-    """Both cohorts' patients by what both measure in many values, complete records alone."""
+    """Select complete records on variables that both cohorts measure with many distinct values."""
     known = [cohort.dictionary() for cohort in (first, second)]
     amounts = [
         {variable.key for variable in table.variables if variable.kind == "continuous"}
@@ -157,11 +162,12 @@ def _measured_alike(first: Cohort, second: Cohort) -> tuple[pd.DataFrame, pd.Dat
 
 
 def copied_share(frozen: FrozenContract, second: Cohort, first: Cohort) -> float:
-    """Share of a cohort's patients whose record occurs in the other, the larger of both ways.
+    """Compute the share of a cohort's patients whose record occurs in the other.
 
-    A record is those exposures and covariates that both cohorts have, without the outcome (a newer
-    export may hold a longer follow-up) or with it, whichever identifies more. Zero where the first
-    cohort's records hardly differ from each other, so that equal records are no sign of a copy.
+    The share is computed in both directions, and the larger is returned. A record consists of the
+    exposures and covariates that both cohorts have, without the outcome (a newer export may have
+    longer follow-up) or with it, whichever identifies more. The share is zero if the first cohort's
+    records hardly differ from each other, because equal records are then not a sign of a copy.
     """
     contract = frozen.contract
     endpoint = contract.primary_test.endpoint
@@ -182,7 +188,7 @@ def copied_share(frozen: FrozenContract, second: Cohort, first: Cohort) -> float
 
 
 def _records(table: pd.DataFrame, columns: list[str]) -> pd.Series:
-    """Text of a patient's values if all are known; numbers to six digits, as exports round them."""
+    """Render complete records as text, with numbers to six digits, as exports round them."""
     table = table[columns].dropna()
     texts = table.map(
         lambda value: f"{value:.6g}" if isinstance(value, float | int) else str(value)

@@ -1,7 +1,8 @@
-"""From a frozen contract and a cohort to analysis-ready inputs and the code that reads them.
+"""Preparation of analysis-ready inputs from a frozen contract and a cohort.
 
-The inputs hold what the contract names and nothing else, under pseudonyms. Confirmation patients
-are not written before they are unlocked: what is not mounted cannot be read.
+The inputs contain only what the contract names, under pseudonyms, and come with the program that
+reads them. Confirmation patients are not written before they are unlocked: data that are not
+mounted cannot be read.
 """
 
 from __future__ import annotations
@@ -70,9 +71,9 @@ if __name__ == "__main__":
 
 
 def render_program(frozen: FrozenContract) -> str:
-    """Return the analysis program of a contract: the same text for the same contract.
+    """Render the analysis program of a contract; the same contract always gives the same text.
 
-    It takes two arguments, the folder of inputs and the folder for results.
+    The program expects two arguments, the folder of inputs and the folder for results.
     """
     statement = " ".join(frozen.contract.hypothesis.statement.split())
     statement = statement.replace("\\", "/").replace('"', "'")
@@ -80,11 +81,12 @@ def render_program(frozen: FrozenContract) -> str:
 
 
 def confirmation_key(frozen: FrozenContract) -> str:
-    """Names the patients that a hypothesis may be confirmed in once: the cohort's own files.
+    """Identify the patients in whom a hypothesis may be confirmed once, by the cohort's own files.
 
-    Seed and share are left out, since another draw from the same patients holds some that were seen
-    before; so are the cohort's description and added feature tables, which leave the patients as
-    they are. The ledger keeps such an opening for each hypothesis.
+    Seed and share are left out of the key, since another draw from the same patients would include
+    some that were seen before. The cohort's description and added feature tables are also left out,
+    since they do not change the patients. The ledger records each opening of these patients per
+    hypothesis.
     """
     files = {
         digest
@@ -111,7 +113,7 @@ def prepare(
     part : "all" for contracts without a split; "discovery", then "confirmation" for those with a
         split
         (with the discovery part's `cuts`); "replication" for a second cohort
-    ledger : needed for "confirmation": it must hold the unlock
+    ledger : required for "confirmation", and must contain the unlock
 
     Raises
     ------
@@ -150,7 +152,7 @@ def prepare(
         try:
             cuts = find_cuts(table, contract)
         except InputError as error:
-            # The analysis will refuse the primary test with this reason; it must reach the ledger.
+            # The analysis will refuse the primary test for this reason; the ledger must record it.
             cuts, reason = (), str(error)
     folder.mkdir(parents=True, exist_ok=True)
     frozen.save(folder / "contract.json")
@@ -199,8 +201,8 @@ def _required_variables(contract: Contract) -> list[str]:
 def require_variables(frozen: FrozenContract, second: Cohort) -> None:
     """Check that a second cohort has what the primary test reads, before the first is analyzed.
 
-    Raises `InputError` if it lacks a variable or the endpoint, or knew an exposure after the start
-    of follow-up only; the message names it.
+    Raises `InputError` naming the variable, if the cohort lacks a variable or the endpoint, or if
+    an exposure became known only after the start of follow-up.
     """
     contract = frozen.contract
     for exposure in contract.hypothesis.exposures:
@@ -215,9 +217,9 @@ def require_variables(frozen: FrozenContract, second: Cohort) -> None:
 
 
 def require_same_data(frozen: FrozenContract, cohort: Cohort) -> None:
-    """Check that a cohort is the contract's, with the data that it was frozen on.
+    """Check that a cohort is the contract's own, with the data on which it was frozen.
 
-    Raises `InputError` if it is another cohort, or a file changed; the message names it.
+    Raises `InputError` if it is another cohort or a file changed; the message names which.
     """
     if cohort.id != frozen.contract.cohort:
         raise InputError(
@@ -271,7 +273,7 @@ def _write_table(table: pd.DataFrame, path: Path) -> None:
 
 
 def _features(contract: Contract, cohort: Cohort, table: pd.DataFrame) -> pd.DataFrame | None:
-    """Get comparable features for each gene or signature exposure, chosen without the outcome."""
+    """Select comparable features for each gene or signature exposure, without using the outcome."""
     uses = [use for use in contract.exposures if is_replaceable(use)]
     if not uses or cohort.expression is None:
         return None
@@ -312,9 +314,10 @@ def _draws(
     contract: Contract,
     number: int,
 ) -> NDArray[np.float64] | None:
-    """(patients, draws): the nearest genes, or scores of random sets matched gene by gene.
+    """Return (patients, draws): the nearest genes, or scores of random sets matched gene by gene.
 
-    For a single gene all of its nearest are taken, so that the control does not hang on the seed.
+    For a single gene, all of its nearest genes are used, so that the control does not depend on the
+    seed.
     """
     composed = read_signature(use.key)
     genes = [gene for gene in _genes(cohort, use) if gene in place]

@@ -1,7 +1,7 @@
-"""Discover, unlock, confirm, replicate: in which order a contract's parts may be computed.
+"""The order in which a contract's parts may be computed: discover, unlock, confirm, replicate.
 
-The protocol of the package, whoever computes a part: here, in a sandbox, or beside a second
-implementation.
+The protocol is the same wherever a part is computed: in this process, in a sandbox, or together
+with a second implementation.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 
 class Handed(TypedDict, total=False):
-    """Carry-over from earlier to later parts: cut-points and the prediction model."""
+    """Results passed from earlier to later parts: cut-points and the prediction model."""
 
     cuts: tuple[Cut, ...]
     model: PredictionModel | None
 
 
 class Compute(Protocol):
-    """Prepare and analyze a part, and record its tests in the ledger."""
+    """Callable that prepares and analyzes a part and records its tests in the ledger."""
 
     def __call__(self, part: Part, cohort: Cohort, handed: Handed) -> AnalysisResult: ...
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts that were computed; `main` carries the verdict.
+    """The computed parts of a contract; `main` is the one that the verdict is based on.
 
-    `discovery` is there when it unlocked the confirmation; `locked` says that it did not.
+    `discovery` is set if it unlocked the confirmation; `locked` is True if it did not.
     """
 
     main: AnalysisResult
@@ -54,7 +54,7 @@ def register(
     """Write the contract into the ledger before its first result.
 
     Raises `InputError` if the confirmation patients were opened for another contract of the same
-    hypothesis, or the second cohort lacks a variable or holds the same patients.
+    hypothesis, or if the second cohort lacks a variable or contains the same patients.
     """
     known = ledger.registration(frozen.sha256)
     ledger.register(frozen, cohort, fresh=known is None or known.frozen)
@@ -73,7 +73,7 @@ def carry_out(
     ledger: Ledger,
     replicate: Cohort | None = None,
 ) -> Parts:
-    """Compute the parts of a registered contract; each is in the ledger before the next is read."""
+    """Compute a registered contract's parts, recording each in the ledger before the next."""
     if frozen.contract.split.policy == "none":
         parts = Parts(compute("all", cohort, {}))
     else:
@@ -92,7 +92,7 @@ def carry_out(
 
 
 def unlocks(frozen: FrozenContract, discovery: AnalysisResult) -> bool:
-    """Return True if the discovery result unlocks the confirmation patients."""
+    """Check whether the discovery result unlocks the confirmation patients."""
     found = discovery.test(frozen.contract.primary)
     if found is None or found.p is None or found.effect is None:
         return False

@@ -1,6 +1,7 @@
-"""From a frozen contract to results: prepare, analyze, control errors over the ledger, judge.
+"""Runner from a frozen contract to results: prepare, analyze, control errors and judge.
 
-The analysis step is the same whether it runs here or in the sandbox: `collect` takes what it left.
+Errors are controlled over the ledger. The analysis step is the same whether it runs here or in the
+sandbox: `collect` reads the files that it wrote.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ def run(
 ) -> Results:
     """Run a frozen contract on its cohort and write `results.json` and figures.
 
-    What an earlier run of the same contract left in `out` is replaced, its parts included; results
-    of another contract are kept beside it, under its hash. Each part's tests are in the ledger
-    before the next part is read.
+    Files from an earlier run of the same contract in `out` are replaced, including its parts;
+    results of another contract are kept in a folder named by its hash. Each part's tests are in the
+    ledger before the next part is read.
 
     Parameters
     ----------
-    figures : False draws none (half the time; no number or verdict depends on them)
-    reproduce : False runs no second implementation and leaves its rule out of the verdict, for
+    figures : if False, draw none, which halves the time; no number or verdict depends on them
+    reproduce : if False, run no second implementation and leave its rule out of the verdict, for
         studies of the other rules over many worlds
 
     Raises
@@ -105,7 +106,7 @@ def _silent(_: str) -> None:
 
 
 def set_aside(out: Path, frozen: FrozenContract) -> None:
-    """Move results of another contract from `out` to a folder of their own beside it."""
+    """Move results of another contract from `out` into a separate folder in the same place."""
     try:
         earlier = FrozenContract.load(out / "contract.json").sha256
     except InputError:
@@ -117,10 +118,10 @@ def set_aside(out: Path, frozen: FrozenContract) -> None:
 
 
 def clear(out: Path) -> None:
-    """Remove what an earlier run left of its parts, figures and results in `out`.
+    """Remove the parts, figures and results that an earlier run left in `out`.
 
-    `finalize` judges what lies there: another seed, split or replication must not enter a verdict.
-    The ledger stays, since earlier attempts count.
+    `finalize` judges the files in `out`, and another seed, split or replication must not enter a
+    verdict. The ledger is kept, since earlier attempts count.
     """
     (out / "results.json").unlink(missing_ok=True)
     for part in get_args(Part):
@@ -133,9 +134,9 @@ def clear(out: Path) -> None:
 
 
 def read_analysis(folder: Path) -> AnalysisResult:
-    """Read what an analysis left in `folder`.
+    """Read the analysis result in `folder`.
 
-    Raises `InputError` if it left nothing that can be read.
+    Raises `InputError` if there is no readable result.
     """
     try:
         text = (folder / "analysis.json").read_text(encoding="utf-8")
@@ -147,7 +148,7 @@ def read_analysis(folder: Path) -> AnalysisResult:
 
 
 def record_tests(frozen: FrozenContract, analysis: AnalysisResult, ledger: Ledger) -> None:
-    """Record the tests of a part in the ledger; repeated tests add nothing."""
+    """Record the tests of a part in the ledger; tests already recorded add nothing."""
     roles = ["replication" if test.part == "replication" else test.role for test in analysis.tests]
     ledger.record(
         *(
@@ -158,7 +159,7 @@ def record_tests(frozen: FrozenContract, analysis: AnalysisResult, ledger: Ledge
 
 
 def record_crash(frozen: FrozenContract, ledger: Ledger, reason: str, part: Part = "all") -> None:
-    """Note that an analysis died before it wrote anything: its claims count as attempts."""
+    """Record that an analysis crashed before writing results, so its claims count as attempts."""
     again = part == "replication"
     ledger.record(
         *(
@@ -190,11 +191,11 @@ def collect(
     locked: bool = False,
     reproduce: bool = True,
 ) -> Results:
-    """Take a finished analysis into the ledger, judge it, and write `results.json`.
+    """Record a finished analysis in the ledger, judge it, and write `results.json`.
 
     Parameters
     ----------
-    reproduce : False leaves the rule about the second implementation out of the verdict
+    reproduce : if False, leave the rule about the second implementation out of the verdict
 
     Raises
     ------
@@ -259,7 +260,7 @@ def collect(
 def _of_the_hierarchy(
     frozen: FrozenContract, main: AnalysisResult, ledger: Ledger
 ) -> dict[str, float]:
-    """Return later endpoints' p controlled over the ledger, each in the primary test's place."""
+    """Control later endpoints' p-values over the ledger, each in the primary test's place."""
     claim = frozen.contract.hypothesis
     keys = claim.secondary_endpoints if claim.hierarchy else ()
     found = {key: _q_instead(frozen, main, ledger, f"{key}.secondary") for key in keys}
@@ -269,7 +270,7 @@ def _of_the_hierarchy(
 def _q_instead(
     frozen: FrozenContract, main: AnalysisResult, ledger: Ledger, test: str
 ) -> float | None:
-    """Another test's p after control over the ledger, in place of the primary test's."""
+    """Control another test's p-value over the ledger, in place of the primary test's."""
     found = main.test(test)
     if found is None or found.p is None:
         return None
@@ -288,7 +289,7 @@ def finalize(
     """Judge all hypotheses of a run again, now that the ledger holds every claim.
 
     A verdict given when the ledger was short may not survive the claims that came later.
-    `reproduce` is `collect`'s.
+    `reproduce` has the same meaning as in `collect`.
     """
     final = []
     for frozen, out in results:

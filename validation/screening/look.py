@@ -1,4 +1,4 @@
-"""Record what an exploration looks at: variables that were viewed count as screened."""
+"""Record of what an exploration looks at; viewed variables count as screened."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class Look:
     """Variables, genes (by key) and endpoints that are shown.
 
-    `spent` are endpoints that can be read from them: those shown, those that share a column with
-    them, and those that a shown variable holds. `held_back` are variables that are not shown
-    since they hold an outcome.
+    `spent` lists the endpoints that these reveal: those shown, those that share a column with them,
+    and those contained in a shown variable. `held_back` lists variables that are not shown because
+    they contain an outcome.
     """
 
     variables: tuple[str, ...]
@@ -41,7 +41,7 @@ class Look:
 
 
 def look_at(cohort: Cohort, variables: Sequence[str] = (), endpoints: Sequence[str] = ()) -> Look:
-    """Select the variables to show: those named, or all without outcomes, and genes.
+    """Select the variables to show: those named, or genes and all variables that reveal no outcome.
 
     Raises `InputError` for a variable or an endpoint that the cohort does not have.
     """
@@ -74,7 +74,7 @@ def look_at(cohort: Cohort, variables: Sequence[str] = (), endpoints: Sequence[s
 
 
 def _holds(cohort: Cohort, key: str, endpoint: str) -> bool:
-    """Return True if a variable reveals an outcome: same columns, or declared to hold it."""
+    """Check whether a variable shares columns with an outcome or is declared to contain it."""
     contained = set(getattr(cohort.spec.endpoints[endpoint], "contained_in", ()))
     return bool(
         cohort.parts_of(key) & contained
@@ -83,7 +83,7 @@ def _holds(cohort: Cohort, key: str, endpoint: str) -> bool:
 
 
 def note_look(ledger: Ledger, cohort: Cohort, look: Look) -> None:
-    """Note in the ledger what is about to be looked at, as a screen against each spent endpoint."""
+    """Record in the ledger what is about to be viewed, as a screen against each spent endpoint."""
     if not look.spent:
         return
     patients = ledger.patients(cohort)

@@ -1,8 +1,8 @@
-"""Rank thousands of features by their relation to survival, each in a Cox model.
+"""Ranking of thousands of features by their relation to survival, each in a Cox model.
 
-A first pass gives every feature its score test given the covariates; Newton's method then fits
-every model, all at once (`validation.statistics.batched`). Benjamini-Hochberg over all features
-that were asked for: a feature that could not be fitted counts as p = 1, it is not left out.
+A first pass computes a score test of every feature given the covariates; Newton's method then fits
+all models at once (`validation.statistics.batched`). The Benjamini-Hochberg adjustment covers all
+requested features: a feature that could not be fitted counts with p = 1 and is not left out.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ LEAST_PRESENT = 0.5
 class ScreenResult(HazardRatios):
     """Results per feature, in the order given.
 
-    `coef` and `hr` are per standard deviation of the feature when `per_sd`, else per its unit; NaN
-    where `status` is not "ok". `p` is Wald's, `p_score` the score test's, `q` the
+    `coef` and `hr` are per standard deviation of the feature when `per_sd`, otherwise per unit; NaN
+    if `status` is not "ok". `p` is the Wald p-value, `p_score` that of the score test, and `q` the
     Benjamini-Hochberg adjusted `p`. `n_used` is below `n` for features with missing values, which
     are fitted on the patients that have them.
     """
@@ -60,15 +60,15 @@ class ScreenResult(HazardRatios):
 
     @cached_property
     def ok(self) -> BoolArray:
-        """Mask of features with an estimate."""
+        """Mask of features that have an estimate."""
         return np.array([s == "ok" for s in self.status], dtype=bool)
 
     def ranking(self) -> IntArray:
-        """Positions from the most to the least related; unfitted features last.
+        """Return feature positions from most to least related, with unfitted features last.
 
-        By the score test where Wald's agrees, by the larger p-value of the two where they differ: a
-        feature that a handful of patients carry (a gene that is silent in the others) has a score
-        statistic far beyond its evidence.
+        Features are ranked by the score test if the Wald test agrees, and by the larger of the two
+        p-values if they differ: for a feature driven by a handful of patients (such as a gene that
+        is silent in all other patients), the score statistic far exceeds the evidence.
         """
         worse = np.fmax(self.p, self.p_score)
         return np.argsort(np.where(self.ok, worse, np.inf), kind="stable").astype(np.int64)
@@ -103,7 +103,8 @@ def screen(
 
     Returns
     -------
-    ScreenResult; a feature that is constant, has too many missing values or an infinite estimate
+    The results per feature. A feature that is constant, has too many missing values or an infinite
+    estimate
     has a `status` with the reason, and NaN for numbers.
 
     Raises
@@ -126,7 +127,7 @@ def screen(
     mean = present.mean(axis=0)
     sd = np.sqrt(np.maximum((present**2).mean(axis=0) - mean**2, 0.0))
     constant = np.ptp(present, axis=0) == 0.0
-    # The single-pass variance loses digits where the mean is large against the spread.
+    # The single-pass variance loses digits if the mean is large relative to the spread.
     fragile = ~constant & (sd < 1e-3 * np.abs(mean))
     sd[fragile] = present[:, fragile].std(axis=0)
     status = np.full(p, "ok", dtype=object)
@@ -177,7 +178,7 @@ def screen(
 def _covariates(
     covariates: npt.ArrayLike | None, names: Sequence[str] | None, t: FloatArray, e: BoolArray
 ) -> tuple[FloatArray | None, tuple[str, ...]]:
-    """Standardized covariates, refused where no model could hold them."""
+    """Return standardized covariates; reject those that no model could include."""
     if covariates is None:
         return None, ()
     raw = as_float(covariates, "covariates")
@@ -189,14 +190,14 @@ def _covariates(
     z = (c - c.mean(axis=0)) / c.std(axis=0)
     if np.linalg.matrix_rank(z) < z.shape[1]:
         raise CollinearError(f"covariates {', '.join(labels)} are linearly dependent")
-    cox(t, e, c, labels)  # separation among the covariates is refused here, by name
+    cox(t, e, c, labels)  # reject separation among the covariates here, naming the covariates
     return z, labels
 
 
 def _fit_single(
     t: FloatArray, e: BoolArray, x: FloatArray, c: FloatArray | None, rows: BoolArray, name: str
 ) -> tuple[str, float, float, float, float]:
-    """Fit a single feature on the patients that have it: (status, coef, se, score, sd)."""
+    """Fit one feature on the patients that have it; return (status, coef, se, score, sd)."""
     nothing = (float("nan"), float("nan"), float("nan"), 1.0)
     if rows.mean() < LEAST_PRESENT:
         return (MissingValuesError.code, *nothing)

@@ -1,4 +1,4 @@
-"""Simulated cohorts and slides whose truth is known. Everything written here says so.
+"""Simulated cohorts and slides with known truth; all output is labeled as simulated.
 
 `write_world(folder, seed=...)` writes a bladder cohort as an ordinary cohort folder;
 `render_slide(path, seed=...)` paints one slide.

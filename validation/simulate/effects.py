@@ -1,4 +1,4 @@
-"""What is true in a simulated world."""
+"""True effects in a simulated world."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 class Effects:
     """Planted effects. Hazard ratios of 1 and odds ratios of 1 mean that nothing was planted.
 
-    The biomarker effects act on death and on progression alike, unless they say otherwise.
+    The biomarker effects act equally on death and on progression, unless stated otherwise.
     `confounding` is the correlation of the basal factor (FABP5 and the keratins) with stage: a
     crude association then appears where there is no effect.
     """
@@ -25,7 +25,7 @@ class Effects:
     confounding: float = 0.0
 
     def without_biomarkers(self) -> Effects:
-        """Get the same clinical course, with no biomarker related to any outcome (a null world)."""
+        """Return the same clinical course without biomarker effects (a null world)."""
         return replace(
             self,
             fabp5_high_tls_low_hr=1.0,
@@ -38,7 +38,7 @@ class Effects:
 
     @classmethod
     def nothing(cls) -> Effects:
-        """Nothing related to any outcome, not even stage and age."""
+        """Return effects with nothing related to any outcome, not even stage and age."""
         return replace(
             cls().without_biomarkers(), stage_iii_hr=1.0, stage_iv_hr=1.0, age_per_decade_hr=1.0
         )

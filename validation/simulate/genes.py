@@ -1,4 +1,4 @@
-"""The genes of a simulated cohort: modules that move together, with loadings on latent factors."""
+"""Genes of a simulated cohort: co-expressed modules with loadings on latent factors."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from validation.statistics.base import FloatArray
 
 FACTORS = ("tls", "tcell", "basal", "stroma", "proliferation", "proteasome")
 
-# Which genes each latent factor drives: (factor, loading, genes). A negative loading runs against
-# the factor (luminal markers against the basal one). A gene may stand under several factors.
+# Genes driven by each latent factor: (factor, loading, genes). A negative loading runs against
+# the factor (luminal markers against the basal one). A gene may appear under several factors.
 MODULES: tuple[tuple[str, float, str], ...] = (
     (
         "tls",
@@ -40,7 +40,7 @@ FILLER = 240
 
 @dataclass(frozen=True)
 class Genes:
-    """Symbols, loadings on the factors (genes, factors), mean and sd of each on the log2 scale."""
+    """Symbols, loadings on the factors (genes, factors), and log2 mean and SD of each gene."""
 
     symbols: tuple[str, ...]
     loadings: FloatArray
@@ -49,7 +49,7 @@ class Genes:
 
 
 def gene_table(rng: np.random.Generator) -> Genes:
-    """All genes of a world. Those named SIMGENE… stand for the rest of the genome."""
+    """Build the table of all genes of a world. SIMGENE… genes represent the rest of the genome."""
     rows: dict[str, FloatArray] = {}
     for factor, loading, names in MODULES:
         for name in names.split():
@@ -64,7 +64,7 @@ def gene_table(rng: np.random.Generator) -> Genes:
         rows[f"SIMGENE{number + 1:03d}"] = row
     symbols = tuple(sorted(rows))
     loadings = np.array([rows[name] for name in symbols])
-    # No gene may have more than 85% of its variance explained by the factors.
+    # Factors may explain at most 85% of a gene's variance.
     size = np.sqrt((loadings**2).sum(axis=1, keepdims=True))
     loadings = loadings * np.minimum(1.0, 0.92 / np.maximum(size, 1e-9))
     usual = np.array([LEVELS.get(name, float("nan")) for name in symbols])
@@ -74,7 +74,7 @@ def gene_table(rng: np.random.Generator) -> Genes:
 
 
 def factors(n: int, rng: np.random.Generator) -> FloatArray:
-    """(n, factors) latent factors, mean 0 and sd 1, correlated as in tumors."""
+    """Draw (n, factors) latent factors with mean 0 and SD 1, correlated as in tumors."""
     correlation = np.eye(len(FACTORS))
 
     def pair(a: str, b: str, value: float) -> None:
@@ -92,7 +92,9 @@ def factors(n: int, rng: np.random.Generator) -> FloatArray:
 def expression(
     genes: Genes, latent: FloatArray, male: FloatArray, rng: np.random.Generator
 ) -> tuple[tuple[str, ...], FloatArray]:
-    """(symbols, (n, genes) log2 expression). Sex-linked genes follow the patient's sex.
+    """Draw (n, genes) log2 expression, returned with the gene symbols.
+
+    Sex-linked genes follow the patient's sex.
 
     Parameters
     ----------

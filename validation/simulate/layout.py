@@ -1,4 +1,4 @@
-"""The `cohort.toml` of a simulated cohort: tables, variables with units, endpoints with coding."""
+"""The `cohort.toml` of a simulated cohort: tables, variables with units, and coded endpoints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ known_at = "baseline"
 source = "simulated"
 """
 
-# name, column's table, kind, modality, label, unit, synonyms
+# name, table of the column, kind, modality, label, unit, synonyms
 _VARIABLES = (
     ("age", "clinical", "continuous", "clinical", "Age at diagnosis", "years", ()),
     ("gender", "clinical", "binary", "clinical", "Sex", None, ("sex",)),
@@ -90,7 +90,7 @@ missing_values = ["NX"]
 
 
 def survival_toml(name: str) -> str:
-    """Return an endpoint of time to event in days."""
+    """Render a time-to-event endpoint in days."""
     return (
         f'\n[endpoints.{name}]\nkind = "survival"\nlabel = "{_SURVIVAL[name]}"\n'
         f'table = "clinical"\ntime = "{name}.time"\ntime_unit = "days"\nevent = "{name}"\n'
@@ -109,7 +109,7 @@ def variable_toml(
     synonyms: tuple[str, ...] = (),
     known_at: str | None = None,
 ) -> str:
-    """Write a variable in the column of its name; `known_at` where its table's does not hold."""
+    """Render a variable stored in the column of its name; `known_at` overrides its table's."""
     text = f'\n[variables.{name}]\ntable = "{table}"\ncolumn = "{name}"\nkind = "{kind}"\n'
     text += f'modality = "{modality}"\nlabel = "{label}"\n'
     if unit:
@@ -124,7 +124,7 @@ def variable_toml(
 
 
 def cohort_toml(seed: int, patients: int, slides: bool) -> str:
-    """Return the cohort's description. It says simulated, and nothing of what is true."""
+    """Render the cohort's description, which states that it is simulated but not what is true."""
     head = [
         "# SIMULATED: no patient stands behind any row of this folder.",
         f'id = "simulated-bladder-{seed}"',

@@ -1,8 +1,8 @@
 """Small slides painted in stain space: hematoxylin nuclei on eosin tissue, known aggregates.
 
-Optical density is the sum of two stains' concentrations times their color vectors (Ruifrok and
-Johnston 2001, Anal Quant Cytol Histol), so that color deconvolution finds what was painted. Sizes
-are in micrometers: lymphocyte nuclei about 7 across, tumor nuclei 9 to 14, aggregates 150 to 400.
+Optical density is the sum over two stains of concentration times color vector (Ruifrok and Johnston
+2001, Anal Quant Cytol Histol), so that color deconvolution recovers what was painted. Sizes are in
+micrometers: lymphocyte nuclei about 7 across, tumor nuclei 9 to 14, aggregates 150 to 400.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DESCRIPTION = "SIMULATED slide (SAGE planted-truth generator); no patient. mpp =
 class Aggregate:
     """A lymphoid aggregate: center and radius in pixels of level 0, and its lymphocytes.
 
-    `core` is the radius of the germinal center in its middle, 0 where there is none.
+    `core` is the radius of the germinal center in its middle, or 0 if it has none.
     """
 
     x: float
@@ -43,7 +43,7 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class SlideTruth:
-    """What was painted on a slide. Positions and sizes in pixels of level 0, areas in mm2."""
+    """True content of a slide. Positions and sizes are in pixels of level 0, areas in mm2."""
 
     path: str
     seed: int
@@ -59,7 +59,7 @@ class SlideTruth:
     simulated: bool = True
 
     def write(self, path: Path) -> None:
-        """Write the truth as JSON beside the slide."""
+        """Write the truth as JSON next to the slide."""
         record = asdict(self) | {
             "simulated": True,
             "path": Path(self.path).name,
@@ -84,7 +84,7 @@ def render_slide(
     Raises
     ------
     InputError
-        Size or resolution with which no tissue can be painted, or aggregates that do not fit.
+        If no tissue can be painted at this size or resolution, or the aggregates do not fit.
     """
     painter = Painter(size_px, size_px, mpp, generator(seed))
     painter.placed = place_aggregates(aggregates, painter.tissue, mpp, painter.rng)
@@ -93,17 +93,18 @@ def render_slide(
 
 
 class Painter:
-    """A piece of tissue being painted: masks of level 0, nuclei, stains.
+    """A piece of tissue being painted: masks of level 0, nuclei and stains.
 
-    `placed` are aggregates as (x, y, radius) in pixels, `tumor` is where tumor grows, `apart` what
-    is neither tumor nor stroma, `cores` the radius of each aggregate's germinal center.
+    `placed` lists aggregates as (x, y, radius) in pixels, `tumor` is the mask of tumor, `apart` the
+    mask of tissue that is neither tumor nor stroma, and `cores` the radius of each aggregate's
+    germinal center.
     """
 
     border_um = 90.0
     scattered_per_mm2 = 150.0
-    """Lymphocytes outside aggregates."""
+    """Density of lymphocytes outside aggregates."""
     stain = (1.0, 1.0)
-    """Factors of hematoxylin and eosin."""
+    """Factors that scale hematoxylin and eosin."""
 
     def __init__(self, width: int, height: int, mpp: float, rng: np.random.Generator) -> None:
         if min(width, height) < 256 or not 0.1 <= mpp <= 4.0:
@@ -120,13 +121,13 @@ class Painter:
         self.nuclei = np.zeros(self.tissue.shape, dtype=np.uint8)
 
     def grow_nests(self) -> BoolArray:
-        """Mask of tumor: nests in stroma, none within the aggregates."""
+        """Return the mask of tumor: nests in stroma, none within the aggregates."""
         return _nests(self.tissue, self.placed, self.mpp, self.rng)
 
     def stamp(
         self, points: FloatArray, um: tuple[float, float], roundness: float, dark: float
     ) -> None:
-        """Draw nuclei at points, `um` across (mean, standard deviation)."""
+        """Draw nuclei at the given points, with diameters from `um` (mean, standard deviation)."""
         import cv2
 
         rng, mpp = self.rng, self.mpp
@@ -143,12 +144,12 @@ class Painter:
             )  # fmt: skip
 
     def find_cores(self) -> BoolArray:
-        """Mask of the aggregates' centers."""
+        """Return the mask of the aggregates' centers."""
         cores = zip(self.placed, self.cores or [0.0] * len(self.placed), strict=True)
         return draw_discs(self.tissue.shape, [(a, b, core) for (a, b, _), core in cores])
 
     def pack_lymphocytes(self, follicles: BoolArray) -> FloatArray:
-        """Points of the lymphocytes in aggregates."""
+        """Place the lymphocytes in aggregates and return their points."""
         mantles = follicles & self.tissue & ~self.find_cores()
         return scatter_points(mantles, 8.4 / self.mpp, 0.14, 0.96, self.rng)
 
@@ -164,15 +165,15 @@ class Painter:
         return density
 
     def color_eosin(self) -> FloatArray:
-        """Density of eosin outside aggregates."""
+        """Return the density of eosin outside aggregates."""
         return np.where(self.tumor, 0.42, 0.58)
 
     def find_pale(self, follicles: BoolArray) -> BoolArray:
-        """Mask of tissue that is packed with lymphocytes, where eosin is pale."""
+        """Return the mask of tissue packed with lymphocytes, where eosin is pale."""
         return follicles
 
     def write(self, path: Path, seed: int) -> SlideTruth:
-        """Draw nuclei into a map of hematoxylin, the rest into eosin; mix the colors; write."""
+        """Render nuclei in hematoxylin and the rest in eosin, mix colors, and write the slide."""
         import cv2
 
         mpp, rng, tissue, apart = self.mpp, self.rng, self.tissue, self.apart
@@ -227,7 +228,7 @@ class Painter:
 
 
 def smooth_noise(width: int, height: int, scale_px: float, rng: np.random.Generator) -> FloatArray:
-    """Noise with structures of about `scale_px`, mean 0 and sd 1."""
+    """Generate noise with structures of about `scale_px`, mean 0 and SD 1."""
     import cv2
 
     small = (max(4, round(height / scale_px)), max(4, round(width / scale_px)))
@@ -239,7 +240,7 @@ def smooth_noise(width: int, height: int, scale_px: float, rng: np.random.Genera
 def _tissue(
     width: int, height: int, mpp: float, rng: np.random.Generator, border_um: float
 ) -> BoolArray:
-    """Get a rounded piece of tissue, white glass around it; its border waves over `border_um`."""
+    """Return a rounded piece of tissue on white glass, with a border wavy over `border_um`."""
     y, x = np.mgrid[0:height, 0:width]
     away = np.hypot((x - width / 2) / (width / 2), (y - height / 2) / (height / 2))
     ragged = 0.05 * smooth_noise(width, height, max(40.0, border_um / mpp), rng)
@@ -252,7 +253,7 @@ def place_aggregates(
     mpp: float,
     rng: np.random.Generator,
 ) -> list[tuple[float, float, float]]:
-    """Get aggregates as (x, y, radius) in pixels, inside the tissue and apart from one another."""
+    """Place aggregates inside the tissue, apart from one another, as (x, y, radius) in pixels."""
     import cv2
 
     depth = cv2.distanceTransform(tissue.astype(np.uint8), cv2.DIST_L2, 5)
@@ -283,7 +284,7 @@ def _nests(
     mpp: float,
     rng: np.random.Generator,
 ) -> BoolArray:
-    """Where tumor grows: nests in stroma, none within the aggregates."""
+    """Return the mask of tumor nests in stroma, with none within the aggregates."""
     height, width = tissue.shape
     tumor = tissue & (smooth_noise(width, height, 150.0 / mpp, rng) > -0.1)
     y, x = np.ogrid[0:height, 0:width]
@@ -293,7 +294,7 @@ def _nests(
 
 
 def draw_discs(shape: tuple[int, ...], spots: list[tuple[float, float, float]]) -> BoolArray:
-    """Return a mask of discs, given in pixels."""
+    """Return the mask of discs given in pixels."""
     y, x = np.ogrid[0 : shape[0], 0 : shape[1]]
     mask = np.zeros(shape, dtype=np.bool_)
     for a, b, r in spots:
@@ -304,7 +305,7 @@ def draw_discs(shape: tuple[int, ...], spots: list[tuple[float, float, float]]) 
 def scatter_points(
     where: BoolArray, spacing_px: float, jitter: float, keep: float, rng: np.random.Generator
 ) -> FloatArray:
-    """Points (n, 2) as (x, y) on a jittered hexagonal grid inside a mask."""
+    """Scatter points (n, 2) as (x, y) on a jittered hexagonal grid inside a mask."""
     height, width = where.shape
     step = spacing_px * np.sqrt(3.0) / 2.0
     rows = np.arange(0.0, height, step)
@@ -322,14 +323,14 @@ def scatter_points(
 
 
 def write_tiff(path: Path, image: Image, mpp: float, levels: int) -> None:
-    """Write level 0 and its halvings as tiled JPEG pages.
+    """Write level 0 and its successive halvings as tiled JPEG pages.
 
     Parameters
     ----------
-    path : of the TIFF
+    path : path of the TIFF
     image : (height, width, 3) level 0
     mpp : µm per pixel of level 0
-    levels : how many, each half the one before
+    levels : number of levels, each half the size of the one before
     """
     import cv2
     import tifffile

@@ -1,8 +1,8 @@
-"""A simulated bladder cohort as an ordinary cohort folder, with its truth beside it.
+"""A simulated bladder cohort written as an ordinary cohort folder, with its truth.
 
-The folder reads like any other (`cohort.toml`, CSV tables, slides); `cohort.toml` says
-`simulated = true`, patients are called SIM-0001 and so on, and what is true stands in `truth.json`
-and `PLANTED.md` alone, which no cohort reader opens.
+The folder reads like any other (`cohort.toml`, CSV tables, slides); `cohort.toml` says `simulated =
+true`, patients are called SIM-0001 and so on, and the truth is only in `truth.json` and
+`PLANTED.md`, which no cohort reader opens.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FOLLOW_UP_DAYS = 3650.0
 
 @dataclass(frozen=True)
 class _Patients:
-    """Everything about the patients before anything is lost to missingness."""
+    """Everything about the patients before any values go missing."""
 
     ids: list[str]
     male: FloatArray
@@ -59,17 +59,17 @@ def write_world(
     Parameters
     ----------
     folder : created if absent; must be empty
-    seed : the same seed gives the same bytes
+    seed : random seed; the same seed gives the same bytes
     effects : what to plant (default: `Effects()`)
     null : plant no biomarker effect at all; stage and age keep theirs, so that the known positive
         control can fire (pass `Effects.nothing()` for a world without even those)
-    slides : how many patients get a rendered slide, with as many lymphoid aggregates as their
-        `tls_density` says for its tissue area
+    slides : number of patients with a rendered slide, which has as many lymphoid aggregates as
+        their `tls_density` implies for its tissue area
 
     Raises
     ------
     InputError
-        A folder with files in it, or fewer than 40 patients.
+        If the folder contains files, or there are fewer than 40 patients.
     """
     if patients < 40:
         raise InputError(f"write_world: {patients} patients are too few; give at least 40")
@@ -190,7 +190,7 @@ def _outcomes(
 def _slides(
     folder: Path, people: _Patients, count: int, size_px: int, seed: int
 ) -> list[SlideTruth]:
-    """Slides of the first patients; as many aggregates as their density means on that area."""
+    """Render slides of the first patients, with the aggregates that their density implies."""
     if count == 0:
         return []
     (folder / "slides").mkdir()

@@ -37,8 +37,9 @@ def bh(p: npt.ArrayLike) -> FloatArray:
 def p_to_e(p: npt.ArrayLike) -> FloatArray:
     """Calibrate p-values into e-values, whose expectation is at most 1 under the null hypothesis.
 
-    kappa p^(kappa - 1) averaged over kappa in (0, 1): e = (1 - p + p log p) / (p log(p)^2), which
-    integrates to 1 over uniform p. p = 0 is refused: no honest test returns it.
+    The calibrator averages kappa p^(kappa - 1) over kappa in (0, 1), which gives
+    e = (1 - p + p log p) / (p log(p)^2). It integrates to 1 over uniform p. p = 0 is rejected,
+    since no valid test returns it.
     """
     values = p_values(p)
     if (values <= 0.0).any():

@@ -1,1 +1,1 @@
-"""Rules that turn results into a verdict."""
+"""Rules that derive a verdict from results."""

@@ -20,11 +20,12 @@ def later_endpoints(
     measured: Callable[[TestOutcome], bool],
     undirected: Callable[[TestOutcome], bool],
 ) -> Iterator[Reason]:
-    """Yield the later endpoints of a hierarchy, by a fixed sequence.
+    """Yield the later endpoints of a hierarchy, tested in a fixed sequence.
 
-    Each is tested at the contract's alpha only if the claim on all before it is shown (Westfall and
-    Krishen 2001, Journal of Statistical Planning and Inference): its own test after control over
-    the ledger, and beside the covariates, both in the expected direction.
+    Each endpoint is tested at the contract's alpha only if the claim is shown for all endpoints
+    before it (Westfall and Krishen 2001, Journal of Statistical Planning and Inference). A claim is
+    shown if its own test after control over the ledger and the test adjusted for the covariates are
+    both significant in the expected direction.
     """
     if not contract.hypothesis.hierarchy:
         return
@@ -69,18 +70,18 @@ ASSUMED = (
     "an indirect effect only if the exposure comes before the mediator, changes none of the "
     "mediator's confounders, and does not change what the mediator does",
 )
-"""What natural effects rest on (VanderWeele 2015, Explanation in Causal Inference)."""
+"""Assumptions on which natural effects rest (VanderWeele 2015, Explanation in Causal Inference)."""
 
 
 def shown_words(contract: Contract, beside: str) -> str:
-    """Describe a supported claim; a mediation claims no more than what was observed."""
+    """Describe a supported claim; a mediation claims no more than was observed."""
     if contract.comparison is Comparison.MEDIATION:
         return f"both paths associated beside {beside}: mediation only under its assumptions"
     return f"associated, also adjusted for {beside}"
 
 
 def _of_a_product(contract: Contract) -> list[str]:
-    """List limits of an interaction: its scale, and nonrandomized treatment."""
+    """List the limits of an interaction: its scale, and nonrandomized treatment."""
     if contract.comparison not in (Comparison.PREDICTIVE, Comparison.MODIFICATION):
         return []
     limits = []
@@ -96,7 +97,7 @@ def _of_a_product(contract: Contract) -> list[str]:
 
 
 def _against_the_others(contract: Contract, analysis: AnalysisResult) -> list[str]:
-    """Terms of a combined claim whose own estimate points the other way."""
+    """List the terms of a combined claim whose own estimates point the other way."""
     primary = analysis.test(contract.primary)
     if contract.primary_test.method != "nested" or primary is None or primary.effect is None:
         return []

@@ -1,33 +1,33 @@
 """Objections that controls raise against a claim, as pure functions of contract and results.
 
-1. A registered control that did not run is against any reading of the data: nobody knows what it
-   would have said. An analysis that leaves a control out has not run it.
-2. Known positive. An association that must appear did not, with at least `KNOWN_EVENTS` events,
-   and the data leave out that it is as large as the smallest relevant effect (of groups, turned
-   into a ratio per standard deviation): the outcome data are in doubt. Where it is neither shown
-   nor left out, only "not supported" is forbidden (`unshown_positive`): outcomes that are mixed up
-   hide associations and make none.
-3. Negative control. The exposure moves an endpoint that it should not touch.
+1. A registered control that did not run counts against any reading of the data, since its result is
+   unknown. A control that an analysis leaves out counts as not run.
+2. Known positive. An association that must appear did not, with at least `KNOWN_EVENTS` events, and
+   the data exclude that it is as large as the smallest relevant effect (of groups, converted to a
+   ratio per standard deviation): the outcome data are in doubt. If the association is neither shown
+   nor excluded, only "not supported" is forbidden (`unshown_positive`): mixed-up outcomes hide
+   associations but do not create them.
+3. Negative control. The exposure affects an endpoint that it should not affect.
 4. Timing. An exposure reveals who has the event, or grew with follow-up, as no baseline variable
-can
-   (`validation.statistics.leakage`): the data do not bear the question. Not asked of a
-   time-dependent exposure, which counts from when it happened.
-5. Permuted outcome. Dealt out anew, the exposure does as well as before (p not below alpha); or the
-   contract switched the permutations off.
+   can (`validation.statistics.leakage`): the data cannot answer the question. This control does not
+   apply to a time-dependent exposure, which counts from when it happened.
+5. Permuted outcome. The exposure does as well after permutation as before (p not below alpha), or
+   the contract switched the permutations off.
 6. Random features. Fewer than the contract's share of comparable features do worse. This null is
    competitive: it does not ask whether the exposure is associated with the outcome, but whether it
-   is more so than features of its kind. Where a fifth of all genes are prognostic, as in TCGA-BLCA
-   (21% of 18,032 genes have p < 0.05 beside age), it asks of a gene a p of about 0.012.
+   is more strongly associated than features of its kind. If a fifth of all genes are prognostic, as
+   in TCGA-BLCA (21% of 18,032 genes have p < 0.05 adjusted for age), a gene needs a p of about
+   0.012.
 7. Specification curve. The sign is not stable over the registered choices, or the curve has no
-   estimate for the claim's own.
-8. Missingness. Patients without the exposure fare otherwise than those with it (p below
+   estimate for the claim's own choices.
+8. Missingness. Patients without the exposure have different outcomes than patients with it (p below
    `MISSING_ALPHA`, within strata): the complete cases were selected by what happened to them. From
-   there to alpha it is a limit that the report states.
+   `MISSING_ALPHA` to alpha, the report states this as a limit.
+9. Undeclared timing. Nobody declared when an exposure, covariate, stratum or filter became known: a
+   variable known only after the start of follow-up favors patients who lived to see it
+   (`timing_objections`).
 
-9. Undeclared timing. Nobody says when an exposure, covariate, stratum or filter became known: what
-   was known after the start of follow-up favors whoever lived to see it (`timing_objections`).
-
-Rules 1 to 4 forbid any conclusion; rules 5 to 9 forbid "supported" alone.
+Rules 1 to 4 forbid any conclusion; rules 5 to 9 only forbid "supported".
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ from validation.results.results import Objection, Reason, p_is, percent
 
 KNOWN_EVENTS = 50
 HALVES_APART = 1.6
-"""Standard deviations between the means of a normal variable's upper and lower half."""
+"""Distance in SD between the means of a normal variable's upper and lower halves."""
 MISSING_ALPHA = 0.01
-"""Lower than the usual level: values are often missing for reasons that matter little."""
+"""Lower than the usual level, since values are often missing for unimportant reasons."""
 
 
 def registered_controls(
     contract: Contract, controls: Controls
 ) -> Iterator[tuple[str, ControlResult | None]]:
-    """Every control that the contract asks for, with what came of it (None: nothing is known)."""
+    """Yield every control that the contract requests, with its result (None if there is none)."""
     plan = contract.controls
     if plan.known_positive is not None:
         yield "known positive", controls.known_positive
@@ -76,7 +76,7 @@ def registered_controls(
 
 
 def control_objections(contract: Contract, controls: Controls | None) -> list[Objection]:
-    """List the controls' objections; those that forbid any reading come first."""
+    """List the controls' objections, with those that forbid any reading first."""
     controls = controls or Controls()
     found = [
         _did_not_run(name, result)
@@ -94,7 +94,7 @@ def control_objections(contract: Contract, controls: Controls | None) -> list[Ob
 
 
 def timing_objections(contract: Contract) -> list[Objection]:
-    """List objections where it is undeclared when variables became known."""
+    """List objections to variables for which nobody declared when they became known."""
     compared = ("exposure", "covariate", "stratum", "filter")
     unsaid = {
         use.key: use.label
@@ -170,7 +170,7 @@ def _known_positive(contract: Contract, controls: Controls) -> Iterator[Objectio
 
 
 def _may_be_relevant(contract: Contract, found: KnownPositiveResult) -> bool:
-    """Return True where the known positive's interval reaches the smallest relevant effect."""
+    """Check whether the known positive's interval reaches the smallest relevant effect."""
     plan, ratio = contract.controls.known_positive, contract.rules.relevant_ratio
     assert plan is not None
     per_sd = ratio ** (1 / HALVES_APART)
@@ -180,7 +180,7 @@ def _may_be_relevant(contract: Contract, found: KnownPositiveResult) -> bool:
 
 
 def unshown_positive(contract: Contract, controls: Controls | None) -> Objection | None:
-    """Objection to refuting a claim while the known positive is not shown either."""
+    """Object to refuting a claim while the known positive is not shown either."""
     found = controls.known_positive if controls is not None else None
     if contract.controls.known_positive is None or found is None or found.p is None:
         return None
@@ -253,7 +253,7 @@ def _random_features(contract: Contract, controls: Controls) -> Iterator[Objecti
 
 
 def _random_texts(contract: Contract, controls: Controls) -> Iterator[tuple[str, float, str]]:
-    """Label, share and words of each exposure's random features, where they ran."""
+    """Yield label, share and text for each exposure whose random features ran."""
     for use, found in zip(contract.exposures, controls.random, strict=False):
         if found.ran:
             assert found.percentile is not None
@@ -298,7 +298,7 @@ def _missingness(controls: Controls) -> Iterator[Objection]:
 
 
 def missingness_limit(contract: Contract, controls: Controls | None) -> list[str]:
-    """List the limit about patients without the exposure where rule 8 does not object."""
+    """List the limit about patients without the exposure if rule 8 does not object."""
     found = controls.missingness if controls is not None else None
     if found is None or found.p is None or not MISSING_ALPHA <= found.p < contract.rules.alpha:
         return []

@@ -1,4 +1,4 @@
-"""Compare an effect with its contract's expectation: direction, relevance."""
+"""Comparison of an effect with its contract's expectation of direction and relevance."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from validation.results.results import Effect, amount_text
 
 
 def expected_direction(contract: Contract, effect: Effect) -> bool:
-    """Return True when an effect lies on the side that the hypothesis names."""
+    """Check whether an effect is on the side that the hypothesis names."""
     distance = effect.distance_from_null(effect.value)
     return distance > 0 if contract.direction is Direction.HIGHER_RISK else distance < 0
 
@@ -25,9 +25,9 @@ def smallest_relevant(contract: Contract, effect: Effect) -> float:
 
 
 def allows_relevant(contract: Contract, effect: Effect) -> bool:
-    """Return True when the interval reaches the smallest relevant effect on the side named.
+    """Check whether the interval reaches the smallest relevant effect on the side named.
 
-    An interval without limits that can be compared (not a number) allows nothing.
+    An interval whose limits cannot be compared (NaN) does not reach it.
     """
     relevant = smallest_relevant(contract, effect)
     if relevant > 0:
@@ -36,7 +36,7 @@ def allows_relevant(contract: Contract, effect: Effect) -> bool:
 
 
 def shows_relevant(contract: Contract, effect: Effect) -> bool:
-    """Return True when the whole interval is at least as large as the smallest relevant effect."""
+    """Check whether the whole interval is at least as large as the smallest relevant effect."""
     relevant = smallest_relevant(contract, effect)
     if relevant > 0:
         return effect.distance_from_null(effect.lower) >= relevant
@@ -44,7 +44,7 @@ def shows_relevant(contract: Contract, effect: Effect) -> bool:
 
 
 def unit_text(contract: Contract) -> str:
-    """Return unit of an estimate (" per doubling", " for the interaction"); "" for groups."""
+    """Return the unit of an estimate (" per doubling", " for the interaction"); "" for groups."""
     if contract.comparison.is_product:
         return " for the interaction"
     found = re.search(r"\((per [^()]+)\)$", contract.exposed)

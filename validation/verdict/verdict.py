@@ -1,37 +1,37 @@
-"""The verdict: supported, not supported, or inconclusive, by the rules on this page alone.
+"""The rules for the verdict: supported, not supported, or inconclusive.
 
-A verdict rests on three answers, each with its estimate and 95% interval:
+The verdict depends only on the rules below. It rests on three answers, each with its estimate and
+95% interval:
 
-- *Association.* Yes: the primary test is significant after control over the ledger (q below
-  alpha), in the expected direction; or it shows a sign of it (p below `CLEAR` times alpha) and the
-  registered adjusted model, with its p in the ledger in place of the primary p, is significant
-  after that control. A test that leaves out what else decides the outcome sees less of the same
-  effect (Gail, Wieand and Piantadosi 1984, Biometrika), so that asking both for alpha asks for more
-  than alpha. Two ways to be significant share alpha, since each counts in either direction.
-  Not where a cut or a curve was searched: its adjusted p does not count the search; and not where
-  a rank test's p is of ranks that point the other way than the means, whose direction it is. No:
-  the interval leaves out the smallest relevant effect, and nothing points to a smaller effect (p at
-  least `CLEAR` times alpha, or the estimate in the other direction). Unclear otherwise.
-  In a campaign the p must also stay below the level of its online control
-  (`validation.statistics.online`): that of the confirmation patients, or of the second cohort where
-  another cohort confirms.
-- *Independence.* The registered covariates are in the model beside the exposure. Yes: the adjusted
-  effect is significant in the expected direction. No: it is significant in the other direction, or
-  its interval leaves out the smallest relevant effect. Unclear otherwise. Not answered: the
-  contract adjusts for nothing, or the adjusted model gave no result. Where the contract has strata
-  and no covariates, the primary test compares within strata and answers this too.
-- *Relevance.* Yes: the primary and the adjusted interval lie wholly at or beyond the smallest
-  relevant effect. No: at least one leaves it out. Unclear otherwise.
+- *Association.* Yes: the primary test is significant after control over the ledger (q below alpha),
+  in the expected direction; or the primary test shows a sign of the association (p below `CLEAR`
+  times alpha) and the registered adjusted model, with its p in the ledger in place of the primary
+  p, is significant after that control. A test that omits other predictors of the outcome
+  underestimates the same effect (Gail, Wieand and Piantadosi 1984, Biometrika), so that requiring
+  alpha of both tests is stricter than alpha. The two ways to be significant share alpha, since each
+  counts in either direction. The second way is not available if a cut or a curve was searched,
+  because the adjusted p does not account for the search, or if the ranks of a rank test point in
+  the opposite direction to the means, which define the direction. No: the interval excludes the
+  smallest relevant effect, and nothing points to a smaller effect (p at least `CLEAR` times alpha,
+  or the estimate in the other direction). Unclear otherwise. In a campaign the p must also stay
+  below the level of its online control (`validation.statistics.online`): the p of the confirmation
+  patients, or of the second cohort if another cohort confirms.
+- *Independence.* The registered covariates are in the model together with the exposure. Yes: the
+  adjusted effect is significant in the expected direction. No: it is significant in the other
+  direction, or its interval excludes the smallest relevant effect. Unclear otherwise. Not answered:
+  the contract adjusts for nothing, or the adjusted model gave no result. If the contract has strata
+  but no covariates, the primary test compares within strata and answers this question too.
+- *Relevance.* Yes: the primary and the adjusted interval are entirely at or beyond the smallest
+  relevant effect. No: at least one excludes it. Unclear otherwise.
 
 The rules, in their order:
 
 1. Data. The primary test gave no effect with interval and p: inconclusive (data).
-2. Fail closed. A registered control did not run, the known positive does not show, or the negative
-   control moves (`validation.verdict.objections`, 1 to 3): inconclusive (control), whatever the
-   answers.
-   An exposure that was not known at baseline (4): inconclusive (data).
-3. Association yes. Supported, unless something objects; the first objection names the verdict, and
-   all of them stand among the reasons:
+2. Fail closed. A registered control did not run, the known positive does not show, or the exposure
+   affects the negative control (`validation.verdict.objections`, 1 to 3): inconclusive (control),
+   whatever the answers. An exposure that was not known at baseline (4): inconclusive (data).
+3. Association yes. Supported, unless there is an objection; the first objection names the verdict,
+   and all are listed among the reasons:
    - inconclusive (timing): nobody declared when an exposure, covariate, stratum or filter became
      known (`validation.verdict.objections`, 9);
    - inconclusive (independence): independence is not answered yes. A contract may declare that
@@ -40,32 +40,34 @@ The rules, in their order:
    - inconclusive (relevance): relevance is answered no. Associated, but too small to matter;
    - inconclusive (control), (assumption): a control objects (rules 5 to 8 of
      `validation.verdict.objections`);
-   - what the evidence brings along (`Evidence.objections`);
+   - objections that come with the evidence (`Evidence.objections`);
    - inconclusive (assumption): hazards are not proportional and the restricted mean survival
-     difference does not bear the claim out, or proportionality was registered and not tested;
-   - inconclusive (replication): a second cohort contradicts the claim, or does not confirm it
-     where a campaign leaves the confirmation to it;
+     difference does not support the claim, or proportionality was registered and not tested;
+   - inconclusive (replication): a second cohort contradicts the claim, or does not confirm it if a
+     campaign relies on it for confirmation;
    - inconclusive (registration): the contract was written after another contract on the same
-   exposures
-     and endpoint gave results in these patients; not where a second cohort confirms.
+     exposures and endpoint gave results in these patients; this does not apply if a second cohort
+     confirms.
 4. Association no. Not supported; but inconclusive (independence) if the adjusted effect shows the
    claim nevertheless, inconclusive (assumption) if hazards are not proportional and the restricted
    mean survival difference agrees with the claim, and inconclusive (control) if the known positive
    is not shown either.
-5. Association unclear. Inconclusive, because of the first that holds:
-   - assumption: the test finds any association (spline, searched cut), the slope shows none; or a
-     rank test's, whose ranks point the other way than the means;
-   - relevance: the interval leaves out the smallest relevant effect;
+5. Association unclear. Inconclusive, for the first of these reasons that applies:
+   - assumption: a test for any association (spline, searched cut) is significant but the slope
+     shows no effect, or a rank test is significant but its ranks and means point in opposite
+     directions;
+   - relevance: the interval excludes the smallest relevant effect;
    - multiplicity: p is below alpha in the expected direction, but not after control over the
      ledger;
    - power.
 
-A discovery part that did not reach its level is judged by rules 4 and 5; nothing is unlocked.
+A discovery part whose p-value did not reach its level is judged by rules 4 and 5, and nothing is
+unlocked.
 
-Order: supported, inconclusive, not supported (`ORDER`). On the same estimate, no q leads from
-supported to not supported: the first asks for an interval that reaches the smallest relevant
-effect, the other for an interval that does not. As the estimate moves, there is always an
-inconclusive stretch between them, because a p between alpha and `CLEAR` times alpha in the expected
+Order: supported, inconclusive, not supported (`ORDER`). For the same estimate, no change of q leads
+from supported to not supported: the former requires an interval that reaches the smallest relevant
+effect, the latter an interval that does not. As the estimate changes, there is always an
+inconclusive range between them, because a p between alpha and `CLEAR` times alpha in the expected
 direction refutes nothing. Power computed after the fact decides nothing (Hoenig and Heisey 2001, Am
 Stat); the interval does.
 
@@ -111,27 +113,28 @@ from validation.verdict.relevance import (
 )
 
 CLEAR = 2.0
-"""A p of at least this many times alpha shows no sign of an association."""
+"""Multiple of alpha from which a p-value shows no sign of an association."""
 ORDER: dict[Word, int] = {"not_supported": 0, "inconclusive": 1, "supported": 2}
-"""Neighbors differ by one."""
+"""Order of the verdicts; neighbors differ by one."""
 TURNED_ROUND = "associated in the other direction"
 SEARCHED = ("spline", "maximally_selected")
-"""Methods whose p tests any association, found by searching."""
+"""Methods whose p-value tests for any association, found by searching."""
 UNDIRECTED = (*SEARCHED, "nested", "mediation")
-"""Methods whose p tests an association of any direction; the effect is a slope."""
+"""Methods whose p-value tests for an association in any direction; the effect is a slope."""
 TOO_SMALL = "associated, but too small to matter"
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that the rules read.
+    """All inputs of the rules.
 
-    `q` is the primary p after control over the ledger (None: the ledger does not hold the claim),
-    `q_adjusted` the adjusted model's p in its place (None: it gave none);
-    `q_of` those of later endpoints of a hierarchy, each in place of the primary p;
-    `seen` the hash of another version of the contract whose results came first. `objections` and
-    `qualifiers` are what other parts bring along: reasons against "supported", and words that the
-    badge carries in any case. `family` counts the claims of the ledger, `questions` what they ask.
+    `q` is the primary p-value after control over the ledger (None if the ledger does not contain
+    the claim), and `q_adjusted` is the adjusted model's p-value in its place (None if the model
+    gave no p-value). `q_of` has those of later endpoints of a hierarchy, each in place of the
+    primary p-value. `seen` is the hash of another version of the contract whose results came first.
+    `objections` and `qualifiers` come from other parts of the program: reasons against "supported",
+    and words that the badge always includes. `family` is the number of claims in the ledger,
+    `questions` the number of distinct questions that they ask.
     """
 
     contract: Contract
@@ -150,7 +153,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class _Found:
-    """A verdict on the three answers, before what forbids any reading."""
+    """A verdict based on the three answers, before rules that forbid any reading are applied."""
 
     verdict: Word
     because: Because
@@ -159,7 +162,7 @@ class _Found:
 
 
 def judge(evidence: Evidence) -> Verdict:
-    """Apply the rules of this page."""
+    """Apply the rules of this module to the evidence."""
     contract, analysis = evidence.contract, evidence.analysis
     limits = _limits(evidence)
     primary = analysis.test(contract.primary)
@@ -231,7 +234,7 @@ def answer_association(evidence: Evidence, primary: TestOutcome) -> Answer:
 
 
 def _shown_beside_covariates(evidence: Evidence, primary: TestOutcome) -> bool:
-    """Check  where the adjusted model is significant after control over the ledger, as expected."""
+    """Check whether the adjusted model is significant as expected after control over the ledger."""
     contract, q = evidence.contract, evidence.q_adjusted
     plan = adjusted_plan(contract)
     found = None if plan is None else evidence.analysis.test(plan.id)
@@ -245,9 +248,10 @@ def _shown_beside_covariates(evidence: Evidence, primary: TestOutcome) -> bool:
 
 
 def _level(evidence: Evidence) -> float:
-    """Level that the p-value in the claim's own patients must stay below.
+    """Return the level that the p-value in the claim's own patients must stay below.
 
-    Where a second cohort confirms a campaign's claim, the campaign's level is asked of that cohort.
+    If a second cohort confirms a campaign's claim, the campaign's level applies to that cohort
+    instead.
     """
     contract = evidence.contract
     if contract.online is None or _confirmed_elsewhere(evidence):
@@ -274,7 +278,7 @@ def _over_the_ledger(evidence: Evidence) -> str:
 
 
 def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
-    """Answer whether an effect beside the registered covariates has the expected direction."""
+    """Answer whether the effect adjusted for registered covariates has the expected direction."""
     contract = evidence.contract
     plan = adjusted_plan(contract)
     if plan is None and not contract.primary_test.strata:
@@ -338,13 +342,13 @@ def adjusted_plan(contract: Contract) -> TestPlan | None:
 
 
 def independent_of(evidence: Evidence) -> str:
-    """Labels of the covariates with terms in the model that tests independence."""
+    """Name the covariates that have terms in the model that tests independence."""
     plan = adjusted_plan(evidence.contract) or evidence.contract.primary_test
     return adjusted_for(evidence.contract, plan, _absent(evidence))
 
 
 def adjusted_for(contract: Contract, plan: TestPlan, absent: tuple[str, ...] = ()) -> str:
-    """Labels of a test's covariates and strata, without those that have no term in it."""
+    """Name a test's covariates and strata, without those that have no term in the model."""
     labels = {use.key: use.label for use in contract.variables if use.role != "exposure"}
     names = [labels.get(key, key) for key in (*plan.covariates, *plan.strata)]
     names = [name for name in names if name not in absent]
@@ -378,7 +382,7 @@ def _on_answers(
         reasons.append(_locked_reason(evidence, primary))
     again = _replication(evidence)
     if again is not None:
-        # Without a claim in the first cohort there is nothing to replicate; it is reported.
+        # Without a claim in the first cohort there is nothing to replicate; it is only reported.
         reasons.append(Reason(rule="replication", outcome="limits", text=again.text))
     return _Found(found.verdict, found.because, tuple(reasons), found.words)
 
@@ -448,7 +452,7 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
 
 
 def _dependence(evidence: Evidence, independence: Answer) -> Objection | None:
-    """Objection to calling the effect independent; None if there is none."""
+    """Return the objection to calling the effect independent; None if there is no objection."""
     if independence.answer == "yes":
         return None
     if independence.answer == "not answered":
@@ -484,7 +488,7 @@ def _if_refuted(evidence: Evidence, association: Answer, independence: Answer) -
     assert association.p is not None
     other = association.p < contract.rules.alpha
     words = TURNED_ROUND
-    if not other:  # a wide interval may leave room for a relevant effect the other way
+    if not other:  # a wide interval may leave room for a relevant effect in the other direction
         words = "no relevant association in the claimed direction"
     return _Found("not_supported", "evidence", (against,), words)
 
@@ -537,13 +541,13 @@ def _locked_reason(evidence: Evidence, primary: TestOutcome) -> Reason:
 
 
 def _crosses(contract: Contract, analysis: AnalysisResult) -> bool:
-    """Return True where the test of proportional hazards ran and rejects them."""
+    """Check whether the test of proportional hazards ran and rejects them."""
     test = analysis.test("schoenfeld")
     return test is not None and test.p is not None and test.p < contract.rules.proportionality_alpha
 
 
 def _proportionality(contract: Contract, analysis: AnalysisResult) -> Reason | None:
-    """Non-proportional hazards send the claim to the restricted mean survival difference."""
+    """Refer a claim with non-proportional hazards to the restricted mean survival difference."""
     rule = "proportional hazards"
     registered = {plan.id for plan in contract.tests}
     if "schoenfeld" not in registered:
@@ -582,7 +586,10 @@ def _by_period(analysis: AnalysisResult) -> str:
 
 
 def _incidence(evidence: Evidence, limits: list[str]) -> Iterator[Reason]:
-    """Yield a cause-specific claim beside the incidence in the presence of the competing event."""
+    """Yield the reason that compares a cause-specific claim with the cumulative incidence.
+
+    The incidence is estimated in the presence of the competing event.
+    """
     contract = evidence.contract
     incidence = evidence.analysis.test("fine_gray")
     if incidence is None or incidence.effect is None:
@@ -690,7 +697,7 @@ def _contract_notes(contract: Contract) -> list[str]:
 
 
 def _is_measured(outcome: TestOutcome) -> bool:
-    """Return True for a test that ran, with an effect, an interval and a p that are numbers."""
+    """Check whether a test ran, with a numeric effect, interval and p-value."""
     if outcome.status != "ok" or outcome.effect is None or outcome.p is None:
         return False
     effect = outcome.effect
@@ -699,14 +706,14 @@ def _is_measured(outcome: TestOutcome) -> bool:
 
 
 def _estimate(outcome: TestOutcome) -> tuple[Effect, float]:
-    """Effect and p of a measured test."""
+    """Return the effect and p-value of a measured test."""
     assert outcome.effect is not None
     assert outcome.p is not None
     return outcome.effect, outcome.p
 
 
 def _effect_per_unit(contract: Contract, effect: Effect) -> str:
-    """Return an effect with its interval, and what it is per."""
+    """Render an effect with its interval and the unit to which it refers."""
     return f"{effect_text(effect)}{unit_text(contract)}"
 
 
@@ -715,10 +722,10 @@ def _effect(outcome: TestOutcome) -> Effect:
 
 
 def _undirected(primary: TestOutcome) -> bool:
-    """Return True where the test's direction is not its estimate's.
+    """Check whether the direction of the test differs from that of its estimate.
 
-    p tests any association (spline, best cut, several terms) and the slope's interval spans none,
-    or ranks point the other way than the means.
+    This is so if the p-value tests for any association (spline, best cut, several terms) and the
+    slope's interval includes no effect, or if ranks and means point in opposite directions.
     """
     effect, any_direction = _effect(primary), primary.method in UNDIRECTED
     spans = effect.distance_from_null(effect.lower) < 0 < effect.distance_from_null(effect.upper)
@@ -726,7 +733,7 @@ def _undirected(primary: TestOutcome) -> bool:
 
 
 def _ranks_turn(primary: TestOutcome) -> bool:
-    """Check  where exposed patients have the lower ranks and the higher mean, or the reverse."""
+    """Check whether exposed patients have lower ranks but a higher mean, or the reverse."""
     if primary.method != "rank" or primary.statistic is None:
         return False
     effect = _effect(primary)
