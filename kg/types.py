@@ -1,7 +1,7 @@
-"""The words of the knowledge graph: documents, evidence, triples, scored paths.
+"""Data types of the knowledge graph: documents, evidence, triples and scored paths.
 
-Everything here is plain data that crosses a border: store, file, agent, server. Hot paths work on
-arrays (`kg.graph.model.Graph`), not on these.
+These types are plain data exchanged between store, files, agents and servers. Performance-critical
+code works on arrays (`kg.graph.model.Graph`) instead.
 """
 
 from __future__ import annotations
@@ -184,11 +184,11 @@ class ScoredPath(Strict):
 
     @property
     def understudied(self) -> float | None:
-        """1 where no paper is about both ends, less with the logarithm of their number."""
+        """1 if no paper is about both ends; decreases with the log of the number of papers."""
         return None if self.papers is None else round(1 / (1 + math.log1p(self.papers)), 4)
 
     def sentence(self) -> str:
-        """Get the path as a sentence: entities and relations in traversal order (SAGE, B.1.1)."""
+        """Write the path as a sentence: entities and relations in traversal order (SAGE, B.1.1)."""
         words = [self.nodes[0].name]
         for node, edge in zip(self.nodes[1:], self.edges, strict=True):
             phrase = edge.relation.replace("_", " ")
@@ -197,7 +197,7 @@ class ScoredPath(Strict):
         return " ".join(words)
 
     def account(self) -> str:
-        """Return the path as a readable sentence, with its weakest link and its contradiction."""
+        """Write the path as a readable sentence, with its weakest link and any contradiction."""
         names = {node.id: node.name for node in self.nodes}
         said, before = "", None
         for edge, node, following in zip(self.edges, self.nodes, self.nodes[1:], strict=False):
@@ -238,7 +238,7 @@ class ScoredPath(Strict):
 
 
 def _spoken(relation: str) -> str:
-    """Return a relation as the verb of a sentence: `overexpressed_in` is "is overexpressed in"."""
+    """Convert a relation to a verb phrase: `overexpressed_in` becomes "is overexpressed in"."""
     words = relation.replace("_", " ")
     first = words.split(" ", 1)[0]
     if relation == "not_different":

@@ -1,1 +1,1 @@
-"""From a question to scored paths."""
+"""Search for scored paths that answer a question."""

@@ -1,4 +1,4 @@
-"""From rows of node positions to sentences and paths with evidence."""
+"""Conversion of rows of node positions to sentences and to paths with evidence."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kg.types import PathEdge, PathNode, PathScores, ScoredPath
 
 
 class Steps:
-    """Choose an edge between two neighbors.
+    """Choice of the best edge between neighbors on a path.
 
-    By belief times the role of its relation, then forward before backward, then by weight, then the
-    first.
+    Edges are ranked by belief times the role of their relation, then forward before backward, then
+    by weight, then by position.
 
-    With `one_way`, a path whose steps act both ways takes edges that act in a single direction
-    where it has them: of two things that act on each other, the weaker action is there too.
+    With `one_way`, a path whose steps would act in both directions uses edges that act in a single
+    direction if there are any: if two entities act on each other, the weaker action may be chosen.
     """
 
     def __init__(self, graph: Graph, *, one_way: bool = False) -> None:
@@ -43,9 +43,10 @@ class Steps:
         end_nodes: NDArray[np.integer],
         against: bool | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Edges from start to end nodes, and whether they are walked in their own direction.
+        """Choose edges from start to end nodes; return them and whether each is traversed forward.
 
-        With `against`, first those that act so (backward or not), then those that do not act.
+        If `against` is given, causal edges in that direction (True: backward) are preferred, then
+        edges that are not causal.
         """
         code = start_nodes.astype(np.int64) * self._n + end_nodes
         at = np.searchsorted(self._code, code)
@@ -57,7 +58,7 @@ class Steps:
         return self._edge[at], ~self._backward[at]
 
     def choose_edges(self, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """(n, m - 1) edges of all steps, -1 where there is none, and whether walked forward."""
+        """Choose the (n, m - 1) edges of all steps (-1 if none) and whether each runs forward."""
         there = (rows[:, :-1] >= 0) & (rows[:, 1:] >= 0)
         edges = np.full(there.shape, -1, dtype=np.int64)
         forward = np.ones(there.shape, dtype=np.bool_)
@@ -74,7 +75,7 @@ class Steps:
 
 
 def write_sentences(graph: Graph, steps: Steps, rows: Rows) -> list[str]:
-    """Each path as a sentence, as `ScoredPath.sentence` gives it."""
+    """Write each path as a sentence, in the form of `ScoredPath.sentence`."""
     phrases = [r.replace("_", " ") for r in graph.relations]
     out: list[str] = []
     for row in rows:
@@ -101,19 +102,19 @@ def build_path(
     weights: tuple[float, float, float, float],
     strength: float,
 ) -> ScoredPath:
-    """Return the typed path of row `n` with evidence, scores and mechanism.
+    """Build the typed path of row `n` with evidence, scores and mechanism.
 
     Parameters
     ----------
     row : (m,) node positions of the path, -1 at the end of a short path
     raw : scores of all candidates, without Logic
-    logic : cosine of its sentence with the prompt, in [-1, 1]; negative values count as 0
-    weights : of Logic, Relevance, Novelty and Surprise; scaled to sum 1
-    strength : as a mechanism, in [0, 1] (`kg.paths.mechanism.strength`)
+    logic : cosine of the path's sentence with the prompt, in [-1, 1]; negative values count as 0
+    weights : weights of Logic, Relevance, Novelty and Surprise; scaled to sum to 1
+    strength : strength as a mechanism, in [0, 1] (`kg.paths.mechanism.strength`)
 
     Returns
     -------
-    The path with raw and normalized scores, and their weighted total in [0, 1].
+    The path with raw and normalized scores and their weighted total, in [0, 1].
 
     Raises
     ------
@@ -148,7 +149,7 @@ def build_path(
 
 
 def _documents(graph: Graph, node: int) -> set[int]:
-    """Documents with a statement about a node."""
+    """Find the documents that contain a statement about a node."""
     edges = np.flatnonzero((graph.head == node) | (graph.tail == node))
     readings = np.isin(graph.reading_edge, edges)
     return set(graph.reading_document[readings].tolist())

@@ -1,7 +1,7 @@
-"""From a prompt to nodes: which words name what, what is sought, in which domain.
+"""Mapping of a prompt to nodes, classes of nodes, and the domain.
 
-A prompt names things ("TLS"), classes of things ("genes", "survival endpoints") and a setting ("in
-bladder cancer"). Things are matched lexically first, then by spelling, then by embedding.
+A prompt names entities ("TLS"), classes of entities ("genes", "survival endpoints") and a setting
+("in bladder cancer"). Entities are matched lexically first, then by spelling, then by embedding.
 """
 
 from __future__ import annotations
@@ -79,13 +79,13 @@ NAMED_CLASSES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class NodeClass:
-    """A class of nodes that a prompt names: of these types, and of such a name if given."""
+    """A class of nodes named in a prompt, defined by types and optionally a pattern for names."""
 
     types: tuple[EntityType, ...]
     named: str = ""
 
     def members(self, graph: Graph) -> NDArray[np.int32]:
-        """Positions of the nodes that belong to it."""
+        """Find the positions of the nodes in this class."""
         kinds = [TYPES.index(kind) for kind in self.types]
         found = np.flatnonzero(np.isin(graph.types, kinds)).astype(np.int32)
         if not self.named:
@@ -106,7 +106,7 @@ NEAR = 0.6
 
 @dataclass
 class Understanding:
-    """Concepts of a prompt. Positions are nodes of the graph."""
+    """The concepts of a prompt, with nodes given as positions in the graph."""
 
     prompt: str
     concepts: list[ConceptMatch] = field(default_factory=list)
@@ -119,11 +119,11 @@ class Understanding:
 
 
 def parse_prompt(graph: Graph, prompt: str, embedder: Embedder | None) -> Understanding:
-    """Concepts, classes and setting of a prompt.
+    """Parse the concepts, classes and setting of a prompt.
 
     Parameters
     ----------
-    embedder : matches phrases that no name spells; None matches by spelling only
+    embedder : matches phrases that do not spell any name; None to match by spelling only
     """
     out = Understanding(prompt)
     words = split_words(prompt)
@@ -147,7 +147,7 @@ def parse_prompt(graph: Graph, prompt: str, embedder: Embedder | None) -> Unders
 
 
 def _match_at(graph: Graph, prompt: str, words: Sequence[Word], at: int, out: Understanding) -> int:
-    """Return the number of words from `at` that name a node or class; 0 if none do."""
+    """Match a node or class at word `at`; return the number of words matched, 0 if none."""
     for size, phrase in phrases_at(prompt, words, at):
         classes = _CLASS_KEYS.get(lexical_key(phrase))
         node = _match_spelling(graph, phrase)
@@ -181,7 +181,7 @@ def _numbers(classes: Sequence[EntityType]) -> set[int]:
 
 
 def _match_spelling(graph: Graph, phrase: str) -> int | None:
-    """Return the node that the phrase spells; was, cat and max do not spell gene symbols."""
+    """Find the node that the phrase spells; "was", "cat" and "max" do not spell gene symbols."""
     node = graph.exact(phrase)
     if node is None or not _may_be_a_word(phrase) or TYPES[graph.types[node]] not in _SYMBOLS:
         return node
@@ -197,7 +197,7 @@ def _may_be_a_word(phrase: str) -> bool:
 
 
 def _another_gene(phrase: str, name: str) -> bool:
-    """Check if similarity to a gene's name is no evidence: what looks like VEGF is another gene."""
+    """Check whether a phrase must not match a gene by similarity alone, e.g. another symbol."""
     symbol = " " not in phrase and sum(c.isupper() for c in phrase) >= 2
     numbered = _NUMBER.findall(phrase) != _NUMBER.findall(name)
     return symbol or numbered or _may_be_a_word(phrase)
@@ -243,12 +243,12 @@ _ON_THE_SPOT = 3000
 
 
 def node_vectors(graph: Graph, embedder: Embedder) -> FloatArray | None:
-    """(n, d) vectors of all node names by this embedder, or None for a large graph without any.
+    """Return the (n, d) vectors of all node names, or None for a large graph without vectors.
 
     Raises
     ------
     InputError
-        If the graph carries vectors of another model.
+        If the graph contains vectors of another model.
     """
     check_embedder(graph, embedder)
     if graph.vectors is None and graph.n_nodes <= _ON_THE_SPOT:
@@ -258,7 +258,7 @@ def node_vectors(graph: Graph, embedder: Embedder) -> FloatArray | None:
 
 
 def check_embedder(graph: Graph, embedder: Embedder) -> None:
-    """Raise InputError unless the graph's vectors, if it has any, are the embedder's."""
+    """Raise InputError if the graph has vectors made by a model other than the embedder's."""
     if graph.vectors is None:
         return
     if graph.embedder != embedder.name or graph.vectors.shape[1] != embedder.dimension:
@@ -270,7 +270,10 @@ def check_embedder(graph: Graph, embedder: Embedder) -> None:
 
 
 def _choose_domain(graph: Graph, out: Understanding) -> None:
-    """Without a setting, the only disease among three or more things, or beside a class, is it."""
+    """Use the prompt's only disease as the domain if it names enough other concepts.
+
+    The prompt must name three or more entities, or two entities and a class.
+    """
     diseases = [n for n in out.nodes if TYPES[graph.types[n]] == EntityType.DISEASE]
     if len(diseases) == 1 and (len(out.nodes) >= 3 or (len(out.nodes) == 2 and out.classes)):
         node = diseases[0]

@@ -1,4 +1,4 @@
-"""Paths from a prompt: search, score, choose, and say what was understood (SAGE, 3.2.2, B.1)."""
+"""Path search from a prompt: parsing, search, scoring and selection (SAGE, 3.2.2, B.1)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class PathOptions(Strict):
 
     @property
     def weights(self) -> tuple[float, float, float, float]:
-        """Logic, Relevance, Novelty, Surprise."""
+        """Weights of Logic, Relevance, Novelty and Surprise."""
         return self.logic, self.relevance, self.novelty, self.surprise
 
 
@@ -100,23 +100,23 @@ def find_between(
     *,
     domain: str | None = None,
 ) -> PathSearch:
-    """Paths between two nodes given by id, name or alias, direct links included.
+    """Find paths, including direct links, between two nodes given by id, name or alias.
 
     Parameters
     ----------
-    options : number, length and ranking of paths; `min_hops` is taken as 1
-    embedder : the model that made the graph's vectors
-    domain : what Relevance is measured against; None for the prompt "a and b"
+    options : number, length and ranking of paths; `min_hops` is always 1
+    embedder : the model that computed the graph's vectors
+    domain : text against which Relevance is measured; None for the prompt "a and b"
 
     Returns
     -------
-    Ranked paths. Where a node is not found or no path exists there are none, and the notes say what
-    to do.
+    Ranked paths. If a node is not found or no path exists, there are no paths, and the notes
+    suggest what to do.
 
     Raises
     ------
     InputError
-        If the graph's vectors are of another model than `embedder`.
+        If the graph's vectors were computed by a model other than `embedder`.
     """
     options = options.model_copy(update={"min_hops": 1})
     prompt = f"{a} and {b}"
@@ -133,22 +133,23 @@ def find_paths(
     sources: Sequence[str] | None = None,
     targets: Sequence[str] | None = None,
 ) -> PathSearch:
-    """Ranked paths for a prompt.
+    """Find and rank paths for a prompt.
 
     Parameters
     ----------
-    domain : what Relevance is measured against; else the prompt's setting, else the prompt
-    sources, targets : node names that replace what the prompt names
+    domain : text against which Relevance is measured; None for the prompt's setting, or the prompt
+        itself if it has no setting
+    sources, targets : node names to use instead of those in the prompt
 
     Returns
     -------
-    Paths, the strongest mechanism first, or by descending total (`options.rank`). With no paths,
-    the notes say what to do.
+    Paths, the strongest mechanism first, or by descending total (`options.rank`). If there are no
+    paths, the notes suggest what to do.
 
     Raises
     ------
     InputError
-        If the graph's vectors are of another model than `embedder`.
+        If the graph's vectors were computed by a model other than `embedder`.
     """
     check_embedder(graph, embedder)
     said = (
@@ -217,14 +218,14 @@ def _say_nearest(
     embedder: Embedder,
     domain: str | None,
 ) -> None:
-    """Note the best of the paths that are no mechanism."""
+    """Add a note about the best of the paths that are not mechanisms."""
     single = options.model_copy(update={"k": 1})
     best = _rank_paths(graph, rows, replace(said, notes=[]), single, embedder, domain)
     said.notes.append(f"Nearest: {best[0].account()} `--co-study` shows such paths.")
 
 
 def _neighbors(graph: Graph, node: int) -> str:
-    """Name the neighbors of a node, the best connected first."""
+    """Describe the best connected neighbors of a node in a sentence."""
     indptr, indices = graph.adjacency
     near = indices[indptr[node] : indptr[node + 1]]
     near = near[np.argsort(-graph.degree[near], kind="stable")][:3]
@@ -232,10 +233,10 @@ def _neighbors(graph: Graph, node: int) -> str:
 
 
 def _through_named(graph: Graph, rows: Rows, said: Understanding, options: PathOptions) -> Rows:
-    """Return the candidates that visit every class the prompt names ("genes"), where there are any.
+    """Keep the candidates that visit every class in the prompt ("genes"), if there are any.
 
-    Between two things and a class, the shortest paths through each member are candidates as well:
-    a sample of all paths may miss them.
+    If the prompt names two entities and a class, the shortest paths through each member of the
+    class are added as candidates, because a sample of all paths may miss them.
     """
     for _, group in said.classes:
         if len(said.nodes) >= 2:
@@ -254,7 +255,7 @@ def _through_named(graph: Graph, rows: Rows, said: Understanding, options: PathO
 
 
 def _spans(rows: Rows, things: Sequence[int]) -> NDArray[np.bool_]:
-    """(n,) whether both ends of a path are things that the prompt names."""
+    """Check whether both ends of each path are entities named in the prompt, (n,)."""
     last = rows[np.arange(len(rows)), (rows >= 0).sum(axis=1) - 1]
     both: NDArray[np.bool_] = np.isin(rows[:, 0], things) & np.isin(last, things)
     return both
@@ -267,7 +268,7 @@ _MEMBERS, _WAYS = 300, 4
 def _through_members(
     graph: Graph, said: Understanding, group: NodeClass, options: PathOptions
 ) -> Rows:
-    """Paths between the first two things, joined at each member of a class."""
+    """Find paths between the prompt's first two entities through each member of a class."""
     first, second = said.nodes[:2]
     indptr, indices = graph.adjacency
     blocked = _list_blocked(graph, options, said)
@@ -341,7 +342,7 @@ def _legs(
     end: list[int] | None,
     embedder: Embedder,
 ) -> list[_Leg]:
-    """List the searches: pairs of concepts, or concepts and classes."""
+    """List the searches to run: between pairs of concepts, or from concepts to classes."""
     if start is None and end is not None:
         start = [node for node in said.nodes if node not in end]
     given = start if start is not None else []
@@ -370,7 +371,7 @@ def _pair(source: int, target: int) -> _Leg:
 def _to_classes(
     graph: Graph, said: Understanding, begin: list[int], classes: list[tuple[str, NodeClass]]
 ) -> list[_Leg]:
-    """Legs from up to four nodes to the members of each class, with a note of how it was read."""
+    """List searches from up to four nodes to the members of each class, and add notes on them."""
     setting = [] if said.domain_node is None else [said.domain_node]
     legs: list[_Leg] = []
     for phrase, group in classes:
@@ -394,7 +395,7 @@ def _to_classes(
 def _closest(
     graph: Graph, said: Understanding, members: NDArray[np.int32], embedder: Embedder
 ) -> list[int]:
-    """Up to four members of a class nearest to the prompt in meaning."""
+    """Find up to four members of a class that are closest to the prompt in meaning."""
     if not len(members):
         return []
     members = members[np.argsort(-graph.degree[members], kind="stable")][:2000]
@@ -412,7 +413,7 @@ def _closest(
 def _candidates(
     graph: Graph, legs: list[_Leg], options: PathOptions, min_hops: int, said: Understanding
 ) -> tuple[Rows, int, bool]:
-    """Distinct paths of all legs, how many exist, and whether all were walked."""
+    """Find the distinct paths of all searches, their number, and whether the search completed."""
     room = shares([options.max_candidates] * len(legs), options.max_candidates)
     blocked = _list_blocked(graph, options, said)
     parts: list[Rows] = []
@@ -435,7 +436,7 @@ def _candidates(
 
 
 def _list_blocked(graph: Graph, options: PathOptions, said: Understanding) -> NDArray[np.int32]:
-    """Nodes that no path runs through; none where everything is let in."""
+    """List the nodes that paths may not pass through."""
     blocked = list_blocked_nodes(graph, options.avoid)
     if options.avoid and said.domain_node is not None:
         blocked = np.append(blocked, np.int32(said.domain_node))  # it links all that was studied
@@ -457,7 +458,7 @@ def _search(graph: Graph, leg: _Leg, options: PathOptions, blocked: NDArray[np.i
 
 
 def _vectors(graph: Graph, nodes: NDArray[np.integer], embedder: Embedder) -> NDArray[np.float32]:
-    """(len(nodes), d) vectors of some nodes: the graph's own, or embedded now."""
+    """Return the (len(nodes), d) vectors of nodes, embedding their names if the graph has none."""
     if graph.vectors is not None:
         return np.asarray(graph.vectors[nodes])
     return embedder.embed([graph.names[n] for n in nodes.tolist()])
@@ -505,7 +506,7 @@ def _rank_paths(
 
 
 def _tie(rows: Rows, seed: int) -> NDArray[np.int64]:
-    """Return an order among equals: that of the rows for seed 0, else a fixed shuffle."""
+    """Return an order to break ties: that of the rows for seed 0, else a seeded shuffle."""
     n = len(rows)
     if seed == 0:
         return np.arange(n, dtype=np.int64)

@@ -1,7 +1,8 @@
-"""Strength of a path as a mechanism: its relations, the nodes it passes, its overall sign.
+"""Strength of a path as a mechanism, judged by its relations, inner nodes and overall sign.
 
-A path of associations says that things were studied together. A mechanism has steps in which a
-thing acts on another, runs in a single direction, and does not turn at hubs.
+A path of associations only shows that entities were studied together. In a mechanism, each step is
+an action of one entity on another, all steps run in the same direction, and the path does not turn
+at hubs.
 """
 
 from __future__ import annotations
@@ -72,9 +73,9 @@ _SETTING = re.compile(
 
 
 def list_blocked_nodes(graph: Graph, types: tuple[EntityType, ...]) -> NDArray[np.int32]:
-    """Nodes that no path should run through: of these types, readouts, and settings by their name.
+    """List nodes to exclude from the inside of paths: given types, readouts, and named settings.
 
-    A cancer links whatever was studied in it.
+    Settings are excluded because a cancer links everything that was studied in it.
     """
 
     def is_barred(node: int) -> bool:
@@ -88,7 +89,7 @@ def list_blocked_nodes(graph: Graph, types: tuple[EntityType, ...]) -> NDArray[n
 
 
 def weigh_relations(graph: Graph) -> Floats:
-    """(m,) how much of a mechanism each edge's relation asserts, from 0.3 to 1."""
+    """Weigh how strongly each edge's relation asserts a mechanism, (m,), from 0.3 to 1."""
     weight = dict.fromkeys(CAUSAL, _CAUSAL)
     weight |= dict.fromkeys(PHYSICAL, _PHYSICAL)
     weight |= dict.fromkeys(LOCATED, _LOCATED)
@@ -102,11 +103,12 @@ def strength(
     forward: NDArray[np.bool_],
     graph: Graph,
 ) -> Floats:
-    """Strength of each path as a mechanism, in [0, 1].
+    """Compute the strength of each path as a mechanism, in [0, 1].
 
-    The geometric mean, over steps, of belief times role, times that of the information content of
-    the inner nodes, -log2(degree / sum of degrees) over its largest possible value, so that a hub
-    explains little; less for paths that only associate, that turn, or that are long.
+    The strength is the geometric mean, over steps, of belief times role, multiplied by the
+    geometric mean of the information content of the inner nodes. The latter is
+    -log2(degree / sum of degrees), divided by its largest possible value, so that a hub explains
+    little. Paths that only associate, that turn, or that are long are penalized.
 
     Parameters
     ----------
@@ -141,25 +143,26 @@ def strength(
 
 
 def acting(graph: Graph) -> NDArray[np.bool_]:
-    """(m,) whether each edge is causal."""
+    """Check whether each edge is causal, (m,)."""
     return np.asarray(weigh_relations(graph) >= _CAUSAL, dtype=np.bool_)
 
 
 def turns(acts: NDArray[np.bool_], forward: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """(n,) whether of the steps that act, (n, m) as is `forward`, some go each way."""
+    """Check whether each path has causal steps in both directions, (n,), given (n, m) steps."""
     return np.logical_and((acts & forward).any(axis=1), (acts & ~forward).any(axis=1))
 
 
 def carries(
     rows: Rows, edges: NDArray[np.int64], forward: NDArray[np.bool_], graph: Graph
 ) -> NDArray[np.bool_]:
-    """(n,) whether something passes along each path, so that it can be a mechanism.
+    """Check whether an effect can propagate along each path, so that it can be a mechanism, (n,).
 
-    A direct link always carries. A longer path does where its steps act in the same direction: two
-    causes of an effect carry nothing on, and neither does a cause of two effects. Things that bind
-    each other are interchangeable. A step that only associates may end the path at what is observed
-    in tissue or patients (a disease, an endpoint, a feature), and one that says where something is
-    at a tissue or a feature: a level in a disease explains neither.
+    A direct link always carries an effect. A longer path does if its steps act in the same
+    direction: two causes of one effect do not influence each other, and neither do two effects of
+    one cause. Entities that bind each other are interchangeable. A step that only associates may
+    end the path at something observed in tissue or patients (a disease, an endpoint, a feature). A
+    step that only states a location may end it at a tissue or a feature, but not at a disease,
+    because a level in a disease does not explain either of them.
 
     Parameters
     ----------
@@ -191,7 +194,7 @@ def carries(
 def mechanism_of(
     graph: Graph, edges: NDArray[np.int64], forward: NDArray[np.bool_], value: float
 ) -> PathMechanism:
-    """Describe a path: its composed sign, its causal steps, its weakest link.
+    """Describe a path as a mechanism by its overall sign, direction and weakest link.
 
     Parameters
     ----------
@@ -201,8 +204,8 @@ def mechanism_of(
 
     Returns
     -------
-    `sign` multiplies the steps' polarities; `directed`: every step acts in the same direction;
-    `weakest` is the place of the step with the smallest belief times role.
+    `sign` is the product of the steps' polarities; `directed` tells whether every step acts in the
+    same direction; `weakest` is the index of the step with the smallest belief times role.
     """
     role = weigh_relations(graph)[edges]
     signs = SIGNS[graph.polarity[edges]].astype(int)

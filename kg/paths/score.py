@@ -1,4 +1,4 @@
-"""Scoring and choosing paths."""
+"""Scoring and selection of paths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Rows = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Raw:
-    """Raw scores of all candidates but Logic, and their normalized forms."""
+    """Raw and normalized scores of all candidates, except Logic."""
 
     relevance: Floats
     novelty: Floats
@@ -28,7 +28,7 @@ class Raw:
 
 @dataclass(frozen=True)
 class Choice:
-    """Chosen rows in order of choice, with their raw Logic."""
+    """The selected rows in order of selection, with their raw Logic."""
 
     rows: list[int]
     logic: dict[int, float]
@@ -41,13 +41,13 @@ def score_candidates(
     types: NDArray[np.integer],
     n_types: int,
 ) -> Raw:
-    """Relevance, Novelty and Surprise of all candidates (SAGE, B.1.2 to B.1.4).
+    """Compute Relevance, Novelty and Surprise of all candidates (SAGE, B.1.2 to B.1.4).
 
     Parameters
     ----------
     rows : (n, m) node positions, -1 at the end of short rows
-    distances : (n_nodes,) distance of each node to the domain; only those on paths are read
-    degrees, types : (n_nodes,)
+    distances : (n_nodes,) distance of each node to the domain; only nodes on paths are used
+    degrees, types : (n_nodes,) degree and type of each node
     """
     relevance = scores.relevance(rows, distances)
     novelty = scores.novelty(rows, scores.information_content(degrees))
@@ -72,15 +72,15 @@ def choose(
     logic_of: Callable[[Sequence[int]], Floats],
     tie: NDArray[np.integer],
 ) -> Choice:
-    """K paths, each the best total less `diversity` times its overlap with those chosen before.
+    """Select k paths by total, less `diversity` times the overlap with those already selected.
 
-    The overlap of two paths is the share of nodes that the smaller has in common with the
-    other. Nodes that all candidates share (the ends of the search) do not count; a path of only
-    such nodes overlaps with nothing.
+    The overlap of two paths is the share of nodes that the smaller one has in common with the
+    other. Nodes that all candidates share (the ends of the search) do not count; a path that
+    consists only of such nodes does not overlap with any other.
 
     Parameters
     ----------
-    logic_of : raw Logic (cosines) of some rows
+    logic_of : computes the raw Logic (cosines) of given rows
     tie : (n,) order among equal totals
     """
     w = scores.check_weights(weights)
@@ -113,16 +113,16 @@ def choose_strongest(
     logic_of: Callable[[Sequence[int]], Floats],
     tie: NDArray[np.integer],
 ) -> Choice:
-    """K paths in order of choice: strong as mechanisms, about the prompt, unlike those before.
+    """Select k paths that are strong mechanisms, relevant to the prompt, and diverse.
 
-    Of the strongest, each is worth its strength times its Logic; what it has in common with a path
-    chosen before costs up to a share `diversity` of that.
+    The strongest paths are ranked by strength times Logic. Overlap with a path already selected
+    reduces this value by up to the share `diversity`.
 
     Parameters
     ----------
     strength : (n,) from `kg.paths.mechanism.strength`
-    logic_of : raw Logic (cosines) of some rows
-    tie : (n,) order among equals
+    logic_of : computes the raw Logic (cosines) of given rows
+    tie : (n,) order among paths of equal value
     """
     some = np.lexsort((tie, -strength))[: _READ * k + 20]
     cosines = logic_of(some.tolist()) if len(some) else np.zeros(0)
@@ -148,7 +148,7 @@ def _first(values: Floats, tie: NDArray[np.integer]) -> int:
 
 
 def _distinguishing(rows: Rows) -> NDArray[np.bool_]:
-    """(n, m) entries that are nodes which not every row contains."""
+    """Mark the entries whose nodes do not occur in every row, (n, m)."""
     there = rows >= 0
     if not len(rows):
         return there
@@ -157,7 +157,10 @@ def _distinguishing(rows: Rows) -> NDArray[np.bool_]:
 
 
 def _overlap(rows: Rows, counts: NDArray[np.bool_], of: int) -> Floats:
-    """(n,) share of counting nodes in common with row `of`, relative to the smaller set."""
+    """Compute each row's share of counted nodes in common with row `of`, (n,).
+
+    The share is relative to the smaller of the two sets of nodes.
+    """
     own = rows[of][counts[of]]
     shared = (np.isin(rows, own) & counts).sum(axis=1)
     sizes = np.minimum(counts.sum(axis=1), len(own))

@@ -1,7 +1,7 @@
-"""The four scores of a path (SAGE, B.1): pure functions on arrays.
+"""The four scores of a path (SAGE, B.1), as pure functions on arrays.
 
-A batch of n paths of at most m nodes is an (n, m) array of node indices, short rows filled with
--1 at the end.
+A batch of n paths with at most m nodes is an (n, m) array of node indices; short rows are padded
+with -1 at the end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ UNDECIDED = 0.5
 
 
 def logic(query: NDArray[np.floating], paths: NDArray[np.floating]) -> Floats:
-    """Cosine similarity of the query with each path's sentence (SAGE, B.1.1).
+    """Compute the cosine similarity of the query with each path's sentence (SAGE, B.1.1).
 
     Parameters
     ----------
@@ -39,11 +39,11 @@ def logic(query: NDArray[np.floating], paths: NDArray[np.floating]) -> Floats:
 
 
 def relevance(paths: Ints, distances: NDArray[np.floating]) -> Floats:
-    """1 minus the mean Euclidean distance of a path's entities to the domain (SAGE, B.1.2).
+    """Compute 1 minus the mean Euclidean distance of a path's entities to the domain (SAGE, B.1.2).
 
     Parameters
     ----------
-    paths : (n, m) node indices, -1 where there is none
+    paths : (n, m) node indices, padded with -1
     distances : (n_nodes,) distance of each node's unit vector to the domain's unit vector
 
     Returns
@@ -54,9 +54,10 @@ def relevance(paths: Ints, distances: NDArray[np.floating]) -> Floats:
 
 
 def information_content(degrees: Ints, epsilon: float = EPSILON) -> Floats:
-    """-log P(e), P(e) = (deg(e) + eps) / (sum of degrees + eps), in nats (SAGE, B.1.3).
+    """Compute the information content of each node, in nats (SAGE, B.1.3).
 
-    An isolated node gets the largest, finite, value; a graph without edges gives all zeros.
+    The content is -log P(e) with P(e) = (deg(e) + eps) / (sum of degrees + eps). An isolated node
+    has the largest value, which is finite; for a graph without edges, all values are zero.
     """
     degree: Floats = np.asarray(degrees, dtype=np.float64)
     content: Floats = -np.log((degree + epsilon) / (degree.sum() + epsilon))
@@ -64,25 +65,25 @@ def information_content(degrees: Ints, epsilon: float = EPSILON) -> Floats:
 
 
 def novelty(paths: Ints, content: Floats) -> Floats:
-    """Mean information content of a path's entities, in nats (SAGE, B.1.3).
+    """Compute the mean information content of a path's entities, in nats (SAGE, B.1.3).
 
     Parameters
     ----------
-    paths : (n, m) node indices, -1 where there is none
+    paths : (n, m) node indices, padded with -1
     content : (n_nodes,) from `information_content`
     """
     return _mean_over(paths, content)
 
 
 def category_distribution(categories: Ints, n_categories: int) -> Floats:
-    """(n_categories,) share of each category among all nodes; zeros where there are no nodes."""
+    """Compute each category's share of all nodes, (n_categories,); zeros if there are no nodes."""
     counts = np.bincount(np.asarray(categories, dtype=np.int64), minlength=n_categories)
     total = counts.sum()
     return counts / total if total else counts.astype(np.float64)
 
 
 def category_counts(paths: Ints, categories: Ints, n_categories: int) -> Ints:
-    """(n, n_categories) entities of each path per category."""
+    """Count the entities of each path per category, (n, n_categories)."""
     n, m = paths.shape
     counts = np.zeros((n, n_categories), dtype=np.int64)
     rows = np.arange(n)
@@ -95,12 +96,12 @@ def category_counts(paths: Ints, categories: Ints, n_categories: int) -> Ints:
 
 
 def surprise(counts: Ints, background: Floats) -> Floats:
-    """Kullback-Leibler divergence of each path's entity categories from the graph's (SAGE, B.1.4).
+    """Compute the KL divergence of each path's entity categories from the graph's (SAGE, B.1.4).
 
     Parameters
     ----------
-    counts : (n_paths, n_categories) entities per category; rows are not empty
-    background : (n_categories,) category distribution over the whole graph, sums to 1
+    counts : (n_paths, n_categories) number of entities per category; no row is all zeros
+    background : (n_categories,) category distribution over the whole graph, which sums to 1
 
     Returns
     -------
@@ -109,7 +110,7 @@ def surprise(counts: Ints, background: Floats) -> Floats:
     Raises
     ------
     ValueError
-        If a path uses a category that the background gives no mass, or has no entity.
+        If a path has no entities, or has a category with zero probability in the background.
     """
     counts = np.asarray(counts, dtype=np.float64)
     background = np.asarray(background, dtype=np.float64)
@@ -127,7 +128,7 @@ def surprise(counts: Ints, background: Floats) -> Floats:
 
 
 def min_max(values: Floats) -> Floats:
-    """Scaled to [0, 1] over the candidates; all equal (or a single candidate) gives 0.5 each."""
+    """Scale values to [0, 1] over the candidates; if all are equal, each becomes 0.5."""
     values = np.asarray(values, dtype=np.float64)
     if values.size == 0:
         return values
@@ -140,12 +141,12 @@ def min_max(values: Floats) -> Floats:
 
 
 def clamp_logic(raw: Floats) -> Floats:
-    """Cosines clamped to [0, 1]: a path that points away from the query is as bad as unrelated."""
+    """Clamp cosines to [0, 1], so that a path opposed to the query counts as unrelated."""
     return np.clip(raw, 0.0, 1.0)
 
 
 def rescale_relevance(raw: Floats) -> Floats:
-    """Raw relevance linearly rescaled and clamped to [0, 1] (SAGE, B.1.2).
+    """Linearly rescale raw relevance and clamp it to [0, 1] (SAGE, B.1.2).
 
     Unit vectors are at most 2 apart, so raw relevance is in [-1, 1] and (1 + raw) / 2 in [0, 1].
     """
@@ -159,12 +160,12 @@ def total(
     novelty_: Floats,
     surprise_: Floats,
 ) -> Floats:
-    """Weighted mean of the normalized scores (SAGE, equation 1).
+    """Compute the weighted mean of the normalized scores (SAGE, equation 1).
 
     Parameters
     ----------
-    weights : of Logic, Relevance, Novelty and Surprise (alpha to delta); scaled to sum 1
-    logic_, relevance_, novelty_, surprise_ : (n,) normalized to [0, 1]
+    weights : weights of Logic, Relevance, Novelty and Surprise (alpha to delta); scaled to sum to 1
+    logic_, relevance_, novelty_, surprise_ : (n,) scores normalized to [0, 1]
 
     Returns
     -------
@@ -182,7 +183,7 @@ def total(
 
 
 def check_weights(weights: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
-    """Weights scaled to sum 1; ValueError if any is negative or not finite, or all are zero."""
+    """Scale weights to sum to 1; raise ValueError if any is negative or not finite, or all 0."""
     array = np.asarray(weights, dtype=np.float64)
     if not np.isfinite(array).all() or (array < 0).any() or array.sum() <= 0:
         raise ValueError(f"path weights must be >= 0 and not all zero, got {weights}")

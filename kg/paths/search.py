@@ -1,8 +1,8 @@
-"""Simple paths between nodes, exactly, by a depth-first search pruned with a distance field.
+"""Exact enumeration of simple paths by a depth-first search pruned with a distance field.
 
-A breadth-first search from the targets gives each node its distance to the nearest target; the
-depth-first search enters a node only if the target can still be reached in the steps left. It
-therefore walks few dead ends, and all loops are compiled.
+A breadth-first search from the targets gives each node its distance to the nearest target. The
+depth-first search enters a node only if a target can still be reached in the remaining steps, and
+therefore explores few dead ends. All loops are compiled.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ FAR = 127
 
 @numba.njit(cache=True, nogil=True)
 def distance_field(indptr: Any, indices: Any, targets: Any, most: int) -> Any:
-    """(n,) int8 steps to the nearest of `targets`, `FAR` if more than `most`.
+    """Compute the number of steps from each node to the nearest of `targets`, (n,) int8.
 
     Parameters
     ----------
-    indptr, indices : (n + 1,) and (e,) CSR of the simple undirected graph
-    targets : (t,) int32 node positions; a target that is given twice counts once
-    most : steps after which the search stops, below `FAR`
+    indptr, indices : (n + 1,) and (e,) CSR arrays of the simple undirected graph
+    targets : (t,) int32 node positions; duplicates are ignored
+    most : number of steps after which the search stops; less than `FAR`
 
     Returns
     -------
-    0 at the targets themselves; nodes that cannot reach a target within `most` steps have `FAR`.
+    Steps, which are 0 at the targets themselves, and `FAR` at nodes that cannot reach a target
+    within `most` steps.
     """
     n = indptr.shape[0] - 1
     distance = np.full(n, FAR, dtype=np.int8)
@@ -72,10 +73,11 @@ def _walk(
     budget: int,
     out: Any,
 ) -> Any:
-    """Count simple paths of exactly `hops` steps; write `share` of every `of`, evenly spread.
+    """Count simple paths of exactly `hops` steps and write an even sample: `share` of every `of`.
 
-    `single` is the only target, or -1. `limit` < 0 counts all; otherwise the walk stops once that
-    many are written. Returns (count, written, steps; steps > budget means it was cut off).
+    `single` is the only target, or -1. If `limit` < 0, all paths are counted; otherwise, the search
+    stops once that many are written. Returns (count, written, steps); steps > budget means that the
+    search was cut off.
     """
     node = np.empty(hops + 1, dtype=np.int32)
     cursor = np.empty(hops + 1, dtype=np.int64)
@@ -135,7 +137,7 @@ def _walk(
 
 @dataclass(frozen=True)
 class Found:
-    """Paths as rows of node positions, -1 where a row is shorter; how many there are in all."""
+    """Paths as rows of node positions, padded with -1, and the total number of paths."""
 
     rows: NDArray[np.int32]
     total: int
@@ -143,16 +145,16 @@ class Found:
 
 
 class Searcher:
-    """Searches from any source to a set of targets.
+    """Path search from any source to a set of targets.
 
     Parameters
     ----------
-    indptr, indices : CSR of the simple undirected graph
+    indptr, indices : CSR arrays of the simple undirected graph
     targets : (t,) node positions
-    blocked : nodes that no path may use, sources excepted
-    through : whether a path may pass through a target (sensible for a class of targets)
-    hub_cap : at a node with more neighbors, only so many of the least connected are entered; 0: all
-    budget : most steps of a search; beyond it the result has `complete=False`
+    blocked : nodes that paths may not use, except as sources
+    through : whether a path may pass through a target (useful if the targets form a class)
+    hub_cap : maximum number of neighbors entered from a node, the least connected first; 0 for all
+    budget : maximum number of steps of a search; if exceeded, the result has `complete=False`
     """
 
     def __init__(
@@ -181,13 +183,13 @@ class Searcher:
             self.distance[inside] = FAR
 
     def count(self, source: int, hops: int) -> tuple[int, bool]:
-        """Get the number of simple paths of exactly `hops` steps, and whether all were walked."""
+        """Count the simple paths of exactly `hops` steps; and tell whether that is all."""
         nowhere = np.empty((0, 1), dtype=np.int32)
         count, _, steps = self._run(source, hops, (1, 1, 0), -1, nowhere)
         return count, steps <= self._budget
 
     def shortest(self, source: int, k: int, min_hops: int = 1) -> Found:
-        """Return the first k paths by length, then in order of the neighbor lists."""
+        """Find the first k paths by length, then in the order of the neighbor lists."""
         rows = np.full((k, self._max_hops + 1), -1, dtype=np.int32)
         have, complete = 0, True
         for hops in range(min_hops, self._max_hops + 1):
@@ -199,21 +201,22 @@ class Searcher:
         return Found(rows[:have], have, complete)
 
     def spread(self, source: int, most: int, min_hops: int, seed: int) -> Found:
-        """All paths if there are at most `most`, else an even sample of each length.
+        """Find all paths if there are at most `most`, else an even sample of each length.
 
-        Lengths share the room equally; room left by a length goes to the others. Of a length with
-        too many paths an even share is taken, at an offset that the seed sets: nothing is random.
+        Each path length gets an equal quota; unused quota is redistributed to other lengths. A
+        length with too many paths is sampled evenly, at an offset that depends on the seed; nothing
+        is random.
 
         Parameters
         ----------
-        most : paths that are returned, over all lengths
+        most : maximum number of paths returned, over all lengths
         min_hops : shortest length in steps; the longest is that of the searcher
-        seed : sets which paths stand for the others; the same seed gives the same paths
+        seed : determines which paths are sampled; the same seed gives the same paths
 
         Returns
         -------
-        (p, max_hops + 1) rows with p at most `most`, shorter paths first, and how many paths there
-        are in all; `complete` is False where a search was cut off by its step budget.
+        (p, max_hops + 1) rows with p at most `most`, shorter paths first, and the total number of
+        paths; `complete` is False if a search was cut off by its step budget.
         """
         lengths = range(min_hops, self._max_hops + 1)
         counted = [self.count(source, hops) for hops in lengths]
@@ -254,7 +257,7 @@ class Searcher:
 
 
 def shares(wanted: list[int], most: int) -> list[int]:
-    """Room for each, equal where not all fit, none more than it wants."""
+    """Divide `most` into equal quotas, none larger than the number wanted."""
     room = [0] * len(wanted)
     left = most
     open_ = [n for n, w in enumerate(wanted) if w]

@@ -1,4 +1,4 @@
-"""Documents and reports of files."""
+"""Options, errors and results of reading files."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sage.core.models import Strict
 
 READER_VERSION = "7"
 LONGEST_TITLE = 1_000
-"""Characters of a document's title or journal; longer ones are cut and reported."""
+"""Maximum characters in a document's title or journal; longer ones are cut and reported."""
 LONGEST_TEXT = 20_000_000
-"""Characters of a document's text; longer documents are left out and reported."""
+"""Maximum characters in a document's text; longer documents are left out and reported."""
 MAX_BYTES = 512 * 1024 * 1024
 
 
 class SourceError(Exception):
-    """A file that cannot be read, with the reason that goes into its report."""
+    """Error for a file that cannot be read; its message is the reason in the file's report."""
 
 
 class ReadOptions(Strict):
@@ -32,7 +32,7 @@ class ReadOptions(Strict):
 
     @property
     def key(self) -> str:
-        """Content key of the reader."""
+        """Key of the reader's version and options."""
         return f"{READER_VERSION}:{int(self.ocr)}:{self.max_pages}"
 
 
@@ -59,12 +59,12 @@ class SourceResult:
 
 
 def sha256_bytes(data: bytes) -> str:
-    """Hex digest of file content; the id of a document that is a whole file."""
+    """Compute the hex digest of a file's content, the id of a document that is a whole file."""
     return hashlib.sha256(data).hexdigest()
 
 
 def decode(data: bytes, path: Path) -> str:
-    """Text of a file: UTF-8 or UTF-16 with a mark, else Windows-1252.
+    """Decode a file's text as UTF-8, as UTF-16 if it has a byte order mark, or as Windows-1252.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""BibTeX with abstracts, as reference managers export it: braces, accents, HTML entities."""
+"""Reader of BibTeX with abstracts as exported by reference managers, including LaTeX and HTML."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WORDS = {
 
 
 def plain(value: str) -> str:
-    """Return a field's value without markup: accents composed, braces and HTML removed."""
+    """Convert a field's value to plain text: compose accents, remove braces and HTML."""
 
     def accent(match: re.Match[str]) -> str:
         return unicodedata.normalize("NFC", match.group(2) + _MARKS[match.group(1)])
@@ -45,7 +45,7 @@ def plain(value: str) -> str:
 
 
 def entries(text: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Key and raw fields of each entry; a key may come twice, a damaged entry is left out."""
+    """Yield the key and raw fields of each entry; keys may repeat, damaged entries are left out."""
     from bibtexparser.entrypoint import parse_string
     from bibtexparser.model import DuplicateBlockKeyBlock, Entry
 
@@ -58,7 +58,7 @@ def entries(text: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def read_bibtex(path: Path, data: bytes) -> Iterator[Document]:
-    """Read a document per entry: its abstract, or else its title."""
+    """Read a document from each entry: its abstract, or else its title."""
     found = False
     for key, raw in entries(decode(data, path)):
         title = plain(raw.get("title", ""))

@@ -1,4 +1,4 @@
-"""A list of PMIDs and DOIs as a source: PubMed's records, one NBIB file each, fetched once."""
+"""Download of PubMed records for a list of PMIDs and DOIs, as one NBIB file each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BATCH = 150
 
 @dataclass(slots=True)
 class FetchReport:
-    """PMIDs written or present before, and identifiers that PubMed does not have."""
+    """PMIDs that were written or already present, and identifiers that PubMed does not have."""
 
     written: list[str] = field(default_factory=list)
     present: list[str] = field(default_factory=list)
@@ -28,12 +28,12 @@ class FetchReport:
 
 
 def read_ids(lines: Sequence[str]) -> list[str]:
-    """Parse PMIDs and DOIs, line by line; comments after `#`; duplicates once.
+    """Parse PMIDs and DOIs, one per line, ignoring comments after `#` and duplicates.
 
     Raises
     ------
     InputError
-        If a line is neither.
+        If a line is neither a PMID nor a DOI.
     """
     found: dict[str, None] = {}
     for number, line in enumerate(lines, 1):
@@ -52,12 +52,13 @@ def fetch_ids(
 ) -> FetchReport:
     """Write `pmid-<n>.nbib` into `folder` for every identifier that PubMed knows.
 
-    Each DOI costs one further request. A DOI without a unique record is missing.
+    Each DOI requires one extra request. A DOI without a unique record is reported as missing.
 
     Raises
     ------
     ServiceError
-        If PubMed cannot be reached or answers in another form; files already written stay.
+        If PubMed cannot be reached or its response is not as documented; files already written are
+        kept.
     """
     folder.mkdir(parents=True, exist_ok=True)
     runner = Runner()

@@ -8,7 +8,7 @@ _DOI = re.compile(r"10\.\d{4,9}/[^\s\"<>{}]+")
 
 
 def clean_doi(value: str | None) -> str | None:
-    """`https://doi.org/10.1/x.` to `10.1/x`; case is kept as given."""
+    """Extract the bare DOI: `https://doi.org/10.1/x.` becomes `10.1/x`; case is unchanged."""
     if not value:
         return None
     match = _DOI.search(value.replace("\\_", "_").replace("{\\_}", "_"))
@@ -21,18 +21,18 @@ def clean_doi(value: str | None) -> str | None:
 
 
 def clean_pmid(value: str | None) -> str | None:
-    """Digits of a PubMed id."""
+    """Extract the digits of a PubMed id."""
     match = re.fullmatch(r"\s*(?:PMID:?\s*)?(\d{1,8})(?:\.0)?\s*", value or "", re.IGNORECASE)
     return match.group(1) if match else None
 
 
 def clean_pmcid(value: str | None) -> str | None:
-    """`PMC` followed by digits."""
+    """Normalize a PMC id to `PMC` followed by digits."""
     match = re.search(r"(?:PMC)?\s*(\d{3,9})", value or "", re.IGNORECASE)
     return f"PMC{match.group(1)}" if match else None
 
 
 def clean_year(value: str | None) -> int | None:
-    """Return a year between 1500 and 2200."""
+    """Parse a year between 1500 and 2200."""
     match = re.search(r"(?<!\d)(1[5-9]\d\d|2[01]\d\d)(?!\d)", value or "")
     return int(match.group(1)) if match else None

@@ -1,4 +1,4 @@
-"""PubMed's NBIB/MEDLINE format: tagged lines, records apart by an empty line."""
+"""Reader of PubMed's NBIB/MEDLINE format: tagged lines, with blank lines between records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TAG = re.compile(r"^([A-Z]{2,4})\s*- (.*)$")
 
 
 def records(text: str) -> Iterator[dict[str, list[str]]]:
-    """Yield records as tag to values; continuation lines are joined."""
+    """Yield records as mappings from tags to values; continuation lines are joined."""
     record: dict[str, list[str]] = {}
     tag = ""
     for line in text.splitlines():
@@ -36,7 +36,7 @@ def records(text: str) -> Iterator[dict[str, list[str]]]:
 
 
 def read_medline(path: Path, data: bytes) -> Iterator[Document]:
-    """Read a document per record that has a title or an abstract."""
+    """Read a document from each record that has a title or an abstract."""
     found = False
     for record in records(clean(decode(data, path))):
         title = " ".join(record.get("TI", record.get("BTI", [])))

@@ -1,7 +1,7 @@
-"""PDF text in three tiers, escalated per page by measured text quality.
+"""PDF reader with three tiers, tried per page depending on measured text quality.
 
-pypdfium2 keeps the order of columns and is fastest; a page whose text measures badly is read again
-by pypdf, then by pdfplumber, and the best reading is kept.
+pypdfium2 preserves the order of columns and is fastest; a page whose text is of poor quality is
+read again by pypdf, then by pdfplumber, and the best result is kept.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _YEAR = re.compile(
 
 @dataclass(slots=True)
 class Page:
-    """The chosen reading of a page."""
+    """The selected text of a page, with its tier and quality."""
 
     text: str
     tier: str
@@ -49,12 +49,12 @@ class Page:
 
 
 def read_pdf(path: Path, data: bytes, options: ReadOptions) -> SourceResult:
-    """Read a document from a PDF, with tiers and quality in the report.
+    """Read a document from a PDF; report tiers and quality.
 
     Raises
     ------
     SourceError
-        If the file is encrypted, malformed, or has no text layer; the message says which.
+        If the file is encrypted, malformed, or has no text layer; the message states which.
     """
     if b"%PDF-" not in data[:1024]:
         raise SourceError("not a PDF (no %PDF header)")
@@ -126,7 +126,7 @@ def read_pdf(path: Path, data: bytes, options: ReadOptions) -> SourceResult:
 
 
 class _Readers:
-    """The three libraries on a file, opened when first needed."""
+    """The three PDF libraries for one file, each opened on first use."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -135,7 +135,7 @@ class _Readers:
         self._plumber: Any = None
 
     def open(self) -> tuple[int, dict[str, str]]:
-        """Page count and metadata by the first library that can open the file."""
+        """Return page count and metadata from the first library that can open the file."""
         import pypdfium2 as pdfium
 
         reasons = []
@@ -171,7 +171,7 @@ class _Readers:
         return self._pypdf
 
     def text(self, tier: str, number: int) -> str:
-        """Raw text of a page by a library; raises whatever the library raises."""
+        """Extract the raw text of a page with one library, passing on its exceptions."""
         if tier == "pypdfium2":
             if self._pdfium is None:
                 return ""
@@ -196,7 +196,7 @@ class _Readers:
         return str(text)
 
     def lines(self, number: int) -> PageLines:
-        """Lines of a page with their boxes, by pdfium."""
+        """Read the lines of a page with their boxes, using pdfium."""
         page = self._pdfium[number]
         textpage = page.get_textpage()
         try:
@@ -214,14 +214,14 @@ class _Readers:
         return PageLines(tuple(inside), width, height)
 
     def image(self, number: int) -> bytes:
-        """Return a page as PNG."""
+        """Render a page as PNG."""
         page = self._pdfium[number]
         buffer = io.BytesIO()
         page.render(scale=_DPI / 72).to_pil().save(buffer, format="PNG")
         return buffer.getvalue()
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Close the libraries that were opened."""
         for handle in (self._pdfium, self._plumber):
             if handle is not None:
                 handle.close()
@@ -250,7 +250,7 @@ def _read_page(readers: _Readers, number: int) -> Page:
 
 
 def _place_lines(readers: _Readers, pages: Sequence[Page]) -> Parts:
-    """Get the pages by where their lines stand; a page that pdfium did not read keeps its text."""
+    """Order pages' text by line position; pages not read by pdfium keep their text."""
     known = {n for n, page in enumerate(pages) if page.tier == "pypdfium2"}
     nothing = PageLines((), 0.0, 0.0)
     try:
@@ -268,7 +268,7 @@ def _place_lines(readers: _Readers, pages: Sequence[Page]) -> Parts:
 
 
 def _ocr(readers: _Readers, pages: list[Page], empty: list[int]) -> Iterator[str]:
-    """Fill pages without text by tesseract; yields notes."""
+    """Fill pages without text using tesseract, and yield notes."""
     program = shutil.which("tesseract")
     if program is None:
         yield "OCR asked for, but tesseract is not installed"

@@ -1,9 +1,10 @@
-"""Layout of a page: the running text in reading order, and the text beside it.
+"""Layout analysis that separates the running text, in reading order, from all other text.
 
-Lines come with their boxes. Columns are found from the gutters that the pages of a document share;
-lines that cross a gutter divide a page into bands, and a band is read column by column. Apart from
-the running text are kept: what repeats on many pages (running heads, watermarks), rotated text,
-line and page numbers, margin notes, footnotes, captions, tables, and text inside figures.
+Lines are given with their boxes. Columns are found from the gutters that the pages of a document
+share; lines that cross a gutter divide a page into bands, and each band is read column by column.
+The following are separated from the running text: lines repeated on many pages (running heads,
+watermarks), rotated text, line and page numbers, margin notes, footnotes, captions, tables, and
+text inside figures.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ _SPAN = 3.0  # points by which a line must pass a gutter to cross it
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A stretch of text on a baseline without a wide gap, in points; heights grow upward.
+    """A piece of text on a baseline without wide gaps; in points, with heights growing upward.
 
-    `size` is that of the font as drawn, `angle` in degrees.
+    `size` is that of the font as drawn; `angle` is in degrees.
     """
 
     text: str
@@ -47,7 +48,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class PageLines:
-    """The lines of a page in the order of the file, and the page's size in points."""
+    """The lines of a page in file order, and the page's size in points."""
 
     lines: tuple[Line, ...]
     width: float
@@ -56,7 +57,7 @@ class PageLines:
 
 @dataclass(slots=True)
 class Row:
-    """All text of a column on a baseline; several cells are a table's row."""
+    """All text of a column on one baseline; several cells form the row of a table."""
 
     cells: list[Line]
 
@@ -67,7 +68,7 @@ class Row:
 
     @property
     def size(self) -> float:
-        """Size of the longest cell's font."""
+        """Font size of the longest cell."""
         return max(self.cells, key=lambda cell: len(cell.text)).size
 
     @property
@@ -78,7 +79,7 @@ class Row:
 
 @dataclass(slots=True)
 class Parts:
-    """A document's pages as running text, with captions and notes apart; the rest is dropped."""
+    """A document's running text by page, and its captions and notes; other text is dropped."""
 
     pages: list[str] = field(default_factory=list)
     captions: list[str] = field(default_factory=list)
@@ -86,7 +87,7 @@ class Parts:
 
 
 def in_rows(pages: Sequence[PageLines]) -> bool:
-    """Return True if a document is set upright and from left to right, as `parts` reads it."""
+    """Check whether a document is set upright and from left to right, as `parts` requires."""
     sizes = [(len(line.text), line) for page in pages for line in page.lines]
     total = sum(size for size, _ in sizes)
     upright = sum(size for size, line in sizes if line.angle == 0)
@@ -95,7 +96,7 @@ def in_rows(pages: Sequence[PageLines]) -> bool:
 
 
 def parts(pages: Sequence[PageLines]) -> Parts:
-    """Return running text of each page in reading order, captions and footnotes of the whole."""
+    """Extract each page's running text in reading order, and all captions and footnotes."""
     upright = [_whole([line for line in page.lines if line.angle == 0]) for page in pages]
     body = _body_size(line for lines in upright for line in lines)
     kept = [
@@ -118,7 +119,7 @@ def parts(pages: Sequence[PageLines]) -> Parts:
 
 
 def _place(line: Line) -> tuple[str, int, int]:
-    """By what a repeated line is known: its words without digits, and about where it begins."""
+    """Return the key of a repeated line: its words without digits and its approximate position."""
     key = re.sub(r"\d+", "#", " ".join(line.text.lower().split()))
     return key, 0 if len(key) > 12 else round(line.left / 12), round(line.baseline / 12)
 
@@ -126,9 +127,9 @@ def _place(line: Line) -> tuple[str, int, int]:
 def _without_repeated(
     pages: Sequence[Sequence[Line]], sizes: Sequence[PageLines]
 ) -> list[list[Line]]:
-    """Pages without lines that stand alike on at least three pages and a third of them.
+    """Remove lines repeated in place on at least three pages and on a third of all pages.
 
-    Away from the edges of a page such lines are watermarks only where they are few.
+    Away from the edges of a page, such lines are removed as watermarks only if they are few.
     """
     need = max(3, len(pages) // 3)
     counts: Counter[tuple[str, int, int]] = Counter()
@@ -148,18 +149,18 @@ def _without_repeated(
 
 
 def _at_edge(line: Line, page: PageLines) -> bool:
-    """Return True if a line is where running heads and feet are."""
+    """Check whether a line is in the area of running heads and footers."""
     edge = page.height * _BAND
     return line.baseline > page.height - edge or line.baseline < edge
 
 
 def _is_folio(line: Line, page: PageLines) -> bool:
-    """Return a bare page number at the top or bottom."""
+    """Check whether a line is a bare page number at the top or bottom."""
     return _at_edge(line, page) and bool(_NUMBER.match(line.text))
 
 
 def _body_size(lines: Iterable[Line]) -> float:
-    """Return the size in which most characters are set."""
+    """Find the font size in which most characters are set."""
     counts: Counter[float] = Counter()
     for line in lines:
         counts[round(line.size * 4) / 4] += len(line.text)
@@ -167,7 +168,7 @@ def _body_size(lines: Iterable[Line]) -> float:
 
 
 def _without_line_numbers(lines: list[Line]) -> list[Line]:
-    """Lines without a run of bare numbers that rise down the page in the same place."""
+    """Remove line numbers: bare numbers that increase down the page at the same position."""
     by_place: dict[int, list[Line]] = {}
     for line in lines:
         if re.fullmatch(r"\d{1,4}", line.text):
@@ -184,7 +185,7 @@ def _without_line_numbers(lines: list[Line]) -> list[Line]:
 
 
 def _without_margin_notes(pages: Sequence[list[Line]], body: float) -> list[list[Line]]:
-    """Pages without smaller text that lies wholly beside the edges of the running text."""
+    """Remove smaller text that is entirely outside the edges of the running text."""
     sized = [
         line for lines in pages for line in lines
         if abs(line.size - body) < 0.05 * body and len(line.text) > 20
@@ -203,7 +204,7 @@ def _without_margin_notes(pages: Sequence[list[Line]], body: float) -> list[list
 
 
 def _gutters(lines: Sequence[Line], body: float) -> list[tuple[float, float]]:
-    """(left, right) of the vertical stretches that almost no line crosses, within the text."""
+    """Find gutters, vertical strips that almost no line crosses, as (left, right) pairs."""
     wide = [line for line in lines if len(line.text) > 3]
     if len(wide) < 8:
         return []
@@ -227,7 +228,7 @@ def _gutters(lines: Sequence[Line], body: float) -> list[tuple[float, float]]:
 
 
 def _column_of(line: Line, gutters: Sequence[tuple[float, float]]) -> int | None:
-    """Return the column of a line, or None if it crosses a gutter."""
+    """Find the column of a line; return None if it crosses a gutter."""
     for left, right in gutters:
         if line.left < left - _SPAN and line.right > right + _SPAN:
             return None
@@ -236,10 +237,10 @@ def _column_of(line: Line, gutters: Sequence[tuple[float, float]]) -> int | None
 
 
 def _columns(lines: Sequence[Line], gutters: Sequence[tuple[float, float]]) -> list[list[Row]]:
-    """Return the rows of each column of each band, in reading order.
+    """Divide lines into the rows of each column of each band, in reading order.
 
-    Lines that cross a gutter are bands of their own; runs of them without a column's line between
-    are a single band.
+    Lines that cross a gutter form bands of their own; consecutive ones without a line of a column
+    in between form a single band.
     """
     wide = [line for line in lines if _column_of(line, gutters) is None]
     members = {id(line) for line in wide} | {id(end) for end in _short_ends(lines, wide)}
@@ -269,7 +270,7 @@ def _columns(lines: Sequence[Line], gutters: Sequence[tuple[float, float]]) -> l
 
 
 def _short_ends(lines: Sequence[Line], wide: Sequence[Line]) -> Iterator[Line]:
-    """Lines that end a paragraph which crosses a gutter, alone on their baseline."""
+    """Yield the short last lines of paragraphs that cross a gutter, alone on their baseline."""
     for line in lines:
         under = any(
             0 < other.baseline - line.baseline <= 1.75 * other.size
@@ -282,9 +283,9 @@ def _short_ends(lines: Sequence[Line], wide: Sequence[Line]) -> Iterator[Line]:
 
 
 def _rows(lines: Sequence[Line]) -> list[Row]:
-    """Lines joined by baseline: in the file's order where that goes down the page, else sorted.
+    """Join lines by baseline, in file order if that runs down the page, and sorted otherwise.
 
-    A page may hold a paragraph twice, the copies overlaid; sorting would mix them.
+    A page may contain two overlaid copies of a paragraph, which sorting would mix.
     """
     rises = sum(b.baseline > a.baseline + a.size for a, b in pairwise(lines))
     if rises > max(2, len(lines) // 10):
@@ -300,7 +301,7 @@ def _rows(lines: Sequence[Line]) -> list[Row]:
 
 
 def _whole(lines: Sequence[Line]) -> list[Line]:
-    """Join neighbors in the file on the same baseline: some files break a line at every word."""
+    """Join adjacent lines on the same baseline, because some files break lines at every word."""
     runs: list[list[Line]] = []
     for line in lines:
         last = runs[-1][-1] if runs else None
@@ -317,7 +318,7 @@ def _whole(lines: Sequence[Line]) -> list[Line]:
 
 
 def _cells(lines: Sequence[Line]) -> list[Line]:
-    """Lines of a baseline, from the left, joined where no wide gap is between."""
+    """Join the lines on a baseline, given from left to right, unless a wide gap separates them."""
     cells = [lines[0]]
     for line in lines[1:]:
         last = cells[-1]
@@ -335,7 +336,7 @@ def _cells(lines: Sequence[Line]) -> list[Line]:
 def _read_column(
     rows: Sequence[Row], body: float, height: float, text: list[str], found: Parts
 ) -> None:
-    """Sort the rows of a column into running text, captions, notes, and what is dropped."""
+    """Sort the rows of a column into running text, captions and notes, and drop the rest."""
     notes = _footnotes(rows, body, height)
     if notes:
         found.notes.append("\n".join(row.text for row in notes))
@@ -361,7 +362,7 @@ def _read_column(
 
 
 def _is_label(rows: Sequence[Row], at: int, body: float) -> bool:
-    """Check if a row is text inside a figure: small, a few words, no line of a paragraph beside."""
+    """Check whether a row is text in a figure: small, a few words, and not next to a paragraph."""
     row = rows[at]
     if row.size >= 0.88 * body or any(len(cell.text.split()) > 3 for cell in row.cells):
         return False
@@ -375,13 +376,13 @@ def _is_label(rows: Sequence[Row], at: int, body: float) -> bool:
 
 
 def _is_gap(before: Row, row: Row) -> bool:
-    """Return True if two rows are further apart than lines usually are, or the second is higher."""
+    """Check whether two rows are further apart than usual, or the second is higher."""
     distance = before.baseline - row.baseline
     return distance < 0 or distance > 1.75 * max(before.size, row.size)
 
 
 def _end_of_caption(rows: Sequence[Row], start: int) -> int:
-    """Index after the last row that is set like the first, without a gap."""
+    """Find the index after the last contiguous row that has the same font size as the first."""
     end = start + 1
     while end < len(rows):
         like = abs(rows[end].size - rows[start].size) <= 0.05 * rows[start].size
@@ -392,9 +393,9 @@ def _end_of_caption(rows: Sequence[Row], start: int) -> int:
 
 
 def _tabular(rows: Sequence[Row]) -> list[bool]:
-    """Mark the rows of tables: three or more rows of several cells, and rows between them.
+    """Mark the rows of tables: three or more rows with several cells, and rows between them.
 
-    A justified line may have a wide gap: such a row is alone.
+    A single row with several cells may be a justified line with a wide gap.
     """
     marks = [False] * len(rows)
     places = [k for k, row in enumerate(rows) if len(row.cells) > 1]
@@ -409,7 +410,7 @@ def _tabular(rows: Sequence[Row]) -> list[bool]:
 
 
 def _footnotes(rows: Sequence[Row], body: float, height: float) -> list[Row]:
-    """Return the rows at a column's foot that are smaller than the running text above them."""
+    """Find the rows at the bottom of a column that are smaller than the running text above."""
     falling = sorted(rows, key=lambda row: -row.baseline)
     count = 0
     while count < len(falling):

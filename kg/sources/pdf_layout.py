@@ -1,4 +1,4 @@
-"""Pages of lines to running text with sections: headers and footers off, references cut."""
+"""Assembly of pages into text with sections, without headers, footers and references."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def _key(line: str) -> str:
 
 
 def _edge(page: Sequence[str]) -> int:
-    """Lines at either end that may be header or footer: fewer on a short page."""
+    """Return how many lines at each end may be header or footer; fewer on a short page."""
     return min(_EDGE, len(page) // 4)
 
 
 def strip_running(pages: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Pages without running headers and footers and without bare page numbers.
+    """Remove running headers and footers and bare page numbers.
 
-    A line is a running line if, digits aside, it stands among the first or last lines of at least
-    three pages and of a third of the pages (of odd or even pages, whose headers differ).
+    A line is a running line if, apart from digits, it is among the first or last lines of at least
+    three pages and a third of all pages (odd and even pages may have different headers).
     """
     counts: Counter[str] = Counter()
     for page in pages:
@@ -85,7 +85,7 @@ def strip_running(pages: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def assemble(pages: Sequence[str]) -> tuple[str, tuple[Section, ...]]:
-    """Text and sections of a document from the raw text of its pages."""
+    """Assemble the text and sections of a document from the raw text of its pages."""
     lines = [[line.strip() for line in clean(page).split("\n") if line.strip()] for page in pages]
     flat = [line for page in strip_running(lines) for line in page]
     flat = _without_references(flat)
@@ -127,10 +127,10 @@ def assemble(pages: Sequence[str]) -> tuple[str, tuple[Section, ...]]:
 
 
 def _without_references(lines: list[str]) -> list[str]:
-    """Remove reference lists, under a heading or as runs of entries without a heading.
+    """Remove reference lists, whether under a heading or as runs of entries without one.
 
-    What follows a list under another heading, and does not read like entries, is kept: methods and
-    legends are printed there.
+    Text after a list is kept if it has another heading and does not look like entries, because
+    methods and legends may be printed there.
     """
     kept: list[str] = []
     inside = False
@@ -150,12 +150,12 @@ def _without_references(lines: list[str]) -> list[str]:
 
 
 def bibliographic(line: str) -> bool:
-    """Check if a line looks like part of a reference list: the start of an entry, a year, a DOI."""
+    """Check whether a line looks like part of a reference: start of an entry, a year, or a DOI."""
     return bool(_ENTRY.match(line) or _CITED.search(line))
 
 
 def _without_entries(lines: list[str]) -> list[str]:
-    """Lines without runs of at least six entries, each with its year, that no heading announces."""
+    """Remove runs of at least six entries, each with a year, that do not follow a heading."""
     starts = [n for n, line in enumerate(lines) if _ENTRY.match(line)]
     drop: set[int] = set()
     run: list[int] = []
@@ -174,5 +174,5 @@ def _without_entries(lines: list[str]) -> list[str]:
 
 
 def _longest(run: Sequence[int]) -> int:
-    """Return the most lines of an entry in a run."""
+    """Return the number of lines of the longest entry in a run."""
     return max((b - a for a, b in pairwise(run)), default=1)

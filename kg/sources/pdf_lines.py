@@ -1,4 +1,4 @@
-"""Lines of a PDF page with their boxes, read character by character where a line may have a gap."""
+"""Lines of a PDF page with their boxes, measured by character where a line may have a gap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LINE = re.compile("[^\r\n\ufffe]+")
 
 
 def page_lines(textpage: Any) -> Iterator[Line]:
-    """Lines of a page in the order of the file, each divided at wide gaps."""
+    """Yield the lines of a page in file order, divided at wide gaps."""
     count = textpage.count_chars()
     text = textpage.get_text_range() if count > 0 else ""
     if len(text) != count:  # characters outside the basic plane, or left out: each by itself
@@ -37,7 +37,7 @@ def _codes(textpage: Any, count: int) -> Iterator[int]:
 
 
 class _Characters:
-    """Places, sizes and angles of characters; points, and whole degrees."""
+    """Positions and sizes of characters, in points, and their angles, in whole degrees."""
 
     def __init__(self, textpage: Any) -> None:
         import pypdfium2.raw as raw
@@ -47,34 +47,34 @@ class _Characters:
         self._x, self._y = ctypes.c_double(), ctypes.c_double()
 
     def edges(self, index: int) -> tuple[float, float]:
-        """Left and right edge of a character."""
+        """Return the left and right edge of a character."""
         self._raw.FPDFText_GetLooseCharBox(self._page, index, ctypes.byref(self._rect))
         return self._rect.left, self._rect.right
 
     def baseline(self, index: int) -> float:
-        """Height of the baseline above the page's lower edge."""
+        """Return the height of the baseline above the page's lower edge."""
         at = ctypes.byref(self._x), ctypes.byref(self._y)
         self._raw.FPDFText_GetCharOrigin(self._page, index, *at)
         return self._y.value
 
     def size(self, index: int) -> float:
-        """Return the font's size as it is drawn."""
+        """Return the font size as drawn."""
         size: float = self._raw.FPDFText_GetFontSize(self._page, index)
         self._raw.FPDFText_GetMatrix(self._page, index, ctypes.byref(self._matrix))
         scale = math.hypot(self._matrix.b, self._matrix.d)
         return size * (scale if scale > 0 else 1.0)
 
     def angle(self, index: int) -> int:
-        """Angle from 0 to 359."""
+        """Return the angle, from 0 to 359."""
         return round(math.degrees(self._raw.FPDFText_GetCharAngle(self._page, index))) % 360
 
 
 def _divide_line(text: str, start: int, end: int, broken: str, at: _Characters) -> Iterator[Line]:
-    """Yield the stretches between wide gaps of the characters from `start` to `end`.
+    """Divide the characters from `start` to `end` at wide gaps, and yield the pieces.
 
     Parameters
     ----------
-    broken : what ends the line where its last word is broken, else nothing
+    broken : text to append to the line, which is a hyphen if its last word is broken, else empty
     """
     while start < end and text[start].isspace():
         start += 1

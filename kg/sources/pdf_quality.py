@@ -1,7 +1,8 @@
-"""Quality of the text of a page, so that a bad reading is detected without an exception.
+"""Quality of the text of a page, to detect bad extraction that does not raise an exception.
 
-Four signs: too few everyday words (wrong encoding or order of letters), glued words, words broken
-by a hyphen in the middle of a line (two columns read across), and characters that stand for none.
+There are four signs: too few common words (wrong encoding or order of letters), words run together,
+words broken by a hyphen in the middle of a line (two columns read across), and placeholder
+characters.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _COMMON = words(
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Number of words of a page, and a score in [0, 1]; a page without words scores 0."""
+    """Number of words on a page, and a score in [0, 1]; a page without words scores 0."""
 
     words: int
     score: float

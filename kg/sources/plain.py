@@ -1,4 +1,4 @@
-"""Plain text and Markdown, with front matter."""
+"""Reader of plain text and Markdown with front matter."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _TRUE = frozenset({"true", "yes", "1", "on"})
 
 
 def front_matter(text: str) -> tuple[dict[str, str | list[str]], str]:
-    """Fields between the `---` lines at the top, and the rest.
+    """Split text into the fields between `---` lines at the top and the remaining text.
 
-    A small part of YAML: `key: value`, quoted values, `[a, b]` and `- item` lists.
+    Supports a small subset of YAML: `key: value`, quoted values, `[a, b]` and `- item` lists.
     """
     match = _FRONT.match(text)
     if not match:

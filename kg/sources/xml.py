@@ -1,4 +1,4 @@
-"""JATS/NXML full texts and PubMed XML, parsed without entities, network or document types."""
+"""Reader of JATS/NXML full texts and PubMed XML, without entities, network or document types."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BLOCK = frozenset({"p", "title", "caption", "list-item", "def-item", "td", "th"
 
 
 def read_xml(path: Path, data: bytes) -> Iterator[Document]:
-    """Documents of a JATS article or of a PubMed record set.
+    """Read the documents of a JATS article or a PubMed record set.
 
     Raises
     ------
@@ -47,12 +47,12 @@ def read_xml(path: Path, data: bytes) -> Iterator[Document]:
 
 
 def read_license(data: bytes) -> str | None:
-    """License of a JATS article: an address, else the words; None if it states none.
+    """Read the license of a JATS article: its URL, else its text; None if there is no license.
 
     Raises
     ------
     SourceError
-        As `read_xml` does.
+        Under the same conditions as in `read_xml`.
     """
     for permissions in _descendants(parse(data), "permissions"):
         for element in permissions.iter():
@@ -73,12 +73,12 @@ def read_license(data: bytes) -> str | None:
 
 
 def parse(data: bytes) -> Any:
-    """Return the root element of XML from outside; nothing it names is opened, nothing is expanded.
+    """Parse untrusted XML without opening external resources or expanding entities.
 
     Raises
     ------
     SourceError
-        If it declares entities or is malformed.
+        If the XML declares entities or is malformed.
     """
     from lxml import etree
 
@@ -127,7 +127,7 @@ def _flat(element: Any | None) -> str:
 
 
 class _Builder:
-    """Collects sections of text and their offsets."""
+    """Collector of sections of text and their offsets."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
@@ -212,7 +212,7 @@ def _jats(article: Any, path: Path, identity: str) -> Document:
 
 
 def _paragraphs(element: Any, skip_title: bool = False) -> list[str]:
-    """Block texts in order; citation marks, formulas, tables and reference lists left out."""
+    """List block texts in order, without citation marks, formulas, tables and references."""
     found: list[str] = []
     # An explicit stack: depth of nesting must not be a way to crash the reader.
     stack = [(child, False) for child in reversed(element)]
