@@ -25,7 +25,7 @@ from sage.core.llm.messages import ModelChoice
 from sage.core.models import Strict
 
 MISTYPED = re.compile(r"^[A-Za-z][\w+.-]*:(?!//)|^(?![A-Za-z][\w+.-]*://).*:[^/@]*@")
-"""What looks like an address but has no `://` after its scheme: `postgres//ann:secret@db`."""
+"""Text that looks like an address but lacks `://` after its scheme: `postgres//ann:secret@db`."""
 
 
 class Models(Strict):
@@ -58,20 +58,20 @@ class LedgerSettings(Strict):
     @model_validator(mode="before")
     @classmethod
     def _plain(cls, value: Any) -> Any:
-        """`SAGE_LEDGER` is the path or URL itself."""
+        """Accept the path or URL itself as the value of `SAGE_LEDGER`."""
         return {"url": value} if isinstance(value, str) else value
 
     @field_validator("url")
     @classmethod
     def _no_mistyped_address(cls, value: SecretStr | None) -> SecretStr | None:
-        """Refuse a mistyped address as a path: its password would be shown as a file's name."""
+        """Refuse a mistyped address as a path, because its password would appear in a file name."""
         if value is not None and MISTYPED.search(value.get_secret_value()):
             raise ValueError("neither a path nor postgresql://USER:PASSWORD@HOST/DATABASE")
         return value
 
     @property
     def place(self) -> str:
-        """The path or URL in force, with its password: the user's own file unless set."""
+        """The path or URL in force, including any password; by default, the user's own file."""
         if self.url is not None and self.url.get_secret_value():
             return self.url.get_secret_value()
         base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
@@ -79,7 +79,7 @@ class LedgerSettings(Strict):
 
     @property
     def shown(self) -> str:
-        """The same, fit to be printed."""
+        """The path or URL in force, in a form that is safe to print."""
         parts = urlsplit(self.place)
         if not parts.scheme.startswith("postgres"):
             return self.place
@@ -121,7 +121,7 @@ class RunOptions(Strict):
     @field_validator("confirm", mode="before")
     @classmethod
     def _parse_share(cls, value: Any) -> Any:
-        """Read `0.5` as a share, anything else as a cohort."""
+        """Parse a number such as `0.5` as a share, and anything else as a cohort."""
         try:
             return float(value)
         except (TypeError, ValueError):
@@ -139,17 +139,17 @@ class RunOptions(Strict):
 
     @property
     def split(self) -> float | None:
-        """Share of patients held back to confirm claims."""
+        """Share of the patients that is held back to confirm claims."""
         return self.confirm if isinstance(self.confirm, float) else None
 
     @property
     def confirms(self) -> bool:
-        """True if a second cohort must confirm the claims."""
+        """Whether a second cohort must confirm the claims."""
         return isinstance(self.confirm, str)
 
     @property
     def second_cohort(self) -> str | None:
-        """The cohort on which claims are repeated."""
+        """The cohort in which claims are repeated."""
         return self.confirm if isinstance(self.confirm, str) else self.replicate
 
 
@@ -211,7 +211,7 @@ class Settings(BaseSettings):
     @field_validator("checkpoint_url")
     @classmethod
     def _is_postgres(cls, value: SecretStr | None) -> SecretStr | None:
-        """Anything else a driver would quote in its error, with the password."""
+        """Refuse other addresses, which a driver would quote in its error with the password."""
         if value is None or not value.get_secret_value():
             return None
         if not value.get_secret_value().startswith(POSTGRES):
@@ -227,7 +227,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Command line over environment over file; no `.env` files or folders of secrets."""
+        """Rank command line over environment over file; ignore `.env` files and secrets folders."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, config_file())
 
     @model_validator(mode="after")
@@ -238,12 +238,12 @@ class Settings(BaseSettings):
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where the models are, and how to ask them."""
+        """The address of the models, and how to query them."""
         return Endpoint(**{name: getattr(self, name) for name in Endpoint.model_fields})
 
     @property
     def effective_reasoner(self) -> Literal["rules", "chat"]:
-        """`chat` when asked for, or when an endpoint or key is configured; otherwise `rules`."""
+        """`chat` if requested, or if an endpoint or key is configured; otherwise `rules`."""
         if self.reasoner == "auto":
             return "chat" if (self.base_url or self.api_key) else "rules"
         return self.reasoner
@@ -254,11 +254,11 @@ USUAL = {
     "base_url": "OPENAI_BASE_URL",
     "api_key": "OPENAI_API_KEY",
 }
-"""Variables of other programs that serve where SAGE's own (`SAGE_…`) are not set."""
+"""Environment variables of other programs, used if SAGE's own (`SAGE_…`) are not set."""
 
 
 def config_file() -> Path:
-    """`$SAGE_CONFIG`, else `./sage.toml`, else the file in the user's configuration folder."""
+    """Return `$SAGE_CONFIG`, else `./sage.toml`, else the file in the user's configuration."""
     named = os.environ.get("SAGE_CONFIG")
     if named:
         if not Path(named).is_file():
@@ -270,12 +270,12 @@ def config_file() -> Path:
 
 
 def load(**overrides: Any) -> Settings:
-    """Read the settings; `overrides` that are None are left out.
+    """Read the settings, ignoring `overrides` that are None.
 
     Raises
     ------
     InputError
-        If a value is wrong; names the field and where values come from.
+        If a value is invalid; the message names the field and where values come from.
     """
     given = {name: value for name, value in overrides.items() if value is not None}
     # The conventional names serve where SAGE's own are not set.

@@ -1,1 +1,1 @@
-"""The report: every number by key, every citation from a source record, or no report."""
+"""The report, built only if every number has a key and every citation a source record."""

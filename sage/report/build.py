@@ -1,4 +1,4 @@
-"""Renders a run's report, refuses it if anything in it has no source, and writes it."""
+"""Rendering of a run's report, which is refused if anything in it has no source."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Written:
-    """Paths of a written report."""
+    """Paths of the files of a written report."""
 
     html: Path
     markdown: Path
 
 
 def write_report(folder: RunFolder, target: Path | None = None) -> Written:
-    """Build HTML and Markdown from the run folder alone.
+    """Write the report as HTML and Markdown, using nothing but the run folder.
 
     Raises
     ------
     ReportError
-        If a number has no key in the results, or a citation no source record.
+        If a number has no key in the results, or a citation has no source record.
     """
     target = target or folder.root
     page = collect_page(folder)
@@ -55,7 +55,7 @@ def write_report(folder: RunFolder, target: Path | None = None) -> Written:
 
 @lru_cache(maxsize=4)
 def template(name: str) -> Template:
-    """Get a template that escapes every value that no helper below has already escaped."""
+    """Load a template that escapes every value not already escaped by one of the helpers below."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     escape = html_text if name.endswith(".html.j2") else markdown_text
@@ -76,7 +76,7 @@ def template(name: str) -> Template:
 
 @lru_cache(maxsize=2)
 def style_hash(name: str) -> str:
-    """Return the page's own style block, alone permitted by its content security policy."""
+    """Hash the page's own style block, the only one its content security policy permits."""
     source = (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
     block = source[source.index("<style>") + len("<style>") : source.index("</style>")]
     return f"sha256-{base64.b64encode(hashlib.sha256(block.encode()).digest()).decode()}"
@@ -94,7 +94,7 @@ def _render(page: Page, name: str) -> str:
         return Inert(pen.sentence(text, prefix))
 
     def said(text: str | ModelText | None, prefix: str = "", indent: str = "") -> Inert:
-        """SAGE's own text as it is, a model's remark in its box."""
+        """Render SAGE's own text as is, and a model's remark in a box."""
         if not isinstance(text, ModelText):
             return quote(text or "")
         by = f"Written by the model {quote(text.by)}, not checked:"
@@ -109,7 +109,7 @@ def _render(page: Page, name: str) -> str:
         return Inert(f'<sup><a href="#r{place}">{reference}</a></sup>' if as_html else reference)
 
     def cite_source(citation: Citation) -> Inert:
-        """Return the reference with its identifier beside it."""
+        """Render the reference followed by its identifier."""
         named = f"doi:{citation.doi}" if citation.doi else ""
         named = named or (f"PMID {citation.pmid}" if citation.pmid else "no identifier")
         shown = verbatim(escape(named))
@@ -141,7 +141,7 @@ def _render(page: Page, name: str) -> str:
 
 
 def summarize_run(folder: RunFolder) -> dict[str, Any]:
-    """Return a run's outcome in a few fields, finished or not."""
+    """Summarize the outcome of a run, finished or not, in a few fields."""
     manifest = folder.manifest()
     path = folder.output("state")
     hypotheses = []

@@ -1,4 +1,4 @@
-"""The candidates of a run and their rank, as the report shows them."""
+"""The candidates of a run and their ranking, as shown in the report."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ PARTS = ("power", "plausibility", "understudied", "relevance", "expected_informa
 
 
 def rankings(folder: RunFolder) -> list[Ranking]:
-    """Every ranking of the run, in the order in which the scientist was asked.
+    """Load every ranking of the run, in the order in which the scientist was asked.
 
-    What a reviewer changed is not shown as it was drafted: another claim was tested.
+    Candidates edited by a reviewer are not shown as drafted, because a different claim was tested.
 
     Raises
     ------
     InputError
-        If a file of them is damaged.
+        If a file with a ranking is damaged.
     """
     paths = (folder.root / "outputs").glob("candidates-h*.json")
     edited = _find_edited(folder)
@@ -40,7 +40,7 @@ CHANGED = "Changed at review; the rank is that of the draft."
 
 
 def _find_edited(folder: RunFolder) -> set[str]:
-    """Hypotheses that a reviewer changed."""
+    """Find the hypotheses that a reviewer edited."""
     path = folder.output("state")
     if not path.exists():
         return set()
@@ -49,7 +49,7 @@ def _find_edited(folder: RunFolder) -> set[str]:
 
 
 def read_candidates(folder: RunFolder, facts: Facts) -> list[Ranking]:
-    """Read the rankings; their numbers join the facts as `candidatesN.placeM`, from 1."""
+    """Load the rankings, adding their numbers to the facts as `candidatesN.placeM`, from 1."""
     found = rankings(folder)
     for number, ranking in enumerate(found, 1):
         key = f"candidates{number}"

@@ -1,4 +1,4 @@
-"""Gathers a run folder into what the report's templates show, and its numbers by key."""
+"""Collection of a run folder's content for the report's templates, with its numbers by key."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ MEANING_WORDS = {
     "not_supported": "Clinical meaning, written before the test; the data do not support it.",
     "inconclusive": "Clinical meaning, written before the test, which decided nothing.",
 }
-"""Before what was written while the claim was open, by what came of it."""
+"""Headings, by verdict, for the clinical meaning that was written before the test."""
 NOT_TESTED = "Clinical meaning, should a test bear the claim out; there was none."
 
 
@@ -73,8 +73,8 @@ NOT_TESTED = "Clinical meaning, should a test bear the claim out; there was none
 class Step:
     """An edge of a mechanism path with its evidence.
 
-    `elsewhere` names the cancers that its passages are of, where each names another than the
-    question's.
+    `elsewhere` names the cancers that the step's passages are about, if each passage is about a
+    cancer other than the question's.
     """
 
     process: str
@@ -88,9 +88,10 @@ class Step:
 
 @dataclass
 class Chain:
-    """A path as a sentence, its axes by key, its steps.
+    """A path as a sentence, with the key of its scores and its steps.
 
-    `axes`: `linked` if the graph links its ends directly, else `open`; empty without numbers.
+    `axes` is `linked` if the graph links the two ends directly, `open` if it does not, and empty if
+    the numbers are missing.
     """
 
     key: str
@@ -101,10 +102,10 @@ class Chain:
 
 @dataclass
 class HypothesisPage:
-    """Everything the report says of a hypothesis.
+    """Everything that the report says about a hypothesis.
 
-    `lead`, `findings`, `assumptions`, `cautions` and `next_steps` are SAGE's sentences of the
-    statements that summary and interpretation chose, with numbers as `[[key]]`.
+    `lead`, `findings`, `assumptions`, `cautions` and `next_steps` are SAGE's own sentences for the
+    statements that the summary and interpretation selected, with numbers written as `[[key]]`.
     """
 
     id: str
@@ -147,7 +148,7 @@ class HypothesisPage:
 
 @dataclass
 class Page:
-    """The report's content."""
+    """The content of the report."""
 
     run: Manifest
     question: Question
@@ -162,12 +163,12 @@ class Page:
 
 
 def collect_page(folder: RunFolder) -> Page:
-    """Read a run folder. Needs no model, graph, cohort or network.
+    """Collect the report's content from a run folder, without model, graph, cohort or network.
 
     Raises
     ------
     InputError
-        If a file of the run was changed, lost, added or damaged; it names the file.
+        If a file of the run was changed, lost, added or damaged; the message names the file.
     """
     folder.verify()
     run = folder.manifest()
@@ -215,7 +216,7 @@ def _model(path: Path, kind: Any) -> Any:
 
 
 def _read_file(path: Path, read: Callable[[Any], R]) -> R:
-    """Read a file of the run; raise an error that names the file."""
+    """Parse a file of the run, naming the file in any error."""
     try:
         return read(read_json(path))
     except FileNotFoundError:
@@ -244,7 +245,7 @@ def _paths(folder: RunFolder) -> list[ScoredPath]:
 
 
 def _verdict_words(folder: RunFolder, name: str, badge: str) -> str:
-    """Return the verdict; without a named direction, the untested direction is an answer too."""
+    """Describe the verdict; a reversed effect is also an answer if no direction was asked about."""
     if TURNED_ROUND not in badge or question_of(folder, name).direction is not None:
         return badge
     return (
@@ -254,7 +255,7 @@ def _verdict_words(folder: RunFolder, name: str, badge: str) -> str:
 
 
 def _list_rejected(folder: RunFolder, decisions: list[Decision]) -> list[tuple[Decision, str]]:
-    """Decisions that did not let a draft pass, each with the draft's statement."""
+    """List the decisions that did not let a draft pass, each with the draft's statement."""
     found = []
     for decision in decisions:
         if decision.action in PUT_OFF:
@@ -292,7 +293,7 @@ def _hypothesis(
     told = _sentences(home) if interpretation or summary else {}
 
     def tell(findings: Sequence[Finding], *kinds: str) -> tuple[str, ...]:
-        """Sentences of the statements of these kinds that the results bear out."""
+        """Select the sentences for statements of these kinds that the results support."""
         return tuple(
             told[item] for item in findings if item in told and (not kinds or item.kind in kinds)
         )
@@ -349,7 +350,7 @@ def _hypothesis(
 
 
 def _sentences(home: Path) -> dict[Finding, str]:
-    """Every statement that the results bear out, with its sentence; empty without results."""
+    """Return the sentence for every statement that the results support; empty without results."""
     from agents.findings.hold import hold
     from validation.contracts.contract import FrozenContract
     from validation.results.results import Results
@@ -362,7 +363,7 @@ def _sentences(home: Path) -> dict[Finding, str]:
 
 
 def _tasks(home: Path) -> tuple[str, ...]:
-    """Return the tasks that were set, of the hypothesis as it was registered."""
+    """List the tasks that were set for the hypothesis as it was registered."""
     from validation.contracts.contract import FrozenContract
 
     path = home / "contract.json"
@@ -372,7 +373,7 @@ def _tasks(home: Path) -> tuple[str, ...]:
 
 
 def _feasibility(folder: RunFolder, name: str, facts: Facts) -> FeasibilityVerdict | None:
-    """Return the judgment, its numbers among the facts."""
+    """Load the feasibility verdict and add its numbers to the facts."""
     from agents.feasibility.types import FeasibilityVerdict
 
     found: FeasibilityVerdict | None = _answer(folder, f"feasibility-{name}", FeasibilityVerdict)
@@ -385,7 +386,7 @@ def _feasibility(folder: RunFolder, name: str, facts: Facts) -> FeasibilityVerdi
 
 
 def _interpretation(folder: RunFolder, name: str, facts: Facts) -> Interpretation | None:
-    """Return the interpreter's answer, its number among the facts."""
+    """Load the interpreter's answer and add its score to the facts."""
     found: Interpretation | None = _answer(folder, f"interpreter-{name}", Interpretation)
     if found:
         facts.add(f"{name}.interpreter.feasibility_score", found.feasibility_score)
@@ -393,7 +394,7 @@ def _interpretation(folder: RunFolder, name: str, facts: Facts) -> Interpretatio
 
 
 def _debate(debate: dict[str, Any], name: str, facts: Facts) -> dict[str, Any]:
-    """Return the debate, once everything that the report shows of it could be read."""
+    """Return the debate after checking that everything the report shows of it can be read."""
     debate_facts(debate, name, facts)
     debate_sources(debate)
     list_turns(debate)
@@ -411,7 +412,7 @@ def _review_words(decision: Decision | None) -> str:
 
 
 def _mechanism(draft: Draft, decision: Decision | None) -> tuple[str, ...]:
-    """Return the processes that the claim still rests on after the review."""
+    """Return the processes on which the claim still rests after the review."""
     from sage.run.hypothesis_nodes import accept
 
     return accept(draft, decision).mechanism if decision else draft.mechanism
@@ -425,7 +426,7 @@ def _chains(
     facts: Facts,
     disease: str,
 ) -> list[Chain]:
-    """Return the paths that the draft rests on, with the steps that it uses."""
+    """Build the paths on which the draft rests, with the steps that it uses."""
     if brief is None:
         return []
     used = sorted(
@@ -467,7 +468,7 @@ def _chains(
 
 
 def _elsewhere(evidence: tuple[Citation, ...], disease: str) -> str:
-    """Note that a step's passages or titles all name another cancer."""
+    """Note the other cancers named if every passage or title of a step is about another cancer."""
     from kg.literature.cancers import list_other_cancers
 
     ontology = _ontology()
@@ -488,7 +489,7 @@ def _ontology() -> Ontology:
 
 
 def _axes(key: str, path: ScoredPath, facts: Facts) -> str:
-    """Put the numbers of a path under its key; "linked", "open", or empty if unknown."""
+    """Add the scores of a path to the facts; return "linked", "open", or "" if they are unknown."""
     scores = path.scores.model_dump()
     for part in ("total", "logic", "relevance", "novelty", "surprise"):
         facts.add(f"{key}.{part}", scores[part], f"{scores[part]:.2f}")
@@ -517,7 +518,7 @@ def _coding(folder: RunFolder, name: str, facts: Facts) -> dict[str, Any] | None
 
 
 def _spending(folder: RunFolder, facts: Facts) -> list[Spending]:
-    """Return steps of the run; their numbers join the facts as `run.stepN`, their sums as `run`."""
+    """List the steps of the run, adding their numbers to the facts under `run.stepN` and `run`."""
     # The report step is still under way while it is written, so that a replay shows the same rows.
     counted = [step for step in spending(folder) if step.step != "report"]
     forms = {"seconds": ".2f", "calls": ",", "prompt_tokens": ",", "completion_tokens": ",",

@@ -1,4 +1,4 @@
-"""An RO-Crate description of a run folder, so that others' software can read what is in it."""
+"""An RO-Crate description of a run folder, which lets other software read its contents."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ TYPES = {
 
 
 def write_crate(root: Path, manifest: Manifest) -> Path:
-    """Write `ro-crate-metadata.json` (RO-Crate 1.1) over the files of a run.
+    """Write `ro-crate-metadata.json` (RO-Crate 1.1), which describes the files of a run.
 
-    Prepared inputs and checkpoints are left out: they hold rows, or serve the program alone.
+    Prepared inputs and checkpoints are left out, because they contain patient rows or are of use
+    only to SAGE.
     """
     import json
 
@@ -68,7 +69,7 @@ def write_crate(root: Path, manifest: Manifest) -> Path:
 
 
 def files_of(root: Path) -> list[Path]:
-    """Return the files that are described, in a stable order."""
+    """List the files to be described, in a stable order."""
     top = [root / name for name in DESCRIBED if (root / name).is_file()]
     below = [
         path

@@ -1,4 +1,4 @@
-"""The specification curve as marks that a reader points at, or walks through by the keyboard."""
+"""The specification curve as marks that a reader can point at or step through by keyboard."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from validation.contracts.contract import DIFFERENCES
 
 HEIGHT = 150
-"""Pixels of the estimates' part; a row of choices has ROW."""
+"""Height in pixels of the part with the estimates; each row of choices takes ROW pixels."""
 ROW = 18
 MARGIN = 8
 NUMBERS = ("estimate", "lower", "upper", "n", "events", "p", "reason", "same fit")
@@ -19,7 +19,7 @@ LIMITS = (0.05, 20.0)
 
 @dataclass(frozen=True)
 class Point:
-    """A specification: rows in pixels from the top, its choices and its result."""
+    """A specification with its positions in pixels from the top, its choices and its result."""
 
     at: float
     low: float
@@ -32,7 +32,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """All specifications by estimate, the rows of choices, ticks, and those not estimable."""
+    """All specifications sorted by estimate, with rows of choices, ticks and inestimable ones."""
 
     points: tuple[Point, ...]
     rows: tuple[tuple[str, str], ...]
@@ -42,7 +42,7 @@ class Curve:
 
     @property
     def top(self) -> int:
-        """Of the estimates' part, in pixels."""
+        """Height of the part with the estimates, in pixels."""
         return HEIGHT
 
     @property
@@ -52,7 +52,7 @@ class Curve:
 
 
 def curve_of(rows: Sequence[dict[str, str]], scale: str) -> Curve | None:
-    """Return the curve of a results table's rows; None where nothing could be estimated."""
+    """Build the curve from the rows of a results table; None if nothing could be estimated."""
     whole = [row for row in rows if all(_number(row.get(name)) for name in NUMBERS[:3])]
     fitted = sorted(whole, key=lambda row: float(row["estimate"]))
     if len(fitted) < 2:

@@ -1,4 +1,4 @@
-"""The novelty debate as the report shows it."""
+"""The novelty debate, as shown in the report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sage.report.facts import Facts
 
 @dataclass
 class Point:
-    """A claim, answer or flag, with its citations. `label` is how SAGE calls it."""
+    """A claim, answer or flag with its citations; `label` is SAGE's name for it."""
 
     label: str
     text: str | ModelText = ""
@@ -21,7 +21,7 @@ class Point:
 
 @dataclass
 class Turn:
-    """A critic's turn."""
+    """One critic's turn in the debate."""
 
     critic: str
     when: str
@@ -40,7 +40,7 @@ def _citation(record: dict[str, Any]) -> Citation:
 
 
 def debate_sources(debate: dict[str, Any]) -> list[Citation]:
-    """Return the records that the critics were given."""
+    """Collect the records that were given to the critics."""
     return [_citation(record["record"]) for record in debate["records"]]
 
 
@@ -48,7 +48,7 @@ NOT_JUDGED = "not judged"
 
 
 def debate_facts(debate: dict[str, Any], name: str, facts: Facts) -> None:
-    """Scores, deviations and counts by key."""
+    """Add the scores, deviations and counts of the debate to the facts."""
     judged = debate.get("judged", True)
     for key in ("score", "threshold", "initial_sigma", "sigma", "penalty"):
         facts.add(f"{name}.novelty.{key}", debate[key], f"{debate[key]:.2f}")
@@ -74,7 +74,7 @@ def debate_facts(debate: dict[str, Any], name: str, facts: Facts) -> None:
 
 
 def describe_relevant(debate: dict[str, Any]) -> str:
-    """Describe the relevant records, after "k of n records found" (`relevant_refs`)."""
+    """Describe the relevant records, for use after "k of n records found" (`relevant_refs`)."""
     foreign = debate.get("coverage", {}).get("foreign")
     if foreign:
         return f"count, as {foreign} was found in none"
@@ -83,14 +83,14 @@ def describe_relevant(debate: dict[str, Any]) -> str:
 
 
 AGAINST = {"refutes": "against", "weakens": "in part against", "stands": "leaves it standing"}
-"""How a verifier's answer is called: a sentence of a record refutes nothing by itself."""
+"""Words for a verifier's answer, since a sentence of a record alone does not refute anything."""
 
 
 ORDINALS = ("initial assessment", "first round", "second round", "third round")
 
 
 def list_turns(debate: dict[str, Any]) -> list[Turn]:
-    """Return the transcript, with each point's citations resolved to records."""
+    """List the turns of the transcript, with the citations of each point resolved to records."""
     records = {record["ref"]: _citation(record["record"]) for record in debate["records"]}
     found = []
     for turn in debate["transcript"]:
@@ -120,7 +120,7 @@ def list_turns(debate: dict[str, Any]) -> list[Turn]:
 
 
 def _words(value: Any) -> str | ModelText:
-    """SAGE's own text, or a model's with its name."""
+    """Return SAGE's own text as is, and a model's text with the model's name."""
     return value if isinstance(value, str) else ModelText.model_validate(value)
 
 

@@ -1,4 +1,4 @@
-"""Explorations of a finished run as its report shows them: apart from everything else."""
+"""Explorations of a finished run, which the report shows apart from everything else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sage.report.reproduction import Exploratory, exploratory
 from sage.run.folder import RunFolder
 
 SESSIONS = "explorations"
-"""Folder of the sessions, and of the files among the outputs that the report shows."""
+"""Name of the folder of sessions, and of the files among the outputs that the report shows."""
 
 
 class Exploration(View):
@@ -32,7 +32,7 @@ class Exploration(View):
 def read_explorations(
     run: RunFolder, read: Callable[[Path, Callable[[Any], Exploration]], Exploration]
 ) -> list[tuple[Exploration, Exploratory]]:
-    """Explorations of a run in order, with their appendices; `read` reads a file by a model."""
+    """Read a run's explorations in order, with their appendices; `read` parses one file."""
     paths = (run.root / "outputs" / SESSIONS).glob("*/exploration.json")
     found = []
     for path in sorted(paths, key=lambda path: path.parent.name.zfill(9)):

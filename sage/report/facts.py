@@ -1,9 +1,9 @@
-"""Numbers by key, and pages that may use no others.
+"""Numbers by key, and pages that may contain no other numbers.
 
-A rendered page marks what it took from a key or from a source verbatim with private-use
-characters, which no text from outside keeps. `check` refuses any number outside those marks, then
-the marks are turned into markup. So a number that has no key cannot get through, whoever wrote the
-sentence.
+In a rendered page, private-use characters, which are removed from all external text, mark whatever
+came from a key or was quoted verbatim from a source. `check` refuses any number outside these
+marks, which are then turned into markup. A number without a key therefore cannot appear, whoever
+wrote the sentence.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ReportError(FaultError):
 
 
 def free_numbers(text: str) -> list[str]:
-    """Numbers in `text` that state a quantity: not part of a name, nor a reference to a result."""
+    """Find the numbers in `text` that state a quantity, not part of a name or of a reference."""
     bare = KEYED.sub(" ", text)
     return [
         found.group().strip() for pattern in (NUMBER, EFFECT) for found in pattern.finditer(bare)
@@ -45,19 +45,19 @@ def free_numbers(text: str) -> list[str]:
 
 @dataclass
 class Facts:
-    """All numbers of a run by dotted key, each as the text in which it is shown."""
+    """All numbers of a run by dotted key, each stored as the text that is displayed."""
 
     values: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def add(self, key: str, value: float | int | None, text: str | None = None) -> None:
-        """Add a number; without `text` it is shown in a plain form."""
+        """Add a number, displayed as `text` or, without it, in a plain format."""
         if value is None and text is None:
             return
         shown = text if text is not None else plain(value)
         self.values[key] = {"value": value, "text": shown}
 
     def text(self, key: str) -> str:
-        """Return the number's text.
+        """Return the displayed text of a number.
 
         Raises
         ------
@@ -72,12 +72,12 @@ class Facts:
             ) from None
 
     def contains(self, key: str) -> bool:
-        """Return True when the key exists."""
+        """Check whether the key exists."""
         return key in self.values
 
 
 def plain(value: float | int | None) -> str:
-    """Integers whole with thousands separated, others to three significant digits."""
+    """Format integers with thousands separators, and other numbers to three significant digits."""
     if value is None:
         return "–"
     if isinstance(value, float) and abs(value) >= 1e6:
@@ -88,12 +88,12 @@ def plain(value: float | int | None) -> str:
 
 
 def verbatim(text: object) -> str:
-    """Mark text that is quoted as it stands: titles, statements, quotations, names, hashes."""
+    """Mark text that is quoted literally, such as titles, statements, names and hashes."""
     return f"{SOURCE_START}{text}{SOURCE_END}"
 
 
 class Pen:
-    """Helpers for templates. Each page has its own; it numbers references in order of use."""
+    """Template helpers for one page, which number the references in order of use."""
 
     def __init__(
         self, facts: Facts, sources: Iterable[Citation], escape: Callable[[str], str] = str
@@ -104,12 +104,12 @@ class Pen:
         self.cited: dict[str, int] = {}
 
     def number(self, key: str) -> str:
-        """Return a number by key."""
+        """Render the number stored under a key."""
         shown = self.escape(self.facts.text(key))
         return f"{NUMBER_START}{self.escape(key)}{KEY_END}{shown}{NUMBER_END}"
 
     def sentence(self, text: str, prefix: str = "") -> str:
-        """SAGE's sentence, or a quoted remark: each `[[key]]` that exists becomes a number."""
+        """Render one of SAGE's sentences or a quoted remark, replacing each known `[[key]]`."""
         written = []
         for place, piece in enumerate(KEYED.split(text)):
             if place % 2 == 0:
@@ -121,7 +121,7 @@ class Pen:
         return "".join(written)
 
     def cite(self, citation: Citation) -> str:
-        """Return the reference number of a source.
+        """Return the reference number of a source, assigning one on first use.
 
         Raises
         ------
@@ -136,7 +136,7 @@ class Pen:
         return verbatim(f"[{number}]")
 
     def references(self) -> list[tuple[int, Citation]]:
-        """Cited sources with their numbers."""
+        """List the cited sources with their reference numbers."""
         return [(number, self.sources[key]) for key, number in self.cited.items()]
 
 
@@ -146,7 +146,7 @@ def check(rendered: str) -> None:
     Raises
     ------
     ReportError
-        Naming the number and the words around it.
+        If there is such a number; the message names it and the words around it.
     """
     bare = VERBATIM.sub(" ", MARKED.sub(" ", rendered))
     bare = html.unescape(DROPPED.sub(" ", bare))
@@ -158,7 +158,7 @@ def check(rendered: str) -> None:
 
 
 def to_html(rendered: str) -> str:
-    """Turn the marks into markup: numbers carry their key."""
+    """Turn the marks into HTML in which each number carries its key."""
 
     def number(found: re.Match[str]) -> str:
         key, _, text = found[0][1:-1].partition(KEY_END)
@@ -168,7 +168,7 @@ def to_html(rendered: str) -> str:
 
 
 def to_markdown(rendered: str) -> str:
-    """Drop the marks."""
+    """Remove the marks from a rendered Markdown page."""
     return _strip(MARKED.sub(lambda found: found[0][1:-1].partition(KEY_END)[2], rendered))
 
 

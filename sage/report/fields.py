@@ -1,4 +1,4 @@
-"""Pictures of measured exposures: a patient with a high value beside a patient with a low value."""
+"""Pictures of measured exposures, each in a patient with a high and one with a low value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HIGH, LOW = 0.9, 0.1
 
 
 def measurement_of(note: str) -> Measurement | None:
-    """Return the measurement named in a variable's note, or None."""
+    """Parse the measurement from the formula in a variable's note; None if there is none."""
     from mcp_servers.measures.formula import parse
 
     found = FORMULA.search(note)
@@ -34,17 +34,17 @@ def measurement_of(note: str) -> Measurement | None:
 
 
 def pictures(home: Path) -> list[dict[str, str]]:
-    """Files and captions of the pictures that were drawn for a hypothesis."""
+    """List the files and captions of the pictures that were drawn for a hypothesis."""
     about = home / FOLDER / ABOUT
     return read_json(about) if about.is_file() else []
 
 
 def draw_measured(cohort: Cohort, keys: list[str], folder: Path) -> list[dict[str, str]]:
-    """Draw each measured variable in the patients at its 90th and its 10th percentile.
+    """Draw each measured variable in the patients at its 90th and 10th percentiles.
 
-    Nobody is named in a picture. Variables without a formula, cohorts without maps, and
-    maps that do not give the cohort's value have none. Returns file and caption of each
-    picture, as written to `fields.json` in the folder.
+    The pictures name no patients. There is no picture for variables without a formula, cohorts
+    without maps, or maps that do not reproduce the cohort's value. Returns the file and caption of
+    each picture, as written to `fields.json` in the folder.
     """
     notes = {variable.key: variable.note for variable in cohort.dictionary().variables}
     drawn = []
@@ -84,12 +84,12 @@ def field_of(
 ) -> tuple[SlideMaps, tuple[float, float, float]]:
     """Return the slide whose field a picture shows, with the field's center and side in µm.
 
-    A run keeps no name of a patient or slide: they are found again from the cohort.
+    A run stores no patient or slide names, so the slide is found again through the cohort.
 
     Raises
     ------
     InputError
-        If the cohort or its maps are no longer those that were drawn.
+        If the cohort or its maps are not those from which the picture was drawn.
     """
     from mcp_servers.measures.picture import densest_field
 
@@ -108,7 +108,7 @@ def field_of(
 def _slides(
     cohort: Cohort, maps: Path, key: str, measurement: Measurement
 ) -> list[tuple[str, float, SlideMaps]]:
-    """Get the slides at the 90th and the 10th percentile with their values; none of other maps."""
+    """Find the slides at the 90th and 10th percentiles with their values; none if maps differ."""
     from mcp_servers.measures.compute import compute, of_patient
     from mcp_servers.measures.maps import MapsOnDisk
 

@@ -1,4 +1,4 @@
-"""Text that did not come from SAGE's code, made inert for the format in which a report shows it."""
+"""Text from outside SAGE's code, escaped so that it is inert in the format of a report."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _BLOCK = re.compile(r" ?(?:\d+(?=[.)](?: |$))|(?=[-+](?:[ -]|$)|[=>]|#{1,6}(?: |
 
 
 class Inert(str):
-    """Text that is already escaped for its format; a template escapes every other value."""
+    """Text already escaped for its format; templates escape every other value."""
 
     __slots__ = ()
 
 
 def html_text(text: object) -> Inert:
-    """Escaped for HTML, in an element or in a quoted attribute."""
+    """Escape text for HTML, for use in an element or a quoted attribute."""
     return Inert(html.escape(clean_text(str(text))))
 
 
 def markdown_text(text: object) -> Inert:
-    """Escaped for Markdown (CommonMark and GitHub's tables, math and bare links), on a line."""
+    """Escape text for a line of Markdown (CommonMark and GitHub's tables, math and bare links)."""
     line = re.sub(r"\s+", " ", clean_text(str(text)))
     line = _INLINE.sub(lambda found: f"\\{found[0]}", line)
     line = line.replace("://", "&#58;//").replace("www.", "www&#46;").replace("@", "&#64;")
@@ -38,11 +38,11 @@ def markdown_text(text: object) -> Inert:
 
 
 def data_uri(path: Path) -> str:
-    """Return an SVG or PNG file as a `data:` address for `<img>`, where no script in it acts.
+    """Encode an SVG or PNG file as a `data:` URI for `<img>`, in which scripts do not run.
 
     Raises
     ------
     KeyError
-        If the file is of another kind.
+        If the file is of any other type.
     """
     return f"data:{IMAGES[path.suffix]};base64,{base64.b64encode(path.read_bytes()).decode()}"

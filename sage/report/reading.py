@@ -1,6 +1,6 @@
-"""What a reader asks of a report first and last.
+"""Answers to the questions with which readers begin and end a report.
 
-What would change the verdict, and what of a study's reporting is missing.
+They state what would change the verdict, and which items of the reporting guidelines are missing.
 """
 
 from __future__ import annotations
@@ -30,24 +30,25 @@ OBJECTIONS = {
     "registration": "data that were not looked at before the claim was written",
     "data": "a primary test that can be computed",
 }
-"""By the rule that objects, what would end its objection."""
+"""For each rule that can raise an objection, what would resolve it."""
 CONTROLS = ("permuted outcome", "random features", "known positive", "negative control")
 NOT_RUN = ("the registered control was", "the contract switches")
-"""Beginnings of the texts of a control that decided nothing."""
+"""How the texts of controls that decided nothing begin."""
 ANSWERED = ("adjusted model", "relevant effect", "primary", "power", "direction")
-"""Rules that are answers of the verdict themselves."""
+"""Rules that are themselves answers within the verdict."""
 CLOSED = ("control", "data", "reproduction", "registration")
-"""What forbids a verdict whatever the answers are: no other estimate changes it."""
+"""Reasons that prevent a verdict whatever the answers are, so no other estimate changes it."""
 MANY_MISSING = 0.05
-"""Patients whom the adjusted model loses for missing covariates; a smaller share hardly matters
-(Schafer 1999, Statistical Methods in Medical Research)."""
+"""Share of patients that the adjusted model may lose to missing covariates without much effect
+(Schafer 1999, Statistical Methods in Medical Research).
+"""
 
 
 @dataclass(frozen=True)
 class Reached:
-    """A verdict as its lines on what would change it see it.
+    """A verdict with what determines which evidence would change it.
 
-    `missing` is the share of the primary test's patients that the adjusted model lacks.
+    `missing` is the share of the primary test's patients who are not in the adjusted model.
     """
 
     verdict: Verdict
@@ -55,29 +56,29 @@ class Reached:
     missing: float = 0.0
 
     def answers(self, question: str, *answers: str) -> bool:
-        """Return True if the question has any of these answers."""
+        """Check whether the question has any of these answers."""
         found = next((row for row in self.verdict.answers if row.question == question), None)
         return found is not None and found.answer in answers
 
     def prevented_by(self, rule: str) -> bool:
-        """Return True if this rule blocks another verdict."""
+        """Check whether this rule prevents another verdict."""
         found = self.verdict.reasons
         return any(reason.rule == rule and reason.outcome == "prevents" for reason in found)
 
     @property
     def turned(self) -> bool:
-        """True if the association contradicts the claimed direction."""
+        """Whether the association contradicts the claimed direction."""
         return TURNED_ROUND in self.verdict.qualifiers
 
     @property
     def adjusted_decides(self) -> bool:
-        """True if relevance was judged on another estimate than the association."""
+        """Whether relevance was judged on a different estimate than the association."""
         effects = {row.question: row.effect for row in self.verdict.answers}
         return effects.get("association") != effects.get("relevance")
 
     @property
     def dependent(self) -> bool:
-        """True if the verdict requires only that the effect holds beside the covariates."""
+        """Whether the verdict only lacks an effect that is independent of the covariates."""
         return self.answers("association", "yes") and self.prevented_by("adjusted model")
 
 
@@ -125,11 +126,11 @@ CHANGES: tuple[tuple[str, Callable[[Reached], bool]], ...] = (
     ("An adjusted model, with the covariates measured.",
      lambda it: it.dependent and it.answers("independence", "not answered")),
 )  # fmt: skip
-"""What new evidence would change a verdict, each with the verdicts that it could change."""
+"""New evidence that would change a verdict, each with a test for the verdicts it could change."""
 
 
 def would_change(reached: Reached) -> tuple[str, ...]:
-    """Get changes that would alter the verdict: its objections, and what would turn its answers."""
+    """List what would alter the verdict: resolving its objections, or changing its answers."""
     verdict = reached.verdict
     said = [_objecting(reason) for reason in verdict.reasons if _objects(reason, verdict)]
     if verdict.because not in CLOSED:
@@ -138,7 +139,7 @@ def would_change(reached: Reached) -> tuple[str, ...]:
 
 
 def _objects(reason: Reason, verdict: Verdict) -> bool:
-    """Return True if a reason blocks another verdict and no answer states it."""
+    """Check whether a reason prevents another verdict and is not already stated by an answer."""
     answered = (*ANSWERED, "ledger") if verdict.because == "multiplicity" else ANSWERED
     return reason.outcome == "prevents" and reason.rule not in answered
 
@@ -153,9 +154,10 @@ def _objecting(reason: Reason) -> str:
 
 @dataclass(frozen=True)
 class Item:
-    """A checklist item: its demand, whether the report holds it, and where.
+    """A checklist item: what it asks for, whether the report contains it, and where.
 
-    `lacks` names what of it the report does not hold; the item is then reported in part.
+    `lacks` names the part of the item that the report does not contain; such an item counts as
+    reported in part.
     """
 
     number: str
@@ -166,17 +168,17 @@ class Item:
 
     @property
     def reported(self) -> bool:
-        """True if the report holds all of it."""
+        """Whether the report contains the whole item."""
         return self.held and not self.lacks
 
     @property
     def in_part(self) -> bool:
-        """True if the report holds some of it."""
+        """Whether the report contains part of the item."""
         return self.held and bool(self.lacks)
 
 
 class Reported(Protocol):
-    """Parts of a hypothesis page that checklists read."""
+    """The parts of a hypothesis page that checklists read."""
 
     id: str
     contract: Any
@@ -190,13 +192,13 @@ CONCORDANCE = "Discrimination without and with the exposure (apparent)"
 
 
 def _is_held(page: Reported, facts: Facts, held: str) -> bool:
-    """Return True if a page holds what a checklist's item asks for.
+    """Check whether a page contains what a checklist item asks for.
 
     Parameters
     ----------
-    held : the column `held` of a checklist: a part of the page; `text:`, `table:` or `key:` with
-        words of the contract's statements, titles of tables (separated by `|`), or the key of a
-        number; empty for what no run can hold
+    held : the checklist's column `held`: a part of the page; `text:`, `table:` or `key:` followed
+        by the words of the contract's statements, table titles (separated by `|`), or the key of a
+        number; empty for what no run can contain
     """
     kind, _, words = held.partition(":")
     contract = page.contract
@@ -220,12 +222,12 @@ def _is_held(page: Reported, facts: Facts, held: str) -> bool:
 
 @cache
 def read_items(name: str) -> tuple[dict[str, str], ...]:
-    """Items of a checklist: number, what it asks, where a report has it, what holds it, what lacks.
+    """Read a checklist with each item's number, demand, place in a report, source and gaps.
 
-    `remark` are the items of REMARK (McShane et al., Journal of the National Cancer Institute);
-    `lacks` is what of an item no run can hold: it appears in the paper of the cohort. `tripod_ai`
-    are those of TRIPOD+AI (Collins et al., BMJ, 2024) in short; most of what it asks of a model's
-    use no run can know.
+    `remark` has the items of REMARK (McShane et al., Journal of the National Cancer Institute). Its
+    column `lacks` names the part of an item that no run can contain, because it appears in the
+    cohort's publication. `tripod_ai` has those of TRIPOD+AI (Collins et al., BMJ, 2024) in short;
+    most of what it asks about the use of a model cannot be known from a run.
     """
     with (Path(__file__).parent / "checklists" / f"{name}.tsv").open(encoding="utf-8") as file:
         return tuple(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
@@ -241,19 +243,19 @@ class Checklist:
 
     @property
     def reported(self) -> int:
-        """Count items that the report holds."""
+        """Number of items that the report contains."""
         return sum(item.reported for item in self.items)
 
     @property
     def in_part(self) -> int:
-        """Count items that the report holds in part."""
+        """Number of items that the report contains in part."""
         return sum(item.in_part for item in self.items)
 
 
 def checklists(page: Reported, facts: Facts) -> list[Checklist]:
-    """Return the checklists of a hypothesis, filled from its contract, tables and keys.
+    """Fill in the checklists for a hypothesis from its contract, tables and keys.
 
-    TRIPOD+AI accompanies REMARK where predictions of a model are judged.
+    TRIPOD+AI is added to REMARK if the predictions of a model are judged.
     """
 
     def fill(file: str, name: str, about: str) -> Checklist:

@@ -1,4 +1,4 @@
-"""The second implementation and what it added, as the report shows them."""
+"""The second implementation of an analysis and its additions, as shown in the report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AUTHORS = {
 
 @dataclass
 class Round:
-    """A round of the second implementation: author, outcome, and feedback."""
+    """A round of the second implementation, with its author, outcome and feedback."""
 
     title: str
     ended: str
@@ -36,7 +36,7 @@ class Round:
 
 @dataclass
 class Exploratory:
-    """A quarantined appendix: small tables of printed cells, images as base64 of PNG."""
+    """A quarantined appendix with small tables of printed cells and PNG images in base64."""
 
     title: str
     tables: list[Table]
@@ -46,7 +46,7 @@ class Exploratory:
 
 @dataclass
 class ReproductionPage:
-    """Comparison with the second implementation: deviations, and the rounds before it."""
+    """The comparison with the second implementation: deviations, and the rounds that led to it."""
 
     sentences: tuple[str, ...]
     tables: list[Table]
@@ -62,7 +62,7 @@ def read_reproduction(
     instructions: tuple[str, ...],
     facts: Facts,
 ) -> ReproductionPage | None:
-    """Return the reproduction of a hypothesis; None where nothing was analyzed."""
+    """Load the reproduction of a hypothesis; None if nothing was analyzed."""
     from validation.results.results import Results
 
     path = home / "results" / "results.json"
@@ -101,7 +101,7 @@ def _sentence(found: Reproduction) -> str:
 
 
 def _table(found: Reproduction, name: str, facts: Facts) -> Table:
-    """Every compared number; differing and missing numbers first."""
+    """Build a table of all compared numbers, with differing and missing numbers first."""
     order = ("differs", "missing", "reproduced", "no second implementation")
     rows = []
     for item in sorted(found.compared, key=lambda comparison: order.index(comparison.state)):
@@ -155,7 +155,7 @@ def _appendices(folder: Path) -> list[Exploratory]:
 
 
 def exploratory(appendix: Appendix, folder: Path) -> Exploratory:
-    """Return an appendix with its images, which are in `folder`."""
+    """Load an appendix with its images from `folder`."""
     tables = [
         Table(
             table.name.replace("_", " "),

@@ -1,4 +1,4 @@
-"""Contract, results and ledger of a hypothesis, as the report shows them."""
+"""Contract, results and ledger of a hypothesis, as shown in the report."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from validation.ledger.lines import Entry
 
 MOST_OF_A_NUMBER = 28
-"""Characters of a value with its interval; what is longer is a sentence."""
+"""Longest text of a value with its interval, in characters; anything longer is a sentence."""
 
 
 @dataclass
 class Cell:
-    """A table cell: a number by key, or words from the results file."""
+    """A table cell that contains a number by key, or text from the results file."""
 
     text: str
     key: str | None = None
@@ -37,7 +37,7 @@ class Cell:
 
 @dataclass
 class Table:
-    """A table of the results."""
+    """A table of results."""
 
     title: str
     columns: list[str]
@@ -47,7 +47,7 @@ class Table:
 
     @property
     def classes(self) -> list[str]:
-        """Columns of short values are set to the right ("n"); names and sentences wrap."""
+        """CSS class of each column: "n" aligns short values to the right, "w" wraps longer text."""
         return [
             "n" if at and all(len(row[at].text) <= MOST_OF_A_NUMBER for row in self.rows) else "w"
             for at in range(len(self.columns))
@@ -60,11 +60,11 @@ class FigurePage:
 
     Parameters
     ----------
-    source : as a `data:` address, inert inside an `<img>`; empty where there are words alone
-    name : by which it is saved
-    file : where it is as a file, from the report's folder
-    data : its numbers as CSV, a `data:` address; empty where no table holds them
-    places : what is shown of slides, and where the pages of `sage serve` lead to it
+    source : the image as a `data:` URI, inert inside an `<img>`; empty if there is only text
+    name : the name under which the figure is saved
+    file : path of the figure's file, relative to the report's folder
+    data : the figure's numbers as CSV in a `data:` URI; empty if no table contains them
+    places : the slide regions that are shown, and where the pages of `sage serve` link to them
     """
 
     source: str
@@ -77,7 +77,7 @@ class FigurePage:
 
 @dataclass
 class ResultsPage:
-    """Content of a hypothesis's `results.json`; empty if there is none."""
+    """The content of a hypothesis's `results.json`; empty if that file does not exist."""
 
     verdict: str = ""
     badge: str = ""
@@ -93,7 +93,7 @@ class ResultsPage:
 
 @dataclass
 class ContractPage:
-    """The contract as sentences and in full."""
+    """The contract, both as sentences and in full."""
 
     sha256: str
     statements: tuple[str, ...]
@@ -105,7 +105,7 @@ class ContractPage:
 
 
 def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
-    """Read `results/results.json`; its numbers join the facts under the hypothesis' name."""
+    """Read `results/results.json`, adding its numbers to the facts under the hypothesis's name."""
     path = home / "results" / "results.json"
     if not path.exists():
         return None
@@ -142,12 +142,12 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
 
 
 def _scale(tests: Sequence[TestOutcome]) -> str:
-    """Scale of the primary test's estimate, such as a hazard ratio; empty if there is none."""
+    """Return the scale of the primary test's estimate, such as a hazard ratio; "" without one."""
     return next((test.effect.scale for test in tests if test.role == "primary" and test.effect), "")
 
 
 def _lost_to_covariates(tests: Sequence[TestOutcome]) -> float:
-    """Share of the primary test's patients whom the adjusted model lacks."""
+    """Compute the share of the primary test's patients who are not in the adjusted model."""
     counts = {test.part: test.n for test in tests if test.role == "primary" and test.n}
     for test in tests:
         if test.id == "adjusted" and test.n and test.part in counts:
@@ -156,7 +156,7 @@ def _lost_to_covariates(tests: Sequence[TestOutcome]) -> float:
 
 
 def _figures(home: Path, results: Results, name: str, facts: Facts) -> list[FigurePage]:
-    """Return the drawn figures, each with the tables that hold its numbers."""
+    """List the figures that were drawn, each with the tables that contain its numbers."""
     folder = home / "results"
     return [
         FigurePage(
@@ -171,7 +171,7 @@ def _figures(home: Path, results: Results, name: str, facts: Facts) -> list[Figu
 
 
 def _fields(home: Path, name: str) -> list[FigurePage]:
-    """Pictures of what was measured on slides; their numbers stay with the patients."""
+    """List the pictures of slide measurements, whose patient-level numbers are not included."""
     found = []
     for drawn in pictures(home):
         file = Path(drawn["file"]).name
@@ -192,7 +192,7 @@ EFFECTS = ("primary", "secondary", "adjusted")
 
 
 def _csv(key: str, results: Results, name: str, facts: Facts) -> str:
-    """Get rows behind a figure as CSV: the table of its name, for a forest those of its effects."""
+    """Render the rows behind a figure as CSV: its own table or, for a forest plot, its effects."""
     chosen = [key] if key in results.tables else []
     if key == "forest":
         chosen = [item for item in results.tables if item.rpartition(".")[2] in EFFECTS]
@@ -277,11 +277,11 @@ COLUMNS = (
 
 
 PROPER = ("Kaplan", "Fine", "Gray", "Table")
-"""Names of people, with which a title may begin."""
+"""Proper nouns with which a title may begin."""
 
 
 def _place(key: str) -> tuple[int, str, int]:
-    """Primary results first, secondary endpoints after them, the specification curve last."""
+    """Sort primary results first, then secondary endpoints, then the specification curve."""
     endpoint, _, plain = key.rpartition(".")
     for curve in CURVES:
         if plain.endswith(f"_{curve}"):
@@ -310,7 +310,7 @@ QUESTIONS = {
 
 
 def _answer_row(answer: Answer) -> dict[str, str]:
-    """Describe an answer of a verdict."""
+    """Describe one answer of a verdict."""
     return {
         "question": QUESTIONS[answer.question],
         "answer": answer.answer,
@@ -319,7 +319,7 @@ def _answer_row(answer: Answer) -> dict[str, str]:
 
 
 def _answers(answers: Sequence[Answer]) -> list[Table]:
-    """Return the three answers under the verdict; none where the primary test gave no result."""
+    """Build the table of answers behind the verdict; empty if the primary test has no result."""
     if not answers:
         return []
     rows = [[Cell(text) for text in _answer_row(answer).values()] for answer in answers]
@@ -332,13 +332,13 @@ CURVE_NOTE = (
     " same fit are one row, which names them under “same fit”."
 )
 LOSSES = ("population", "exposure", "outcome", "follow-up", "stratum")
-"""Steps of which each continues from the last."""
+"""Steps that each start from the patients left by the previous one."""
 
 
 def _flow(results: Results) -> list[Table]:
-    """Tables of the files' content and of the patients left after each step.
+    """Build tables of the files' content and of the patients left after each step.
 
-    A refused exposure compares none.
+    If the exposure was refused, no patients were compared.
     """
     lost = [join for join in results.joins if join.step in LOSSES]
     held = [join for join in results.joins if join.step not in LOSSES]
@@ -385,7 +385,7 @@ SINGLE_NUMBERS = (
 
 
 def _single_numbers(name: str, facts: Facts) -> list[Table]:
-    """Numbers that no other table holds: cut-points, mean survival, assumptions, E-values."""
+    """Build a table of numbers found in no other: cut-points, mean survival, E-values, etc."""
     rows = [
         [Cell(words), Cell("", f"{name}.{key}")]
         for words, key in SINGLE_NUMBERS
@@ -404,7 +404,7 @@ def _single_numbers(name: str, facts: Facts) -> list[Table]:
 
 
 def _tests(results: Results, name: str, facts: Facts) -> list[Table]:
-    """Every registered test with its patients and what it says of itself."""
+    """Build a table of every registered test with its patients and its notes."""
     several = len({test.part for test in results.tests}) > 1
     rows = [
         [
@@ -440,7 +440,7 @@ CONTROLS = (
 
 
 def _controls(name: str, facts: Facts) -> list[Table]:
-    """Return the controls that ran, each with its size and p-value by key."""
+    """Build a table of the controls that ran, with the size and p-value of each by key."""
     rows = [
         [Cell(words), Cell("", f"{name}.{size}"), Cell("", f"{name}.{p}")]
         for words, size, p in CONTROLS
@@ -458,7 +458,7 @@ def _controls(name: str, facts: Facts) -> list[Table]:
 
 
 def _table(title: str, rows: list[dict[str, str]], name: str, facts: Facts) -> Table:
-    """Return a table of the results, its most telling columns first."""
+    """Build a table of results, with the most informative columns first."""
     found = dict.fromkeys(column for row in rows for column in row if row[column] != "")
     columns = [column for column in COLUMNS if column in found]
     columns += [item for item in found if item not in columns]
@@ -472,7 +472,7 @@ def _table(title: str, rows: list[dict[str, str]], name: str, facts: Facts) -> T
 
 
 def _cell(text: str, name: str, facts: Facts) -> Cell:
-    """Return the number of a cell that names a key; any other cell verbatim."""
+    """Make a cell that shows the number if the text is a key, and the text verbatim otherwise."""
     key = f"{name}.{text}"
     return Cell(text=text, key=key if facts.contains(key) else None)
 
@@ -505,7 +505,7 @@ def read_contract(home: Path) -> ContractPage | None:
 
 
 def read_ledger(path: Path, facts: Facts) -> tuple[Entry, ...]:
-    """Every attempted test in the run's ledger; its numbers join the facts as `ledger.tN`."""
+    """Read every test attempted in the run's ledger; add its numbers to the facts (`ledger.tN`)."""
     from validation.ledger.ledger import Ledger
     from validation.results.results import p_text
 

@@ -1,4 +1,4 @@
-"""Time, tokens and cost per step of a run, from its event log, outputs and paid calls."""
+"""Time, tokens and cost of each step of a run, from its event log, outputs and paid calls."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Spending(Strict):
 def spending(folder: RunFolder) -> list[Spending]:
     """Build a row per completed step and hypothesis, in order of first completion.
 
-    The counts are those of the outputs, as in the report: a replay shows the same.
+    The counts come from the outputs, as in the report, so that a replay shows the same numbers.
     """
     rows: _Rows = {}
     for event in folder.events():
@@ -57,7 +57,7 @@ def spending(folder: RunFolder) -> list[Spending]:
 
 
 def list_paid(folder: RunFolder) -> list[Spending]:
-    """Return what was really paid: also failed and unfinished steps, but no kept replies."""
+    """List what was actually paid, including failed and unfinished steps but not cached replies."""
     rows: _Rows = {
         (row.step, row.hypothesis): {name: float(getattr(row, name)) for name in _FIELDS}
         for row in spending(folder)

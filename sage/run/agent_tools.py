@@ -1,7 +1,8 @@
 """Agents of plugins (entry points `sage.agents`) as tools of the suite "agents".
 
-Each agent's `reads` and `returns` are the tool's input and output; it runs with the configured
-reasoner: its rule, or the settings' model.
+Each agent's `reads` and `returns` are the tool's input and output. The agent runs with the
+configured reasoner: either its rule or the model that the settings name. Agents of plugins (entry
+points `sage.agents`) offered as tools of the suite "agents".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Begin a run, or open an existing run."""
+"""Starting a new run, or opening an existing one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ KEPT_SETTINGS = (
     "structured",
     "repairs",
 )
-"""Settings that a resumed run keeps from its beginning."""
+"""Settings that a resumed run keeps from its start."""
 
 
 def begin(
@@ -57,15 +57,15 @@ def begin(
 
     Parameters
     ----------
-    out : the run's folder; by default a new folder in `settings.runs_dir`
-    progress : receives stage, steps done and steps in all while a graph is built
-    agree : receives the question's contract before anything runs; raises `InputError` to stop
+    out : the run's folder; by default, a new folder in `settings.runs_dir`
+    progress : called with stage, steps done and total steps while a graph is built
+    agree : called with the question's contract before anything runs; raises `InputError` to stop
 
     Raises
     ------
     InputError
-        If the prompt is empty or cannot be answered on this cohort, the graph, corpus or cohort is
-        missing, unfit or of another disease, or `out` is not empty.
+        If the prompt is empty or cannot be answered on this cohort, if the graph, corpus or cohort
+        is missing, unfit or about another disease; or if `out` is not empty.
     """
     spec = spec.resolve()
     rules = settings.effective_reasoner == "rules"
@@ -95,7 +95,7 @@ def begin(
 
 
 def _check(services: Services, measured: Path) -> None:
-    """Load what the run works with, and compute its measurements into the folder `measured`."""
+    """Load the run's inputs, and compute its measurements into the folder `measured`."""
     spec = services.spec
     if services.second_cohort is not None:
         require_other_cohort(services.cohort, services.second_cohort)
@@ -113,7 +113,7 @@ def _check(services: Services, measured: Path) -> None:
 
 
 def _create_folder(services: Services) -> None:
-    """Create and hold the run folder."""
+    """Create the run folder and hold it for this process."""
     folder, measured = services.folder, services.defined
     folder.root.mkdir(parents=True, exist_ok=True)
     services.__post_init__()
@@ -148,7 +148,7 @@ def _draft_manifest(spec: RunSpec, settings: Settings, root: Path, kg: Path) -> 
 
 
 def _hash_graph(path: Path) -> str:
-    """SHA-256 of the GraphML, or of the file inside a graph folder."""
+    """Compute the SHA-256 of the GraphML file or of the file inside a graph folder."""
     if not path.is_dir():
         return hash_file(path)
     found = sorted(path.glob("*.graphml"))
@@ -158,18 +158,18 @@ def _hash_graph(path: Path) -> str:
 
 
 def open_run(name: str) -> RunFolder:
-    """Find a run by name in the settings' runs folder."""
+    """Find a run by name in the runs folder given by the settings."""
     return find_run(name, settings_module.load().runs_dir)
 
 
 def reopen(name: str, budget_usd: float | None = None) -> Services:
-    """Hold a run for this process, with the settings that it began with.
+    """Open and hold a run for this process, with the settings it started with.
 
     Raises
     ------
     InputError
-        If another process holds the run, a file of it was changed, its checkpoints stayed with the
-        run that it was copied from, or its model endpoint is not set.
+        If another process holds the run, one of its files was changed, its checkpoints stayed with
+        the run from which it was copied, or its model endpoint is not set.
     """
     folder = open_run(name)
     folder.hold()
@@ -197,6 +197,6 @@ def reopen(name: str, budget_usd: float | None = None) -> Services:
 
 
 def _without_credentials(url: str | None) -> str:
-    """Scheme, host and path of an address, without user, password and query."""
+    """Return scheme, host and path of a URL, without user, password and query."""
     parts = urlsplit(url or "")
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: SQLite in its folder, or the database of a plugin."""
+"""Checkpoints of a run, stored in SQLite in its folder or in a plugin's database."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def checkpointer(services: Services) -> Iterator[BaseCheckpointSaver[Any]]:
-    """SQLite in the run folder; where settings give a URL, what a plugin opens there."""
+    """Open the checkpoints in the run folder (SQLite), or a plugin's if the settings give a URL."""
     from sage.run.serde import serializer
 
     url = services.settings.checkpoint_url
@@ -60,7 +60,7 @@ def checkpointer(services: Services) -> Iterator[BaseCheckpointSaver[Any]]:
 
 
 def _rename_thread(connection: sqlite3.Connection, manifest: Manifest) -> None:
-    """In a copied run's own file, the copied thread is the copy's."""
+    """Rename the original's thread to the copy's in the checkpoint file of a copied run."""
     tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     for table in ("checkpoints", "writes"):
         if manifest.copied_thread and (table,) in tables:

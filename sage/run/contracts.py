@@ -1,4 +1,4 @@
-"""A frozen contract as sentences, for the interpreter and the report."""
+"""A frozen contract in sentences, for the interpreter and the report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def statements(frozen: FrozenContract) -> tuple[str, ...]:
-    """Describe the contract, a sentence per item, in the order of a protocol."""
+    """Describe the contract with one sentence per item, in the order of a protocol."""
     contract = frozen.contract
     lines = [f"Population: {contract.population}"]
     for condition in contract.filters:

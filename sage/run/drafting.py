@@ -1,6 +1,6 @@
-"""Candidates of a visit to the scientist.
+"""Drafting of candidate hypotheses when the scientist is called.
 
-Drafted, ranked before anything is tested, the best kept.
+Candidates are drafted and ranked before anything is tested, and the best are kept.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ def draft_hypotheses(
     kept: int,
     wish: str = "",
 ) -> list[Draft]:
-    """Return the best `kept` of `wanted` candidates, as drafts.
+    """Draft `wanted` candidates and return the best `kept` of them.
 
-    Where too few patients are in the subgroup that the question names, the claim is redesigned for
-    all patients, as its account states.
+    If the subgroup that the question names has too few patients, the claim is redesigned for all
+    patients and says so.
 
     Parameters
     ----------
     services, state : the run, and what the scientist may see of it
-    drafts : what was drafted before; nothing is drafted twice
+    drafts : earlier drafts, none of which is drafted again
 
     Raises
     ------
     InputError
-        If the scientist finds nothing that the cohort can test.
+        If the scientist finds nothing that can be tested on the cohort.
     """
     first = f"h{len(drafts) + 1}"
     try:
@@ -145,7 +145,7 @@ def _draft_once(
 def _testable(
     bench: Workbench, answer: Candidates, question: Question, brief: OntologyBrief
 ) -> tuple[list[Proposal], list[RankParts], list[SetAside]]:
-    """Return proposals that the cohort can test, what each is ranked by, and what was set aside."""
+    """Split proposals into those testable on the cohort, with their rank criteria, and the rest."""
     known = bench.cohort.dictionary
     proposals, aside = without_rewordings(answer, lambda item: settle_fields(item, known).statement)
     able, parts = [], []
@@ -179,12 +179,12 @@ def _rate(
     order: Sequence[int],
     first: str,
 ) -> list[float]:
-    """Elo ratings of the candidates, compared in pairs by the run's reasoner.
+    """Compute Elo ratings from pairwise comparisons of the candidates by the run's reasoner.
 
     Parameters
     ----------
-    order : their order before the tournament, by which the first round pairs them
-    first : names the kept comparisons
+    order : order before the tournament, which determines the pairs of the first round
+    first : prefix of the names under which the comparisons are stored
     """
     contenders = [
         Contender(
@@ -207,7 +207,7 @@ def _rate(
 
 
 def _dictionary(services: Services, brief: OntologyBrief, question: Question) -> DictionaryView:
-    """Return the data dictionary with the genes that brief and question name."""
+    """Return the data dictionary, limited to the genes that the brief and the question name."""
     terms = [
         name
         for relationship in brief.relationships
@@ -225,7 +225,7 @@ def _dictionary(services: Services, brief: OntologyBrief, question: Question) ->
 
 
 def _count_studies(bench: Workbench, proposal: Proposal) -> int | None:
-    """Return records of the local index that name all of a claim's exposures together."""
+    """Count records of the local index that mention all exposures of a claim together."""
     local = bench.literature.local
     if local is None:
         return None
@@ -237,7 +237,7 @@ def _count_studies(bench: Workbench, proposal: Proposal) -> int | None:
 
 
 def best_different(hypotheses: Sequence[Hypothesis], kept: int) -> list[int]:
-    """Places of the first `kept` hypotheses on different variables; then of those that are left."""
+    """Select the first `kept` hypotheses, preferring different variables; return their indices."""
     seen: set[tuple[frozenset[str], str]] = set()
     fresh: list[int] = []
     again: list[int] = []

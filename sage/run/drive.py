@@ -1,4 +1,4 @@
-"""Drive a run's state machine: start, resume after a checkpoint, resume after a kill."""
+"""Functions that drive a run's state machine: start it, or resume after a checkpoint or a kill."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pause:
-    """A checkpoint that waits for a person: review of hypotheses, or an escalated analysis."""
+    """A checkpoint that waits for a person: a review of hypotheses, or an escalated analysis."""
 
     kind: Literal["review", "escalation"]
     waiting: tuple[str, ...]
@@ -27,16 +27,15 @@ class Pause:
 
 
 def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause | None:
-    """Run until the next checkpoint for a person, or the end (None).
+    """Run until the next checkpoint that needs a person, or to the end (None).
 
-    `answer` maps interrupt ids to the values they waited for. Without an answer a run continues
-    from its last checkpoint; finished nodes do not run again.
+    `answer` maps interrupt ids to the values for which they were waiting. Without an answer, a run
+    continues from its last checkpoint; finished nodes do not run again.
 
     Raises
     ------
     Paused
-        If somebody asked the run to wait: what was under way is finished, what comes next is not
-        begun.
+        If somebody asked the run to pause; the current step is finished, the next is not started.
     """
     from langgraph.types import Command
 
@@ -92,7 +91,7 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
 
 
 def advance_to_person(services: Services, answer: dict[str, Any] | None = None) -> Pause | None:
-    """As `advance`; with auto-approval, through the review as well."""
+    """Advance as `advance` does, continuing through the review if it is auto-approved."""
     pause = advance(services, answer)
     while pause and pause.kind == "review" and services.spec.auto_approve:
         decisions = tuple(
@@ -114,7 +113,7 @@ def _trace_decisions(services: Services, answer: dict[str, Any]) -> None:
 
 
 def find_pause(services: Services) -> Pause | None:
-    """Return what the run waits for, without running anything."""
+    """Return the pause at which the run is waiting, without running anything."""
     from sage.run.graph import build
 
     with checkpointer(services) as saver:
@@ -141,12 +140,12 @@ def _pause(snapshot: Any) -> Pause | None:
 
 
 def review_answer(pause: Pause, decisions: tuple[Decision, ...]) -> dict[str, Any]:
-    """Return the value that the review checkpoint waits for.
+    """Build the value for which the review checkpoint is waiting.
 
     Raises
     ------
     InputError
-        If a decision is about a hypothesis that does not wait.
+        If a decision is about a hypothesis that is not waiting.
     """
     strange = [
         decision.hypothesis_id
@@ -162,12 +161,12 @@ def review_answer(pause: Pause, decisions: tuple[Decision, ...]) -> dict[str, An
 
 
 def escalation_answer(pause: Pause, action: Literal["retry", "abandon"]) -> dict[str, Any]:
-    """Return the value that every waiting escalation checkpoint gets."""
+    """Build the value that is sent to every waiting escalation checkpoint."""
     return {interrupt: {"action": action} for interrupt in pause.interrupts}
 
 
 def escalation_detail(folder: RunFolder, waiting_for: tuple[str, ...]) -> str:
-    """Explain why the waiting analyses failed, and which file to mend."""
+    """Explain why the waiting analyses failed, and which file to fix."""
     found = []
     for name in waiting_for:
         outcome = read_json(folder.output(f"coding-{name}"))["output"]

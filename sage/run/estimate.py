@@ -1,4 +1,4 @@
-"""Estimate of a run's model calls, tokens and cost per agent, before any call."""
+"""Estimates of a run's model calls, tokens and cost per agent, made before any call."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ ONCE = {
     "ontologist": 1,
     "scientist": BOUNDS.turns,
 }
-"""Agents that are asked once for all hypotheses, and their turns at most."""
+"""Agents that are asked once for all hypotheses, with their maximum number of turns."""
 LOOK = 1500
-"""Tokens that a tool's result adds to the next prompt, as far as is known before."""
+"""Tokens assumed to be added to the next prompt by a tool's result."""
 GUESSED_REPLY = 1500
-"""Tokens of a reply that the recorded run does not hold."""
+"""Tokens assumed for a reply that does not occur in the recorded run."""
 CRITICS = ("prover", "verifier", "judge")
 
 
@@ -51,10 +51,13 @@ class AgentEstimate(Strict):
 
 
 def estimate(settings: Settings, hypotheses: int) -> list[AgentEstimate]:
-    """Return calls at most from the settings' rounds and revisions; the rest from the recorded run.
+    """Estimate each agent's calls, tokens and cost.
 
-    Replies that are refused and go back (at most `repairs` times) are not counted, nor are a
-    reasoning model's thoughts, except within `max_tokens`, which bounds the replies at most.
+    The maximum number of calls follows from the rounds and revisions in the settings; all other
+    numbers are taken from the recorded run.
+
+    Refused replies that are sent back (at most `repairs` times) are not counted. Neither are a
+    reasoning model's thoughts, except within `max_tokens`, which limits the maximum reply.
     """
     sizes = _recorded_sizes()
     return [
@@ -71,14 +74,14 @@ def estimate(settings: Settings, hypotheses: int) -> list[AgentEstimate]:
 
 
 def _guess_size(agent: Agent[Any, Any]) -> tuple[int, int]:
-    """Tokens of a call that the recorded run does not hold: prompt and schemas, and a reply."""
+    """Estimate the tokens of prompt (with schemas) and reply for a call that was not recorded."""
     schema = json.dumps(agent.returns.model_json_schema())
     tools = json.dumps([tool.wire() for tool in agent.tools])
     return estimate_tokens(agent.prompt.text + schema + tools), GUESSED_REPLY
 
 
 def _most_calls(name: str, settings: Settings, hypotheses: int) -> int:
-    """Most calls of an agent."""
+    """Compute the maximum number of calls of an agent."""
     revised = hypotheses * (settings.revisions + 1)
     if name == TOURNAMENT.name:
         return comparisons(settings.drafts) if settings.tournament else 0
@@ -125,7 +128,7 @@ def _estimate_agent(
 
 @lru_cache(maxsize=1)
 def _recorded_sizes() -> dict[str, list[tuple[int, int]]]:
-    """Tokens of prompt, schema included, and reply of every recorded call, by output schema."""
+    """Return the tokens of each recorded prompt (with its schema) and reply, by output schema."""
     folder = data_folder("recordings") / RECORDED
     schemas = {
         agent.returns.__name__: estimate_tokens(json.dumps(agent.returns.model_json_schema()))

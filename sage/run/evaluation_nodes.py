@@ -1,4 +1,4 @@
-"""Nodes that evaluate a reviewed hypothesis: from expansion to the summary."""
+"""Nodes that evaluate a reviewed hypothesis, from expansion to summary."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
 
 
 def suffix(hypothesis_id: str, round_number: int) -> str:
-    """Suffix of an output's name: hypothesis and revision."""
+    """Return the suffix of an output's name, made of hypothesis and revision."""
     return hypothesis_id if round_number == 0 else f"{hypothesis_id}-r{round_number}"
 
 
 def expansion(services: Services, state: ExpansionIn) -> dict[str, Any]:
-    """Expand the reviewed hypothesis; in a revision, sharpen it by the critics' reasons."""
+    """Expand the reviewed hypothesis; in a revision, sharpen it to address the critics' reasons."""
     reviewed = state["reviewed_one"]
     name, number = reviewed.hypothesis.id, state.get("round", 0)
     with services.node("expansion", name):
@@ -119,7 +119,7 @@ def novelty(services: Services, state: ExpandedIn) -> dict[str, Any]:
 
 
 def _describe_novelty(outcome: DebateOutcome) -> str:
-    """Return a sentence on what was found, in the rules' words or as a count of records."""
+    """Describe what was found in a sentence, in the rules' words or as a count of records."""
     from agents.novelty.coverage import explain_irrelevance
 
     if not outcome.judged:
@@ -134,7 +134,7 @@ def _describe_novelty(outcome: DebateOutcome) -> str:
 
 
 def after_novelty(state: dict[str, Any]) -> Literal["expansion", "feasibility"]:
-    """Back to expansion when the critics asked for a revision."""
+    """Go back to expansion if the critics asked for a revision; otherwise go on to feasibility."""
     return "expansion" if state.get("reasons") else "feasibility"
 
 
@@ -146,7 +146,7 @@ def _terms(expanded: ExpandedHypothesis) -> list[str]:
 
 
 def feasibility(services: Services, state: ExpandedIn) -> dict[str, Any]:
-    """Judge feasibility on gathered evidence, before anything is computed."""
+    """Judge feasibility from the gathered evidence, before anything is computed."""
     from agents.coding.controller import LIMITS
     from agents.feasibility.agent import FEASIBILITY
     from agents.feasibility.collect import gather
@@ -182,12 +182,12 @@ def feasibility(services: Services, state: ExpandedIn) -> dict[str, Any]:
 
 
 def after_feasibility(state: dict[str, Any]) -> Literal["coding_instructions", "close"]:
-    """Return an infeasible hypothesis stops before any computation."""
+    """Stop an infeasible hypothesis before any computation."""
     return "coding_instructions" if state["feasibility"].may_run else "close"
 
 
 def coding_instructions(services: Services, state: InstructionsIn) -> dict[str, Any]:
-    """Settle the plan, draft the contract, and freeze it before any outcome is compared."""
+    """Settle the plan, then draft the contract and freeze it before any outcome is compared."""
     expanded = state["expanded"]
     name = expanded.hypothesis.id
     with services.node("coding_instructions", name):
@@ -218,7 +218,7 @@ def coding_instructions(services: Services, state: InstructionsIn) -> dict[str, 
 
 
 def coding(services: Services, state: CodingIn) -> dict[str, Any]:
-    """Carry the contract out in the sandbox; after an escalation, with the mended program."""
+    """Execute the contract in the sandbox; after an escalation, use the corrected program."""
     name = state["expanded"].hypothesis.id
     with services.node("coding", name):
         status = analyze(
@@ -232,12 +232,12 @@ def coding(services: Services, state: CodingIn) -> dict[str, Any]:
 
 
 def after_coding(state: dict[str, Any]) -> Literal["close", "escalation"]:
-    """Send an analysis that never succeeded to a person."""
+    """Escalate an analysis that never succeeded to a person."""
     return "close" if state["coding_status"] == "done" else "escalation"
 
 
 def escalation(state: EscalationIn) -> dict[str, Any]:
-    """Return the second human checkpoint: mend the code and retry, or give the analysis up."""
+    """Interrupt at the second human checkpoint: fix the code and retry, or abandon the analysis."""
     from langgraph.types import interrupt
 
     name = state["expanded"].hypothesis.id
@@ -247,12 +247,12 @@ def escalation(state: EscalationIn) -> dict[str, Any]:
 
 
 def after_escalation(state: dict[str, Any]) -> Literal["coding", "close"]:
-    """Back to coding after a fix by hand."""
+    """Go back to coding after a manual fix."""
     return "coding" if state["coding_status"] == "retry" else "close"
 
 
 def judge(services: Services, state: JudgeIn) -> dict[str, Any]:
-    """Give the final verdicts, now that the ledger holds every claim of the run."""
+    """Reach the final verdicts, now that the ledger contains every claim of the run."""
     with services.node("judge"):
         finalize_verdicts(
             services,
@@ -262,7 +262,7 @@ def judge(services: Services, state: JudgeIn) -> dict[str, Any]:
 
 
 def interpreter(services: Services, state: InterpreterIn) -> dict[str, Any]:
-    """Interpret the results: by key, within the verdict."""
+    """Interpret the results, citing numbers by key and staying within the verdict."""
     expanded = state["expanded"]
     name = expanded.hypothesis.id
     with services.node("interpreter", name):
@@ -277,7 +277,7 @@ def interpreter(services: Services, state: InterpreterIn) -> dict[str, Any]:
 
 
 def summary(services: Services, state: SummaryIn) -> dict[str, Any]:
-    """Summarize from the interpretation, the hypothesis and the verdicts with their reasons."""
+    """Summarize the interpretation, the hypothesis, and the verdicts with their reasons."""
     expanded = state["expanded"]
     name = expanded.hypothesis.id
     with services.node("summary", name):

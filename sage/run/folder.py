@@ -1,4 +1,4 @@
-"""A run is a folder: manifest, event log, a JSON per agent output, and everything computed."""
+"""The folder of a run: manifest, event log, a JSON file per agent output, and computed results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ RunStatus = Literal[
 
 
 FORMAT = 4
-"""Of run folders."""
+"""Version of the run folder format."""
 CHANGING: dict[str, Any] = {
     **dict.fromkeys(("status", "finished", "problem", "place", "sealed", "checkpoint"), True),
     "spec": {"budget_usd"},
@@ -48,7 +48,7 @@ CHANGING: dict[str, Any] = {
 
 
 class HeldError(InputError):
-    """Another process works on the run."""
+    """Another process is working on the run."""
 
 
 class Manifest(Strict):
@@ -88,7 +88,7 @@ class Manifest(Strict):
         return self.spec.campaign or (self.id if self.spec.confirms else "")
 
     def digest(self) -> str:
-        """Hash of the fields that stay as they are while a run continues."""
+        """Hash the fields that do not change while a run continues."""
         fixed = self.model_dump(mode="json", exclude=CHANGING)
         return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
 
@@ -112,11 +112,11 @@ class RunFolder:
         self._held: IO[str] | None = None
 
     def output(self, name: str) -> Path:
-        """Path of the agent output `name`."""
+        """Return the path of the agent output `name`."""
         return self.root / "outputs" / f"{name}.json"
 
     def hypothesis(self, hypothesis_id: str) -> Path:
-        """Return the folder of a hypothesis: contract, code, results, figures."""
+        """Return the folder of a hypothesis, with its contract, code, results and figures."""
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", hypothesis_id):
             raise InputError(f'hypothesis id "{hypothesis_id}": use letters, digits, - and _')
         return self.root / "hypotheses" / hypothesis_id
@@ -127,7 +127,7 @@ class RunFolder:
         Raises
         ------
         InputError
-            If the folder has none or it cannot be read.
+            If the folder has no manifest or the manifest cannot be read.
         """
         path = self.root / "manifest.json"
         try:
@@ -152,22 +152,22 @@ class RunFolder:
         return manifest
 
     def verify(self, *, under_way: bool = False) -> None:
-        """Refuse a folder whose files are not as the run left them (`Record.verify`).
+        """Refuse a folder whose files are not as the run left them (see `Record.verify`).
 
-        A run that is resumed (`under_way`) may hold what an interrupted step left, and a program
-        that a person was asked to mend.
+        A run being resumed (`under_way`) may contain what an interrupted step left, and a program
+        that a person was asked to fix.
         """
         manifest = self.manifest()
         mended = under_way and manifest.status == "escalated"
         self.record.verify(manifest.sealed, under_way=under_way, mended=mended)
 
     def hold(self) -> None:
-        """Hold the run for this process until it ends, and clear what a killed process left.
+        """Hold the run for this process until it ends, and clean up after killed processes.
 
         Raises
         ------
         InputError
-            If another process works on the run; it names the holder.
+            If another process is working on the run; the message names it.
         """
         path = self.root / "run.lock"
         self._held = path.open("a+", encoding="utf-8")
@@ -191,21 +191,22 @@ class RunFolder:
             shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
 
     def release(self) -> None:
-        """Let another process take the run."""
+        """Release the run so that another process can take it."""
         if self._held:
             log.keep_in(None)
             self._held.close()
 
     def adopt(self) -> Manifest:
-        """Return the manifest of a held run, updated if its folder was moved or copied.
+        """Return the manifest of a held run, updating it if the folder was moved or copied.
 
-        A copy beside its original becomes a run of its own that names its parent.
+        A copy next to its original becomes a separate run that names the original as its parent.
 
         Raises
         ------
         InputError
-            If a file is not as the run left it: nothing continues from what somebody changed. Or if
-            another folder beside it holds the same run, and neither is where it was.
+            If a file is not as the run left it, since a run never continues from modified files, or
+            if another folder next to it contains the same run and neither is at the original
+            location.
         """
         self.verify(under_way=True)
         manifest, here = self.manifest(), str(self.root)
@@ -229,7 +230,7 @@ class RunFolder:
         return manifest
 
     def _is_copy(self, manifest: Manifest) -> bool:
-        """Check if a folder at another place than its manifest names was copied, not moved."""
+        """Check whether a folder elsewhere than its manifest says was copied rather than moved."""
         if names_run(Path(manifest.place), manifest.run_id):
             return True
         beside = [
@@ -248,13 +249,13 @@ class RunFolder:
         return False
 
     def event(self, kind: str, **fields: Any) -> None:
-        """Append an event; a line is written with a single call so that lines stay whole."""
+        """Append an event in a single write, so that lines stay intact."""
         line = {"time": clock.stamp(), "event": kind, **fields}
         with self._lock:
             append_line(self.events_path, json.dumps(line, ensure_ascii=False))
 
     def events(self) -> list[dict[str, Any]]:
-        """Return all events, without any line that a killed process left incomplete."""
+        """Return all events, omitting any line that a killed process left incomplete."""
         if not self.events_path.exists():
             return []
         found = []
@@ -267,9 +268,9 @@ class RunFolder:
 
 
 def find_holder(run: RunFolder) -> str:
-    """Holder of the run by its lock file, on this or another machine; empty if there is none.
+    """Return the process that holds the run, on this or another machine; empty if there is none.
 
-    It is asked for by the lock, since numbers of processes come again.
+    The lock is checked rather than the process id, because process ids are reused.
     """
     try:
         with (run.root / "run.lock").open("rb") as lock:
@@ -284,13 +285,13 @@ def find_holder(run: RunFolder) -> str:
 
 
 def describe_status(run: RunFolder) -> str:
-    """Status of a run; "interrupted" if its manifest says running and no process holds it."""
+    """Return the run's status; "interrupted" if it should be running but no process holds it."""
     status: str = run.manifest().status
     return "interrupted" if status == "running" and not find_holder(run) else status
 
 
 def _lock(file: IO[str]) -> None:
-    """Take the lock; whoever only looks whether it is taken has it for a moment."""
+    """Take the lock, retrying because processes that check it also hold it for a moment."""
     for look in range(LOOKS):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -302,7 +303,7 @@ def _lock(file: IO[str]) -> None:
 
 
 def names_run(root: Path, run_id: str) -> bool:
-    """Return True if the folder holds the run with this identity."""
+    """Check whether the folder contains the run with this id."""
     try:
         return RunFolder(root).manifest().run_id == run_id
     except (InputError, OSError):
@@ -310,19 +311,19 @@ def names_run(root: Path, run_id: str) -> bool:
 
 
 def new_id(prompt: str) -> str:
-    """Return a readable, unique run name: date, time, first words of the prompt."""
+    """Make a readable, unique run id from the date, the time and the first words of the prompt."""
     words = re.findall(r"[a-z0-9]+", prompt.lower())[:4]
     stamp = clock.now().strftime("%Y%m%d-%H%M%S")
     return f"{stamp}-{'-'.join(words)[:40] or 'run'}-{secrets.token_hex(2)}"
 
 
 def find_run(name: str, runs_dir: Path) -> RunFolder:
-    """Return the run called `name`: a path, an id, the unique beginning of an id, or "last".
+    """Find the run called `name`: a path, an id, the unique beginning of an id, or "last".
 
     Raises
     ------
     InputError
-        If no such run, or several.
+        If no run matches, or more than one does.
     """
     direct = Path(name)
     if (direct / "manifest.json").is_file():
@@ -343,7 +344,7 @@ def find_run(name: str, runs_dir: Path) -> RunFolder:
 
 
 def list_runs(runs_dir: Path) -> list[RunFolder]:
-    """All runs in a folder, oldest first."""
+    """List all runs in a folder, oldest first."""
     if not runs_dir.is_dir():
         return []
     return [

@@ -1,4 +1,4 @@
-"""The state machine: nodes, their windows on the state, and the edges between them."""
+"""The state machine: its nodes, the part of the state each node sees, and the edges."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def after_review(state: RunState) -> Any:
-    """To the scientist while another hypothesis is asked for; else fan out over the approved."""
+    """Go to the scientist if another hypothesis is wanted; otherwise evaluate the approved ones."""
     from langgraph.types import Send
 
     if state.get("wishes"):
@@ -58,17 +58,17 @@ def _undecided(state: RunState) -> bool:
 
 
 def after_scientist(state: RunState) -> Any:
-    """To the review; where a redesign or a wish led to no draft, on with what there is."""
+    """Go to the review; if a redesign or a wish led to no draft, continue without it."""
     return "review" if _undecided(state) else after_review({**state, "wishes": []})
 
 
 def after_redesign(state: RunState) -> str:
-    """Back to the scientist while an infeasible claim is to be redesigned; else to the judge."""
+    """Go back to the scientist if an infeasible claim is to be redesigned; else to the judge."""
     return "scientist" if state.get("wishes") else "judge"
 
 
 def build_evaluation(services: Services) -> Any:
-    """Return the evaluation of a hypothesis, from expansion to summary."""
+    """Build the graph that evaluates one hypothesis, from expansion to coding."""
     from langgraph.graph import END, START, StateGraph
 
     graph: Any = StateGraph(HypothesisState)
@@ -96,7 +96,7 @@ def build_evaluation(services: Services) -> Any:
 
 
 def build_interpretation(services: Services) -> Any:
-    """Return the interpretation of a tested hypothesis."""
+    """Build the graph that interprets one tested hypothesis."""
     from langgraph.graph import END, START, StateGraph
 
     graph: Any = StateGraph(InterpretationState)
@@ -111,7 +111,7 @@ def build_interpretation(services: Services) -> Any:
 
 
 def after_judging(state: RunState) -> Any:
-    """Fan out over the tested hypotheses; with none, straight to the report."""
+    """Interpret each tested hypothesis; if there is none, go straight to the report."""
     from langgraph.types import Send
 
     tested = state.get("tested", [])
@@ -132,7 +132,7 @@ def after_judging(state: RunState) -> Any:
 
 
 def build(services: Services) -> Any:
-    """Return the whole run."""
+    """Build the graph of the whole run."""
     from langgraph.graph import END, START, StateGraph
 
     graph: Any = StateGraph(RunState)

@@ -1,4 +1,4 @@
-"""Nodes from the prompt to reviewed hypotheses."""
+"""Nodes that lead from the prompt to reviewed hypotheses."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ QUERIES = 3
 
 
 def path_generation(services: Services, state: PathGenerationIn) -> dict[str, Any]:
-    """Turn the prompt into a graph query, walk the graph, keep the best paths.
+    """Turn the prompt into a graph query, search the graph, and keep the best paths.
 
-    A query that leads to no path goes back to the agent, a bounded number of times. Where the graph
-    has none, or is about another disease, a question that names what the cohort measures continues
-    without: the claim is then tested as asked, and the literature says what is known of it.
+    A query that leads to no path goes back to the agent a limited number of times. If the graph has
+    no path, or is about another disease, a question that names what the cohort measures continues
+    without paths: the claim is tested as asked, and the literature tells what is known about it.
     """
     with services.node("path_generation"):
         question = state.get("question") or Question(prompt=state["prompt"])
@@ -65,14 +65,14 @@ def path_generation(services: Services, state: PathGenerationIn) -> dict[str, An
 
 
 def _direct(question: Question) -> bool:
-    """Return True where the question itself names what the cohort can compare."""
+    """Check whether the question itself names what the cohort can compare."""
     return any(part.variables for part in question.testable(PartRole.EXPOSURE))
 
 
 def _walk(services: Services, prompt: str, query: PathQuery) -> PathSearch:
-    """Search between the query's concepts; without any, between those that the prompt names.
+    """Search between the query's concepts or, without any, between those named in the prompt.
 
-    A query may name types ("genes"); the graph search reads those from a sentence.
+    A query may name types ("genes"), which the graph search reads from a sentence.
     """
     from kg.paths.find import PathOptions, find_paths
 
@@ -96,7 +96,7 @@ def _walk(services: Services, prompt: str, query: PathQuery) -> PathSearch:
 
 
 def ontologist(services: Services, state: OntologistIn) -> dict[str, Any]:
-    """Ground the paths, where there are any."""
+    """Ground the paths in the literature, if there are any."""
     with services.node("ontologist"):
         question = state.get("question") or Question(prompt="")
         given = OntologistInput(question=question, paths=tuple(state["paths"]))
@@ -110,7 +110,7 @@ def ontologist(services: Services, state: OntologistIn) -> dict[str, Any]:
 def scientist(services: Services, state: ScientistIn) -> dict[str, Any]:
     """Draft candidates, rank them before anything is tested, and keep the best.
 
-    As many are kept as the run asks for; for each wish of a reviewer, another.
+    The number kept is what the run asks for, plus one for each wish of a reviewer.
     """
     with services.node("scientist"):
         drafts: list[Draft] = list(state.get("drafts", []))
@@ -127,11 +127,11 @@ def scientist(services: Services, state: ScientistIn) -> dict[str, Any]:
 
 
 REDESIGNS = 2
-"""Infeasible claims of a run that go back to the scientist, at most."""
+"""Maximum number of a run's infeasible claims that go back to the scientist."""
 
 
 def redesign(services: Services, state: RedesignIn) -> dict[str, Any]:
-    """Send infeasible claims back to the scientist, with the reason, before the run ends."""
+    """Send infeasible claims back to the scientist with the reason, before the run ends."""
     redesigned = list(state.get("redesigned", []))
     infeasible = [
         evaluation.hypothesis_id
@@ -157,7 +157,7 @@ def redesign(services: Services, state: RedesignIn) -> dict[str, Any]:
 
 
 def _why_infeasible(services: Services, name: str) -> str:
-    """Return the gathered facts that failed, those that block first, with what would mend them."""
+    """List the facts that ruled the claim out, blocking ones first, each with a remedy."""
     from agents.feasibility.types import EvidenceItem
 
     gathered = read_json(services.folder.output(f"evidence-{name}"))
@@ -168,10 +168,10 @@ def _why_infeasible(services: Services, name: str) -> str:
 
 
 def review(state: ReviewIn) -> dict[str, Any]:
-    """Return the human checkpoint: an interrupt and nothing else.
+    """Interrupt for the human review, and do nothing else.
 
-    The value sent back by `sage review` is a `ReviewAnswer`; an id that is not waiting is ignored
-    by construction, because only waiting drafts are looked up in it.
+    The value sent back by `sage review` is a `ReviewAnswer`. Only waiting drafts are looked up in
+    it, so an id that is not waiting is ignored.
     """
     from langgraph.types import interrupt
 
@@ -197,10 +197,10 @@ def review(state: ReviewIn) -> dict[str, Any]:
 
 
 def accept(draft: Draft, decision: Decision) -> ReviewedHypothesis:
-    """Return the hypothesis as the reviewer let it pass.
+    """Return the hypothesis as approved by the reviewer.
 
-    An edit that changes what is claimed leaves behind what was found for the old claim: its names
-    for the literature search, and every process and source that names none of the new exposures.
+    An edit that changes the claim drops what was found for the old claim: its names for the
+    literature search, and every process and source that names none of the new exposures.
     """
     edited = decision.action == "edit" and decision.edited is not None
     hypothesis = decision.edited if edited and decision.edited else draft.hypothesis

@@ -1,8 +1,9 @@
-"""The record of a run's files: an append-only chain of hashes, checked before a report is built.
+"""The record of a run's files: an append-only hash chain, checked before a report is built.
 
-Each line names a file, its SHA-256 and the hash of the chain so far. A node records what it wrote
-when it ends; what changes at any other time does not fit the record, and no report is built on it.
-It shows that a file was changed or lost, not by whom: who can write here can write a new record.
+Each line contains a file name, the file's SHA-256 and the hash of the chain so far. A node records
+what it wrote when it ends; a file changed at any other time does not match the record, and no
+report is built from it. The record shows that a file was changed or lost, but not by whom: anyone
+who can write to the folder can also write a new record.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from sage.core.files import naming
 
 NAME = "integrity.jsonl"
 JOURNALS = ("events.jsonl", "trace.jsonl", "spending.jsonl")
-"""Files that only grow: recorded up to their length at the end of each step."""
+"""Files that only grow; at the end of each step they are recorded up to their current length."""
 MANIFEST = "manifest.json"
 RECORDED = ("outputs", "hypotheses")
-"""Folders whose files are recorded, beside `results.json`, the manifest and the journals."""
+"""Folders whose files are recorded, besides `results.json`, the manifest and the journals."""
 
 Snapshot = dict[str, tuple[int, int, int]]
 
 
 @dataclass
 class _Chain:
-    """Content of the record: latest hash per file, nodes under way, end of the chain."""
+    """Content of the record: latest hash of each file, unfinished nodes, and head of the chain."""
 
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
     open: set[str] = field(default_factory=set)
@@ -44,7 +45,7 @@ class Record:
 
     Parameters
     ----------
-    manifest_digest : hash of what does not change in the manifest over a run
+    manifest_digest : hash of the part of the manifest that does not change during a run
     """
 
     def __init__(self, root: Path, manifest_digest: Callable[[], str]) -> None:
@@ -54,11 +55,11 @@ class Record:
         self._lock = threading.Lock()
 
     def exists(self) -> bool:
-        """Return True if the folder has a record."""
+        """Check whether the folder has a record."""
         return self.path.is_file()
 
     def snapshot(self) -> Snapshot:
-        """Size, time and inode of every recorded file as it is there now."""
+        """Return the current size, modification time and inode of every recorded file."""
         found = {}
         for path in self._files():
             stat = path.stat()
@@ -66,9 +67,10 @@ class Record:
         return found
 
     def begin(self, node: str) -> Snapshot:
-        """Note that a node starts; what it changes from here on is its own.
+        """Record that a node starts; the changes made from now on are its own.
 
-        A node that was interrupted takes up what it left: for it, everything counts as changed.
+        If the node was interrupted before, it takes over the files it left, and everything counts
+        as changed.
         """
         with self._lock:
             chain = self._load()
@@ -77,30 +79,30 @@ class Record:
         return {} if again else self.snapshot()
 
     def end(self, node: str, before: Snapshot) -> None:
-        """Record what a node changed since `before`, every file not yet recorded, and its end."""
+        """Record a node's end, what it changed since `before`, and all files not yet recorded."""
         with self._lock:
             chain = self._load()
             self._append(chain, [*self._changes(chain, before), {"end": node}])
 
     def seal(self, before: Snapshot | None = None) -> None:
-        """Record every file not yet recorded, and what changed since `before` where it is given."""
+        """Record every file not yet recorded and, if `before` is given, what changed since then."""
         with self._lock:
             chain = self._load()
             self._append(chain, self._changes(chain, self.snapshot() if before is None else before))
 
     def accept_mended(self) -> None:
-        """Record the last attempts' programs as they are: a person was asked to mend them."""
+        """Record the last attempts' programs as they are now, after a person's fixes."""
         now = self.snapshot()
         programs = _last_programs(now)
         self.seal({name: state for name, state in now.items() if name not in programs})
 
     def seal_manifest(self) -> None:
-        """Record the manifest's unchanging part."""
+        """Record the unchanging part of the manifest."""
         with self._lock:
             self._append(self._load(), [{"path": MANIFEST, "sha256": self._manifest()}])
 
     def head(self) -> str:
-        """Return the chain's last hash, which stands for all before it."""
+        """Return the last hash of the chain, which covers everything before it."""
         return self._load().heads[-1]
 
     def verify(self, sealed: str, *, under_way: bool = False, mended: bool = False) -> None:
@@ -108,15 +110,15 @@ class Record:
 
         Parameters
         ----------
-        sealed : a head that the chain once had
-        under_way : the run is about to continue, so an interrupted step may have begun to write its
-            own files again
-        mended : a person was asked to change the program of a hypothesis' last attempt
+        sealed : a hash that was once the head of the chain
+        under_way : the run is about to continue, so an interrupted step may have started to rewrite
+            its own files
+        mended : a person was asked to change the program of a hypothesis's last attempt
 
         Raises
         ------
         InputError
-            Naming the first file that was changed, lost or added.
+            If a file was changed, lost or added; the message names the first one.
         """
         if not self.exists():
             raise InputError(
@@ -219,7 +221,7 @@ class Record:
 
 
 def _writes(node: str, name: str) -> bool:
-    """Return True if the node writes this file: of its hypothesis, or of the whole run."""
+    """Check whether a node writes this file, for its hypothesis or for the whole run."""
     step, _, hypothesis = node.partition(" ")
     if hypothesis:
         of_hypothesis = rf"hypotheses/{hypothesis}/.*|outputs/.*-{hypothesis}(-.*)?\.json"
@@ -230,7 +232,7 @@ def _writes(node: str, name: str) -> bool:
 
 
 def _last_programs(names: Iterable[str]) -> set[str]:
-    """Of the programs among the files, that of each hypothesis' last attempt."""
+    """Select, from the file names, the program of each hypothesis's last attempt."""
     last: dict[str, int] = {}
     for name in names:
         if found := re.fullmatch(r"(hypotheses/[^/]+/results/attempt-)(\d+)/analysis\.py", name):
@@ -243,7 +245,7 @@ def _link(head: str, line: dict[str, Any]) -> str:
 
 
 def _hash(path: Path, size: int | None = None) -> str:
-    """SHA-256 of a file, or of its first `size` bytes."""
+    """Compute the SHA-256 of a file, or of its first `size` bytes."""
     with path.open("rb") as file:
         if size is not None:
             return hashlib.sha256(file.read(size)).hexdigest()
@@ -251,7 +253,7 @@ def _hash(path: Path, size: int | None = None) -> str:
 
 
 def _drop_torn_line(file: Any) -> None:
-    """Cut off what a kill left of a line, so that the next begins a new line."""
+    """Remove a line that a kill left incomplete, so that the next one starts a new line."""
     file.seek(0)
     content = file.read()
     if content and not content.endswith(b"\n"):

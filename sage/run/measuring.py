@@ -1,6 +1,6 @@
-"""Measurements that a scientist defines in a run: gated, then variables of the run's cohort.
+"""Measurements that a scientist defines during a run and that, once gated, become variables.
 
-Their tables are in the run folder (`outputs/defined`), so that a run that continues finds them.
+Their tables are stored in the run folder (`outputs/defined`), where a resumed run finds them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 SECOND, STEM = "second", "defined"
 MOST = 40
-"""Measurements that a run's scientist may define."""
+"""Maximum number of measurements that a run's scientist may define."""
 
 
 def add_defined(cohort: Cohort, folder: Path) -> Cohort:
-    """Return the cohort with the tables of a folder of defined measurements, in their order."""
+    """Return the cohort with the tables from a folder of defined measurements added in order."""
     paths = folder.glob(f"{STEM}*.csv") if folder.is_dir() else ()
     for path in sorted(paths, key=lambda path: int(path.stem.removeprefix(STEM))):
         cohort = cohort.with_features(path)
@@ -34,19 +34,20 @@ def add_defined(cohort: Cohort, folder: Path) -> Cohort:
 
 
 def measure_suite(cohort: Cohort, second: Cohort | None, folder: Path, seed: int) -> int:
-    """Gate the standard suite on a cohort's maps; what passes becomes variables, in `folder`.
+    """Gate the standard suite on a cohort's maps; store the measurements that pass in `folder`.
 
     Parameters
     ----------
-    cohort : with maps; the suite is made for the structures that they hold
-    second : measured alike where it has maps, without a gate of its own; None for no second cohort
-    folder : made if it is missing; gets the gate's report and the table of patients, the second
-        cohort's in a folder of its own
-    seed : of the gate's jitter, loss and choice of halves
+    cohort : a cohort with maps; the suite is generated for the structures they contain
+    second : a second cohort, measured in the same way if it has maps but without a gate of its own;
+        None for no second cohort
+    folder : created if missing; receives the gate's report and the table of patients, with the
+        second cohort's in a subfolder
+    seed : seed of the gate's jitter, dropout and choice of halves
 
     Returns
     -------
-    How many measurements passed the gate.
+    The number of measurements that passed the gate.
 
     Raises
     ------
@@ -81,12 +82,12 @@ def measure_suite(cohort: Cohort, second: Cohort | None, folder: Path, seed: int
 
 @dataclass
 class MapMeasures:
-    """Measurement on maps for the scientist's tool `measurement_define`; reads no outcome.
+    """Outcome-blind measurement on maps, for the scientist's tool `measurement_define`.
 
     Parameters
     ----------
-    reload : called when a variable joined them
-    minimum : fewest patients that a shown count may stand for
+    reload : called when a variable has been added to the cohort
+    minimum : smallest number of patients for which a count may be shown
     """
 
     maps: Path
@@ -99,7 +100,7 @@ class MapMeasures:
 
     @property
     def holds(self) -> str:
-        """Describe the content of the maps."""
+        """Description of the content of the maps."""
         from mcp_servers.measures.maps import MapsOnDisk
 
         every = MapsOnDisk(self.maps, set(self.cohort().patients)).held
@@ -110,7 +111,7 @@ class MapMeasures:
         return f"{', '.join(sorted(names)) or 'nothing'} on {len(every)} slides"
 
     def define(self, formulas: tuple[str, ...]) -> tuple[tuple[MeasurementCheck, ...], BlindCohort]:
-        """Gate each formula on the maps of the cohort's patients; what passes is a variable."""
+        """Gate each formula on the maps of the cohort's patients and add those that pass."""
         from mcp_servers.measures.formula import parse
 
         before = len(list(self.folder.glob(f"{STEM}*.csv"))) if self.folder.is_dir() else 0
@@ -148,7 +149,7 @@ class MapMeasures:
         return {text: _check(by_name[m.name], keys.get(m.name, "")) for text, m in asked.items()}
 
     def _in_second(self, measurement: Measurement, stem: str) -> None:
-        """Take the same measurement in the cohort that confirms, where that has maps."""
+        """Make the same measurement in the confirming cohort, if it has maps."""
         from mcp_servers.measures.maps import MapsOnDisk
         from mcp_servers.measures.table import measure_patients
 
@@ -160,7 +161,7 @@ class MapMeasures:
 
 
 def _write(measured: Measured, places: Sequence[int], folder: Path, stem: str) -> None:
-    """Measurements as a table of features, with what describes its columns."""
+    """Write measurements as a feature table, with a description of its columns."""
     from mcp_servers.measures.variables import describe_variable
     from sage.core.files import write_json, write_text
 

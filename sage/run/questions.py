@@ -1,4 +1,4 @@
-"""The question of a run: read, corrected, shown, and held against graph and cohort."""
+"""The question of a run: parsed, corrected, shown, and checked against graph and cohort."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LONGEST = 2000
 
 
 def question_input(prompt: str, dictionary: DataDictionary, graph: Graph | None) -> QuestionInput:
-    """Return the prompt with the names that graph and cohort have.
+    """Combine the prompt with the names that the graph and the cohort contain.
 
     Raises
     ------
@@ -89,18 +89,18 @@ def _graph_names(graph: Graph) -> tuple[GraphName, ...]:
 def make_contract(
     given: QuestionInput, reading: Reading, ontology: Ontology, corrections: Corrections
 ) -> Question:
-    """Return the contract of a reading, with the asker's corrections.
+    """Build the contract of a question from its reading and the user's corrections.
 
     Parameters
     ----------
-    given : the question, with the names that cohort and graph have
-    reading : what the rules or a model read in it, in the question's own words
-    ontology : finds entities by their names and synonyms
-    corrections : parts replaced or dropped, or a whole contract in place of both
+    given : the question, with the names that the cohort and the graph contain
+    reading : what the rules or a model read in the question, in its own words
+    ontology : used to find entities by their names and synonyms
+    corrections : parts to be replaced or dropped, or a whole contract that replaces both
 
     Returns
     -------
-    Each part of the question with the variables that stand for it, or the reason why none does.
+    Each part of the question with the variables that represent it, or the reason why none does.
 
     Raises
     ------
@@ -119,14 +119,14 @@ def make_contract(
 
 
 def read_contract(services: Services) -> Question:
-    """Read the run's question by rules, without keeping anything."""
+    """Parse the run's question by rules, without storing anything."""
     given = question_input(services.spec.prompt, services.dictionary, services.graph)
     reading = read_question(given, services.resources)
     return make_contract(given, reading, services.ontology, services.spec.corrections)
 
 
 def ask_question(services: Services) -> Question:
-    """Have the run's reasoner read its question, and save the contract."""
+    """Have the run's reasoner read the question, and save the resulting contract."""
     folder = services.folder
     with services.node("question"):
         given = question_input(services.spec.prompt, services.dictionary, services.graph)
@@ -156,7 +156,8 @@ def redesign_of(folder: RunFolder, hypothesis_id: str) -> Redesign | None:
 def question_of(folder: RunFolder, hypothesis_id: str = "") -> Question:
     """Return the contract of a run's question, as a hypothesis of the run has to answer it.
 
-    A redesign is for all patients; of a run begun before there was a contract, it is the prompt.
+    A redesigned hypothesis has to answer it for all patients. For a run started before contracts
+    existed, the question is the prompt.
     """
     path = folder.output("question_contract")
     if not path.exists():
@@ -169,7 +170,7 @@ def question_of(folder: RunFolder, hypothesis_id: str = "") -> Question:
 
 
 def describe_carried(folder: RunFolder, hypothesis: Hypothesis) -> str:
-    """Return the first line on a hypothesis: what it answers of the question."""
+    """Describe in one line which part of the question a hypothesis answers."""
     line = account_line(question_of(folder, hypothesis.id), hypothesis)
     redesign = redesign_of(folder, hypothesis.id)
     if redesign is None:
@@ -178,21 +179,22 @@ def describe_carried(folder: RunFolder, hypothesis: Hypothesis) -> str:
 
 
 def refuse(question: Question) -> None:
-    """Raise where the question cannot be answered as it stands.
+    """Raise an error if the question cannot be answered in its present form.
 
     Raises
     ------
     InputError
-        With each reason and what to do.
+        With each reason and its remedy.
     """
     if question.refusals:
         raise InputError(" ".join(question.refusals))
 
 
 def describe_question(question: Question, *, begun: bool = False) -> list[str]:
-    """Get the contract as text, a line per part. Refusals end the command in a line of their own.
+    """Describe the contract as text, one line per part.
 
-    A run that has `begun` was agreed to: nobody is asked to.
+    Refusals are not included, since they end the command with a message of their own. For a run
+    that has `begun`, the user is no longer asked to agree.
     """
     out = [f"{question.intent.value.replace('_', ' ')} ({question.language})"]
     width = max((len(part.role.value) for part in question.parts), default=0)

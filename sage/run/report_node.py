@@ -1,4 +1,4 @@
-"""The last node: rank the evaluated hypotheses and write the report."""
+"""The last node, which ranks the evaluated hypotheses and writes the report."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sage.run.state import Evaluation, RankIn
 
 
 def rank(evaluations: list[Evaluation], parts: Mapping[str, RankParts]) -> list[str]:
-    """Hypotheses that answer the question as asked first, then by expected information.
+    """Rank hypotheses that answer the question as asked first, then by expected information.
 
-    All of it was known before any outcome was read. The debate's novelty (of 10) takes the place of
-    the count of records where it was judged. What was not feasible comes last. The verdict does not
-    enter: a ranking by outcome would reward chance.
+    All criteria were known before any outcome was read. If novelty was judged in the debate, its
+    score (out of 10) replaces the count of records. Infeasible hypotheses come last. The verdict is
+    not used: a ranking by outcome would reward chance.
     """
 
     def information(evaluation: Evaluation) -> float:
@@ -36,7 +36,7 @@ def rank(evaluations: list[Evaluation], parts: Mapping[str, RankParts]) -> list[
 
 
 def rank_and_report(services: Services, state: RankIn) -> dict[str, Any]:
-    """Rank, record the state that the report is built from, and build it."""
+    """Rank the hypotheses, save the state from which the report is built, and build the report."""
     from sage.report.build import write_report
     from sage.report.candidates import rankings
     from sage.report.crate import write_crate
@@ -68,7 +68,7 @@ def rank_and_report(services: Services, state: RankIn) -> dict[str, Any]:
 
 
 def _draw_measured(services: Services, name: str) -> None:
-    """Pictures of what was measured on slides, where the cohort says where its maps lie."""
+    """Draw what was measured on slides, if the cohort states where its maps are."""
     from sage.report.fields import FOLDER, draw_measured
     from validation.contracts.contract import FrozenContract, read_claim
 

@@ -1,4 +1,4 @@
-"""The human checkpoint, as a person meets it: show, decide, edit."""
+"""The human checkpoint from a person's point of view: show, decide and edit hypotheses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def drafts_of(services: Services, ids: tuple[str, ...]) -> list[Draft]:
-    """Return the drafts that wait, from the run folder."""
+    """Load the waiting drafts from the run folder."""
     return [
         Draft.model_validate(read_json(services.folder.output(f"draft-{item}"))) for item in ids
     ]
@@ -59,7 +59,7 @@ class HumanInterrupt(Strict):
 
 
 def interrupt_of(draft: Draft) -> HumanInterrupt:
-    """Return the interrupt of a draft: its fields to edit, its sentence to read."""
+    """Build the interrupt for a draft, with its editable fields and its statement."""
     fields = json.loads(draft.hypothesis.model_dump_json())
     return HumanInterrupt(
         action_request=ActionRequest(action=f"test {draft.hypothesis.id}", args=fields),
@@ -81,12 +81,12 @@ class HumanResponse(Strict):
     reviewers: tuple[str, ...] = ()
 
     def decision(self, services: Services, draft: Draft) -> Decision:
-        """Return the decision that the machine waits for.
+        """Convert the response to the decision for which the state machine is waiting.
 
         Raises
         ------
         InputError
-            If a reason or wish is missing, or an edit cannot be taken.
+            If a reason or wish is missing, or an edit cannot be accepted.
         """
         name, said = draft.hypothesis.id, self.args if isinstance(self.args, str) else ""
         by = f"by {' and '.join(self.reviewers)}" if self.reviewers else ""
@@ -108,12 +108,12 @@ class HumanResponse(Strict):
 
 
 def decisions_from(services: Services, drafts: list[Draft], path: Path) -> tuple[Decision, ...]:
-    """Return the decisions of a JSON file: an object from hypothesis ids to `HumanResponse`.
+    """Read decisions from a JSON file that maps hypothesis ids to `HumanResponse` objects.
 
     Raises
     ------
     InputError
-        If the file cannot be read, or names a hypothesis that does not wait.
+        If the file cannot be read, or names a hypothesis that is not waiting.
     """
     waiting = {draft.hypothesis.id: draft for draft in drafts}
     try:
@@ -136,7 +136,7 @@ def decisions_from(services: Services, drafts: list[Draft], path: Path) -> tuple
 
 
 def show_draft(draft: Draft, dictionary: DataDictionary) -> None:
-    """Print a hypothesis in the five-field template, with its evidence on both sides."""
+    """Print a hypothesis in the five-field template, with the evidence for and against it."""
     from rich.panel import Panel
     from rich.table import Table
 
@@ -173,28 +173,28 @@ def show_draft(draft: Draft, dictionary: DataDictionary) -> None:
 
 @dataclass(frozen=True)
 class Edit:
-    """A hypothesis as edited, and what that changed, field by field, as (field, before, after)."""
+    """An edited hypothesis, and its changes as a list of (field, before, after)."""
 
     hypothesis: Hypothesis
     differences: tuple[tuple[str, str, str], ...]
 
     @property
     def comment(self) -> str:
-        """Describe the changed fields for the report."""
+        """Description of the changed fields for the report."""
         names = ", ".join(name for name, _, _ in self.differences)
         return f"changed by the reviewer: {names or 'nothing'}"
 
 
 def edited_hypothesis(services: Services, draft: Draft, changes: dict[str, Any]) -> Edit:
-    """Get the hypothesis with `changes` applied, checked against the template and the dictionary.
+    """Apply `changes` to the hypothesis and check it against the template and the dictionary.
 
-    The statement follows the fields; a statement of other words is refused.
+    The statement is derived from the fields; any other wording is refused.
 
     Raises
     ------
     InputError
-        If a field is unknown or wrong, names something that the cohort does not have, or if the
-        statement was edited itself.
+        If a field is unknown or invalid, a field names something that the cohort does not have, or
+        the statement itself was edited.
     """
     before = json.loads(draft.hypothesis.model_dump_json())
     changed = {key: value for key, value in changes.items() if value != before.get(key)}
@@ -222,7 +222,7 @@ def edited_hypothesis(services: Services, draft: Draft, changes: dict[str, Any])
 
 
 def _without_old_reasons(before: Hypothesis, after: Hypothesis, edited: set[str]) -> Hypothesis:
-    """Another claim without the words that were written for the old claim."""
+    """Remove from a changed claim the text that was written for the old one."""
     design = describe_design(after)
     replaced: dict[str, Any] = {
         "rationale": "",
@@ -238,7 +238,7 @@ def _without_old_reasons(before: Hypothesis, after: Hypothesis, edited: set[str]
 
 
 def _validate_hypothesis(services: Services, fields: dict[str, Any]) -> Hypothesis:
-    """Return a valid hypothesis on the run's cohort, its statement written from its fields."""
+    """Validate a hypothesis on the run's cohort, and derive its statement from its fields."""
     try:
         hypothesis = Hypothesis.model_validate(fields)
     except ValidationError as error:
@@ -261,7 +261,7 @@ def _format_value(value: Any) -> str:
 
 
 def show_edit(edit: Edit) -> None:
-    """Print what an edit changes, each field before and after."""
+    """Print the changes made by an edit, each field before and after."""
     from sage.cli.console import err
 
     for name, before, after in edit.differences:
@@ -275,19 +275,19 @@ def show_edit(edit: Edit) -> None:
 def given_decision(
     services: Services, draft: Draft, action: str, value: object, *, ask: bool = False
 ) -> Decision:
-    """Return a decision from command-line options; with `ask`, an edit is shown and asked about.
+    """Build a decision from command-line options; with `ask`, show an edit and ask to confirm it.
 
     Parameters
     ----------
     action : "approve", "reject", "another" or "edit"
-    value : the comment for "reject" and "another", the path of a JSON file with the changed fields
-        for "edit"; not read for "approve"
-    ask : ask at the terminal before an edit is taken
+    value : the comment for "reject" and "another", or the path of a JSON file with the changed
+        fields for "edit"; ignored for "approve"
+    ask : whether to ask at the terminal before accepting an edit
 
     Raises
     ------
     InputError
-        If an edit cannot be read, is refused, or was not confirmed.
+        If an edit cannot be read, is refused, or is not confirmed.
     """
     name = draft.hypothesis.id
     match action:
@@ -315,7 +315,7 @@ def given_decision(
 
 
 def edit_decision(name: str, edit: Edit) -> Decision:
-    """Return the decision to take an edit."""
+    """Build the decision that accepts an edit."""
     return Decision(hypothesis_id=name, action="edit", edited=edit.hypothesis, comment=edit.comment)
 
 
@@ -328,7 +328,7 @@ def _confirmed() -> bool:
 
 
 def in_editor(text: str) -> str:
-    """`text` as the user leaves it in $VISUAL, $EDITOR or vi.
+    """Return `text` as edited by the user in $VISUAL, $EDITOR or vi.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Checkpoints hold our own types and nothing else; anything strange is refused on reading."""
+"""Serialization of checkpoints, limited to SAGE's own types; any other is refused on reading."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MODULES = (
 
 @lru_cache(maxsize=1)
 def allowed() -> tuple[tuple[str, str], ...]:
-    """Return (module, class) of every model and enum that a checkpoint may hold."""
+    """List (module, class) of every model and enum that a checkpoint may contain."""
     found = set()
     for name in MODULES:
         for value in vars(importlib.import_module(name)).values():
@@ -40,7 +40,7 @@ def allowed() -> tuple[tuple[str, str], ...]:
 
 
 def serializer() -> JsonPlusSerializer:
-    """Return a msgpack serializer without pickle, for the allowed types."""
+    """Make a msgpack serializer for the allowed types, without pickle."""
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
     return JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=allowed())

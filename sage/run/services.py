@@ -1,4 +1,4 @@
-"""Resources of a run's nodes, loaded on first use."""
+"""Resources used by a run's nodes, loaded on first use."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ log = logger(__name__)
 Listener = Callable[[str, str, dict[str, Any]], None]
 DEFINED = "defined"
 BETWEEN_NOTES = 2.0
-"""Seconds between two lines of the event log on how far a step is."""
+"""Minimum seconds between two progress events in the event log."""
 
 
 def _silent(kind: str, node: str, fields: dict[str, Any]) -> None:
@@ -49,7 +49,7 @@ def _silent(kind: str, node: str, fields: dict[str, Any]) -> None:
 
 @dataclass
 class Services:
-    """Resources of a run. Nodes reach files, graph, cohort and reasoner through this alone."""
+    """Resources of a run, through which alone nodes access files, graph, cohort and reasoner."""
 
     folder: RunFolder
     manifest: Manifest
@@ -74,7 +74,7 @@ class Services:
 
     @cached_property
     def reasoner(self) -> Reasoner:
-        """The reasoner that the manifest names."""
+        """The reasoner named in the manifest."""
         if self.manifest.reasoner == "rules":
             from agents.core.rules import RulesReasoner
 
@@ -135,13 +135,13 @@ class Services:
         return add_defined(load_cohort(second, self.settings), self.defined / SECOND)
 
     def reload_cohorts(self) -> None:
-        """Forget the cohorts, after a measurement joined their variables."""
+        """Discard the loaded cohorts after a measurement was added to their variables."""
         for name in ("cohort", "second_cohort", "dictionary"):
             self.__dict__.pop(name, None)
 
     @cached_property
     def patient_identifiers(self) -> frozenset[str]:
-        """Texts that no prompt may hold: the cohorts' patient identifiers and pseudonyms."""
+        """The cohorts' patient identifiers and pseudonyms, which no prompt may contain."""
         from agents.core.disclosure import identifiers
 
         cohorts = [self.cohort, *([self.second_cohort] if self.second_cohort else [])]
@@ -156,7 +156,7 @@ class Services:
 
     @cached_property
     def literature(self) -> Literature:
-        """The literature search: the local index, and the services when the run is online."""
+        """The literature search: the local index and, if the run is online, the services."""
         from sage.run.wiring import make_literature
 
         online = self.settings.literature != "local"
@@ -169,7 +169,7 @@ class Services:
 
     @cached_property
     def workbench(self) -> Workbench:
-        """Data of the scientist's tools, without outcomes."""
+        """Data for the scientist's tools, without outcomes."""
         from datetime import date
 
         from agents.scientist.blind import BlindCohort
@@ -189,7 +189,7 @@ class Services:
         )
 
     def _measures(self) -> MapMeasures | None:
-        """Measurement on the cohort's maps; None without maps."""
+        """Return the measurement on the cohort's maps; None if it has no maps."""
         from sage.run.measuring import MapMeasures
 
         if (maps := self.cohort.maps) is None:
@@ -206,14 +206,14 @@ class Services:
 
     @cached_property
     def tool_cards(self) -> list[Any]:
-        """The registered tools, as agents may know them."""
+        """Descriptions of the registered tools for agents."""
         from sage.run.wiring import tools
 
         return tools(self.settings)
 
     @cached_property
     def registries(self) -> Registries | None:
-        """Outside registries for feasibility when the run is online, else None."""
+        """External registries for feasibility if the run is online; otherwise None."""
         if self.settings.literature == "local":
             return None
         from agents.feasibility.registries import Registries, Registry
@@ -224,7 +224,7 @@ class Services:
         return Registries(registries, self.settings.cache_dir / "evidence")
 
     def ask(self, agent: Agent[I, O], given: I, output: str) -> Reply[O]:
-        """Ask the reasoner and keep the answer as `outputs/<output>.json`."""
+        """Ask the reasoner and save the answer as `outputs/<output>.json`."""
         reply = self.reasoner.ask(agent, given)
         spent = reply.spent
         write_json(
@@ -240,7 +240,7 @@ class Services:
         return reply
 
     def _relay_progress(self, name: str, fields: dict[str, Any]) -> ProgressListener:
-        """Relay a step's progress: all of it to the listener, now and then to the event log."""
+        """Relay a step's progress: all of it to the listener, and occasionally to the event log."""
         last = time.monotonic()
 
         def relay(what: str, done: int, total: int) -> None:
@@ -255,12 +255,12 @@ class Services:
 
     @contextmanager
     def node(self, name: str, hypothesis: str = "") -> Iterator[None]:
-        """Log a node's start, end and duration, notify the listener, and record what it wrote.
+        """Log a node's start, end and duration, notify the listener, and record the files it wrote.
 
         Raises
         ------
         Paused
-            If somebody asked the run to wait; the node has not begun.
+            If somebody asked the run to pause; the node has not started.
         """
         from langgraph.errors import GraphInterrupt
 

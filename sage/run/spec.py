@@ -1,4 +1,4 @@
-"""The specification of a run: the same value from command line, page, API and queue to manifest."""
+"""The specification of a run, with the same form in command line, web page, API and manifest."""
 
 from __future__ import annotations
 
@@ -65,18 +65,18 @@ class RunSpec(RunOptions):
 
 
 def _resolve_cohort(name: str) -> str:
-    """Absolute path of a cohort's folder; a built-in name as it is."""
+    """Return the absolute path of a cohort's folder, or a built-in name unchanged."""
     path = Path(name)
     return str(path.resolve()) if path.exists() else name
 
 
 def make_spec(settings: Settings, file: Path | None = None, **options: Any) -> RunSpec:
-    """Merge options over a spec file over the `[run]` table of the settings.
+    """Merge options over a spec file, and both over the `[run]` table of the settings.
 
     Parameters
     ----------
-    file : JSON with fields of a spec, or a question's contract as `sage ask --json` prints it
-    options : fields of `RunSpec`; None where not given
+    file : JSON file with fields of a spec, or with a question's contract from `sage ask --json`
+    options : fields of `RunSpec`; None for those not given
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""The state of a run, typed, and each node's own window on it.
+"""The typed state of a run, and the part of it that each node sees.
 
-A node's input schema lists the channels that it may read; LangGraph hands it nothing else. The
-windows are the design's table of contexts, so widening one is a change of the design.
+A node's input schema lists the channels that it may read; LangGraph passes it nothing else. These
+schemas implement the design's table of contexts, so widening one is a design change.
 """
 
 from __future__ import annotations
@@ -77,21 +77,21 @@ class RunState(TypedDict, total=False):
 
 
 class PathGenerationIn(TypedDict):
-    """Path generation reads the prompt and its parts."""
+    """Input of path generation: the prompt and its parts."""
 
     prompt: str
     question: Question
 
 
 class OntologistIn(TypedDict):
-    """The ontologist reads the question and the paths."""
+    """Input of the ontologist: the question and the paths."""
 
     question: Question
     paths: list[ScoredPath]
 
 
 class ScientistIn(TypedDict):
-    """The scientist reads question and brief, and what it proposed and was asked for before."""
+    """Input of the scientist: question, brief, earlier proposals, and what reviewers asked for."""
 
     question: Question
     brief: OntologyBrief
@@ -100,7 +100,7 @@ class ScientistIn(TypedDict):
 
 
 class ReviewIn(TypedDict):
-    """The reviewer sees the drafts, and what was decided before."""
+    """Input of the review: the drafts, and the decisions made before."""
 
     drafts: list[Draft]
     decided: list[Decision]
@@ -108,7 +108,7 @@ class ReviewIn(TypedDict):
 
 
 class RedesignIn(TypedDict):
-    """Redesign reads how evaluations ended, and which infeasible claims were redesigned before."""
+    """Input of redesign: how evaluations ended, and which claims were already redesigned."""
 
     evaluations: list[Evaluation]
     redesigned: list[str]
@@ -116,20 +116,20 @@ class RedesignIn(TypedDict):
 
 
 class JudgeIn(TypedDict):
-    """Judging reads which analyses finished."""
+    """Input of the judge: which analyses finished."""
 
     tested: list[Tested]
 
 
 class RankIn(TypedDict):
-    """Ranking reads how the evaluations ended, and what was decided at review."""
+    """Input of the ranking: how the evaluations ended, and the review decisions."""
 
     evaluations: list[Evaluation]
     decided: list[Decision]
 
 
 class HypothesisState(TypedDict, total=False):
-    """Channels of a hypothesis' evaluation."""
+    """Channels of a hypothesis's evaluation."""
 
     reviewed_one: ReviewedHypothesis
     reasons: list[Words]
@@ -145,7 +145,7 @@ class HypothesisState(TypedDict, total=False):
 
 
 class InterpretationState(TypedDict, total=False):
-    """Channels of a tested hypothesis' interpretation."""
+    """Channels of a tested hypothesis's interpretation."""
 
     expanded: ExpandedHypothesis
     contract_hash: str
@@ -156,7 +156,7 @@ class InterpretationState(TypedDict, total=False):
 
 
 class ExpansionIn(TypedDict):
-    """Expansion reads the reviewed hypothesis; in a revision, the critics' reasons."""
+    """Input of expansion: the reviewed hypothesis and, in a revision, the critics' reasons."""
 
     reviewed_one: ReviewedHypothesis
     reasons: list[Words]
@@ -164,21 +164,21 @@ class ExpansionIn(TypedDict):
 
 
 class ExpandedIn(TypedDict):
-    """Critics and feasibility read the expanded hypothesis."""
+    """Input of critics and feasibility: the expanded hypothesis."""
 
     expanded: ExpandedHypothesis
     round: int
 
 
 class InstructionsIn(TypedDict):
-    """Coding instructions read the expanded hypothesis and what feasibility demands of the plan."""
+    """Input of coding instructions: the expanded hypothesis, and what feasibility requires."""
 
     expanded: ExpandedHypothesis
     feasibility: FeasibilityVerdict
 
 
 class CodingIn(TypedDict):
-    """The coding agent reads the hypothesis, its contract and tasks, and whether to retry."""
+    """Input of the coding agent: hypothesis, contract and tasks, and whether to retry."""
 
     expanded: ExpandedHypothesis
     contract_hash: str
@@ -187,20 +187,20 @@ class CodingIn(TypedDict):
 
 
 class InterpreterIn(TypedDict):
-    """The interpreter reads the expanded hypothesis, the contract and, from files, the results."""
+    """Input of the interpreter: the expanded hypothesis and contract; results come from files."""
 
     expanded: ExpandedHypothesis
     contract_hash: str
 
 
 class EscalationIn(TypedDict):
-    """The escalation checkpoint knows which hypothesis it is about."""
+    """Input of the escalation checkpoint: the hypothesis that it concerns."""
 
     expanded: ExpandedHypothesis
 
 
 class CloseIn(TypedDict):
-    """Closing reads how far the evaluation came."""
+    """Input of closing: how far the evaluation got."""
 
     expanded: ExpandedHypothesis
     novelty: NoveltyView
@@ -211,7 +211,7 @@ class CloseIn(TypedDict):
 
 
 class SummaryIn(TypedDict):
-    """The summary reads the interpretation, the expanded hypothesis, novelty and feasibility."""
+    """Input of the summary: interpretation, expanded hypothesis, novelty and feasibility."""
 
     expanded: ExpandedHypothesis
     interpretation: Interpretation

@@ -1,4 +1,4 @@
-"""The agents of a run by name, and a run's trace replayed without any of them being asked."""
+"""The agents of a run by name, and the replay of a run's trace without asking any of them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ AGENTS: tuple[Agent[Any, Any], ...] = (
     INTERPRETER,
     SUMMARY,
 )
-"""In the order in which a run asks them."""
+"""All agents, in the order in which a run asks them."""
 
 
 class ReplayedTrace(Strict):
@@ -63,7 +63,7 @@ class ReplayedTrace(Strict):
 
 
 def replay_trace(folder: RunFolder) -> ReplayedTrace | None:
-    """Take every recorded turn again, without model, tool or network; None without a trace.
+    """Replay every recorded turn without model, tools or network; None if there is no trace.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Contract, analysis and verdict of a hypothesis, in its folder of the run."""
+"""Contract, analysis and verdict of a hypothesis, in its folder within the run."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ EVENTS = {
     "done": "the analysis is complete",
     "feature": "slides measured",
 }
-"""Sentences for the events of the analysis."""
+"""Sentences that describe the events of the analysis."""
 
 
 def freeze_contract(services: Services, hypothesis: Hypothesis) -> str:
-    """Draft the contract, freeze it to the cohort's data, keep it; return its SHA-256.
+    """Draft the contract, freeze it to the cohort's data and save it; return its SHA-256.
 
-    In a campaign it takes the next place of the online error control; a step that was interrupted
-    finds the place that it took.
+    In a campaign, the contract takes the next place in the online error control; a step that was
+    interrupted finds the place it took before.
     """
     from validation.drafting.freezing import freeze
 
@@ -55,7 +55,7 @@ def freeze_contract(services: Services, hypothesis: Hypothesis) -> str:
 
 
 def drafted_contract(services: Services, hypothesis: Hypothesis) -> Contract:
-    """Return the contract of a hypothesis as the run would freeze it."""
+    """Draft the contract that the run would freeze for a hypothesis."""
     from validation.contracts.contract import SplitRule
     from validation.drafting.draft import draft
 
@@ -67,7 +67,7 @@ def drafted_contract(services: Services, hypothesis: Hypothesis) -> Contract:
 
 
 def _place_contract(services: Services, contract: Contract, ledger: Ledger) -> FrozenContract:
-    """Get the contract with a place in the online error control of the patients that confirm it."""
+    """Freeze the contract with a place in the online error control of its confirming patients."""
     from validation.drafting.freezing import freeze
     from validation.statistics.online import level
 
@@ -91,14 +91,14 @@ def _place_contract(services: Services, contract: Contract, ledger: Ledger) -> F
 
 
 def open_run_ledger(services: Services) -> Ledger:
-    """Return the run's ledger, over the store that follows the patients."""
+    """Open the run's ledger, backed by the store that follows patients across runs."""
     from sage.run.wiring import open_ledger
 
     return open_ledger(services.folder.root / "ledger.jsonl", services.settings)
 
 
 def load_frozen(services: Services, name: str, sha256: str) -> FrozenContract:
-    """Return the frozen contract of a hypothesis.
+    """Load the frozen contract of a hypothesis.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def load_frozen(services: Services, name: str, sha256: str) -> FrozenContract:
 
 
 class Recording:
-    """The run's reasoner as the coding agent meets it: each answer is kept as an agent output."""
+    """The run's reasoner as used by the coding agent, saving each answer as an agent output."""
 
     def __init__(self, services: Services, hypothesis: str) -> None:
         self.services = services
@@ -124,7 +124,7 @@ class Recording:
         self._asked: dict[str, int] = {}
 
     def ask(self, agent: Agent[I, O], given: I) -> Reply[O]:
-        """Ask the run's reasoner and keep the answer."""
+        """Ask the run's reasoner and save the answer."""
         count = self._asked[agent.name] = self._asked.get(agent.name, 0) + 1
         again = f"-r{count - 1}" if count > 1 else ""
         return self.services.ask(agent, given, f"{agent.name}-{self.hypothesis}{again}")
@@ -133,25 +133,26 @@ class Recording:
 def analyze(
     services: Services, name: str, sha256: str, tasks: tuple[str, ...], *, mended: bool
 ) -> Literal["done", "escalated"]:
-    """Carry the contract out in the sandbox, in at most the configured number of rounds.
+    """Execute the contract in the sandbox, in at most the configured number of rounds.
 
     Parameters
     ----------
     services : the run's cohorts, settings, reasoner and folder; results and events go to the folder
-    tasks : the coding instructions' tasks, for the plan; not read where `mended`
-    mended : continue after an escalation, with the last program as a person left it
+    tasks : tasks from the coding instructions, used for the plan; ignored if `mended`
+    mended : whether to continue after an escalation, with the last program as a person left it
 
     Returns
     -------
-    "done" with results in the hypothesis's folder, or "escalated" where no round left numbers that
-    could be read, and a person has to mend the last program.
+    "done" with results in the hypothesis's folder, or "escalated" if no round produced readable
+    numbers, so that a person has to fix the last program.
 
     Raises
     ------
     FaultError
         If the contract in the folder is not the frozen contract.
     InputError
-        If the cohort's data changed since then, or `mended` finds nothing escalated or no change.
+        If the cohort's data changed after the contract was frozen, or if `mended` is set but there
+        is no escalated program or it was not changed.
     """
     from agents.coding import controller
     from sage.run.wiring import make_sandbox
@@ -190,15 +191,15 @@ def analyze(
 
 
 def _report_event(services: Services, name: str, kind: str, fields: dict[str, Any]) -> None:
-    """Keep what the analysis says of itself, and show it."""
+    """Save and display an event that the analysis reports."""
     services.folder.event(kind, hypothesis=name, **fields)
     report_progress(EVENTS.get(kind, kind), int(fields.get("done", 0)), int(fields.get("total", 0)))
 
 
 def finalize_verdicts(services: Services, contracts: dict[str, str]) -> None:
-    """Judge every tested hypothesis again over the complete ledger.
+    """Judge every tested hypothesis again, using the complete ledger.
 
-    A verdict given while the ledger was short may not survive the claims that came later.
+    A verdict reached when the ledger was shorter may not survive the claims added later.
     """
     from validation.run.runner import finalize
 
@@ -212,12 +213,12 @@ def finalize_verdicts(services: Services, contracts: dict[str, str]) -> None:
 
 
 def contract_view(frozen: FrozenContract) -> ContractView:
-    """Return the contract as the interpreter sees it."""
+    """Build the interpreter's view of the contract."""
     return ContractView(sha256=frozen.sha256, statements=statements(frozen))
 
 
 def pictures(home: Path) -> tuple[str, ...]:
-    """Return the main figures as PNG in base64, of the part that the verdict rests on."""
+    """Load the main figures for the part on which the verdict rests, as PNG in base64."""
     from validation.figures.plots import SEEN
 
     for part in ("confirmation", "all", "discovery"):
@@ -234,7 +235,7 @@ PARTS = (".effect", ".lower", ".upper", ".statistic")
 
 
 def _telling(keys: set[str]) -> list[str]:
-    """Keys worth an interpreter's reading: where a summary exists, its parts are left out."""
+    """Select the keys worth interpreting, omitting the parts of any value that has a summary."""
     return sorted(
         key
         for key in keys
@@ -248,9 +249,9 @@ COUNTED = ("patients", "events")
 
 
 def results_view(home: Path, min_count: int = MIN_COUNT) -> ResultsView:
-    """Get the results as the interpreter sees them: aggregated numbers by key, verdict, statements.
+    """Build the interpreter's view of the results: numbers by key, verdict and statements.
 
-    Counts under `min_count` are suppressed, and shares whose text states such a count.
+    Counts below `min_count` are suppressed, as are shares whose text states such a count.
     """
     from agents.findings.hold import hold
     from validation.results.results import Results

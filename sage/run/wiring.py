@@ -1,4 +1,4 @@
-"""From settings to working parts: reasoner, embedder, cohort, graph, literature, sandbox."""
+"""Construction of working parts from settings: reasoner, cohort, graph, literature and more."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def make_chat(
     withheld: Withheld = frozenset,
     trace: Trace | None = None,
 ) -> ChatReasoner:
-    """Return a reasoner on the settings' models that keeps replies and spending in `folder`.
+    """Make a reasoner with the settings' models that stores replies and spending in `folder`.
 
     Parameters
     ----------
-    budget_usd : dollars that the run may spend; None for no bound
-    withheld : texts that no prompt may hold
+    budget_usd : dollars that the run may spend; None for no limit
+    withheld : texts that no prompt may contain
     """
     from agents.core.chat import ChatReasoner, ChatSettings
     from sage.core.llm.budget import Meter
@@ -64,14 +64,14 @@ def make_chat(
 
 
 def make_client(settings: Settings, meter: Meter, cache: ReplyCache | None = None) -> Client:
-    """Return the client for the settings' endpoint."""
+    """Make the client for the endpoint given in the settings."""
     from sage.core.llm.client import Client
 
     return Client(settings.endpoint, meter, cache)
 
 
 def make_embedder(settings: Settings) -> Embedder:
-    """Return the embedding model that settings name."""
+    """Make the embedding model named in the settings."""
     from kg.embedding import embed
 
     settings.cache_dir.mkdir(parents=True, exist_ok=True)
@@ -84,10 +84,10 @@ def make_embedder(settings: Settings) -> Embedder:
 def load_cohort(
     name: str, settings: Settings, root: Path | None = None, features: Sequence[Path] = ()
 ) -> Cohort:
-    """Return a cohort by folder or built-in name; "demo" is the simulated demonstration cohort.
+    """Load a cohort by folder or built-in name; "demo" is the simulated demonstration cohort.
 
-    `root` is where the files of its cohort.toml lie, when not beside it; `features` are tables of
-    what tools computed on its slides.
+    `root` is the folder with the files of its cohort.toml if they are not next to it; `features`
+    are tables of values that tools computed on its slides.
     """
     from validation import cohort
 
@@ -101,7 +101,7 @@ def load_cohort(
 
 
 def open_ledger(path: Path | None, settings: Settings) -> Ledger:
-    """Return a folder's ledger over the store that settings name."""
+    """Open a folder's ledger, backed by the store named in the settings."""
     from validation.ledger.ledger import Ledger
     from validation.ledger.store import open_store
 
@@ -112,9 +112,9 @@ DEMO_SEED = 7
 
 
 def demo_cohort(settings: Settings) -> Path:
-    """Get the simulated demonstration cohort, written into the cache on first use of its simulator.
+    """Return the simulated demonstration cohort, written to the cache on first use.
 
-    It has four slides where the packages that paint them are installed.
+    It includes four slides if the packages that paint them are installed.
     """
     from validation import simulate
 
@@ -135,9 +135,9 @@ def demo_cohort(settings: Settings) -> Path:
 
 
 def _make_once(last: Path, make: Callable[[], object]) -> None:
-    """Have the first who needs a shared folder make it, and the others wait.
+    """Let the first process that needs a shared folder create it while the others wait.
 
-    `last` is the file of the folder that is written last.
+    `last` is the file in the folder that is written last.
     """
     if last.is_file():
         return
@@ -147,7 +147,7 @@ def _make_once(last: Path, make: Callable[[], object]) -> None:
 
 
 def corpus_key(folder: Path) -> str:
-    """SHA-256 over the names and contents of a corpus folder's files."""
+    """Compute the SHA-256 of the names and contents of a corpus folder's files."""
     digest = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         if path.is_file():
@@ -157,7 +157,7 @@ def corpus_key(folder: Path) -> str:
 
 
 def demo_graph(settings: Settings, progress: Callable[[str, int, int], None] | None = None) -> Path:
-    """Build the demonstration's graph once, kept by content, embedding model and code."""
+    """Build the demonstration graph once, cached by content, embedding model and code."""
     from kg.corpus.build import build
     from kg.corpus.build_report import BuildOptions
     from kg.corpus.places import REPORT
@@ -177,7 +177,7 @@ def demo_graph(settings: Settings, progress: Callable[[str, int, int], None] | N
 
 
 def _graph_code() -> str:
-    """Return the beginning of a SHA-256 over the code that makes and reads graphs."""
+    """Return the first digits of a SHA-256 of the code that builds and reads graphs."""
     import kg
 
     code = hashlib.sha256()
@@ -187,9 +187,9 @@ def _graph_code() -> str:
 
 
 def open_graph(path: Path, settings: Settings) -> Graph:
-    """Get a graph by folder or file; GraphML is read once, and then from its arrays in the cache.
+    """Open a graph from a folder or file, caching the arrays of a GraphML file on first read.
 
-    Those are kept by the file's content and by SAGE's code.
+    The cache is keyed by the file's content and by SAGE's code.
     """
     from kg.graph.model import Graph
 
@@ -207,7 +207,7 @@ def open_graph(path: Path, settings: Settings) -> Graph:
 
 
 def make_ontology() -> Ontology:
-    """Return the ontology that ships with SAGE."""
+    """Load the ontology that ships with SAGE."""
     from kg.lexicon.ontology import Ontology
 
     return Ontology.load(data_root() / "ontology")
@@ -218,12 +218,12 @@ def graph_path(
     settings: Settings,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Path:
-    """Path of the given graph, or of the demonstration graph.
+    """Return the path of the given graph, or of the demonstration graph.
 
     Raises
     ------
     InputError
-        If the given path is not there.
+        If the given path does not exist.
     """
     path = kg.resolve() if kg else demo_graph(settings, progress)
     if not path.exists():
@@ -234,7 +234,7 @@ def graph_path(
 
 
 def question_reader(settings: Settings) -> Callable[[QuestionInput], Reading]:
-    """Make a reader of questions outside runs: rules, or the settings' model."""
+    """Make a reader of questions outside runs, which uses rules or the settings' model."""
     from agents.question.agent import QUESTION
 
     reasoner = make_reasoner(settings)
@@ -242,7 +242,7 @@ def question_reader(settings: Settings) -> Callable[[QuestionInput], Reading]:
 
 
 def make_reasoner(settings: Settings) -> Reasoner:
-    """Make the configured reasoner for questions outside runs; replies stay in the cache folder."""
+    """Make the configured reasoner for questions outside runs; replies go to the cache folder."""
     from agents.core.base import Resources
     from agents.core.rules import RulesReasoner
 
@@ -256,18 +256,19 @@ def make_reasoner(settings: Settings) -> Reasoner:
 def make_literature(
     settings: Settings, corpus: Path, ontology: Ontology, embed: Embed | None
 ) -> Literature:
-    """Search over a run's corpus, and over the services as well where `embed` is given.
+    """Make the search over a run's corpus and, if `embed` is given, over the services as well.
 
     Parameters
     ----------
-    settings : where answers are cached, and the contact address that the services ask for
-    ontology : gives the synonyms by which queries to the services are widened
-    embed : texts to unit vectors, (n, d), for the ranking; None keeps the search on this machine
+    settings : specify where responses are cached, and the contact address that services require
+    ontology : provides the synonyms with which queries to the services are expanded
+    embed : maps texts to unit vectors, (n, d), for the ranking; None keeps the search on this
+        machine
 
     Raises
     ------
     InputError
-        If the corpus is gone, or the services may not be asked for want of a contact address.
+        If the corpus is missing, or the services cannot be used because no contact address is set.
     """
     from kg.literature.local import LocalIndex
     from kg.literature.search import Literature
@@ -297,7 +298,7 @@ def make_literature(
 
 
 def make_sandbox(settings: Settings, *, compiled_by_sage: bool) -> Sandbox:
-    """Return the sandbox that settings ask for, or the best that works here."""
+    """Make the sandbox that the settings ask for, or the best one available here."""
     import sandbox
 
     return sandbox.choose(
@@ -306,7 +307,7 @@ def make_sandbox(settings: Settings, *, compiled_by_sage: bool) -> Sandbox:
 
 
 def tools(settings: Settings) -> list[ToolSpec]:
-    """Every registered tool, the user's own included."""
+    """List every registered tool, including the user's own."""
     from mcp_servers import registry
 
     return list(

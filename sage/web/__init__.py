@@ -1,1 +1,1 @@
-"""`sage serve`: a local server and its pages over the same runs and cohorts as the shell."""
+"""`sage serve`: a local web server over the same runs and cohorts as the command line."""

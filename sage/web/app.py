@@ -1,4 +1,4 @@
-"""The server's application: pages, their files, and what they ask for."""
+"""The server's application: its pages, their files, and the API they call."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ PAGES = ("/", "/runs/{name}", "/review", "/compare", "/slides", "/graph", "/coho
 
 
 def read_vendored() -> dict[str, Any]:
-    """Vendored modules: name, version, license, file and its hash."""
+    """Read the list of vendored modules with name, version, license, file and hash."""
     found: dict[str, Any] = json.loads((STATIC / "vendor" / "vendor.json").read_text("utf-8"))
     return found
 
 
 def import_map() -> str:
-    """Import map of the page: address and hash of each module."""
+    """Build the page's import map with the address and hash of each module."""
     modules = {name: item for name, item in read_vendored().items() if item["file"].endswith("js")}
     place = {name: f"/static/vendor/{item['file']}" for name, item in modules.items()}
     integrity = {place[name]: item["integrity"] for name, item in modules.items()}
@@ -59,7 +59,7 @@ def import_map() -> str:
 
 
 def shell() -> tuple[str, str]:
-    """HTML page, and the CSP source of its import map."""
+    """Build the HTML page, and the CSP source of its import map."""
     text = (STATIC / "index.html").read_text(encoding="utf-8")
     imports = import_map()
     digest = base64.b64encode(hashlib.sha256(imports.encode()).digest()).decode()
@@ -67,11 +67,11 @@ def shell() -> tuple[str, str]:
 
 
 def create_app(site: Site, options: HttpOptions, listener: BoundedListener | None = None) -> Guard:
-    """Return the guarded application.
+    """Create the guarded application.
 
     Parameters
     ----------
-    options : where it is served, with the token; the port is the bound port
+    options : where the application is served, with the token; the port is the one actually bound
     """
     assert options.token is not None
     app = FastAPI(title="SAGE", openapi_url=None, docs_url=None, redoc_url=None)
@@ -141,14 +141,14 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
 
 
 def _reviews(site: Site) -> Reviews:
-    """Open reviewers' comments and votes, until the process ends."""
+    """Open the reviewers' comments and votes, which stay open until the process ends."""
     kept = ExitStack()
     atexit.register(kept.close)
     return kept.enter_context(open_reviews(site.settings))
 
 
 def collect_metrics(site: Site) -> list[Metric]:
-    """Metrics of the runs here, and of a plugin's database."""
+    """Collect metrics of the runs on this machine and of a plugin's database."""
     here = Counter(str(run.manifest().status) for _, run in site.runs())
     found = [make_gauges("sage_runs", "Runs in this server's folder by status.", "status", here)]
     if (hooks := load_first("sage.hooks")) is not None:

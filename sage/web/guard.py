@@ -1,9 +1,9 @@
-"""Guard of the server: Host and Origin, then the token, then what a page may do.
+"""The server's guard, which checks Host and Origin, then the token, then what a page may do.
 
-Nothing is answered without the token, static files included. A browser gets it once in the address
-that `sage serve` prints, and keeps a cookie that no script can read; a program sends it as a
-bearer token. What changes something is never a GET, and needs a second value that only the
-server's own pages can read.
+Without the token nothing is served, not even static files. A browser receives it once, in the
+address that `sage serve` prints, and keeps a cookie that scripts cannot read; a program sends it as
+a bearer token. Requests that change something are never GETs, and need a second value that only
+the server's own pages can read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 VIEWER_STYLE = "'sha256-9xTiqzfwFaL2SGb1rmr8gysEwVVjIvqWAgmZgqFqpEE='"
-"""The rule that OpenSeadragon adds to a page: its canvas has no outline on touch screens."""
+"""The rule that OpenSeadragon adds to a page to remove its canvas's outline on touch screens."""
 POLICY = (
     "default-src 'none'; script-src 'self' {imports}; style-src 'self' {viewer};"
     " img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; frame-src 'self';"
@@ -51,17 +51,17 @@ REFUSED = {
 
 @dataclass(frozen=True)
 class Secrets:
-    """Values derived from the token: the cookie's, and the value that changes need."""
+    """Values derived from the token: the session cookie, and the value that changes require."""
 
     token: str
 
     def derive(self, purpose: str) -> str:
-        """Return a value that reveals nothing of the token."""
+        """Derive a value that reveals nothing about the token."""
         return hmac.new(self.token.encode(), purpose.encode(), hashlib.sha256).hexdigest()
 
     @property
     def session(self) -> str:
-        """The cookie's value."""
+        """Value of the cookie."""
         return self.derive("session")
 
     @property
@@ -71,15 +71,15 @@ class Secrets:
 
 
 class Guard:
-    """ASGI middleware: what may not pass ends here, and every answer carries the policy.
+    """ASGI middleware that stops forbidden requests and adds the security policy to every response.
 
     Parameters
     ----------
-    options : where the server listens, and under which names it is called
-    imports : CSP source of the page's import map, the only inline script that may apply
-    people : names people, decides what each may do, and logs it
-    listener : learns which connections carry an allowed request
-    watch : answers those who watch the server
+    options : where the server listens, and the host names under which it is reached
+    imports : CSP source of the page's import map, the only inline script that is allowed
+    people : identifies people, decides what each may do, and logs it
+    listener : told which connections carry an allowed request
+    watch : answers requests from monitoring systems
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Guard:
         self.policy = POLICY.format(imports=imports, viewer=VIEWER_STYLE)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Refuse, let in by the token, or pass on."""
+        """Refuse a request, admit it by its token, or pass it on."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
@@ -148,7 +148,7 @@ class Guard:
             await pass_on(self.app, self.listener, scope, receive, send)
 
     def _let_in(self, scope: Any) -> list[tuple[bytes, bytes]] | None:
-        """Headers that set the cookie, for the address that carries the right token."""
+        """Return headers that set the cookie if the address has the correct token; else None."""
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
         if scope["method"] != "GET" or scope["path"] != "/" or len(given) != 1:
             return None
@@ -159,7 +159,7 @@ class Guard:
         return [(b"location", b"/"), (b"set-cookie", value.encode()), (b"content-length", b"0")]
 
     def _status(self, scope: Any) -> int | None:
-        """Return the status of a request that may not pass; None if it may."""
+        """Return the HTTP status with which a request is refused; None if it is allowed."""
         headers = scope["headers"]
         bearer = self.gate.authorized(headers, self.secrets.token.encode())
         session = self._session(headers).encode()
@@ -176,7 +176,7 @@ class Guard:
         return self._size(scope)
 
     async def _keep(self, scope: Any) -> bool:
-        """Write down who asks for what, before it is done."""
+        """Log who requests what before it is done; return False if logging fails."""
         request = describe_request(scope["method"], scope["path"], self.rules)
         if request is None:
             return True
@@ -192,7 +192,7 @@ class Guard:
         return True
 
     def _not_allowed(self, scope: Any) -> str:
-        """Reason why the named person may not do this; note the person with the request."""
+        """Return why the named person may not do this, and attach the person to the request."""
         who = self.people.named(scope)
         if who is None:
             return UNNAMED
@@ -215,7 +215,7 @@ class Guard:
         return find_rule(path, self.rules)[0].most_bytes
 
     def _bound_body(self, receive: Any, path: str) -> Any:
-        """Return a body that states no length is counted as it comes."""
+        """Limit a body of unstated length by counting its bytes as they arrive."""
         seen, most = 0, self._most_bytes(path)
 
         async def receive_bounded() -> Any:
@@ -250,7 +250,7 @@ class Guard:
 
 
 def _header(headers: Any, wanted: bytes) -> str:
-    """Return a header that is given exactly once, else nothing."""
+    """Return a header that occurs exactly once, else an empty string."""
     found = [value for name, value in headers if name.lower() == wanted]
     return found[0].decode("latin-1") if len(found) == 1 else ""
 

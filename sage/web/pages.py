@@ -1,4 +1,4 @@
-"""Pages that plugins add to the server, through entry points of the group `sage.pages`."""
+"""Pages that plugins add to the server through entry points of the group `sage.pages`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ log = logger(__name__)
 
 @dataclass(frozen=True)
 class Page:
-    """A plugin's page: address, title, JavaScript, and API.
+    """A plugin's page: address, title, JavaScript and API.
 
     `scripts` is a folder of modules, served below `/static/plugins/NAME/`. The default export of
-    `script` is the page, those of `panels` are panels beside each slide (Preact components).
-    `router` is served below `/api`; `rules` name the role that each changing request needs.
+    `script` is the page, and those of `panels` are panels next to each slide (Preact components).
+    `router` is served below `/api`; `rules` name the role required for each request that changes
+    something.
     """
 
     path: str
@@ -36,7 +37,7 @@ class Page:
     rules: tuple[Rule, ...] = ()
 
     def describe(self, name: str) -> dict[str, object]:
-        """Address, title and scripts, for the browser."""
+        """Return address, title and scripts for the browser."""
         home = f"/static/plugins/{name}"
         panels = [f"{home}/{panel}" for panel in self.panels]
         return {"path": self.path, "title": self.title, "script": f"{home}/{self.script}",
@@ -44,7 +45,7 @@ class Page:
 
 
 def load_pages() -> dict[str, Page]:
-    """Pages of the installed plugins by name; a plugin that cannot be loaded is logged."""
+    """Load the pages of the installed plugins by name, logging any plugin that fails to load."""
     pages = {}
     for name in find_plugins("sage.pages"):
         try:

@@ -1,6 +1,6 @@
-"""People who use the server and what they may do; a plugin can name, bound and log them.
+"""People who use the server and what they may do; a plugin can identify, restrict and log them.
 
-By default whoever holds the token may do everything and gives their own name.
+By default, anyone with the token may do everything, and people state their own names.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from sage.settings import Settings
 
 SLIDE = "measured a slide"
-"""Action in the log for a measured slide."""
+"""Action in the log for measuring a slide."""
 COUNTED = (ASKED, SLIDE)
-"""Actions that a quota may count per day."""
+"""Actions for which a daily quota may be set."""
 SAFE = ("GET", "HEAD")
 CHANGED = "changed"
 
 
 class Role(StrEnum):
-    """Permission beyond reading, which every role includes."""
+    """Permission that goes beyond reading, which every role includes."""
 
     READ = "read"
     RUN = "run"
@@ -40,19 +40,19 @@ class Role(StrEnum):
 
 
 class OverQuotaError(InputError):
-    """A request beyond a quota; it is logged as refused and does not count."""
+    """A request exceeded a quota; it is logged as refused and does not count."""
 
 
 class Entry(Protocol):
-    """A row of the log."""
+    """An entry of the log."""
 
     @property
     def seq(self) -> int:
-        """Number of the row."""
+        """Sequence number of the entry."""
 
     @property
     def who(self) -> str:
-        """Person."""
+        """Person who acted."""
 
     @property
     def what(self) -> str:
@@ -60,30 +60,30 @@ class Entry(Protocol):
 
 
 class People:
-    """Names people, decides what each may do, and logs it; a plugin overrides the methods.
+    """Identifies people, decides what each may do, and logs it; plugins override the methods.
 
-    By default nobody is named, everything is allowed, and nothing is logged.
+    By default, nobody is identified, everything is allowed, and nothing is logged.
     """
 
     @property
     def identified(self) -> bool:
-        """True if a reverse proxy names people; else they name themselves."""
+        """Whether a reverse proxy identifies people; otherwise they state their own names."""
         return False
 
     def named(self, scope: Any) -> str | None:
-        """Person of a request; None where no trusted proxy names exactly one person."""
+        """Return the person who sent a request; None unless a trusted proxy names exactly one."""
         return None
 
     def roles_of(self, who: str) -> frozenset[Role]:
-        """Roles of a person."""
+        """Return the roles of a person."""
         return ALL
 
     def refusal(self, who: str, role: Role) -> str:
-        """Reason why a person may not do what needs `role`; empty where they may."""
+        """Return why a person may not do what requires `role`; empty if they may."""
         return ""
 
     def log(self, who: str, what: str, about: str = "", **detail: Any) -> Entry | None:
-        """Log an action before it happens; raises where that is impossible."""
+        """Log an action before it happens; raise an error if that is impossible."""
         return None
 
     def cancel(self, entry: Entry) -> None:
@@ -93,24 +93,24 @@ class People:
         """Raise `OverQuotaError` if a logged request exceeds a daily quota."""
 
     def grant(self, run: RunFolder, who: str, asked: float | None, *, free: bool) -> float | None:
-        """Bound on a run's cost in USD within the person's quota; None for no bound."""
+        """Return the limit on a run's cost in USD within the person's quota; None for no limit."""
         return asked
 
     def grant_resumed(self, run: RunFolder, who: str) -> tuple[str, float | None]:
-        """Owner of a run that `who` resumes, and a new bound on its cost; None keeps the bound."""
+        """Return the owner of a run that `who` resumes, and its new cost limit; None keeps it."""
         return who, None
 
     def release_failed(self, failed: Callable[[str], bool]) -> None:
-        """Free the money granted to runs (by folder) that failed to begin."""
+        """Release the money granted to runs (by folder) that failed to start."""
 
 
 def open_people(settings: Settings, header: str, proxies: list[str], roles: Path | None) -> People:
-    """Open the people of the options of `sage serve`, until the process ends.
+    """Set up people from the options of `sage serve`, until the process ends.
 
     Raises
     ------
     InputError
-        If an option needs another, or no installed plugin knows people.
+        If an option requires another one, or no installed plugin can identify people.
     """
     if (hooks := load_first("sage.hooks")) is not None:
         people: People = hooks.open_people(settings, header, proxies, roles)
@@ -122,7 +122,7 @@ def open_people(settings: Settings, header: str, proxies: list[str], roles: Path
 
 ALL = frozenset(Role)
 BODY = 1 << 20
-"""Bytes of a request's body, unless its rule allows more."""
+"""Maximum size of a request body in bytes, unless its rule allows more."""
 
 
 class Rule(NamedTuple):
@@ -149,12 +149,12 @@ RULES = (
     Rule(r"/api/runs/([^/]+)/comments", Role.REVIEW, "commented"),
     Rule(r"/api/slides/regions", Role.REVIEW),
 )
-"""Requests without a rule need `administer`."""
+"""Rules for requests that change something; requests without a rule require `administer`."""
 EXPORTS = r"/api/runs/([^/]+)/(?:report|hypotheses/.+)"
 
 
 def find_rule(path: str, rules: Sequence[Rule] = RULES) -> tuple[Rule, str]:
-    """Rule of a changing request, and the run that its path names."""
+    """Find the rule for a request that changes something, and the run named in its path."""
     for rule in rules:
         if found := re.fullmatch(rule.path, path):
             return rule, found[1] if found.groups() else ""
@@ -162,14 +162,14 @@ def find_rule(path: str, rules: Sequence[Rule] = RULES) -> tuple[Rule, str]:
 
 
 def required_role(method: str, path: str, rules: Sequence[Rule] = RULES) -> Role:
-    """Role that a request needs."""
+    """Return the role that a request requires."""
     return Role.READ if method in SAFE else find_rule(path, rules)[0].role
 
 
 def describe_request(
     method: str, path: str, rules: Sequence[Rule] = RULES
 ) -> tuple[str, str] | None:
-    """Return action and run of a request for the log; None for a request that is not logged."""
+    """Return a request's action and run for the log; None if the request is not logged."""
     if method in SAFE:
         export = re.fullmatch(EXPORTS, path) if method == "GET" else None
         return (EXPORTED, export[1]) if export else None
@@ -180,12 +180,12 @@ def describe_request(
 
 
 def person(request: Request, given: str) -> str:
-    """Name of the person: from the proxy, else as given.
+    """Return the person's name from the proxy, or else as given.
 
     Raises
     ------
     InputError
-        If there is no name.
+        If the name is empty.
     """
     name = one_line(request.scope["state"].get("person") or given)[:80]
     if not name:
@@ -194,7 +194,7 @@ def person(request: Request, given: str) -> str:
 
 
 def roles(request: Request) -> frozenset[Role]:
-    """Roles of the person who sent a request."""
+    """Return the roles of the person who sent a request."""
     found: frozenset[Role] = request.scope["state"].get("roles", ALL)
     return found
 

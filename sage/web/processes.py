@@ -1,4 +1,4 @@
-"""Runs are processes of the same command line: the server may die and nothing is lost."""
+"""Runs as separate processes of the command line, which survive the end of the server."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from sage.run.spec import RunSpec
 
 HOLDER = re.compile(r"process (\d+) on (\S+) since")
 STARTED = ".started"
-"""Folder below the runs folder: what each started command printed."""
+"""Folder below the runs folder for the output of each command that was started."""
 
 
 class Commands:
-    """The commands that this server started, by the run that they work on."""
+    """The commands that this server has started, by the run on which they work."""
 
     def __init__(self, runs_dir: Path) -> None:
         self.home = runs_dir / STARTED
@@ -35,14 +35,14 @@ class Commands:
     def start(
         self, name: str, *arguments: str, spec: RunSpec | None = None, owner: str = ""
     ) -> None:
-        """Run sage with these arguments in a process of its own; its output goes to a file.
+        """Start `sage` with these arguments as a separate process that writes its output to a file.
 
-        `spec` is what a new run is asked, `owner` the person who asked, where the server knows.
+        `spec` is the spec of a new run; `owner` is the person who asked, if the server knows.
 
         Raises
         ------
         InputError
-            If a command for this run is still going on.
+            If a command for this run is still running.
         """
         with self._lock:
             if self.alive(name):
@@ -64,16 +64,16 @@ class Commands:
                 )
 
     def log(self, name: str) -> Path:
-        """Path of the output of a run's last command; `name` is unchecked."""
+        """Return the path of the output of a run's last command, without checking `name`."""
         return self.home / f"{Path(name).name[:200]}.log"
 
     def alive(self, name: str) -> bool:
-        """Return True if a command that this server started for the run still runs."""
+        """Check whether a command that this server started for the run is still running."""
         process = self._running.get(name)
         return process is not None and process.poll() is None
 
     def failure(self, name: str) -> str:
-        """Message of the last command if it failed; else empty."""
+        """Return the error message of the last command; empty if it did not fail."""
         process = self._running.get(name)
         code = process.poll() if process is not None else 0
         if not code or code == 130:
@@ -89,7 +89,7 @@ class Commands:
         return f"the command ended with code {code}"
 
     def interrupt(self, name: str) -> bool:
-        """Ctrl-C to the command that this server started for the run, if it still runs."""
+        """Send Ctrl-C to the command that this server started for the run, if it still runs."""
         process = self._running.get(name)
         if process is None or process.poll() is not None:
             return False
@@ -98,19 +98,19 @@ class Commands:
 
 
 def holder(run: RunFolder) -> int | None:
-    """Return the process on this machine that works on the run; None where none does."""
+    """Return the id of the process on this machine that is working on the run, or None."""
     found = HOLDER.match(find_holder(run))
     here = found is not None and found[2] == socket.gethostname()
     return int(found[1]) if found is not None and here else None
 
 
 def stop(run: RunFolder) -> None:
-    """Ctrl-C to whoever works on the run; finished steps stay.
+    """Send Ctrl-C to the process that is working on the run; finished steps are kept.
 
     Raises
     ------
     InputError
-        If nobody does.
+        If no process on this machine is working on the run.
     """
     process = holder(run)
     if process is None:

@@ -1,4 +1,4 @@
-"""Comments and votes of reviewers, in a run's folder or a plugin's database."""
+"""Reviewers' comments and votes, stored in a run's folder or a plugin's database."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from sage.settings import Settings
 
 FILE = "reviews.jsonl"
-"""In a run's folder: a JSON object per line, oldest first."""
+"""Name of the file in a run's folder, with one JSON object per line, oldest first."""
 
 
 class Reviews:
-    """A file in each run's folder."""
+    """Comments and votes stored in a file in each run's folder."""
 
     def add(self, run: RunFolder, who: str, **fields: Any) -> None:
-        """Keep what a reviewer said; when this returns, it is on disk."""
+        """Store a reviewer's comment or vote, returning once it is on disk."""
         self._write(run, make_line(who, fields))
 
     def entries(self, run: RunFolder) -> list[dict[str, Any]]:
-        """Comments and votes of a run, oldest first."""
+        """Return the comments and votes of a run, oldest first."""
         return [json.loads(line) for line in list_lines(run)]
 
     def _write(self, run: RunFolder, line: str) -> None:
@@ -35,13 +35,13 @@ class Reviews:
 
 
 def make_line(who: str, fields: dict[str, Any]) -> str:
-    """Return a line of the file: the time, the reviewer, and the fields."""
+    """Format a line of the file with the time, the reviewer and the fields."""
     line = {"time": clock.stamp(), "reviewer": who, **fields}
     return json.dumps(line)
 
 
 def list_lines(run: RunFolder) -> list[str]:
-    """Return the lines of a run's file; none where there is no file."""
+    """Read the lines of a run's file; none if the file does not exist."""
     path = run.root / FILE
     # No splitlines: it also ends lines at separators that a comment may hold.
     return path.read_text(encoding="utf-8").rstrip("\n").split("\n") if path.is_file() else []
@@ -49,7 +49,7 @@ def list_lines(run: RunFolder) -> list[str]:
 
 @contextmanager
 def open_reviews(settings: Settings) -> Iterator[Reviews]:
-    """Of all runs: in the runs' folders, or in the database that the settings name."""
+    """Open the reviews of all runs, in the runs' folders or the database that the settings name."""
     if settings.checkpoint_url is None:
         yield Reviews()
         return

@@ -1,4 +1,4 @@
-"""Listens, and serves the pages until interrupted."""
+"""The web server, which listens and serves the pages until interrupted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def run_server(site: Site, options: HttpOptions, started: Callable[[str], None]) -> None:
-    """Serve until Ctrl-C; `started` receives the address with the token.
+    """Serve until Ctrl-C; `started` is called with the address that contains the token.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""State of the pages: settings, folders that may be shown, cohorts and graph loaded once."""
+"""State shared by the pages: settings, folders that may be shown, and a cached cohort and graph."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from validation.core.types import CohortSummary
 
 ROUND = "~"
-"""Joins a campaign and its round in an address: `campaign~round-1`."""
+"""Separator between a campaign and its round in an address: `campaign~round-1`."""
 DEMO = "demo"
 NAME = re.compile(r"[^/\\\x00-\x1f.][^/\\\x00-\x1f]{0,150}")
-"""One name of a folder, none of them hidden."""
+"""A single folder name that is not hidden."""
 
 
 @dataclass
@@ -39,9 +39,9 @@ class Site:
     Parameters
     ----------
     roots : folders below which cohorts and slides may be shown
-    kg : the graph that questions are read with; None for the graph that ships
+    kg : the graph with which questions are read; None for the graph that ships with SAGE
     reviewers : how many different people must agree on a hypothesis
-    people : names people, decides what each may do, and logs it
+    people : identifies people, decides what each may do, and logs it
     """
 
     settings: Settings
@@ -53,12 +53,12 @@ class Site:
     _cohorts: dict[str, Cohort] = field(default_factory=dict)
 
     def run(self, name: str) -> RunFolder:
-        """Get the run of this id below the runs folder, a campaign's round as `campaign~round-N`.
+        """Return the run with this id below the runs folder; a round is `campaign~round-N`.
 
         Raises
         ------
         InputError
-            If there is none; a link that leads out of the runs folder is none.
+            If the run does not exist, or a link leads out of the runs folder.
         """
         parts = name.split(ROUND)
         home = self.settings.runs_dir.resolve()
@@ -69,9 +69,9 @@ class Site:
         return RunFolder(path)
 
     def runs(self) -> list[tuple[str, RunFolder]]:
-        """Return runs and rounds of campaigns with the names that `run` takes, newest first.
+        """List runs and rounds of campaigns under the names that `run` accepts, newest first.
 
-        One whose manifest cannot be read is left out: `sage hospital check` names it.
+        Runs whose manifest cannot be read are left out; `sage hospital check` names them.
         """
         found = [(run.id, run) for run in list_runs(self.settings.runs_dir)]
         for campaign in self.campaigns():
@@ -86,7 +86,7 @@ class Site:
         return sorted(kept, key=lambda item: created[item[0]], reverse=True)
 
     def campaigns(self) -> list[CampaignFolder]:
-        """Return the campaigns, newest first."""
+        """List the campaigns, newest first."""
         home = self.settings.runs_dir
         if not home.is_dir():
             return []
@@ -96,7 +96,7 @@ class Site:
         ]
 
     def cohort_names(self) -> dict[str, CohortSummary]:
-        """Each cohort by its name on the pages, which is its `id`; loaded by its `path` or `id`."""
+        """Return each cohort by its name on the pages, its `id`; load it by its `path` or `id`."""
         from validation import cohort
         from validation.core.types import CohortSummary
 
@@ -109,12 +109,12 @@ class Site:
         return found
 
     def cohort(self, name: str) -> Cohort:
-        """Return a cohort by its name on the pages, loaded once.
+        """Return a cohort by its name on the pages, loading it only once.
 
         Raises
         ------
         InputError
-            If the pages list no such cohort.
+            If the pages do not list this cohort.
         """
         names = self.cohort_names()
         if name not in names:
@@ -125,18 +125,18 @@ class Site:
             return self._cohorts[name]
 
     def forget_cohort(self, name: str) -> None:
-        """Load a cohort anew when it is next asked for, after its files were written."""
+        """Discard a cohort whose files were written, so that it is loaded anew on its next use."""
         with self.lock:
             self._cohorts.pop(name, None)
 
     def cohort_of(self, run: RunFolder) -> BlindCohort:
-        """Return the cohort of a run, as it may be looked at before a contract is frozen."""
+        """Return the cohort of a run as it may be seen before a contract is frozen."""
         from agents.scientist.blind import BlindCohort
 
         return BlindCohort(self.whole_cohort_of(run), self.settings.min_count)
 
     def whole_cohort_of(self, run: RunFolder) -> Cohort:
-        """Return the cohort of a run with what was measured for it, loaded once."""
+        """Return the cohort of a run with what was measured for it, loading it only once."""
         from sage.run.services import Services
 
         key = f"run {run.root}"
@@ -147,10 +147,10 @@ class Site:
 
     @cached_property
     def graph(self) -> Graph:
-        """The graph that questions are read with."""
+        """The graph with which questions are read."""
         return open_graph(graph_path(self.kg, self.settings), self.settings)
 
     @cached_property
     def ontology(self) -> Ontology:
-        """The ontology that ships."""
+        """The ontology that ships with SAGE."""
         return make_ontology()

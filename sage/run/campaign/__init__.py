@@ -1,1 +1,1 @@
-"""Campaigns: rounds of runs that learn from each other, under one error rate."""
+"""Campaigns: rounds of runs that learn from each other, under a shared error rate."""

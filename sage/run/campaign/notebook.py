@@ -1,9 +1,9 @@
-"""The notebook of a campaign: every claim, what it came to, on what evidence, and the dead ends.
+"""The notebook of a campaign: every claim with its result and evidence, and the dead ends.
 
-One JSON file, which several campaigns may share; a Markdown and an HTML page are written from it.
-What the next round may know of it is `history`: the exploring patients alone. The proposing side
-never sees the confirmation patients, so that each confirmation is of a claim that they had no part
-in; this is what the online error control rests on.
+It is a JSON file, which several campaigns may share, from which a Markdown and an HTML page are
+written. The next round learns only what `history` returns, which covers the exploring patients
+alone. The proposing side never sees the confirmation patients, so every claim is confirmed in
+patients who played no part in its choice; the online error control relies on this.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Finding(Strict):
 
     @property
     def name(self) -> str:
-        """Names the claim among those of all campaigns that share the notebook."""
+        """Name of the claim, unique among all campaigns that share the notebook."""
         return f"{self.campaign}/r{self.round}-{self.id}"
 
 
@@ -111,23 +111,23 @@ class Pages(Strict):
 
 
 class Notebook:
-    """A notebook file. Every change is made under a lock, and written whole.
+    """A notebook file, in which every change is made under a lock and written atomically.
 
     Parameters
     ----------
-    path : the JSON file; it need not exist yet
+    path : the JSON file, which need not exist yet
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def load(self) -> Pages:
-        """Return the content; an absent file is an empty notebook.
+        """Load the content; a missing file is an empty notebook.
 
         Raises
         ------
         InputError
-            If the file is not a notebook, or of a newer SAGE.
+            If the file is not a notebook, or was written by a newer SAGE.
         """
         if not self.path.exists():
             return Pages()
@@ -150,7 +150,7 @@ class Notebook:
             yield self.load()
 
     def enter(self, asked: Asked) -> None:
-        """Note a campaign, or how it ended."""
+        """Record a campaign, or how it ended."""
         with self.change_pages() as pages:
             others = tuple(campaign for campaign in pages.campaigns if campaign.id != asked.id)
             known = next(
@@ -166,7 +166,7 @@ class Notebook:
             write_json(self.path, pages.model_copy(update={"campaigns": campaigns}))
 
     def add(self, campaign: str, number: int, findings: Iterable[Finding]) -> None:
-        """Note what a round found, once: writing it again after a kill changes nothing."""
+        """Record a round's findings once; repeating the call after a kill changes nothing."""
         with self.change_pages() as pages:
             known = {finding.name for finding in pages.findings}
             new = tuple(finding for finding in findings if finding.name not in known)
@@ -176,7 +176,7 @@ class Notebook:
 
 
 def notebook_at(path: Path, settings: Settings) -> Notebook:
-    """Open the notebook `path`: the file, or in the database that the settings name."""
+    """Open the notebook at `path`, or in the database that the settings name."""
     if settings.checkpoint_url is None:
         return Notebook(path)
     notebook: Notebook = require_hooks("checkpoint_url").open_notebook(path, settings)
@@ -184,12 +184,12 @@ def notebook_at(path: Path, settings: Settings) -> Notebook:
 
 
 def held_back(share: float | None, seed: int) -> str:
-    """Get the draw of the patients that a campaign holds back; empty where it holds back none."""
+    """Name the random draw of patients that a campaign holds back; empty if it holds back none."""
     return "" if share is None else f"{share:g} of the patients by their records, seed {seed}"
 
 
 def earlier_claims(findings: Sequence[Finding]) -> tuple[Earlier, ...]:
-    """Get findings as the policy of moves sees them; rounds that drafted nothing are left out."""
+    """Convert findings to the form that the move policy uses, omitting rounds without drafts."""
     return tuple(
         Earlier(
             id=finding.name, hypothesis=finding.hypothesis, came=finding.came, depth=finding.depth
@@ -202,12 +202,12 @@ def earlier_claims(findings: Sequence[Finding]) -> tuple[Earlier, ...]:
 def history(
     findings: Sequence[Finding], moves: Sequence[Move], chosen: Sequence[Hypothesis]
 ) -> History:
-    """Return findings that the next round's scientist may see: those of exploring patients.
+    """Select what the next round's scientist may see: results in the exploring patients.
 
     Parameters
     ----------
     findings : earlier claims on the same patients, oldest first
-    chosen : what the rules ask next; a model takes it as a suggestion
+    chosen : the claims that the rules would test next, which a model may treat as suggestions
     """
     suggests: dict[str, list[str]] = {}
     for move in moves:
@@ -231,7 +231,7 @@ def history(
 
 
 def spent(findings: Iterable[Finding], campaign: str) -> float:
-    """Money that a campaign's rounds cost so far, in USD."""
+    """Sum the cost of a campaign's rounds so far, in USD."""
     return sum(finding.usd for finding in findings if finding.campaign == campaign)
 
 

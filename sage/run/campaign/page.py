@@ -1,4 +1,4 @@
-"""The notebook as pages that people read: Markdown and HTML beside the JSON."""
+"""The notebook as Markdown and HTML pages for people, next to the JSON file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORDS = {"supported": "supported", "not_supported": "not supported", "inconclusi
 
 
 def write_pages(notebook: Notebook) -> Path:
-    """Write `NOTEBOOK.md` and `NOTEBOOK.html` beside the notebook; return the HTML page."""
+    """Write `NOTEBOOK.md` and `NOTEBOOK.html` next to the notebook; return the HTML page's path."""
     pages = notebook.load()
     html = notebook.path.with_suffix(".html")
     groups = [_group(pages, campaign, notebook.path.parent) for campaign in pages.campaigns]

@@ -1,4 +1,4 @@
-"""From a finished round to what the notebook says of it."""
+"""Conversion of a finished round into findings for the notebook."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ SOURCES = 4
 def findings_of(
     campaign: str, number: int, services: Services, moves: Sequence[Move]
 ) -> tuple[Finding, ...]:
-    """Collect a finding per hypothesis that the round drafted; a dead end if it drafted none.
+    """Collect one finding per hypothesis that the round drafted, or a dead end if it drafted none.
 
     Parameters
     ----------
-    services : of the round's run, which is over; its folder is read
-    moves : with which the round was opened; a hypothesis that makes a move is entered with its kind
-        and with the earlier finding that it follows
+    services : of the round's finished run, whose folder is read
+    moves : the moves that opened the round; a hypothesis that carries out a move is recorded with
+        the move's kind and the earlier finding that it follows
 
     Returns
     -------
-    In order of the hypotheses' names. A hypothesis carries the cost (USD) and time (seconds) that
-    was booked to it, and an equal share of what was booked to none.
+    The findings, ordered by hypothesis name. Each carries the cost (USD) and time (seconds) booked
+    to its hypothesis, plus an equal share of those booked to none.
     """
     folder = services.folder
     manifest = folder.manifest()
@@ -141,7 +141,7 @@ def _finding(
 
 
 def _find_move(hypothesis: Any, moves: Sequence[Move]) -> dict[str, Any]:
-    """Return the move that asked for this hypothesis, if any."""
+    """Find the move that asked for this hypothesis, if any."""
     move = next(
         (move for move in moves if same_claim(move.hypothesis) == same_claim(hypothesis)), None
     )
@@ -186,7 +186,7 @@ def _primary(results: Results, primary: str, parts: Sequence[str]) -> TestOutcom
 
 
 def _with_adjusted(contract: Contract, results: Results, confirmed: TestOutcome) -> str:
-    """Return the estimate in the confirming patients, with what the covariates leave of it."""
+    """Describe the estimate in the confirming patients, and what remains after adjustment."""
     plan = adjusted_plan(contract)
     adjusted = plan and _primary(results, plan.id, (confirmed.part,))
     if not adjusted or adjusted.effect is None:
@@ -204,7 +204,7 @@ def _estimate(found: TestOutcome | None) -> str:
 
 
 def effect_view(found: TestOutcome | None) -> EffectView | None:
-    """Return a test's effect as a later proposal may see it; None where there is none."""
+    """Return a test's effect as a later proposal may see it; None if there is no effect."""
     if found is None or found.effect is None:
         return None
     effect = found.effect
@@ -217,7 +217,7 @@ def effect_view(found: TestOutcome | None) -> EffectView | None:
 
 
 def _round(value: float) -> float:
-    """Four digits: what a reader can use, and what every machine computes alike."""
+    """Round to four digits, which is all a reader needs and the same on every machine."""
     return float(f"{value:.4g}")
 
 

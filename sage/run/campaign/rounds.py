@@ -1,8 +1,8 @@
-"""The rounds of a campaign: each is a run in a folder of its own that continues from the findings.
+"""The rounds of a campaign, each a run in its own folder that builds on earlier findings.
 
-A campaign is a folder: `campaign.json` says what was asked and how far it came, `round-1`,
-`round-2` … are runs like any other, and `notebook.json` holds what they found (or a file that
-several campaigns share). Kill it anywhere: `sage resume` continues with the round under way.
+A campaign is a folder: `campaign.json` contains the question and the progress, `round-1`, `round-2`
+… are ordinary runs, and `notebook.json` (or a file shared by several campaigns) contains their
+findings. A campaign can be killed at any time: `sage resume` continues with the current round.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 FORMAT = 2
 FILE = "campaign.json"
 LEAST_BITS = 0.005
-"""Expected information below which asking on is not worth a round."""
+"""Expected information in bits below which another round is not worthwhile."""
 Status = Literal["running", "waiting", "finished"]
 
 
@@ -91,7 +91,7 @@ class CampaignFolder:
         Raises
         ------
         InputError
-            If it cannot be read.
+            If the plan cannot be read.
         """
         path = self.root / FILE
         found = read_model(path, Plan)
@@ -109,11 +109,11 @@ class CampaignFolder:
         return self.save(self.plan().model_copy(update=changes))
 
     def round(self, number: int) -> RunFolder:
-        """Return the run of a round."""
+        """Return the run folder of a round."""
         return RunFolder(self.root / f"round-{number}")
 
     def notebook(self, settings: Settings) -> Notebook:
-        """Return the notebook that the campaign writes into, where the settings keep it."""
+        """Return the notebook to which the campaign writes, wherever the settings place it."""
         return notebook_at(Path(self.plan().notebook), settings)
 
     @contextmanager
@@ -123,7 +123,7 @@ class CampaignFolder:
         Raises
         ------
         InputError
-            If another process works on it.
+            If another process is working on the campaign.
         """
         with (self.root / "campaign.lock").open("a+") as lock:
             try:
@@ -141,7 +141,7 @@ class CampaignFolder:
 
 
 def runs_and_rounds(runs_dir: Path) -> list[RunFolder]:
-    """All runs in a folder, and the rounds of its campaigns."""
+    """List all runs in a folder, including the rounds of its campaigns."""
     found = list_runs(runs_dir)
     for path in sorted(runs_dir.iterdir()) if runs_dir.is_dir() else ():
         if (path / FILE).is_file():
@@ -150,9 +150,10 @@ def runs_and_rounds(runs_dir: Path) -> list[RunFolder]:
 
 
 def find_campaign(name: str, runs_dir: Path) -> CampaignFolder | None:
-    """Find the campaign called `name`: a path, an id, or its unique beginning; else None.
+    """Find the campaign called `name`: a path, an id, or its unique beginning; None if not found.
 
-    "last" is the newest run or campaign; it is a campaign where that is newer than all runs.
+    "last" means the newest run or campaign, so it matches a campaign only if that campaign is newer
+    than all runs.
     """
     direct = Path(name)
     if (direct / FILE).is_file():
@@ -182,19 +183,19 @@ def begin_campaign(
     notebook: Path | None = None,
     out: Path | None = None,
 ) -> CampaignFolder:
-    """Make a campaign's folder; nothing is run yet.
+    """Create a campaign's folder without running anything.
 
     Parameters
     ----------
-    spec : shared by all rounds; its budget is the campaign's
+    spec : shared by all rounds; its budget is the budget of the whole campaign
     overrides : settings from the command line
-    notebook : a file that several campaigns share; by default in the folder
-    out : the folder; by default a new folder under the settings' runs
+    notebook : a file shared by several campaigns; by default, one in the campaign's folder
+    out : the campaign's folder; by default, a new folder under the settings' runs folder
 
     Raises
     ------
     InputError
-        If the folder is taken, the notebook is none, or the question is empty.
+        If the folder is taken, the notebook is not valid, or the question is empty.
     """
     spec = spec.resolve()
     root = (out or settings.runs_dir / f"{new_id(spec.prompt)}-campaign").resolve()
@@ -225,13 +226,13 @@ def conduct(
     report: Callable[[str], None],
     agree: Callable[[Question], None],
 ) -> Pause | None:
-    """Run rounds until a person is needed (the round's pause) or a rule stops the campaign (None).
+    """Run rounds until one pauses for a person (returned) or a rule ends the campaign (None).
 
     Parameters
     ----------
-    advance : takes a round's run to its end, or to where it waits
-    report : called with a line on each step
-    agree : receives the question's contract before the first round; raises `InputError` to stop
+    advance : advances a round's run until it ends or has to wait
+    report : called with a line of text about each step
+    agree : called with the question's contract before the first round; raises `InputError` to stop
     """
     from sage.run.campaign.page import write_pages
 
@@ -296,7 +297,7 @@ def _opening(
     settings: Settings,
     agree: Callable[[Question], None],
 ) -> tuple[Services, tuple[Move, ...]] | str:
-    """Open the round under way, or a new round with its moves; or return why there is none."""
+    """Open the current round, or a new one with its moves; or return why there is none."""
     from sage.run.begin import begin, reopen
     from sage.run.questions import refuse
     from sage.run.spec import Corrections
@@ -338,10 +339,10 @@ def _dictionary(plan: Plan, settings: Settings) -> DataDictionary:
 
 
 def _same_patients(findings: Sequence[Finding], cohort: str, plan: Plan) -> list[Finding]:
-    """Select the findings on this cohort, from all campaigns of the notebook.
+    """Select the findings on this cohort from all campaigns in the notebook.
 
-    If patients are held back, only findings that held back the same patients count. Otherwise
-    claims could be chosen by exploring the very patients that are meant to confirm them.
+    If patients are held back, only findings from campaigns that held back the same patients count.
+    Otherwise claims could be chosen by exploring the very patients that are meant to confirm them.
     """
     mine = held_back(plan.spec.split, plan.spec.seed)
     return [
@@ -354,9 +355,9 @@ def _same_patients(findings: Sequence[Finding], cohort: str, plan: Plan) -> list
 def _chosen(
     earlier: Sequence[Earlier], plan: Plan, known: DataDictionary
 ) -> tuple[tuple[Move, ...], str]:
-    """Return the moves of the next round, none where the literature comes first; or why to stop.
+    """Choose the next round's moves, or none if the literature comes first; or say why to stop.
 
-    The literature comes first while a fresh claim promises more information than the best move,
+    The literature comes first as long as a fresh claim promises more information than the best move
     and the scientist has not run out of paths.
     """
     share = 1 - (plan.spec.split or 0.0)
@@ -377,7 +378,7 @@ def _chosen(
 
 
 def _fresh_bits(known: DataDictionary, share: float) -> float:
-    """Return expected information of a claim from the literature, for two groups of equal size."""
+    """Compute the expected information of a claim from the literature with equal groups."""
     from validation.core.hypothesis import Comparison, Direction, Exposure, Hypothesis, Population
 
     variables = [

@@ -1,1 +1,1 @@
-"""Routes of the pages, a module per page."""
+"""Routes of the pages, with one module per page."""

@@ -1,4 +1,4 @@
-"""Cohorts: what each holds, what is missing in it, what would mislead."""
+"""Cohorts: what each contains, what it lacks, and what could mislead an analysis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ router = APIRouter(prefix="/cohorts")
 
 @router.get("/{name}")
 def dictionary(name: str, request: Request) -> dict[str, Any]:
-    """Return the data dictionary, without a single patient's row."""
+    """Return the data dictionary, without any patient-level rows."""
     found = request.app.state.site.cohort(name).dictionary()
     return {
         **found.model_dump(
@@ -32,6 +32,6 @@ def dictionary(name: str, request: Request) -> dict[str, Any]:
 
 @router.get("/{name}/findings")
 def findings(name: str, request: Request) -> list[dict[str, Any]]:
-    """Return findings of `sage cohort check`, errors first, each with its remedy."""
+    """Return the findings of `sage cohort check`, errors first, each with its remedy."""
     found = check_cohort(request.app.state.site.cohort(name))
     return [finding.model_dump(mode="json") for finding in found]

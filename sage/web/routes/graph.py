@@ -1,4 +1,4 @@
-"""The knowledge graph: a concept's neighborhood and evidence, as of any year, and a run's paths."""
+"""The knowledge graph: a concept's neighborhood and evidence in any year, and a run's paths."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 router = APIRouter(prefix="/graph")
 
 MOST = 120
-"""Nodes that are drawn at once."""
+"""Maximum number of nodes drawn at once."""
 YEARS_KEPT = 4
 DOCUMENT_POLICY = (
     "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none';"
     " style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
-"""A concept's page is a document without scripts; only its links lead out."""
+"""Policy for a concept's page, a document without scripts from which only its links lead out."""
 
 
 class Past:
-    """The graph as it was in the years that were last asked for."""
+    """A cache of the graph as it was in the most recently requested years."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._years: OrderedDict[int, Graph] = OrderedDict()
 
     def graph(self, site: Site, year: int) -> Graph:
-        """Return the graph of a year; 0 is today's."""
+        """Return the graph as of a year; 0 means today."""
         with self._lock:
             if year == 0:
                 return site.graph
@@ -51,7 +51,7 @@ class Past:
 
 @router.get("")
 def describe_graph(request: Request) -> dict[str, Any]:
-    """Size of the graph, and its years."""
+    """Return the size of the graph and the years that it covers."""
     site: Site = request.app.state.site
     found: Graph = request.app.state.past.graph(site, 0)
     return found.stats().model_dump(mode="json")
@@ -59,7 +59,7 @@ def describe_graph(request: Request) -> dict[str, Any]:
 
 @router.get("/find")
 def find(q: str, request: Request) -> list[dict[str, Any]]:
-    """Concepts whose name is, holds or resembles the words typed."""
+    """Find concepts whose name equals, contains or resembles the search words."""
     site: Site = request.app.state.site
     found = request.app.state.past.graph(site, 0).find(q[:200], 12) if q.strip() else []
     return [{"id": match.node_id, "name": match.name, "type": match.type.value} for match in found]
@@ -67,14 +67,14 @@ def find(q: str, request: Request) -> list[dict[str, Any]]:
 
 @router.get("/around")
 def around(node: str, request: Request, as_of: int = 0, most: int = 30) -> dict[str, Any]:
-    """Get the nodes nearest to a concept, their places, and the edges between them with evidence.
+    """Return the nodes nearest to a concept with their positions, edges and evidence.
 
     Parameters
     ----------
     node : id, name or alias of the concept, of at most 500 characters
-    request : carries the site, and the graphs of the years that were asked for
+    request : provides the site, and the graphs of recently requested years
     as_of : the last year whose papers count; 0 for all
-    most : nodes that are drawn, from 2 to 120
+    most : maximum number of nodes, from 2 to 120
 
     Returns
     -------
@@ -96,7 +96,7 @@ def around(node: str, request: Request, as_of: int = 0, most: int = 30) -> dict[
 
 @router.get("/concept")
 def concept(node: str, request: Request, as_of: int = 0) -> HTMLResponse:
-    """Return the page of a concept: its relations, with papers for and against them by year."""
+    """Return the page of a concept with its relations and the papers for and against by year."""
     from kg.graph.concept import describe_concept, render_concept
 
     site: Site = request.app.state.site
@@ -107,7 +107,7 @@ def concept(node: str, request: Request, as_of: int = 0) -> HTMLResponse:
 
 @router.get("/paths/{name}")
 def paths(name: str, request: Request) -> list[dict[str, Any]]:
-    """Return the paths that a run was given, as sentences with the names of their nodes."""
+    """Return the paths given to a run, as sentences with the names of their nodes."""
     run = request.app.state.site.run(name)
     path = run.output("paths")
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Home: a question and how it is read, what a run will cost, what there is, what is missing."""
+"""The home page: a question and its reading, the cost of a run, and what exists or is missing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Ask(Strict):
     dropped: tuple[str, ...] = Field(default=(), max_length=16)
 
     def corrections(self) -> Corrections:
-        """Return the same as the options of `sage ask`."""
+        """Return the corrections in the form that `sage ask` uses."""
         return Corrections(replaced=self.replaced, dropped=self.dropped, yes=True)
 
 
@@ -53,7 +53,7 @@ class Start(Ask):
 
 @router.get("/here")
 def here(request: Request) -> dict[str, Any]:
-    """Describe the server, with the value that changes need."""
+    """Describe the server, including the value required for changes."""
     site: Site = request.app.state.site
     return {
         "csrf": request.app.state.csrf,
@@ -84,8 +84,8 @@ def doctor(request: Request) -> list[dict[str, Any]]:
 def ask(asked: Ask, request: Request) -> dict[str, Any]:
     """Parse a question by the rules of `sage ask`.
 
-    With a language model configured, a run has the question read by the model; while somebody
-    types, nothing is paid for.
+    If a language model is configured, a run has the question read by the model, but nothing is paid
+    for while somebody is typing.
     """
     from agents.core.base import Resources
     from agents.question.agent import read_question
@@ -122,7 +122,7 @@ def ask(asked: Ask, request: Request) -> dict[str, Any]:
 def estimate(
     request: Request, hypotheses: Annotated[int, Query(ge=1, le=10)] = 1
 ) -> dict[str, Any]:
-    """Get calls, tokens and money by `--estimate`; time as earlier runs of this kind took here."""
+    """Return calls, tokens and cost as `--estimate` does, and the time from earlier runs here."""
     from sage.run.estimate import estimate as expect
 
     site: Site = request.app.state.site
@@ -151,7 +151,7 @@ def estimate(
 
 
 def _seconds(run: RunFolder) -> tuple[float, float]:
-    """Seconds of the steps that a run takes once, and of those for each hypothesis that it had."""
+    """Return the seconds of a run's one-time steps, and of the steps for each hypothesis."""
     ended = [event for event in run.events() if event.get("event") == "end"]
     named = {event["hypothesis"] for event in ended if event.get("hypothesis")}
     once = sum(float(event["seconds"]) for event in ended if not event.get("hypothesis"))
@@ -161,7 +161,7 @@ def _seconds(run: RunFolder) -> tuple[float, float]:
 
 @router.get("/runs")
 def runs(request: Request, limit: int = 40) -> dict[str, Any]:
-    """Return runs and campaigns with their state, newest first."""
+    """List runs and campaigns with their state, newest first."""
     site: Site = request.app.state.site
     commands: Commands = request.app.state.commands
     found = []
@@ -178,17 +178,17 @@ def runs(request: Request, limit: int = 40) -> dict[str, Any]:
 
 
 def summary(name: str, run: RunFolder, manifest: Manifest, commands: Commands) -> dict[str, Any]:
-    """Return a run in a line of a list.
+    """Summarize a run for a line of a list.
 
     Parameters
     ----------
-    manifest : as the folder holds it; a process that was killed leaves it at "running"
-    commands : those that this server started
+    manifest : the manifest stored in the folder; a killed process leaves its status at "running"
+    commands : the commands that this server started
 
     Returns
     -------
-    Fields of a line. A run that says it is running, though no process holds its folder and no
-    command of this server works on it, is "interrupted".
+    The fields of the line. The status is "interrupted" if the manifest says "running" but no
+    process holds the folder and no command of this server is working on the run.
     """
     status: str = manifest.status
     if status == "running" and not find_holder(run) and not commands.alive(name):
@@ -209,7 +209,7 @@ def summary(name: str, run: RunFolder, manifest: Manifest, commands: Commands) -
 
 @router.post("/runs")
 def start(asked: Start, request: Request) -> dict[str, str]:
-    """Start a run as `sage run` does, in a process of its own."""
+    """Start a run in a separate process, as `sage run` does."""
     site: Site = request.app.state.site
     if asked.auto_approve and site.reviewers > 1:
         raise InputError(f"{site.reviewers} people review each run here: it cannot be passed over")

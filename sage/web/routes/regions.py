@@ -1,4 +1,4 @@
-"""Regions that people draw on slides, what is measured in them, and maps of values."""
+"""Regions that people draw on slides, the measurements within them, and maps of values."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ MOST_REGIONS = 500
 MOST_CORNERS = 2000
 MOST_MEASURED = 60
 CARD = 12
-"""Measurements that are shown before somebody chooses."""
+"""Number of measurements shown until the user chooses some."""
 KEPT = 4
-"""Maps held in memory."""
+"""Number of maps kept in memory."""
 FOLDER = ".regions"
 MOST_MM2 = 4.0
-"""Area in which nuclei are looked for while somebody waits: about half a minute."""
+"""Largest area in which nuclei are detected interactively: it takes about half a minute."""
 SEARCHING = threading.Lock()
 
 
@@ -70,14 +70,14 @@ class Drawn(Strict):
 
 
 def regions_path(site: Site, slide: Path) -> Path:
-    """File of a slide's regions; slides' own folders may be read-only."""
+    """Return the path of a slide's regions, outside the slide's folder, which may be read-only."""
     digest = hashlib.sha256(str(slide).encode()).hexdigest()[:12]
     return site.settings.runs_dir / FOLDER / f"{slide.stem}.{digest}.geojson"
 
 
 @router.get("/regions")
 def regions(path: str, request: Request) -> dict[str, Any]:
-    """Return the regions of a slide, the file that holds them, and its hash."""
+    """Return the regions of a slide, the file that contains them, and its hash."""
     from mcp_servers.formats.geojson import read_objects
 
     file = regions_path(request.app.state.site, slide_file(request, path))
@@ -95,12 +95,12 @@ def regions(path: str, request: Request) -> dict[str, Any]:
 
 @router.post("/regions")
 def save(drawn: Drawn, request: Request) -> dict[str, Any]:
-    """Keep the regions of a slide as GeoJSON that QuPath and the tools read.
+    """Save the regions of a slide as GeoJSON that QuPath and the tools can read.
 
     Raises
     ------
     InputError
-        If a corner lies off the slide, or somebody else saved meanwhile; status 422.
+        If a corner is outside the slide, or somebody else saved in the meantime; status 422.
     """
     import numpy as np
 
@@ -132,7 +132,7 @@ def save(drawn: Drawn, request: Request) -> dict[str, Any]:
 
 
 def _keep_authors(file: Path, features: list[dict[str, Any]]) -> None:
-    """Regions that somebody else drew and this person left as they are stay theirs."""
+    """Keep the original author of regions that this person left unchanged."""
     before = json.loads(file.read_bytes())["features"] if file.is_file() else []
     for item in features:
         for old in before:
@@ -152,7 +152,7 @@ def _hash(file: Path) -> str:
 
 
 def _maps(request: Request, path: str) -> SlideMaps:
-    """Return the maps of a folder below the roots, read once while they stay the same."""
+    """Load the maps of a folder below the roots, cached as long as they do not change."""
     from mcp_servers.measures.maps import MANIFEST, read_maps
 
     place = resolve_allowed(request.app.state.site, path, lambda at: (at / MANIFEST).is_file())
@@ -177,17 +177,17 @@ def _mpp(request: Request, slide: str, maps: SlideMaps) -> float:
 def heat(
     path: str, slide: str, request: Request, quantity: str = "density", kind: str = ""
 ) -> dict[str, Any]:
-    """Values on a grid over a slide, in level-0 pixels, with their unit and range.
+    """Compute values on a grid over a slide, in level-0 pixels, with their unit and range.
 
     Parameters
     ----------
     quantity : "density" of cells, or the "share" of a type
-    kind : a type of cell; empty for all
+    kind : a cell type; empty for all types
 
     Raises
     ------
     InputError
-        If the maps do not hold what is asked for; answered with status 422.
+        If the maps do not contain the requested values; answered with status 422.
     """
     import numpy as np
 
@@ -224,21 +224,21 @@ class Asked(Strict):
 
 @router.post("/measure")
 def measure(asked: Asked, request: Request) -> dict[str, Any]:
-    """Measurements of the whole slide and, where regions are given, within them.
+    """Compute measurements of the whole slide and, if regions are given, within them.
 
-    A measurement is computed as `measure_maps` does, with the same rules of what is undefined.
-    Nothing is kept.
+    A measurement is computed as in `measure_maps`, with the same rules for undefined values.
+    Nothing is stored.
 
     Returns
     -------
-    For each measurement its words, formula and unit, the value of the tissue and of the
-    regions (null with the reason where undefined), and the field where most of it lies; what the
-    maps offer beside; and why values count as not valid.
+    For each measurement, its description, formula and unit, its value in the tissue and in the
+    regions (null with the reason if undefined), and the field that contributes most to it; the
+    other measurements that the maps allow; and why values count as not valid.
 
     Raises
     ------
     InputError
-        If a formula cannot be read, or the regions hold no tissue; answered with status 422.
+        If a formula cannot be parsed, or the regions contain no tissue; answered with status 422.
     """
     import numpy as np
 
@@ -290,18 +290,18 @@ class Searched(Strict):
 
 @router.post("/nuclei")
 def nuclei(asked: Searched, request: Request) -> dict[str, Any]:
-    """Nuclei within a region, by the tool `nuclei`, with their outlines; nothing is kept.
+    """Detect nuclei within a region with the tool `nuclei`, including outlines; nothing is stored.
 
     Returns
     -------
-    Counts by type, the area that was searched, by which method, warnings, and outlines in level-0
-    pixels with their type.
+    Counts by type, the area searched, the method, warnings, and outlines in level-0 pixels with
+    their types.
 
     Raises
     ------
     InputError
-        If the person has no slide left today, the region is too large, or no pixel size is known;
-        answered with status 422.
+        If the person's slide quota for today is used up, the region is too large, or the pixel size
+        is unknown; answered with status 422.
     """
     import tempfile
 
@@ -367,7 +367,7 @@ def _list_offered(maps: SlideMaps) -> list[Measurement]:
 
 
 def _card(offered: list[Measurement]) -> list[Measurement]:
-    """Return a few that say most of a region: how dense each type is, its share, what there is."""
+    """Select the measurements that describe a region best: densities, shares and counts."""
     simple = [m for m in offered if m.of.formula.startswith(("density(", "share(", "count("))]
     tissue = [m for m in simple if "within=" not in m.formula]
     return (tissue or simple or offered)[:CARD]

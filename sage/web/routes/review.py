@@ -1,4 +1,4 @@
-"""The review inbox: what waits for a person, an edit shown as it is made, decisions recorded.
+"""The review inbox: waiting hypotheses, edits shown as they are made, and recorded decisions.
 
 Interrupts and responses have the fields of LangGraph's `HumanInterrupt` and `HumanResponse`, so
 that an inbox made for those can show and answer them.
@@ -42,7 +42,7 @@ DONE = {
     "response": DECIDED["another"],
     "ignore": DECIDED["reject"],
 }
-"""What the audit log calls each kind of response."""
+"""Name in the audit log for each kind of response."""
 SHOWN = 40
 
 
@@ -70,7 +70,7 @@ class Change(Strict):
 
 @router.get("/inbox")
 def inbox(request: Request) -> list[dict[str, Any]]:
-    """Every run that waits for a review, with its interrupts."""
+    """List every run that is waiting for a review, with its interrupts."""
     site: Site = request.app.state.site
     commands: Commands = request.app.state.commands
     found = []
@@ -93,7 +93,7 @@ def inbox(request: Request) -> list[dict[str, Any]]:
 
 @router.get("/runs/{name}/review")
 def review(name: str, request: Request) -> dict[str, Any]:
-    """Return the hypotheses of a run that wait, as text, with what is known of them."""
+    """Return a run's waiting hypotheses as text, with what is known about them."""
     site: Site = request.app.state.site
     run = site.run(name)
     blind = site.cohort_of(run)
@@ -145,7 +145,7 @@ def _card(
 
 
 def _view(blind: BlindCohort, hypothesis: Any) -> dict[str, Any]:
-    """Group sizes and detectable effect of a claim, and its variables without any outcome."""
+    """Return a claim's group sizes, detectable effect and variables, without any outcome."""
     keys = tuple(exposure.variable for exposure in hypothesis.exposures)
     described = blind.describe(keys)
     return {
@@ -156,7 +156,7 @@ def _view(blind: BlindCohort, hypothesis: Any) -> dict[str, Any]:
 
 @router.post("/runs/{name}/preview")
 def preview(name: str, change: Change, request: Request) -> dict[str, Any]:
-    """Preview an edit: the statement, what differs, who is compared, what is seen."""
+    """Preview an edit: the statement, the differences, the groups and the detectable effect."""
     site: Site = request.app.state.site
     run = site.run(name)
     services = _services(site, run)
@@ -176,7 +176,7 @@ def preview(name: str, change: Change, request: Request) -> dict[str, Any]:
 
 @router.get("/runs/{name}/variables")
 def variables(name: str, request: Request, q: str = "") -> list[dict[str, Any]]:
-    """Variables of the data dictionary whose key, label or synonym holds the words typed."""
+    """Find variables of the data dictionary whose key, label or synonym contains the words."""
     site: Site = request.app.state.site
     blind = site.cohort_of(site.run(name))
     dictionary, words = blind.dictionary, q.strip().lower()
@@ -202,7 +202,7 @@ def variables(name: str, request: Request, q: str = "") -> list[dict[str, Any]]:
 
 @router.post("/runs/{name}/comments")
 def comment(name: str, said: Comment, request: Request) -> list[dict[str, Any]]:
-    """Keep a reviewer's words beside the run."""
+    """Store a reviewer's comment with the run."""
     run = request.app.state.site.run(name)
     _draft(run, said.hypothesis)
     reviews: Reviews = request.app.state.reviews
@@ -213,9 +213,9 @@ def comment(name: str, said: Comment, request: Request) -> list[dict[str, Any]]:
 
 @router.post("/runs/{name}/review")
 def decide(name: str, vote: Vote, request: Request) -> dict[str, Any]:
-    """Keep a reviewer's decision; once as many people agree as must, the run continues with it.
+    """Store a reviewer's decision; once enough people agree, the run continues with it.
 
-    Every decision is checked here, so that an edit that cannot be taken is refused at once.
+    Every decision is checked here, so that an edit that cannot be accepted is refused at once.
     """
     require_extra("literature", "going on with a run")
     with request.app.state.deciding:  # two who agree at once start one command, with one decision
@@ -257,10 +257,10 @@ def _list_decisions(name: str, vote: Vote, request: Request) -> dict[str, Any]:
 def _find_agreement(
     notes: list[dict[str, Any]], hypothesis: str, needed: int
 ) -> tuple[list[str], Any]:
-    """Decisions on which enough different people agree.
+    """Find a decision on which enough different people agree.
 
-    Names that differ in case alone are one person. Comments may differ, and so may the reasons for
-    a rejection: all of them are kept.
+    Names that differ only in case count as one person. Comments, and the reasons for a rejection,
+    may differ: all of them are kept.
     """
     last = {}
     for note in notes:
@@ -277,18 +277,18 @@ def _find_agreement(
 
 
 def _meaning(response: dict[str, Any]) -> tuple[Any, ...]:
-    """Part of a decision that must be equal for two people to agree."""
+    """Return the part of a decision that must be equal for two people to agree."""
     kind = response["type"]
     return (kind, None if kind in ("accept", "ignore") else response["args"])
 
 
 def _comparable_part(texts: Iterable[str]) -> str:
-    """Different texts joined, each once."""
+    """Join the distinct texts, each once."""
     return "; ".join(dict.fromkeys(text for text in texts if text))
 
 
 def _services(site: Site, run: RunFolder) -> Services:
-    """Return a run's services to read with; nothing is held and nothing runs."""
+    """Return a run's services for reading only; the run is neither held nor executed."""
     services = Services(run, run.manifest(), site.settings)
     services.__dict__["dictionary"] = site.cohort_of(run).dictionary
     return services

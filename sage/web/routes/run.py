@@ -1,4 +1,4 @@
-"""A run while it works: where it stands, its events as they happen, each agent's turns."""
+"""A run in progress: its state, its events as they happen, and each agent's turns."""
 
 from __future__ import annotations
 
@@ -30,20 +30,22 @@ if TYPE_CHECKING:
 router = APIRouter(prefix="/runs/{name}")
 
 POLL = 0.1
-"""Seconds between two looks at a run's event log."""
+"""Seconds between two reads of a run's event log."""
 HEARTBEAT = 15.0
 LONGEST = 60_000
-"""Characters of a text of a trace that are shown."""
+"""Maximum number of characters shown of a text in a trace."""
 LINES = 400
 FIGURE = re.compile(r"(?:results/figures|fields)/[A-Za-z0-9_.-]{1,120}\.(?:svg|png)")
 SCREEN = 800
-"""Pixels of a screen that the field of a picture should fill."""
+"""Number of screen pixels that a picture's field should fill."""
 REPORT_POLICY = (
     "sandbox allow-same-origin allow-downloads; default-src 'none'; style-src 'unsafe-inline';"
     " img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
-"""A report is a document without scripts; its own policy, in the file, is narrower still. It keeps
-the origin, for its links to slides need the cookie, and its figures can be saved."""
+"""Policy for a report, a document without scripts; its own policy, in the file, is stricter.
+
+The origin is kept, because links to slides need the cookie and figures can be saved.
+"""
 READS = {
     "question": "the prompt, the vocabulary of graph and cohort",
     "path_generation": "the question",
@@ -62,7 +64,7 @@ READS = {
 
 
 def _state(name: str, site: Site, commands: Commands) -> dict[str, Any]:
-    """Return the run's line of the list, also while its folder is not there yet."""
+    """Return the run's entry in the list of runs, even if its folder does not exist yet."""
     try:
         run = site.run(name)
     except InputError:
@@ -83,7 +85,7 @@ def _state(name: str, site: Site, commands: Commands) -> dict[str, Any]:
 
 @router.get("")
 def show(name: str, request: Request) -> dict[str, Any]:
-    """Everything that the page of a run begins with."""
+    """Return everything that the page of a run needs at first."""
     site: Site = request.app.state.site
     state = _state(name, site, request.app.state.commands)
     try:
@@ -103,7 +105,7 @@ def show(name: str, request: Request) -> dict[str, Any]:
 
 
 def _statements(run: RunFolder) -> list[dict[str, Any]]:
-    """Each hypothesis' sentence, and how its evaluation ended as far as it did."""
+    """Return each hypothesis's statement, and how its evaluation ended if it has."""
     state_path = run.output("state")
     ended = {}
     if state_path.exists():
@@ -124,7 +126,7 @@ def _statements(run: RunFolder) -> list[dict[str, Any]]:
 
 @router.get("/events")
 def events(name: str, request: Request) -> StreamingResponse:
-    """Stream the event log (server-sent events); a client that returns resumes where it was."""
+    """Stream the event log (server-sent events); a reconnecting client resumes where it was."""
     site: Site = request.app.state.site
     commands: Commands = request.app.state.commands
     _state(name, site, commands)  # refused before the stream begins
@@ -158,7 +160,7 @@ def events(name: str, request: Request) -> StreamingResponse:
 
 
 def _fresh(site: Site, name: str, offset: int) -> tuple[Path | None, list[bytes]]:
-    """Whole lines of the event log after `offset` bytes."""
+    """Read the complete lines of the event log after `offset` bytes."""
     try:
         path = site.run(name).events_path
         if path.stat().st_size <= offset:
@@ -178,16 +180,16 @@ def agents(name: str, request: Request, node: str, hypothesis: str = "") -> dict
     Parameters
     ----------
     node : the step of the pipeline, as the run's events name it
-    hypothesis : id of the hypothesis that the step was about; empty for steps about none
+    hypothesis : id of the step's hypothesis; empty for steps not about a hypothesis
 
     Returns
     -------
-    Episodes in the order of the trace, each with its turns; none where the run kept no trace.
+    Episodes in the order of the trace, each with its turns; none if the run has no trace.
 
     Raises
     ------
     InputError
-        If there is no such run; answered with status 422.
+        If the run does not exist; answered with status 422.
     """
     run = request.app.state.site.run(name)
     if not run.trace_path.exists():
@@ -212,7 +214,7 @@ def agents(name: str, request: Request, node: str, hypothesis: str = "") -> dict
 
 
 def _turn(line: dict[str, Any]) -> dict[str, Any]:
-    """Shorten the long texts of a trace's line, marking each."""
+    """Shorten the long texts in a line of the trace, marking each one shortened."""
     shown: dict[str, Any] = {}
     for key in ("kind", "seconds", "prompt_tokens", "completion_tokens", "usd", "model", "tool",
                 "text", "content", "reasoning", "error", "outcome", "cached"):  # fmt: skip
@@ -232,7 +234,7 @@ def _shorten_texts(value: Any) -> Any:
 
 @router.get("/log")
 def log(name: str, request: Request) -> dict[str, Any]:
-    """Return the last lines of the run's log, and what its last command said."""
+    """Return the last lines of the run's log and the output of its last command."""
     commands: Commands = request.app.state.commands
     lines: list[Any] = []
     try:
@@ -264,16 +266,16 @@ def report(name: str, request: Request) -> FileResponse:
 
 @router.get("/hypotheses/{hypothesis}/{file:path}")
 def figure(name: str, hypothesis: str, file: str, request: Request) -> FileResponse:
-    """Return a figure of the report as a file, to be saved.
+    """Return a figure of the report as a file to be saved.
 
     Parameters
     ----------
-    file : below the hypothesis' folder, in `results/figures` or `fields`
+    file : path below the hypothesis's folder, in `results/figures` or `fields`
 
     Raises
     ------
     InputError
-        If it is no figure of the run; answered with status 422.
+        If the file is not a figure of the run; answered with status 422.
     """
     home = request.app.state.site.run(name).hypothesis(hypothesis).resolve()
     path = home / file
@@ -290,17 +292,19 @@ def figure(name: str, hypothesis: str, file: str, request: Request) -> FileRespo
 def field(
     name: str, hypothesis: str, number: int, side: Literal["high", "low"], request: Request
 ) -> RedirectResponse:
-    """Leads to the place on the slide that a picture of the report shows.
+    """Redirect to the place on the slide that a picture in the report shows.
 
     Parameters
     ----------
-    hypothesis, number : the picture, by its hypothesis and its place among those, from 1
+    hypothesis, number : the picture's hypothesis and its position among that hypothesis's pictures,
+        from 1
     side : the patient with the high or the low value
 
     Raises
     ------
     InputError
-        If the run has no such picture, or the slide does not lie here; answered with status 422.
+        If the run has no such picture, or the slide is not on this machine; answered with status
+        422.
     """
     from sage.report.fields import field_of
     from sage.web.routes.slides import slide_named
@@ -326,7 +330,7 @@ def field(
 
 @router.post("/stop")
 def interrupt(name: str, request: Request) -> dict[str, bool]:
-    """Ctrl-C: what is finished stays, and the run can be resumed later."""
+    """Send Ctrl-C to the run; finished steps are kept, and the run can be resumed later."""
     if not request.app.state.commands.interrupt(name):
         stop(request.app.state.site.run(name))
     return {"stopped": True}
@@ -334,9 +338,9 @@ def interrupt(name: str, request: Request) -> dict[str, bool]:
 
 @router.post("/pause")
 def pause(name: str, request: Request) -> dict[str, bool]:
-    """Wait before the next step: what is under way is finished first.
+    """Pause the run before its next step, after finishing the current one.
 
-    The request is kept in the run's folder, so that it holds when this server ends.
+    The request is stored in the run's folder, so it remains in force if this server ends.
     """
     run = request.app.state.site.run(name)
     if not find_holder(run) and not request.app.state.commands.alive(name):
@@ -353,7 +357,7 @@ class GoOn(Strict):
 
 @router.post("/resume")
 def resume(name: str, how: GoOn, request: Request) -> dict[str, bool]:
-    """Continue as `sage resume` does."""
+    """Continue the run as `sage resume` does."""
     run = request.app.state.site.run(name)
     if find_holder(run):
         raise InputError(f"run {run.id} is being worked on already")

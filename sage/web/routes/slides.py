@@ -1,4 +1,4 @@
-"""Slides: tiles by the readers of the tools, and what was found on them."""
+"""Slides: tiles decoded by the tools' readers, and what was found on the slides."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ MOST_LISTED = 2000
 TILE = 256
 QUALITY = 82
 OPEN = 8
-"""Slides held open."""
+"""Maximum number of slides kept open."""
 HELD = 1 << 30
-"""Bytes of their pixels in memory; the slide that was used last may have more."""
+"""Maximum bytes of slide pixels in memory; the most recently used slide may exceed it."""
 WHOLE_PX = 4096
-"""Longer side of a whole slide that is kept where no stored level comes near it."""
+"""Longer side of the cached whole slide, used if no stored level comes close to the scale."""
 NEAR = 8.0
-"""How much finer a stored level may be for tiles to be made from it each time."""
+"""How much finer a stored level may be than a tile that is made directly from it."""
 KEPT = 128 << 20
-"""Bytes of encoded tiles kept in memory."""
+"""Maximum bytes of encoded tiles kept in memory."""
 UNFIT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
-"""What a JSON file of another shape comes to while it is read."""
+"""Exceptions that reading a JSON file of an unexpected structure can raise."""
 SAME = 0.0005
-"""Share by which a stored resolution may differ from a tile's and still be taken as it is."""
+"""Relative difference up to which a stored resolution is used for a tile without resampling."""
 
 
 @dataclass(eq=False)
 class Held:
-    """An open slide, and how many are reading it."""
+    """An open slide, and how many callers are reading it."""
 
     slide: Slide
     users: int = 0
@@ -59,16 +59,16 @@ class Held:
 
     @property
     def bytes(self) -> int:
-        """Of the pixels that stay in memory."""
+        """Size of the pixels that stay in memory."""
         kept = 0 if self._whole is None else self._whole.nbytes
         in_memory = self.slide.source.name == "image"
         return kept + 3 * self.slide.width * self.slide.height * in_memory
 
     def read(self, scale: float, left: int, top: int, width: int, height: int) -> U8:
-        """RGB of a rectangle of the slide at a power of two of level-0 pixels per pixel.
+        """Read a rectangle in RGB, at a power of two of level-0 pixels per pixel.
 
-        Far below the coarsest stored level the whole slide is decoded for few pixels; that is
-        done once, and what comes later is made from it.
+        Far below the resolution of the coarsest stored level, a few pixels would require decoding
+        the whole slide; this is done once, and later rectangles are made from the result.
         """
         view = self.slide.scale_to(scale, tolerance=SAME)
         coarse = self._whole_scale
@@ -81,7 +81,7 @@ class Held:
         return cv2.resize(part, (width, height), interpolation=cv2.INTER_AREA).astype("uint8")
 
     def thumbnail(self, max_px: int) -> U8:
-        """Send the whole slide, its longer side at most `max_px` (at most `WHOLE_PX`) pixels."""
+        """Return the whole slide, its longer side at most `max_px` (at most `WHOLE_PX`) pixels."""
         from mcp_servers.slides.slide import fit
 
         longer = max(self.slide.width, self.slide.height)
@@ -107,7 +107,7 @@ class Held:
 
 
 class Tiles:
-    """Open slides and their encoded tiles, the least recently used let go first."""
+    """Open slides and their encoded tiles, evicting the least recently used first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -118,7 +118,7 @@ class Tiles:
         self._ready = False
 
     def prepare(self) -> None:
-        """Load what decodes slides, once: half-loaded modules of other threads are seen by none.
+        """Import the slide decoders once, so that no thread sees half-loaded modules.
 
         Raises
         ------
@@ -135,13 +135,13 @@ class Tiles:
                 self._ready = True
 
     def slide(self, path: Path) -> Slide:
-        """Get the open slide, for what it says of itself; a file that changed is opened again."""
+        """Return the open slide for its metadata, reopening it if the file changed."""
         with self.hold(path) as held:
             return held.slide
 
     @contextmanager
     def hold(self, path: Path) -> Iterator[Held]:
-        """Hold the open slide for its pixels: it is not closed until the block ends."""
+        """Hold the slide open for reading pixels until the block ends."""
         with self._opening:
             held = self._open(path)
             held.users += 1
@@ -162,7 +162,7 @@ class Tiles:
         return self._slides[key]
 
     def _let_go(self) -> None:
-        """Close the slides that are too many, none that is being read."""
+        """Close slides beyond the limits, except any that are being read."""
         for key, held in list(self._slides.items())[:-1]:
             many = len(self._slides) > OPEN
             if not many and sum(each.bytes for each in self._slides.values()) <= HELD:
@@ -171,11 +171,12 @@ class Tiles:
                 self._slides.pop(key).slide.close()
 
     def tile(self, path: Path, level: int, x: int, y: int) -> bytes:
-        """Tile of the pyramid in powers of two, as JPEG.
+        """Return a tile of the power-of-two pyramid as JPEG.
 
         Parameters
         ----------
-        level : 0 is a single pixel; each level doubles the sides, the last is the slide's own
+        level : level 0 is a single pixel and each level doubles the sides, up to the slide's full
+            size
         x, y : column and row of the tile within the level
 
         Raises
@@ -208,7 +209,7 @@ class Tiles:
 
 
 def encode(image: Any) -> bytes:
-    """RGB as JPEG."""
+    """Encode an RGB image as JPEG."""
     import cv2
 
     done, data = cv2.imencode(
@@ -219,17 +220,17 @@ def encode(image: Any) -> bytes:
 
 
 def levels_of(width: int, height: int) -> int:
-    """Return the pyramid's last level, as Deep Zoom counts: level 0 is a single pixel."""
+    """Compute the pyramid's last level, counted as in Deep Zoom: level 0 is a single pixel."""
     return math.ceil(math.log2(max(width, height, 1)))
 
 
 def resolve_allowed(site: Site, path: str, found: Callable[[Path], bool]) -> Path:
-    """Return a file or folder below the roots that `sage serve` was given.
+    """Resolve a file or folder below the roots that `sage serve` was given.
 
     Raises
     ------
     InputError
-        If it lies elsewhere, also by way of a link, or is not of the kind asked for.
+        If the path is elsewhere, even through a link, or is not of the requested kind.
     """
     from mcp_servers.roots import Roots
 
@@ -242,7 +243,7 @@ def resolve_allowed(site: Site, path: str, found: Callable[[Path], bool]) -> Pat
 
 
 def slide_file(request: Request, path: str) -> Path:
-    """Return a slide below the roots."""
+    """Resolve a slide below the roots."""
     request.app.state.tiles.prepare()
     return resolve_allowed(
         request.app.state.site, path, lambda at: at.is_file() and at.suffix.lower() in SUFFIXES
@@ -250,12 +251,12 @@ def slide_file(request: Request, path: str) -> Path:
 
 
 def slide_named(site: Site, stem: str) -> Path:
-    """Return the slide of this name, without its suffix, below the roots.
+    """Find the slide of this name, without its suffix, below the roots.
 
     Raises
     ------
     InputError
-        If there is none.
+        If there is no such slide.
     """
     for root in site.roots:
         for path in sorted(root.rglob("*")):
@@ -267,7 +268,7 @@ def slide_named(site: Site, stem: str) -> Path:
 
 @router.get("")
 def list_slides(request: Request) -> list[dict[str, Any]]:
-    """Files that may be slides, below the folders of `--root`."""
+    """List files below the folders of `--root` that may be slides."""
     site: Site = request.app.state.site
     found: list[dict[str, Any]] = []
     for root in site.roots:
@@ -301,14 +302,14 @@ def describe_slide(path: str, request: Request) -> dict[str, Any]:
 
 @router.get("/tile")
 def tile(path: str, level: int, x: int, y: int, request: Request) -> Response:
-    """Tile of a slide, as JPEG.
+    """Return a tile of the slide as JPEG.
 
     Parameters
     ----------
     path : the slide, below a folder of `--root`
-    level : of the pyramid in powers of two, as Deep Zoom counts: level 0 is a single pixel
+    level : level of the power-of-two pyramid, counted as in Deep Zoom: level 0 is a single pixel
     x, y : column and row of the tile at this level, from 0
-    request : carries the open slides and the folders that may be shown
+    request : provides the open slides and the folders that may be shown
 
     Raises
     ------
@@ -322,7 +323,7 @@ def tile(path: str, level: int, x: int, y: int, request: Request) -> Response:
 
 
 def _outlines(request: Request, slide: Path) -> list[dict[str, Any]]:
-    """GeoJSON files of this slide: `NAME.geojson`, `NAME_tissue.geojson` below the roots."""
+    """Find GeoJSON files of this slide below the roots: `NAME.geojson`, `NAME_tissue.geojson`."""
     site: Site = request.app.state.site
     paths = [
         path
@@ -339,7 +340,7 @@ def _outlines(request: Request, slide: Path) -> list[dict[str, Any]]:
 
 
 def _cell_maps(request: Request, slide: Path) -> list[dict[str, Any]]:
-    """Folders of maps (`sage slides maps`) that name this slide."""
+    """Find folders of maps (`sage slides maps`) that name this slide."""
     site: Site = request.app.state.site
     found = []
     for root in site.roots:
@@ -360,7 +361,7 @@ def _cell_maps(request: Request, slide: Path) -> list[dict[str, Any]]:
 
 
 def escape_glob(name: str) -> str:
-    """Escape wildcards of a file name for `glob`."""
+    """Escape the wildcards in a file name for `glob`."""
     return re.sub(r"([*?\[])", r"[\1]", name)
 
 
@@ -397,9 +398,9 @@ def _shape(item: dict[str, Any]) -> dict[str, Any]:
 
 @router.get("/cells")
 def cells(path: str, slide: str, request: Request) -> Response:
-    """Get cells of a map, packed: a line of JSON, then x and y (float32, level-0 px), then types.
+    """Pack the cells of a map: a line of JSON, x and y (float32, level-0 px), then types.
 
-    A slide that does not state its pixel size is taken at the size that the map was made with.
+    A slide that does not state its pixel size is assumed to have the size used for the map.
     """
     import numpy as np
 
