@@ -14,7 +14,7 @@ from validation.statistics.base import IntArray
 from validation.statistics.survival import KaplanMeier
 
 HIGH = 0.8
-"""Share alive in mid-figure from which the curve runs above the legend."""
+"""Share alive in mid-figure above which a curve would run underneath the legend."""
 
 
 def kaplan_meier_figure(

@@ -175,7 +175,8 @@ def fisher(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
 def nested(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
     """Compare two nested models, with and without the exposures.
 
-    Among the terms, the exposures follow their mean. The effect is that of the mean.
+    In `terms`, the mean of the exposures comes first, then each exposure. The effect is that of the
+    mean.
     """
     mean = test | {"terms": test["terms"][:1]}
     full = design(rows, test | {"terms": test["terms"][1:]})

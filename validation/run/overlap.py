@@ -1,4 +1,4 @@
-"""Checks that a replication cohort contains other patients than the first."""
+"""Checks that a replication cohort does not contain the first cohort's patients."""
 
 from __future__ import annotations
 

@@ -104,8 +104,7 @@ def screen(
     Returns
     -------
     The results per feature. A feature that is constant, has too many missing values or an infinite
-    estimate
-    has a `status` with the reason, and NaN for numbers.
+    estimate has a `status` with the reason, and NaN for numbers.
 
     Raises
     ------

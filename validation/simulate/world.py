@@ -1,8 +1,8 @@
 """A simulated bladder cohort written as an ordinary cohort folder, with its truth.
 
-The folder reads like any other (`cohort.toml`, CSV tables, slides); `cohort.toml` says `simulated =
-true`, patients are called SIM-0001 and so on, and the truth is only in `truth.json` and
-`PLANTED.md`, which no cohort reader opens.
+The folder reads like any other (`cohort.toml`, CSV tables, slides); `cohort.toml` says
+`simulated = true`, patients are called SIM-0001 and so on, and the truth is only in `truth.json`
+and `PLANTED.md`, which no cohort reader opens.
 """
 
 from __future__ import annotations
