@@ -1,4 +1,4 @@
-"""Registry of tools: typed functions with descriptions that machines can act on.
+"""Registry of tools: typed functions with machine-readable descriptions.
 
 ```python
 class MaskInput(BaseModel):
@@ -12,8 +12,8 @@ class MaskResult(BaseModel):
 def tissue_mask(given: MaskInput, context: ToolContext) -> MaskResult: ...
 ```
 
-The decorator only attaches a `ToolSpec`; nothing is registered by importing. `load` collects the
-tools of the modules that `mcp_servers.catalog` names.
+The decorator only attaches a `ToolSpec`; importing a module registers nothing. `load` collects the
+tools of the modules listed by `mcp_servers.catalog`.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from sage.core.extras import explain_absence
 
 @dataclass
 class Registry:
-    """A set of tools by name."""
+    """A collection of tools by name."""
 
     tools: dict[str, ToolSpec] = field(default_factory=dict)
     cache: ResultsCache | None = None
 
     def add(self, spec: ToolSpec) -> None:
-        """Register a tool; raises `InputError` when another tool has its name."""
+        """Register a tool; raises `InputError` if another tool has its name."""
         held = self.tools.get(spec.name)
         if held is not None and held is not spec:
             raise InputError(
@@ -54,7 +54,7 @@ class Registry:
         self.tools[spec.name] = spec
 
     def get(self, name: str) -> ToolSpec:
-        """Return the tool called `name`; raises `InputError` that suggests a near name."""
+        """Return the tool called `name`; raises `InputError` with a suggestion if unknown."""
         if name in self.tools:
             return self.tools[name]
         import difflib
@@ -64,29 +64,29 @@ class Registry:
         raise InputError(f'no tool is called "{name}"{hint}')
 
     def all(self) -> tuple[ToolSpec, ...]:
-        """Every tool, by suite and name."""
+        """Return every tool, sorted by suite and name."""
         return tuple(sorted(self.tools.values(), key=lambda tool: (tool.suite, tool.name)))
 
     def __iter__(self) -> Iterator[ToolSpec]:
-        """Every tool, by suite and name."""
+        """Return every tool, sorted by suite and name."""
         return iter(self.all())
 
     def describe(self, names: Collection[str] | None = None) -> str:
-        """Get tools (or those named) as text for a prompt: signature, units, limits, failures."""
+        """Describe all tools, or those named, for a prompt: signature, units, limits, failures."""
         chosen = [spec for spec in self.all() if names is None or spec.name in names]
         return "\n\n".join(describe_tool(spec) for spec in chosen)
 
     def run(self, name: str, arguments: Mapping[str, Any], context: ToolContext) -> ToolRun:
-        """Run a tool here, in this process, or find its result in the cache.
+        """Run a tool in this process, or retrieve its result from the cache.
 
         Raises
         ------
         InputError
-            Unknown tool, bad arguments, or a file the tool refuses.
+            If the tool is unknown, the arguments are invalid, or the tool rejects a file.
         Cancelled
-            The caller gave up.
+            If the caller gave up.
         FaultError
-            The tool failed for a reason outside its input.
+            If the tool failed for a reason other than its input.
         """
         spec = self.get(name)
         given = spec.parse(arguments)
@@ -102,12 +102,12 @@ class Registry:
 def execute(
     spec: ToolSpec, given: BaseModel, context: ToolContext, index: HashIndex | None = None
 ) -> ToolRun:
-    """Run a tool's function and gather result, outputs and provenance.
+    """Run a tool's function and collect its result, outputs and provenance.
 
     Raises
     ------
     SageError, Cancelled
-        As the tool does.
+        If the tool raises them.
     FaultError
         If the tool fails otherwise, or its result does not fit its schema.
     """
@@ -149,7 +149,7 @@ def execute(
 
 
 def collect(module: Any) -> list[ToolSpec]:
-    """Get the tools from a module's `list_tools`, or else those it defines (imports left out)."""
+    """Return the tools from a module's `list_tools`, or else those defined in the module."""
     if hasattr(module, "list_tools"):
         return list(module.list_tools())
     found = []
@@ -166,15 +166,15 @@ def load(
     tool_folders: Sequence[str | Path] = (),
     cache: ResultsCache | None = None,
 ) -> Registry:
-    """Load the registry of a suite ("pathology", "oncology", "knowledge") or of all.
+    """Load the registry of one suite ("pathology", "oncology", "knowledge") or of all suites.
 
-    `tool_folders` are folders of the user's own tools (promoted functions). They are code and run
-    as such, so they are read only from folders that were named explicitly; never searched for.
+    `tool_folders` are folders of the user's own tools (promoted functions). Their code is executed,
+    so they are loaded only from explicitly named folders and never searched for.
 
     Raises
     ------
     InputError
-        If there is no such suite, or a tool folder or a file in it cannot be used.
+        If the suite does not exist, or a tool folder or a file in it cannot be used.
     """
     registry = Registry(cache=cache)
     for module in catalog.modules(suite):

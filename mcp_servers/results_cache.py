@@ -1,10 +1,10 @@
-"""Results by tool version, arguments and content of the inputs.
+"""Cache of results by tool version, arguments and content of the inputs.
 
-An entry is found by what went in, never by place or time: the key holds the tool, its version,
-its arguments with each input path replaced by the SHA-256 of its content and its file name (never
-its folder), and the tool's own
-fingerprint (which weights it would use, say). Files that a tool read beyond its arguments are
-stored with the entry and compared again on every hit. Outputs are kept by content and copied back.
+An entry is identified by its inputs, never by place or time: the key contains the tool, its
+version, its arguments with each input path replaced by the SHA-256 of its content and its file name
+(never its folder), and the tool's own fingerprint (for example, which weights it would use). Files
+that a tool read beyond its arguments are stored with the entry and compared again on every hit.
+Outputs are stored by content and copied back.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ log = logger(__name__)
 
 CHUNK = 1 << 20
 FORMAT = 1
-"""Layout of the cache; part of every key, so that an old layout is never misread."""
+"""Version of the cache layout, part of every key so that an old layout is never misread."""
 RACY_SECONDS = 2.0
-"""A file changed more recently than this may change again within its time stamp's resolution."""
+"""Age below which a changed file might change again within its time stamp's resolution."""
 
 
 def hash_input(path: Path, index: HashIndex | None = None) -> str:
-    """SHA-256 of a file, or of a folder: its files' names and contents, in order of name.
+    """Compute the SHA-256 of a file, or of the names and contents in a folder, in order of name.
 
-    Of a link in a folder, its name and target count.
+    For a link in a folder, its name and target are hashed.
     """
     hashed = hash_file if index is None else index.hash
     digest = hashlib.sha256()
@@ -67,7 +67,7 @@ def hash_input(path: Path, index: HashIndex | None = None) -> str:
 
 
 def companion(path: Path) -> Path | None:
-    """Return the folder that holds the rest of a slide whose file is only an index, or None."""
+    """Find the folder with the rest of a slide whose file is only an index, or None."""
     suffix = path.suffix.lower()
     if suffix == ".mrxs" and path.with_suffix("").is_dir():
         return path.with_suffix("")
@@ -75,7 +75,7 @@ def companion(path: Path) -> Path | None:
 
 
 def describe_output(root: Path, name: str) -> Output:
-    """Size, hash and type of an output file or folder below `root`."""
+    """Describe an output file or folder below `root` by size, hash and type."""
     path = root / name
     if path.is_dir():
         size = sum(item.stat().st_size for item in path.rglob("*") if item.is_file())
@@ -86,20 +86,20 @@ def describe_output(root: Path, name: str) -> Output:
 
 
 def mime_type(name: str) -> str:
-    """MIME type by suffix; the types of our files are always known."""
+    """Return the MIME type for a suffix; the types of SAGE's own files are always known."""
     ours = {".geojson": "application/geo+json", ".h5": "application/x-hdf5", ".csv": "text/csv"}
     suffix = Path(name).suffix.lower()
     return ours.get(suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
 class HashIndex:
-    """Remembers the hash of a file while its size, time stamp and inode stay the same.
+    """Index that remembers a file's hash while its size, time stamp and inode are unchanged.
 
-    Slides are gigabytes: hashing takes seconds, a lookup none.
+    Slides can be gigabytes, so hashing takes seconds but a lookup is instant.
     """
 
     def __init__(self, path: Path) -> None:
-        """Keep the index in the SQLite file `path`."""
+        """Open the index in the SQLite file `path`."""
         self.path = path
         with self._open() as base:
             base.execute(
@@ -117,7 +117,7 @@ class HashIndex:
             base.close()
 
     def hash(self, path: Path) -> str:
-        """SHA-256 of the file's content, from the index when the file is unchanged."""
+        """Return the SHA-256 of a file's content, from the index if the file is unchanged."""
         seen = path.stat()
         stamp = (seen.st_size, seen.st_mtime_ns, seen.st_ino)
         with self._open() as base:
@@ -137,16 +137,16 @@ class HashIndex:
 
 
 class ResultsCache:
-    """Found results, in a folder: `results/KEY.json` and outputs by content in `blobs/`.
+    """Cache of results in a folder: `results/KEY.json`, and outputs by content in `blobs/`.
 
-    Safe for several processes: entries are written whole and renamed, never changed. An entry
-    that does not read back, or whose outputs changed, counts as absent.
+    Several processes can share it: entries are written completely, then renamed, and never changed.
+    An entry that cannot be read, or whose outputs changed, counts as absent.
     """
 
     def __init__(
         self, folder: str | Path, max_output_mb: int = 512, max_total_mb: int = 20_480
     ) -> None:
-        """Keep results below `folder`; outputs of a result up to `max_output_mb` MiB."""
+        """Store results below `folder`, with outputs of up to `max_output_mb` MiB per result."""
         self.folder = Path(folder).expanduser().resolve()
         self.max_output = max_output_mb << 20
         self.max_total = max_total_mb << 20
@@ -156,9 +156,9 @@ class ResultsCache:
         self._stored = 0
 
     def key(self, spec: ToolSpec, given: BaseModel, context: ToolContext) -> str:
-        """Return the entry's name: SHA-256 over everything that decides the result.
+        """Compute the entry's name: the SHA-256 of everything that determines the result.
 
-        Raises `InputError` when an input path is not allowed or absent.
+        Raises `InputError` if an input path is not allowed or does not exist.
         """
         arguments = given.model_dump(mode="json")
         for name in spec.path_fields():
@@ -180,7 +180,7 @@ class ResultsCache:
         return {"sha256": hash_input(path, self.index), "name": path.name}
 
     def find(self, spec: ToolSpec, given: BaseModel, context: ToolContext) -> ToolRun | None:
-        """Return the result of the same tool version, arguments and input content, or None.
+        """Find the result of the same tool version, arguments and input content, or None.
 
         Its outputs are copied into the context's output folder.
         """
@@ -239,7 +239,7 @@ class ResultsCache:
         return True
 
     def store(self, spec: ToolSpec, given: BaseModel, context: ToolContext, run: ToolRun) -> None:
-        """Keep a result; results with folders or very large outputs are not kept."""
+        """Store a result, unless it has folders or very large outputs."""
         if sum(output.bytes for output in run.outputs) > self.max_output:
             return
         if any(output.mime == "inode/directory" for output in run.outputs):
@@ -258,9 +258,9 @@ class ResultsCache:
             self.prune()
 
     def prune(self) -> int:
-        """Remove the least recently used files beyond the bound; the number removed.
+        """Remove the least recently used files beyond the limit, and return how many.
 
-        A result whose blob is gone is computed again.
+        A result whose blob was removed is computed again.
         """
         held = sorted(
             ((blob.stat().st_mtime, blob.stat().st_size, blob) for blob in self._find_files()),
@@ -282,7 +282,7 @@ class ResultsCache:
 
 
 def list_paths(spec: ToolSpec, given: BaseModel) -> list[str]:
-    """Return the input paths among the arguments of a call."""
+    """List the input paths among the arguments of a call."""
     found: list[str] = []
     arguments = given.model_dump(mode="json")
     for name in spec.path_fields():

@@ -1,4 +1,4 @@
-"""Folders that tools may read and write, checked after symlinks are resolved."""
+"""Folders that tools may read and write, checked after resolving symlinks."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from typing import Any, Literal
 from sage.core.errors import InputError
 
 MAX_PATH = 1024
-"""Longest path or output name that a caller may send, in characters."""
+"""Maximum length of a path or output name from a caller, in characters."""
 
 TRACE = "trace.jsonl"
-"""File in each folder of a session or run, beside the files of its programs."""
+"""Trace file in each session or run folder, next to the files of its programs."""
 
 Kind = Literal["file", "folder", "any"]
 
 
 class MissingError(InputError):
-    """A file or folder is not there, on the machine that looked; another may have it."""
+    """A file or folder does not exist on this machine; another machine may have it."""
 
 
 @dataclass(frozen=True)
 class Roots:
-    """Folders that tools may read (`inputs`) and may write (`output`).
+    """Folders that tools may read (`inputs`) and write (`output`).
 
-    An input may be a file: then it alone, not what lies beside it. The output folder is readable
-    too, so that a tool can go on from what another wrote. `made` are further folders that programs
-    or earlier calls write. All are stored resolved. Build it with `Roots.resolve`.
+    An input may be a file, in which case only that file may be read, not its folder. The output
+    folder is readable too, so that a tool can use what another wrote. `made` lists further folders
+    written by programs or earlier calls. All paths are stored resolved. Use `Roots.resolve` to
+    create an instance.
     """
 
     inputs: tuple[Path, ...]
@@ -39,12 +40,12 @@ class Roots:
 
     @classmethod
     def resolve(cls, inputs: Iterable[str | Path], output: str | Path) -> Roots:
-        """Resolve the folders, and create the output folder.
+        """Resolve the folders and create the output folder.
 
         Raises
         ------
         InputError
-            If an input root is not a folder, or the output folder cannot be made.
+            If an input root is not an existing folder, or the output folder cannot be created.
         """
         resolved = []
         for given in inputs:
@@ -63,17 +64,17 @@ class Roots:
 
     @property
     def readable(self) -> tuple[Path, ...]:
-        """Every folder that may be read; a relative path is looked up in this order."""
+        """Readable folders, in the order in which a relative path is looked up."""
         return (*self.inputs, self.output)
 
     def input(self, path: str | Path, kind: Kind = "any") -> Path:
-        """Return the resolved path of an input, relative or absolute within a root.
+        """Resolve the path of an input, relative to or absolute within a root.
 
         Raises
         ------
         InputError
             If it does not exist (`MissingError`), is outside every root (also through a
-            symlink), or is not of the asked kind. The message never reveals whether a path outside
+            symlink), or is of the wrong kind. The message never reveals whether a path outside
             the roots exists.
         """
         text = _plain(path)
@@ -107,25 +108,25 @@ class Roots:
         return any(root != other and root.is_relative_to(other) for other in self.readable)
 
     def allows(self, resolved: Path) -> bool:
-        """Return True when the resolved path lies in a readable root."""
+        """Check whether the resolved path is in a readable root."""
         return any(resolved == root or resolved.is_relative_to(root) for root in self.readable)
 
     def writes(self, resolved: Path) -> bool:
-        """Check whether the resolved path lies where tools or programs write, or wrote earlier."""
+        """Check whether the resolved path is where tools or programs write, or wrote earlier."""
         return any(resolved.is_relative_to(folder) for folder in (*self.made, self.output)) or any(
             (folder / TRACE).is_file() for folder in resolved.parents
         )
 
     def write_path(self, name: str | Path, *, make: bool = True) -> Path:
-        """Return the resolved path for an output called `name` (relative, below the output root).
+        """Resolve the path for an output called `name` (relative, below the output root).
 
-        Parents are created unless `make` is false. The path itself may exist; it is never a
+        Parent folders are created unless `make` is false. The path itself may exist; it is never a
         symlink out of the root.
 
         Raises
         ------
         InputError
-            If the name is absolute, empty, climbs out, or passes through a symlink that does.
+            If the name is absolute or empty, or leads out of the root, also through a symlink.
         """
         text = _plain(name)
         parts = PurePosixPath(text).parts
@@ -144,9 +145,9 @@ class Roots:
             raise InputError(f'output name "{text}" leaves the output folder through a symlink')
 
     def below(self, name: str) -> Roots:
-        """Roots with `output / name` as the output root; the previous output stays readable.
+        """Return roots with `output / name` as output root; the previous output stays readable.
 
-        The folder is made by the first who writes into it.
+        The folder is created when something is first written to it.
         """
         folder = self.write_path(name, make=False)
         inputs = self.inputs if self.output in self.inputs else (*self.inputs, self.output)
@@ -154,9 +155,9 @@ class Roots:
 
 
 def hide_folders(value: Any, folders: Iterable[Path]) -> Any:
-    """`value` with each folder's path in it, at any depth, shortened to the folder's name.
+    """Shorten each folder's path in `value`, at any depth, to the folder's name.
 
-    For callers that need not know the location of the roots.
+    This is for callers that need not know the location of the roots.
     """
     longest_first = sorted(
         {folder for folder in folders if folder.name}, key=lambda f: -len(str(f))

@@ -1,4 +1,4 @@
-"""Specification of a tool: input and output models, its card, and the decorator."""
+"""Specifications of tools: input and output models, the card, and the decorator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ATTRIBUTE = "__sage_tool__"
 
 @dataclass(frozen=True)
 class PathRole:
-    """Marks a field that names an input or output file or folder."""
+    """Annotation that marks a field as the name of an input or output file or folder."""
 
     role: Literal["input", "output"]
 
@@ -26,7 +26,7 @@ class PathRole:
 InputPath = Annotated[str, PathRole("input"), Field(max_length=1024)]
 """A file or folder to read, relative or absolute within a root."""
 OutputName = Annotated[str, PathRole("output"), Field(max_length=1024)]
-"""A file that the tool wrote, relative to the output folder."""
+"""A file written by the tool, relative to the output folder."""
 
 
 class Card(Strict):
@@ -92,13 +92,13 @@ class ToolRun(Card):
 
     @property
     def cached(self) -> bool:
-        """True when the result was found, not computed."""
+        """True if the result came from the cache."""
         return self.provenance.cached
 
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """Entry of the registry."""
+    """A tool's entry in the registry."""
 
     name: str
     suite: str
@@ -118,7 +118,7 @@ class ToolSpec:
     title: str = ""
 
     def __post_init__(self) -> None:
-        """Take the name in words as title where none is given."""
+        """Use the name in words as the title if none is given."""
         if not self.title:
             object.__setattr__(self, "title", self.name.replace("_", " ").capitalize())
 
@@ -134,14 +134,14 @@ class ToolSpec:
 
     @property
     def read_only(self) -> bool:
-        """True when a call writes no file and starts nothing."""
+        """True if a call writes no file and starts nothing."""
         return not self.acts and not _has_output(self.returns, set())
 
     def needs(self, given: BaseModel) -> Resources:
-        """Resources of a call with these arguments.
+        """Return the resources of a call with these arguments.
 
-        A GPU only if it would be used: not with device = "cpu"; and, for a tool that uses the
-        CPU by default, only if the arguments name a network.
+        A GPU is included only if it would be used: not with device = "cpu", and, for a tool that
+        uses the CPU by default, only if the arguments name a network.
         """
         own: dict[str, Any] = {} if self.memory_mb is None else {"memory_mb": self.memory_mb(given)}
         device = wanted_device(given)
@@ -153,7 +153,7 @@ class ToolSpec:
         return self.resources.model_copy(update=own)
 
     def path_fields(self) -> tuple[str, ...]:
-        """Names of the arguments that are input paths."""
+        """Return the names of the arguments that are input paths."""
         return tuple(
             name
             for name, info in self.given.model_fields.items()
@@ -161,7 +161,7 @@ class ToolSpec:
         )
 
     def parse(self, arguments: Mapping[str, Any]) -> BaseModel:
-        """Arguments as the input model; raises `InputError` that names each wrong field."""
+        """Parse arguments into the input model; raises `InputError` that names each wrong field."""
         unknown = sorted(set(arguments) - set(self.given.model_fields))
         if unknown:
             known = ", ".join(self.given.model_fields) or "none"
@@ -174,7 +174,7 @@ class ToolSpec:
 
 
 def map_texts(value: Any, function: Callable[[str], Any]) -> Any:
-    """JSON data with each text in it, at any depth, as `function` gives it; keys stay."""
+    """Apply a function to each string in JSON data, at any depth, except keys."""
     if isinstance(value, str):
         return function(value)
     if isinstance(value, list):
@@ -185,13 +185,13 @@ def map_texts(value: Any, function: Callable[[str], Any]) -> Any:
 
 
 def wanted_device(given: Any) -> str:
-    """Return the device that a call's arguments name, "" where the tool takes none."""
+    """Return the device that a call's arguments name, or "" if the tool has no such argument."""
     device = getattr(given, "device", None)
     return device if isinstance(device, str) else ""
 
 
 def _has_output(model: type[BaseModel], seen: set[type]) -> bool:
-    """Return True when a result names a file that was written, at any depth."""
+    """Check whether a result model has an output file field, at any depth."""
     seen.add(model)
     for info in model.model_fields.values():
         if any(isinstance(mark, PathRole) and mark.role == "output" for mark in _marks(info)):
@@ -206,7 +206,7 @@ def _has_output(model: type[BaseModel], seen: set[type]) -> bool:
 
 
 def _marks(info: Any) -> Sequence[Any]:
-    """Return the annotations of a field, also those inside `X | None`."""
+    """Return the annotations of a field, including those inside `X | None`."""
     found = list(info.metadata)
     stack = [info.annotation]
     while stack:
@@ -233,14 +233,14 @@ def tool(
     acts: bool = False,
     title: str = "",
 ) -> Callable[[F], F]:
-    """Describe a function `(given: InputModel, context: ToolContext) -> ResultModel` as a tool.
+    """Declare a function `(given: InputModel, context: ToolContext) -> ResultModel` as a tool.
 
-    `license` is the license of any weights. `cacheable=False` is for tools whose answer depends
-    on more than their version, arguments and input files. `fingerprint(given)` is a string that
-    must change when the same arguments would be answered differently, say which weights are here.
-    `memory_mb(given)` is the memory of a call in MiB, where that depends on the arguments.
-    `acts` is for tools that change more than files of their own, say start a run. `title` is shown
-    by MCP clients, by default the name in words.
+    `license` is the license of any weights. `cacheable=False` is for tools whose result depends on
+    more than their version, arguments and input files. `fingerprint(given)` is a string that must
+    change whenever the same arguments would give a different result, for example with different
+    weights. `memory_mb(given)` is the memory of a call in MiB, if that depends on the arguments.
+    `acts` is for tools that do more than write their own files, for example start a run. `title` is
+    shown by MCP clients; the default is the name in words.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""GeoJSON as QuPath reads and writes it: a FeatureCollection in level-0 pixels."""
+"""GeoJSON in QuPath's format: a FeatureCollection in level-0 pixels."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ def _open(path: Path) -> TextIO:
 def _of_patient(
     measurements: Sequence[Measurement], slides: Sequence[str], failed: Sequence[str], out: Path
 ) -> Iterator[Value]:
-    """Yield a patient's value of each measurement."""
+    """Yield a patient's value for each measurement."""
     folders = [out / "measure_maps" / name / "values.jsonl" for name in slides]
     lines = [path.read_text(encoding="utf-8").splitlines() for path in folders]
     for path, held in zip(folders, lines, strict=True):

@@ -93,7 +93,7 @@ class GateReport(Strict):
 
     @property
     def passed(self) -> tuple[str, ...]:
-        """The names of those that passed."""
+        """Names of the measurements that passed."""
         return tuple(gated.name for gated in self.measurements if gated.passed)
 
     def text(self) -> str:

@@ -143,7 +143,7 @@ class ShapeMap:
         return np.asarray(shapely.get_coordinates(shapely.centroid(self.shapes)), dtype=np.float64)
 
     def of_kind(self, name: str) -> AnyArray:
-        """Return the shapes of a kind, which must have been looked for."""
+        """Return the shapes of a kind, which must be one that was looked for."""
         return np.asarray(self.shapes[self.codes == self.kinds.index(name)], dtype=object)
 
 

@@ -17,7 +17,7 @@ from sage.core.models import Strict
 Statistic = Literal["mean", "median", "sd", "cv", "p10", "p90", "max", "total"]
 Distance = Literal["mean", "median", "p10", "p90"]
 Window = Annotated[float, Field(ge=10, le=10_000, allow_inf_nan=False)]
-"""µm over which cells are counted; a window smaller than a cell holds at most a single cell."""
+"""Side in µm of a counting window; one smaller than a cell contains at most one cell."""
 Radius = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
 PER_MM2 = read_unit("1/mm²")
 MM2 = read_unit("mm²")
@@ -171,7 +171,7 @@ class CellColumn(Enough):
 
     @property
     def unit(self) -> Unit:
-        """As in `Node`."""
+        """Unit of the value."""
         return ONE if self.statistic == "cv" else read_unit(self.measured_in)
 
     @property
@@ -191,7 +191,7 @@ class ObjectSize(Enough):
 
     @property
     def unit(self) -> Unit:
-        """As in `Node`."""
+        """Unit of the value."""
         return ONE if self.statistic == "cv" else MM2
 
 
@@ -291,7 +291,7 @@ class _Pattern(Enough):
 
     @property
     def words(self) -> str:
-        """As in `Node`; `phrase` is the name of the statistic."""
+        """Noun phrase, with `phrase` as the name of the statistic."""
         points = self.of.plural if self.to is None else f"{self.to.plural} around {self.of.plural}"
         name = self.phrase.format(**dict(self), cross="" if self.to is None else "cross-")
         return f"the {self.pattern} of {points} {self.where} at {self.radius_um:g} µm ({name})"

@@ -90,7 +90,7 @@ class Prepared:
         return found
 
     def border(self, name: str) -> Any:
-        """Return a region's border to other tissue, as a shapely line.
+        """Return a region's border with other tissue, as a shapely line.
 
         Raises
         ------

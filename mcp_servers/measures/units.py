@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 from sage.core.errors import InputError
 
 LENGTHS = {"µm": 1.0, "mm": 1000.0}
-"""Units of length, in µm."""
+"""Size of each unit of length, in µm."""
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _PLAIN = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _ATOM = re.compile(r"^([A-Za-zµ°%]{1,12})([⁰¹²³⁴⁵⁶⁷⁸⁹]{0,2})$")

@@ -291,7 +291,7 @@ def _features(
         text = [name for name in names if (numbers[name].isna() & raw[name].notna()).any()]
         if text:
             raise InputError(f"features must be numbers; these are not: {', '.join(text[:5])}")
-        # what would be said of fewer than five is refused, as a feature without spread
+        # features that would describe fewer than five patients are treated as having no spread
         few = [name for name in names if not spreads(numbers[name].dropna())]
         values = numbers.assign(**dict.fromkeys(few, 0.0)).to_numpy(dtype=float)
     covariates, covariate_names = None, None

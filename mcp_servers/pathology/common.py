@@ -1,4 +1,4 @@
-"""Shared parts of the pathology tools: the slide argument, the result's header, opening a slide."""
+"""Shared parts of the pathology tools: slide argument, result header, and opening of slides."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Call = Literal["lymphoid", "doubtful", "rejected"]
 """Class of a dense region of lymphocyte-like nuclei; rejected regions are not counted."""
 SUITE = "pathology"
 Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")]
-"""Where a network computes; auto: a GPU where there is one."""
+"""Device for running a network; "auto" uses a GPU if there is one."""
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
-"""Of what is drawn at random; the generators take 32 bits."""
+"""Seed for random draws; the generators take 32 bits."""
 SMALL_REGION = 25.0
-"""Cells of the tissue mask below which a region is warned of: its area is off by a fifth or so."""
+"""Region size, in tissue-mask cells, below which the area is off by about a fifth; warned of."""
 
 
 class Given(Strict):
@@ -55,12 +55,12 @@ class SlideResult(BaseModel):
 
 
 def of_slide(slide: Slide) -> dict[str, Any]:
-    """Return the part of a `SlideResult` that says which slide it is of."""
+    """Return the fields of a `SlideResult` that identify the slide."""
     return {"slide": slide.name, "mpp": slide.mpp, "mpp_source": slide.mpp_source}
 
 
 def open_slide(given: SlideInput, context: ToolContext) -> Slide:
-    """Return the slide of the arguments, kept open between calls of the same worker."""
+    """Open the slide named by the arguments; it stays open between calls of the same worker."""
     from mcp_servers.slides.slide import Slide
 
     path = context.input(given.slide, "file")
@@ -72,7 +72,7 @@ def open_slide(given: SlideInput, context: ToolContext) -> Slide:
 
 
 def region_warnings(polygons: list[Polygon], view: View) -> list[str]:
-    """Warnings for regions that are small on the tissue mask, a grid of the view's pixels."""
+    """Warn of regions that are small on the tissue mask, a grid of the view's pixels."""
     least = min(polygon.area for polygon in polygons) / view.scale**2
     if least >= SMALL_REGION:
         return []
@@ -83,15 +83,15 @@ def region_warnings(polygons: list[Polygon], view: View) -> list[str]:
 
 
 def choose_device(device: str, assigned: str = "cpu") -> str:
-    """Return the device to use; `assigned` is the workers' choice for this call.
+    """Choose the device to use; `assigned` is the workers' choice for this call.
 
-    `auto` is the assigned device, so that calls without a card do not meet on the first; `cuda` is
-    the assigned card, else the first; `cuda:N` is that card.
+    `auto` is the assigned device, so that concurrent calls do not all use the first card; `cuda` is
+    the assigned card, or else the first; `cuda:N` is that card.
 
     Raises
     ------
     InputError
-        When a GPU is asked for and absent.
+        If a GPU is requested but not available.
     """
     if device == "cpu" or (device == "auto" and assigned == "cpu"):
         return "cpu"

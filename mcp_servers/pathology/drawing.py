@@ -1,6 +1,6 @@
-"""Legend and scale bar under a picture, and the colors that all pictures share.
+"""Legend and scale bar for pictures, and the colors that all pictures share.
 
-The colors are those of Okabe and Ito (2008), told apart with any kind of color vision.
+The colors are those of Okabe and Ito (2008), which can be told apart with any type of color vision.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _STEPS = (1, 2, 5)
 
 
 def line_width(picture: U8) -> int:
-    """Width of an outline that stays visible when the picture is shown at half its size."""
+    """Return the width of an outline that stays visible when the picture is shown at half size."""
     return int(max(2, round(max(picture.shape[:2]) / 700)))
 
 
 def bar_length(um_per_px: float, width: int) -> tuple[float, int]:
-    """Return a round length in µm of an eighth to a third of `width` pixels, and its pixels."""
+    """Choose a round length in µm of an eighth to a third of `width` pixels; also in pixels."""
     most = um_per_px * width / 3
     power = 10.0 ** np.floor(np.log10(max(most, 1e-9)))
     length = max(step * power for step in _STEPS if step * power <= most * (1 + 1e-9))
@@ -38,7 +38,7 @@ def bar_length(um_per_px: float, width: int) -> tuple[float, int]:
 
 
 def bar_text(um: float) -> str:
-    """Return a length as people write it."""
+    """Format a length for readers."""
     return f"{um / 1000:g} mm" if um >= 1000 else f"{um:g} um"
 
 
@@ -49,13 +49,13 @@ def captioned(
     ramp: tuple[U8, str, str] | None = None,
     note: str = "",
 ) -> U8:
-    """Get the picture with `caption` below; the pixels of the picture itself stay where they are.
+    """Add a `caption` below the picture, whose own pixels keep their positions.
 
     Parameters
     ----------
     picture : (height, width, 3)
     um_per_px : for the scale bar; None draws none
-    ramp : colors from low to high, with the words at both ends
+    ramp : colors from low to high, with the text at either end
     """
     return np.concatenate([picture, caption(picture.shape[1], um_per_px, legend, ramp, note)])
 
@@ -67,11 +67,11 @@ def caption(
     ramp: tuple[U8, str, str] | None = None,
     note: str = "",
 ) -> U8:
-    """Return a white strip of `width` pixels with scale bar, legend, color ramp, note.
+    """Draw a white strip of `width` pixels with scale bar, legend, color ramp and note.
 
     Parameters
     ----------
-    um_per_px : µm per pixel of the picture; no scale bar when None
+    um_per_px : µm per pixel of the picture; no scale bar if None
     ramp : (n, 3) colors from low to high with the text at either end
     """
     import cv2
@@ -147,7 +147,7 @@ def ramp_of(low: str, high: str) -> tuple[U8, str, str]:
 
 
 def draw_outlines(picture: U8, polygons: Sequence[Polygon], scale: float, color: Color) -> U8:
-    """Outlines with a white rim, so that they stand out on any stain.
+    """Draw outlines with a white rim, so that they stand out on any stain.
 
     Parameters
     ----------
@@ -166,17 +166,17 @@ def draw_outlines(picture: U8, polygons: Sequence[Polygon], scale: float, color:
 def dots(
     picture: U8, points: AnyArray, color: Color, scale: float, um_per_px: float, um: float = 4.0
 ) -> None:
-    """Draw rings of `um` µm radius around level-0 points into the picture.
+    """Draw rings of radius `um` µm around level-0 points in the picture.
 
-    Dots where a ring would be too small.
+    Dots are drawn instead if a ring would be too small.
 
     Parameters
     ----------
-    picture : (height, width, 3); changed
+    picture : (height, width, 3); modified
     points : (n, 2) level-0 pixels
     color : red, green, blue, 0 to 255
     scale : level-0 pixels per pixel of the picture
-    um_per_px : micrometers per pixel of the picture
+    um_per_px : µm per pixel of the picture
     """
     import cv2
 

@@ -1,4 +1,4 @@
-"""List of slides."""
+"""Tool that lists slides."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mcp_servers.spec import Resources, tool
 from mcp_servers.workers.cohort import SLIDE_SUFFIXES, parse_patient
 
 JOB_FOLDER = re.compile(r"(^|/)[a-z_]+/[0-9a-f]{12}/")
-"""Where a server's call wrote: its pictures are no slides."""
+"""Output folder of a server's call, whose pictures are not slides."""
 
 
 class SlidesInput(Given):

@@ -1,4 +1,4 @@
-"""Colored maps of values on the grid of a survey, written some rows at a time."""
+"""Color maps of values on the grid of a survey, written some rows at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mcp_servers.slides.slide import Slide
 
 LEAST = 1000
-"""Pixels along the longer side that a small map is blown up to, about, by a whole factor."""
+"""Approximate longer side, in pixels, to which small maps are enlarged by a whole factor."""
 
 
 def write_map(
@@ -25,15 +25,15 @@ def write_map(
     bounds: tuple[float, float],
     ramp: tuple[U8, str, str],
 ) -> None:
-    """Write a PNG of values between `bounds`, white off the tissue, with scale bar and ramp.
+    """Write a PNG of values between `bounds`, white outside tissue, with scale bar and ramp.
 
-    `values` gives some rows of the grid at a time; what lies beyond the slide's border is left off.
+    `values` returns some rows of the grid at a time; anything beyond the slide's border is omitted.
 
     Parameters
     ----------
-    values : (rows, columns) for a slice of rows
-    bounds : values that get the first and the last color
-    ramp : colors from low to high, with the words at both ends
+    values : function from a slice of rows to a (rows, columns) array
+    bounds : values with the first and the last color
+    ramp : colors from low to high, with the text at either end
     """
     from mcp_servers.formats.images import colorize, write_png_rows
     from mcp_servers.pathology.drawing import caption

@@ -1,4 +1,4 @@
-"""From a slide to its typed maps, and from maps to values of measurements."""
+"""Tools that make a slide's typed maps, and that compute measurements from maps."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class MapsResult(SlideResult):
 
 
 def _makers(given: Any) -> str:
-    """Return changes when a tool that makes the maps does."""
+    """Return a text that changes whenever a tool that makes the maps changes."""
     specs = [getattr(maker, ATTRIBUTE) for maker in MAKERS]
     return " ".join(f"{spec.name} {spec.version}" for spec in specs)
 
@@ -119,7 +119,7 @@ def slide_maps(given: MapsInput, context: ToolContext) -> MapsResult:
 
 
 def _run_makers(given: MapsInput, inner: ToolContext, context: ToolContext) -> dict[str, Any]:
-    """Results of the tools, the tumor's left out where its outlines were given."""
+    """Run the tools and return their results, without the tumor tool if outlines were given."""
     own: dict[str, Any] = {"slide": given.slide, "mpp": given.mpp}
     model = {name: getattr(given, name) for name in TumorModel.model_fields}
     steps: list[tuple[str, Any, BaseModel]] = [
@@ -184,11 +184,11 @@ def _gather(
 
 
 MOST_UNTYPED = 0.2
-"""Share of nuclei without a type above which a slide lies outside the card."""
+"""Share of untyped nuclei above which a slide is outside the card."""
 
 
 def explain_untyped(types: dict[str, int]) -> list[str]:
-    """Reason that a slide is outside the card where many nuclei have no type; None where few."""
+    """Explain that a slide is outside the card if many nuclei have no type; None if few."""
     count, untyped = sum(types.values()), types.get("outside", 0)
     if untyped <= MOST_UNTYPED * count:
         return []
@@ -196,11 +196,14 @@ def explain_untyped(types: dict[str, int]) -> list[str]:
 
 
 UNITS = {"um2": "µm²", "um": "µm", "density": "OD", "od": "OD"}
-"""Units of a column of nuclei by what its name ends with, or begins with; else a pure number."""
+"""Units of nuclei columns, by the ending or beginning of the column's name.
+
+Other columns are pure numbers.
+"""
 
 
 def _cells(table: Path, mpp: float) -> CellMap:
-    """Nuclei with their types: those of the column `type`, else lymphoid and other."""
+    """Read nuclei with their types: the column `type`, else lymphoid and other."""
     import numpy as np
     import pandas as pd
 
@@ -241,7 +244,7 @@ def _unit(column: str) -> str:
 
 
 def _valid(polygons: list[Polygon], mpp: float) -> list[Any]:
-    """Outlines in level-0 pixels as valid shapely polygons in µm."""
+    """Convert outlines in level-0 pixels to valid shapely polygons in µm."""
     import shapely
 
     shapes = [
@@ -252,7 +255,7 @@ def _valid(polygons: list[Polygon], mpp: float) -> list[Any]:
 
 
 def _regions(tumor_shapes: list[Any], window: Any) -> RegionMap:
-    """Return the tumor within the tissue, and the rest of the tissue."""
+    """Divide the tissue into the tumor and the rest."""
     import shapely
 
     from mcp_servers.measures.maps import RegionMap, multipolygon, shape_map

@@ -1,4 +1,4 @@
-"""Nuclei: positions, outlines, shape and stain of each."""
+"""Tool that finds nuclei: positions, outlines, shape and stain of each."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 Search = Literal["auto", "tissue", "everything"]
 Scaling = Literal["percentile", "unit", "none"]
 PANNUKE = ("neoplastic", "inflammatory", "connective", "dead", "epithelial")
-"""The types of PanNuke in the order of its channels, after the background."""
+"""PanNuke's types in the order of its channels, without the background."""
 MOST_TYPES = 20
 TILE, HALO_UM = 768, 20.0
-"""Side of a block that a network takes, in pixels, and its overlap with the blocks beside it."""
+"""Side of a network's blocks in pixels, and their overlap with adjacent blocks in µm."""
 SEAM_UM = 3.0
-"""Centers nearer than this in two neighboring blocks are a nucleus cut or moved by the seam."""
+"""Distance below which centers in adjacent blocks are one nucleus, cut or moved by the seam."""
 MAX_OUTLINES = 60_000
 COARSEST_MPP = 1.05
 
@@ -164,7 +164,7 @@ NUCLEI_VALIDITY = Validity(
 CLASSES = {
     "neoplastic": "Tumor", "lymphoid": "Immune cells", "stromal": "Stroma", "other": "Other",
 }  # fmt: skip
-"""Names of QuPath's default classes."""
+"""QuPath's default class for each type."""
 
 
 @tool(
@@ -264,7 +264,7 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
 
 
 def palette(own: tuple[str, ...]) -> dict[str, tuple[int, int, int]]:
-    """Get a color for each type, and for what has none; repeated where a network has many types."""
+    """Assign a color to each type and to untyped nuclei; colors repeat if there are many types."""
     from mcp_servers.pathology import drawing
     from mcp_servers.pathology.compute.cell_types import OUTSIDE, TYPES
 
@@ -279,11 +279,12 @@ def palette(own: tuple[str, ...]) -> dict[str, tuple[int, int, int]]:
 
 @dataclass(frozen=True)
 class Typing:
-    """Typing of a slide's nuclei: the regression, the slide's dye strength, darkness.
+    """Typing of a slide's nuclei from a regression, the stain strength and the darkness.
 
-    Nuclei have no type where their pixel size is outside the card's. The shipped types are fitted
-    to outlines of the shipped network and of the classical method; those of another network are
-    typed as the former, unless it has types of its `own`, whose probabilities end the rows.
+    Nuclei have no type if their pixel size is outside the card's range. The bundled regressions
+    were fitted to outlines from the bundled network and from the classical method. Nuclei from
+    another network are typed like those of the bundled network, unless it has types of its `own`,
+    whose probabilities are at the end of each row.
     """
 
     way: Segmentation
@@ -293,7 +294,7 @@ class Typing:
     own: tuple[str, ...] = ()
 
     def types(self, rows: F64) -> CellTypes:
-        """Type of each nucleus."""
+        """Determine the type of each nucleus."""
         import numpy as np
 
         from mcp_servers.pathology.compute.cell_types import TYPED_MPP, CellTypes, classify
@@ -306,14 +307,14 @@ class Typing:
         return CellTypes(found.probabilities, found.inside & False)
 
     def lymphocyte_like(self, rows: F64) -> BoolArray:
-        """Small, round, dark nuclei that are not unlikely to be lymphocytes."""
+        """Select small, round, dark nuclei that are not unlikely to be lymphocytes."""
         from mcp_servers.pathology.compute.cell_types import lymphocytes
 
         measured = rows[:, : rows.shape[1] - len(self.own)]
         return lymphocytes(measured, self.dark, self.way, self.strength)
 
     def columns(self, rows: F64) -> dict[str, AnyArray]:
-        """Return the columns of the table that is written."""
+        """Return the columns of the output table."""
         from mcp_servers.pathology.compute.nuclei import COLUMNS, SURROUNDINGS
 
         found = self.types(rows)
@@ -343,12 +344,12 @@ def _features(outlines: list[Polygon], table: Spool, typed: Typing) -> Iterator[
 def search_area(
     slide: Slide, regions: str | None, context: ToolContext, search: Search = "tissue"
 ) -> tuple[BoolArray, float, list[str]]:
-    """Tissue, within regions of interest when given; its scale and warnings.
+    """Find the tissue to search, within regions of interest if given, with scale and warnings.
 
     Parameters
     ----------
     regions : GeoJSON below the roots; None for all tissue
-    search : "everything" takes the whole slide, "auto" does so for a small field
+    search : "everything" searches the whole slide; "auto" does so for a small field
 
     Returns
     -------
@@ -380,7 +381,7 @@ def search_area(
 
 
 class SlideNuclei:
-    """Facts about a slide's nuclei beside their table."""
+    """Facts about a slide's nuclei that accompany their table."""
 
     def __init__(self, outlines: list[Polygon], contrast: float, at_mpp: float) -> None:
         self.outlines = outlines
@@ -389,24 +390,24 @@ class SlideNuclei:
 
 
 class Network(Protocol):
-    """A loaded network: the shipped network, or the user's."""
+    """A loaded network, either the bundled one or the user's."""
 
     path: Path
     mpp: float
     types: tuple[str, ...]
 
     def segment(self, image: U8, mpp: float, within: BoolArray | None = None) -> Nuclei:
-        """Nuclei of an image whose pixels are `mpp` µm wide."""
+        """Segment the nuclei of an image whose pixels are `mpp` µm wide."""
         ...
 
 
 @dataclass(frozen=True)
 class NetworkReader:
-    """A reader of networks of other formats, which a plugin registers under `sage.nuclei`.
+    """A reader of networks in other formats, registered by a plugin under `sage.nuclei`.
 
-    `find_cached` gives the file of a name on a hub, `fingerprint` the content such a name stands
-    for; `open` takes file, device, slide, mask of the tissue (height, width), level-0 pixels per
-    mask pixel, arguments and context, and gives the network and notes.
+    `find_cached` returns the cached file for a name on a hub, and `fingerprint` identifies the
+    content that such a name refers to. `open` takes file, device, slide, tissue mask (height,
+    width), level-0 pixels per mask pixel, arguments and context, and returns the network and notes.
     """
 
     find_cached: Callable[[str], Path]
@@ -417,7 +418,7 @@ class NetworkReader:
 
 
 def load_reader() -> NetworkReader:
-    """Return the reader of the first plugin that has one; raises `InputError` without any."""
+    """Load the reader of the first plugin that has one; raises `InputError` if none does."""
     found: NetworkReader | None = load_first("sage.nuclei")
     if found is None:
         raise InputError("this network needs a plugin that registers under sage.nuclei")
@@ -427,7 +428,7 @@ def load_reader() -> NetworkReader:
 def load_network(
     slide: Slide, mask: BoolArray, scale: float, given: NucleiInput, context: ToolContext
 ) -> tuple[Network | None, list[str]]:
-    """Load the arguments' or the shipped network, None for the classical method, with notes.
+    """Load the requested or bundled network (None for the classical method), with notes.
 
     Parameters
     ----------
@@ -437,8 +438,8 @@ def load_network(
     Raises
     ------
     InputError
-        If weights are given for the classical method, types for no network that takes them, if a
-        network was asked for and none can be had, or if the scan is too coarse for it.
+        If weights are given for the classical method, types for a network without them, if a
+        network was requested but none is available, or if the scan is too coarse for it.
     """
     from mcp_servers.pathology.common import choose_device
     from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped_network
@@ -484,17 +485,17 @@ def find_nuclei(
     network: Network | None = None,
     span: tuple[float, float] = (0.05, 0.9),
 ) -> SlideNuclei:
-    """Nuclei whose centers are in a mask, block by block at 0.5 µm per pixel.
+    """Find nuclei with centers in a mask, block by block at 0.5 µm per pixel.
 
     They are added to `table`: `compute.nuclei.COLUMNS` with x, y in level-0 pixels, then
-    `SURROUNDINGS`, then the network's own types.
-    A `network` replaces the classical method; blocks then have its pixel size and a wider overlap.
+    `SURROUNDINGS`, then the network's own types. If a `network` replaces the classical method,
+    blocks have its pixel size and a wider overlap.
 
     Parameters
     ----------
     mask : (height, width)
     mask_scale : level-0 pixels per mask pixel
-    span : share of the progress that this is, from and to
+    span : range of the overall progress, from start to end
 
     Raises
     ------
@@ -551,9 +552,9 @@ def find_nuclei(
 
 
 def select_unique(table: F64, counts: list[int], reach: float) -> BoolArray:
-    """Select nuclei so that none is counted in two blocks: of close pairs the larger.
+    """Select nuclei so that none is counted in two blocks, keeping the larger of close pairs.
 
-    `counts` are the nuclei of each block in the order of the table, `reach` is in level-0 pixels.
+    `counts` are the numbers of nuclei in each block, in table order; `reach` is in level-0 pixels.
     """
     import numpy as np
     from scipy.spatial import cKDTree
@@ -569,7 +570,7 @@ def select_unique(table: F64, counts: list[int], reach: float) -> BoolArray:
 
 
 def _outlines(nuclei: Nuclei, own: BoolArray, piece: Piece, scale: float) -> list[Polygon]:
-    """Outline of each nucleus that the block owns, in the order of the table."""
+    """Return the outline of each nucleus that the block owns, in table order."""
     import cv2
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Slide properties, thumbnail, and a region in µm."""
+"""Tools for slide properties, thumbnails, and reading a region in µm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Region-aware patches: tumor, peritumoral band, rest of the tissue (paper, Figure 7)."""
+"""Tool for region-aware patches: tumor, peritumoral band, rest of tissue (paper, Figure 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Collagen and stroma by color and fiber orientation: a proxy, not a collagen stain."""
+"""Tool that measures collagen and stroma by color and fiber orientation.
+
+This is a proxy, not a collagen stain.
+"""
 
 from __future__ import annotations
 
@@ -116,10 +119,10 @@ def stroma(given: StromaInput, context: ToolContext) -> StromaResult:
 
 
 def coherence(image: U8, mpp: float, *, window_um: float = 40.0) -> float | None:
-    """Mean coherence of the structure tensor over stained pixels, 0 to 1; None on glass.
+    """Compute the structure tensor's mean coherence over stained pixels; None on glass.
 
-    (l1 - l2) / (l1 + l2) of the gradient's outer product averaged over `window_um`: 0 when
-    gradients point everywhere, 1 when all fibers are parallel.
+    The coherence is (l1 - l2) / (l1 + l2) of the gradient's outer product averaged over
+    `window_um`: 0 if gradients point in all directions, 1 if all fibers are parallel.
     """
     import cv2
     import numpy as np

@@ -1,4 +1,4 @@
-"""Surveying a slide: the pass that the lymphocyte, tumor and stroma tools share."""
+"""Survey of a slide: the pass that the lymphocyte, tumor and stroma tools share."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 COARSEST_MPP = 1.3
 SAMPLES = 24
 AT_ONCE = 2
-"""Blocks surveyed at a time: the kernels release the interpreter's lock."""
+"""Number of blocks surveyed in parallel; the kernels release the interpreter's lock."""
 
 
 @dataclass(frozen=True)
 class Surveyed:
-    """A slide's survey and the resolution it was made at."""
+    """A slide's survey and the resolution at which it was made."""
 
     survey: Survey
     at_mpp: float
@@ -39,11 +39,11 @@ class Surveyed:
         return CELL_UM
 
     def scale(self, slide: Slide) -> float:
-        """Level-0 pixels per cell."""
+        """Return the number of level-0 pixels per cell."""
         return self.cell_um / slide.need_mpp()
 
     def inside(self, slide: Slide) -> tuple[int, int]:
-        """Rows and columns of the grid that lie on the slide."""
+        """Return the rows and columns of the grid that are on the slide."""
         scale = self.scale(slide)
         return max(1, round(slide.height / scale)), max(1, round(slide.width / scale))
 
@@ -56,12 +56,12 @@ def survey_slide(
     at_mpp: float = 1.0,
     span: tuple[float, float] = (0.02, 0.9),
 ) -> Surveyed:
-    """Return the survey of a slide, kept between the tools that a worker runs on it.
+    """Survey a slide, reusing the survey among the tools that a worker runs on the slide.
 
     Parameters
     ----------
-    at_mpp : micrometers per pixel at which it is read
-    span : share of the progress that this is, from and to
+    at_mpp : resolution at which the slide is read, µm per pixel
+    span : range of the overall progress, from start to end
 
     Raises
     ------
@@ -126,13 +126,13 @@ def _survey(
 def sample_tissue(
     slide: Slide, mask: BoolArray, mask_scale: float, mpp: float, count: int = SAMPLES
 ) -> list[U8]:
-    """Patches of 256 px spread evenly over a mask; always the same patches.
+    """Read patches of 256 px spread evenly over a mask; the patches are always the same.
 
     Parameters
     ----------
     mask : (height, width)
     mask_scale : level-0 pixels per mask pixel
-    mpp : micrometers per pixel of the patches
+    mpp : µm per pixel of the patches
     """
     from mcp_servers.slides.arrays import spread_over
 

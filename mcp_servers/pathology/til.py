@@ -1,4 +1,4 @@
-"""Lymphocyte density: in the tumor, at its margin, in the stroma around it."""
+"""Tool for lymphocyte density in the tumor, at its margin, and in the stroma around it."""
 
 from __future__ import annotations
 

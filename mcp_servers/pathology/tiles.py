@@ -1,4 +1,4 @@
-"""Tile coordinates over the tissue or within regions of interest."""
+"""Tool for tile coordinates over the tissue or in regions of interest."""
 
 from __future__ import annotations
 
@@ -47,15 +47,16 @@ class TilesResult(SlideResult):
 def tile_grid(
     slide: Slide, tissue: BoolArray, mask_scale: float, given: TilesInput, context: ToolContext
 ) -> tuple[I64, F64, Grid]:
-    """Return corners (level-0 pixels) of tiles with enough tissue.
+    """Find the corners (level-0 pixels) of tiles with enough tissue.
 
-    Inside the regions, if any are given; with the tissue share of each, and the grid's description.
+    Tiles must also be in the regions, if any are given. The tissue share of each tile and a
+    description of the grid are returned too.
 
     Parameters
     ----------
     tissue : (height, width)
     mask_scale : level-0 pixels per pixel of `tissue`
-    given : size, step, magnification, regions, least share of tissue
+    given : size, step, magnification, regions, minimum share of tissue
     """
     from mcp_servers.formats.geojson import read_polygons
     from mcp_servers.slides.geometry import measure_coverage, rasterize
@@ -72,7 +73,7 @@ def tile_grid(
 
 
 def every_tile(slide: Slide, given: TilesInput) -> tuple[I64, Grid]:
-    """Corners of all tiles of the slide, on tissue or not, and the grid's description."""
+    """Return the corners of all tiles, with or without tissue, and a description of the grid."""
     from mcp_servers.formats.hdf5 import Grid, stored_level
     from mcp_servers.slides.geometry import make_grid
 

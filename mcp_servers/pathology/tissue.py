@@ -1,4 +1,4 @@
-"""Tissue mask: where there is tissue, without pen marks, dust and glass."""
+"""Tool for the tissue mask, which excludes pen marks, dust and glass."""
 
 from __future__ import annotations
 
@@ -20,15 +20,24 @@ if TYPE_CHECKING:
 Focus = Literal["sample", "exclude", "off"]
 WORKING_MPP = 8.0
 BLUR = 0.025
-"""Focus ratio at 1 µm per pixel below which tissue is out of focus. Cells of two real scans and a
-painted one, stored as JPEG of quality 75: 98% of sharp ones lie above 0.027, 98% of those blurred
-by a Gaussian of 3 µm below 0.022; of those blurred by 2 µm half lie below."""
+"""Focus ratio at 1 µm per pixel below which tissue is out of focus.
+
+Measured on cells of two real scans and a painted one, stored as JPEG of quality 75: 98% of sharp
+cells are above 0.027, and 98% of those blurred by a Gaussian of 3 µm are below 0.022, as are half
+of those blurred by 2 µm.
+"""
 FOCUS_MPP, COARSEST_FOCUS_MPP = 1.0, 1.3
 FOCUS_CELL = 64
-"""Pixels a side of the cells that are judged; each cell follows the majority of its neighbors."""
+"""Side, in pixels, of the cells that are judged.
+
+Each cell follows the majority of its neighbors.
+"""
 MAX_OVERVIEW_PIXELS = 16_000_000
 MAX_LEVEL_PIXELS = 40_000_000_000
-"""Of the level that an overview is made from: without a pyramid all of it is decoded."""
+"""Maximum size of the level that an overview is made from.
+
+Without a pyramid, all of it is decoded.
+"""
 
 
 class TissueInput(SlideInput):
@@ -73,13 +82,13 @@ def slide_tissue(
     fill_holes_um2: float = 10_000.0,
     keep_pen: bool = False,
 ) -> tuple[Tissue, View]:
-    """Tissue of a whole slide and the view whose pixels its masks are.
+    """Find the tissue of a whole slide, and the view whose pixels its masks use.
 
     Parameters
     ----------
     min_area_um2 : smaller pieces are left out
     fill_holes_um2 : smaller holes are filled
-    keep_pen : take pen marks for tissue
+    keep_pen : treat pen marks as tissue
 
     Raises
     ------
@@ -88,7 +97,7 @@ def slide_tissue(
     """
     from mcp_servers.pathology.compute.tissue import find_tissue
 
-    # very large slides are looked at more coarsely, so that memory stays bounded
+    # very large slides are analyzed at lower resolution, so that memory stays bounded
     coarse = slide.need_mpp() * (slide.width * slide.height / MAX_OVERVIEW_PIXELS) ** 0.5
     view = slide.view(max(WORKING_MPP, coarse))
     level = slide.levels[view.level]
@@ -109,13 +118,13 @@ def slide_tissue(
 
 
 def focus_of(slide: Slide, tissue: Tissue, scale: float, patches: int = 64) -> float | None:
-    """Share of sampled tissue patches (96 px at 1 µm) that are out of focus; None without tissue.
+    """Compute the share of sampled tissue patches that are out of focus; None without tissue.
 
-    The patches are spread evenly over the tissue.
+    The patches (96 px at 1 µm) are spread evenly over the tissue.
 
     Parameters
     ----------
-    scale : level-0 pixels per pixel of its mask
+    scale : level-0 pixels per pixel of the tissue mask
     """
     from mcp_servers.pathology.compute.tissue import sharpness
     from mcp_servers.slides.arrays import spread_over
@@ -135,13 +144,15 @@ def focus_of(slide: Slide, tissue: Tissue, scale: float, patches: int = 64) -> f
 def blurred_area(
     slide: Slide, tissue: BoolArray, scale: float, min_area_um2: float, context: ToolContext
 ) -> BoolArray:
-    """Tissue out of focus, of the shape of `tissue`, by going over all of it at 1 µm per pixel.
+    """Find out-of-focus tissue by scanning all tissue at 1 µm per pixel.
+
+    The result has the shape of `tissue`.
 
     Parameters
     ----------
     tissue : (height, width)
     scale : level-0 pixels per pixel of `tissue`
-    min_area_um2 : smaller areas are not counted
+    min_area_um2 : minimum area of an out-of-focus region
     """
     import cv2
     import numpy as np
@@ -159,7 +170,7 @@ def blurred_area(
         sums[:, y : y + h, x : x + w] = part[:, :h, :w]
     seen = (sums[0] > 0.05).astype(np.float32)
     soft = (focus_ratio(sums) < BLUR) * seen
-    # a smooth structure alone is not blur, a sharp patch in blur is dust: neighbors decide
+    # an isolated smooth cell is not blur, and a sharp one in blur is dust: neighbors decide
     votes, voters = cv2.boxFilter(soft, -1, (3, 3)), cv2.boxFilter(seen, -1, (3, 3))
     soft = ((votes > 0.5 * voters) & (seen > 0)).astype(np.uint8)
     _, labels, stats, _ = cv2.connectedComponentsWithStats(soft, connectivity=4)
@@ -287,7 +298,7 @@ def tissue_mask(given: TissueInput, context: ToolContext) -> TissueResult:
 
 
 def tissue_warnings(found: Tissue) -> list[str]:
-    """Warnings that a reader of the result should see."""
+    """Return warnings that a reader of the result should see."""
     warnings = []
     share = float(found.mask.mean())
     if share == 0:

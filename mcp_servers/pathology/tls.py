@@ -1,4 +1,4 @@
-"""TLS-like lymphoid aggregates and their germinal centers: count, area, density, location."""
+"""Tool for TLS-like lymphoid aggregates and their germinal centers."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 Place = Literal["intratumoral", "peritumoral", "distant", "unknown"]
 LISTED = 50
 GERMINAL_CENTER = "Germinal center"
-"""Class of a germinal center in the outlines."""
+"""Class name of germinal centers in the outlines."""
 DOUBTFUL_CENTER = "doubtful germinal center"
-"""How the names of pale cores begin that are not counted as germinal centers."""
+"""Name prefix for pale cores that are not counted as germinal centers."""
 
 
 class TlsInput(TumorSource):
@@ -197,7 +197,7 @@ class Center(NamedTuple):
 
 
 def not_sought(surveyed: Surveyed) -> list[str]:
-    """Reason that germinal centers were not sought on this slide; None if they were."""
+    """Explain why germinal centers were not searched for on this slide; None if they were."""
     from mcp_servers.measures.compute import LEAST_TISSUE_MM2
     from mcp_servers.pathology.compute.cell_types import STRENGTHS
     from mcp_servers.pathology.compute.germinal import COARSEST_MPP
@@ -213,7 +213,9 @@ def not_sought(surveyed: Surveyed) -> list[str]:
 
 
 def outlined_centers(found: Aggregates, tumor: TumorArea, scale: float) -> list[Center]:
-    """Return the cores of counted aggregates; doubtful within a tumor that was outlined or learned.
+    """Return the cores of counted aggregates.
+
+    Cores in a tumor that was outlined or found by a model are doubtful.
 
     Parameters
     ----------
@@ -243,13 +245,13 @@ def locate_aggregates(
     scale: float,
     band_um: float,
 ) -> list[tuple[Aggregate, Polygon]]:
-    """Each aggregate with its outline: counted aggregates by size, then the rejected.
+    """Outline each aggregate: counted aggregates by size, then rejected ones.
 
     Parameters
     ----------
-    centers : their germinal centers; None where these were not sought
+    centers : their germinal centers; None if these were not searched for
     scale : level-0 pixels per cell of the grid
-    band_um : how far outside the tumor's border is still peritumoral, in µm
+    band_um : width of the peritumoral band outside the tumor's border, in µm
     """
     import numpy as np
 
@@ -270,7 +272,7 @@ def locate_aggregates(
         )
         outline = max(outlines, key=lambda p: p.area)
         x, y = outline.centroid
-        # half of an aggregate's cells lie nearer to the tumor than this
+        # median distance: half of the aggregate's cells are closer to the tumor
         far = float(np.median(far_um))
         row = Aggregate(
             x=round(x, 1),
@@ -300,12 +302,12 @@ def write_files(
     scale: float,
     context: ToolContext,
 ) -> dict[str, str]:
-    """Return the table, the outlines and the overlay; their names by kind.
+    """Write the table, the outlines and the overlay, and return their names by kind.
 
     Parameters
     ----------
     drawn : aggregates with their outlines in level-0 pixels
-    centers : germinal centers, also doubtful
+    centers : germinal centers, including doubtful ones
     scale : level-0 pixels per cell of the tumor's mask
     """
     from mcp_servers.formats.geojson import feature, write_geojson
@@ -380,7 +382,7 @@ def _draw(
 
 
 def measurements(row: Aggregate) -> dict[str, float]:
-    """QuPath measurements of an aggregate; no distance where there is no tumor."""
+    """Return an aggregate's QuPath measurements, without a distance if there is no tumor."""
     shown = {
         "Regular nuclei": row.regular_nuclei,
         "Area µm^2": row.area_um2,
@@ -392,7 +394,7 @@ def measurements(row: Aggregate) -> dict[str, float]:
 
 
 def place(distance_um: float, band_um: float) -> Place:
-    """Zone of an object by its signed distance to the tumor's border."""
+    """Return an object's zone from its signed distance to the tumor's border."""
     if distance_um == float("inf"):
         return "unknown"
     if distance_um <= 0:
@@ -401,13 +403,13 @@ def place(distance_um: float, band_um: float) -> Place:
 
 
 def reason(call: Call, regular: float, contrast: float, background: float) -> str:
-    """Reason that an aggregate is doubtful or rejected, with the figure behind it.
+    """Explain why an aggregate is doubtful or rejected, with the relevant figure.
 
     Parameters
     ----------
-    regular : share of its nuclei that are regular
-    contrast : how much its nuclei stand out, 1 for not at all
-    background : darkness between its nuclei, 1 is usual
+    regular : share of the aggregate's nuclei that are regular
+    contrast : of the nuclei to the area between them; 1 for none
+    background : darkness between the nuclei; 1 is usual
     """
     from mcp_servers.pathology.compute.lymphoid import FOLD_BACKGROUND, SURE_REGULAR
 
@@ -424,7 +426,7 @@ def reason(call: Call, regular: float, contrast: float, background: float) -> st
 
 
 def notes(doubtful: int, rejected: int) -> list[str]:
-    """Warnings about aggregates that are not plainly lymphoid."""
+    """Return warnings about aggregates that are not clearly lymphoid."""
     out = []
     if doubtful:
         out.append(f"doubtful among the counted aggregates: {doubtful}; see the table's reasons")

@@ -1,4 +1,4 @@
-"""Tumor-like epithelium: mask, outlines, overlay."""
+"""Tool for tumor or tumor-like epithelium: mask, outlines, overlay."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 TumorSourceName = Literal["classical", "learned", "outlines"]
 TUMOR = frozenset(("tumor", "tumour", "carcinoma", "cancer", "neoplasm", "malignant"))
-"""Class names that mean tumor, for every tool that reads a class by its name."""
+"""Class names that mean tumor, in every tool that identifies a class by name."""
 CLASSICAL_NOTE = (
     "tumor was found by a classical method: solid epithelium of large nuclei. It cannot "
     "separate tumor "
@@ -103,7 +103,7 @@ TUMOR_VALIDITY = Validity(
 
 @dataclass(frozen=True)
 class TumorArea:
-    """Tumor on the grid of a survey, and where it came from."""
+    """Tumor on the grid of a survey, and its source."""
 
     mask: BoolArray
     threshold: float | None
@@ -113,7 +113,7 @@ class TumorArea:
 
     @property
     def method(self) -> Method:
-        """Learned when a model found it."""
+        """Method: "learned" if a model found the tumor, else "classical"."""
         return "learned" if self.source == "learned" else "classical"
 
 
@@ -126,21 +126,21 @@ def tumor_area(
     threshold: float | None = None,
     min_area_um2: float = 20_000.0,
 ) -> TumorArea:
-    """Tumor from outlines when given, else by a model when given, else by the classical method.
+    """Find the tumor from outlines, else with a model, else with the classical method.
 
-    `source` names the method; a warning gives the classical method's limits.
+    `source` names the method; a warning states the classical method's limits.
 
     Parameters
     ----------
     given : a model, with its weights
     regions : GeoJSON with the tumor's outlines, below the roots
-    threshold : of the classical score or the model's probability; None for its own
+    threshold : on the classical score or the model's probability; None for the default
     min_area_um2 : smaller pieces are left out
 
     Raises
     ------
     InputError
-        If outlines and a model are given, if the outlines' classes or the model's hold no tumor.
+        If outlines and a model are both given, or the classes of either do not include tumor.
     """
     from mcp_servers.pathology.compute.tumor import PALE, tumor_mask
     from mcp_servers.slides.geometry import rasterize
@@ -167,21 +167,21 @@ def tumor_area(
 
 
 def means_tumor(label: str) -> bool:
-    """Return True if a class of this name is tumor and nothing else.
+    """Check whether a class of this name means tumor and nothing else.
 
-    Exact names only, in any case, spaces, underscores and hyphens around them aside; and QuPath's
-    derived classes of them ("Tumor: Positive"). Every other name that holds such a word is not:
-    "non_tumor", "tumor stroma", "tumor-free", "peritumoral" and "tumor necrosis" all mean that the
-    place is no tumor. What is meant by any other name, the user says.
+    Only exact names match, ignoring case and surrounding spaces, underscores and hyphens, and also
+    QuPath's classes derived from them ("Tumor: Positive"). Other names that contain such a word do
+    not: "non_tumor", "tumor stroma", "tumor-free", "peritumoral" and "tumor necrosis" all mean that
+    the region is not tumor. The user must say what any other name means.
     """
     base = label.casefold().partition(":")[0]
     return base.strip(" \t\r\n_-") in TUMOR
 
 
 def tumor_outlines(path: Path) -> tuple[list[Polygon], list[str]]:
-    """Get the outlines of a file whose class means tumor, or all when none has a class; and notes.
+    """Read the outlines whose class means tumor, or all if none has a class, with notes.
 
-    Raises `InputError` when there are classes and none means tumor.
+    Raises `InputError` if there are classes but none means tumor.
     """
     from mcp_servers.formats.geojson import read_polygons
 
@@ -211,12 +211,12 @@ def predict_tumor(
     threshold: float | None,
     min_area_um2: float,
 ) -> TumorArea:
-    """Tumor by the model of the arguments, which a plugin reads.
+    """Predict the tumor with the requested model, which a plugin reads.
 
-    The plugin registers, under `sage.tumor`, a function of the first four arguments; it returns
-    the probability of tumor on the survey's grid, and warnings.
+    The plugin registers a function under `sage.tumor`. It takes the first four arguments and
+    returns the probability of tumor on the survey's grid, with warnings.
 
-    Raises `InputError` without such a plugin.
+    Raises `InputError` if there is no such plugin.
     """
     from mcp_servers.pathology.compute.tumor import clean_mask
     from sage.core.plugins import load_first
@@ -236,7 +236,7 @@ def predict_tumor(
 def to_thumbnail(
     mask: BoolArray | F32, slide: Slide, surveyed: Surveyed, picture_width: int, height: int
 ) -> F32:
-    """Return a grid of the survey at the size of a thumbnail.
+    """Resample a grid of the survey to the size of a thumbnail.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Going over the tissue of a slide in blocks, so that memory stays bounded."""
+"""Iteration over a slide's tissue in blocks, so that memory stays bounded."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Piece:
     inner: tuple[int, int, int, int]
 
     def owns(self, column: F64, row: F64) -> BoolArray:
-        """Mask of points (block pixels) in the block proper, not in its halo."""
+        """Return a mask of the points (block pixels) in the block itself, not in its halo."""
         top, bottom, left, right = self.inner
         return np.asarray(
             (column >= left) & (column < right) & (row >= top) & (row < bottom), dtype=bool
         )
 
     def to_seam(self, column: F64, row: F64) -> F64:
-        """Distance in pixels of points to the border of the block proper."""
+        """Compute the distance in pixels from points to the border of the block itself."""
         top, bottom, left, right = self.inner
         across = np.minimum(column - left, right - column)
         return np.asarray(np.minimum(across, np.minimum(row - top, bottom - row)))
@@ -50,16 +50,17 @@ def walk(
     message: str = "",
     span: tuple[float, float] = (0.0, 1.0),
 ) -> Iterator[Piece]:
-    """Blocks of a view that hold some of `mask`, with progress and cancellation.
+    """Iterate over the blocks of a view that contain some of `mask`.
 
-    `mask_scale` is level-0 pixels per mask pixel; `span` is the share of progress to report.
+    Progress and cancellation are handled. `mask_scale` is level-0 pixels per mask pixel, and `span`
+    the range of the overall progress to report.
 
     Parameters
     ----------
     mask : (height, width)
     size : side of the blocks, view pixels
-    halo : read around each block, view pixels
-    span : from and to, 0 to 1
+    halo : margin read around each block, view pixels
+    span : start and end, 0 to 1
     """
     import cv2
 

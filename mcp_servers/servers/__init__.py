@@ -1,1 +1,1 @@
-"""MCP servers over the registry: stdio and streamable HTTP."""
+"""MCP servers for the registry: stdio and streamable HTTP."""

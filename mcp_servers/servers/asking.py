@@ -1,7 +1,7 @@
-"""Questions to the client during a call: a pixel size, its roots.
+"""Questions to the client during a call: a slide's pixel size, or the client's roots.
 
-In protocol 2026-07-28 a call ends with `InputRequiredResult` and the client calls again with the
-answers; before it, the server sends a request of its own while the call waits.
+In protocol 2026-07-28, a call ends with `InputRequiredResult` and the client calls again with the
+answers; in earlier versions, the server sends its own request while the call waits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROOTS = "roots"
 
 
 class InputNeeded(Exception):  # noqa: N818 - not an error
-    """The call needs an answer of the client to continue."""
+    """The call needs an answer from the client to continue."""
 
     def __init__(self, result: types.InputRequiredResult) -> None:
         super().__init__("input needed")
@@ -29,9 +29,9 @@ class InputNeeded(Exception):  # noqa: N818 - not an error
 async def ask(
     ctx: Any, params: types.CallToolRequestParams, key: str, request: types.InputRequest
 ) -> Any:
-    """Ask the client a question named `key`; None if it cannot be asked.
+    """Ask the client a question named `key`; return None if the client cannot be asked.
 
-    Raises `InputNeeded` if the answer comes with the next call.
+    Raises `InputNeeded` if the answer will come with the next call.
     """
     answers = params.input_responses or {}
     if key in answers:
@@ -48,7 +48,7 @@ async def ask(
 
 
 async def ask_pixel_size(ctx: Any, params: types.CallToolRequestParams, slide: str) -> float | None:
-    """Ask the user for the µm per pixel of a slide; None without answer."""
+    """Ask the user for a slide's pixel size in µm; return None if there is no answer."""
     able = ctx.session.client_capabilities
     if able is None or able.elicitation is None:
         return None
@@ -81,7 +81,7 @@ async def ask_pixel_size(ctx: Any, params: types.CallToolRequestParams, slide: s
 
 
 async def ask_folders(ctx: Any, params: types.CallToolRequestParams) -> list[Path]:
-    """Ask the client for its roots; existing folders only."""
+    """Ask the client for its roots, and return those that are existing folders."""
     able = ctx.session.client_capabilities
     if able is None or able.roots is None:
         return []

@@ -1,7 +1,7 @@
-"""The host and port that Host and Origin headers name.
+"""Parsing of the host and port in Host and Origin headers.
 
-Names are parsed and compared whole, host with host and port with port, so that no prefix, no user
-part and no odd spelling passes for another name.
+Names are parsed and compared in full, host with host and port with port, so that no prefix, user
+part or odd spelling passes for another name.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ipaddress
 import re
 
 Authority = tuple[str, int | None]
-"""A host in lower case and its port, None where none is given."""
+"""A lowercase host and its port, which is None if not given."""
 
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::([0-9]{1,5}))?")
 _ORIGIN = re.compile(r"(https?)://(.+)")
@@ -18,7 +18,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def parse_authority(text: str) -> Authority | None:
-    """`host`, `host:port` or `[IPv6]:port` in parts; None for anything else."""
+    """Parse `host`, `host:port` or `[IPv6]:port`; return None for anything else."""
     found = _AUTHORITY.fullmatch(text)
     if found is None:
         return None
@@ -33,7 +33,7 @@ def parse_authority(text: str) -> Authority | None:
 
 
 def parse_origin(text: str) -> tuple[str, int] | None:
-    """Host and port of an http or https origin, the scheme's port where none is given."""
+    """Parse the host and port of an http or https origin; the port defaults to the scheme's."""
     found = _ORIGIN.fullmatch(text)
     authority = parse_authority(found.group(2)) if found else None
     if found is None or authority is None:

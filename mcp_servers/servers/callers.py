@@ -1,6 +1,7 @@
-"""Callers of tools, if a reverse proxy names people to an HTTP server; the application decides.
+"""Callers of tools, if a reverse proxy identifies people to an HTTP server.
 
-This package knows nothing of roles, quotas and logs: whoever opens the server hands them in.
+This package has no knowledge of roles, quotas and logs: the application that opens the server
+supplies them.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from typing import Any, Protocol
 from mcp_servers.spec import ToolSpec
 
 CALLER: ContextVar[str] = ContextVar("caller", default="")
-"""The person whose call is being answered; empty where nobody is named."""
+"""The person whose call is being answered; empty if nobody is identified."""
 
 
 class Callers(Protocol):
-    """Knows people and what they may call."""
+    """Identifies people and decides what they may call."""
 
     def named(self, scope: Any) -> str | None:
-        """Return the person of a request; None where nobody is believed to be named."""
+        """Return the person who sent a request, or None if no identity can be trusted."""
 
     def admit(self, who: str, spec: ToolSpec, arguments: Mapping[str, Any]) -> None:
-        """Raise `InputError` where the person may not call this; else write the call down."""
+        """Record the call; raise `InputError` if the person may not make it."""
 
     def admit_reading(self, who: str, exported: str) -> None:
-        """Raise `InputError` where the person may not read; write down an output that leaves."""
+        """Raise `InputError` if the person may not read; record any output that is exported."""

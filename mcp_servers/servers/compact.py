@@ -1,7 +1,8 @@
-"""Compact discovery: three tools that find, describe and call all the others.
+"""Compact discovery: three tools that find, describe and call all other tools.
 
-A client that lists every tool with its schemas spends tens of thousands of tokens before the first
-question. Here it lists these, searches by words, and reads the schema of the tool to call.
+A client that lists every tool with its schema spends tens of thousands of tokens before the first
+question. With compact discovery it lists only these three, searches by words, and reads the schema
+of the tool to call.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mcp_servers.spec import ToolSpec
 
 CALL = "call_tool"
 MOST = 60
-"""Tools listed per search."""
+"""Maximum number of tools listed per search."""
 WORD = re.compile(r"[a-z0-9]+")
 EMPTY_WORDS = frozenset({
     "a", "all", "an", "and", "are", "at", "by", "do", "does", "for", "from", "how", "in", "is",
@@ -78,10 +79,10 @@ TOOLS = {tool.name: tool for tool in (SEARCH_TOOL, DESCRIBE_TOOL, CALL_TOOL)}
 
 
 def search_tools(specs: Iterable[ToolSpec], query: str) -> dict[str, Any]:
-    """Search tools by words in name, summary or arguments, the best first.
+    """Search tools by words in their name, summary or arguments, and list the best matches first.
 
-    A word in the name or title counts three times, in the summary twice, in an argument once; rare
-    words count more (by the logarithm of their document frequency).
+    A word in the name or title counts three times, in the summary twice, and in an argument once;
+    rare words count more (by the logarithm of their document frequency).
     """
     import math
 
@@ -133,12 +134,12 @@ def _words(text: str) -> set[str]:
 
 
 def _contains(word: str, field: set[str]) -> bool:
-    """Plural and singular count as the same word."""
+    """Check whether a field contains a word, treating plural and singular as the same."""
     return word in field or word.removesuffix("s") in field or f"{word}s" in field
 
 
 def describe_in_full(spec: ToolSpec) -> dict[str, Any]:
-    """Describe a tool: arguments, result, limits."""
+    """Describe a tool in full: arguments, result and limits."""
     tool = describe(spec)
     return {
         "name": tool.name,

@@ -1,4 +1,4 @@
-"""MCP content of tool runs: an envelope with its schema, images, links to files."""
+"""MCP content of tool runs: an envelope with its schema, images, and links to files."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from mcp_servers.servers.options import Limits
 from mcp_servers.spec import ToolRun, ToolSpec, map_texts
 
 SCHEME = "sage://output/"
-"""Resource addresses: a file below the server's output folder."""
+"""Prefix of resource addresses, which name files below the server's output folder."""
 
 PREVIEW = 1024
-"""Longest side of a reduced image, pixels."""
+"""Longest side of a reduced image, in pixels."""
 STATES = ["queued", "running", "done", "failed", "cancelled"]
 
 
 def envelope_schema(result: dict[str, Any] | None = None) -> dict[str, Any]:
-    """JSON schema of the result of every call: the job's state, and the result when done.
+    """Return the JSON schema of a call's result: the job's state, and the result once finished.
 
     `result` is the schema of the tool's own result; None allows any object.
     """
@@ -99,18 +99,18 @@ def describe(spec: ToolSpec) -> types.Tool:
 
 
 def make_uri(path: str) -> str:
-    """Resource address of a file below the output folder."""
+    """Return the resource address of a file below the output folder."""
     return SCHEME + quote(path)
 
 
 def make_envelope(status: dict[str, Any], run: ToolRun | None, prefix: str) -> dict[str, Any]:
-    """Make the structured content of a call; `prefix` is the job's folder below the output."""
+    """Make the structured content of a call; `prefix` is the job's folder in the output folder."""
     files = []
     result: Any = None
     if run is not None:
         names = {output.name: f"{prefix}/{output.name}" for output in run.outputs}
         folders = {str(parent) for name in names for parent in PurePosixPath(name).parents}
-        # A folder of a single part could also be a word of the result.
+        # A folder name with a single part could also be a word in the result.
         moved = {folder: f"{prefix}/{folder}" for folder in folders if "/" in folder}
         places = moved | names
         result = map_texts(run.result, lambda text: places.get(text, text))
@@ -138,9 +138,9 @@ def make_envelope(status: dict[str, Any], run: ToolRun | None, prefix: str) -> d
 def make_blocks(
     structured: dict[str, Any], output: Path, bounds: Limits
 ) -> tuple[list[types.ContentBlock], dict[str, Any]]:
-    """Make the content blocks of an envelope: its JSON, its images, links to its files.
+    """Make the content blocks of an envelope: its JSON, images, and links to files.
 
-    A result beyond the limit is written to a file, which the envelope names.
+    A result above the size limit is written to a file, which the envelope names.
     """
     text = json.dumps(structured, ensure_ascii=False)
     if len(text.encode()) > bounds.result:
@@ -167,7 +167,7 @@ def make_blocks(
 def load_image(path: Path, mime: str, most: int) -> types.ImageContent | None:
     """Load an image as content, as a smaller JPEG if the file has more than `most` bytes.
 
-    None if the file is missing or not an image; its link remains.
+    Return None if the file is missing or not an image; its link remains.
     """
     if not path.is_file():
         return None

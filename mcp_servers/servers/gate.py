@@ -1,4 +1,4 @@
-"""Access over HTTP: the Host and Origin of a request, then its bearer token."""
+"""Access control over HTTP: the Host and Origin of a request, then its bearer token."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class Gate:
-    """ASGI middleware: nothing passes without the right Host, Origin and token."""
+    """ASGI middleware that blocks requests without the right Host, Origin and token."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Gate:
         watch: Watch | None = None,
         callers: Callers | None = None,
     ) -> None:
-        """Guard `app`."""
+        """Wrap `app`, the application to protect."""
         self.app = app
         self.callers = callers
         self.watch = watch or Watch()
@@ -41,7 +41,7 @@ class Gate:
         self.listener = listener
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer 421, 403 or 401 to a request that may not pass; /healthz is for anybody."""
+        """Answer 421, 403 or 401 to a request that is not allowed; /healthz is open to anyone."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
         elif scope["type"] == "http":
@@ -61,7 +61,7 @@ class Gate:
                 await pass_on(self.app, self.listener, scope, receive, send)
 
     def _identify_caller(self, scope: Any) -> bool:
-        """Keep with the request who calls; False where that has to be known and is not."""
+        """Record the caller in the request; return False if a caller is required but unknown."""
         if self.callers is None:
             return True
         who = self.callers.named(scope)
@@ -69,7 +69,7 @@ class Gate:
         return who is not None
 
     def refusal(self, headers: list[tuple[bytes, bytes]]) -> tuple[int, str] | None:
-        """Status and reason for a request that may not pass, None if it may."""
+        """Return status and reason to refuse a request, or None if it is allowed."""
         hosts = _values(headers, b"host")
         host = parse_authority(hosts[0]) if len(hosts) == 1 else None
         if host is None or (self.hosts and not _is_allowed(host, self.hosts)):
@@ -82,7 +82,7 @@ class Gate:
         return None
 
     def _same_origin(self, text: str, host: Authority) -> bool:
-        """Check whether the page came from the host that it calls, or from a host that is named."""
+        """Check whether the page came from the host that it calls, or from an allowed host."""
         origin = parse_origin(text)
         if origin is None:
             return False
@@ -91,7 +91,7 @@ class Gate:
 
     @staticmethod
     def authorized(headers: list[tuple[bytes, bytes]], expected: bytes) -> bool:
-        """Return True when a single Authorization header carries the token, in constant time."""
+        """Check, in constant time, that exactly one Authorization header carries the token."""
         given = [value for name, value in headers if name.lower() == b"authorization"]
         if len(given) != 1:
             return False
@@ -100,7 +100,7 @@ class Gate:
 
 
 async def pass_on(app: Any, listener: BoundedListener, scope: Any, receive: Any, send: Any) -> None:
-    """Pass an allowed request on, and report it to the listener."""
+    """Forward an allowed request, and report it to the listener."""
     peer = scope["client"]
     listener.admit(peer)
 
@@ -121,7 +121,7 @@ def _values(headers: list[tuple[bytes, bytes]], wanted: bytes) -> list[str]:
 
 
 def _is_allowed(given: Authority, allowed: list[Authority | None]) -> bool:
-    """Return True when an allowed host equals the given host; without a port it allows any port."""
+    """Check whether the given host is allowed; an allowed host without a port allows any port."""
     return any(rule is not None and rule in (given, (given[0], None)) for rule in allowed)
 
 

@@ -15,7 +15,7 @@ METRICS = "/metrics"
 
 
 def make_gauges(name: str, help_text: str, label: str, values: Mapping[str, float]) -> Metric:
-    """Make a gauge with a value for each label."""
+    """Make a gauge with one value per label."""
     family = GaugeMetricFamily(name, help_text, labels=[label])
     for key, value in values.items():
         family.add_metric([key], value)
@@ -23,7 +23,7 @@ def make_gauges(name: str, help_text: str, label: str, values: Mapping[str, floa
 
 
 def make_counters(name: str, help_text: str, label: str, values: Mapping[str, float]) -> Metric:
-    """Make a counter with a value for each label; its samples end with `_total`."""
+    """Make a counter with one value per label; its samples end with `_total`."""
     family = CounterMetricFamily(name, help_text, labels=[label])
     for key, value in values.items():
         family.add_metric([key], value)
@@ -31,9 +31,9 @@ def make_counters(name: str, help_text: str, label: str, values: Mapping[str, fl
 
 
 class Watch:
-    """Answers both addresses and counts the answers of the server.
+    """Answers health and metrics requests, and counts the server's responses.
 
-    `collect_more` returns further metrics at each request.
+    `collect_more` returns further metrics for each request.
     """
 
     def __init__(self, collect_more: Callable[[], Iterable[Metric]] = tuple) -> None:
@@ -42,14 +42,14 @@ class Watch:
         self.process = ProcessCollector(registry=None)
 
     async def answer_health(self, scope: Any, send: Any) -> bool:
-        """Answer /healthz without further details; False for any other request."""
+        """Answer /healthz without details; return False for any other request."""
         if scope["type"] != "http" or scope["path"] != HEALTH:
             return False
         await _send(send, b'{"status": "ok"}\n', "application/json")
         return True
 
     async def answer_metrics(self, scope: Any, send: Any) -> bool:
-        """Answer /metrics; False for any other request."""
+        """Answer /metrics; return False for any other request."""
         if scope["path"] != METRICS or scope["method"] != "GET":
             return False
         import anyio
@@ -60,13 +60,13 @@ class Watch:
         return True
 
     def collect(self) -> Iterable[Metric]:
-        """Collect all metrics, as a registry of prometheus_client does."""
+        """Collect all metrics, like a registry of prometheus_client."""
         yield from self.process.collect()
         yield make_counters("sage_http_answers", "Answers by status.", "status", self.answers)
         yield from self.collect_more()
 
     def count_answers(self, send: Any) -> Any:
-        """Wrap `send` so that it also counts the answer."""
+        """Wrap `send` so that it also counts the response."""
 
         async def counting_send(message: Any) -> None:
             if message["type"] == "http.response.start":

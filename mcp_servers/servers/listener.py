@@ -1,9 +1,9 @@
-"""A listening socket that strangers cannot fill: few connections, each with little time.
+"""Listening socket that strangers cannot exhaust: few connections, each with a time limit.
 
-A connection has some seconds to bring the head of a request that is let in, counted from the moment
-it is accepted, so a TLS handshake that never ends counts too. When all places are taken, the
-oldest connection that never brought such a request makes room. So however many connections are
-opened and left open, a caller who holds the token finds a place.
+A connection has some seconds to send the head of an allowed request, counted from the moment it is
+accepted, so that a TLS handshake that never ends counts too. If all places are taken, the oldest
+connection that never sent such a request is closed. A caller with the token therefore always finds
+a place, however many connections are opened and left open.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 Peer = tuple[str, int]
-"""Address and port of the other end, by which a connection is known."""
+"""Remote address and port, which identify a connection."""
 
 
 @dataclass
 class Held:
-    """An open connection; `deadline` closes it, `known` says that it brought an allowed request.
+    """An open connection; `deadline` closes it, and `known` means that it sent an allowed request.
 
-    `busy` counts the requests in work: a new request may overlap the previous.
+    `busy` counts the requests in progress: a new request may overlap the previous one.
     """
 
     socket: socket.socket
@@ -31,31 +31,31 @@ class Held:
     busy: int = 0
 
     def cancel_deadline(self) -> None:
-        """Give the connection all the time it wants."""
+        """Remove the connection's time limit."""
         if self.deadline is not None:
             self.deadline.cancel()
             self.deadline = None
 
     def set_deadline(self, seconds: float) -> None:
-        """Close the connection in `seconds` unless something else is decided before."""
+        """Close the connection after `seconds` unless the deadline is changed first."""
         self.cancel_deadline()
         self.deadline = asyncio.get_running_loop().call_later(seconds, self.close)
 
     def close(self) -> None:
-        """Hang up; the event loop notices the end and frees the rest."""
+        """Close the connection; the event loop notices and frees the rest."""
         self.cancel_deadline()
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
 
 
 class BoundedListener(socket.socket):
-    """A TCP socket to listen on, for an asyncio event loop that calls its `accept`."""
+    """A listening TCP socket for an asyncio event loop that calls its `accept`."""
 
     def __init__(
         self, family: socket.AddressFamily, *, most: int, head_seconds: float, body_seconds: float
     ) -> None:
-        """Hold at most `most` connections."""
-        # The event loop sends without delay only where the protocol is named (else 40 ms a call).
+        """Create a socket with at most `most` open connections."""
+        # The event loop disables send delays only if the protocol is named (else 40 ms per call).
         super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self.most = most
         self.head_seconds = head_seconds
@@ -63,11 +63,11 @@ class BoundedListener(socket.socket):
         self.held: dict[Peer, Held] = {}
 
     def listen(self, backlog: int = 0) -> None:
-        """Listen with a queue of 128 however few the event loop accepts in a turn."""
+        """Listen with a queue of 128, however few connections the event loop accepts in a turn."""
         super().listen(max(backlog, 128))
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Accept the next connection; another may have to make room, or it is closed at once."""
+        """Accept the next connection, closing another to make room or else refusing it at once."""
         connection, address = super().accept()
         held = Held(connection)
         if len(self.held) >= self.most and not self._make_room():
@@ -78,7 +78,7 @@ class BoundedListener(socket.socket):
         return connection, address
 
     def _make_room(self) -> bool:
-        """Forget the closed connections, else close the oldest idle connection."""
+        """Forget closed connections; if there are none, close the oldest idle connection."""
         open_ones = {peer: held for peer, held in self.held.items() if held.socket.fileno() != -1}
         if len(open_ones) == len(self.held):
             waiting = [peer for peer, held in open_ones.items() if held.deadline is not None]
@@ -90,19 +90,19 @@ class BoundedListener(socket.socket):
         return True
 
     def admit(self, peer: Peer) -> None:
-        """Admit a request from `peer`; its body has to come in time."""
+        """Admit a request from `peer`; its body must arrive in time."""
         if held := self.held.get(peer):
             held.known = True
             held.busy += 1
             held.set_deadline(self.body_seconds)
 
     def finish_request(self, peer: Peer) -> None:
-        """Note that the whole request is here; the answer may take any time."""
+        """Note that the request is complete; the response may take any time."""
         if held := self.held.get(peer):
             held.cancel_deadline()
 
     def idle(self, peer: Peer) -> None:
-        """Note that the request is answered; the next has to arrive in time."""
+        """Note that the request is answered; the next one must arrive in time."""
         if held := self.held.get(peer):
             held.busy -= 1
             if not held.busy:

@@ -1,4 +1,4 @@
-"""Limits and address of a server."""
+"""Limits and network address of a server."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ KEEP_ALL = Bounds()
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a server. Sizes in bytes, times in seconds.
+    """Limits of a server, with sizes in bytes and times in seconds.
 
-    A call that takes longer than `wait` returns a job handle; `wait_with_progress` holds for a
-    caller that asked for progress notifications, whose clock each of them resets. A client that
-    takes tasks gets a task after `task_after`. At most `jobs` wait or run. Outputs of calls are
-    pruned to `outputs`.
+    A call that takes longer than `wait` returns a job handle; `wait_with_progress` applies instead
+    if the caller asked for progress notifications, each of which resets the caller's timeout. A
+    client that supports tasks gets a task after `task_after`. At most `jobs` wait or run. Outputs
+    of calls are pruned to `outputs`.
     """
 
     request: int = 1 << 20
@@ -36,10 +36,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class HttpOptions:
-    """Address and access of the HTTP server. Without a token, loopback only.
+    """Address and access of the HTTP server; without a token it is on loopback only.
 
-    `certificate` and `key` are PEM files; with them the server speaks TLS only. At most
-    `connections` are open at once; the head of a request has `head_seconds`, its body
+    `certificate` and `key` are PEM files; if given, the server uses TLS only. At most `connections`
+    are open at once; the head of a request must arrive within `head_seconds`, and its body within
     `body_seconds`.
     """
 
@@ -55,11 +55,11 @@ class HttpOptions:
 
     @property
     def on_loopback(self) -> bool:
-        """True when only this machine can reach the server."""
+        """True if only this machine can reach the server."""
         return is_loopback(self.host)
 
     def check(self) -> None:
-        """Raise `InputError` for a combination that would be open to strangers."""
+        """Raise `InputError` for options that would leave the server open to strangers."""
         if (self.certificate is None) != (self.key is None):
             raise InputError("TLS needs both a certificate and its key")
         if self.token is not None and len(self.token) < 16:
@@ -74,7 +74,7 @@ class HttpOptions:
 
 
 def is_loopback(host: str) -> bool:
-    """Return True when `host` is only reachable from this machine."""
+    """Check whether `host` is reachable only from this machine."""
     if host == "localhost":
         return True
     try:

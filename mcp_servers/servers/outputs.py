@@ -1,4 +1,4 @@
-"""Files that calls wrote, as MCP resources: listed, read, and pruned."""
+"""Output files of calls as MCP resources: listed, read and pruned."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from mcp_servers.servers.options import Limits
 from mcp_servers.servers.prune import prune
 
 RECENT = 200
-"""Files that `resources/list` offers, the latest first."""
+"""Number of files that `resources/list` offers, the latest first."""
 PRUNE_EVERY = 50
-"""Calls between two checks of the outputs' size and age."""
+"""Number of calls between checks of the outputs' size and age."""
 
 
 class Outputs:
-    """Recent files below an output folder; `removed` counts pruned call folders."""
+    """Recent files below an output folder; `removed` counts the pruned call folders."""
 
     def __init__(self, folder: Path, limits: Limits) -> None:
         self.folder = folder
@@ -33,14 +33,14 @@ class Outputs:
         self.removed = 0
 
     def remember(self, files: list[dict[str, Any]]) -> None:
-        """Put the files of a call first among the recent files."""
+        """Add the files of a call at the front of the recent files."""
         known = {file["uri"] for file in files}
         kept = [row for row in self.recent if row["uri"] not in known]
         fresh = [file for file in files if file["mime"] != "inode/directory"]
         self.recent = [*fresh, *kept][:RECENT]
 
     def prune(self, calls: int, busy: Collection[Path]) -> None:
-        """Every 50 calls, remove old outputs except the folders of waiting and running jobs."""
+        """Remove old outputs every 50 calls, except the folders of waiting and running jobs."""
         if not self.limits.outputs or calls % PRUNE_EVERY:
             return
         found = prune(self.folder, self.limits.outputs, busy)
@@ -61,7 +61,7 @@ class Outputs:
         )
 
     def read(self, uri: str) -> types.ReadResourceResult:
-        """Read an output file, text as text; raises `MCPError` beyond the size limit."""
+        """Read an output file, as text if possible; raises `MCPError` above the size limit."""
         if not uri.startswith(SCHEME):
             raise MCPError(types.INVALID_PARAMS, f"addresses start with {SCHEME}")
         name = unquote(uri.removeprefix(SCHEME))
@@ -94,4 +94,4 @@ TEMPLATES = types.ListResourceTemplatesResult(
         )
     ]
 )
-"""The only kind of address."""
+"""The only resource template."""

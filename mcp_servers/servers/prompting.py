@@ -1,4 +1,4 @@
-"""Prompts that a client offers its user, and what their arguments may be completed to."""
+"""Prompts that a client offers its user, and completion of their arguments."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from mcp.shared.exceptions import MCPError
 
 FOLDER = Path(__file__).with_name("prompts")
 LONGEST = 500
-"""Characters of an argument."""
+"""Maximum length of an argument, in characters."""
 
 
 @dataclass(frozen=True)
 class PromptSpec:
-    """A prompt: its text is `prompts/NAME.md`, where {argument} stands for an argument."""
+    """A prompt: its text is `prompts/NAME.md`, where {argument} is a placeholder."""
 
     name: str
     title: str
@@ -56,7 +56,7 @@ PROMPTS = {
 
 
 def list_prompts() -> types.ListPromptsResult:
-    """All prompts with their arguments."""
+    """List all prompts with their arguments."""
     return types.ListPromptsResult(
         prompts=[
             types.Prompt(
@@ -74,7 +74,7 @@ def list_prompts() -> types.ListPromptsResult:
 
 
 def get_prompt(name: str, arguments: dict[str, str]) -> types.GetPromptResult:
-    """Get a prompt's text with its arguments filled in; raises `MCPError` for wrong arguments."""
+    """Return a prompt's text with arguments filled in; raises `MCPError` for wrong arguments."""
     prompt = PROMPTS.get(name)
     if prompt is None:
         raise MCPError(types.INVALID_PARAMS, f'no prompt is called "{name}"')

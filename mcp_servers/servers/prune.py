@@ -1,6 +1,6 @@
-"""Old outputs of a server's calls, removed by age and size unless needed.
+"""Removal of old outputs of a server's calls, by age and size, unless still needed.
 
-Each call writes into a folder of its own, `TOOL/HANDLE`, below the output folder.
+Each call writes into its own folder, `TOOL/HANDLE`, below the output folder.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ HANDLE = re.compile(r"[0-9a-f]{12}")
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits of outputs; None is no limit.
+    """Limits on outputs; None means no limit.
 
-    Folders that changed within `young_s` seconds are kept: they may be in use.
+    Folders that changed within the last `young_s` seconds are kept because they may be in use.
     """
 
     days: float | None = None
@@ -45,7 +45,7 @@ class Pruned:
 def prune(
     output: Path, bounds: Bounds, needed: Collection[Path] = (), *, dry: bool = False
 ) -> Pruned:
-    """Remove the oldest call folders beyond the bounds."""
+    """Remove the oldest call folders that exceed the limits."""
     now = clock.seconds()
     found = []
     for folder in output.glob("*/*"):

@@ -1,4 +1,4 @@
-"""Run a server over standard input and output, or over streamable HTTP."""
+"""Running of a server over standard input and output, or over streamable HTTP."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 PATH = "/mcp"
 AT_ONCE = 16
-"""Connections accepted before those that are open get their turn."""
+"""Connections accepted in a row before open connections get their turn."""
 
 
 def serve_stdio(server: ToolServer) -> None:
-    """Serve a client over standard input and output until it hangs up."""
+    """Serve a client over standard input and output until it disconnects."""
     from mcp.server.stdio import stdio_server
 
     from mcp_servers.servers.stdio import wire_of
@@ -44,7 +44,7 @@ def serve_stdio(server: ToolServer) -> None:
 def http_app(
     server: ToolServer, options: HttpOptions, listener: BoundedListener | None = None
 ) -> Any:
-    """Get the ASGI application: Host, Origin and token at the gate, a body limit, MCP at /mcp."""
+    """Build the ASGI application: the gate (Host, Origin, token), a body limit, and MCP at /mcp."""
     from mcp.server.transport_security import TransportSecuritySettings
 
     app = server.build().streamable_http_app(
@@ -60,9 +60,9 @@ def http_app(
 def serve_http(
     server: ToolServer, options: HttpOptions, started: Callable[[str], None] | None = None
 ) -> None:
-    """Serve over HTTP until interrupted; `started` gets the address.
+    """Serve over HTTP until interrupted; `started` is called with the address.
 
-    Raises `InputError` when the address cannot be bound or would be open to strangers.
+    Raises `InputError` if the address cannot be bound or would be open to strangers.
     """
     bound = listen(options)
     serve_app(
@@ -74,7 +74,7 @@ def serve_http(
 
 
 def listen(options: HttpOptions) -> BoundedListener:
-    """Bind a socket, so that clients can call as soon as they get the address.
+    """Bind a socket, so that clients can connect as soon as they know the address.
 
     Raises
     ------
@@ -104,7 +104,9 @@ def listen(options: HttpOptions) -> BoundedListener:
 def serve_app(
     app: Any, bound: BoundedListener, options: HttpOptions, started: Callable[[str], None]
 ) -> None:
-    """Serve an application on a bound socket until interrupted; `started` gets the address.
+    """Serve an application on a bound socket until interrupted.
+
+    `started` is called with the address.
 
     Raises
     ------
@@ -146,9 +148,9 @@ def serve_app(
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """Have SIGTERM end the program as its end does: uvicorn raises it anew after the last answer.
+    """Make SIGTERM end the program normally: uvicorn raises it again after the last response.
 
-    By default it would then kill, and jobs under way would be left to themselves.
+    By default, that signal would kill the program and leave running jobs behind.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""MCP server over the registry: every call is a job, long jobs by handle."""
+"""MCP server for the registry: every call is a job, and long jobs are returned as handles."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ JOB_TOOLS = {
     ),
     "job_cancel": ("Cancel a job", "Cancel a job that is queued or running."),
 }
-"""Title and description of each tool about jobs."""
+"""Title and description of each job tool."""
 PRIORITY = "sage/priority"
 MOST_PRIORITY = 100
 
 
 class ToolServer:
-    """Handlers of MCP requests. `workers` run the tools, `inline` those that drive SAGE."""
+    """Handlers of MCP requests: `workers` run the tools, `inline` those that control SAGE."""
 
     def __init__(
         self,
@@ -76,10 +76,10 @@ class ToolServer:
     ) -> None:
         """Serve the tools of both registries under the same roots.
 
-        `compact` lists three tools that find and call the others. `ask_roots` takes the folders
-        that the client names instead of `roots`' inputs: for a client that started the server.
-        `lasting` keeps unfinished jobs for the next server. `callers` decides over HTTP who may
-        call a tool.
+        `compact` lists only the three tools that find and call all others. `ask_roots` uses the
+        folders that the client names instead of `roots`' inputs, for a client that started the
+        server. `lasting` keeps unfinished jobs for the next server. `callers` decides who may call
+        a tool over HTTP.
         """
         self.name = name
         self.callers = callers
@@ -98,14 +98,14 @@ class ToolServer:
                 self._resubmit(handle, job, self.unfinished)
 
     def specs(self) -> dict[str, ToolSpec]:
-        """Every tool that is served, by name."""
+        """All served tools, by name."""
         found = {spec.name: spec for spec in self.workers.registry.all()}
         if self.inline is not None:
             found.update({spec.name: spec for spec in self.inline.registry.all()})
         return found
 
     def input_schema(self, name: str) -> Mapping[str, Any] | None:
-        """Input schema of a tool, or None."""
+        """Return the input schema of a tool, or None if it is unknown."""
         if name in JOB_TOOLS:
             return JOB_ARGUMENT
         spec = self.specs().get(name)
@@ -119,7 +119,7 @@ class ToolServer:
     # --- tools ---
 
     async def list_tools(self, ctx: Any, params: Any) -> types.ListToolsResult:
-        """List all tools with schemas; in compact mode those that find and call the others."""
+        """List all tools with schemas, or in compact mode those that find and call the others."""
         if self.compact:
             return types.ListToolsResult(tools=[*compact.TOOLS.values(), *_job_tools(None)])
         tools = [content.describe(spec) for spec in self.specs().values()]
@@ -128,9 +128,9 @@ class ToolServer:
     async def call_tool(
         self, ctx: Any, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult | dict[str, Any]:
-        """Run a tool, or answer about a job. Errors of the tool are its result.
+        """Run a tool, or answer about a job; errors of the tool become its result.
 
-        A client that supports tasks gets a task if a call takes longer than `Limits.task_after`.
+        A client that supports tasks gets a task if the call takes longer than `Limits.task_after`.
         """
         name, arguments = params.name, params.arguments or {}
         if len(json.dumps(arguments)) > self.limits.request:
@@ -154,7 +154,7 @@ class ToolServer:
             return make_error(self._hide(str(error)))
 
     async def _admit(self, ctx: Any, name: str, arguments: dict[str, Any]) -> None:
-        """Raise `InputError` if the person named by the proxy may not make this call."""
+        """Raise `InputError` if the person identified by the proxy may not make this call."""
         if self.callers is None:
             return
         spec, who = self.specs()[name], ctx.request.scope["state"]["person"]
@@ -199,7 +199,7 @@ class ToolServer:
         return job
 
     def _discover(self, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
-        """Answer search_tools or describe_tool."""
+        """Answer a call of search_tools or describe_tool."""
         specs = self.specs()
         wanted = str(arguments.get("query" if name == "search_tools" else "name", ""))[:500]
         if name == "search_tools":
@@ -212,7 +212,7 @@ class ToolServer:
         return types.CallToolResult(content=[text], structured_content=found)
 
     async def _adopt_client_roots(self, ctx: Any, params: types.CallToolRequestParams) -> None:
-        """Adopt the client's folders at the first call, if no root was given."""
+        """Adopt the client's folders at the first call if no root was given."""
         if not self.ask_roots:
             return
         folders = await asking.ask_folders(ctx, params)
@@ -245,7 +245,7 @@ class ToolServer:
         return job
 
     def _resubmit(self, handle: str, job: UnfinishedJob, unfinished: UnfinishedJobs) -> None:
-        """Submit a job that an earlier server left, under the same handle."""
+        """Resubmit a job left by an earlier server under the same handle."""
         try:
             self.workers.submit(
                 job.tool, job.arguments, self.roots.below(job.prefix), priority=job.priority,
@@ -258,17 +258,17 @@ class ToolServer:
         self.prefixes[handle] = job.prefix
 
     def close(self) -> None:
-        """Keep the jobs that end from now on for the next server."""
+        """Save the jobs that end from now on for the next server."""
         if self.unfinished is not None:
             self.unfinished.closing = True
 
     def _jobs(self) -> list[Job]:
-        """Every known job, of the workers and inline."""
+        """Return all known jobs, both of the workers and inline."""
         homes = (self.workers, self.inline) if self.inline is not None else (self.workers,)
         return [job for home in homes for job in home.jobs.copy().values()]
 
     def metrics(self) -> list[Metric]:
-        """Collect metrics of jobs, calls and removed outputs."""
+        """Collect metrics on jobs, calls and removed outputs."""
         states = Counter(job.state.value for job in self._jobs())
         waiting = {state.value: states[state.value] for state in State if not state.final}
         removed = self.outputs.removed
@@ -294,7 +294,7 @@ class ToolServer:
         return (self.inline if inline and self.inline else self.workers).get(job_id)
 
     async def _wait(self, ctx: Any, job: Job, bound: float | None = None) -> None:
-        """Wait until the job ends or `bound` seconds pass, and report its progress."""
+        """Wait until the job ends or `bound` seconds pass, reporting its progress."""
         asked = bool(ctx.meta and ctx.meta.get("progress_token") is not None)
         if bound is None:
             bound = self.limits.wait_with_progress if asked else self.limits.wait
@@ -355,21 +355,21 @@ class ToolServer:
     # --- tasks ---
 
     async def get_task(self, ctx: Any, params: tasks.TaskParams) -> dict[str, Any]:
-        """Return the state of a task, with its result if it has ended."""
+        """Return the state of a task, with its result once it has ended."""
         await self._admit_reading(ctx)
         job = self._task(ctx, params)
         ended = job.state in (State.DONE, State.FAILED)
         return self._hide(tasks.make_detail(job, await self._answer(job) if ended else None))  # type: ignore[no-any-return]
 
     async def cancel_task(self, ctx: Any, params: tasks.TaskParams) -> dict[str, Any]:
-        """Cancel a task; `get_task` reports when it has ended."""
+        """Cancel a task; `get_task` reports when the task has ended."""
         await self._admit_reading(ctx)
         job = self._task(ctx, params)
         self._home(job).cancel(job)
         return {}
 
     async def update_task(self, ctx: Any, params: tasks.UpdateParams) -> dict[str, Any]:
-        """Acknowledge answers; no task asks questions."""
+        """Acknowledge answers, although no task asks questions."""
         self._task(ctx, params)
         return {}
 
@@ -394,13 +394,13 @@ class ToolServer:
         return self.outputs.list()
 
     async def list_templates(self, ctx: Any, params: Any) -> types.ListResourceTemplatesResult:
-        """List the only kind of address."""
+        """List the only resource template."""
         return TEMPLATES
 
     async def read_resource(
         self, ctx: Any, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        """Read an output file, text as text, up to the size limit."""
+        """Read an output file, as text if possible, up to the size limit."""
         uri = str(params.uri)
         await self._admit_reading(ctx, unquote(uri.removeprefix(content.SCHEME)))
         try:
@@ -421,7 +421,7 @@ class ToolServer:
         return prompting.get_prompt(params.name, params.arguments or {})
 
     async def complete(self, ctx: Any, params: types.CompleteRequestParams) -> types.CompleteResult:
-        """Complete a prompt's argument by cohorts, endpoints or folders; a resource by files."""
+        """Complete a prompt's argument (cohorts, endpoints or folders), or a resource's (files)."""
         await self._admit_reading(ctx)
         if isinstance(params.ref, types.PromptReference):
             given = (params.context.arguments if params.context else None) or {}
@@ -492,7 +492,7 @@ def _job_tools(output_schema: dict[str, Any] | None) -> list[types.Tool]:
 
 
 def _inner_call(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Name and arguments of the call inside `call_tool`."""
+    """Return the name and arguments of the call inside `call_tool`."""
     name, inner = arguments.get("name"), arguments.get("arguments", {})
     if not isinstance(name, str) or not isinstance(inner, dict) or len(arguments) > 2:
         raise InputError("call_tool takes name (a text) and arguments (an object)")
@@ -502,7 +502,7 @@ def _inner_call(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _priority(ctx: Any) -> int:
-    """Priority in the request's `_meta`, by default 0."""
+    """Return the priority in the request's `_meta`, by default 0."""
     given = (ctx.meta or {}).get(PRIORITY, 0)
     if not isinstance(given, int) or isinstance(given, bool) or abs(given) > MOST_PRIORITY:
         raise InputError(f"{PRIORITY} is a whole number from -{MOST_PRIORITY} to {MOST_PRIORITY}")
@@ -510,7 +510,7 @@ def _priority(ctx: Any) -> int:
 
 
 def complete_argument(roots: Roots, argument: str, given: Mapping[str, str]) -> list[str]:
-    """Values of a prompt's argument that exist under the roots."""
+    """Return values for a prompt's argument that exist under the roots."""
     from mcp_servers.context import ToolContext
     from mcp_servers.oncology.cohorts import CohortsInput, list_cohorts
     from mcp_servers.pathology.listing import SlidesInput, list_slides

@@ -1,4 +1,4 @@
-"""A server with its workers, opened and closed together."""
+"""Opening and closing of a server together with its workers."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def open_server(
     lasting: bool = False,
     callers: Callers | None = None,
 ) -> Iterator[ToolServer]:
-    """Open a server of a suite or of all, with its workers; they stop when the block ends.
+    """Open a server for one suite or for all; its workers stop when the block ends.
 
-    `drive` runs the `sage` command; with it the knowledge suite can start and review runs.
-    `compact`, `ask_roots` and `lasting` are the server's.
+    `drive` runs the `sage` command; with it, the knowledge suite can start and review runs.
+    `compact`, `ask_roots` and `lasting` are passed to the server.
 
     Raises
     ------
     InputError
-        If there is no such suite.
+        If the suite does not exist.
     """
     from mcp_servers.servers.server import ToolServer
 

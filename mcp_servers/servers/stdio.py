@@ -1,7 +1,7 @@
-"""Standard input and output as the wire, with a limit of the line length.
+"""Transport over standard input and output with a limit on line length.
 
 The SDK's own reader reads a whole line first. This reader never holds more than the limit: the rest
-of a longer line is discarded as it arrives, and its sender gets an error.
+of a longer line is discarded as it arrives, and the sender gets an error.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _LAST = re.compile(rb"\s*" + _OTHERS + rb",\s*" + _ID + rb"\s*" + _OTHERS + rb"\
 
 
 class BoundedLines:
-    """Lines of a binary stream as the SDK iterates them; longer lines get an error."""
+    """Lines of a binary stream as the SDK iterates over them; longer lines cause an error."""
 
     def __init__(self, stream: BinaryIO, wire: Wire, limit: int) -> None:
-        """Read `stream`; a line has at most `limit` bytes without its end."""
+        """Read `stream`, with lines of at most `limit` bytes excluding the line ending."""
         self.stream = stream
         self.wire = wire
         self.limit = limit
@@ -44,7 +44,7 @@ class BoundedLines:
         return line.decode("utf-8", "replace")
 
     def next_line(self) -> bytes:
-        """Return the next line within the bound, or nothing at the end."""
+        """Return the next line within the limit, or nothing at the end."""
         while True:
             line = self.stream.readline(self.limit + 1)
             if len(line) <= self.limit or line.endswith(b"\n"):
@@ -59,10 +59,10 @@ class BoundedLines:
 
 
 def request_id(head: bytes, tail: bytes) -> int | str | None:
-    """Return the id of a JSON-RPC request of which only the two ends are known, or None.
+    """Find the id of a JSON-RPC request of which only both ends are known; None if not found.
 
-    It is taken only from outside of any inner object: before the second brace, or after the last
-    but one, so that an id among the arguments is never taken for it.
+    Only text outside any inner object is searched, before the second brace or after the last but
+    one, so that an id among the arguments is never mistaken for it.
     """
     outer = head.split(b"{", 2)
     found = _FIRST.search(outer[1]) if len(outer) == 3 else None
@@ -73,13 +73,13 @@ def request_id(head: bytes, tail: bytes) -> int | str | None:
 
 
 def refusal(request: int | str | None, limit: int) -> bytes:
-    """Return the JSON-RPC error for an oversize line, as a line."""
+    """Format the JSON-RPC error for an oversized line, as a line."""
     error = {"code": -32600, "message": f"the message has more than {limit} bytes"}
     return json.dumps({"jsonrpc": "2.0", "id": request, "error": error}).encode() + b"\n"
 
 
 class Wire:
-    """Standard output as the SDK writes it. Lines of its writer and of the reader do not mix."""
+    """Standard output for the SDK; lines from its writer and from the reader do not mix."""
 
     def __init__(self, stream: BinaryIO) -> None:
         """Write to `stream`."""
@@ -97,15 +97,15 @@ class Wire:
         await anyio.to_thread.run_sync(self.send, text.encode())
 
     async def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing, since lines are never buffered."""
 
 
 @contextmanager
 def wire_of(limit: int) -> Iterator[tuple[Any, Any]]:
-    """Give the process's standard input and output to the SDK alone while the block runs.
+    """Reserve the process's standard input and output for the SDK while the block runs.
 
-    Meanwhile descriptor 0 is the null device and 1 is standard error, so that nothing else, no
-    child process and no stray print, reads from the wire or writes to it.
+    During the block, descriptor 0 is the null device and descriptor 1 is standard error, so that
+    nothing else, such as a child process or a stray print, reads from or writes to the transport.
     """
     taken, given = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)

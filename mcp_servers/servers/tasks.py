@@ -1,8 +1,8 @@
-"""Tasks of the protocol: the extension `io.modelcontextprotocol/tasks` (2026-07-28) over jobs.
+"""Protocol tasks for jobs: the extension `io.modelcontextprotocol/tasks` (2026-07-28).
 
-A client that declares the extension may get a task instead of a result; it polls the state by
-`tasks/get` and cancels by `tasks/cancel`. A task is a job with the same identifier, so clients
-without the extension use job_status, job_result and job_cancel.
+A client that declares the extension may get a task instead of a result; it polls the state with
+`tasks/get` and cancels with `tasks/cancel`. A task is a job with the same identifier, so that
+clients without the extension can use job_status, job_result and job_cancel.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ class UpdateParams(TaskParams):
 
 
 def supports_tasks(ctx: Any) -> bool:
-    """Return True if the client of this request supports tasks."""
+    """Check whether the client of this request supports tasks."""
     able = ctx.session.client_capabilities
     modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
     return bool(modern and able and EXTENSION in (able.extensions or {}))
 
 
 def make_task_result(job: Job) -> dict[str, Any]:
-    """Make the answer of a call that became a task."""
+    """Make the response to a call that became a task."""
     return {"resultType": "task", **_describe_task(job)}
 
 
 def make_detail(job: Job, result: types.CallToolResult | None) -> dict[str, Any]:
-    """Make a task's state, with its result if it has ended."""
+    """Make a task's state, with its result once it has ended."""
     found = {"resultType": "complete", **_describe_task(job)}
     if result is not None and found["status"] == "completed":
         found["result"] = result.model_dump(by_alias=True, mode="json", exclude_none=True)
@@ -59,7 +59,10 @@ def make_detail(job: Job, result: types.CallToolResult | None) -> dict[str, Any]
 
 
 def _describe_task(job: Job) -> dict[str, Any]:
-    """Fields of every answer about a task. Results are kept until many later jobs have ended."""
+    """Return the fields common to all responses about a task.
+
+    Results are kept until many later jobs have ended.
+    """
     known = job.status()
     message = known["message"] or known["state"]
     return {

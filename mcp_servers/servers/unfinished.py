@@ -1,7 +1,7 @@
-"""Unfinished jobs of a server: kept on disk and resubmitted by the next server.
+"""Unfinished jobs of a server, kept on disk and resubmitted by the next server.
 
-A job has a file from its submission to its end. Jobs of a stopped or killed server are submitted
-again under the same handle, so that clients can keep asking for them.
+A job has a file from its submission to its end. Jobs of a stopped or killed server are resubmitted
+under the same handle, so that clients can keep asking for them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logger(__name__)
 
 FOLDER = ".jobs"
 TRIES = 3
-"""Resubmissions of a job, so that a job that kills its server does not kill all later servers."""
+"""Maximum resubmissions, so that a job that kills its server cannot kill all later ones."""
 HANDLE = re.compile(r"[0-9a-f]{16}")
 
 
@@ -39,7 +39,7 @@ class UnfinishedJob(Strict):
 
 
 class UnfinishedJobs:
-    """Unfinished jobs of an output folder."""
+    """The unfinished jobs of an output folder."""
 
     def __init__(self, output: Path) -> None:
         self.folder = output / FOLDER
@@ -50,12 +50,12 @@ class UnfinishedJobs:
         write_text(self.folder / f"{job_id}.json", job.model_dump_json(), durable=False)
 
     def forget_ended(self, job: Job) -> None:
-        """Remove the file of a job that ended, unless it ended because its server closes."""
+        """Remove the file of a job that ended, unless it ended because its server is closing."""
         if job.state.final and (job.cancel_requested or not self.closing):
             (self.folder / f"{job.id}.json").unlink(missing_ok=True)
 
     def load(self) -> Iterator[tuple[str, UnfinishedJob]]:
-        """Load the jobs of earlier servers, oldest first; each try is counted in advance."""
+        """Load the jobs of earlier servers, oldest first; each attempt is counted in advance."""
         paths = [path for path in self.folder.glob("*.json") if HANDLE.fullmatch(path.stem)]
         for path in sorted(paths, key=lambda item: item.stat().st_mtime):
             try:

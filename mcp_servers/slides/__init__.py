@@ -1,3 +1,3 @@
-"""Slide access: `Slide` over direct TIFF decoding, OpenSlide and plain images."""
+"""Slide access through `Slide`, with direct TIFF decoding, OpenSlide and plain images."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names for the array types that cross module borders."""
+"""Array types shared between modules, and helpers for large arrays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 U8: TypeAlias = NDArray[np.uint8]
-"""(H, W, 3) RGB or (H, W) gray, 0-255."""
+"""RGB (H, W, 3) or gray (H, W) image, 0-255."""
 F32: TypeAlias = NDArray[np.float32]
 F64: TypeAlias = NDArray[np.float64]
 I32: TypeAlias = NDArray[np.int32]
@@ -19,18 +19,18 @@ AnyArray: TypeAlias = NDArray[Any]
 
 
 BAND = 128
-"""Rows of a grid as wide as a slide that are worked on at once."""
+"""Number of rows processed at once in a grid as wide as a slide."""
 
 
 def bands(rows: int) -> Iterator[slice]:
-    """All rows of a grid, some at a time."""
+    """Iterate over all rows of a grid, some at a time."""
     return (slice(top, min(top + BAND, rows)) for top in range(0, rows, BAND))
 
 
 def spread_over(mask: BoolArray, count: int, ends: bool = True) -> list[tuple[int, int]]:
-    """Row and column of up to `count` True cells, evenly spaced in the order of the mask's cells.
+    """Choose up to `count` evenly spaced True cells of a mask, and return their rows and columns.
 
-    `ends` includes the first and the last.
+    Cells are spaced in the mask's order; `ends` includes the first and the last cell.
     """
     passed = np.cumsum([np.count_nonzero(row) for row in mask], dtype=np.int64)
     total = int(passed[-1]) if len(passed) else 0
@@ -47,11 +47,11 @@ def spread_over(mask: BoolArray, count: int, ends: bool = True) -> list[tuple[in
 
 
 def median_of(parts: Callable[[], Iterable[F32]], empty: float) -> float:
-    """Return the median of float32 values that are not negative, too many to hold; `empty` if none.
+    """Compute the median of non-negative float32 values too many for memory; `empty` if none.
 
-    `parts` is called twice and gives the same values each time. Numbers that are not negative are
-    in the order of their bits, so that the first pass counts those that share their upper 16 bits
-    and the second keeps only the middle values.
+    `parts` is called twice and must return the same values each time. Non-negative floats sort in
+    the order of their bits, so the first pass counts values by their upper 16 bits and the second
+    keeps only the middle ones.
     """
     counts = np.zeros(1 << 16, dtype=np.int64)
     for part in parts():

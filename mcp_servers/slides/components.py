@@ -1,7 +1,7 @@
-"""Connected regions of a mask as runs along its rows, so that no label image is held.
+"""Connected regions of a mask as runs along its rows, without a label image.
 
-A label image takes four bytes for each cell of the mask, whatever is in it; runs take sixteen for
-each stretch of True cells in a row.
+A label image takes four bytes per cell of the mask, whatever its content; runs take sixteen bytes
+for each stretch of True cells in a row.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mcp_servers.slides.arrays import F64, I32, I64, AnyArray, BoolArray, bands
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """Regions 1 to `count`, numbered by their first cell, row by row.
+    """Regions 1 to `count`, numbered by their first cell in row order.
 
     Run k covers cells `starts[k]` to `stops[k]` (not included) of row `rows[k]` and belongs to
     region `labels[k]`. The runs are in the order of the mask's cells.
@@ -29,12 +29,12 @@ class Components:
     count: int
 
     def areas(self) -> I64:
-        """(count + 1,) cells of each region; 0 for the background."""
+        """Count the cells of each region, of shape (count + 1,); 0 for the background."""
         lengths = self.stops - self.starts
         return np.bincount(self.labels, lengths, self.count + 1).astype(np.int64)
 
     def on_border(self) -> BoolArray:
-        """(count + 1,) whether a region has a cell in the first or last row or column."""
+        """Return a (count + 1,) mask of the regions that touch the border of the mask."""
         height, width = self.shape
         at = (self.rows == 0) | (self.rows == height - 1) | (self.starts == 0)
         at |= self.stops == width
@@ -43,20 +43,20 @@ class Components:
         return out
 
     def of_cells(self, rows: slice = slice(None)) -> I32:
-        """Return the region of each True cell of some mask rows, in the order of `mask[rows]`."""
+        """Return the region of each True cell in some mask rows, in the order of `mask[rows]`."""
         own = self._select_runs(rows)
         return np.repeat(self.labels[own], (self.stops - self.starts)[own])
 
     def labels_at(self, rows: AnyArray, columns: AnyArray) -> I32:
-        """Return the region of some True cells."""
+        """Return the regions of some True cells."""
         step = np.int64(self.shape[1] + 1)
         begin = self.rows * step + self.starts
         return self.labels[np.searchsorted(begin, rows * step + columns, side="right") - 1]
 
     def largest(self, values: AnyArray, rows: slice = slice(None)) -> F64:
-        """(count + 1,) largest of `values` per region, 0 where there is none.
+        """Compute the largest of `values` per region, of shape (count + 1,); 0 if there is none.
 
-        `values` has an entry for each True cell of some rows of the mask.
+        `values` has one entry for each True cell in some rows of the mask.
         """
         out = np.zeros(self.count + 1)
         own = self._select_runs(rows)
@@ -75,13 +75,13 @@ class Components:
             mask.reshape(-1)[spread(start, self.stops[part] - self.starts[part])] = value
 
     def mask(self, chosen: BoolArray) -> BoolArray:
-        """Return the cells of the `chosen` (count + 1) regions."""
+        """Return a mask of the cells of the `chosen` (count + 1) regions."""
         out = np.zeros(self.shape, dtype=bool)
         self.fill(out, chosen, True)
         return out
 
     def keep_regions(self, chosen: BoolArray) -> Components:
-        """Only the `chosen` (count + 1) regions, numbered anew in their order."""
+        """Keep only the `chosen` (count + 1) regions, renumbered in order."""
         number = np.zeros(self.count + 1, dtype=np.int32)
         number[chosen] = np.arange(1, int(chosen.sum()) + 1)
         own = number[self.labels] > 0
@@ -104,7 +104,7 @@ class Components:
 
 
 class Pieces:
-    """Each region of some components in its own box."""
+    """The regions of some components, each in its own box."""
 
     def __init__(self, of: Components) -> None:
         """Sort the runs by region."""
@@ -119,7 +119,7 @@ class Pieces:
             self._bottom = of.rows[self._order][self._first[1:] - 1] + 1
 
     def box(self, label: int) -> tuple[slice, slice]:
-        """Rows and columns that region `label` spans."""
+        """Return the rows and columns that region `label` spans."""
         k = label - 1
         return (
             slice(int(self._top[k]), int(self._bottom[k])),
@@ -138,12 +138,12 @@ class Pieces:
 
 
 def components(mask: AnyArray, *, diagonal: bool = False, value: bool = True) -> Components:
-    """Return the connected regions of the cells of a mask that are `value`.
+    """Find the connected regions of the cells of a mask that equal `value`.
 
     Parameters
     ----------
     mask : (rows, columns) of bool, or of 0 and 1
-    diagonal : cells that touch at a corner are connected too (8 neighbors, else 4)
+    diagonal : whether cells that touch at a corner are connected (8 neighbors, else 4)
     """
     found = [_runs(mask[part], part.start, value) for part in bands(len(mask))]
     rows, starts, stops = (np.concatenate([part[i] for part in found]) for i in range(3))
@@ -155,7 +155,7 @@ def components(mask: AnyArray, *, diagonal: bool = False, value: bool = True) ->
 
 
 def _runs(band: AnyArray, top: int, value: bool) -> tuple[I32, I32, I32]:
-    """Row, start and stop of each run in some rows of a mask."""
+    """Find the row, start and stop of each run in some rows of a mask."""
     height, width = band.shape
     padded = np.zeros((height, width + 2), dtype=bool)
     padded[:, 1:-1] = band if value else np.logical_not(band)
@@ -166,10 +166,10 @@ def _runs(band: AnyArray, top: int, value: bool) -> tuple[I32, I32, I32]:
 
 
 def _join_runs(rows: I32, starts: I32, stops: I32, width: int, reach: int) -> I32:
-    """For each run the first run that it is connected to, through runs of neighboring rows."""
+    """Find the first run that each run is connected to, through runs of neighboring rows."""
     begin = rows.astype(np.int64) * (width + 3) + starts
     end = rows.astype(np.int64) * (width + 3) + stops
-    # of the runs in the previous row, those that end after this run begins and begin before it ends
+    # runs of the previous row that end after this run begins and begin before it ends
     low = np.searchsorted(end, begin - (width + 3) - reach, side="right")
     high = np.searchsorted(begin, end - (width + 3) + reach, side="left")
     del begin, end
@@ -189,7 +189,7 @@ def _join_runs(rows: I32, starts: I32, stops: I32, width: int, reach: int) -> I3
 
 
 def spread(starts: I64, lengths: AnyArray) -> I64:
-    """Return the numbers from each start on, as many as its length, concatenated."""
+    """Concatenate ranges of integers, given the start and length of each."""
     ends = np.cumsum(lengths, dtype=np.int64)
     offset = np.repeat(starts - (ends - lengths), lengths)
     return np.asarray(offset + np.arange(len(offset)), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Rectangles, polygons, masks and grids. Coordinates are level-0 pixels, x then y."""
+"""Rectangles, polygons, masks and grids, with coordinates x, y in level-0 pixels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sage.core.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Polygon:
-    """An outer ring and holes, each (n, 2) of x, y; rings are not closed here."""
+    """An outer ring and holes, each an (n, 2) array of x, y that is not closed."""
 
     exterior: F64
     holes: tuple[F64, ...] = ()
@@ -22,12 +22,12 @@ class Polygon:
 
     @property
     def area(self) -> float:
-        """Area in square pixels, holes taken off."""
+        """Area in square pixels, excluding holes."""
         return ring_area(self.exterior) - sum(ring_area(h) for h in self.holes)
 
     @property
     def centroid(self) -> tuple[float, float]:
-        """Mean of the outer ring's area."""
+        """Centroid of the area enclosed by the outer ring."""
         x, y = self.exterior[:, 0], self.exterior[:, 1]
         cross = x * np.roll(y, -1) - np.roll(x, -1) * y
         total = float(cross.sum())
@@ -39,12 +39,12 @@ class Polygon:
 
 
 FARTHEST = 1e12
-"""Coordinates beyond this, in pixels of the mask, are taken for it: no slide is near it."""
+"""Limit to which coordinates in mask pixels are clipped; no slide comes near it."""
 Box = tuple[slice, slice]
 
 
 def ring_area(ring: F64) -> float:
-    """Shoelace area of a ring."""
+    """Compute the area of a ring with the shoelace formula."""
     x, y = ring[:, 0], ring[:, 1]
     return abs(float(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1)))) / 2
 
@@ -58,11 +58,11 @@ def mask_polygons(
     simplify_px: float = 0.0,
     label: str = "",
 ) -> list[Polygon]:
-    """Outlines of the connected regions of a mask, with their holes, in level-0 pixels.
+    """Outline the connected regions of a mask, with their holes, in level-0 pixels.
 
     The outlines run along pixel edges, so the area of a polygon is the area of its pixels (before
-    `simplify_px`, a tolerance in mask pixels, removes points). `min_area_px` drops smaller regions;
-    `scale` is level-0 pixels per mask pixel.
+    `simplify_px`, a tolerance in mask pixels, removes points). Regions below `min_area_px` are
+    dropped.
 
     Parameters
     ----------
@@ -92,7 +92,9 @@ def mask_polygons(
 
 
 def mask_area(mask: BoolArray, scale: float, width: int, height: int) -> float:
-    """Area of a mask in square level-0 pixels, its last row and column reaching to the image's end.
+    """Compute the area of a mask in square level-0 pixels.
+
+    The mask's last row and column end at the image's border.
 
     Parameters
     ----------
@@ -108,10 +110,10 @@ def mask_area(mask: BoolArray, scale: float, width: int, height: int) -> float:
 
 
 def lattice(mask: AnyArray) -> U8:
-    """Return the corners and edges of a mask's pixels as an image of (2 height + 1, 2 width + 1).
+    """Return the corners and edges of a mask's pixels as a (2 height + 1, 2 width + 1) image.
 
-    A contour traced through its pixels runs along the edges of the mask's pixels, at half their
-    scale, so that it encloses their area; only inner corners are cut, by 1/8 of a pixel each.
+    A contour traced through this image's pixels runs along the edges of the mask's pixels, at half
+    their scale, and so encloses their area; only inner corners are cut, by 1/8 of a pixel each.
     """
     height, width = mask.shape
     corners = np.zeros((2 * height + 1, 2 * width + 1), dtype=np.uint8)
@@ -125,10 +127,10 @@ def lattice(mask: AnyArray) -> U8:
 
 
 def rasterize(polygons: list[Polygon], scale: float, shape: tuple[int, int]) -> BoolArray:
-    """Return a (height, width) mask of polygons at `scale` level-0 pixels per mask pixel.
+    """Rasterize polygons to a (height, width) mask, `scale` level-0 pixels per mask pixel.
 
-    A pixel belongs to a polygon when its center does: inside the outer ring (by the even-odd rule)
-    and outside of each hole.
+    A pixel belongs to a polygon if its center does: inside the outer ring (by the even-odd rule)
+    and outside every hole.
     """
     mask = np.zeros(shape, dtype=bool)
     for polygon in polygons:
@@ -148,12 +150,12 @@ def rasterize(polygons: list[Polygon], scale: float, shape: tuple[int, int]) -> 
 
 
 def _by_centers(ring: F64, scale: float) -> F64:
-    """Return a ring in mask pixels whose centers have whole coordinates."""
+    """Convert a ring to mask pixels whose centers have integer coordinates."""
     return np.asarray(np.clip(ring / scale - 0.5, -FARTHEST, FARTHEST))
 
 
 def _box(ring: F64, shape: tuple[int, int], within: Box | None = None) -> Box:
-    """Rows and columns of a mask, or of a part of it, whose centers a ring can hold."""
+    """Return the rows and columns of a mask, or of part of it, whose centers a ring can contain."""
     rows, columns = within or (slice(0, shape[0]), slice(0, shape[1]))
     low, high = np.ceil(ring.min(axis=0)), np.ceil(ring.max(axis=0))
     return (
@@ -163,14 +165,14 @@ def _box(ring: F64, shape: tuple[int, int], within: Box | None = None) -> Box:
 
 
 def _inside(ring: F64, box: Box) -> BoolArray:
-    """Mask of the whole coordinates of a box that are inside a ring (even-odd)."""
+    """Return a mask of the integer coordinates of a box that are inside a ring (even-odd)."""
     rows, columns = box
     height, width = rows.stop - rows.start, columns.stop - columns.start
     changes = np.zeros((height, width), dtype=np.uint8)
     if height < 1 or width < 1:
         return changes.astype(bool)
     (x0, y0), (x1, y1) = ring.T, np.roll(ring, -1, axis=0).T
-    # an edge crosses the rows from its upper end, included, to its lower end
+    # an edge crosses the rows from its upper end (included) to its lower end (excluded)
     first, last = (
         np.clip(np.ceil(end), rows.start, rows.stop).astype(np.int64)
         for end in (np.minimum(y0, y1), np.maximum(y0, y1))
@@ -187,14 +189,14 @@ def _inside(ring: F64, box: Box) -> BoolArray:
 
 
 def make_grid(width: int, height: int, size: float, step: float, edges: bool = False) -> I64:
-    """(n, 2) corners of a grid of squares, row by row.
+    """Compute the (n, 2) corners of a grid of squares, row by row.
 
     `edges` also keeps squares that reach beyond the right or bottom border.
 
     Raises
     ------
     InputError
-        If size or step is not above 0.
+        If size or step is not positive.
     """
     if size <= 0 or step <= 0:
         raise InputError(f"tile size and step must be positive, not {size:g} and {step:g}")
@@ -216,12 +218,12 @@ def make_grid(width: int, height: int, size: float, step: float, edges: bool = F
 
 
 def measure_coverage(mask: BoolArray, corners: I64, size: float, scale: float) -> F64:
-    """(n,) fraction of each square that a mask covers; outside the mask counts as uncovered.
+    """Compute the fraction of each of n squares that a mask covers; outside it is uncovered.
 
     Parameters
     ----------
     mask : (height, width)
-    corners : (n, 2) upper left, level-0 pixels
+    corners : (n, 2) upper left corners, level-0 pixels
     size : side of the squares, level-0 pixels
     scale : level-0 pixels per mask pixel
     """

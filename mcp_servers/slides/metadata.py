@@ -1,4 +1,4 @@
-"""Pixel size from what files say of themselves: Aperio, OME-XML, TIFF resolution."""
+"""Pixel size from file metadata: Aperio, OME-XML, TIFF resolution."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 PLAUSIBLE_MPP = (0.02, 100.0)
-"""µm per pixel outside this range are not a scan of tissue (72 dpi defaults give 353)."""
+"""Plausible range of µm per pixel for a scan of tissue (a default of 72 dpi gives 353)."""
 
 
 def number_pair(x: object, y: object) -> tuple[float, float] | None:
-    """Two plausible sizes in µm, or None."""
+    """Return two plausible sizes in µm, or None."""
     try:
         pair = (float(str(x)), float(str(y)))
     except ValueError:
@@ -21,7 +21,7 @@ def number_pair(x: object, y: object) -> tuple[float, float] | None:
 
 
 def aperio_mpp(description: str) -> tuple[float, float] | None:
-    """`MPP = ...` of an Aperio description."""
+    """Parse `MPP = ...` in an Aperio description."""
     found = re.search(r"MPP\s*=\s*([\d.,]+)", description)
     if found is None:
         return None
@@ -30,7 +30,7 @@ def aperio_mpp(description: str) -> tuple[float, float] | None:
 
 
 def resolution_mpp(tags: dict[str, object]) -> tuple[float, float] | None:
-    """Pixel size by the TIFF resolution tags, when they are those of a scan."""
+    """Compute the pixel size from TIFF resolution tags, if they are those of a scan."""
     code = tags.get("ResolutionUnit")
     unit = {2: 25400.0, 3: 10000.0}.get(int(code)) if isinstance(code, int) else None
     values = []
@@ -44,7 +44,7 @@ def resolution_mpp(tags: dict[str, object]) -> tuple[float, float] | None:
 
 
 def ome_mpp(xml: str) -> tuple[float, float] | None:
-    """PhysicalSizeX and Y of OME-XML."""
+    """Read PhysicalSizeX and PhysicalSizeY from OME-XML."""
     from defusedxml import ElementTree
 
     try:
@@ -66,9 +66,9 @@ def ome_mpp(xml: str) -> tuple[float, float] | None:
 
 
 def open_tiff(path: Path) -> Any:
-    """Open the TIFF alone, not planes that it places in other files (OME, Micro-Manager).
+    """Open the TIFF file alone, without planes stored in other files (OME, Micro-Manager).
 
-    Those could be any files of this machine, beyond the roots.
+    Those could be any files on this machine, outside the roots.
     """
     import tifffile
 
@@ -76,7 +76,7 @@ def open_tiff(path: Path) -> Any:
 
 
 def tiff_tags(path: Path) -> tuple[str, dict[str, object]]:
-    """Return description and the tags of the pixel size."""
+    """Return the description and the pixel-size tags of a TIFF file."""
     with open_tiff(path) as file:
         page = file.pages[0]
         tags: dict[str, object] = {"ome": file.ome_metadata if file.is_ome else None}

@@ -1,4 +1,4 @@
-"""The readers for what is not directly decoded: OpenSlide, and images held in memory."""
+"""Readers for files that are not decoded directly: OpenSlide, and images held in memory."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from mcp_servers.slides.source import Level, blank, crop_padded, shrink
 from sage.core.errors import InputError
 
 MAX_IMAGE_PIXELS = 200_000_000
-"""Images without a pyramid are held in memory; larger images must be converted first."""
+"""Maximum size of images without a pyramid, held in memory; larger ones must be converted first."""
 READ_PIXELS = 4_000_000
-"""OpenSlide is asked for no more at once: its RGBA and what is made of it take 20 bytes a pixel."""
+"""Maximum number of pixels read from OpenSlide at once, at 20 bytes per pixel."""
 LONGEST_INDEX = 1 << 20
-"""OpenSlide reads no longer index of a slide of many files."""
+"""Maximum length of the index of a multi-file slide that OpenSlide reads, in bytes."""
 GRAY = "gray image: stain tools assume an RGB bright-field image"
-"""Warning for an image without color."""
+"""Warning for images without color."""
 
 
 class OpenSlideSource:
-    """Any format OpenSlide knows."""
+    """Reader for any format that OpenSlide supports."""
 
     name = "openslide"
 
@@ -55,7 +55,7 @@ class OpenSlideSource:
         return tuple(self._slide.associated_images)
 
     def read(self, level: int, x: int, y: int, width: int, height: int, reduce: int = 1) -> U8:
-        """See `Source.read`; transparent pixels take the slide's background color."""
+        """Read a rectangle (see `Source.read`); transparent pixels get the background color."""
         rows = max(1, READ_PIXELS // (width * reduce)) * reduce
         if height <= rows:
             return shrink(self._read_region(level, x, y, width, height), reduce)
@@ -90,14 +90,15 @@ class OpenSlideSource:
 
 
 def _refuse_elsewhere(path: Path) -> None:
-    """Refuse a slide of many files whose index names a file above the slide's folder.
+    """Refuse a multi-file slide whose index names a file outside the slide's folder.
 
-    OpenSlide would read that from anywhere on this machine. It joins each name to the folder.
+    OpenSlide would read such a file from anywhere on this machine, because it joins each name to
+    the folder.
 
     Raises
     ------
     InputError
-        For such an index of MIRAX or Hamamatsu.
+        If a MIRAX or Hamamatsu index names such a file.
     """
     mirax = Path(str(path).removesuffix(".mrxs")) / "Slidedat.ini"
     for index, mark in ((path, b"Virtual Microscope Specimen]"), (mirax, b"")):
@@ -109,15 +110,15 @@ def _refuse_elsewhere(path: Path) -> None:
 
 
 def _refuse_views(path: Path) -> None:
-    """Refuse a slide that is a database (Sakura) with anything but tables.
+    """Refuse a slide that is a database (Sakura) containing anything but tables.
 
-    OpenSlide asks the file's tables even to learn its format; a view in their place may count
-    without end.
+    OpenSlide queries the file's tables even to detect its format, and a view in place of a table
+    could make the query run forever.
 
     Raises
     ------
     InputError
-        For such a file, or a database that cannot be read.
+        If the file contains anything but tables, or cannot be read as a database.
     """
     import sqlite3
 
@@ -137,7 +138,7 @@ def _refuse_views(path: Path) -> None:
 
 
 class ImageSource:
-    """A plain image in memory: PNG, JPEG, TIFF without tiles, OME-TIFF planes."""
+    """Reader for a plain image in memory: PNG, JPEG, TIFF without tiles, OME-TIFF planes."""
 
     name = "image"
 
@@ -148,7 +149,7 @@ class ImageSource:
         self.levels: tuple[Level, ...] = (Level(width, height, 1.0, 512, 512),)
 
     def read(self, level: int, x: int, y: int, width: int, height: int, reduce: int = 1) -> U8:
-        """See `Source.read`."""
+        """Read a rectangle; see `Source.read`."""
         return shrink(crop_padded(self._pixels, x, y, width, height), reduce)
 
     def close(self) -> None:
@@ -221,9 +222,9 @@ def _refuse_large(path: Path, width: int, height: int) -> None:
 
 
 def as_rgb8(pixels: AnyArray, path: Path) -> tuple[U8, tuple[str, ...]]:
-    """8-bit RGB of an image of any depth and channel count, with what was done to it.
+    """Convert an image of any depth and channel count to 8-bit RGB, and describe the conversion.
 
-    Transparency is laid on white; 16-bit and float data are scaled by their range.
+    Transparent pixels are blended with white; 16-bit and float data are scaled by their range.
     """
     notes: list[str] = []
     if pixels.ndim == 2:

@@ -1,8 +1,9 @@
-"""The borders of a mask as rings along its cells' edges, found from their corners alone.
+"""Borders of a mask as rings along its cells' edges, computed from their corners alone.
 
-A ring turns at corners: points between the cells around which 1 or 3 of 4 cells are True,
-or two that only touch there. Along each line of the lattice the corners pair up into edges, rows
-and columns in turn make the rings. Memory follows the number of corners, not what a ring spans.
+A ring turns at corners: points between cells around which 1 or 3 of 4 cells are True, or two True
+cells touch only at that point. Along each line of the lattice, the corners pair up into edges;
+alternating between rows and columns gives the rings. Memory depends on the number of corners, not
+on the extent of a ring.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from mcp_servers.slides.components import components
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """Outer ring of a region and its holes, each (n, 2) of x, y in cells; rings are not closed."""
+    """Outer ring and holes of a region, each an (n, 2) array of x, y in cells, not closed."""
 
     exterior: I32
     holes: tuple[I32, ...]
 
 
 def outlines(mask: BoolArray) -> Iterator[Outline]:
-    """Outlines of the connected regions of a mask, in the order of their first cells.
+    """Outline the connected regions of a mask, in the order of their first cells.
 
     Cells that touch at a corner belong to the same region, whose ring then passes that corner
     twice. The area that an outline encloses is exactly that of its cells.
@@ -53,7 +54,7 @@ def outlines(mask: BoolArray) -> Iterator[Outline]:
 
 
 def _cells(mask: BoolArray, x: I32, y: I32) -> BoolArray:
-    """Values of some cells; False beyond the border."""
+    """Return the values of some cells, False beyond the border."""
     height, width = mask.shape
     out = (x < width) & (y < height)
     out[out] = mask[y[out], x[out]]
@@ -61,7 +62,7 @@ def _cells(mask: BoolArray, x: I32, y: I32) -> BoolArray:
 
 
 def _corners(mask: BoolArray) -> tuple[I32, U8]:
-    """(n, 2) x, y of the corners, row by row, and where two cells only touch.
+    """Find the (n, 2) x, y of the corners, row by row, and the points where two cells only touch.
 
     Such corners appear twice, marked 1 if the cell at the upper left is True and 2 if the cell
     at the upper right is; others are marked 0.
@@ -85,9 +86,9 @@ def _corners(mask: BoolArray) -> tuple[I32, U8]:
 
 
 def _upright(x: I32, crossing: U8) -> I32:
-    """For each corner the other end of its vertical edge.
+    """Find, for each corner, the other end of its vertical edge.
 
-    Where cells only touch, the ring turns around each of the cells that are False.
+    Where cells only touch, the ring turns around each of the False cells.
     """
     order = np.argsort(x, kind="stable").astype(np.int32)
     # of a corner that appears twice the first ends the edge above; in a row it ends the edge to the
@@ -100,10 +101,10 @@ def _upright(x: I32, crossing: U8) -> I32:
 
 
 def _walk_rings(upright: I32) -> tuple[I32, AnyArray]:
-    """Every other corner of the rings, ring by ring, and the end of each ring.
+    """Return every other corner of the rings, ring by ring, and the end of each ring.
 
-    Corners 2 k and 2 k + 1 are the ends of a horizontal edge; the ring goes from the corner named
-    to the other end, then up or down.
+    Corners 2 k and 2 k + 1 are the ends of a horizontal edge; the ring goes from the returned
+    corner to the other end, then up or down.
     """
     follow = upright.data
     seen = bytearray(len(upright) // 2)

@@ -1,4 +1,7 @@
-"""A slide: metadata, pixels at any resolution, tiles. Coordinates are level-0 pixels, x then y."""
+"""A slide: metadata, pixels at any resolution, and tiles.
+
+Coordinates are x, y in level-0 pixels.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ _MAGIC = {
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """Metadata of a slide. `mpp` is µm per level-0 pixel; None when the file has none."""
+    """Metadata of a slide; `mpp` is µm per level-0 pixel, or None if the file does not state it."""
 
     path: str
     format: str
@@ -61,16 +64,16 @@ class Properties:
 
 
 ONE_UM = 10.0
-"""Objective at which a pixel of a scan has about 1 µm."""
+"""Objective power at which a scan's pixel is about 1 µm."""
 POWER_TOLERANCE = 3.0
-"""Factor by which the pixel size may leave what is usual for the objective that a file names."""
+"""Factor by which the pixel size may differ from the usual one for the objective in the file."""
 MPP_TOLERANCE = 0.05
-"""Share by which a pixel size that the caller gives may leave the file's without a word."""
+"""Relative difference between the caller's pixel size and the file's that causes no warning."""
 
 
 @dataclass
 class Slide:
-    """An open slide. Use it as a context manager; reading is safe from several threads."""
+    """An open slide, to be used as a context manager; reading is thread-safe."""
 
     path: Path
     source: Source
@@ -97,14 +100,14 @@ class Slide:
 
         Parameters
         ----------
-        mpp : µm per level-0 pixel, to override what the file says; recorded as such
-        backend : `auto` decodes directly where a tile equals OpenSlide's pixel for pixel
-        threads : decoding threads; the number of CPUs up to 4 when None
+        mpp : µm per level-0 pixel, which overrides the file's value and is recorded as an override
+        backend : `auto` decodes directly if a tile equals OpenSlide's pixel for pixel
+        threads : decoding threads; if None, the number of CPUs up to 4
 
         Raises
         ------
         InputError
-            If the file is absent, empty, not an image, truncated, or without data; or when `mpp`
+            If the file is missing, empty, not an image, truncated, or without data; or if `mpp`
             is not plausible.
         """
         path = Path(path)
@@ -128,7 +131,7 @@ class Slide:
         return slide
 
     def _override(self, mpp: float) -> None:
-        """Use the caller's pixel size; if the file has another, every result reports both."""
+        """Use the caller's pixel size; if the file states another, every result reports both."""
         if self.mpp is not None and abs(mpp - self.mpp) > MPP_TOLERANCE * self.mpp:
             note = (
                 f"the pixel size was set to {mpp:g} µm, the file says {self.mpp:g}: areas differ "
@@ -139,7 +142,7 @@ class Slide:
         self.mpp, self.mpp_source = float(mpp), "override"
 
     def _attach(self, kind: str, backend: Backend) -> None:
-        """Choose the reader; on failure nothing stays open."""
+        """Choose the reader; on failure, nothing is left open."""
         if kind in {"png", "jpeg", "bmp"} or backend == "image":
             image = ImageSource(self.path)
             self.source, self.warnings = image, image.warnings
@@ -231,30 +234,30 @@ class Slide:
                 )
                 self.warnings = (*self.warnings, self.mpp_conflict)
 
-    # -- what it is ---------------------------------------------------------------------------
+    # -- properties ---------------------------------------------------------------------------
 
     @property
     def width(self) -> int:
-        """Level-0 pixels."""
+        """Width in level-0 pixels."""
         return self.source.levels[0].width
 
     @property
     def height(self) -> int:
-        """Level-0 pixels."""
+        """Height in level-0 pixels."""
         return self.source.levels[0].height
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        """The stored resolutions, finest first."""
+        """Stored resolution levels, finest first."""
         return self.source.levels
 
     @property
     def name(self) -> str:
-        """The file's name without its endings; bytes that are no text are replaced."""
+        """File name without its extensions; bytes that are not text are replaced."""
         return slide_name(self.path)
 
     def need_mpp(self) -> float:
-        """µm per level-0 pixel; raises `PixelSizeError` with the remedy."""
+        """Return the µm per level-0 pixel; raises `PixelSizeError`, with the remedy, if unknown."""
         if self.mpp is None:
             raise PixelSizeError(
                 f"{self.path}: the file does not state its pixel size (µm per pixel), or states "
@@ -265,7 +268,7 @@ class Slide:
         return self.mpp
 
     def properties(self) -> Properties:
-        """Metadata as plain values."""
+        """Return the metadata as plain values."""
         return Properties(
             path=str(self.path),
             format=self.format,
@@ -284,7 +287,7 @@ class Slide:
     # -- pixels -------------------------------------------------------------------------------
 
     def read(self, x: int, y: int, width: int, height: int, level: int = 0) -> U8:
-        """RGB of a rectangle: corner in level-0 pixels, sides in the level's pixels.
+        """Read a rectangle as RGB: corner in level-0 pixels, sides in the level's pixels.
 
         Parameters
         ----------
@@ -310,14 +313,14 @@ class Slide:
         return self.source.read(level, round(x / ratio), round(y / ratio), width, height)
 
     def view(self, mpp: float, *, tolerance: float = 0.03) -> View:
-        """Return the whole slide at a resolution in µm per pixel (see `View`)."""
+        """Return a view of the whole slide at a resolution in µm per pixel (see `View`)."""
         return self.scale_to(mpp / self.need_mpp(), tolerance=tolerance)
 
     def scale_to(self, scale: float, *, tolerance: float = 0.03) -> View:
-        """Return the whole slide at `scale` level-0 pixels per pixel; never finer than level 0.
+        """Return a view at `scale` level-0 pixels per pixel; never finer than level 0.
 
-        When a stored level (or a half, quarter, eighth of it) lies within `tolerance` of the
-        asked scale it is used as it is, and the view's `scale` says which.
+        If a stored level (or a half, quarter, eighth of it) is within `tolerance` of the requested
+        scale, it is used unchanged, and the view's `scale` gives its actual scale.
         """
         scale = max(scale, 1.0)
         candidates = [k for k, level in enumerate(self.levels) if level.downsample <= scale * 1.03]
@@ -331,7 +334,7 @@ class Slide:
         return View(self, level, reduce, scale, scale / exact)
 
     def thumbnail(self, max_px: int = 1024) -> U8:
-        """Return the whole slide, its longer side at most `max_px` pixels."""
+        """Read the whole slide, with its longer side at most `max_px` pixels."""
         if not 1 <= max_px <= 16384:
             raise InputError(f"max_px must be in 1-16384, not {max_px}")
         view = self.scale_to(max(1.0, max(self.width, self.height) / max_px))
@@ -341,13 +344,13 @@ class Slide:
     def tiles(
         self, corners: Iterable[Sequence[int]], size: int, *, level: int = 0, ahead: int = 128
     ) -> Iterator[U8]:
-        """Square tiles in the order of their corners (level-0 pixels), decoded in parallel.
+        """Yield square tiles in the order of their corners (level-0 pixels), decoded in parallel.
 
-        `size` is in the pixels of `level`; tiles that leave the slide are filled with white.
+        `size` is in pixels of `level`; tiles that extend beyond the slide are filled with white.
 
         Parameters
         ----------
-        corners : upper left, level-0 pixels
+        corners : upper left corners, level-0 pixels
         size : side, pixels of the level, 1 to 8192
         level : 0 is the largest
 
@@ -383,7 +386,7 @@ class Slide:
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
-    # -- life ---------------------------------------------------------------------------------
+    # -- closing ------------------------------------------------------------------------------
 
     def _threads(self) -> ThreadPoolExecutor:
         if self._pool is None:
@@ -391,7 +394,7 @@ class Slide:
         return self._pool
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
@@ -418,7 +421,7 @@ class _Closed:
 
 
 def slide_name(path: Path) -> str:
-    """Return a slide's name by its file: without endings, as text that every format can hold."""
+    """Derive a slide's name from its file: without extensions, as text valid in every format."""
     name = path.name.removesuffix(path.suffix).removesuffix(".ome")
     return os.fsencode(name).decode("utf-8", "replace")
 
@@ -436,7 +439,7 @@ def fit(image: U8, max_px: int) -> U8:
 
 
 def _kind(path: Path) -> str:
-    """Kind of a file by its first bytes; raises `InputError` if it cannot be a slide."""
+    """Detect a file's kind by its first bytes; raises `InputError` if it cannot be a slide."""
     if path.is_dir():
         raise InputError(f"{path}: is a folder; name a slide file")
     try:
@@ -450,7 +453,7 @@ def _kind(path: Path) -> str:
 
 
 def _agree(direct: TiffSource, reference: OpenSlideSource) -> bool:
-    """Check if both readers see the same levels, and the same pixels in a tile of the ends."""
+    """Check that both readers find the same levels, and equal pixels at the end levels."""
     sizes = [(level.width, level.height) for level in direct.levels]
     theirs_sizes = [(level.width, level.height) for level in reference.levels]
     if direct.tags.get("ome"):  # OpenSlide does not look into the sub-directories of OME-TIFF

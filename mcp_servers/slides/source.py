@@ -1,4 +1,4 @@
-"""Protocol of pixel readers, and reading of tiles."""
+"""Protocol for pixel readers, and helpers for reading tiles."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHITE = 255
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Resolution of the pyramid; `downsample` is relative to level 0."""
+    """A resolution level of the pyramid; `downsample` is relative to level 0."""
 
     width: int
     height: int
@@ -30,15 +30,15 @@ class Level:
 
 
 class Source(Protocol):
-    """Reads pixels of a file. Coordinates are integers in the pixels of the given level."""
+    """Reader of a file's pixels; coordinates are integers in the pixels of the given level."""
 
     name: str
     levels: tuple[Level, ...]
 
     def read(self, level: int, x: int, y: int, width: int, height: int, reduce: int = 1) -> U8:
-        """RGB of a rectangle; white outside the image.
+        """Read a rectangle as RGB, white outside the image.
 
-        With `reduce` 2, 4 or 8 the rectangle comes back smaller by that factor (its sides are
+        With `reduce` 2, 4 or 8 the rectangle is returned smaller by that factor (its sides are
         divided and rounded up); sources that cannot do this cheaply read and average.
 
         Parameters
@@ -54,7 +54,7 @@ class Source(Protocol):
 
 
 def blank(height: int, width: int) -> U8:
-    """Return a white RGB image."""
+    """Create a white RGB image."""
     return np.full((height, width, 3), WHITE, dtype=np.uint8)
 
 
@@ -70,7 +70,7 @@ def shrink(image: U8, factor: int) -> U8:
 
 
 def crop_padded(image: U8, x: int, y: int, width: int, height: int) -> U8:
-    """Return a rectangle of an image in memory, white where it leaves the image.
+    """Crop a rectangle from an image in memory, white where it extends beyond the image.
 
     Parameters
     ----------
@@ -89,15 +89,18 @@ def crop_padded(image: U8, x: int, y: int, width: int, height: int) -> U8:
 
 
 COLOR_TOLERANCE = 16.0
-"""Of 255. Means of a field at neighboring levels differ by resampling and compression alone: by
-less than 4 in the scans this was tried on; YCbCr read as RGB moves white itself by 127."""
+"""Maximum difference in mean color between levels, out of 255.
+
+Resampling and compression alone change the mean of a field between neighboring levels by less than
+4 in the scans tested; reading YCbCr as RGB shifts white itself by 127.
+"""
 _FIELD = 64
 
 
 def refuse_discolored(path: Path, source: Source) -> None:
     """Refuse a pyramid whose levels show the same field in different colors.
 
-    Looked at is the most colorful field of the coarsest level, in each level and the next.
+    The most colorful field of the coarsest level is compared in each level and the next.
 
     Raises
     ------
@@ -131,7 +134,7 @@ def refuse_discolored(path: Path, source: Source) -> None:
 
 
 def _most_colorful(source: Source, level: int) -> tuple[int, int]:
-    """Corner of the field of a level whose channels lie furthest apart."""
+    """Find the corner of the field of a level whose channels differ the most."""
     here = source.levels[level]
     best, corner = -1.0, (0, 0)
     step = max(_FIELD, math.ceil(max(here.width, here.height) / 16))
@@ -145,10 +148,10 @@ def _most_colorful(source: Source, level: int) -> tuple[int, int]:
 
 
 def release(source: Source) -> None:
-    """After a pass over a slide: drop its decoded tiles, and return freed memory to the system.
+    """Drop the decoded tiles after a pass over a slide, and return freed memory to the system.
 
-    Blocks of a walk leave holes in the heap that the C library would keep; glibc returns them when
-    asked. Elsewhere nothing more is done.
+    Iterating over blocks leaves holes in the heap that the C library would keep; glibc returns them
+    on request. Elsewhere nothing more is done.
     """
     forget = getattr(source, "forget", None)
     if forget is not None:

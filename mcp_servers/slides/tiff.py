@@ -1,6 +1,6 @@
-"""Direct decoding of tiled TIFF and SVS: tifffile reads the directory, imagecodecs the tiles.
+"""Direct decoding of tiled TIFF and SVS, with tifffile for directories and imagecodecs for tiles.
 
-Only encodings whose pixels equal OpenSlide's are taken (8-bit RGB, JPEG, JPEG 2000 with RGB
+Only encodings whose pixels equal OpenSlide's are supported (8-bit RGB, JPEG, JPEG 2000 with RGB
 data, deflate, LZW, none); everything else raises `UnsupportedError` and is left to OpenSlide.
 """
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 
 CACHE_BYTES = 48 * 2**20
 UNREADABLE = "it has no readable directory"
-"""Beginning of the reason if a file is not a complete TIFF."""
+"""Beginning of the reason given if a file is not a complete TIFF."""
 _JPEG, _JPEG2000_RGB, _JPEG2000_YCBCR = 7, 33005, 33003
 _PLAIN = {1: "none", 5: "lzw", 8: "deflate", 32946: "deflate"}
 
 
 _SILENT = logging.NullHandler()
-"""Silences tifffile: its findings appear in our errors."""
+"""Handler that silences tifffile, whose findings appear in SAGE's own errors."""
 
 
 class UnsupportedError(Exception):
-    """The file is for another reader; the message says why."""
+    """The file needs another reader; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Directory:
-    """Tiled image of the file."""
+    """A tiled image of the file."""
 
     level: Level
     offsets: I64
@@ -53,7 +53,7 @@ class _Directory:
     tables: bytes | None
     predictor: int
     mislabeled: bool
-    """The color of the JPEG streams differs from the TIFF tag."""
+    """Whether the color space of the JPEG streams differs from the TIFF tag."""
 
     @property
     def columns(self) -> int:
@@ -61,7 +61,7 @@ class _Directory:
 
 
 class TiffSource:
-    """Tiles decoded straight from the file; safe to call from several threads."""
+    """Reader that decodes tiles directly from the file; thread-safe."""
 
     name = "direct"
 
@@ -77,7 +77,7 @@ class TiffSource:
         self._lock = threading.Lock()
 
     def _check_extent(self) -> None:
-        """Refuse a file that promises tiles it does not hold."""
+        """Refuse a file that declares tiles it does not contain."""
         size = self._path.stat().st_size
         for number, directory in enumerate(self._directories):
             present = directory.counts > 0
@@ -101,13 +101,13 @@ class TiffSource:
         self._cache.clear()
 
     def forget(self) -> None:
-        """Drop the decoded tiles that are kept for the next read."""
+        """Drop the decoded tiles that are cached for the next read."""
         with self._lock:
             self._cache.clear()
             self._cached = 0
 
     def first_tile(self, level: int) -> tuple[int, int, int, int] | None:
-        """Rectangle of a middle tile of the level that has data (x, y, width, height)."""
+        """Return the rectangle (x, y, width, height) of a tile with data near the middle."""
         directory = self._directories[level]
         present = np.flatnonzero(directory.counts > 0)
         index = int(present[len(present) // 2])
@@ -119,15 +119,15 @@ class TiffSource:
 
     @property
     def mislabeled(self) -> bool:
-        """True if a level's JPEG streams contradict the TIFF tag on their color."""
+        """True if a level's JPEG streams contradict the TIFF tag about their color space."""
         return any(directory.mislabeled for directory in self._directories)
 
     def has_gaps(self) -> bool:
-        """Return True if a tile has no bytes (OpenSlide fills those in its own way)."""
+        """Check whether any tile has no bytes (OpenSlide fills such tiles in its own way)."""
         return any(bool((d.counts == 0).any()) for d in self._directories)
 
     def tile(self, level: int, index: int) -> U8:
-        """Return decoded RGB of a stored tile, uncropped; white where the tile is absent."""
+        """Decode a stored tile to RGB, uncropped; white if the tile is absent."""
         directory = self._directories[level]
         count = int(directory.counts[index])
         if count == 0:
@@ -158,7 +158,7 @@ class TiffSource:
         return tile
 
     def _reduced_tile(self, level: int, index: int, reduce: int) -> U8:
-        """Read a tile at 1/2, 1/4 or 1/8; JPEG by decoding fewer coefficients."""
+        """Read a tile at 1/2, 1/4 or 1/8; a JPEG tile is decoded with fewer coefficients."""
         directory = self._directories[level]
         if directory.compression != _JPEG or not directory.counts[index]:
             return shrink(self.tile(level, index), reduce)
@@ -177,7 +177,7 @@ class TiffSource:
         return np.asarray(image[:, :, ::-1], dtype=np.uint8)
 
     def read(self, level: int, x: int, y: int, width: int, height: int, reduce: int = 1) -> U8:
-        """See `Source.read`."""
+        """Read a rectangle; see `Source.read`."""
         directory = self._directories[level]
         tw, th = directory.level.tile_width, directory.level.tile_height
         if reduce > 1 and (tw % reduce or th % reduce or x % reduce or y % reduce):
@@ -236,7 +236,7 @@ class TiffSource:
 
 
 def _decode(data: bytes, directory: _Directory) -> U8:
-    """RGB of an encoded tile, padded with white to the full tile size."""
+    """Decode an encoded tile to RGB, padded with white to the full tile size."""
     import imagecodecs
 
     tile_width, tile_height = directory.level.tile_width, directory.level.tile_height
@@ -268,7 +268,7 @@ def _decode(data: bytes, directory: _Directory) -> U8:
 
 
 def _self_contained(data: bytes, directory: _Directory) -> bytes:
-    """Join an abbreviated JPEG stream with its tables; mark RGB data as such."""
+    """Join an abbreviated JPEG stream with its tables, and mark RGB data as such."""
     adobe = b""
     if directory.jpeg_colorspace == "RGB":  # APP14 with transform 0: the components are RGB
         adobe = b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00\x00"
@@ -304,9 +304,9 @@ def _parse(path: Path) -> tuple[list[_Directory], str, dict[str, Any]]:
 def _level_pages(file: Any) -> list[Any]:
     """Return the pages of the pyramid, finest first.
 
-    OME-TIFF keeps them in sub-directories, which tifffile resolves. Elsewhere they are the tiled
-    pages with the same aspect ratio as the first: left to itself, tifffile would take the second
-    page of any SVS for a thumbnail.
+    OME-TIFF stores them in sub-directories, which tifffile resolves. In other files they are the
+    tiled pages with the same aspect ratio as the first; tifffile alone would take the second page
+    of any SVS for a thumbnail.
     """
     series = file.series[0]
     if file.is_ome or len(series.keyframe.pages or ()) > 0:
@@ -367,11 +367,12 @@ def _directory(page: Any, base: Any) -> _Directory:
 
 
 def _stream_color(page: Any) -> str | None:
-    """Return the color of a page's JPEG streams by their own markers, or None where they have none.
+    """Return the color space that a page's JPEG streams state in their markers, or None.
 
-    As decoders read it (libjpeg, `default_decompress_parms`): a JFIF marker means YCbCr, Adobe's
-    names its transform, components may be called R, G, B. Exporters by way of Bio-Formats write
-    YCbCr streams under the tag of RGB, so the tag decides only where the stream is silent.
+    Markers are interpreted as decoders do (libjpeg, `default_decompress_parms`): a JFIF marker
+    means YCbCr, Adobe's marker names its transform, and components may be called R, G, B. Exporters
+    that use Bio-Formats write YCbCr streams under the tag of RGB, so the tag decides only if the
+    stream states nothing.
     """
     handle = page.parent.filehandle
     present = next((at for at, count in enumerate(page.databytecounts) if count), None)
@@ -383,11 +384,14 @@ def _stream_color(page: Any) -> str | None:
 
 
 _LONGEST_HEAD = 1 << 17
-"""Bytes before the first scan of a JPEG stream: two segments of 64 kB, more than any has."""
+"""Maximum number of bytes before the first scan of a JPEG stream.
+
+This is two segments of 64 kB, more than any stream has.
+"""
 
 
 def _marked_color(stream: bytes) -> str | None:
-    """Return the color that the markers of a JPEG stream name; None without markers."""
+    """Return the color space that the markers of a JPEG stream state, or None."""
     at = 2
     while at + 4 <= len(stream) and stream[at] == 0xFF:
         marker, size = stream[at + 1], int.from_bytes(stream[at + 2 : at + 4], "big")

@@ -1,4 +1,4 @@
-"""Error of a slide without a pixel size, which a person can provide."""
+"""Error for a slide without a pixel size, which a person can supply."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from sage.core.errors import InputError
 
 
 class PixelSizeError(InputError):
-    """The file does not state its pixel size, and what was asked for needs it."""
+    """The file does not state its pixel size, which the requested operation needs."""

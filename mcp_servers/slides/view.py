@@ -1,4 +1,4 @@
-"""A slide at a resolution, read whole, in parts or block by block."""
+"""A slide at one resolution, read as a whole, in parts, or block by block."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from mcp_servers.slides.arrays import U8
 
 MAX_READ_PIXELS = 40_000_000
-"""Larger reads are made in parts, so that memory stays bounded without a pyramid."""
+"""Maximum size of a single read; larger reads are split, so memory is bounded without a pyramid."""
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Pixels(Protocol):
-    """Interface of a slide for views."""
+    """Interface that a view needs from a slide."""
 
     @property
     def path(self) -> Path: ...
@@ -43,7 +43,7 @@ class Block:
     """A rectangle of a view with a halo around it.
 
     `image` includes the halo; `x`, `y` is the corner of `image` in view pixels (may be negative);
-    `inner` is (top, bottom, left, right) of the block proper inside `image`.
+    `inner` is (top, bottom, left, right) of the block itself within `image`.
     """
 
     image: U8
@@ -54,7 +54,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A slide at a resolution. `scale` is level-0 pixels per view pixel."""
+    """A slide at one resolution; `scale` is level-0 pixels per view pixel."""
 
     slide: Pixels
     level: int
@@ -69,16 +69,16 @@ class View:
 
     @property
     def width(self) -> int:
-        """View pixels."""
+        """Width in view pixels."""
         return max(1, round(self.slide.width / self.scale))
 
     @property
     def height(self) -> int:
-        """View pixels."""
+        """Height in view pixels."""
         return max(1, round(self.slide.height / self.scale))
 
     def read(self, x: int, y: int, width: int, height: int) -> U8:
-        """RGB of a rectangle in view pixels; white outside the slide.
+        """Read a rectangle in view pixels as RGB, white outside the slide.
 
         Parameters
         ----------
@@ -106,9 +106,9 @@ class View:
     def blocks(
         self, size: int, halo: int = 0, keep: Iterable[tuple[int, int]] | None = None
     ) -> Iterator[Block]:
-        """Blocks of `size` view pixels row by row, the next read while the current is used.
+        """Yield blocks of `size` view pixels row by row, reading ahead by one block.
 
-        `keep` names the blocks to read by (row, column); all when None.
+        `keep` lists the blocks to read by (row, column); None means all.
         """
         rows, columns = -(-self.height // size), -(-self.width // size)
         wanted = [(r, c) for r in range(rows) for c in range(columns)] if keep is None else keep

@@ -1,4 +1,4 @@
-"""Base of all workers: a queue of jobs and their states."""
+"""Base class of all workers: a queue of jobs and their states."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from sage.core.log import logger
 log = logger(__name__)
 
 KEEP_FINISHED = 1000
-"""Ended jobs that stay known, the oldest forgotten first."""
+"""Number of finished jobs that are remembered; the oldest are forgotten first."""
 
 
 class Workers(ABC):
-    """A queue of jobs with something behind it that runs them.
+    """A queue of jobs, with a backend that runs them.
 
-    A subclass starts a thread that takes jobs from `queued` and ends them, and is woken by `_wake`.
+    A subclass starts a thread that takes jobs from `queued` and finishes them; `_wake` wakes it.
     """
 
     def __init__(
@@ -36,8 +36,8 @@ class Workers(ABC):
     ) -> None:
         """Set up an empty queue for the tools of `registry`, by default built from `recipe`.
 
-        A job whose worker dies is handed to another, for at most `max_attempts` attempts in all.
-        If a cancelled job does not stop by itself within `grace` seconds, its worker is killed.
+        A job whose worker dies is given to another, up to `max_attempts` attempts in total. If a
+        cancelled job does not stop by itself within `grace` seconds, its worker is killed.
         """
         self.recipe = recipe
         self.registry: Registry = recipe.build() if registry is None else registry
@@ -58,12 +58,12 @@ class Workers(ABC):
         on_change: Callable[[Job], None] | None = None,
         handle: str | None = None,
     ) -> Job:
-        """Queue a job. `on_change` is called from the workers' thread and must be quick.
+        """Queue a job; `on_change` is called from the workers' thread and must be quick.
 
         Raises
         ------
         InputError
-            Unknown tool or bad arguments; nothing is queued then.
+            If the tool is unknown or the arguments are invalid; nothing is queued then.
         FaultError
             If the workers are closed.
         """
@@ -80,15 +80,15 @@ class Workers(ABC):
         return job
 
     def check(self, job: Job) -> None:
-        """Refuse a job that can never run here; subclasses give the reason."""
+        """Refuse a job that can never run here; overridden in subclasses."""
         return
 
     def run(self, tool: str, arguments: Mapping[str, Any], roots: Roots) -> ToolRun:
-        """Queue a job and wait for it."""
+        """Queue a job and wait for its result."""
         return self.submit(tool, arguments, roots).result()
 
     def get(self, job_id: str) -> Job:
-        """Return a job by its id; raises `InputError` when it is not known."""
+        """Return a job by its id; raises `InputError` if the id is unknown."""
         with self.lock:
             job = self.jobs.get(job_id)
         if job is None:
@@ -96,7 +96,7 @@ class Workers(ABC):
         return job
 
     def cancel(self, job: Job) -> None:
-        """Cancel: a queued job ends at once, a running job is asked to stop, then killed."""
+        """Cancel a job: a queued job ends at once; a running job is asked to stop, then killed."""
         with self.lock:
             job.cancel_requested = True
             queued = job in self.queued
@@ -114,11 +114,14 @@ class Workers(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Cancel what is left and stop the workers."""
+        """Cancel the remaining jobs and stop the workers."""
 
     @abstractmethod
     def _wake(self) -> None:
-        """Jobs were queued or cancelled: look again. Called from any thread; must return soon."""
+        """Notify the backend that jobs were queued or cancelled.
+
+        It may be called from any thread and must return soon.
+        """
 
     def _forget(self) -> None:
         ended = [job.id for job in self.jobs.values() if job.state.final]
@@ -126,7 +129,7 @@ class Workers(ABC):
             del self.jobs[name]
 
     def _retry_or_fail(self, job: Job, why: str) -> None:
-        """Put a job that lost its worker back into the queue, or fail it after enough attempts."""
+        """Requeue a job that lost its worker, or fail it after too many attempts."""
         if job.cancel_requested:
             job.finish(error=Cancelled("cancelled by the caller"))
         elif self.closed:
@@ -149,7 +152,7 @@ class Workers(ABC):
             self.queued.sort(key=Job.sort_key)
 
     def __enter__(self) -> Self:
-        """Return the workers themselves."""
+        """Return the workers."""
         return self
 
     def __exit__(self, *_: object) -> None:

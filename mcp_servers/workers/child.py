@@ -1,4 +1,4 @@
-"""Worker process that runs jobs in order and stays warm."""
+"""Worker process that runs jobs in order and keeps its state between them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 PROGRESS_SECONDS = 0.1
-"""Progress is sent at most this often."""
+"""Minimum interval between progress messages, in seconds."""
 
 
 class Line:
-    """The connection to the pool: JSON messages with a lock for senders."""
+    """Connection to the pool for JSON messages, with a lock for senders."""
 
     def __init__(self, connection: Connection) -> None:
-        """Talk over `connection`."""
+        """Communicate over `connection`."""
         self.connection = connection
         self._lock = threading.Lock()
 
@@ -36,14 +36,14 @@ class Line:
             self.connection.send_bytes(json.dumps(message).encode())
 
     def receive(self) -> dict[str, Any]:
-        """Wait for a message; raises `EOFError` when the pool is gone."""
+        """Wait for a message; raises `EOFError` if the pool is gone."""
         message: dict[str, Any] = json.loads(self.connection.recv_bytes())
         return message
 
 
 @functools.cache
 def cuda_works() -> bool:
-    """Return True when torch is installed and can use the card that the machine has."""
+    """Check whether torch is installed and can use this machine's card."""
     if absent("models"):
         return False
     import torch
@@ -54,11 +54,11 @@ def cuda_works() -> bool:
 def run_request(
     registry: Any, handles: Any, request: dict[str, Any], report: Any, cancelled: Any
 ) -> dict[str, Any]:
-    """Run a request against a registry; the answer as JSON data, never an exception.
+    """Run a request with a registry, and return the answer as JSON data; never raises.
 
     Returns
     -------
-    "done" with what the tool returned, or "failed" with the error's kind and message.
+    "done" with the tool's result, or "failed" with the error's kind and message.
     """
     from mcp_servers.context import ToolContext
     from mcp_servers.workers.jobs import name_error, parse_roots
@@ -90,7 +90,7 @@ def run_request(
 
 
 def main(connection: Connection, recipe: dict[str, Any], threads: int, handles: int) -> None:
-    """Serve jobs until the pool says stop or goes away."""
+    """Serve jobs until the pool requests a stop or disappears."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pool's to handle
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(threads)

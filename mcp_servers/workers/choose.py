@@ -1,4 +1,4 @@
-"""From the word a person gives to the workers it means."""
+"""Selection of workers from a user's setting."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from sage.core.plugins import find_plugins, load_plugin
 def open_workers(
     word: str | None, recipe: Recipe, *, memory_mb: int | None = None, grace: float = 5.0
 ) -> Workers:
-    """Workers for "4" (local processes), or of a plugin: "NAME" or "NAME:ADDRESS".
+    """Open workers for "4" (local processes) or for a plugin: "NAME" or "NAME:ADDRESS".
 
-    None or "auto" means a local process per processor. A plugin registers, under `sage.workers`,
-    a function of the word, the recipe and the grace.
+    None or "auto" means one local process per processor. A plugin registers, under `sage.workers`,
+    a function of the word, the recipe and the grace period.
 
-    Raises `InputError` when the word means nothing.
+    Raises `InputError` if the word is not recognized.
 
     Parameters
     ----------
-    memory_mb : megabytes of all jobs at once; None for what the machine has
-    grace : seconds that a cancelled job has to end by itself
+    memory_mb : memory of all concurrent jobs in MB; None for the machine's memory
+    grace : seconds in which a cancelled job must end by itself
     """
     if word is None or word == "auto" or word.isdigit():
         from mcp_servers.workers.pool import LocalPool

@@ -1,4 +1,4 @@
-"""Runs of a tool over many slides: resumable, with a table that a cohort can use."""
+"""Resumable runs of a tool over many slides, with a result table that a cohort can use."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ SLIDE_SUFFIXES = frozenset((
 TCGA = re.compile(r"^(TCGA-[A-Z0-9]{2}-[A-Z0-9]{4})", re.IGNORECASE)
 RECORD = "run.json"
 AHEAD = 4
-"""Jobs queued per worker beyond the running job: enough to avoid waiting, few enough to forget."""
+"""Jobs queued per worker beyond the running one: enough to avoid idling, few enough to drop."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """A slide of a cohort job; `name` is its folder below the output."""
+    """A slide of a cohort job; `name` is its folder below the output root."""
 
     path: Path
     name: str
@@ -44,7 +44,7 @@ class Item:
 
 @dataclass
 class Outcome:
-    """Result or error of a slide. `run` is None if runs are not kept."""
+    """Result or error for a slide; `run` is None if runs are not kept."""
 
     item: Item
     run: ToolRun | None = None
@@ -54,7 +54,7 @@ class Outcome:
 
 @dataclass
 class CohortReport:
-    """A finished cohort job."""
+    """Report of a finished cohort job."""
 
     tool: str
     table: Path
@@ -67,14 +67,14 @@ class CohortReport:
 
     @property
     def resumed(self) -> int:
-        """Slides whose result was there already."""
+        """Slides whose results already existed."""
         return sum(outcome.resumed for outcome in self.outcomes)
 
 
 def find_slides(folder: Path, pattern: str | None = None) -> list[Path]:
-    """Slide files below a folder, by suffix or by pattern, in order of name.
+    """Find slide files below a folder, by suffix or by pattern, in order of name.
 
-    Raises `InputError` when there is no folder or nothing in it.
+    Raises `InputError` if the folder does not exist or contains no slides.
     """
     if not folder.is_dir():
         raise InputError(
@@ -93,7 +93,7 @@ def find_slides(folder: Path, pattern: str | None = None) -> list[Path]:
 
 
 def make_items(slides: Sequence[Path]) -> list[Item]:
-    """Make an item per slide with a unique folder name and the patient in its name."""
+    """Make one item per slide, with a unique folder name and the patient parsed from its name."""
     stems = [slide.name.split(".")[0] for slide in slides]
     items = []
     for path, stem in zip(slides, stems, strict=True):
@@ -104,7 +104,7 @@ def make_items(slides: Sequence[Path]) -> list[Item]:
 
 
 def parse_patient(slide: Path) -> str:
-    """TCGA barcode at the beginning of a slide's name, else the name up to the first dot."""
+    """Parse the patient from a slide's name: a TCGA barcode, else the part before the first dot."""
     barcode = TCGA.match(slide.name)
     return barcode.group(1).upper() if barcode else slide.name.split(".")[0]
 
@@ -116,7 +116,7 @@ def _short(path: Path) -> str:
 
 
 def slide_argument(spec: ToolSpec) -> str:
-    """Return the argument that takes the slide; raises `InputError` when the tool takes none."""
+    """Find the argument for the slide; raises `InputError` if the tool has none."""
     properties = spec.input_schema["properties"]
     fields = [name for name in spec.path_fields() if properties[name].get("type") != "array"]
     for name in ("slide", "image", *fields):
@@ -133,12 +133,12 @@ def run_cohort(
     arguments: Mapping[str, Any],
     on_outcome: Callable[[Outcome, int, int], None] | None = None,
 ) -> CohortReport:
-    """Run a tool over slides; `OUT/TOOL/SLIDE/` per slide, `OUT/TOOL.csv` for the cohort.
+    """Run a tool over slides, writing `OUT/TOOL/SLIDE/` per slide and `OUT/TOOL.csv`.
 
-    A slide whose record is of the same tool version, arguments and unchanged file is not run
-    again. An interruption loses only the slides that were running.
+    A slide is skipped if its record has the same tool version and arguments and its file is
+    unchanged. An interruption loses only the slides that were running.
 
-    Raises `InputError` for an unknown tool or bad arguments, before anything runs.
+    Raises `InputError` for an unknown tool or invalid arguments, before anything runs.
     """
     spec = workers.registry.get(tool)
     report = CohortReport(tool, roots.write_path(f"{tool}.csv"))
@@ -169,12 +169,12 @@ def run_items(
     on_outcome: Callable[[Outcome, int, int], None] | None = None,
     keep_runs: bool = True,
 ) -> None:
-    """Run a tool over items of distinct names, each with a folder and a record of its own.
+    """Run a tool over items with distinct names, each with its own folder and record.
 
     Raises
     ------
     InputError
-        For an unknown tool or bad arguments, before anything runs; when another job holds OUT.
+        If the tool is unknown or the arguments invalid, before anything runs; or if OUT is locked.
     """
     spec = workers.registry.get(tool)
     slot = slide_argument(spec)
@@ -204,9 +204,9 @@ def run_items(
 
 @contextlib.contextmanager
 def lock_folder(lock: Path, tool: str) -> Iterator[None]:
-    """Lock an output folder and remove the leftovers of a killed job.
+    """Lock an output folder, and remove leftovers of a killed job.
 
-    The lock goes with the process, however that ends.
+    The lock is released when the process ends, however that happens.
     """
     with lock.open("w") as stream:
         try:
@@ -318,7 +318,10 @@ def _save_record(
 
 
 def flatten(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Single values of a nested result, under dotted names; lists and long texts are left out."""
+    """Flatten a nested result into single values under dotted names.
+
+    Lists and long texts are left out.
+    """
     found: dict[str, Any] = {}
     for key, item in value.items():
         if isinstance(item, Mapping):
@@ -333,9 +336,10 @@ def flatten(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def write_table(path: Path, spec: ToolSpec, report: CohortReport, roots: Roots) -> None:
-    """Write a row per finished slide, with its patient, as a `cohort.toml` table needs.
+    """Write one row per finished slide, with its patient, as a `cohort.toml` table requires.
 
-    Columns: patient, slide, status, then the result's values; files relative to the table.
+    The columns are patient, slide, status, then the result's values; file paths are relative to the
+    table.
     """
     rows, columns = [], ["patient", "slide", "status"]
     for outcome in report.outcomes:

@@ -1,4 +1,4 @@
-"""Jobs in threads of this process, for tools that hold something a process cannot be sent."""
+"""Workers that run jobs in threads of this process, for tools with unpicklable state."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ from mcp_servers.workers.jobs import Job, Recipe
 from sage.core.errors import Cancelled, SageError
 
 STOPPING_S = 15.0
-"""Seconds until a driven process must stop when the workers close; its driver kills it first."""
+"""Seconds until a child process must stop when the workers close; its driver kills it first."""
 
 
 class InlineWorkers(Workers):
-    """Runs each job in a thread of its own. For drivers of other processes, not for computing.
+    """Workers that run each job in its own thread.
 
-    Tools that act, as those that start a run, are at work `at_once`; the others wait their turn.
+    They are for tools that control other processes, not for computation.
+
+    At most `at_once` tools that act, such as those that start a run, work at a time; others wait.
     """
 
     def __init__(self, registry: Registry, at_once: int | None = None) -> None:
-        """Run the tools of `registry`; `at_once` is by default half the processors."""
+        """Run the tools of `registry`; `at_once` defaults to half the processors."""
         super().__init__(Recipe(suite="knowledge"), max_attempts=1, registry=registry)
         self._turn = threading.Semaphore(at_once or max(1, (os.cpu_count() or 2) // 2))
         self._threads: list[threading.Thread] = []
 
     def _queue(self, job: Job) -> None:
-        """Start the job at once, in a thread."""
+        """Start the job immediately, in a thread."""
         thread = threading.Thread(
             target=copy_context().run, args=(self._run, job), name=job.tool, daemon=True
         )
@@ -59,7 +61,7 @@ class InlineWorkers(Workers):
 
     @contextmanager
     def _taking_turns(self, job: Job) -> Iterator[bool]:
-        """Wait for the job's turn; False where it was cancelled meanwhile."""
+        """Wait for the job's turn, and yield False if it was cancelled meanwhile."""
         if not self.registry.get(job.tool).acts:
             yield True
             return
@@ -73,7 +75,7 @@ class InlineWorkers(Workers):
             self._turn.release()
 
     def close(self) -> None:
-        """Have every running job stop, and wait: what it drives would outlive the server."""
+        """Stop every running job and wait, because its child process would outlive the server."""
         with self.lock:
             self.closed = True
             for job in self.jobs.values():

@@ -1,4 +1,4 @@
-"""A job and its states, the same for every kind of worker."""
+"""Jobs and their states, common to all kinds of workers."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ class State(StrEnum):
 
     @property
     def final(self) -> bool:
-        """True when nothing more will happen."""
+        """True if the job has ended and its state will not change."""
         return self in (State.DONE, State.FAILED, State.CANCELLED)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Recipe of a worker's registry: plain values that can be sent to another process."""
+    """Recipe for a worker's registry: plain values that can be sent to another process."""
 
     suite: str = "all"
     tool_folders: tuple[str, ...] = ()
     cache_folder: str | None = None
 
     def build(self) -> Registry:
-        """Return the registry, with its results cache when there is a folder for it."""
+        """Build the registry, with its results cache if a cache folder is set."""
         from mcp_servers.results_cache import ResultsCache
 
         cache = ResultsCache(self.cache_folder) if self.cache_folder else None
@@ -56,15 +56,16 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Recipe:
-        """From JSON data of `dataclasses.asdict`."""
+        """Build a recipe from JSON data made with `dataclasses.asdict`."""
         return cls(data["suite"], tuple(data["tool_folders"]), data["cache_folder"])
 
 
 @dataclass
 class Job:
-    """Call of a tool by a worker. Higher `priority` first, then first come first served.
+    """A call of a tool by a worker; jobs run by descending `priority`, then in order of arrival.
 
-    `device` is what its arguments ask for: "auto", "cpu", "cuda" (any card), "cuda:N", or "".
+    `device` is the device that the arguments request: "auto", "cpu", "cuda" (any card), "cuda:N",
+    or "".
     """
 
     tool: str
@@ -89,22 +90,22 @@ class Job:
     _finished: threading.Event = field(default_factory=threading.Event)
 
     def sort_key(self) -> tuple[int, int]:
-        """Order in the queue."""
+        """Return the key that orders the queue."""
         return (-self.priority, self.order)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the job has ended; False when the timeout came first."""
+        """Wait until the job has ended; return False if the timeout expires first."""
         return self._finished.wait(timeout)
 
     def result(self, timeout: float | None = None) -> ToolRun:
-        """Return the run of an ended job.
+        """Return the run of a finished job.
 
         Raises
         ------
         TimeoutError
             If it has not ended after `timeout` seconds.
         InputError, FaultError, Cancelled
-            As the tool, or the worker, ended.
+            If the tool or the worker ended with one of them.
         """
         if not self.wait(timeout):
             raise TimeoutError(f"job {self.id} ({self.tool}) is still {self.state.value}")
@@ -115,27 +116,27 @@ class Job:
         return self.run
 
     def report(self, fraction: float, message: str) -> None:
-        """Take over progress from the worker."""
+        """Record progress reported by the worker."""
         self.fraction = max(self.fraction, fraction)
         self.message = message
         self.notify()
 
     def begin(self) -> None:
-        """Mark as running."""
+        """Mark the job as running."""
         self.state = State.RUNNING
         self.attempts += 1
         self.started = self.started or clock.seconds()
         self.notify()
 
     def requeue(self, why: str = "its worker died; waiting for another") -> None:
-        """Back to the queue, as after its worker died; what it had done is lost."""
+        """Return the job to the queue, for example after its worker died; its progress is lost."""
         self.state = State.QUEUED
         self.fraction = 0.0
         self.message = why
         self.notify()
 
     def finish(self, run: ToolRun | None = None, error: Exception | None = None) -> None:
-        """Mark as ended; the first end counts."""
+        """Mark the job as ended; only the first call counts."""
         if self._finished.is_set():
             return
         self.run, self.error, self.ended = run, error, clock.seconds()
@@ -155,7 +156,7 @@ class Job:
             self.on_change(self)
 
     def status(self) -> dict[str, Any]:
-        """State of the job as JSON data."""
+        """Return the state of the job as JSON data."""
         end = self.ended or clock.seconds()
         return {
             "job": self.id,
@@ -169,7 +170,7 @@ class Job:
 
 
 def make_request(job: Job, device: str) -> dict[str, Any]:
-    """Make the message that a worker gets."""
+    """Make the message that is sent to a worker."""
     return {
         "op": "run",
         "id": job.id,
@@ -185,7 +186,7 @@ def make_request(job: Job, device: str) -> dict[str, Any]:
 
 
 def parse_roots(request: Mapping[str, Any]) -> Roots:
-    """Roots of a request, already resolved."""
+    """Return the roots of a request, which are already resolved."""
     inputs, made = (tuple(map(Path, request[key])) for key in ("inputs", "made"))
     return Roots(inputs, Path(request["output"]), made)
 
@@ -200,17 +201,17 @@ KINDS: dict[str, type[Exception]] = {
 
 
 def name_error(error: Exception) -> str:
-    """Name of an error for another process; the narrowest kind comes first."""
+    """Return an error's name for another process, using the most specific kind."""
     return next((word for word, kind in KINDS.items() if isinstance(error, kind)), "fault")
 
 
 def restore_error(kind: str, message: str) -> Exception:
-    """Restore the type of an error from another process."""
+    """Recreate an error received from another process."""
     return KINDS[kind](message)
 
 
 def finish_job(job: Job, message: Mapping[str, Any]) -> None:
-    """End a job by its worker's last message; other messages change nothing."""
+    """Finish a job according to its worker's last message; other messages have no effect."""
     if message["op"] == "done":
         job.finish(run=ToolRun.model_validate(message["run"]))
     elif message["op"] == "failed":
@@ -224,7 +225,7 @@ def make_job(
     priority: int = 0,
     on_change: Callable[[Job], None] | None = None,
 ) -> Job:
-    """Make a job with checked arguments.
+    """Make a job with validated arguments.
 
     Raises
     ------

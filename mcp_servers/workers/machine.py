@@ -1,4 +1,4 @@
-"""Resources of this machine: processors, memory, graphics cards."""
+"""Resources of this machine: processors, memory and graphics cards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
 def cpus() -> int:
-    """Processors that this process may use, by its affinity and its control group's quota."""
+    """Return the number of processors available, by CPU affinity and control-group quota."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()[:2]
@@ -23,7 +23,7 @@ def cpus() -> int:
 
 
 def available_mb() -> int:
-    """Memory that can be used now, in MiB: what the system has, or the control group leaves."""
+    """Return the available memory in MiB, as limited by the system or the control group."""
     found = 4096
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
@@ -42,7 +42,7 @@ def available_mb() -> int:
 
 
 def resident_mb(pid: int) -> float:
-    """Resident memory of a process in MiB; 0 when it cannot be read."""
+    """Return the resident memory of a process in MiB, or 0 if it cannot be read."""
     try:
         fields = Path(f"/proc/{pid}/statm").read_text().split()
         return int(fields[1]) * PAGE / 2**20
@@ -51,7 +51,10 @@ def resident_mb(pid: int) -> float:
 
 
 def gpus() -> int:
-    """Graphics cards that `nvidia-smi` lists, within CUDA_VISIBLE_DEVICES; loads no library."""
+    """List the graphics cards from `nvidia-smi`, within CUDA_VISIBLE_DEVICES.
+
+    No library is loaded.
+    """
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return 0

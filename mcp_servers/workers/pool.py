@@ -1,4 +1,4 @@
-"""The local workers: spawned processes that stay warm, within bounds of memory and processors."""
+"""Local workers: persistent spawned processes within memory and processor limits."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from mcp_servers.workers.jobs import Job, Recipe, finish_job, make_request, remo
 from sage.core.errors import Cancelled, FaultError, InputError
 
 TICK = 0.2
-"""Seconds between looks at memory and deadlines while something runs."""
+"""Interval in seconds between checks of memory and deadlines while jobs run."""
 START_FAILURES = 3
-"""Workers that may die in a row before they were ready."""
+"""Number of workers in a row that may die before being ready."""
 
 
 @dataclass
 class Worker:
-    """Process and its current job.
+    """A worker process and its current job.
 
-    `recent` names the inputs that it last had open, `cards` the GPUs that it has models on.
+    `recent` lists the inputs that it last had open, and `cards` the GPUs that hold its models.
     """
 
     process: BaseProcess
@@ -43,19 +43,18 @@ class Worker:
     cards: set[str] = field(default_factory=set)
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send a message; a dead worker is noticed by its sentinel."""
+        """Send a message; the death of a worker is detected through its sentinel."""
         with suppress(OSError):
             self.connection.send_bytes(json.dumps(message).encode())
 
 
 class LocalPool(Workers):
-    """Worker processes on this machine, started as jobs come.
+    """Worker processes on this machine, started as jobs arrive.
 
-    Admission keeps the sums of the running tools' CPU and memory within `cpus` and `memory_mb`
-    (default: three quarters of what is available). A worker that grows beyond what a job may use
-    is killed and the job fails with that reason; others continue. A GPU is given to a single job
-    at a time; tools that can use it wait. All jobs of a card go to the same worker, which
-    loads a model once.
+    The total CPU and memory of running tools is kept within `cpus` and `memory_mb` (default: three
+    quarters of what is available). A worker that grows beyond a job's memory limit is killed and
+    the job fails with that reason; others continue. A GPU is given to one job at a time, and other
+    tools that can use it wait. All jobs for a card go to the same worker, which loads a model once.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class LocalPool(Workers):
         grace: float = 5.0,
         handles: int = 8,
     ) -> None:
-        """Start the dispatcher; `handles` open slides or models are kept per worker."""
+        """Start the dispatcher; each worker keeps `handles` slides or models open."""
         super().__init__(recipe or Recipe(), max_attempts, grace)
         self.size = workers or machine.cpus()
         if self.size < 1:
@@ -86,7 +85,7 @@ class LocalPool(Workers):
         self._thread.start()
 
     def check(self, job: Job) -> None:
-        """Refuse what this machine can never run."""
+        """Refuse a job that this machine can never run."""
         need = job.resources
         if need.memory_mb > self.memory_mb:
             raise InputError(
@@ -102,14 +101,14 @@ class LocalPool(Workers):
             )
 
     def pids(self) -> list[int]:
-        """Process ids of the workers."""
+        """Process IDs of the workers."""
         with self.lock:
             return [
                 worker.process.pid for worker in self._workers if worker.process.pid is not None
             ]
 
     def close(self) -> None:
-        """Cancel what is left and stop the workers; they are killed after the grace time."""
+        """Cancel the remaining jobs and stop the workers, killing them after the grace period."""
         with self.lock:
             if self.closed:
                 return
@@ -179,7 +178,7 @@ class LocalPool(Workers):
             self._retire(worker)  # gives back what the job's libraries still hold
 
     def _handle_exit(self, worker: Worker) -> None:
-        """Give an ended worker's job to another, or end it with the reason."""
+        """Requeue the job of a worker that exited, or fail it with the reason."""
         self._workers.remove(worker)
         worker.process.join()
         worker.connection.close()
@@ -251,9 +250,9 @@ class LocalPool(Workers):
         return None
 
     def _free_gpu(self, job: Job) -> str | None:
-        """Return a card that no running job has; the requested card if the job names it.
+        """Return a card that no running job uses, limited to the card that the job names, if any.
 
-        A card whose worker is busy is the last choice: the job would wait for it.
+        A card whose worker is busy is the last choice, because the job would wait for it.
         """
         busy = [worker for worker in self._workers if worker.job is not None]
         held = {worker.device for worker in busy}

@@ -1,3 +1,3 @@
-"""The arithmetic of the pathology tools: arrays in, arrays out, nothing read or written."""
+"""Numerical core of the pathology tools: array functions that read and write no files."""
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Types of nuclei from size, shape, chromatin and optical density, by a single small formula.
+"""Classification of nuclei by size, shape, chromatin and optical density with a small model.
 
-A multinomial logistic regression with the coefficients of a card that ships. Densities are relative
-to how strongly the slide's tissue is dyed; nothing depends on the types of other nuclei.
+The model is a multinomial logistic regression whose coefficients ship in a card. Densities are
+relative to how strongly the slide's tissue is stained; a nucleus's type does not depend on the
+types of other nuclei.
 """
 
 from __future__ import annotations
@@ -25,28 +26,34 @@ from sage.core.data import data_folder
 
 TYPES = ("neoplastic", "lymphoid", "stromal", "other")
 OUTSIDE = "outside"
-"""In place of a type where color or size lies outside what the classifier has seen."""
+"""Label used instead of a type if color or size is outside the range of the training data."""
 FEATURES = (
     "log_area", "log_area_squared", "eccentricity", "circularity", "density", "texture", "hue",
     "around", "grain", "crowding", "rim", "tint",
 )  # fmt: skip
-"""A regression uses those that its card names; the last five need a table with `SURROUNDINGS`."""
+"""Features; each regression uses those that its card names.
+
+The last five need a table with `SURROUNDINGS`.
+"""
 ALONE = FEATURES[:7]
 CARD = "nuclei_types.json"
 Segmentation = Literal["network", "classical", "survey", "classical_around"]
-"""How outlines were made: the network or the classical method at 0.5 µm per pixel, the classical
-method at 1 µm per pixel. `network` and `classical_around` need a table with `SURROUNDINGS`."""
+"""Method that outlined the nuclei.
+
+The network or the classical method at 0.5 µm per pixel, or the classical method at 1 µm per pixel.
+`network` and `classical_around` need a table with `SURROUNDINGS`.
+"""
 USUAL_LOG_AREA = 3.4
 DYED = 0.08
-"""Density of green from which a pixel is dyed tissue."""
+"""Green density at and above which a pixel counts as stained tissue."""
 USUAL_STRENGTH = 0.3
-"""Strength of dye that is taken where nothing is dyed."""
+"""Stain strength assumed if no pixel is stained."""
 STRENGTHS = (0.12, 0.8)
-"""Strengths of dye within which types are given; the sources had 0.23 to 0.43."""
+"""Range of stain strengths in which types are assigned; the sources had 0.23 to 0.43."""
 UNLIKELY = 0.2
-"""Below this probability a small, round, dark nucleus is not taken for a lymphocyte."""
+"""Probability below which a small, round, dark nucleus is not considered a lymphocyte."""
 TYPED_MPP = (0.45, 0.6)
-"""Pixel sizes at which nuclei found by the network or the classical method are typed."""
+"""Pixel sizes at which nuclei found by the network or the classical method are classified."""
 
 
 class Coefficients(BaseModel):
@@ -68,7 +75,10 @@ class Coefficients(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class CellTypes:
-    """`probabilities` (n, types) in the order of `kinds`; `inside` (n,) where they may be read."""
+    """Types of n nuclei: `probabilities` (n, types) in the order of `kinds`.
+
+    `inside` (n,) is true where the probabilities may be used.
+    """
 
     probabilities: F64
     inside: BoolArray
@@ -76,13 +86,13 @@ class CellTypes:
 
     @property
     def names(self) -> AnyArray:
-        """(n,) most probable type, or `OUTSIDE`."""
+        """Most probable type of each nucleus, or `OUTSIDE`, of shape (n,)."""
         found = np.array(self.kinds, dtype=object)[self.probabilities.argmax(axis=1)]
         return np.where(self.inside, found, OUTSIDE)
 
 
 def dye_strength(images: list[U8]) -> float:
-    """Median density of green over the dyed pixels of images of tissue."""
+    """Compute the median green density over the stained pixels of tissue images."""
     found = [green_density(image)[::2, ::2].ravel() for image in images]
     dyed = [values[values > DYED] for values in found]
     pooled = np.concatenate(dyed) if dyed else np.zeros(0, dtype=np.float32)
@@ -90,13 +100,15 @@ def dye_strength(images: list[U8]) -> float:
 
 
 def features(table: F64, strength: float | F64) -> F64:
-    """(n, len(FEATURES)) of a table of nuclei (see `compute.nuclei.COLUMNS`), or (n, len(ALONE)).
+    """Compute the features of a table of nuclei (see `compute.nuclei.COLUMNS`).
 
-    `density` is the logarithm of the mean density over the slide's strength of dye, `texture`  is
-    the spread of the density within the nucleus over its mean, `hue` the density of green over that
-    of the nuclear dye. A table that also has `SURROUNDINGS` adds the logarithms of
-    the density around over the slide's strength (`around`), of grain over density (`grain`), of the
-    rim's density over the nucleus' (`rim`) and of its hue over that around (`tint`).
+    The result has shape (n, len(FEATURES)), or (n, len(ALONE)) if the table lacks `SURROUNDINGS`.
+
+    `density` is the logarithm of the mean density over the slide's stain strength, `texture` is the
+    spread of the density within the nucleus over its mean, and `hue` the green density over that of
+    the nuclear stain. A table with `SURROUNDINGS` adds the logarithms of the surrounding density
+    over the slide's strength (`around`), of grain over density (`grain`), of the rim's density over
+    the nucleus's (`rim`), and of the nucleus's hue over the surrounding hue (`tint`).
     """
     area, eccentricity, circularity, density, spread, green = (
         table[:, COLUMNS.index(name)]
@@ -123,22 +135,22 @@ def features(table: F64, strength: float | F64) -> F64:
 
 @cache
 def coefficients(segmentation: Segmentation, folder: Path | None = None) -> Coefficients:
-    """Return the shipped regression for nuclei outlined by this method."""
+    """Load the bundled regression for nuclei outlined by this method."""
     card = types_card(folder)
     return Coefficients.model_validate(card["regressions"][segmentation])
 
 
 def types_card(folder: Path | None = None) -> dict[str, Any]:
-    """Return the card: coefficients, what they were fitted to, and how well they do."""
+    """Load the card: coefficients, training data and performance."""
     path = (folder or data_folder("models")) / CARD
     card: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return card
 
 
 def classify(table: F64, segmentation: Segmentation, strength: float) -> CellTypes:
-    """Types of the nuclei of a table, by the regression for how they were outlined.
+    """Classify the nuclei of a table with the regression for their segmentation method.
 
-    `strength` is the slide's strength of dye; beyond `STRENGTHS` no nucleus has a type.
+    `strength` is the slide's stain strength; outside `STRENGTHS` no nucleus gets a type.
     """
     found = apply_regression(coefficients(segmentation), table, strength)
     if STRENGTHS[0] <= strength <= STRENGTHS[1]:
@@ -147,7 +159,7 @@ def classify(table: F64, segmentation: Segmentation, strength: float) -> CellTyp
 
 
 def apply_regression(known: Coefficients, table: F64, strength: float | F64) -> CellTypes:
-    """Types by given coefficients."""
+    """Classify nuclei with the given coefficients."""
     columns = [FEATURES.index(name) for name in known.features]
     given = features(table, strength)[:, columns]
     logits = (given - known.mean) / np.array(known.sd) @ np.array(known.weights).T + known.bias
@@ -159,20 +171,19 @@ def apply_regression(known: Coefficients, table: F64, strength: float | F64) -> 
 
 
 def lymphocytes(table: F64, dark: float, way: Segmentation, strength: float) -> BoolArray:
-    """Small, round, dark nuclei, without those whose type makes a lymphocyte unlikely.
+    """Select small, round, dark nuclei, except those whose type makes a lymphocyte unlikely.
 
-    `dark` is the least density (see `compute.nuclei.darkness`); nuclei outside the card are judged
-    by size, shape and darkness alone.
+    Nuclei outside the card's range are judged by size, shape and darkness alone.
 
     Parameters
     ----------
-    dark : least optical density of a lymphocyte's nucleus
+    dark : minimum optical density of a lymphocyte's nucleus (see `compute.nuclei.darkness`)
     way : how the nuclei were segmented
     strength : of the slide's stain
 
     Returns
     -------
-    (n,) true for those taken as lymphocytes.
+    (n,) mask of the nuclei considered lymphocytes.
     """
     found = classify(table, way, strength)
     unlikely = found.inside & (found.probabilities[:, TYPES.index("lymphoid")] < UNLIKELY)

@@ -1,4 +1,4 @@
-"""Distance of cells to the border of a mask, some rows at a time."""
+"""Distances of cells to the border of a mask, computed some rows at a time."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ Box = tuple[slice, slice]
 
 
 class Border:
-    """The border of a mask; exact Euclidean distances to it come by rows.
+    """The border of a mask, with exact Euclidean distances to it computed row by row.
 
-    Held are two bytes for each cell: how far along its column the next cell of the other kind is.
+    Two bytes are stored per cell: the distance along its column to the next cell of the other kind.
     """
 
     def __init__(self, mask: BoolArray, cell_um: float = CELL_UM) -> None:
-        """Go over the columns once."""
+        """Scan the columns once."""
         self._mask = mask
         self._cell_um = np.float32(cell_um)
         self._beside = column_distances(mask)
 
     def distance(self, rows: slice = slice(None)) -> F32:
-        """Signed distance to the border in µm: negative inside, positive outside.
+        """Compute the signed distance to the border in µm, negative inside and positive outside.
 
-        Without any True cell all are infinitely far outside, without any other infinitely inside.
+        If no cell is True, all are infinitely far outside; if all are True, infinitely far inside.
         """
         squared = row_distances(self._mask[rows], self._beside[rows])
         out = np.sqrt(np.maximum(squared, 0), dtype=np.float64).astype(np.float32)
@@ -39,7 +39,7 @@ class Border:
         return np.asarray(out)
 
     def measure_places(self, places: Sequence[tuple[Box, BoolArray]]) -> list[F32]:
-        """`distance` at some places alone, each a box and the cells in it."""
+        """Compute `distance` at some places only, each a box and the cells in it."""
         parts: list[list[F32]] = [[] for _ in places]
         for rows in bands(len(self._mask)):
             here = [k for k, (box, _) in enumerate(places) if _overlap(box[0], rows)]

@@ -1,8 +1,8 @@
-"""Germinal centers: pale cores of larger nuclei within the dense mantle of an aggregate.
+"""Detection of germinal centers: pale cores of larger nuclei in an aggregate's dense mantle.
 
-A core is judged on the 8 µm grid of `survey` by how it differs from its own mantle, so that the
-strength of the dye and the scanner count little. Where a limit is missed by little the core is
-doubtful: listed with the reason, never counted.
+A core is judged on the 8 µm grid of `survey` by how it differs from its own mantle, so that stain
+strength and scanner have little effect. A core that narrowly misses a limit is doubtful: it is
+listed with the reason but never counted.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from mcp_servers.pathology.common import Call
 
 COARSEST_MPP = 1.05
-"""Beyond this pixel size nuclei of a core and of its mantle do not differ in size."""
+"""Pixel size above which nuclei of a core and of its mantle cannot be told apart by size."""
 MIN_AREA_UM2, MIN_WIDTH_UM = 4_000.0, 55.0
-"""Least area (a disc of 71 µm) and least inscribed diameter."""
+"""Minimum area (a disc of 71 µm diameter) and minimum inscribed diameter."""
 CLOSED_UM = 24.0
-"""Gaps in the mantle up to twice this are closed, as where a vessel enters."""
+"""Gaps in the mantle up to twice this width, such as where a vessel enters, are closed."""
 
 
 class Limit(NamedTuple):
-    """`sure` and `least` of a measure: between the two a core is doubtful, beyond it is none."""
+    """Limits of a measure: a core between `sure` and `least` is doubtful, beyond it rejected."""
 
     what: str
     sure: float
@@ -44,19 +44,22 @@ LIMITS = {
     "paleness": Limit("times the nuclear density of its mantle", 0.85, 0.92, higher=False),
     "gap": Limit("of it without dye", 0.10, 0.25, higher=False),
 }
-"""Of a core: the share of its rim that is mantle; its nuclei per mm², which nests of tumor and
-vessels seldom reach; the mean area of its nuclei (small lymphocytes have about 38 µm²; that of the
-mantle is no measure, as packed nuclei are merged); their mean optical density (red) over that of
-the mantle's; the share of it that shows no dye, as a lumen does. Chosen on painted slides and on
-real fields without germinal centers."""
+"""Limits on a core's measures.
+
+The measures are: the share of its rim that is mantle; its nuclei per mm², seldom as many in nests
+of tumor and vessels; the mean area of its nuclei (small lymphocytes have about 38 µm²; the mantle's
+mean is not a reference, because packed nuclei are merged); the mean optical density (red) of its
+nuclei over that of the mantle's; and the share of it without stain, as in a lumen. The limits were
+chosen on painted slides and on real fields without germinal centers.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """A pale core: its cells in a box of the grid, what was measured, and what it is taken for.
+    """A pale core: its cells in a box of the grid, its measurements, and its classification.
 
-    The cells reach a cell beyond the pale area, as the mantle's density is smoothed. `beside` is a
-    cell (row, column) of the mantle next to it.
+    The cells extend one cell beyond the pale area because the mantle's density is smoothed.
+    `beside` is an adjacent cell (row, column) of the mantle.
     """
 
     box: tuple[slice, slice]
@@ -73,7 +76,10 @@ class Core:
 
 
 def cores(survey: Survey, mantles: Components, chosen: BoolArray) -> list[Core]:
-    """Pale cores of the `chosen` (count + 1) mantles that are or may be germinal centers."""
+    """Find pale cores in the chosen mantles that are or may be germinal centers.
+
+    `chosen` is a mask of length count + 1.
+    """
     pieces = mantles.pieces()
     found: list[Core] = []
     for label in np.flatnonzero(chosen).tolist():
@@ -82,7 +88,7 @@ def cores(survey: Survey, mantles: Components, chosen: BoolArray) -> list[Core]:
 
 
 def fill(mask: BoolArray, found: list[Core]) -> BoolArray:
-    """Return the mask with all cores that are germinal centers."""
+    """Fill the cores that are germinal centers in a mask."""
     filled = mask.copy()
     for core in found:
         if core.call == "lymphoid":
@@ -91,7 +97,7 @@ def fill(mask: BoolArray, found: list[Core]) -> BoolArray:
 
 
 def judge(measured: dict[str, float]) -> tuple[Call, str]:
-    """Classify a core: `lymphoid` is a germinal center, else doubtful or rejected."""
+    """Classify a core: `lymphoid` means a germinal center; others are doubtful or rejected."""
     near: list[str] = []
     for name, (what, sure, least, higher) in LIMITS.items():
         value = measured[name]
@@ -142,7 +148,7 @@ def _cores_of(survey: Survey, box: tuple[slice, slice], mantle: BoolArray) -> It
 def _measures(
     layers: dict[str, np.ndarray], core: BoolArray, mantle: BoolArray, enclosed: float
 ) -> dict[str, float]:
-    """Measures that `LIMITS` bounds, by name.
+    """Compute the measures that `LIMITS` bounds, by name.
 
     Parameters
     ----------

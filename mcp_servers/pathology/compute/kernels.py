@@ -1,4 +1,4 @@
-"""Compiled loops: per-nucleus sums in a single pass over a label image."""
+"""Compiled loops: per-nucleus sums, flooding and distances."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ COLUMNS = ("n", "sx", "sy", "sxx", "syy", "sxy", "sv", "svv", "edge", "se")
 
 @njit(cache=True, nogil=True)
 def label_sums(labels: AnyArray, values: AnyArray, other: AnyArray, count: int) -> F64:
-    """Return sums per label (see `COLUMNS`); labels below 1 are background.
+    """Compute sums per label (see `COLUMNS`); labels below 1 are background.
 
-    `edge` counts sides of pixels that border another label; `sv` sums `values`, `se` `other`.
+    `edge` counts pixel sides that border another label; `sv` sums `values` and `se` sums `other`.
 
     Parameters
     ----------
-    labels : (height, width) whole numbers
+    labels : (height, width) integers
     values, other : (height, width)
-    count : labels, background included
+    count : number of labels, including the background
 
     Returns
     -------
-    (count + 1, 10), a column for each of `COLUMNS`.
+    Array of shape (count + 1, 10), with one column for each of `COLUMNS`.
     """
     out = np.zeros((count + 1, 10))
     height, width = labels.shape
@@ -56,17 +56,17 @@ def label_sums(labels: AnyArray, values: AnyArray, other: AnyArray, count: int) 
 
 @njit(cache=True, nogil=True)
 def grow(labels: AnyArray, allowed: AnyArray, order: AnyArray, steps: int) -> None:
-    """Flood labels into `allowed` pixels, deepest `order` first, in place.
+    """Flood labels into `allowed` pixels in place, highest `order` first.
 
-    A marker-based watershed over integer priorities 0..255 with a bucket queue per priority:
-    each pixel is visited once, in O(pixels).
+    This is a marker-based watershed over integer priorities 0..255 with one bucket queue per
+    priority; each pixel is visited once, in O(pixels).
 
     Parameters
     ----------
-    labels : (height, width) markers, 0 where there is none; changed
-    allowed : (height, width) where labels may go
+    labels : (height, width) markers, 0 for none; modified
+    allowed : (height, width) mask of pixels that labels may enter
     order : (height, width) priorities, 0 to 255
-    steps : pixels that a label may grow
+    steps : maximum growth of a label, in pixels
     """
     height, width = labels.shape
     head = np.full(256, -1, np.int32)
@@ -114,12 +114,12 @@ def grow(labels: AnyArray, allowed: AnyArray, order: AnyArray, steps: int) -> No
 
 
 FAR = 65535
-"""In place of a distance along a column that holds no cell of the other kind."""
+"""Value used instead of a distance in a column without cells of the other kind."""
 
 
 @njit(cache=True, nogil=True)
 def column_distances(mask: AnyArray) -> AnyArray:
-    """For each cell of a mask how far along its column the next cell of the other kind is."""
+    """Compute each cell's distance along its column to the next cell of the other kind."""
     height, width = mask.shape
     out = np.empty((height, width), np.uint16)
     count = np.full(width, FAR, np.int32)
@@ -144,10 +144,11 @@ def column_distances(mask: AnyArray) -> AnyArray:
 
 @njit(cache=True, nogil=True)
 def row_distances(mask: AnyArray, beside: AnyArray) -> AnyArray:
-    """Squared distance of each cell to the nearest of the other kind, -1 without any.
+    """Compute each cell's squared distance to the nearest of the other kind; -1 if none.
 
-    `beside` are rows of `column_distances`. Per row the lower envelope of a parabola per column,
-    in integers (Meijster, Roerdink and Hesselink 2000); once for the cells of either kind.
+    `beside` contains rows of `column_distances`. The lower envelope of one parabola per column is
+    found in each row, in integers (Meijster, Roerdink and Hesselink 2000), once for each kind of
+    cell.
     """
     height, width = mask.shape
     out = np.full((height, width), -1, np.int64)

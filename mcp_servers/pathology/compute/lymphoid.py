@@ -1,4 +1,4 @@
-"""Aggregates of lymphocyte-like nuclei, from the grid of `survey`."""
+"""Detection of aggregates of lymphocyte-like nuclei on the grid of `survey`."""
 
 from __future__ import annotations
 
@@ -17,31 +17,41 @@ if TYPE_CHECKING:
     from mcp_servers.pathology.common import Call
 
 SEED_PER_MM2, EDGE_PER_MM2 = 5_000.0, 3_200.0
-"""Density of lymphocyte-like nuclei that starts an aggregate, and down to which it extends."""
+"""Densities of lymphocyte-like nuclei that start an aggregate, and that bound it."""
 EDGE_OF_PEAK = 0.4
-"""An aggregate ends where the density falls below this share of its own peak."""
+"""Share of an aggregate's own peak density below which the aggregate ends."""
 MIN_COVERAGE = 0.30
-"""Least share of an aggregate's area under nuclei; keeps scattered debris out."""
+"""Minimum share of an aggregate's area under nuclei; excludes scattered debris."""
 
 
 MIN_REGULAR = 0.40
-"""Least share of nuclei with a round, smooth outline. Measured: lymphoid 0.59 to 0.88 (on one poor
-scan 0.41, 0.48), necrotic debris 0.33 to 0.37, crowded tumor 0.26 to 0.46, folds 0.34 to 0.44."""
+"""Minimum share of nuclei with a round, smooth outline.
+
+Measured values: lymphoid 0.59 to 0.88 (on one poor scan 0.41, 0.48), necrotic debris 0.33 to 0.37,
+crowded tumor 0.26 to 0.46, folds 0.34 to 0.44.
+"""
 SURE_REGULAR, SURE_CONTRAST = 0.55, 2.6
-"""Below either an aggregate is counted, but as doubtful. Contrast is the red density of nuclei over
-that of the dyed area between them: lymphoid 2.7 to 5.5, debris and tumor 1.6 to 2.6."""
+"""Values below which an aggregate is counted but called doubtful.
+
+Contrast is the red density of nuclei over that of the stained area between them: lymphoid 2.7 to
+5.5, debris and tumor 1.6 to 2.6.
+"""
 FOLD_BACKGROUND = 1.3
-"""Green density between nuclei, over the slide's median, from which an aggregate with not quite
-regular nuclei is taken for a fold: lymphoid 0.8 to 1.1, folds 1.3 to 1.7."""
+"""Background from which an aggregate with not quite regular nuclei is called a fold.
+
+Background is the green density between nuclei over the slide's median: lymphoid 0.8 to 1.1, folds
+1.3 to 1.7.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregates:
-    """`regions` on the grid of the survey; a row of `table` and a call for each.
+    """Aggregates: `regions` on the survey's grid, each with a row of `table` and a call.
 
-    A row has the area in µm², the number of lymphocytes, their peak per mm², the share of the area
-    under nuclei, the width in µm, the share of regular nuclei, contrast and background. Germinal
-    centers belong to the area and the width; `cores` holds each region's, doubtful cores included.
+    A row contains the area in µm², the number of lymphocytes, their peak per mm², the share of the
+    area under nuclei, the width in µm, the share of regular nuclei, contrast and background. The
+    area and width include germinal centers; `cores` lists each region's cores, including doubtful
+    ones.
     """
 
     regions: Components
@@ -51,7 +61,7 @@ class Aggregates:
 
     @property
     def mask(self) -> BoolArray:
-        """Cells of aggregates that were not rejected."""
+        """Mask of the cells of aggregates that were not rejected."""
         return self.regions.mask(np.array([False, *(call != "rejected" for call in self.calls)]))
 
 
@@ -65,13 +75,13 @@ def aggregates(
     edge_per_mm2: float = EDGE_PER_MM2,
     min_regular: float = MIN_REGULAR,
 ) -> Aggregates:
-    """Find `_aggregates` once per settings.
+    """Find aggregates, once for each combination of settings; see `_aggregates`.
 
     Parameters
     ----------
-    seed_per_mm2 : density of such nuclei at which an aggregate begins
+    seed_per_mm2 : density of lymphocyte-like nuclei at which an aggregate begins
     edge_per_mm2 : density at which it ends
-    min_regular : least share of nuclei that look like nuclei
+    min_regular : minimum share of nuclei with a regular outline
     """
     settings = (min_area_um2, min_cells, min_width_um, seed_per_mm2, edge_per_mm2, min_regular)
     key = ("aggregates", *settings)
@@ -90,15 +100,15 @@ def _aggregates(
     edge_per_mm2: float,
     min_regular: float,
 ) -> Aggregates:
-    """Return connected regions of high lymphocyte density, each called by the look of its nuclei.
+    """Find connected regions of high lymphocyte density and classify each by its nuclei.
 
-    A region holds a density above `edge_per_mm2` and above `EDGE_OF_PEAK` of its peak everywhere,
-    above `seed_per_mm2` somewhere, is at least `min_area_um2` large, `min_width_um` wide at its
-    widest and holds `min_cells`; single-file rows and small clusters fail these. What remains is
-    rejected where too few nuclei have a round, smooth outline (fragments of necrosis, crowded
-    epithelium) or the tissue between them is far darker than elsewhere (folds); it is doubtful
-    where it comes near that. A germinal center counts to its region, and its nuclei do not speak
-    for the region's call.
+    A region's density is above `edge_per_mm2` and above `EDGE_OF_PEAK` of its peak everywhere, and
+    above `seed_per_mm2` somewhere. It is at least `min_area_um2` large and `min_width_um` wide at
+    its widest, and contains at least `min_cells` cells; single-file rows and small clusters fail
+    these criteria. A region is rejected if too few nuclei have a round, smooth outline (necrotic
+    fragments, crowded epithelium) or the tissue between them is far darker than elsewhere (folds),
+    and it is doubtful if it comes close to that. A germinal center belongs to its region, but its
+    nuclei do not affect the region's classification.
     """
     import cv2
 
@@ -141,7 +151,7 @@ def _aggregates(
 
 
 def _by_region(kept: Components, pale: list[Core]) -> tuple[tuple[Core, ...], ...]:
-    """Return the cores of each region, by the mantle beside them."""
+    """Group cores by region, using the mantle adjacent to each core."""
     by_region: list[list[Core]] = [[] for _ in range(kept.count)]
     inside = kept.mask(np.arange(kept.count + 1) > 0)
     for core in pale:
@@ -152,7 +162,7 @@ def _by_region(kept: Components, pale: list[Core]) -> tuple[tuple[Core, ...], ..
 
 
 def _dense(survey: Survey, edge_per_mm2: float) -> tuple[BoolArray, list[F32]]:
-    """Tissue with more lymphocytes than `edge_per_mm2`, and the density of its cells by band."""
+    """Find tissue with more lymphocytes than `edge_per_mm2`, and its cells' density by band."""
     low = np.zeros(survey.shape, dtype=bool)
     values = []
     for rows in survey.bands():
@@ -163,7 +173,10 @@ def _dense(survey: Survey, edge_per_mm2: float) -> tuple[BoolArray, list[F32]]:
 
 
 def _peak(survey: Survey, found: Components, by_band: list[F32]) -> F64:
-    """(count + 1,) largest value of each region; `by_band` has those of its cells."""
+    """Compute the largest value of each region, of shape (count + 1,).
+
+    `by_band` contains the values of the regions' cells.
+    """
     out = np.zeros(found.count + 1)
     for values, rows in zip(by_band, survey.bands(), strict=True):
         np.maximum(out, found.largest(values, rows), out=out)
@@ -171,9 +184,9 @@ def _peak(survey: Survey, found: Components, by_band: list[F32]) -> F64:
 
 
 def _widths(mask: BoolArray, found: Components) -> F64:
-    """(count,) inscribed diameter of each region of a mask, in µm.
+    """Compute the inscribed diameter of each region of a mask, in µm; shape (count,).
 
-    The largest disc within a region is inside its box, so the distances are taken box by box.
+    The largest disc in a region is inside its box, so distances are computed box by box.
     """
     import cv2
 
@@ -194,13 +207,13 @@ def _widths(mask: BoolArray, found: Components) -> F64:
 def _sums(
     survey: Survey, mask: BoolArray, whole: BoolArray, found: Components
 ) -> tuple[dict[str, F64], float]:
-    """Sum what `_look` and the table need over each region within `mask`.
+    """Sum the quantities needed by `_look` and the table over each region within `mask`.
 
-    With the slide's median density of green between nuclei.
+    Also return the slide's median green density between nuclei.
 
     Parameters
     ----------
-    mask : aggregates without their germinal centers
+    mask : aggregates, excluding their germinal centers
     whole : aggregates, whose regions are `found`
     """
     names = (
@@ -237,14 +250,14 @@ def _sums(
 
 
 def _between_nuclei(survey: Survey, rows: slice) -> tuple[F32, F32]:
-    """Dyed area without nuclei in each cell of some rows, and the density of green there."""
+    """Return the stained area without nuclei in each cell of some rows, and its green density."""
     bare = survey.layer("tissue", rows) - survey.layer("nuclear", rows) - survey.layer("gap", rows)
     green = survey.layer("green", rows) - survey.layer("nuclear_green", rows)
     return np.maximum(bare, np.float32(0)), green
 
 
 def _green_between(survey: Survey) -> Iterator[F32]:
-    """Density of green per dyed area between nuclei, of the cells that have some, by band."""
+    """Yield, by band, the green density between nuclei of cells with enough stained area there."""
     for rows in survey.bands():
         if survey.holds(rows):
             area, green = _between_nuclei(survey, rows)
@@ -253,7 +266,7 @@ def _green_between(survey: Survey) -> Iterator[F32]:
 
 
 def call(row: F64, min_regular: float = MIN_REGULAR) -> Call:
-    """Classify an aggregate by its row; nothing is rejected at a `min_regular` of 0."""
+    """Classify an aggregate by its row; with `min_regular` 0 none is rejected."""
     regular, contrast, background = row[5:8]
     fold = background > FOLD_BACKGROUND and regular < min(SURE_REGULAR, min_regular + 0.1)
     if min_regular > 0 and (regular < min_regular or fold):
@@ -262,7 +275,7 @@ def call(row: F64, min_regular: float = MIN_REGULAR) -> Call:
 
 
 def _look(sums: dict[str, F64], median: float) -> tuple[F64, F64, F64]:
-    """Per region: share of regular nuclei, contrast of their chromatin, darkness between them."""
+    """Compute per region the share of regular nuclei, their contrast, and the background."""
     space, nuclear = np.maximum(sums["between"], 1e-3), np.maximum(sums["nuclear"], 1e-3)
     regular = sums["regular"] / np.maximum(sums["nuclei"], 1.0)
     red = sums["red_between"] / space

@@ -1,4 +1,4 @@
-"""Nuclei of a bright-field image: detection, segmentation, shape and stain of each."""
+"""Detection and segmentation of nuclei in a bright-field image, with each one's shape and stain."""
 
 from __future__ import annotations
 
@@ -10,22 +10,30 @@ from mcp_servers.pathology.compute.tissue import otsu
 from mcp_servers.slides.arrays import F32, F64, I32, U8, AnyArray, BoolArray
 
 WORKING_MPP = 0.5
-"""µm per pixel at which nuclei are looked for; finer images are averaged down to it."""
+"""Resolution, in µm per pixel, for finding nuclei; finer images are averaged down to it."""
 
 MIN_AREA_UM2, MAX_AREA_UM2 = 10.0, 450.0
 LYMPHOCYTE_AREA_UM2 = (12.0, 62.0)
 LYMPHOCYTE_MAX_ECCENTRICITY = 0.84
 LYMPHOCYTE_MIN_CIRCULARITY = 0.80
-"""Nuclear fragments and crowded epithelium have ragged outlines: this halves what is called
-lymphocyte-like in necrosis and tumor, at the price of a sixth of real lymphocytes."""
+"""Minimum circularity of a lymphocyte-like nucleus.
+
+Nuclear fragments and crowded epithelium have ragged outlines: this halves the nuclei called
+lymphocyte-like in necrosis and tumor, at the cost of a sixth of real lymphocytes.
+"""
 REGULAR_CIRCULARITY, REGULAR_MAX_ECCENTRICITY = 0.80, 0.75
-"""What a round, smooth outline is, whatever the size and stain of the nucleus."""
+"""Limits of a round, smooth outline, regardless of the nucleus's size and stain."""
 DENSITY_CAP = 0.6
-"""Densities above count as this in thresholds: a few very dark nuclei (DAB, pyknosis) must not
-lift the threshold above pale nuclei."""
+"""Cap on densities when thresholds are computed.
+
+Without it, a few very dark nuclei (DAB, pyknosis) could lift the threshold above pale nuclei.
+"""
 GLASS_DENSITY = 0.03
-"""Densities up to this are glass or empty lumen and take no part in thresholds: a border of glass
-would pull them down. Raw glass has 0 to 0.02, the palest stroma of the scans tried about 0.05."""
+"""Density up to which a pixel is glass or empty lumen and is ignored in thresholds.
+
+A border of glass would lower them. Raw glass has 0 to 0.02, the palest stroma of the scans tried
+about 0.05.
+"""
 THRESHOLD_RADIUS_UM = 6.0
 SEED_SMOOTHING_UM = 0.65
 MIN_CIRCULARITY = 0.35
@@ -34,17 +42,17 @@ COLUMNS = (
     "density_mean", "density_sd", "second_mean",
 )  # fmt: skip
 SURROUNDINGS = ("around_density", "around_second", "rim_density", "grain", "crowding")
-"""What `surroundings` measures, in further columns of a table."""
+"""Further table columns, measured by `surroundings`."""
 AROUND_UM, RIM_UM, GRAIN_UM = 31.0, 3.0, 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class Nuclei:
-    """`labels` (H, W) at the working resolution, 0 outside nuclei; `table` (n, len(COLUMNS)).
+    """Segmented nuclei: `labels` (H, W), 0 outside nuclei, and `table` (n, len(COLUMNS)).
 
-    Row k - 1 of the table describes label k. x and y are pixels of the working image.
-    `contrast` is how far the nuclei stand out of their surroundings, in optical density; `kinds`
-    (n, types) the probabilities of a network's own types, where it gives any.
+    Labels are at the working resolution, and row k - 1 of the table describes label k. x and y are
+    pixels of the working image. `contrast` is the difference of the nuclei from their surroundings
+    in optical density; `kinds` (n, types) are the probabilities of a network's own types, if any.
     """
 
     labels: I32
@@ -61,10 +69,10 @@ _LOG = (-np.log10(np.maximum(np.arange(256), 1) / 245.0)).clip(0).astype(np.floa
 
 
 def nuclear_density(image: U8) -> F32:
-    """Optical density of the nuclear dye: red density less the little that eosin adds.
+    """Compute the nuclear stain's optical density: red density minus eosin's small share.
 
-    Hematoxylin absorbs red (0.65 of its density), eosin almost none (0.07), so red alone serves
-    slides of any balance of the two dyes, without fitting stain vectors.
+    Hematoxylin absorbs red (0.65 of its density) and eosin almost none (0.07), so red alone works
+    for slides with any balance of the two stains, without fitting stain vectors.
     """
     import cv2
 
@@ -74,20 +82,20 @@ def nuclear_density(image: U8) -> F32:
 
 
 def green_density(image: U8) -> F32:
-    """Optical density of green, which both dyes of H&E absorb."""
+    """Compute the optical density of green, which both H&E stains absorb."""
     import cv2
 
     return np.asarray(cv2.LUT(np.ascontiguousarray(image[:, :, 1]), _LOG), dtype=np.float32)
 
 
 def local_threshold(density: AnyArray, radius: int, floor: float, cap: float = DENSITY_CAP) -> F32:
-    """Half way between the local means of what lies above and below Otsu's threshold of tissue.
+    """Compute a threshold halfway between the local means above and below Otsu's threshold.
 
     Parameters
     ----------
     density : (height, width) optical density
-    radius : of the means, pixels
-    cap : densities above it count as it
+    radius : of the local means, in pixels
+    cap : upper limit to which densities are clipped
 
     Returns
     -------
@@ -117,17 +125,17 @@ def segment(
 ) -> Nuclei:
     """Find nuclei in an image whose pixels are `mpp` µm wide (0.15 to 1.0).
 
-    Local threshold on the nuclear dye's density; touching nuclei are parted by flooding from the
-    maxima of the smoothed distance to the background.
+    A local threshold is applied to the nuclear stain's density; touching nuclei are separated by
+    flooding from the maxima of the smoothed distance to the background.
 
     Parameters
     ----------
     image : (H, W, 3) RGB
-    floor : least optical density of a nucleus above nothing
-    cap : densities above count as this when thresholds are set
-    within : (H, W) mask; nuclei whose center lies outside are dropped
-    density, second : maps to use for the nuclei and to measure beside; the nuclear dye and the
-        density of green when None
+    floor : minimum optical density of a nucleus
+    cap : upper limit to which densities are clipped for thresholds
+    within : (H, W) mask; nuclei with centers outside it are dropped
+    density, second : maps for finding nuclei and for a further measurement; nuclear stain and
+        green density if None
 
     Returns
     -------
@@ -149,9 +157,9 @@ def segment(
 
 
 def part_touching(foreground: U8, um: float) -> I32:
-    """Labels of a mask, touching nuclei parted by flooding from the maxima of their depth.
+    """Label a mask's nuclei, separating touching ones by flooding from maxima of their depth.
 
-    `um` is pixels per µm.
+    `um` is the number of pixels per µm.
     """
     import cv2
 
@@ -178,19 +186,19 @@ def measure_shapes(
     second: AnyArray,
     circularity: float = 0.0,
 ) -> Nuclei:
-    """Describe labelled nuclei; those of implausible area or below `circularity` are dropped.
+    """Measure labeled nuclei, dropping those of implausible area or below `circularity`.
 
-    `raw` is the dye's density, `smooth` the same with the noise taken off, for the contrast,
-    `second` a map whose mean is measured beside.
+    `raw` is the stain's density, `smooth` is the denoised density used for the contrast, and
+    `second` is a further map to be averaged over each nucleus.
 
     Parameters
     ----------
-    labels : (height, width), 0 off the nuclei
+    labels : (height, width), 0 outside nuclei
     raw, smooth : (height, width) optical density
     mpp : micrometers per pixel
-    within : (height, width) where a nucleus' center must lie; None for anywhere
+    within : (height, width) mask that must contain a nucleus's center; None for anywhere
     second : (height, width)
-    circularity : 1 for a circle
+    circularity : minimum circularity; 1 for a circle
     """
     from mcp_servers.pathology.compute.kernels import label_sums
     from mcp_servers.pathology.compute.pixels import renumbered
@@ -212,12 +220,13 @@ def measure_shapes(
 
 
 def surroundings(nuclei: Nuclei, image: U8, mpp: float) -> F64:
-    """Surroundings of each nucleus and the coarseness of its chromatin.
+    """Measure the surroundings of each nucleus and the coarseness of its chromatin.
 
-    `around_density` and `around_second` are the mean densities of the nuclear dye and of green in
-    a square of `AROUND_UM` around the nucleus' pixels, `crowding` the share of the square that is
-    nuclei, `rim_density` the nuclear dye's mean within `RIM_UM` of the outline, off all nuclei;
-    `grain` is the nuclear dye's mean distance from its own mean over about `GRAIN_UM`.
+    `around_density` and `around_second` are the mean densities of the nuclear stain and of green in
+    a square of `AROUND_UM` around the nucleus's pixels, and `crowding` is the share of the square
+    covered by nuclei. `rim_density` is the mean nuclear stain within `RIM_UM` of the outline,
+    outside all nuclei; `grain` is the mean absolute deviation of the nuclear stain from its local
+    mean over about `GRAIN_UM`.
 
     Parameters
     ----------
@@ -272,11 +281,11 @@ def _without_holes(mask: AnyArray, largest: float) -> U8:
 
 
 def _describe(sums: F64, mpp: float) -> tuple[F64, BoolArray]:
-    """Shape and stain from the sums of `label_sums`; empty labels are marked False."""
+    """Compute shape and stain from the sums of `label_sums`; empty labels are marked False."""
     part = sums[1:]
     n = np.maximum(part[:, 0], 1.0)
     x, y = part[:, 1] / n, part[:, 2] / n
-    # 1/12 is the variance of a pixel's own width
+    # 1/12 is the variance of a uniform distribution over a pixel's width
     vx = part[:, 3] / n - x * x + 1 / 12
     vy = part[:, 4] / n - y * y + 1 / 12
     vxy = part[:, 5] / n - x * y
@@ -284,7 +293,7 @@ def _describe(sums: F64, mpp: float) -> tuple[F64, BoolArray]:
     spread = np.sqrt(((vx - vy) / 2) ** 2 + vxy**2)
     major, minor = mean + spread, np.maximum(mean - spread, 1e-9)
     area = part[:, 0] * mpp * mpp
-    # sides of pixels overstate the length of a smooth outline by 4 / pi on average
+    # pixel sides overestimate the length of a smooth outline by 4 / pi on average
     perimeter = part[:, 8] * mpp * np.pi / 4
     value = part[:, 6] / n
     table = np.stack(
@@ -307,20 +316,21 @@ def _describe(sums: F64, mpp: float) -> tuple[F64, BoolArray]:
 
 
 def darkness(densities: AnyArray) -> float:
-    """Density that a lymphocyte's nucleus reaches among nuclei of these mean densities.
+    """Compute the density that a lymphocyte's nucleus reaches, from the nuclei's mean densities.
 
-    0.85 of their 75th percentile, at most 0.45: on slides with lymphocytes the upper quarter holds
-    them, as their chromatin is the densest; on others few small nuclei are as dark as the rest.
+    This is 0.85 of their 75th percentile, at most 0.45. On slides with lymphocytes the upper
+    quarter contains them, because their chromatin is the densest; on other slides few small nuclei
+    are as dark as the rest.
     """
     return float(min(0.85 * np.percentile(densities, 75), 0.45))
 
 
 def lymphocyte_like(table: F64, dark: float | None = None) -> BoolArray:
-    """Small, round, dark nuclei: what a lymphocyte looks like, and some other cells do too.
+    """Select small, round, dark nuclei, as lymphocytes and some other cells have.
 
-    Area within `LYMPHOCYTE_AREA_UM2` (diameters of about 4 to 9 µm), eccentricity below
-    `LYMPHOCYTE_MAX_ECCENTRICITY`, circularity of at least `LYMPHOCYTE_MIN_CIRCULARITY`, and a mean
-    density of at least `dark`; `darkness` of the table when None.
+    The area is within `LYMPHOCYTE_AREA_UM2` (diameters of about 4 to 9 µm), the eccentricity below
+    `LYMPHOCYTE_MAX_ECCENTRICITY`, the circularity at least `LYMPHOCYTE_MIN_CIRCULARITY`, and the
+    mean density at least `dark`, which defaults to the `darkness` of the table.
     """
     if not len(table):
         return np.zeros(0, dtype=bool)
@@ -334,7 +344,7 @@ def lymphocyte_like(table: F64, dark: float | None = None) -> BoolArray:
 
 
 def regular_outline(table: F64) -> BoolArray:
-    """Nuclei with a round, smooth outline: circularity and eccentricity within the bounds."""
+    """Select nuclei with a round, smooth outline by circularity and eccentricity."""
     return np.asarray(
         (table[:, 7] >= REGULAR_CIRCULARITY) & (table[:, 6] <= REGULAR_MAX_ECCENTRICITY),
         dtype=bool,

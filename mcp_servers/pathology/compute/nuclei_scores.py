@@ -1,4 +1,4 @@
-"""Scores of segmented nuclei against labels, and the simplest baseline."""
+"""Scores of segmented nuclei against labels, and a simple baseline method."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ MATCH_IOU = 0.5
 class Scores:
     """Agreement of an image's nuclei with its labels.
 
-    `f1` counts pairs that overlap by more than half of their union, each nucleus in a pair at
-    most; `dice` is of the pixels; `aji` the aggregated Jaccard index (Kumar et al., IEEE
-    Transactions on Medical Imaging 2017); `pq` the panoptic quality (Kirillov et al., CVPR 2019).
+    `f1` counts pairs that overlap by more than half of their union, each nucleus in at most one
+    pair; `dice` is computed on pixels; `aji` is the aggregated Jaccard index (Kumar et al., IEEE
+    Transactions on Medical Imaging 2017); `pq` is the panoptic quality (Kirillov et al., CVPR
+    2019).
     """
 
     f1: float
@@ -30,7 +31,7 @@ class Scores:
 
 
 def overlaps(truth: AnyArray, found: AnyArray) -> tuple[F64, F64, F64]:
-    """(n, m) shared pixels of each pair of labels, (n,) and (m,) areas; labels as they occur."""
+    """Count the shared pixels of each pair of labels, (n, m), and their areas, (n,) and (m,)."""
     first, a = np.unique(truth, return_inverse=True)
     second, b = np.unique(found, return_inverse=True)
     table = np.zeros((len(first), len(second)))
@@ -41,7 +42,7 @@ def overlaps(truth: AnyArray, found: AnyArray) -> tuple[F64, F64, F64]:
 
 
 def score(truth: AnyArray, found: AnyArray) -> Scores:
-    """Scores of an image; two label maps of the same shape, 0 outside nuclei."""
+    """Score an image from two label maps of the same shape, 0 outside nuclei."""
     shared, areas, others = overlaps(truth, found)
     both = int(((truth > 0) & (found > 0)).sum())
     pixels = int((truth > 0).sum()) + int((found > 0).sum())
@@ -67,7 +68,7 @@ def score(truth: AnyArray, found: AnyArray) -> Scores:
 
 
 def otsu_watershed(image: U8, mpp: float) -> I32:
-    """Labels by Otsu's threshold over the whole image, touching nuclei parted by their depth."""
+    """Label nuclei by Otsu's threshold of the whole image, splitting touching ones by depth."""
     import cv2
 
     from mcp_servers.pathology.compute.nuclei import nuclear_density, part_touching

@@ -1,6 +1,6 @@
-"""Compiled loops over pixels: a single pass instead of a pass for each array operator.
+"""Compiled loops over pixels: one pass instead of one per array operation.
 
-Values are kept as float32 throughout, so that the results are those of the expressions.
+Values are float32 throughout, so that results equal those of the array expressions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from mcp_servers.slides.arrays import F32, AnyArray
 
 @njit(cache=True, nogil=True)
 def upper_part(density: AnyArray, start: float) -> tuple[AnyArray, AnyArray]:
-    """1 where a density exceeds `start`, else 0; and the density there, else 0."""
+    """Return a map of 1 where the density exceeds `start`, and a map of the density there.
+
+    Both maps are 0 elsewhere.
+    """
     height, width = density.shape
     limit = np.float32(start)
     above = np.zeros((height, width), np.float32)
@@ -28,15 +31,16 @@ def upper_part(density: AnyArray, start: float) -> tuple[AnyArray, AnyArray]:
 
 @njit(cache=True, nogil=True)
 def half_way(share: AnyArray, upper: AnyArray, every: AnyArray, start: float) -> F32:
-    """Half way between the means above and below `start`, within 0.75 and 1.6 of it.
+    """Compute a threshold halfway between the means above and below `start`.
 
-    `share` is the local mean of `upper_part`'s first map, `upper` of its second, `every` of the
-    density itself. Where hardly anything is above, its mean is taken to be 1.5 of `start`.
+    The threshold is kept within 0.75 and 1.6 times `start`. `share` is the local mean of
+    `upper_part`'s first map, `upper` of its second, and `every` of the density itself. If hardly
+    anything is above `start`, the mean above it is assumed to be 1.5 times `start`.
 
     Parameters
     ----------
     share, upper, every : (height, width)
-    start : a threshold of the whole image, optical density
+    start : a threshold of the whole image, in optical density
 
     Returns
     -------
@@ -59,10 +63,10 @@ def half_way(share: AnyArray, upper: AnyArray, every: AnyArray, start: float) ->
 
 @njit(cache=True, nogil=True)
 def renumbered(labels: AnyArray, number: AnyArray, values: AnyArray) -> tuple[AnyArray, float]:
-    """Renumber labels (0 drops them), and return how far they stand out.
+    """Renumber labels (0 drops a label), and return the contrast of the remaining labels.
 
-    That is how far the mean of `values` on the rest of them is above that elsewhere; 0 when either
-    is empty.
+    The contrast is the mean of `values` on the remaining labels minus that elsewhere, or 0 if
+    either set is empty.
     """
     height, width = labels.shape
     out = np.empty((height, width), np.int32)
@@ -96,19 +100,20 @@ def cell_layers(
     rows: int,
     columns: int,
 ) -> F32:
-    """(9, rows, columns): averages over the pixels of each cell, of what is on the tissue.
+    """Average layers over the tissue pixels of each cell; the result is (9, rows, columns).
 
     The layers are tissue, nuclear, epithelial, nuclear red, nuclear green, red, green, gap, pink.
-    `red`, `green` and `blue` are optical densities, `near` green averaged over neighbors,
-    `epithelial` says it of each label. Pink is what looks like collagen: eosinophilic, neither
-    nuclear nor blood. A pixel on the border of cells counts for each by the share that lies in it.
+    `red`, `green` and `blue` are optical densities, `near` is green averaged over neighbors, and
+    `epithelial` flags labels. Pink is tissue that looks like collagen: eosinophilic, neither
+    nuclear nor blood. A pixel on a border between cells counts toward each by the share of it in
+    that cell.
 
     Parameters
     ----------
     red, green, blue, near : (height, width)
-    labels : (height, width), 0 off the nuclei
+    labels : (height, width), 0 outside nuclei
     tissue : (height, width)
-    gap_density : optical density under which tissue is a gap
+    gap_density : optical density below which tissue is a gap
     """
     height, width = labels.shape
     limit = np.float32(gap_density)
@@ -160,7 +165,7 @@ def cell_layers(
 
 @njit(cache=True, nogil=True)
 def _cell(at: int, cells: int, length: int) -> tuple[int, float]:
-    """Return the cell where pixel `at` of `length` begins, and the pixel's share in it."""
+    """Return the cell in which pixel `at` of `length` begins, and the pixel's share in it."""
     cell = at * cells // length
     over = (at + 1) * cells - (cell + 1) * length  # of the pixel's `cells` parts
     return cell, 1.0 if over <= 0 else 1.0 - over / cells

@@ -1,7 +1,7 @@
-"""A single pass over the tissue of a slide: nuclei, dyes and gaps summed on a grid of 8 µm cells.
+"""Single pass over a slide's tissue that sums nuclei, stains and gaps on a grid of 8 µm cells.
 
-The tools for lymphocytes, aggregates, tumor and stroma all start from this grid, so a slide is
-decoded once for all of them.
+The tools for lymphocytes, aggregates, tumor and stroma all start from this grid, so that a slide is
+decoded only once.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from mcp_servers.slides.arrays import F32, U8, AnyArray, BoolArray, bands
 CELL_UM = 8.0
 EVERYTHING = slice(None)
 FINE_MPP = 0.7
-"""Up to this pixel size nuclei are typed as those of 0.5 µm per pixel, beyond as those of 1."""
+"""Pixel size up to which nuclei are typed as at 0.5 µm per pixel, and above which as at 1."""
 EPITHELIAL_AREA_UM2 = 30.0
 EPITHELIAL_MAX_ECCENTRICITY = 0.9
 GAP_DENSITY = 0.08
-"""Density of the green channel below which tissue shows no dye: a cleft, a lumen, a vacuole."""
+"""Green density below which tissue appears unstained: a cleft, a lumen, a vacuole."""
 
 LAYERS = (
     "tissue",  # share of the cell that is tissue
@@ -52,20 +52,23 @@ LAYERS = (
 
 COUNTS = frozenset(("lymphocytes", "nuclei", "regular"))
 SHARED = tuple(name for name in LAYERS if name not in COUNTS)
-"""The layers that are averages over a cell's pixels, in the order of `pixels.cell_layers`."""
+"""Layers that are averages over a cell's pixels, in the order of `pixels.cell_layers`."""
 DENSITIES = frozenset(("nuclear_red", "nuclear_green", "red", "green"))
 SHARE_STEPS, DENSITY_STEPS = 192.0, 100.0
-"""Shares are kept in steps of 1/192 (at 1 µm per pixel a cell has 64 pixels, so nothing is lost),
-densities in steps of 0.01 (up to 2.55; a black pixel has 2.41)."""
+"""Steps per unit in which shares and densities are stored.
+
+Shares are stored in steps of 1/192 (at 1 µm per pixel a cell has 64 pixels, so nothing is lost),
+and densities in steps of 0.01 (up to 2.55; a black pixel has 2.41).
+"""
 TILE = 128
-"""Cells along a tile of the grid: a block of 1,024 px at 1 µm per pixel."""
+"""Side of a tile of the grid in cells, equal to a block of 1,024 px at 1 µm per pixel."""
 HELD = 512
-"""Tiles in memory: 96 MiB, 5 cm² of tissue, more than most slides have."""
+"""Maximum number of tiles in memory: 96 MiB, or 5 cm² of tissue, more than most slides have."""
 INDEX = {name: at for at, name in enumerate(LAYERS)}
 
 
 def steps(name: str) -> float:
-    """Divisor of a layer's stored bytes."""
+    """Return the divisor that converts a layer's stored bytes to values."""
     if name in COUNTS:
         return 1.0
     return DENSITY_STEPS if name in DENSITIES else SHARE_STEPS
@@ -73,11 +76,11 @@ def steps(name: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Layers (see `LAYERS`) of shape (rows, columns); cell (0, 0) starts at the slide's corner.
+    """Layers (see `LAYERS`) of shape (rows, columns); cell (0, 0) is at the slide's corner.
 
-    A slide of 75 x 25 mm has 29 million cells. They are kept as bytes (counts, and shares and
-    densities in steps) in tiles of (layers, `TILE`, `TILE`), which only exist where something was
-    added, so glass takes no memory; beyond `HELD` tiles the rest waits in a file. `layer` gives the
+    A slide of 75 x 25 mm has 29 million cells. They are stored as bytes (counts, and shares and
+    densities in steps) in tiles of (layers, `TILE`, `TILE`), which exist only where something was
+    added, so glass takes no memory; tiles beyond `HELD` are kept in a file. `layer` returns the
     values of some rows.
     """
 
@@ -87,7 +90,7 @@ class Survey:
     background: tuple[int, int, int]
     tiles: TileSpool
     kept: dict[object, Any] = field(default_factory=dict)
-    """What was found in the finished survey, for the next who asks; small things only."""
+    """Small results computed from the finished survey, cached for later callers."""
 
     @classmethod
     def empty(
@@ -99,12 +102,12 @@ class Survey:
         background: tuple[int, int, int],
         folder: Path | None = None,
     ) -> Survey:
-        """Return a grid of zeros that covers a slide; `folder` is for what is not held in memory.
+        """Create a grid of zeros that covers a slide; `folder` is for data not kept in memory.
 
         Parameters
         ----------
-        width_um, height_um : of the slide, µm
-        dark : least optical density of a lymphocyte's nucleus
+        width_um, height_um : of the slide, in µm
+        dark : minimum optical density of a lymphocyte's nucleus
         strength : of the slide's stain
         background : color of empty glass, 0 to 255
         """
@@ -119,7 +122,7 @@ class Survey:
 
     @property
     def tissue(self) -> BoolArray:
-        """Cells that are at least a quarter tissue."""
+        """Mask of the cells that are at least a quarter tissue."""
         out = np.zeros(self.shape, dtype=bool)
         for rows in self.bands():
             out[rows] = self.is_tissue(rows)
@@ -130,7 +133,7 @@ class Survey:
         return np.asarray(self.read_layer("tissue", rows) > 0.25 * SHARE_STEPS)
 
     def read_layer(self, name: str, rows: slice = EVERYTHING) -> U8:
-        """Return the bytes of a layer, some rows or all."""
+        """Return the stored bytes of a layer, for some rows or all."""
         top, bottom, _ = rows.indices(self.shape[0])
         out = np.zeros((max(0, bottom - top), self.shape[1]), dtype=np.uint8)
         for row in range(top // TILE, -(-bottom // TILE)):
@@ -145,7 +148,7 @@ class Survey:
         return out
 
     def layer(self, name: str, rows: slice = EVERYTHING) -> F32:
-        """Return a layer, or some rows of it, as numbers."""
+        """Return a layer, or some rows of it, as floating-point values."""
         return np.asarray(self.read_layer(name, rows), dtype=np.float32) / np.float32(steps(name))
 
     def write_layer(self, name: str, window: tuple[slice, slice], values: F32) -> None:
@@ -167,7 +170,7 @@ class Survey:
                 self._tile(row, column)[own] = part
 
     def count(self, name: str, rows: AnyArray, columns: AnyArray) -> None:
-        """Increment the cells at these rows and columns, for each time they are named."""
+        """Increment the cells at these rows and columns, once for each occurrence."""
         across = -(-self.shape[1] // TILE)
         place = rows // TILE * across + columns // TILE
         for number in np.unique(place).tolist():
@@ -177,21 +180,24 @@ class Survey:
             np.add.at(self._tile(row, column)[INDEX[name]], at, 1)
 
     def _tile(self, row: int, column: int) -> U8:
-        """Return a tile to write to."""
+        """Return a tile for writing."""
         self.kept.clear()
         return self.tiles.edit((row, column))
 
     def bands(self) -> Iterator[slice]:
-        """All rows, some at a time."""
+        """Iterate over all rows, some at a time."""
         return bands(self.shape[0])
 
     def holds(self, rows: slice) -> bool:
-        """Return True if anything was added in some rows."""
+        """Check whether anything was added in some rows."""
         top, bottom, _ = rows.indices(self.shape[0])
         return any(top < (row + 1) * TILE and row * TILE < bottom for row, _ in self.tiles)
 
     def smooth(self, names: Sequence[str], sigma_um: float, rows: slice = EVERYTHING) -> list[F32]:
-        """Layers per unit of tissue, smoothed by a Gaussian over tissue only; some rows or all."""
+        """Smooth layers per unit of tissue with a Gaussian over tissue only.
+
+        The result covers some rows, or all.
+        """
         import cv2
 
         sigma = sigma_um / CELL_UM
@@ -211,20 +217,20 @@ class Survey:
         ]
 
     def lymphocytes_per_mm2(self, sigma_um: float = 20.0, rows: slice = EVERYTHING) -> F32:
-        """Lymphocyte-like nuclei per mm² of tissue."""
+        """Compute the density of lymphocyte-like nuclei per mm² of tissue."""
         return self.smooth(("lymphocytes",), sigma_um, rows)[0] / np.float32((CELL_UM / 1000) ** 2)
 
     def area_mm2(self) -> float:
-        """Tissue area."""
+        """Compute the tissue area."""
         held = (self.read_layer("tissue", rows).sum(dtype=np.int64) for rows in self.bands())
         cells = float(sum(held)) / SHARE_STEPS
         return cells * (CELL_UM / 1000) ** 2
 
 
 def sampled_darkness(images: list[U8], mpp: float) -> float:
-    """`darkness` of the nuclei in sampled tissue, so that cells are called alike all over a slide.
+    """Compute `darkness` from sampled tissue, so that cells are classified alike across a slide.
 
-    0.2 when there are fewer than 20 nuclei.
+    Return 0.2 if there are fewer than 20 nuclei.
     """
     values = [segment(image, mpp).column("density_mean") for image in images]
     pooled = np.concatenate(values) if values else np.zeros(0)
@@ -240,10 +246,11 @@ def add_block(
     mpp: float,
     lock: AbstractContextManager[object] | None = None,
 ) -> None:
-    """Add a block of the slide, its halo left out of all sums.
+    """Add a block of the slide, excluding its halo from all sums.
 
-    `origin_um` is the corner of the block (with halo) on the slide, in µm. With a `lock` blocks may
-    be added from several threads, in any order: counts add up, and all else is written once.
+    `origin_um` is the corner of the block (with halo) on the slide, in µm. With a `lock`, blocks
+    may be added from several threads in any order: counts are accumulated, and everything else is
+    written once.
 
     Parameters
     ----------
@@ -302,7 +309,7 @@ def _count(
     origin_um: tuple[float, float],
     mpp: float,
 ) -> None:
-    """Count the points of the block proper in the cells they fall in."""
+    """Count the points in the block, excluding its halo, in the cells that contain them."""
     if not len(points):
         return
     x, y = points[:, 0], points[:, 1]

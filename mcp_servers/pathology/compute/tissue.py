@@ -1,4 +1,4 @@
-"""Tissue, pen marks and focus on an overview image."""
+"""Detection of tissue, pen marks and focus on an overview image."""
 
 from __future__ import annotations
 
@@ -13,17 +13,22 @@ from mcp_servers.slides.components import components
 BAND, REACH = 512, 6
 OTSU_BINS, OTSU_SPAN = 256, (0.0, 1.5)
 OD_BOUNDS = (0.06, 0.16)
-"""Optical density of the green channel that the automatic threshold is kept within: below the
-first glass and dust begin, above the second pale stroma and fat are lost."""
+"""Bounds on the automatic threshold, in optical density of the green channel.
+
+Below the first, glass and dust are included; above the second, pale stroma and fat are lost.
+"""
 NOISE_BELOW, GRAY_BELOW, GREENER_FROM = 0.2, 4.0, 0.2
-"""What H&E is not, at 2 µm per pixel; medians over fields. Correlation of neighboring pixels: H&E
-had 0.49 and more, noise up to 0.07. Spread of the three channels: H&E 10 and more, gray images 0
-to 3. Share of pixels that are greenest: H&E up to 0.12, random color from 0.3 on."""
+"""Limits that exclude H&E, at 2 µm per pixel, on medians over fields.
+
+Correlation of neighboring pixels: H&E had 0.49 and more, noise up to 0.07. Spread of the three
+channels: H&E 10 and more, gray images 0 to 3. Share of pixels that are greenest: H&E up to 0.12,
+random color from 0.3 on.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Tissue:
-    """Masks of an overview image, all of its shape."""
+    """Masks of an overview image, all of the image's shape."""
 
     mask: BoolArray
     pen: BoolArray
@@ -33,7 +38,10 @@ class Tissue:
 
 
 def background_color(image: U8) -> tuple[int, int, int]:
-    """Color of empty glass: the median of bright, colorless pixels; white when there are none."""
+    """Estimate the color of empty glass as the median of bright, colorless pixels.
+
+    Return white if there are none.
+    """
     sample = image[:: max(1, image.shape[0] // 512), :: max(1, image.shape[1] // 512)]
     red, green, blue = sample[:, :, 0], sample[:, :, 1], sample[:, :, 2]
     low = np.minimum(np.minimum(red, green), blue)
@@ -46,12 +54,12 @@ def background_color(image: U8) -> tuple[int, int, int]:
 
 
 def optical_density(image: U8, background: tuple[int, int, int] = (255, 255, 255)) -> F32:
-    """-log10(I / I0) per channel, clipped at 0; I below 1 counts as 1."""
+    """Compute -log10(I / I0) per channel, clipped at 0; I below 1 counts as 1."""
     return np.stack(density_planes(image, background), axis=2)
 
 
 def density_planes(image: U8, background: tuple[int, int, int]) -> list[F32]:
-    """`optical_density`, each channel by itself."""
+    """Compute `optical_density`, returning each channel separately."""
     return [_density_plane(np.ascontiguousarray(image[:, :, c]), background[c]) for c in range(3)]
 
 
@@ -64,14 +72,14 @@ def _density_plane(channel: U8, background: int) -> F32:
 
 
 def unlike_he(fields: Sequence[U8]) -> str:
-    """Reason that an image of these fields cannot be an H&E section; empty if there is none.
+    """Explain why these fields cannot be from an H&E section; empty if they can.
 
-    Only what is far from every section is reported: noise, gray images, images that are green in
-    part. Smooth pink and purple things of any kind pass.
+    Only images far from any section are reported: noise, gray images, and images that are partly
+    green. Smooth pink and purple images of any kind pass.
 
     Parameters
     ----------
-    fields : RGB at about 2 µm per pixel; those with less than a tenth of tissue say nothing
+    fields : RGB at about 2 µm per pixel; fields with less than a tenth of tissue are ignored
     """
     statistics = []
     for field in fields:
@@ -97,13 +105,13 @@ def unlike_he(fields: Sequence[U8]) -> str:
 
 
 def find_pen(red: AnyArray, green: AnyArray, blue: AnyArray) -> BoolArray:
-    """Ink by the ratios of the channels' optical densities.
+    """Find ink from the ratios of the channels' optical densities.
 
     Hematoxylin, eosin and DAB absorb green at least as much as one neighbor: (0.65, 0.70, 0.29),
     (0.07, 0.99, 0.11), (0.27, 0.57, 0.78). Green and blue ink absorb red most; red ink absorbs
-    green and blue nearly alike and little red; orange and yellow ink absorb blue far most; black
-    ink absorbs all alike and strongly. Purple, pink and brown ink have the colors of the dyes and
-    cannot be distinguished from tissue this way.
+    green and blue almost equally and little red; orange and yellow ink absorb blue by far the most;
+    black ink absorbs all channels equally and strongly. Purple, pink and brown ink have the colors
+    of the stains and cannot be distinguished from tissue this way.
     """
     strong = np.maximum(np.maximum(red, green), blue) > 0.15
     green_ink = (red > 1.25 * green) & (red > 0.35)
@@ -118,13 +126,13 @@ def find_pen(red: AnyArray, green: AnyArray, blue: AnyArray) -> BoolArray:
 
 
 def otsu(values: AnyArray, low: float = OTSU_SPAN[0], high: float = OTSU_SPAN[1]) -> float:
-    """Threshold that best separates a histogram into two classes (Otsu 1979)."""
+    """Find the threshold that best separates values into two classes (Otsu 1979)."""
     counts, edges = np.histogram(values, bins=OTSU_BINS, range=(low, high))
     return otsu_of(counts, edges)
 
 
 def otsu_of(counts: AnyArray, edges: F64) -> float:
-    """Otsu's threshold of a histogram, taken from its `edges`."""
+    """Find Otsu's threshold of a histogram among its `edges`."""
     weights = counts.astype(np.float64)
     centers = (edges[:-1] + edges[1:]) / 2
     below = np.cumsum(weights)
@@ -144,16 +152,16 @@ def find_tissue(
     fill_holes_um2: float = 10_000.0,
     keep_pen: bool = False,
 ) -> Tissue:
-    """Tissue of an overview image.
+    """Find the tissue in an overview image.
 
-    Optical density of the green channel, which both dyes of an H&E stain absorb, smoothed over
-    ~2 pixels, above Otsu's threshold kept within `OD_BOUNDS`; colorless pixels (dust, shadows of
-    the cover slip) and ink taken off; small pieces dropped and small holes filled.
+    Tissue is where the optical density of green, which both H&E stains absorb, smoothed over ~2
+    pixels, exceeds Otsu's threshold kept within `OD_BOUNDS`. Colorless pixels (dust, shadows of the
+    cover slip) and ink are removed, small pieces are dropped, and small holes are filled.
 
     Parameters
     ----------
     image : (H, W, 3) RGB
-    mpp : µm per pixel of the image; about 8 serves best
+    mpp : µm per pixel of the image; about 8 works best
     min_area_um2, fill_holes_um2 : areas in µm²
     """
     import cv2
@@ -190,7 +198,7 @@ def find_tissue(
     for step in (cv2.MORPH_CLOSE, cv2.MORPH_OPEN):
         mask = np.asarray(cv2.morphologyEx(mask, step, kernel), dtype=np.uint8)
     pixel = mpp * mpp
-    # an image of a small field has no large piece to show
+    # the image of a small field cannot contain a large piece
     least = min(min_area_um2 / pixel, 0.05 * mask.size)
     large = _keep_large(mask.view(bool), least)
     filled = ~_keep_large(large, fill_holes_um2 / pixel, value=False)
@@ -201,26 +209,30 @@ def find_tissue(
 
 
 def _keep_large(mask: BoolArray, min_pixels: float, value: bool = True) -> BoolArray:
-    """Return the regions of `value` in a mask that have that many pixels."""
+    """Return the regions of `value` in a mask that have at least `min_pixels` pixels."""
     found = components(mask, diagonal=True, value=value)
     return found.mask(found.areas() >= min_pixels)
 
 
 def sharpness(image: U8) -> float:
-    """Focus of a patch at about 1 µm per pixel: see `focus_sums`; 0 where nothing is to be seen."""
+    """Compute the focus of a patch at about 1 µm per pixel (see `focus_sums`); 0 if featureless."""
     sums = focus_sums(image, np.ones(image.shape[:2], dtype=bool), max(image.shape[:2]))
     return float(focus_ratio(sums)[0, 0])
 
 
 FOCUS_NOISE, FOCUS_SMOOTH = 0.5, 0.7
-"""Energy that rounding and compression alone give the Laplacian (gray levels squared), and the
-Gaussian in pixels before it: without it, blocks of a JPEG pass for detail."""
+"""Noise energy of the Laplacian, and standard deviation of the Gaussian applied before it.
+
+The energy is due to rounding and compression alone (gray levels squared), and the Gaussian is in
+pixels; without it, JPEG blocks are mistaken for detail.
+"""
 
 
 def focus_sums(image: U8, tissue: BoolArray, cell: int) -> F32:
-    """(4, rows, columns) means over cells of `cell` pixels: tissue, gray, gray², Laplacian².
+    """Compute means over cells of `cell` pixels: tissue, gray, gray², Laplacian².
 
-    The last three are over tissue only, times its share, so that cells can be averaged.
+    The result is (4, rows, columns). The last three are means over tissue only, times its share, so
+    that cells can be averaged.
     """
     import cv2
 
@@ -236,9 +248,10 @@ def focus_sums(image: U8, tissue: BoolArray, cell: int) -> F32:
 
 
 def focus_ratio(sums: F32) -> F32:
-    """Energy of the Laplacian over the variance of gray, per cell; infinite without tissue.
+    """Compute the Laplacian's energy over the variance of gray per cell; infinite without tissue.
 
-    Both scale with contrast, so pale and dark tissue compare; near 0 when out of focus.
+    Both scale with contrast, so pale and dark tissue are comparable; the ratio is near 0 out of
+    focus.
     """
     share = np.maximum(sums[0], 1e-6)
     mean, square, energy = (sums[i] / share for i in (1, 2, 3))

@@ -1,4 +1,4 @@
-"""Tumor-like epithelium, its border and its surroundings, from the grid of `survey`."""
+"""Detection of tumor-like epithelium, its border and its surroundings on the grid of `survey`."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from mcp_servers.slides.components import components
 SMOOTH_UM = 28.0
 SPAN = (-0.5, 1.6)
 BOUNDS = (0.0, 0.75)
-"""The automatic threshold on the score is kept within these."""
+"""Bounds on the automatic threshold of the score."""
 PALE = 0.42
-"""A threshold below this was set by solidity more than by nuclei, and is reported as unsure."""
+"""Threshold below which solidity mattered more than nuclei, which is reported as unsure."""
 
 HOLE_UM2 = 20_000.0
-"""Gaps in tumor below this area are filled."""
+"""Area below which gaps in tumor are filled."""
 
 
 def tumor_score(survey: Survey, rows: slice) -> F32:
-    """Likeness of each cell of some rows to solid epithelium, about -0.5 to 1.5; 0 on glass.
+    """Score how much each cell of some rows looks like solid epithelium.
 
-    Four cues, each smoothed over ~28 µm: area under round, not small nuclei (0.15 of the tissue
-    counts fully); basophilia, the ratio of red to green density (0.38 of stroma to 0.58 of
-    epithelium); solidity, the absence of undyed gaps (0.15 and more counts as loose); and the
-    area per lymphocyte-like nucleus, which counts against.
+    Scores are about -0.5 to 1.5, and 0 on glass. There are four cues, each smoothed over ~28 µm:
+    area under round nuclei that are not small (0.15 of the tissue counts fully); basophilia, the
+    ratio of red to green density (0.38 in stroma to 0.58 in epithelium); solidity, the absence of
+    unstained gaps (0.15 and more counts as loose); and the density of lymphocyte-like nuclei, which
+    counts against.
     """
     cues = ("epithelial", "green", "red", "gap", "lymphocytes")
     epithelial, green, red, gap, lymphocytes = survey.smooth(cues, SMOOTH_UM, rows)
@@ -43,7 +44,10 @@ def tumor_score(survey: Survey, rows: slice) -> F32:
 def tumor_mask(
     survey: Survey, *, min_area_um2: float = 20_000.0, threshold: float | None = None
 ) -> tuple[BoolArray, float]:
-    """Cells that look like solid epithelium, and the threshold used: Otsu's within `BOUNDS`."""
+    """Find the cells that look like solid epithelium, and the threshold used.
+
+    The default threshold is Otsu's, kept within `BOUNDS`.
+    """
     allowed = ~aggregates(survey).mask
     mask, used = _above(survey, threshold)
     for rows in survey.bands():
@@ -55,10 +59,10 @@ def tumor_mask(
 
 
 def _above(survey: Survey, threshold: float | None) -> tuple[BoolArray, float]:
-    """Cells with a score above a threshold, or above that of Otsu within `BOUNDS`.
+    """Find the cells scoring above a threshold, or above Otsu's kept within `BOUNDS`.
 
-    Otsu's threshold is an edge of the histogram, or a bound. Which of these a score exceeds is kept
-    as a byte, so that scores are computed once and not kept.
+    Otsu's threshold is an edge of the histogram, or a bound. The number of these that a score
+    exceeds is kept as a byte, so that scores are computed once and not stored.
     """
     counts, edges = np.histogram(np.zeros(0, np.float32), OTSU_BINS, SPAN)
     levels = np.unique(np.clip(edges, *BOUNDS))
@@ -81,8 +85,9 @@ def _above(survey: Survey, threshold: float | None) -> tuple[BoolArray, float]:
 def clean_mask(mask: BoolArray, min_area_um2: float) -> BoolArray:
     """Smooth a mask's border, and remove patches below `min_area_um2` and small holes.
 
-    A hole is a gap that the mask encloses, below `HOLE_UM2`. A gap at the border of the image is
-    none, however small: what lies beyond is not known, and in a field without tumor it is all.
+    A hole is a gap below `HOLE_UM2` that the mask encloses. A gap at the border of the image is not
+    a hole, however small: what lies beyond is unknown, and in a field without tumor the gap is the
+    whole image.
     """
     import cv2
 
@@ -101,7 +106,7 @@ def clean_mask(mask: BoolArray, min_area_um2: float) -> BoolArray:
 
 
 def zones(tumor: BoolArray, tissue: BoolArray, band_um: float) -> dict[str, BoolArray]:
-    """Tumor, peritumoral band (outside, within `band_um`) and the rest of the tissue."""
+    """Return tumor, peritumoral band (outside, within `band_um`) and the rest of the tissue."""
     inside = tumor & tissue
     band = tissue & ~inside
     border = Border(tumor)

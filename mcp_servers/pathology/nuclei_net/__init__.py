@@ -1,1 +1,1 @@
-"""The nuclei network that ships: what it computes, how it was trained and how it is scored."""
+"""The bundled nuclei network: what it computes, how it was trained, and how it is scored."""

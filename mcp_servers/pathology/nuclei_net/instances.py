@@ -1,4 +1,4 @@
-"""From the network's maps to a label per nucleus."""
+"""Conversion of the network's maps to one label per nucleus."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ import numpy as np
 from mcp_servers.slides.arrays import F32, I32, AnyArray, BoolArray
 
 CUT = 0.4
-"""Probability from which a pixel is nucleus."""
+"""Probability at and above which a pixel belongs to a nucleus."""
 LEAST_PX, HOLE_PX = 20, 80
-"""Smaller pieces are dropped, smaller gaps within a nucleus filled."""
+"""Size below which pieces are dropped, and below which holes in a nucleus are filled."""
 SEED_DEPTH = 0.2
-"""A local maximum of depth below this starts no nucleus of its own."""
+"""Depth below which a local maximum does not start a nucleus of its own."""
 SEED_SMOOTHING_PX, SEED_REACH_PX = 0.8, 2
 SADDLE = 0.8
-"""Two basins are a single nucleus where the depth on their border exceeds this share of the lower
-peak."""
+"""Share of the lower peak that the depth on the border of two basins must exceed to join them."""
 
 
 def instances(maps: F32) -> I32:
-    """Labels (H, W) from maps (2 or more, H, W) of the probability of nucleus and of its depth.
+    """Label nuclei from maps (2 or more, H, W) of nucleus probability and depth.
 
-    Probable pixels are flooded from the maxima of the smoothed depth; basins that no clear saddle
-    parts are joined.
+    Probable pixels are flooded from the maxima of the smoothed depth; basins not separated by a
+    clear saddle are joined.
     """
     import cv2
 
@@ -42,7 +41,7 @@ def instances(maps: F32) -> I32:
 
 
 def without_small(mask: AnyArray, least: int) -> BoolArray:
-    """Return a mask without its connected pieces below `least` pixels."""
+    """Remove connected pieces below `least` pixels from a mask."""
     import cv2
 
     _, parts, sizes, _ = cv2.connectedComponentsWithStats(
@@ -54,9 +53,9 @@ def without_small(mask: AnyArray, least: int) -> BoolArray:
 
 
 def merge_shallow(labels: I32, depth: F32) -> I32:
-    """Labels with neighbors joined whose saddle is above `SADDLE` of the lower peak.
+    """Join adjacent labels whose saddle is above `SADDLE` of the lower peak.
 
-    The highest saddle comes first; what was joined has the higher peak.
+    Labels are joined in order of decreasing saddle; a joined label has the higher of the two peaks.
     """
     count = int(labels.max())
     pairs, saddles = [], []

@@ -1,4 +1,4 @@
-"""The nuclei network as a file (safetensors with its card inside) and at work on an image."""
+"""The nuclei network: its file (safetensors with an embedded card) and its use on images."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ FORMAT = "sage-nuclei-1"
 WORKING_MPP = 0.5
 SHIPPED = "nuclei.safetensors"
 MAPS_PLACE = 2
-"""From this map on they are places, which are no probabilities."""
+"""Index of the first map that is a position rather than a probability."""
 STRETCH = 1.1
-"""An image so many times as coarse as the network expects is enlarged for it."""
+"""Factor by which an image may be coarser than the network expects before it is enlarged."""
 
 
 class NucleiScores(BaseModel):
@@ -59,7 +59,7 @@ class NucleiCard(BaseModel):
 
 
 def save(path: Path, weights: Mapping[str, Any], card: dict[str, Any]) -> None:
-    """Write weights at half precision as safetensors, the card in its metadata."""
+    """Write half-precision weights as safetensors, with the card in the metadata."""
     import torch
     from safetensors.torch import save_file
 
@@ -72,7 +72,7 @@ def save(path: Path, weights: Mapping[str, Any], card: dict[str, Any]) -> None:
 
 
 def read_card(path: Path) -> NucleiCard:
-    """Get the card of a file that `save` wrote; raises `InputError` when it is something else."""
+    """Read the card of a file written by `save`; raises `InputError` for other files."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -89,7 +89,7 @@ def read_card(path: Path) -> NucleiCard:
 
 
 def shipped_network() -> Path | None:
-    """Return the network that ships, or None where this installation lacks it or PyTorch."""
+    """Load the bundled network, or return None if it or PyTorch is not installed."""
     if find_spec("torch") is None or find_spec("safetensors") is None:
         return None
     path = data_folder("models") / SHIPPED
@@ -97,13 +97,13 @@ def shipped_network() -> Path | None:
 
 
 class NucleiNetwork:
-    """A loaded network; `segment` has the form of the classical `compute.nuclei.segment`."""
+    """A loaded network; `segment` has the same form as `compute.nuclei.segment`."""
 
     stated = True
     types: tuple[str, ...] = ()
 
     def __init__(self, path: Path, device: str = "cpu") -> None:
-        """Load to a device; raises `InputError` when the file is no such network or damaged."""
+        """Load onto a device; raises `InputError` if the file is damaged or not such a network."""
         import torch
         from safetensors.torch import load_file
 
@@ -125,7 +125,7 @@ class NucleiNetwork:
         self.net = fuse_normalization(net.eval()).to(device, memory_format=torch.channels_last)
 
     def maps(self, image: U8) -> F32:
-        """(4, H, W): probability of nucleus, depth, horizontal and vertical place."""
+        """Compute (4, H, W) maps: nucleus probability, depth, horizontal and vertical position."""
         import torch
 
         from mcp_servers.pathology.nuclei_net.network import MULTIPLE, densities
@@ -143,7 +143,7 @@ class NucleiNetwork:
         return np.ascontiguousarray(plain[:, :height, :width])
 
     def labels(self, image: U8, mpp: float) -> I32:
-        """Label map of an image whose pixels are `mpp` µm wide."""
+        """Label the nuclei of an image whose pixels are `mpp` µm wide."""
         import cv2
 
         if mpp <= STRETCH * self.mpp:
@@ -157,7 +157,7 @@ class NucleiNetwork:
         return np.asarray(small, dtype=np.int32)
 
     def segment(self, image: U8, mpp: float, within: BoolArray | None = None) -> Nuclei:
-        """Nuclei of an image, measured as by the classical method."""
+        """Segment the nuclei of an image and measure them as in the classical method."""
         import cv2
 
         from mcp_servers.pathology.compute.nuclei import (
@@ -173,7 +173,7 @@ class NucleiNetwork:
 
 
 def fuse_normalization(net: Any) -> Any:
-    """Return the network with each normalization folded into the convolution before it."""
+    """Fold each normalization of the network into the convolution before it."""
     from torch import nn
     from torch.nn.utils.fusion import fuse_conv_bn_eval
 

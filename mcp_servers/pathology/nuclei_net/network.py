@@ -1,8 +1,8 @@
-"""A small U-Net: nucleus or not, depth, and offset to the center for each pixel.
+"""A small U-Net that predicts nucleus, depth, and offset to the center for each pixel.
 
-Outputs, all at the input's resolution: logit of nucleus; logit of depth (distance to the outline
-over the nucleus's largest); horizontal and vertical position within the nucleus, -1 to 1
-(HoVer-Net, Graham et al., Medical Image Analysis 2019).
+The outputs, at the input's resolution, are the logit of nucleus; the logit of depth (distance to
+the outline over the nucleus's largest); and the horizontal and vertical position in the nucleus, -1
+to 1 (HoVer-Net, Graham et al., Medical Image Analysis 2019).
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ from torch import Tensor, nn
 WIDTHS = (32, 64, 128)
 OUTPUTS = 4
 MULTIPLE = 2 ** len(WIDTHS)
-"""Sides of the input must be multiples of this."""
+"""Number of which the sides of the input must be multiples."""
 
 
 def convolution(before: int, after: int) -> nn.Sequential:
-    """3 x 3, normalized over the batch, rectified."""
+    """Build a 3 x 3 convolution with batch normalization and ReLU."""
     return nn.Sequential(
         nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()
     )
 
 
 class NucleiNet(nn.Module):
-    """(n, 3, H, W) optical densities to (n, 4, H, W); H and W multiples of `MULTIPLE`.
+    """Network from (n, 3, H, W) optical densities to (n, 4, H, W) maps.
 
-    The first convolution halves the sides and the last gives four pixels for each of its own, so
+    H and W must be multiples of `MULTIPLE`.
+
+    The first convolution halves the sides and the last produces four pixels for each of its own, so
     that nothing is computed at full resolution.
     """
 
@@ -45,7 +47,7 @@ class NucleiNet(nn.Module):
         self.head = nn.Conv2d(widths[0], 4 * OUTPUTS, 3, padding=1)
 
     def forward(self, densities: Tensor) -> Tensor:
-        """Return the four maps."""
+        """Compute the four maps."""
         kept = []
         x = densities
         for level, block in enumerate(self.down):
@@ -60,5 +62,5 @@ class NucleiNet(nn.Module):
 
 
 def densities(images: Tensor) -> Tensor:
-    """Optical density, base 10, of (n, 3, H, W) gray values 0 to 255 against white 245."""
+    """Compute the base-10 optical density of (n, 3, H, W) values 0 to 255 against white 245."""
     return -torch.log10(images.float().clamp(min=1.0) / 245.0).clamp(max=0.0)
