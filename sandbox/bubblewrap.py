@@ -35,7 +35,7 @@ START_SECONDS = 20.0
 REMEDY = "install bubblewrap (Debian/Ubuntu: apt-get install bubblewrap) and allow user namespaces"
 _BOUND = 'for f in $SAGE_GROUPS; do echo $$ > "$f" || exit 125; done; unset SAGE_GROUPS; '
 _AS_ROOT = _BOUND + (
-    # An overlay whose lower folder is "." does not name its place in the mount table; a bind does.
+    # An overlay with the lower folder "." hides its location in the mount table; a bind does not.
     'hidden() ( cd "$1" && mount -t overlay -o "ro,lowerdir=.:$SAGE_EMPTY" sage "$2"; ) '
     '2>/dev/null; while [ "$1" != -- ]; do hidden "$1" "$2" || mount --bind "$1" "$2" || exit 125; '
     'shift 2; done; unset SAGE_EMPTY; shift; exec "$@"'
@@ -252,7 +252,7 @@ class _Run:
         limits = self.job.limits
         bounds = ["prlimit", "--core=0", f"--fsize={limits.output_mb * 1024 * 1024}"]
         bounds += ["--nofile=1024", f"--cpu={int(limits.seconds * max(limits.cpus, 1)) + 5}"]
-        if self.group is None:  # the watch on memory decides; this holds what outruns it
+        if self.group is None:  # a backstop for what outruns the memory watch
             bounds += [f"--as={8 * limits.memory_mb * 1024 * 1024}", f"--nproc={limits.pids}"]
         return [*bounds, "--"]
 

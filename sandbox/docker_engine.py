@@ -178,7 +178,7 @@ class DockerSandbox:
             ]  # fmt: skip
         for name, folder in runtime.package_folders(self.packages).items():
             if built.get(name) != runtime.fingerprint(folder):
-                # The image holds another version of this package: the version here is what counts.
+                # The image contains another version of this package; use the installed one.
                 target = f"/opt/sage/lib/{name}"
                 found.append(Mount(target, str(folder), type="bind", read_only=True))
         return found
@@ -275,7 +275,7 @@ class _Run:
                 if err:
                     self._log.add("stderr", err)
         except OSError:
-            # The connection ends when the container is removed under it; that is how we stop it.
+            # The connection ends when the container is removed, which is how we stop the code.
             return
         finally:
             self._ended.set()
@@ -343,7 +343,7 @@ def sweep_containers() -> list[str]:
     removed = []
     try:
         with engine() as client:
-            # Another process may remove one of its own while they are listed.
+            # Another process may remove one of its own containers during the listing.
             found = client.containers.list(
                 all=True, filters={"label": OWNER_LABEL}, ignore_removed=True
             )

@@ -90,7 +90,7 @@ def _new_folder(folder: Path, uid: int | None) -> None:
 
 
 def _copy_file(source: Path, target: Path, uid: int | None) -> None:
-    # Nobody but its owner may read the copy, from its first byte on.
+    # Only its owner may read the copy, from the first byte on.
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400)
     with os.fdopen(descriptor, "wb") as sink, source.open("rb") as origin:
         shutil.copyfileobj(origin, sink, 1 << 20)

@@ -24,7 +24,11 @@ _WHOLE = 0xFFFFFFFF
 _NEW_NAMESPACES = 0x7E020000 | 0x00000080
 _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
 _STREAM, _DATAGRAM, _PACKETS = 1, 2, 5
-_TERMINAL = (0x5401, 0x540F, 0x5413)  # TCGETS, TIOCGPGRP, TIOCGWINSZ: ask, never type into it
+_TERMINAL = (
+    0x5401,
+    0x540F,
+    0x5413,
+)  # TCGETS, TIOCGPGRP, TIOCGWINSZ: query only, never type into it
 _FILES = (0x541B, 0x5421, 0x5450, 0x5451)  # FIONREAD, FIONBIO, FIONCLEX, FIOCLEX
 
 _RULES: dict[str, tuple[tuple[Test, ...], ...]] = {

@@ -76,7 +76,7 @@ class Space(threading.Thread):
 def _inodes(place: int | str) -> int:
     try:
         found = os.statvfs(place)
-    except OSError:  # gone, or not to be seen by this user
+    except OSError:  # ended, or not visible to this user
         return 0
     return found.f_files - found.f_ffree
 

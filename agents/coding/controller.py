@@ -222,7 +222,7 @@ class Carrying:
                 attempt.part == part and attempt.compiled_by_sage for attempt in self.attempts
             )
             if number > self.rounds or (tried and self.reasoner.name == "rules"):
-                break  # the same program would end in the same way again
+                break  # the same program would end the same way again
             code = written if written is not None else self._ask(number, task)
             self._round(part, task, inputs, reference, code, self.reasoner.name)
         ended = [
@@ -489,7 +489,7 @@ def resume(
         outcome = store.outcome()
         if outcome is not None:
             run.require_same(outcome.contract_sha256)
-        # First kept as the next round, then reopened: a kill in between loses nothing.
+        # Store it as the next round before reopening, so that a kill in between loses nothing.
         store.begin(len(store.attempts()) + 1, code)
         store.reopen()
     run.mended = code

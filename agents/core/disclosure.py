@@ -70,7 +70,7 @@ def require_disclosable(
 
 def _require_bounded(agent: str, value: Any, name: str) -> None:
     if isinstance(value, str):
-        # Pictures are SAGE's own figures as base64; their size is the figure's.
+        # Images are SAGE's own figures as base64, whose length depends on the figure.
         if len(value) > LONGEST_TEXT and not name.endswith("pictures"):
             raise FaultError(f"{agent}: {name} holds {len(value)} characters; it was not sent")
     elif isinstance(value, Mapping):

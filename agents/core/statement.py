@@ -286,7 +286,7 @@ def same_claim(hypothesis: Hypothesis) -> tuple[object, ...]:
         levels = ["high"] * len(levels)
     elif (len(exposures) == 1 or comparison is Comparison.EXTREMES) and not any(
         exposure.cut is CutRule.TERTILE
-        for exposure in exposures  # the middle is on neither side
+        for exposure in exposures  # the middle group is on neither side
     ):
         first = min(range(len(exposures)), key=lambda at: exposures[at].variable)
         if levels[first] == "low":

@@ -6,7 +6,7 @@ from agents.feasibility.types import EvidenceItem, StepName
 
 
 class FactList:
-    """List that numbers facts as they are added."""
+    """A list that numbers facts as they are added."""
 
     def __init__(self) -> None:
         self.items: list[EvidenceItem] = []

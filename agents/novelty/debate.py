@@ -119,7 +119,7 @@ class _Debate:
                 "verifier": counter_queries(self.expanded),
             }
         )
-        # Nobody sees another's opening, so that the first scores are independent.
+        # No critic sees another's opening, so that the first scores are independent.
         opening = {critic: self._ask(critic, 0, debate=()) for critic in self.critics}
         beliefs = [opening[critic].score for critic in self.critics]
         scores = beliefs
@@ -139,7 +139,7 @@ class _Debate:
                 ).tolist()
                 if not upheld and (upheld := _upheld(positions)):
                     penalty = self.settings.specious_penalty
-                # The penalty stays beside the beliefs: later proposals cannot argue it away.
+                # The penalty is not part of the beliefs, so later proposals cannot undo it.
                 scores = penalize(beliefs, penalty).tolist()
                 self._close_round(number, scores, found, penalty)
                 if self.rounds[-1].sigma < self.settings.converged_below_sigma:

@@ -28,7 +28,7 @@ _BAD = re.compile(
 )
 _NEGATED = re.compile(r"\bnot\b|\bno\b|\bneither\b|\bnor\b|\bwithout\b")
 _TEXT = "text:"
-"""Kind of exposure, without a direction, used by proposals that are not cohort hypotheses."""
+"""Kind of exposure, without a direction, in proposals that are not cohort hypotheses."""
 
 
 class Opposition:
@@ -56,7 +56,7 @@ class Opposition:
         return set(self._readings(sentence)) == {True}
 
     def _readings(self, sentence: str) -> list[bool]:
-        """For each exposure with a detectable direction, tell whether it agrees with the claim."""
+        """List, for each exposure with a detectable direction, whether it agrees with the claim."""
         text = normalize(sentence)
         good, bad = _GOOD.search(text) is not None, _BAD.search(text) is not None
         if good == bad or _NEGATED.search(text):
@@ -79,7 +79,7 @@ def _names(variable: str, label: str, ontology: Ontology | None) -> list[str]:
 
 def _near(names: Sequence[str]) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Compile patterns for level words (high, low) shortly before or right after a name."""
-    # Hyphens come and go: "B-cell" is the B cell.
+    # Hyphens are optional: "B-cell" is the B cell.
     spelled = (
         r"[\s-]".join(map(re.escape, re.split(r"[\s-]", normalize(name))))
         for name in dict.fromkeys(names)

@@ -206,7 +206,7 @@ def count_mentions(
     subjects = {part.name for part in parts if part.role == "subject"}
 
     def place(record: Nearest) -> tuple[int, int, float]:
-        # With as many parts named, a record on disease and outcome alone is further off.
+        # Among records that name as many parts, those on disease and outcome alone are less near.
         return -len(record.parts), -len(subjects & set(record.parts)), -record.overlap
 
     return Reading(
@@ -296,7 +296,7 @@ class _Denying:
         # A sentence that denies three of four parts denies the claim, however rare the fourth.
         share = max(_share(row, self._weights), sum(row) / len(row))
         found = _nearest(cited, share, self._parts, named)
-        # "Better prognosis" is near the claim's outcome, and no finding on it.
+        # "Better prognosis" is related to the claim's outcome, but is not a finding on it.
         outcomes = [
             hit for hit, part in zip(row, self._parts, strict=True) if part.role == "outcome"
         ]

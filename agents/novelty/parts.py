@@ -160,7 +160,7 @@ def _part(name: str, ontology: Ontology | None) -> Part:
 
 
 def _of_others(names: tuple[str, ...], ontology: Ontology | None) -> dict[str, str]:
-    """Map names that the ontology assigns to another thing than the first known name to that thing.
+    """Map names of a different entity than the first known name to that entity, by the ontology.
 
     For example, a group of search terms joins bladder cancer and urothelial carcinoma.
     """

@@ -81,7 +81,7 @@ def update(
     c = np.maximum(c, _FAINTEST)
     own = own_weight * c
     moved = (own * s + (c * p).sum()) / (own + c.sum())
-    # The convex combination holds up to rounding; keep the promise exactly.
+    # The bounds of the convex combination hold up to rounding; enforce them exactly.
     moved = np.clip(moved, min(s.min(), p.min()), max(s.max(), p.max()))
     return np.asarray(moved, dtype=np.float64)
 

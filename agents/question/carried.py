@@ -28,7 +28,7 @@ def account(question: Question, hypothesis: Hypothesis) -> tuple[Carried, ...]:
     """
     taken: set[str] = set()
     rows: dict[int, Carried] = {}
-    # Parts with few variables choose first, so that "genes" does not take what FABP5 needs.
+    # Parts with few variables choose first, so that "genes" does not use up FABP5.
     order = sorted(range(len(question.parts)), key=lambda at: (_breadth(question.parts[at]), at))
     for at in order:
         part = question.parts[at]

@@ -163,7 +163,7 @@ class Vocabulary:
         names += [node.name for node in self._graph.values() if node.kind is not EntityType.GENE]
         return list(dict.fromkeys(name.casefold() for name in names))
 
-    # -- how the cohort measures --------------------------------------------------------------
+    # -- measurements in the cohort -----------------------------------------------------------
 
     def _variable_names(self) -> dict[str, Variable]:
         table_: dict[str, Variable] = {}
@@ -283,7 +283,7 @@ class Vocabulary:
         )
         if variable is None:
             return None
-        # Names that the cohort gives two measurements (stroma on slides, stroma as transcripts).
+        # Names with two measurements in the cohort (stroma on slides, stroma as transcripts).
         also = [
             item.key
             for item in self.cohort.variables

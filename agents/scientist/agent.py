@@ -197,7 +197,7 @@ def at_the_bench(bench: Workbench) -> Agent[ScientistInput, Candidates]:
     return replace(
         SCIENTIST,
         tools=bench.tools(),
-        # the dictionary as it is when the answer comes: a measurement may have joined it
+        # the dictionary at the time of the answer, since a measurement may have been added
         check=lambda given, answer: check_candidates(
             given, answer, bench.cohort.dictionary, bench.found
         ),

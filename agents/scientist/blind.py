@@ -332,7 +332,7 @@ class BlindCohort:
         relevant = contract.rules.relevant_ratio if ratio else contract.rules.relevant_difference
         seen = power.minimum_detectable
         if hypothesis.comparison is Comparison.PER_SD:
-            # Halves of a normal variable lie this many standard deviations apart: the same slope.
+            # Halves of a normal variable are this many standard deviations apart: the same slope.
             relevant = relevant ** (1 / HALVES) if ratio else relevant / HALVES
         return DesignPower(
             exposed=exposed,

@@ -1,4 +1,4 @@
-"""The scientist without a model: derive claims that the cohort can refute from relationship chains.
+"""The scientist without a model: derives claims that the cohort can refute from relationships.
 
 Each chain is read from its first entity to its last. Entities that the cohort measures become
 exposures, the endpoint is the end of the chain (or the endpoint with the most events), and
@@ -101,7 +101,7 @@ def _signed_by_others(
     totals = Counter({key: 1 if level == "high" else -1 for key, level in known.items()})
     for row in ranked:
         for entity in row[4]:
-            # Chains outvote what is known besides.
+            # Chains outvote `known`.
             totals[entity.exposure.variable] += 2 * entity.risk
     found = []
     for entity in measured:

@@ -165,7 +165,7 @@ def _asked_concepts(question: Question) -> list[Concept]:
     found: dict[str, Concept] = {}
     for role in roles:
         for part in question.testable(role):
-            # Papers know a thing by the asker's words rather than by the variable's label.
+            # Papers use the user's words rather than the variable's label.
             plain = question.language == "en" and not part.corrected_from
             name = part.words if plain or not part.name else part.name
             if part.stands_in == BY_HAND:
@@ -271,7 +271,7 @@ def _designs(
         how = Comparison.PREDICTIVE if predictive else Comparison.MODIFICATION
         pair = (exposures[0], modifiers[0])
         designs.append((pair, how, CutRule.MEDIAN))
-        if not _is_binary(given, modifiers[0]):  # of two levels the product is the same test
+        if not _is_binary(given, modifiers[0]):  # for two levels, the product is the same test
             designs.append((pair, Comparison.INTERACTION, CutRule.MEDIAN))
     elif len(exposures) > 1:
         designs.append((exposures[:3], Comparison.EXTREMES, CutRule.MEDIAN))
@@ -284,7 +284,7 @@ def _designs(
         designs.append((exposures, Comparison.EXPOSED_VS_REST, CutRule.TERTILE))
     levels = _levels(given, modifiers[0]) if modifiers else ()
     if levels:
-        # Several levels have no product term: they are looked at side by side.
+        # Several levels have no product term, so they are examined one by one.
         single = _proposal(given, exposures[:1], known, Comparison.EXPOSED_VS_REST, CutRule.MEDIAN)
         hypothesis = single.hypothesis.model_copy(update={"subgroups": levels})
         return [single.model_copy(update={"hypothesis": hypothesis})]
@@ -481,7 +481,7 @@ def _strongest(pool: Sequence[Proposal], given: ScientistInput) -> Looks:
     """Select the wanted number of claims: those that answer the question first, then by power."""
     different: dict[object, Proposal] = {}
     for proposal in pool:
-        # The same comparison with the other sign is the same test.
+        # The same comparison with the opposite sign is the same test.
         hypothesis = proposal.hypothesis
         different.setdefault((_key(hypothesis), hypothesis.comparison), proposal)
     pool = list(different.values())[:40]

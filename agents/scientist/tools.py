@@ -1,6 +1,6 @@
-"""The scientist's tools: looks at graph, literature and cohort, none of which an outcome changes.
+"""The scientist's tools to examine graph, literature and cohort, independent of any outcome.
 
-A workbench holds what the tools look at and remembers which sources were found, so that a claim
+A workbench contains the data of the tools and records which sources were found, so that a claim
 can cite them. Callers bind the tools to a workbench.
 """
 
@@ -58,7 +58,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
 
 
 MOSTLY_UNDETECTED = 0.8
-"""Share of patients at the lowest value from which a gene counts as not expressed."""
+"""A gene counts as not expressed if at least this share of patients is at the lowest value."""
 
 
 class Workbench:

@@ -43,10 +43,10 @@ EMPTY = re.compile(r"^(?:not stated|rests on)\.?$", re.IGNORECASE)
 
 
 class Source(Strict):
-    """A record that the statement cites, or that the debate had beside it.
+    """A record that the statement cites, or that was available to the debate.
 
-    `label` is how the debate calls it (R1 …); `passages` are all findings of its note, not only the
-    quoted finding; `quoted` is what the report quotes.
+    `label` is its key in the debate (R1 …); `passages` are all findings of its note, not only the
+    quoted finding; `quoted` is the quotation in the report.
     """
 
     title: str
@@ -64,7 +64,7 @@ class Source(Strict):
 class Statement(Strict):
     """A statement of a report, its place, and the files that its reader opens.
 
-    `says` holds the report's other words on the result: verdict, reasons, findings, limits.
+    `says` is the report's other text on the result: verdict, reasons, findings, limits.
     """
 
     id: str = ""
@@ -211,11 +211,11 @@ def collect_statements(root: Path) -> list[Statement]:
         within = _find_lines(name, lines)
         says = _collect_context(name, hypothesis, pen, lines, within)
         for section, kind, raw, cited in list_texts(hypothesis):
-            # What begins with a null stands verbatim; the rest is prose with numbers by key.
+            # Texts that begin with a null are verbatim; the rest is prose with numbers by key.
             verbatim = raw.startswith("\0")
             for part in [raw[1:]] if verbatim else _split(raw):
                 shown = _render(part, verbatim, pen, name)
-                # The summary may repeat what the debate said; it stands there last.
+                # The summary may repeat a text of the debate, where it comes last.
                 places = within[::-1] if section == "Novelty debate" else within
                 line = next((at for at in places if shown and shown in lines[at]), None)
                 words = _strip_escapes(shown).strip("“” ")

@@ -77,7 +77,7 @@ def overlap(columns: Mapping[str, str], name: str, text: str) -> float:
         for word in all_words[name]
     }
     said = words_of(text)
-    whole = math.fsum(weight.values())  # exact, so that ties do not hang on the order of a set
+    whole = math.fsum(weight.values())  # exact, so that ties do not depend on the order of a set
     return math.fsum(w for word, w in weight.items() if word in said) / whole if whole else 0.0
 
 

@@ -301,7 +301,7 @@ def _ask(
 
 
 class Score(Strict):
-    """Accuracy beside the best constant letter, with intervals over the same draws of patients."""
+    """Accuracy and that of the best constant letter, with intervals over the same draws."""
 
     questions: int
     patients: int
@@ -324,7 +324,7 @@ def score(rows: Sequence[Answered]) -> Score:
         right[place] += row.right
         floor[place] += row.truth == letter
         asked[place] += 1
-    if len(patients) == 1:  # drawing the same patient again gives no interval
+    if len(patients) == 1:  # resampling a single patient gives no interval
         interval, over = (0.0, 1.0), (-1.0, 1.0)
     else:
         interval = bootstrap(patients, lambda at: right[at].sum() / asked[at].sum())

@@ -59,15 +59,15 @@ from validation.core.hypothesis import (
 )
 
 ALONG = 0.2
-"""Correlation above which a variable counts as related to a planted variable."""
+"""Smallest correlation at which a variable counts as related to a planted variable."""
 SEARCHERS = ("rules", "random", "screen")
 
 
 class Found(Strict):
     """Result of a searcher in a world.
 
-    `found` holds one flag per mechanism, `first` the number of claims up to the first found,
-    `false` the number of supported claims about nothing planted.
+    `found` has one flag per mechanism, `first` is the number of claims up to the first found,
+    `false` is the number of supported claims that concern nothing planted.
     """
 
     searcher: str

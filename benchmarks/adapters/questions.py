@@ -41,7 +41,7 @@ COHORTS = {
 
 
 class GoldPart(Strict):
-    """An expected part; `carriers` may carry it (empty if the cohort lacks it)."""
+    """An expected part; `carriers` may represent it (empty if the cohort lacks it)."""
 
     role: PartRole
     words: str

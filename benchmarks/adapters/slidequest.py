@@ -52,7 +52,7 @@ class Question(Strict):
 
 
 class Scored(Strict):
-    """Scores of a question in a repeat."""
+    """Scores of a question in one repetition."""
 
     question: str
     original: float
@@ -132,7 +132,7 @@ def read_answer(path: Path) -> list[Cells]:
 def score(question: Question, answer: Sequence[Cells], repaired: bool) -> float:
     """Compute the share of the question's values that an answer gives within tolerance, 0 to 1."""
     truth, rows = list(question.truth), list(answer)
-    # Likenesses of all pairs take hours for an answer that lists anything.
+    # Computing all similarities would take hours for an answer with very many rows.
     if len(rows) > 2 * len(truth) + 100:
         return 0.0
     if question.id_column is None and len(rows) > len(truth) and not repaired:
@@ -186,7 +186,7 @@ def _match_rows(question: Question, rows: list[Cells], repaired: bool) -> list[C
     by_id = {str(row[key]): row for row in rows}
     ids = [str(truth[key]) for truth in question.truth]
     if len(by_id) == len(rows) and len(set(ids)) == len(ids):
-        # A shortcut with the same result: ids as they are, or all with a file's ending.
+        # A shortcut with the same result: IDs match exactly, or all do without a file extension.
         for known in (by_id, {name.rpartition(".")[0]: row for name, row in by_id.items()}):
             if len(known) == len(rows) and set(ids) <= set(known):
                 return [known[name] for name in ids]

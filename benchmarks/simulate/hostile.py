@@ -224,7 +224,7 @@ def _last_visit(tables: Tables, rng: np.random.Generator, known_at: str | None) 
 
 
 def _immortal(meant: float) -> Callable[[Tables, np.random.Generator], None]:
-    """Add the exposure "no second treatment"; only long survivors could get one (immortal time).
+    """Add the exposure "no second treatment"; only long survivors got a second one (immortal time).
 
     `meant` is the share of patients who were meant to receive the treatment at all.
     """
