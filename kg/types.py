@@ -158,8 +158,8 @@ class PathScores(Strict):
 class PathMechanism(Strict):
     """A path as a mechanism.
 
-    `sign` is the product of its steps' signs, neutral if any is; `directed`: every step acts, and
-    all in the same direction; `weakest` is the place of an edge.
+    `sign` is the product of the steps' signs, neutral if any of them is; `directed` tells whether
+    every step is causal and all run in the same direction; `weakest` is the index of an edge.
     """
 
     strength: float
@@ -172,7 +172,8 @@ class PathMechanism(Strict):
 class ScoredPath(Strict):
     """A path through the graph with its scores; `edges[i]` joins `nodes[i]` and `nodes[i + 1]`.
 
-    `linked`: an edge joins the ends directly. `papers`: papers with a statement about each end.
+    `linked` tells whether an edge joins the ends directly; `papers` is the number of papers with
+    a statement about each end.
     """
 
     nodes: tuple[PathNode, ...]

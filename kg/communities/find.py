@@ -14,12 +14,12 @@ from kg.types import Polarity
 from sage.core.errors import InputError
 from sage.core.models import Strict
 
-#: Statements that stand for a community, the best supported first.
+#: Number of statements that represent a community, the best supported first.
 STATEMENTS = 12
 
 
 class Cited(Strict):
-    """A statement of the graph under the number by which texts cite it."""
+    """A statement of the graph with the number by which texts cite it."""
 
     number: int
     head: str
@@ -41,10 +41,10 @@ class Cited(Strict):
 
 
 class Community(Strict):
-    """A community: its concepts, most connected inside it first, and its best statements.
+    """A community: its concepts, most connected first, and its best supported statements.
 
-    `relations` counts affirmed relations inside it, `outside` those that leave it; `ties` are
-    (number of the other community, relations), most first.
+    `relations` counts the affirmed relations inside the community and `outside` those that leave
+    it; `ties` lists (number of another community, relations to it) in descending order.
     """
 
     number: int

@@ -32,7 +32,7 @@ from sage.core.printable import one_line, quote_text
 
 PROMPT = "community.v1.md"
 _ATTEMPTS = 2
-_NAMED = 12  # concepts that the prompt lists
+_NAMED = 12  # number of concepts listed in the prompt
 
 
 class Summary(Strict):

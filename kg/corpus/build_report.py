@@ -14,12 +14,12 @@ from sage.core.models import Strict
 class BuildOptions(Strict):
     """Options of a build.
 
-    `tau` is the cosine above which names are joined; `None` takes the mode's own value (0.95
-    guarded, 0.9 paper). `workers` processes read PDFs and apply rules. `embedder` is `default`,
-    `hashing`, or the name of a sentence-transformers model; `none` leaves the similarity tier out.
-    `chat` is the model of the chat extractor. `broad` lets `rules` also keep pairs that are likely
-    related though no phrase says how, as associations. `topic` leaves out documents that name too
-    few of its concepts.
+    `tau` is the cosine above which names are merged; `None` uses the default of the mode (0.95
+    guarded, 0.9 paper). `workers` is the number of processes that read PDFs and apply rules.
+    `embedder` is `default`, `hashing`, or the name of a sentence-transformers model; `none`
+    disables the similarity tier. `chat` is the model of the chat extractor. With `broad`, the
+    `rules` extractor also keeps pairs that are likely related although no phrase states how, as
+    associations. If `topic` is given, documents that name too few of its concepts are left out.
     """
 
     extractor: Literal["rules", "chat"] = "rules"

@@ -20,7 +20,7 @@ _AND = (
     r"(?:in |the |human )?"
 )
 _LIST = rf"{_NAME}(?:\s?\([^()]{{0,40}}\))?(?:{_AND}{_NAME}(?:\s?\([^()]{{0,40}}\))?){{0,9}}"
-# What stands between the name and `cells`: where the cells are from and what was done to them.
+# Words between the name and `cells`: the origin of the cells and their treatment.
 _MODIFIER = (
     r"(?:human|murine|mouse|rat|cancer|tumou?r|bladder|breast|lung|colon|liver|kidney|prostate|ovary"
     r"|skin|brain|crypt|stem|cell|blood|ductal|squamous|cultured|transfected|parental|resistant"
@@ -49,7 +49,7 @@ _IS = re.compile(rf"(?P<names>{_NAME}) \([^()]{{0,80}}\b(?P<what>cell line)s?\)"
 _OF = re.compile(
     rf"(?:cancer|tumou?r|[a-z]oma|[ae]mia|epithelial|endothelial) cells? \(?(?P<names>{_LIST})"
 )
-# What has a digit and is no cell line: markers and subsets of cells, genes, viruses, stages, times.
+# Names with digits that are not cell lines: markers, cell subsets, genes, viruses, stages, times.
 _OTHER = re.compile(
     r"(?:CD\d+\w*|T[hHcCrR]\d+|M\d\w?|G[0-2](?:/\w+)?|[SNTMP]\d\w?|DN\d|ILC\d|iPS\w*"
     r"|IL-?\d+\w*|TLR-?\d+|C?CX?C[LR]-?\d+|CK-?\d+|KRT\d+|HLA\S*|MHC\S*|PD-?L?\d|GLP-?1"
@@ -60,7 +60,7 @@ _OTHER = re.compile(
     r"|\d+[a-z]{0,3}|\dD|CA[1-4]|V\w\d\S*|CO2|O2|H2O2?|Ca2|Mg2"
     r"|(?:Table|Fig|Day|Grade|Stage|Group|Phase)\S*)"
 )
-# What is a cell line beside `cells` and something else by itself.
+# Names that are cell lines next to `cells` but mean something else by themselves.
 _BESIDE_CELLS = words(
     "HEK CHO COS BHK NRK MEF LLC KB HOS AGS EJ C6 L929 Ishikawa Ramos Namalwa HK-2 HK2 PA-1 INS-1"
     " TE-1 CAL-27 HEp-2 J774 P19 F9 B16 CV-1 ES-2 HEC-1 NB4"

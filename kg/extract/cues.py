@@ -167,5 +167,5 @@ QUALIFIER = re.compile(
 CARRIER = re.compile(
     r"^\s+(?:patients?|cases?|specimens?|samples?|prediction|analys[ie]s|models?)\b"
 )
-# Whoever makes up for the loss of a thing acts like the thing.
+# An entity that compensates for the loss of another acts like it.
 MAKES_UP = frozenset({"compensates_for"})

@@ -122,7 +122,7 @@ _PATTERNS = (
 )
 
 
-#: Genes that mark a cell: in `CD8+, FoxP3+ and CD20+ cells` the marker stands for it.
+#: Genes that mark a cell type: in `CD8+, FoxP3+ and CD20+ cells`, the marker denotes the cell.
 MARKED = {
     "CD3D": "T cell", "CD3E": "T cell", "CD4": "CD4 T cell", "CD8A": "CD8 T cell",
     "FOXP3": "regulatory T cell", "MS4A1": "B cell", "CD79A": "B cell", "CD19": "B cell",
@@ -131,7 +131,7 @@ MARKED = {
 }  # fmt: skip
 
 
-# What an agent may act on, so that `X inhibitor` is another thing than X.
+# Types of entities that an agent may act on, so that `X inhibitor` differs from X.
 _ACTED_ON = frozenset(
     {EntityType.GENE, EntityType.PROTEIN, EntityType.PATHWAY, EntityType.CHEMICAL}
 )
@@ -150,7 +150,7 @@ _AGENT_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _ANTI = re.compile(r"\b[Aa]nti[- ]?$")
-# Names of vocabularies that say nothing by themselves.
+# Names in vocabularies that are not informative by themselves.
 _GENERAL = words(
     """
     elements proteins tissues plasma serum tissue peptides arm hand skeleton head cells risk air

@@ -55,13 +55,13 @@ _PLAIN = frozenset({"binds", "targets", "target_of", "contains", "secretes", "tr
 # Nothing is expressed `in` a treatment or an outcome.
 _NO_PLACE = frozenset({EntityType.TREATMENT, EntityType.CLINICAL_ENDPOINT, EntityType.ALGORITHM})
 _TELLS = frozenset({"associated_with", "correlates_with", "correlates_negatively_with", "predicts"})
-# From the last argument to the disease of `in D`: no new clause and no denial.
+# Allowed text between the last argument and `in D`: no new clause and no denial.
 _SETTING_OF = re.compile(
     r"(?:(?!\b(?:without|not|no|but|which|that|while|whereas|and|than)\b)[^;:.])*", re.IGNORECASE
 )
 _CAUSAL = frozenset({"promotes", "inhibits", "upregulates", "downregulates", "activates"})
 _INSTRUMENTS = frozenset({EntityType.ALGORITHM, EntityType.IMAGING_FEATURE})
-# What may `identify` or `mark` something in the sense of predicting it.
+# Entities that may `identify` or `mark` something in the sense of predicting it.
 _FINDERS = frozenset({EntityType.ALGORITHM, EntityType.SIGNATURE, EntityType.IMAGING_FEATURE})
 _FINDS = re.compile(r"(?:identif|detect|mark(?:s|ed|ing)?\b(?! of)|separat|discriminat)", re.I)
 _REMEDIES = frozenset({EntityType.TREATMENT, EntityType.CHEMICAL, EntityType.CELL_TYPE})
@@ -72,7 +72,7 @@ _AS_CAUSE = {
     "upregulates": "promotes", "activates": "promotes", "secretes": "promotes",
     "downregulates": "inhibits",
 }  # fmt: skip
-# `by limiting Y`: said of the clause's subject, wherever that is.
+# `by limiting Y` refers to the clause's subject, wherever that is.
 _BY_DOING = re.compile(
     r"\b(?:by|through|via|for|of|while|when|without|after|before)\s+(?:\w+ly\s+)?\w+ing$"
 )

@@ -38,7 +38,7 @@ _COUNTED = re.compile(
 
 
 class Study(Strict):
-    """A study as its own abstract describes it; None where it does not."""
+    """A study as described by its own abstract; fields that it does not state are None."""
 
     design: str | None = None
     cohort: str | None = None

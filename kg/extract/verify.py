@@ -20,7 +20,7 @@ from kg.lexicon.ontology import Ontology
 from kg.lexicon.wordlist import words as word_set
 from kg.types import EntityType, Polarity
 
-#: Reasons for which a claim is not grounded in its quotation.
+#: Reasons why a claim is not grounded in its quotation.
 NOT_QUOTED = "evidence not in the chunk"
 NO_CLAUSE = "evidence is less than a clause"
 NO_HEAD = "head is not in the evidence"
@@ -42,7 +42,7 @@ _SIGN = {Polarity.POSITIVE: 1, Polarity.NEGATIVE: -1, Polarity.NEUTRAL: 0}
 _WORD = re.compile(r"\w+")
 _PASSIVE = re.compile(r"^\s*(?:\w+ly\s+)?by\b")
 _BY_PHRASE = re.compile(r"\bby$")
-# Relations that say that two things go together, and no more.
+# Relations that only state that two entities are correlated.
 _WEAK = frozenset(
     {"associated_with", "correlates_with", "correlates_negatively_with", "expressed_in",
      "not_different", "affects", "regulates", "prognostic_in", "acts_in", "predicts", "contains"}
@@ -77,13 +77,13 @@ _REFUTED = re.compile(
     r"|(?:proved|proven|turned out|found)(?: to be)? (?:wrong|false|untrue))",
     re.IGNORECASE,
 )
-# `resistance to X` is no X.
+# `resistance to X` is not X.
 _TOWARD = re.compile(
     r"\b(?:resistance|sensitivity|tolerance|susceptibility|response|responsiveness|adaptation)"
     r"(?: of [\w-]+)? (?:to|against) (?:the )?$",
     re.IGNORECASE,
 )
-# `A fell after B reduced C`, `A antagonizes what B activates`: the verb is of B.
+# `A fell after B reduced C`, `A antagonizes what B activates`: the verb belongs to B.
 _SUBORDINATE = re.compile(r"\w+ \w+ (?:after|when|once|because|since|until) ([\w-]+)[^,]*$")
 _WHAT = re.compile(r"\b(?:what|that|which|whom) ([\w-]+) *$")
 _JOIN = re.compile(r"[,;]? ?\b(?:and|but) ")

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 class FusionOptions(Strict):
     """Options of fusion.
 
-    `guarded` merges in tiers (lexical key, dictionary, guarded similarity to a leader); `paper` is
-    the bare rule of SAGE, 3.1: whatever is above tau, chained, an edge per ordered pair.
-    `apart` undoes merges: pairs of names that guarded fusion keeps in different nodes.
+    `guarded` mode merges in tiers (lexical key, dictionary, guarded similarity to a leader).
+    `paper` mode is the rule of SAGE, 3.1: names above tau are merged by chaining, with one edge per
+    ordered pair. `apart` undoes merges: it lists pairs of names that guarded fusion keeps in
+    different nodes.
     """
 
     mode: Literal["guarded", "paper"] = "guarded"

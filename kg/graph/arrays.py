@@ -19,7 +19,7 @@ from kg.graph.rows import JsonRows
 from kg.types import EntityType
 
 TYPES = tuple(EntityType)
-#: Stands for "no year" in year arrays.
+#: Placeholder for "no year" in year arrays.
 NO_YEAR = 0
 
 

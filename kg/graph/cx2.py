@@ -22,7 +22,7 @@ _EDGE = {
     "weight": "double", "documents": "integer", "first_year": "integer", "last_year": "integer",
     "papers": "list_of_string", "quotations": "list_of_string",
 }  # fmt: skip
-#: Most quotations of an edge.
+#: Maximum number of quotations per edge.
 QUOTATIONS = 5
 
 

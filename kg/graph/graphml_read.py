@@ -18,7 +18,7 @@ from kg.types import EntityType, Polarity
 from sage.core.errors import InputError
 
 _SUPPORTS = TypeAdapter(tuple[Support, ...])
-#: What other programs call the same things.
+#: Names that other programs use for the same attributes.
 _NAME_KEYS = ("name", "label", "title")
 _TYPE_KEYS = ("type", "category", "kind", "node_type", "entity_type")
 _RELATION_KEYS = ("relation", "relationship", "predicate", "label", "interaction", "title")

@@ -65,7 +65,7 @@ class Graph(GraphArrays):
         """
         return cut_graph(self, year)
 
-    # -- asking it --------------------------------------------------------------------------
+    # -- queries ----------------------------------------------------------------------------
 
     def find(self, text: str, limit: int = 5) -> list[ConceptMatch]:
         """Find nodes whose id, name or alias equals, begins with, contains or resembles a text."""

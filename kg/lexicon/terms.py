@@ -33,7 +33,7 @@ _SPELLINGS = (
 
 
 def variants(text: str, symbol: bool, *, plural: bool = True) -> set[str]:
-    """Yield spellings that tokens do not unify: plurals, British and American, joined Greek.
+    """List spellings that tokens do not unify: plurals, British and American, joined Greek.
 
     `plural=False` omits the plural of a symbol: `SAPKs` are a family, not the gene SAPK.
     """

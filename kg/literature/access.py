@@ -27,8 +27,8 @@ Address = Annotated[str, AfterValidator(_address)]
 class Access(Strict):
     """Keys and addresses by service, given as `NAME_key` and `NAME_url`.
 
-    Without an address the public one serves. A key of NCBI raises its rate from 3 to 10 requests a
-    second; without `NAME_key` the variable `NAME_API_KEY` of other programs serves.
+    Without an address, the public one is used. A key for NCBI raises its rate from 3 to 10 requests
+    per second. Without `NAME_key`, the variable `NAME_API_KEY` common in other programs is used.
     """
 
     keys: dict[str, SecretStr] = Field(default_factory=dict)

@@ -21,7 +21,7 @@ from kg.lexicon.phrases import Word, is_code, phrases_at, split_words, unmatched
 from kg.types import ConceptMatch, EntityType
 from sage.core.errors import InputError
 
-#: Words that stand for a class of nodes.
+#: Words that denote a class of nodes.
 CLASS_WORDS: dict[str, tuple[EntityType, ...]] = {
     "gene": (EntityType.GENE,),
     "biomarker": (EntityType.GENE, EntityType.PROTEIN, EntityType.SIGNATURE),
@@ -62,7 +62,7 @@ _MICRORNA = r"^(hsa-)?(mir|mirna|microrna|let)s?[- ]?\d"
 _LNCRNA = (
     r"lncrna|long non-?coding|^(LINC\d+|MALAT1|NEAT1|HOTAIR|H19|UCA1|MEG3|GAS5|XIST|TUG1|PVT1)$"
 )
-#: Words that stand for the nodes of some types whose names say what they are.
+#: Words that denote nodes of certain types whose names match a pattern.
 NAMED_CLASSES: dict[str, str] = {
     "microrna": _MICRORNA,
     "mirna": _MICRORNA,
@@ -100,7 +100,7 @@ _CLASS_KEYS |= {lexical_key(words): NodeClass(_MOLECULES, n) for words, n in NAM
 _SETTING = frozenset({"in", "within", "among"})
 _FILLER = frozenset({"a", "an", "the", "human", "patients", "patient", "with", "of", "having"})
 _NUMBER = re.compile(r"\d+")
-#: Least cosine at which a phrase counts as naming a node.
+#: Minimum cosine at which a phrase counts as naming a node.
 NEAR = 0.6
 
 
@@ -238,7 +238,7 @@ def _near(graph: Graph, phrase: str, embedder: Embedder | None) -> ConceptMatch 
     )
 
 
-#: A graph without vectors of its own is embedded on the spot up to this many nodes.
+#: A graph without its own vectors is embedded on demand if it has at most this many nodes.
 _ON_THE_SPOT = 3000
 
 

@@ -29,16 +29,16 @@ from sage.core.seeds import generator
 class PathOptions(Strict):
     """Options of a path search.
 
-    `rank`: `mechanism` puts first what acts on what, step by step, on the subject of the prompt;
-    `paper` is the composite of SAGE, equation 1 (alpha Logic, beta Relevance, gamma Novelty, delta
-    Surprise), whose total does not predict which links come true (`COMPOSITE_WARNING`). `hub_cap`:
-    at a node with more neighbors, only so many of the least connected are entered (0: all).
-    `diversity`: what full overlap with a path already chosen costs, as a share of its rank; 0 gives
-    the plain top k. `seed` sets the order among equals and which paths stand for too many.
-    `avoid`: types that no path passes through, because they link what only was studied alike; they
-    still end paths. `co_study`: where nothing else is left, these are let in, and paths are ranked
-    along which nothing passes from end to end (`kg.paths.mechanism.carries`); without, a note says
-    that there are only such.
+    `rank`: `mechanism` ranks highest the paths whose steps form a causal chain relevant to the
+    prompt; `paper` uses the composite of SAGE, equation 1 (alpha Logic, beta Relevance, gamma
+    Novelty, delta Surprise), whose total does not predict which links come true
+    (`COMPOSITE_WARNING`). `hub_cap`: maximum number of neighbors entered from a node, the least
+    connected first (0: all). `diversity`: penalty for full overlap with a path already selected, as
+    a share of the path's value; 0 gives the plain top k. `seed`: determines the order of ties, and
+    which paths are sampled if there are too many. `avoid`: types that paths may end at but not pass
+    through, because they link entities that were only studied alike. `co_study`: if no other paths
+    are found, allow these types, and rank paths that do not carry an effect from end to end
+    (`kg.paths.mechanism.carries`); if off, a note reports that only such paths exist.
     """
 
     k: int = Field(default=8, ge=1, le=1000)
@@ -77,7 +77,7 @@ COMPOSITE_WARNING = (
     ".445 against matched ones on relations of TRRUST, BioRED and BC5CDR, and .731 and .613 on "
     "BioRED and BC5CDR alone, where what is learned from the past has .926 and .727."
 )
-#: A path to a class of these ends at the first member it meets.
+#: A path to a class of these types ends at the first member it reaches.
 _SINKS = {EntityType.CLINICAL_ENDPOINT, EntityType.COHORT}
 
 
@@ -261,7 +261,7 @@ def _spans(rows: Rows, things: Sequence[int]) -> NDArray[np.bool_]:
     return both
 
 
-#: Members of a class that paths are led through, and ways to each from either side.
+#: Maximum number of class members to route paths through, and of paths to each from either end.
 _MEMBERS, _WAYS = 300, 4
 
 
@@ -439,7 +439,9 @@ def _list_blocked(graph: Graph, options: PathOptions, said: Understanding) -> ND
     """List the nodes that paths may not pass through."""
     blocked = list_blocked_nodes(graph, options.avoid)
     if options.avoid and said.domain_node is not None:
-        blocked = np.append(blocked, np.int32(said.domain_node))  # it links all that was studied
+        blocked = np.append(
+            blocked, np.int32(said.domain_node)
+        )  # it links everything studied in it
     return blocked
 
 

@@ -20,16 +20,16 @@ from kg.types import EntityType, PathMechanism
 
 Floats = NDArray[np.float64]
 
-#: Relations in which two things form a complex, without a direction.
+#: Relations in which two entities form a complex, without a direction.
 PHYSICAL = frozenset(["binds", "target_of", "interacts_with", "complexes_with", "contains"])
-#: Relations that say where or in what something is.
+#: Relations that state the location of an entity.
 LOCATED = frozenset({
     "expressed_in", "overexpressed_in", "underexpressed_in", "mutated_in", "expresses",
     "participates_in", "acts_in",
 })  # fmt: skip
 _CAUSAL, _PHYSICAL, _LOCATED, _ASSOCIATED = 1.0, 0.8, 0.5, 0.3
 
-#: What a path keeps of its strength without any causal step.
+#: Factor on the strength of a path without any causal step.
 NO_CAUSE = 0.25
 #: ... for each inner node that both of its steps act on: two causes of an effect.
 COLLIDER = 0.4
@@ -40,7 +40,7 @@ STUDIED_ALIKE = 0.4
 #: ... for each step beyond the second.
 LONGER = 0.9
 
-#: Types that link what only was measured, or studied, alike.
+#: Types that link entities that were only measured or studied alike.
 NO_BRIDGES = (
     EntityType.CLINICAL_ENDPOINT,
     EntityType.COHORT,
@@ -57,7 +57,7 @@ _READOUT = re.compile(
     r"biomarkers?|expression|levels?|risk|tissues?|samples?|cases?|controls?)$",
     re.IGNORECASE,
 )
-# What is observed in tissue or patients.
+# Types that are observed in tissue or patients.
 _OBSERVED = (
     EntityType.DISEASE, EntityType.CLINICAL_ENDPOINT, EntityType.CLINICAL_FACTOR,
     EntityType.IMAGING_FEATURE, EntityType.TISSUE_REGION,

@@ -101,7 +101,7 @@ def choose(
     return Choice(chosen, {c: float(logic[c]) for c in chosen})
 
 
-#: Strongest paths compared with the prompt, per path wanted.
+#: Number of strongest paths compared with the prompt, per path requested.
 _READ = 12
 
 
@@ -126,7 +126,7 @@ def choose_strongest(
     """
     some = np.lexsort((tie, -strength))[: _READ * k + 20]
     cosines = logic_of(some.tolist()) if len(some) else np.zeros(0)
-    # A path is not unfit because a sentence model sees it far from the prompt: no factor below .1.
+    # A low similarity to the prompt alone must not rule out a path: the factor is at least 0.1.
     value = strength[some] * np.maximum(scores.clamp_logic(cosines), 0.1)
     counts = _distinguishing(rows)
     kept = np.ones(len(some))

@@ -14,7 +14,7 @@ Ints = NDArray[np.integer]
 
 #: The "small constant" of B.1.3.
 EPSILON = 1e-6
-#: What min-max scaling gives when all candidates are equal: nothing is known, so the middle.
+#: Result of min-max scaling if all candidates are equal: the middle, as nothing is known.
 UNDECIDED = 0.5
 
 
@@ -30,8 +30,8 @@ def logic(query: NDArray[np.floating], paths: NDArray[np.floating]) -> Floats:
     -------
     (n,) cosines in [-1, 1]
     """
-    # einsum sums each row in the same order whatever the batch: a path's score cannot depend on
-    # what it was scored with.
+    # einsum sums each row in the same order for every batch, so that a path's score does not
+    # depend on the other paths in its batch.
     product = np.einsum(
         "nd,d->n", np.asarray(paths, dtype=np.float64), np.asarray(query, dtype=np.float64)
     )
@@ -133,7 +133,7 @@ def min_max(values: Floats) -> Floats:
     if values.size == 0:
         return values
     low, high = values.min(), values.max()
-    # Sums taken in another order differ in the last bits; that is no difference.
+    # Sums in a different order differ in the last bits; such values count as equal.
     if high - low <= 1e-12 * max(1.0, abs(low), abs(high)):
         return np.full(values.shape, UNDECIDED)
     scaled: Floats = (values - low) / (high - low)

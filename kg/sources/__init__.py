@@ -27,7 +27,7 @@ Reader = Callable[[Path, bytes, ReadOptions], SourceResult]
 
 TEXT = frozenset({".md", ".markdown", ".txt", ".text"})
 SUFFIXES = TEXT | {".pdf", ".xml", ".nxml", ".nbib", ".medline", ".bib"}
-# Files about the corpus, not of it.
+# Files that describe the corpus and are not part of it.
 _ASIDE = frozenset({"readme.md", "license", "license.txt", "license.md", "notice", "notice.md"})
 
 

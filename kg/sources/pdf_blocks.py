@@ -25,7 +25,7 @@ _CAPTION = re.compile(
 )
 _NUMBER = re.compile(r"^\W*(?:page\s*)?\d{1,5}(?:\s*(?:of|/)\s*\d{1,4})?\W*$", re.IGNORECASE)
 _LEFTWARD = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")  # Hebrew, Arabic, Syriac
-_BAND = 0.09  # of a page's height at its top and bottom, where running heads and feet stand
+_BAND = 0.09  # share of a page's height at top and bottom that may contain running heads
 #: A space wider than this many sizes of the font divides a line.
 GAP = 1.1
 _SPAN = 3.0  # points by which a line must pass a gutter to cross it

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from kg.lexicon.wordlist import words
 
-GOOD = 0.75  # below, the next tier is asked
-BAD = 0.5  # below, even the slow tier is
+GOOD = 0.75  # below this, the next tier is tried
+BAD = 0.5  # below this, even the slow tier is tried
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _CUT = re.compile(r"[a-z]{2,}- (?!and\b|or\b|to\b|und\b)[a-z]{2,}")

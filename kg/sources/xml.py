@@ -13,7 +13,7 @@ from kg.sources.identifiers import clean_doi, clean_pmcid, clean_pmid, clean_yea
 from kg.types import Document, Section
 
 _ENTITY = re.compile(rb"<!ENTITY\s", re.IGNORECASE)
-# What is not prose of the paper itself.
+# Elements that are not prose of the paper itself.
 _SKIP = frozenset(
     {
         "ref-list", "table", "disp-formula", "inline-formula", "tex-math", "alternatives",
@@ -214,7 +214,7 @@ def _jats(article: Any, path: Path, identity: str) -> Document:
 def _paragraphs(element: Any, skip_title: bool = False) -> list[str]:
     """List block texts in order, without citation marks, formulas, tables and references."""
     found: list[str] = []
-    # An explicit stack: depth of nesting must not be a way to crash the reader.
+    # An explicit stack, so that deeply nested input cannot crash the reader.
     stack = [(child, False) for child in reversed(element)]
     if not len(element) and (element.text or "").strip():
         return [" ".join(clean(element.text).split())]
