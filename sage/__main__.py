@@ -42,7 +42,7 @@ def main() -> None:
         _end(130)
     except SystemExit as ended:
         if ended.code == 130:
-            # Typer turns Ctrl-C into an exit; commands that answer it have said so themselves.
+            # Typer turns Ctrl-C into an exit; commands that handle it print their own message.
             if isinstance(getattr(ended.__context__, "__cause__", None), KeyboardInterrupt):
                 _say(INTERRUPTED)
             _end(130)
@@ -122,7 +122,7 @@ def _way_on(error: Exception) -> str:
 
     if OF_RUNS & set(sys.argv[1:]):
         return str(error)
-    words = str(error).removesuffix(", or run with --reasoner rules")  # a refused key's too
+    words = str(error).removesuffix(", or run with --reasoner rules")  # also for a refused key
     failed = isinstance(error, ModelError)
     return words.replace("`sage resume`", "the same command again") if failed else words
 

@@ -278,7 +278,7 @@ def load(**overrides: Any) -> Settings:
         If a value is invalid; the message names the field and where values come from.
     """
     given = {name: value for name, value in overrides.items() if value is not None}
-    # The conventional names serve where SAGE's own are not set.
+    # The conventional names are used if SAGE's own are not set.
     for name, usual in USUAL.items():
         value = os.environ.get(usual)
         if value and not os.environ.get(f"SAGE_{name.upper()}"):

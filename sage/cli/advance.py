@@ -33,7 +33,7 @@ def advance_run(
             with hooks.hold_run(services, current_owner()) if hooks else nullcontext():
                 pause = advance_to_person(services, answer)
         except SageError as error:
-            if services.folder.manifest().status == "running":  # it did not come to a step
+            if services.folder.manifest().status == "running":  # no step was reached
                 as_before = {"status": before.status, "problem": before.problem}
                 failed = {"status": "failed", "problem": str(error)[:1000]}
                 services.folder.update(**(as_before if isinstance(error, InputError) else failed))

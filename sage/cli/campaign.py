@@ -100,7 +100,7 @@ def campaign(
         _conduct(folder, settings, as_json=as_json)
     except InputError:
         if not (folder.round(1).root / "manifest.json").exists():
-            shutil.rmtree(folder.root)  # the question was refused: nothing began
+            shutil.rmtree(folder.root)  # the question was refused, so nothing started
         raise
 
 

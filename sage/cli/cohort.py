@@ -31,7 +31,7 @@ def load_named(
     from sage.run.wiring import load_cohort
     from sage.settings import load
 
-    if Path(name).is_dir():  # also where it is called as a built-in cohort
+    if Path(name).is_dir():  # even if it has the name of a built-in cohort
         name = str(Path(name).resolve())
     return load_cohort(name, load(), root, features or ())
 

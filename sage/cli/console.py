@@ -20,7 +20,7 @@ from sage.core.printable import clean_text
 from sage.core.progress import describe_progress, listen
 
 STYLES = "/|bold|dim|red|green|yellow|cyan|magenta"
-# What rich reads as a tag (rich.markup.escape), but for SAGE's own styles.
+# Text that rich parses as a tag (rich.markup.escape), except SAGE's own styles.
 _FOREIGN = re.compile(rf"(\\*)(\[(?!(?:{STYLES})\])[a-z#/@][^\[]*?\])")
 
 

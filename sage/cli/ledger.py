@@ -215,7 +215,7 @@ def merge(
     from validation.ledger.store import open_store, read_lines
 
     found = {}
-    for source in sources:  # check all sources before a ledger is made
+    for source in sources:  # check all sources before creating a ledger
         path = Path(source)
         if "://" not in source and not path.is_file():
             raise InputError(f"{source}: no such file")

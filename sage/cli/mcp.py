@@ -139,7 +139,7 @@ def serve(
         http.check()
         if made:
             console.print(f"bearer token: {secret}", highlight=False, soft_wrap=True)
-    os.environ.pop("SAGE_MCP_TOKEN", None)  # workers have no use for it
+    os.environ.pop("SAGE_MCP_TOKEN", None)  # workers do not need it
     with (
         callers as known,
         open_server(

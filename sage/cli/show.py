@@ -20,7 +20,7 @@ def list_all(limit: int, *, as_json: bool) -> None:
     for run in reversed(list_runs(settings.runs_dir)):
         try:
             found.append((run, run.manifest()))
-        except InputError as error:  # the others are listed all the same
+        except InputError as error:  # the other runs are still listed
             print_line(f"left out: {error}", err=True)
         if len(found) == limit:
             break

@@ -171,5 +171,5 @@ def _sync(folder: int) -> None:
     try:
         os.fsync(folder)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # a file system that has no such call
+        if error.errno != errno.EINVAL:  # a file system without this call
             raise

@@ -519,7 +519,7 @@ def _coding(folder: RunFolder, name: str, facts: Facts) -> dict[str, Any] | None
 
 def _spending(folder: RunFolder, facts: Facts) -> list[Spending]:
     """List the steps of the run, adding their numbers to the facts under `run.stepN` and `run`."""
-    # The report step is still under way while it is written, so that a replay shows the same rows.
+    # The report step is unfinished while the report is written; without it, a replay matches.
     counted = [step for step in spending(folder) if step.step != "report"]
     forms = {"seconds": ".2f", "calls": ",", "prompt_tokens": ",", "completion_tokens": ",",
              "usd": ".4f"}  # fmt: skip

@@ -63,7 +63,7 @@ def write_crate(root: Path, manifest: Manifest) -> Path:
     )
     target = root / "ro-crate-metadata.json"
     document = crate.metadata.generate()
-    # The library stamps the time of writing; a rebuilt crate of the same run stays the same.
+    # The library stamps the time of writing, but a rebuilt crate must not change.
     write_text(target, json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
     return target
 

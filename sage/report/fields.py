@@ -126,7 +126,7 @@ def _slides(
         measured = [compute(measurement, slide) for slide in own]
         patient = of_patient(measurement, measured).value
         if patient is None or not math.isclose(patient, wanted, rel_tol=1e-6, abs_tol=1e-12):
-            return []  # other maps than those that were measured
+            return []  # not the maps that were measured
         far = [abs((math.inf if v.value is None else v.value) - wanted) for v in measured]
         slides.append((word, wanted, own[far.index(min(far))]))
     return slides

@@ -10,7 +10,7 @@ from pathlib import Path
 from sage.core.printable import clean_text
 
 IMAGES = {".svg": "image/svg+xml", ".png": "image/png"}
-# What CommonMark and GitHub read as markup, anywhere in a line and at its beginning.
+# Text that CommonMark and GitHub parse as markup, anywhere in a line and at its start.
 _INLINE = re.compile(
     r"[\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|<(?=[A-Za-z/!?])|&(?=#?\w+;)"
 )

@@ -46,7 +46,7 @@ MANY_MISSING = 0.05
 
 @dataclass(frozen=True)
 class Reached:
-    """A verdict with what determines which evidence would change it.
+    """A verdict, with the facts that determine which evidence would change it.
 
     `missing` is the share of the primary test's patients who are not in the adjusted model.
     """

@@ -519,7 +519,7 @@ def read_ledger(path: Path, facts: Facts) -> tuple[Entry, ...]:
             facts.add(f"{key}.p", test.p, p_text(test.p))
         controlled = adjusted.get(test.key)
         if controlled:
-            # The verdict's own: claims of other runs on these patients count in it.
+            # The verdict's own q-value, which counts other runs' claims on these patients.
             judged = f"{test.hypothesis}.primary.q"
             q = facts.values.get(judged) or {"value": controlled.q, "text": p_text(controlled.q)}
             facts.add(f"{key}.q", q["value"], q["text"])

@@ -81,7 +81,7 @@ def begin(
     services = Services(RunFolder(root), manifest, settings)
     with TemporaryDirectory() as place:
         _check(services, Path(place) / "defined")
-        if rules:  # reading costs nothing, so that a question without an answer leaves no folder
+        if rules:  # reading is free, so an unanswerable question leaves no folder
             agree(read_contract(services))
         _create_folder(services)
     question = ask_question(services)
@@ -190,7 +190,7 @@ def reopen(name: str, budget_usd: float | None = None) -> Services:
             " now, so that its prompts would go to OpenAI; set SAGE_BASE_URL, or base_url in"
             " sage.toml"
         )
-    # A folder that somebody else made must not send prompts and keys elsewhere.
+    # A folder made by somebody else must not redirect prompts and keys.
     kept = {name: value for name, value in manifest.settings.items() if name in KEPT_SETTINGS}
     current = {name: getattr(settings, name) for name in Settings.model_fields}
     return Services(folder, manifest, Settings.model_validate({**current, **kept}))

@@ -42,7 +42,7 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
     from sage.run.graph import build
 
     folder = services.folder
-    if folder.manifest().status == "paused":  # who continues takes the wish back
+    if folder.manifest().status == "paused":  # continuing cancels the pause request
         folder.pause_path.unlink(missing_ok=True)
     folder.update(status="running", problem=None)
     with checkpointer(services) as saver:

@@ -107,7 +107,7 @@ def _estimate_agent(
     usual = most if agent is TOURNAMENT else usual
     prompts, replies = [size[0] for size in sizes], [size[1] for size in sizes]
     prompt, prompt_most = sum(prompts) // len(sizes) * usual, max(prompts) * most
-    if agent.bounds is BOUNDS:  # every look appears in the prompts of the turns after it
+    if agent.bounds is BOUNDS:  # each result appears in all later prompts
         prompt_most += LOOK * most * (most - 1) // 2
     reply = sum(replies) // len(sizes) * usual
     reply_most = (model.max_tokens or max(replies)) * most

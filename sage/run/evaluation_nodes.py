@@ -100,7 +100,7 @@ def novelty(services: Services, state: ExpandedIn) -> dict[str, Any]:
                 "output": outcome.model_dump(mode="json"),
             },
         )
-        # Critics who give no reason leave nothing to revise by.
+        # Without reasons from the critics there is nothing to revise.
         again = (
             outcome.below_threshold
             and number < services.settings.revisions
@@ -156,7 +156,7 @@ def feasibility(services: Services, state: ExpandedIn) -> dict[str, Any]:
     expanded = state["expanded"]
     name = expanded.hypothesis.id
     with services.node("feasibility", name):
-        # What the analysis will get is the sandbox's share, not the whole machine.
+        # The analysis gets the sandbox's share of the machine, not all of it.
         machine = Machine(cores=int(LIMITS.cpus), memory_mb=LIMITS.memory_mb)
         evidence = gather(
             expanded,
@@ -199,7 +199,7 @@ def coding_instructions(services: Services, state: InstructionsIn) -> dict[str, 
             tools=tuple(
                 ToolCard(name=card.name, summary=card.summary, suite=card.suite)
                 for card in services.tool_cards
-                # A tool can only make a variable where there are slides to run it on.
+                # A tool can only make a variable if there are slides to run it on.
                 if services.dictionary.slides and card.suite == "pathology"
             ),
         )

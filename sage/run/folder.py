@@ -185,7 +185,7 @@ class RunFolder:
         self._held.write(f"process {os.getpid()} on {socket.gethostname()} since {clock.stamp()}\n")
         self._held.flush()
         log.keep_in(self.root / "log.jsonl")
-        # The command alone: its arguments may be the name of who is to be forgotten.
+        # Only the command: its arguments may name a person who is to be forgotten.
         log.logger(__name__).info("run held", process=os.getpid(), command=sys.argv[1:2])
         for left in [*self.root.rglob(".*.part"), *self.root.rglob(".*.partial")]:
             shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)

@@ -69,8 +69,8 @@ class Record:
     def begin(self, node: str) -> Snapshot:
         """Record that a node starts; the changes made from now on are its own.
 
-        If the node was interrupted before, it takes over the files it left, and everything counts
-        as changed.
+        If the node was interrupted before, it takes over the files it left behind, and every file
+        counts as changed.
         """
         with self._lock:
             chain = self._load()
@@ -150,7 +150,7 @@ class Record:
                     f" {NAME}). {remedy}"
                 )
         if chain.open:
-            return  # a node under way, or killed, leaves files that it has not recorded yet
+            return  # an unfinished node may leave files not yet recorded
         for path in self._files():
             if self._name(path) not in chain.files:
                 raise InputError(f"{path} was added; no step of the run wrote it. Remove it")

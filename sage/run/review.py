@@ -101,7 +101,7 @@ class HumanResponse(Strict):
         else:
             action: Literal["reject", "another"] = "reject" if self.type == "ignore" else "another"
             decision = Decision(hypothesis_id=name, action=action, comment=said)
-        if self.type == "response":  # a wish goes to the scientist, without anybody's name
+        if self.type == "response":  # a wish goes to the scientist without names
             return decision
         comment = "; ".join(text for text in (decision.comment, by, self.comment) if text)
         return decision.model_copy(update={"comment": comment})

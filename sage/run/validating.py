@@ -151,8 +151,8 @@ def analyze(
     FaultError
         If the contract in the folder is not the frozen contract.
     InputError
-        If the cohort's data changed after the contract was frozen, or if `mended` is set but there
-        is no escalated program or it was not changed.
+        If the cohort's data changed after the contract was frozen, or if `mended` is set but no
+        program was escalated or the program was not changed.
     """
     from agents.coding import controller
     from sage.run.wiring import make_sandbox

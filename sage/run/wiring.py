@@ -201,7 +201,7 @@ def open_graph(path: Path, settings: Settings) -> Graph:
     with suppress(InputError):  # not there yet, or damaged
         return Graph.load(kept)
     graph = Graph.load(path)
-    with suppress(FaultError, InputError):  # a cache that cannot be written costs time alone
+    with suppress(FaultError, InputError):  # an unwritable cache only costs time
         graph.save_sidecar(kept)
     return graph
 
@@ -260,7 +260,7 @@ def make_literature(
 
     Parameters
     ----------
-    settings : specify where responses are cached, and the contact address that services require
+    settings : the cache for responses, and the contact address that the services require
     ontology : provides the synonyms with which queries to the services are expanded
     embed : maps texts to unit vectors, (n, d), for the ranking; None keeps the search on this
         machine

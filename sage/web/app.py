@@ -90,10 +90,10 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
     def answer_refusal(request: Request, error: SageError) -> JSONResponse:
         entry = request.scope["state"].get("logged")
         if entry is not None and (isinstance(error, OverQuotaError) or entry.what in COUNTED):
-            site.people.cancel(entry)  # what did not begin does not count
+            site.people.cancel(entry)  # a request that did not start does not count
         status = 422 if isinstance(error, InputError) else 500
         if isinstance(error, OverQuotaError):
-            status = 429  # as machines in front know it; the words say when to come again
+            status = 429  # understood by proxies; the message says when to retry
         return JSONResponse({"error": str(error)}, status)
 
     @app.exception_handler(ModuleNotFoundError)

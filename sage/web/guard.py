@@ -99,7 +99,7 @@ class Guard:
         self.watch = watch or Watch()
         self.rules = (*RULES, *rules)
         self.secrets = Secrets(options.token)
-        # A proxy that names people speaks TLS to them, whatever it speaks to this server.
+        # A proxy that identifies people uses TLS with them, even if not with this server.
         self.secure = options.certificate is not None or self.people.identified
         self.gate = Gate(None, replace(options, token=None))
         self.cookie = f"sage-{options.port}"
@@ -127,7 +127,7 @@ class Guard:
             await _answer(send, status, REFUSED[status])
             return
         scope["state"] = scope.get("state") or {}
-        # Who watches the server comes with the token, not through the proxy.
+        # Monitoring systems authenticate with the token, not through the proxy.
         watches = (
             scope["path"] == METRICS and self.people.identified and not self.people.named(scope)
         )
@@ -165,7 +165,7 @@ class Guard:
         session = self._session(headers).encode()
         if not bearer and not hmac.compare_digest(session, self.secrets.session.encode()):
             return 401
-        # A proxy that adds the token adds it to what a foreign page makes a browser send as well.
+        # A proxy that adds the token also adds it to requests forged by a foreign page.
         if scope["method"] not in SAFE and (self.people.identified or not bearer):
             csrf = _header(headers, b"x-csrf-token")
             site = _header(headers, b"sec-fetch-site")
@@ -185,7 +185,7 @@ class Guard:
         who = scope["state"].get("person", "") or "who holds the token"
         try:
             entry = await anyio.to_thread.run_sync(self.people.log, who, *request)
-        except Exception as error:  # noqa: BLE001 (whatever it is, nothing passes unlogged)
+        except Exception as error:  # noqa: BLE001 (no request passes unlogged, whatever the error)
             log.failed("audit log not written", error)
             return False
         scope["state"]["logged"] = entry

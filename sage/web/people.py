@@ -126,10 +126,10 @@ BODY = 1 << 20
 
 
 class Rule(NamedTuple):
-    """Requests that change something: a pattern of their path, and the role that they need.
+    """A rule for requests that change something: a pattern of their path and the required role.
 
-    `action` is their name in the audit log, which keeps the pattern's group as the run; requests
-    without a name are not logged. `most_bytes` bounds the request's body.
+    `action` names the requests in the audit log, which records the pattern's group as the run;
+    requests without a name are not logged. `most_bytes` limits the size of the request's body.
     """
 
     path: str

@@ -43,7 +43,7 @@ def make_line(who: str, fields: dict[str, Any]) -> str:
 def list_lines(run: RunFolder) -> list[str]:
     """Read the lines of a run's file; none if the file does not exist."""
     path = run.root / FILE
-    # No splitlines: it also ends lines at separators that a comment may hold.
+    # Not splitlines, which also splits at separators that a comment may contain.
     return path.read_text(encoding="utf-8").rstrip("\n").split("\n") if path.is_file() else []
 
 

@@ -156,7 +156,7 @@ class ServiceClient:
             dict(request.params),
             [request.json, dict(request.data or {})],
         )
-        # Of two identical requests the second waits and finds the response cached.
+        # The second of two identical requests waits, then finds the response cached.
         lock = self._flying.setdefault(key, asyncio.Lock())
         try:
             async with lock:
@@ -345,7 +345,7 @@ class ServiceClient:
             except httpx.TimeoutException:
                 raise Unavailable(request.service, "timed out") from None
             except (httpx.HTTPError, httpx.InvalidURL) as problem:
-                # The exception's text may hold the URL with a key in it: none of it is shown.
+                # The exception's text may contain the URL with a key, so none of it is shown.
                 raise Unavailable(
                     request.service, f"connection failed: {_describe_error(problem)}"
                 ) from None

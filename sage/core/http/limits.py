@@ -30,7 +30,7 @@ class Throttle:
     """
 
     def __init__(self, limit: Limit) -> None:
-        # A log counts both ends of its window: a millisecond less makes it exact.
+        # A log includes both ends of its window, so subtracting a millisecond makes it exact.
         rate = Rate(limit.requests, max(1, math.ceil(limit.per * 1000) - 1))
         self._reserved = InMemoryBucket([rate])
         self._sent = InMemoryBucket([rate])

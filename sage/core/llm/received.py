@@ -48,7 +48,7 @@ class Received:
                 so_far = f"about {self._bytes // 4:,} tokens so far"
                 report_progress(f"{self._model or 'the model'} writes, {so_far}")
         finally:
-            await raw.http_response.aclose()  # a server that is left stops to generate
+            await raw.http_response.aclose()  # disconnecting makes the server stop generating
         if self.choices and not self.finish:
             raise BrokenOff("the stream ended without a finish_reason")
 

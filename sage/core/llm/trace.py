@@ -151,7 +151,7 @@ def read_trace(path: Path) -> list[TraceLine]:
         data = path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"{path} is missing: the run was made by an older SAGE") from None
-    # Lines end with a newline alone: a model's words may hold other line breaks of Unicode.
+    # Only a newline ends a line: model output may contain other Unicode line breaks.
     texts = data.removesuffix(b"\n").split(b"\n") if data else []
     found = []
     for number, text in enumerate(texts, 1):

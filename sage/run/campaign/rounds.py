@@ -325,7 +325,7 @@ def _opening(
     spec = plan.spec.model_copy(update={"history": findings, "budget_usd": left})
     wide = settings.model_copy(update={"paths": min(50, settings.paths * (1 + plan.widened))})
     asked = folder.round(1).output("question_contract")
-    if number > 1 and asked.exists():  # every round answers the question as it was agreed to
+    if number > 1 and asked.exists():  # every round answers the agreed question
         corrections = Corrections(edited=read_model(asked, Question), yes=True)
         spec, agree = spec.model_copy(update={"corrections": corrections}), refuse
     return begin(spec, wide, out=run.root, agree=agree), moves

@@ -218,12 +218,12 @@ def start(asked: Start, request: Request) -> dict[str, str]:
     owner = request.scope["state"].get("person", "")
     check_count(request)
     names = site.cohort_names()
-    site.cohort(asked.cohort)  # refused here where it is not of the list or cannot be read
+    site.cohort(asked.cohort)  # refuses an unlisted or unreadable cohort
     name = new_id(asked.prompt)
     arguments = ["run", f"--out={site.settings.runs_dir / name}"]
     if asked.reasoner:
         arguments.append(f"--reasoner={asked.reasoner}")
-    if site.settings.checkpoint_url is not None:  # with workers
+    if site.settings.checkpoint_url is not None:  # runs are executed by workers
         arguments.append("--queue")
     commands: Commands = request.app.state.commands
     site.people.release_failed(lambda place: bool(commands.failure(Path(place).name)))

@@ -218,7 +218,7 @@ def decide(name: str, vote: Vote, request: Request) -> dict[str, Any]:
     Every decision is checked here, so that an edit that cannot be accepted is refused at once.
     """
     require_extra("literature", "going on with a run")
-    with request.app.state.deciding:  # two who agree at once start one command, with one decision
+    with request.app.state.deciding:  # simultaneous votes start one command
         return _list_decisions(name, vote, request)
 
 
@@ -303,7 +303,7 @@ def _waiting(site: Site, run: RunFolder) -> list[Draft]:
 
 
 def _draft(run: RunFolder, hypothesis: str) -> Draft:
-    run.hypothesis(hypothesis)  # refuses what is no id
+    run.hypothesis(hypothesis)  # refuses an invalid id
     path = run.output(f"draft-{hypothesis}")
     if not path.is_file():
         raise InputError(f"the run has no hypothesis {hypothesis}")

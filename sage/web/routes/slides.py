@@ -349,7 +349,7 @@ def _cell_maps(request: Request, slide: Path) -> list[dict[str, Any]]:
                 said = json.loads(path.read_text(encoding="utf-8"))
                 own = said["slide"] == slide.stem and path.resolve().is_relative_to(root)
                 types = [str(kind)[:60] for kind in (said.get("cells") or {}).get("types", ())]
-            except (*UNFIT, OSError) as error:  # one damaged folder hides no slide
+            except (*UNFIT, OSError) as error:  # a damaged folder must not hide slides
                 log.info("maps that are none", path=str(path), error=type(error).__name__)
                 continue
             if own:
