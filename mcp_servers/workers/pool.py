@@ -250,7 +250,9 @@ class LocalPool(Workers):
         return None
 
     def _free_gpu(self, job: Job) -> str | None:
-        """Return a card that no running job uses, limited to the card that the job names, if any.
+        """Return a card that no running job uses.
+
+        If the job names a card, only that card is considered.
 
         A card whose worker is busy is the last choice, because the job would wait for it.
         """

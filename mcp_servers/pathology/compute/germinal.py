@@ -29,7 +29,10 @@ CLOSED_UM = 24.0
 
 
 class Limit(NamedTuple):
-    """Limits of a measure: a core between `sure` and `least` is doubtful, beyond it rejected."""
+    """Limits of a measure.
+
+    A core between `sure` and `least` is doubtful, and one beyond `least` is rejected.
+    """
 
     what: str
     sure: float
