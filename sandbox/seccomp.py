@@ -3,7 +3,7 @@
 `syscalls.tsv` names what Python and its numeric libraries need; everything else is refused with
 EPERM. Some calls are allowed only with certain arguments (`_RULES`). Calls that are newer than the
 list, and `clone3`, whose flags cannot be inspected, return ENOSYS, so that the C library falls back
-to an older kernel. Bubblewrap takes the filter as classic BPF, Docker as a profile in JSON.
+to an older kernel. Bubblewrap expects the filter as classic BPF, Docker as a profile in JSON.
 """
 
 from __future__ import annotations

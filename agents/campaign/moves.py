@@ -14,9 +14,9 @@ depends on the earlier claim and its outcome:
 | of two exposures | none, unclear | explain | each exposure alone |
 | of a single exposure | none | explain | within each level of a clinical variable |
 | of a single exposure, cut | unclear | refine | the same without a cut |
-| within a subgroup | unclear | refine | the same in everybody |
+| within a subgroup | unclear | refine | the same in all patients |
 | any | other direction | refine | the same claim turned around |
-| any | dead end | move on | nothing: the scientist takes another path |
+| any | dead end | move on | none: the scientist follows another path |
 
 No claim is tested twice. A question whose claim held is closed: it is confirmed once, and no other
 form of it is tested in the same patients (patients of another subgroup are different patients).

@@ -471,7 +471,7 @@ def resume(
     """Resume after an escalation: run the `analysis.py` of the last round as corrected by a person.
 
     The program is run as a new round, attributed to "a person". If it fails too, the folder is
-    escalated again, with this round kept beside the others.
+    escalated again, with this round kept next to the other rounds.
 
     Raises
     ------

@@ -9,7 +9,7 @@ inputs/left/              the files that a program left, until they have been re
 attempt-N/analysis.py     the program of round N; a person may correct the last program
 attempt-N/attempt.json    how it ended and how its numbers compare; absent until it has ended
 analysis/PART/            SAGE's own computation, from which everything is published
-reproduction/PART.json    SAGE's numbers beside the second implementation's
+reproduction/PART.json    SAGE's numbers and those of the second implementation
 appendix/                 additional results of the second implementation, typed and redrawn
 results.json, figures/    the judged results
 outcome.json              the outcome: done or escalated

@@ -1,6 +1,6 @@
 """The question as a contract: its parts, what each was matched to, and what would supply the rest.
 
-A part is known where the graph, the ontology or the cohort has a name for it. A hypothesis carries
+A part is known if the graph, the ontology or the cohort has a name for it. A hypothesis carries
 a part through the part's variables, its endpoint or its filters (`agents.question.carried`).
 """
 

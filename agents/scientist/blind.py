@@ -3,7 +3,7 @@
 About an outcome, it knows only the counts of the data dictionary: the patients who have it, and its
 events. Variables that contain an outcome, or became known after the start of follow-up, are not
 shown. Everything passes the disclosure gate: counts below a minimum are suppressed, and no value
-stands for a single patient.
+describes a single patient.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """SlideQuest: answers scored by the published rules and by repaired ones.
 
-A question's score is the share of its values that lie within tolerance of the truth; a missing or
+A question's score is the share of its values that are within tolerance of the truth; a missing or
 unreadable answer scores 0, and is a failure, as is a score of 0 (NOVA, appendix F.1). Two of the
 published rules score the truth itself below 1: bounds are truth * (1 - t) and truth * (1 + t),
 which cross where the truth is negative; and rows are looked up by their ID, so that only the last
