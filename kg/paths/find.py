@@ -439,9 +439,8 @@ def _list_blocked(graph: Graph, options: PathOptions, said: Understanding) -> ND
     """List the nodes that paths may not pass through."""
     blocked = list_blocked_nodes(graph, options.avoid)
     if options.avoid and said.domain_node is not None:
-        blocked = np.append(
-            blocked, np.int32(said.domain_node)
-        )  # it links everything studied in it
+        # The domain's node links everything that was studied in it.
+        blocked = np.append(blocked, np.int32(said.domain_node))
     return blocked
 
 
