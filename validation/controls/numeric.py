@@ -196,7 +196,7 @@ def dealt_at_risk(
 
     Parameters
     ----------
-    entry, time, event : (records,) start, stop (same unit), and 1 where the event ended the record
+    entry, time, event : (records,) start, stop (same unit), and 1 if the event ended the record
     exposed : (records,) 1 while exposed, 0 before
     layers : (records,) stratum of each record, within which failures are drawn
 
@@ -241,7 +241,7 @@ def matched_features(
 
     Parameters
     ----------
-    values : (n, p) all features on the same scale (log expression, say)
+    values : (n, p) all features on the same scale, such as log expression
 
     Returns
     -------

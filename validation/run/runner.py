@@ -62,9 +62,9 @@ def run(
     Raises
     ------
     InputError
-        If the data changed since the contract was frozen. If the second cohort holds the same
+        If the data changed since the contract was frozen, the second cohort contains the same
         patients, or the confirmation patients were opened for another contract of the same
-        hypothesis; earlier results stay as they are then.
+        hypothesis. In the last two cases, earlier results are kept unchanged.
     """
     say = progress or _silent
     protocol.register(frozen, cohort, ledger, replicate)

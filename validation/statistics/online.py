@@ -1,7 +1,7 @@
 """Error control over claims tested in sequence, each without knowledge of later ones.
 
-SAGE uses e-LOND (Xu and Ramdas 2024, AISTATS): it holds under any dependence between the e-values,
-and claims confirmed in the same patients depend on each other in unknown ways.
+SAGE uses e-LOND (Xu and Ramdas 2024, AISTATS), which is valid under any dependence between the
+e-values, since claims confirmed in the same patients depend on each other in unknown ways.
 
 A p-value enters e-LOND as an all-or-nothing e-value for its place in the sequence. The level of the
 t-th claim is therefore alpha * gamma_t, whatever came before (alpha spending, as in Foster and

@@ -537,7 +537,7 @@ def _locked_reason(evidence: Evidence, primary: TestOutcome) -> Reason:
     return Reason(rule="discovery", outcome="against", text=text)
 
 
-# -- additional evidence --------------------------------------------------------------------------
+# -- additional evidence -------------------------------------------------------------------------
 
 
 def _crosses(contract: Contract, analysis: AnalysisResult) -> bool:
