@@ -30,7 +30,7 @@ OWNER = "SAGE_OWNER"
 ASKED, BEGAN, EXPORTED = "asked", "began", "exported"
 """Actions in the log.
 
-When a run is requested it has no name yet; the row that records its start contains the name.
+A run has no name yet when it is requested; the log entry for its start contains the name.
 """
 DECIDED = {"approve": "approved", "edit": "edited", "another": "asked for another",
            "reject": "rejected"}  # fmt: skip

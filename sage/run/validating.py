@@ -98,7 +98,7 @@ def open_run_ledger(services: Services) -> Ledger:
 
 
 def load_frozen(services: Services, name: str, sha256: str) -> FrozenContract:
-    """Load the frozen contract of a hypothesis.
+    """Load the frozen contract of a hypothesis and check that it is the one the run froze.
 
     Raises
     ------
