@@ -1,1 +1,1 @@
-"""Literature: further services, registries for feasibility, gathering of corpora on a topic."""
+"""Literature: more services, registries for feasibility, and gathering of corpora on a topic."""

@@ -1,4 +1,4 @@
-"""`sage literature`: papers on a topic, and a graph that follows them."""
+"""`sage literature`: gather papers on a topic, and keep a graph up to date with them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def explain_resume() -> Iterator[None]:
 
 
 def load_services() -> Services:
-    """Return the literature services of the settings.
+    """Build the literature services from the settings.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def load_services() -> Services:
 
 
 def print_flow(flow: Flow, folder: Path) -> None:
-    """Print a flow: records by catalog, omissions, missing services."""
+    """Print a flow: records by catalog, omissions, and missing services."""
     from rich.table import Table
 
     from sage.cli.console import err, out
@@ -206,7 +206,7 @@ def update_graph(
         raise InputError(f"{runs} is not a folder; --runs names the folder of the runs")
     folder = graph_folder(graph)
     if not (folder / RECIPE).is_file() and (graph.parent / RECIPE).is_file():
-        folder = graph.parent  # the file that `sage kg build --out FOLDER` names as written
+        folder = graph.parent  # the file that `sage kg build --out FOLDER` reports as written
     try:
         recipe = read_model(folder / RECIPE, Recipe)
     except FileNotFoundError:
@@ -276,11 +276,11 @@ def update_graph(
 
 
 ROUNDS = "rounds.json"
-"""In the graph's folder: the last round of each corpus that the graph was built from."""
+"""File in the graph's folder with the last round of each corpus that the graph was built from."""
 
 
 def _read_rounds(folder: Path, corpora: Mapping[str, Path]) -> dict[str, int]:
-    """Read rounds of the graph's corpora; before the first update, those finished now."""
+    """Read the rounds of the graph's corpora; before the first update, use those finished now."""
     from sage.core.files import read_json, write_json
     from sage_literature.gather.folder import CorpusFolder
 
@@ -298,7 +298,7 @@ def print_changes(
     found: Sequence[Touched],
     unread: Sequence[str],
 ) -> None:
-    """Print changed papers, changed statements, touched hypotheses and unreadable runs."""
+    """Print changed papers and statements, affected hypotheses, and unreadable runs."""
     from sage.cli.console import err, out
 
     for change in changes:

@@ -1,4 +1,4 @@
-"""Records as they are gathered for a corpus, and catalogs that can be read page by page."""
+"""Records gathered for a corpus, and catalogs that can be read page by page."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sage.core.models import Strict
 
 
 class Found(Record):
-    """A record as it is gathered for a corpus: also what decides on keeping and on its full text.
+    """A record gathered for a corpus, with fields for screening and for finding its full text.
 
-    `kinds` are publication types and `language` a code, both in the catalog's words, lower case.
-    `pdfs` are addresses of open PDFs with their license. `versions` are keys of the same work in
-    another version, `retracts` keys of the papers that this notice retracts (`Record.identities`).
+    `kinds` are publication types and `language` is a code, both in lower case as in the catalog.
+    `pdfs` are addresses of open PDFs with their licenses. `versions` are keys of other versions of
+    the work, and `retracts` keys of papers that this notice retracts (`Record.identities`).
     """
 
     pmcid: str | None = None
@@ -27,7 +27,7 @@ class Found(Record):
     retracts: tuple[str, ...] = ()
 
     def identities(self) -> list[str]:
-        """As of a record, with PMCID and other versions."""
+        """Return the identities of a record, with its PMCID and other versions."""
         more = [f"pmcid:{self.pmcid}"] if self.pmcid else []
         return list(dict.fromkeys([*more, *self.versions, *super().identities()]))
 
@@ -48,7 +48,7 @@ class Found(Record):
 
 @dataclass(frozen=True)
 class Search:
-    """A search to be read to its end: all concepts of `query`, published from `since` on."""
+    """A search to be read to its end, for all concepts of `query`, published since `since`."""
 
     query: Query
     since: int | None = None
@@ -72,15 +72,15 @@ class Catalog(Protocol):
     name: str
     limit: Limit
     ordered: bool
-    """True if it answers in order of relevance, so that the first pages are the best."""
+    """True if results are ordered by relevance, so that the first pages are the best."""
 
     def expression(self, search: Search) -> str:
-        """Return the search in the catalog's own language, for the report."""
+        """Return the search in the catalog's own query language, for the report."""
         ...
 
     async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
-        """Load a page of a search; `at` is the `next` of the page before.
+        """Load a page of a search; `at` is the `next` of the previous page.
 
-        Raises a `ServiceError` when the service gives no usable answer.
+        Raises a `ServiceError` if the service gives no usable response.
         """
         ...

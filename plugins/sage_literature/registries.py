@@ -1,4 +1,4 @@
-"""Registries that know whether a hypothesis can be tested: data, trials, packages, code.
+"""Registries that show whether a hypothesis can be tested: data, trials, packages, and code.
 
 GEO through NCBI E-utilities (3 requests/s, 10 with a key), Genomic Data Commons, ClinicalTrials.gov
 version 2, GitHub (60 requests an hour, 5,000 with a token), the package index through pip, and
@@ -40,11 +40,11 @@ SITES = {
     "pancrea": "Pancreas", "prostate": "Prostate gland", "gastric": "Stomach",
     "stomach": "Stomach", "glioma": "Brain", "head and neck": "Larynx",
 }  # fmt: skip
-"""Words of a disease and the primary site under which the Genomic Data Commons files it."""
+"""Primary site in the Genomic Data Commons by words that name a disease."""
 
 
 class _Registry:
-    """A registry at its address, or a mirror's."""
+    """A registry at its own address or that of a mirror."""
 
     name: ClassVar[str]
     base: ClassVar[str]
@@ -64,12 +64,12 @@ class _Registry:
         params: Mapping[str, str | int] | None = None,
         **more: Any,
     ) -> T:
-        """Fetch and read an answer at the rate that the registry allows.
+        """Fetch and parse a response at the rate that the registry allows.
 
         Raises
         ------
         ServiceError
-            If the service cannot be reached or answers in another form.
+            If the service cannot be reached or its response has an unexpected form.
         """
         url = f"{self.base_url}/{path}"
         request = Request(self.name, self.limit, url, params=dict(params or {}), **more)
@@ -83,12 +83,12 @@ class _Registry:
         value: float | None = None,
         url: str | None = None,
     ) -> ExternalFact:
-        """Return a fact of this registry."""
+        """Build a fact from this registry."""
         return ExternalFact(self.step, self.check, statement, self.source, found, share, value, url)
 
 
 class Geo(_Registry):
-    """Series of gene expression."""
+    """GEO series of gene expression."""
 
     name, source, check = "geo", "GEO", "public data sets"
     base = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
@@ -102,7 +102,7 @@ class Geo(_Registry):
     async def find_facts(
         self, client: ServiceClient, expanded: ExpandedHypothesis
     ) -> list[ExternalFact]:
-        """Count human series on the disease and survival."""
+        """Count human series about the disease and survival."""
         disease = disease_of(expanded)
         name = strip_operators(disease)
         term = f'("{name}" AND "survival") AND gse[ETYP] AND "Homo sapiens"[Organism]'
@@ -153,7 +153,7 @@ class DataCommons(_Registry):
 
 
 class ClinicalTrials(_Registry):
-    """Registered studies."""
+    """Registered clinical studies."""
 
     name, source, check = "clinical_trials", "ClinicalTrials.gov", "clinical trials"
     base = "https://clinicaltrials.gov/api/v2"
@@ -162,7 +162,7 @@ class ClinicalTrials(_Registry):
     async def find_facts(
         self, client: ServiceClient, expanded: ExpandedHypothesis
     ) -> list[ExternalFact]:
-        """Count studies of the disease that mention the claim's first other part."""
+        """Count studies of the disease that mention the first other part of the claim."""
         disease = disease_of(expanded)
         term = next((part for part in expanded.parts if part != disease), "")
         params: dict[str, str | int] = {
@@ -176,13 +176,13 @@ class ClinicalTrials(_Registry):
         total, listed = await self.fetch(client, "studies", read_trials, params)
         about = f" that mention {term}" if term else ""
         first = f", e.g. {listed[0]}" if listed else ""
-        # A claim without a trial is no worse for testing on a cohort: context, half credit.
+        # A claim without a trial can still be tested on a cohort: context only, half credit.
         statement = f"{total} registered studies of {disease}{about}{first}."
         return [self.state(statement, True, 1.0 if total else 0.5, total)]
 
 
 class Papers(_Registry):
-    """Papers with code, from Hugging Face Papers; its address comes from its own library."""
+    """Papers with code on Hugging Face Papers, whose address comes from its own library."""
 
     name, source, check = "reference_code", "Hugging Face Papers", "reference implementations"
     base = ""
@@ -192,7 +192,7 @@ class Papers(_Registry):
     async def find_facts(
         self, client: ServiceClient, expanded: ExpandedHypothesis
     ) -> list[ExternalFact]:
-        """Count papers on the method that link their code."""
+        """Count papers about the method that link to their code."""
         self.base_url = self.base_url or papers_address().rstrip("/")
         exposures = expanded.hypothesis.exposures
         imaging = any(exposure.variable.startswith("imaging:") for exposure in exposures)
@@ -223,7 +223,7 @@ class GitHub(_Registry):
     async def find_facts(
         self, client: ServiceClient, expanded: ExpandedHypothesis
     ) -> list[ExternalFact]:
-        """Days since the last push to each package's repository."""
+        """Compute the days since the last push to each package's repository."""
         named = [(find_package(name)) for name in PACKAGES]
         repositories = [repository_of(package.repository or "") for package in named if package]
         return list(
@@ -236,7 +236,7 @@ class GitHub(_Registry):
         Raises
         ------
         ValueError
-            If the name is another.
+            If the name has another form.
         """
         if not re.fullmatch(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+", repository) or ".." in repository:
             raise ValueError(f'"{repository}" is not owner/name')
@@ -280,7 +280,7 @@ class PackageIndex(_Registry):
 
 
 def disease_of(expanded: ExpandedHypothesis) -> str:
-    """Return the part that names a disease, else the population's description."""
+    """Return the part that names a disease, or else the population's description."""
     return next(
         (part for part in expanded.parts if any(word in part.lower() for word in _DISEASE)),
         expanded.hypothesis.population.description,
@@ -300,21 +300,21 @@ def repository_of(url: str) -> str | None:
 
 
 def papers_address() -> str:
-    """Address of Hugging Face Papers, from the hub library."""
+    """Return the address of Hugging Face Papers from the hub library."""
     from huggingface_hub.constants import ENDPOINT
 
     return str(ENDPOINT)
 
 
 def read_series_ids(body: bytes) -> tuple[int, list[str]]:
-    """Return the number of GEO series that fit, and the identifiers of the first."""
+    """Read the number of matching GEO series and the identifiers of the first ones."""
     answer = get_field("geo", parse_json("geo", body), "esearchresult", dict)
     total = int(get_field("geo", answer, "count", str))
     return total, [str(item) for item in get_field("geo", answer, "idlist", list)]
 
 
 def read_series(body: bytes) -> list[tuple[str, int]]:
-    """Return accession and number of samples of each GEO series, the largest first."""
+    """Read the accession and number of samples of each GEO series, largest first."""
     result = get_field("geo", parse_json("geo", body), "result", dict)
     found = []
     for uid in get_field("geo", result, "uids", list):
@@ -326,7 +326,7 @@ def read_series(body: bytes) -> list[tuple[str, int]]:
 
 
 def read_projects(body: bytes) -> list[tuple[str, int]]:
-    """Return the identifier and number of cases of each GDC project, the largest first."""
+    """Read the identifier and number of cases of each GDC project, largest first."""
     hits = get_field("gdc", parse_json("gdc", body), "data.hits", list)
     found = [
         (
@@ -339,7 +339,7 @@ def read_projects(body: bytes) -> list[tuple[str, int]]:
 
 
 def read_trials(body: bytes) -> tuple[int, list[str]]:
-    """Return the number of studies that fit, and the NCT numbers of the first."""
+    """Read the number of matching studies and the NCT numbers of the first ones."""
     name = "clinical_trials"
     answer = parse_json(name, body)
     path = "protocolSection.identificationModule.nctId"
@@ -348,7 +348,7 @@ def read_trials(body: bytes) -> tuple[int, list[str]]:
 
 
 def read_papers(body: bytes) -> list[str | None]:
-    """Get the repository of each paper, None where none is linked; most stars first, None last."""
+    """Read each paper's repository, None if none is linked; most stars first, None last."""
     listed: Any = parse_json("reference_code", body)
     if not isinstance(listed, list):
         raise TypeError("an object where a list is documented")
@@ -395,9 +395,9 @@ class Releases:
 def find_releases(
     name: str, *, seconds: float = 20.0, environment: Mapping[str, str] | None = None
 ) -> Releases | None:
-    """List releases of `name` through pip, which knows its index.
+    """List releases of `name` through pip, which uses its configured index.
 
-    None where pip, the index or the package is not there.
+    Return None if pip, the index, or the package is unavailable.
 
     Raises
     ------

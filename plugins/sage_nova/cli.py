@@ -1,4 +1,4 @@
-"""`sage nova`: questions about slides or a cohort, answered by programs that call tools."""
+"""`sage nova`: answer questions about slides or a cohort with programs that call tools."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def explore(
 
 
 def _start_worker(suite: str, out: Path) -> AbstractContextManager[Workers | None]:
-    """Start a process that runs the tools of a session and caches their results in its folder."""
+    """Start a process that runs a session's tools and caches their results in its folder."""
     from contextlib import nullcontext
 
     from mcp_servers.workers.jobs import Recipe

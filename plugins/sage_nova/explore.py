@@ -1,4 +1,4 @@
-"""Explorations of a cohort or of a finished run, which keeps them in its report."""
+"""Explorations of a cohort, or of a finished run that then shows them in its report."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from validation.cohort.cohort import Cohort
 from validation.screening.look import look_at, note_look
 
 WITH_ROWS = ("inputs", "running", "made")
-"""Folders of a running session that hold rows of patients."""
+"""Folders of a running session that contain patients' rows."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Request:
     as_json: bool
 
     def identify(self, cohort: Cohort) -> dict[str, object]:
-        """Fields by which an unfinished session is recognized."""
+        """Return the fields that identify an unfinished session."""
         return {
             "question": self.question, "cohort": cohort.id, "data": cohort.hashes(),
             "variables": list(self.variables), "endpoints": list(self.endpoints),
@@ -83,12 +83,12 @@ def explore_cohort(
     request: Request,
     replace: bool,
 ) -> None:
-    """Explore a cohort; the session is written to `out`."""
+    """Explore a cohort and write the session to `out`."""
     _explore(load_named(name, root, features), out, request, load(), replace=replace)
 
 
 def explore_run(name: str, request: Request) -> None:
-    """Explore the cohort of a finished run; its report shows the exploration.
+    """Explore the cohort of a finished run, whose report then shows the exploration.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def explore_run(name: str, request: Request) -> None:
 
 
 def keep_exploration(run: RunFolder, session: Path, found: Exploration) -> Path:
-    """Add an exploration to the outputs of a locked run and rebuild the report; its path."""
+    """Add an exploration to a locked run's outputs, rebuild the report, and return its path."""
     before = run.record.begin("explore")
     home = run.root / "outputs" / SESSIONS / session.name
     home.mkdir(parents=True, exist_ok=True)
@@ -146,9 +146,9 @@ def _explore(
     *,
     replace: bool = False,
 ) -> None:
-    """Register the look, write the inputs, ask, and write the session's folder.
+    """Register the look, write the inputs, ask the question, and write the session's folder.
 
-    `keep` takes the exploration, also without an answer, and returns a line about its location.
+    `keep` receives the exploration, even without an answer, and returns a line about its location.
     """
     cells = read_program(request.program)
     engine = choose(request.sandbox or settings.sandbox, packages=())

@@ -1,4 +1,4 @@
-"""Sessions of the command line: the program or model, the folder, and printed progress."""
+"""Sessions on the command line: the program or model, the folder, and printed progress."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sandbox.types import Limits
 
 RESULTS = ("session.json", "analysis.py", "session.ipynb")
 MAX_LINES = 6
-"""Output lines of a step on the terminal."""
+"""Maximum number of output lines per step on the terminal."""
 
 
 def print_line(console: Terminal, line: str) -> None:
@@ -32,17 +32,17 @@ def print_line(console: Terminal, line: str) -> None:
 
 
 def step_limits(seconds: float, memory_mb: int) -> Limits:
-    """Limits of a program."""
+    """Build the limits of a program."""
     return DEFAULT_LIMITS.model_copy(update={"seconds": seconds, "memory_mb": memory_mb})
 
 
 def read_program(program: Path | None) -> list[str] | None:
-    """Cells of the user's program; None if a model writes the programs.
+    """Read the cells of the user's program; None if a model writes the programs.
 
     Raises
     ------
     InputError
-        If the file cannot be read or has no code, or there is neither file nor model.
+        If the file cannot be read or has no code, or if there is neither a file nor a model.
     """
     if program is None:
         if load().effective_reasoner != "chat":
@@ -61,20 +61,20 @@ def read_program(program: Path | None) -> list[str] | None:
 
 
 def is_unfinished(out: Path, request: dict[str, object]) -> bool:
-    """Return True if the folder holds the beginning of the same question."""
+    """Return True if the folder contains an unfinished session with the same question."""
     begun = out / "question.json"
     return begun.is_file() and read_json(begun) == request and not (out / RESULTS[-1]).exists()
 
 
 def open_session(out: Path, request: dict[str, object], *, replace: bool) -> IO[str]:
-    """Make a session's folder and lock it until the returned file is closed.
+    """Create a session's folder and lock it until the returned file is closed.
 
     The same request continues an unfinished session.
 
     Raises
     ------
     InputError
-        If the question is empty, the folder holds anything else, or another process uses it.
+        If the question is empty, the folder contains anything else, or another process uses it.
     """
     if not str(request["question"]).strip():
         raise InputError("the question is empty")
@@ -102,12 +102,12 @@ def choose_author(
     budget_usd: float | None,
     withheld: Withheld = frozenset,
 ) -> list[str] | ChatReasoner:
-    """Return the user's program, or the configured model; no prompt may contain `withheld`.
+    """Return the user's program or the configured model; no prompt may contain `withheld`.
 
     Raises
     ------
     InputError
-        If the model has no prices that a budget needs.
+        If there is a budget but the model has no prices.
     """
     if cells is not None:
         return cells
@@ -125,7 +125,7 @@ def run_session(
     steps: int,
     task: AgentTask,
 ) -> Acted:
-    """Answer the question, print every step and write the session's files."""
+    """Answer the question, print every step, and write the session's files."""
 
     def print_step(cell: Cell, seen: Observation) -> None:
         for line in describe_step(cell, seen):
@@ -174,7 +174,7 @@ def describe_step(cell: Cell, seen: Observation) -> list[str]:
 
 
 def describe_answer(record: Acted) -> list[str]:
-    """Lines for the terminal about the answer."""
+    """Format the answer as lines for the terminal."""
     answer, lines = record.answer, []
     if answer is not None:
         lines.append(f"Answer: {answer.answer if answer.answer is not None else 'none (abstains)'}")

@@ -1,1 +1,1 @@
-"""Events and patients that a study needs, before its cohort exists."""
+"""Planning of the events and patients that a study needs, before its cohort exists."""

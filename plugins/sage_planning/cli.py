@@ -1,4 +1,4 @@
-"""`sage plan`: events and patients of a study, before its cohort exists."""
+"""`sage plan`: plan a study's events and patients before its cohort exists."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def plan(
 
 
 def plan_lines(found: Plan) -> list[str]:
-    """Return required size of a study, for several effects."""
+    """Format the required size of a study for several effects as lines."""
     asked = found.question
     lines = [
         f"{found.events} events, {found.patients} patients: power {100 * asked.power:.0f}% for a "

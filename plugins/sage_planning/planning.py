@@ -1,4 +1,4 @@
-"""Plan the size of a study before its cohort exists.
+"""Sample size planning for a study whose cohort does not exist yet.
 
 Schoenfeld 1983 (Biometrics) for the events of a two-group comparison of hazards, Hsieh and Lavori
 2000 (Controlled Clinical Trials) for continuous exposures, Peterson and George 1993 (Controlled
@@ -101,9 +101,9 @@ class Plan(Strict):
 
 
 def plan(question: Question) -> Plan:
-    """Events and patients for the asked power; both halves of a split must reach it.
+    """Compute events and patients for the requested power, which both halves of a split must reach.
 
-    Raises `InputError` if no number of patients reaches it.
+    Raises `InputError` if no number of patients is sufficient.
     """
     alpha = question.alpha / question.claims
     events = _events(question, question.hazard_ratio, alpha)
@@ -133,7 +133,7 @@ def plan(question: Question) -> Plan:
 
 
 def _spread(question: Question) -> dict[str, float | None]:
-    """Return the exposure's variance, as the formulas of power take it."""
+    """Return the exposure's variance in the form that the power formulas use."""
     q = question.exposed
     if question.design == "groups":
         return {"fraction_exposed": q}

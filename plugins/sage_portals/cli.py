@@ -1,4 +1,4 @@
-"""`sage portals`: cohorts from public APIs."""
+"""`sage portals`: fetch cohorts from public APIs."""
 
 from __future__ import annotations
 

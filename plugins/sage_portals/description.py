@@ -1,4 +1,4 @@
-"""The `cohort.toml` of what was fetched; endpoints follow the columns that came."""
+"""The `cohort.toml` of fetched data, with endpoints for the columns that were returned."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def description_of(name: str, project: str, study: str, out: Path, counts: bool) -> str:
-    """Return the description of the files that `fetch` left in `out`."""
+    """Build the description of the files that `fetch` left in `out`."""
     with (out / "cbioportal_patients.csv").open(encoding="utf-8", newline="") as handle:
         header = next(csv.reader(handle))
     text = f'''\

@@ -1,9 +1,9 @@
-"""Getting TCGA cohorts from the public APIs of GDC and cBioPortal.
+"""Fetching of TCGA cohorts from the public APIs of GDC and cBioPortal.
 
-GDC gives clinical rows by case and, if asked, STAR counts by file; cBioPortal gives the outcomes of
-the TCGA Pan-Cancer Clinical Data Resource and expression of chosen genes. Docs:
-docs.gdc.cancer.gov/API and cbioportal.org/api. What was fetched, from where and with which hash
-is recorded in `fetch.json`; a repeated call keeps files that are complete.
+GDC provides clinical rows by case and, on request, STAR counts by file; cBioPortal provides the
+outcomes of the TCGA Pan-Cancer Clinical Data Resource and the expression of chosen genes. Docs:
+docs.gdc.cancer.gov/API and cbioportal.org/api. Each fetched file is recorded in `fetch.json` with
+its source and hash; a repeated call keeps complete files.
 """
 
 from __future__ import annotations
@@ -68,19 +68,19 @@ def fetch_cohort(
     progress: Progress | None = None,
     pause: float = 1.0,
 ) -> Path:
-    """Fetch a cohort into a folder that `load` reads.
+    """Fetch a cohort into a folder that `load` can read.
 
     Parameters
     ----------
     name : "tcga-blca"
-    pause : seconds before the first repetition of a request; doubles each time
+    pause : seconds before the first retry of a request; doubles each time
 
     Raises
     ------
     InputError
         For an unknown cohort or gene.
     FaultError
-        If a service cannot be reached or answers in another form.
+        If a service cannot be reached or its response has an unexpected form.
     """
     if name not in STUDIES:
         raise InputError(f'"{name}" cannot be fetched; there are: {", ".join(STUDIES)}')
@@ -119,7 +119,7 @@ def fetch_cohort(
 
 
 def _keep(path: Path, make: Callable[[], str]) -> None:
-    """Make a file once; it appears under its name only when it is complete."""
+    """Make a file once; it gets its final name only when it is complete."""
     if not path.is_file():
         write_text(path, make())
 
@@ -133,7 +133,7 @@ def _csv(columns: Sequence[str], rows: Iterator[Sequence[Any]]) -> str:
 
 
 def _pages(service: Service, path: str, body: dict[str, Any], say: Progress) -> list[Any]:
-    """All hits of a GDC search."""
+    """Return all hits of a GDC search."""
     hits: list[Any] = []
     while True:
         answer = service.json("POST", path, body={**body, "size": PAGE, "from": len(hits)})
@@ -166,7 +166,7 @@ def _cases(service: Service, project: str, say: Progress) -> str:
 
 
 def _case(hit: Any, service: str) -> list[Any]:
-    """Build a row per case: the primary diagnosis, or the first where none is marked."""
+    """Build a row per case from the primary diagnosis, or from the first if none is marked."""
     diagnoses = hit.get("diagnoses") or [{}]
     primary = next(
         (
@@ -216,7 +216,7 @@ def _files(service: Service, project: str, say: Progress) -> str:
 
 
 def _clinical(service: Service, study: str, say: Progress) -> str:
-    """CBioPortal's long clinical table as a row per patient."""
+    """Convert cBioPortal's long clinical table to a row per patient."""
     service.json("GET", f"studies/{study}")
     rows: dict[str, dict[str, str]] = {}
     columns: set[str] = set()
@@ -253,7 +253,7 @@ def _clinical(service: Service, study: str, say: Progress) -> str:
 def _expression(
     service: Service, study: str, wanted: Sequence[str], asked: Sequence[str], say: Progress
 ) -> str:
-    """RSEM values of chosen genes, a row per sample."""
+    """Fetch RSEM values of chosen genes, with a row per sample."""
     found = service.json(
         "POST",
         "genes/fetch",
@@ -295,7 +295,7 @@ def _expression(
 
 
 def _counts(service: Service, out: Path, say: Progress) -> None:
-    """STAR counts of every listed file, checked against GDC's MD5, as a matrix."""
+    """Fetch the STAR counts of every listed file, check GDC's MD5, and build a matrix."""
     target = out / "counts.csv.gz"
     if target.is_file():
         return
@@ -326,7 +326,7 @@ def _counts(service: Service, out: Path, say: Progress) -> None:
 
 
 def _star(path: Path) -> tuple[list[tuple[str, str]], list[int]]:
-    """Protein-coding genes and their unstranded counts in one STAR file."""
+    """Read protein-coding genes and their unstranded counts from a STAR file."""
     names, column = [], []
     with path.open(encoding="utf-8", newline="") as handle:
         rows = csv.reader((line for line in handle if not line.startswith("#")), delimiter="\t")

@@ -1,4 +1,4 @@
-"""A public API that cohorts are fetched from: its address, and how patiently it is asked."""
+"""A public API from which cohorts are fetched: its address and retry policy."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sage.core.http.errors import ServiceError, SourceChanged
 T = TypeVar("T")
 
 LIMIT = Limit(10, 1.0)
-"""Neither service publishes a rate; this many requests per second trouble none."""
+"""Request rate, low enough for both services, neither of which publishes a limit."""
 
 
 def policy(pause: float) -> Policy:
-    """Patient, for whole tables and files; `pause` bounds the first wait between attempts."""
+    """Build a patient retry policy for whole tables and files; `pause` bounds the first wait."""
     return Policy(
         attempts=5, deadline=900.0, attempt=180.0, connect=60.0, backoff=pause,
         backoff_max=16 * pause, longest_wait=120.0, max_bytes=1 << 30,
@@ -27,7 +27,7 @@ def policy(pause: float) -> Policy:
 
 @dataclass
 class Service:
-    """Web API; several share a client."""
+    """Web API; several can share a client."""
 
     name: str
     base: str
@@ -73,13 +73,13 @@ class Service:
         Raises
         ------
         FaultError
-            If the service cannot be reached, refuses, or answers no JSON.
+            If the service cannot be reached, refuses, or does not return JSON.
         """
         return self.call(method, path, json.loads, params=params, body=body)
 
 
 def field_of(value: Any, name: str, service: str) -> Any:
-    """Return a field that the answer must have; its absence means the service changed."""
+    """Return a required field of a response; its absence means that the service changed."""
     if not isinstance(value, dict) or name not in value:
         raise FaultError(f'{service} changed: its answer has no field "{name}"')
     return value[name]

@@ -1,1 +1,1 @@
-"""Measurements written as programs, tools made of reviewed functions, variables by tools."""
+"""Measurements written as programs, tools made from reviewed functions, and variables by tools."""

@@ -1,8 +1,8 @@
-"""Checks of a program before the gate: its unit, and dependence on the map alone.
+"""Checks of a program before the gate: its unit, and its dependence on the map alone.
 
-The unit is checked by experiment: on slides made twice as large, with cells, outlines, columns and
-parameters in the units they are given in, a length doubles and a density per mm² is a quarter. A
-length that is written into the code as a plain number fails this.
+The unit is checked by experiment. If slides are made twice as large (cells, outlines, columns, and
+parameters, each according to its unit), a length doubles and a density per mm² becomes a quarter. A
+length that is written into the code as a plain number fails this check.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from sandbox.types import Sandbox
 FACTOR = 2.0
 SAME = 1e-6
 LEAST = 3
-"""Slides with a value that the checks need."""
+"""Minimum number of slides with a value for the checks."""
 SUFFIXES = {"_per_um2": -2, "_per_mm2": -2, "_per_um": -1, "_um2": 2, "_mm2": 2, "_um": 1, "_mm": 1}
-"""Power of length of a parameter by how its name ends."""
+"""Power of length of a parameter, by the suffix of its name."""
 
 
 def check_values(program: Program, slides: Sequence[SlideMaps], box: Sandbox) -> list[str]:
-    """Objections to a program on these slides.
+    """List objections to a program on these slides.
 
     Raises
     ------
     InputError
-        If a run in the sandbox did not end well.
+        If a run in the sandbox failed.
     """
     plain = run_program(program, slides, box)
     known = [place for place, value in enumerate(plain) if isinstance(value, float)]
@@ -70,7 +70,7 @@ def check_values(program: Program, slides: Sequence[SlideMaps], box: Sandbox) ->
 
 
 def scale_slide(maps: SlideMaps, factor: float) -> SlideMaps:
-    """Return the slide with all lengths times a factor, columns by the powers of their units."""
+    """Multiply all lengths of a slide by a factor, and columns by the powers of their units."""
     cells = maps.cells
     if cells is not None:
         columns = {

@@ -1,4 +1,4 @@
-"""`sage programs`: measurements as programs, tools made of functions, variables by tools."""
+"""`sage programs`: measurements as programs, tools from functions, and variables by tools."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sage_programs.contract import Program
 
 CHECKED_ON = 24
-"""Slides, spread over the cohort, on which a program's unit is checked first."""
+"""Number of slides, spread over the cohort, on which a program's unit is checked first."""
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 Define = Annotated[Path, typer.Option("--define", metavar="FILE.py", help="The program.")]
@@ -59,7 +59,7 @@ def gate(
 
 
 def _check(path: Path, slides: MapsOnDisk, seed: int) -> Candidates:
-    """Return the program as a measurement, with a note on the check of its unit."""
+    """Check a program, and return it as a measurement with a note on the check of its unit."""
     from sage_programs.checks import check_values
     from sage_programs.contract import read_program
     from sage_programs.running import default_sandbox, with_values
@@ -203,19 +203,19 @@ def extract_features(
 
 @dataclass(frozen=True)
 class Approved:
-    """An approved program as `measure_cohort` takes it."""
+    """An approved program in the form that `measure_cohort` uses."""
 
     program: Program
 
     @property
     def measurement(self) -> Measurement:
-        """The program as a measurement of the language."""
+        """The program as a measurement in the language."""
         return self.program.measurement
 
     def compute(
         self, items: list[Item], out: Path, on_outcome: Callable[[Outcome, int, int], None]
     ) -> list[Outcome]:
-        """Compute the values of each slide in the sandbox."""
+        """Compute each slide's value in the sandbox."""
         from sage_programs.running import default_sandbox, measure_items
 
         return measure_items(self.program, items, out, default_sandbox(), on_outcome)

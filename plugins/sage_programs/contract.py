@@ -1,4 +1,4 @@
-"""A measurement as a program: what it promises, and what it may say before it is run.
+"""A measurement as a program: its contract, and the code that it may contain.
 
     MEASUREMENT = {
         "name": "tls_reach",
@@ -14,9 +14,9 @@
         ...
         return 123.4  # or None, where there is no value
 
-`slide` holds what `reads` names and nothing else (see `harness.Slide`). Numbers with a unit stand
-in `parameters`, by names that end with it (`radius_um`, `least_um2`), and are given to `measure` by
-name.
+`slide` contains only what `reads` names (see `harness.Slide`). Numbers with a unit are listed in
+`parameters`, under names that end with the unit (`radius_um`, `least_um2`), and are passed to
+`measure` by name.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Contract(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program that was read and passed the static check; it was not run."""
+    """A program that was read and passed the static check, but was not run."""
 
     contract: Contract
     source: str
@@ -92,7 +92,7 @@ class Program:
 
     @property
     def measurement(self) -> Measurement:
-        """The program as a measurement of the language, data like any other."""
+        """The program as a measurement in the language, treated like other data."""
         contract = self.contract
         of = Code(
             name=contract.name,
@@ -104,7 +104,7 @@ class Program:
 
 
 def read_program(path: Path) -> Program:
-    """Return the program of a file, checked but not run.
+    """Read and check a program file without running it.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def read_program(path: Path) -> Program:
 
 
 def check_program(source: str, origin: str = "program") -> Program:
-    """Return the same for source text; `origin` is named in messages."""
+    """Check the source text of a program; messages call it `origin`."""
     if len(source) > MAX_CHARACTERS:
         raise InputError(f"{origin}: longer than {MAX_CHARACTERS:,} characters")
     if refused := policy.check(source, IMPORTS):
@@ -137,7 +137,7 @@ def check_program(source: str, origin: str = "program") -> Program:
 
 
 def _refusal(node: ast.AST) -> str:
-    """Reason to refuse a measurement's sentence; empty if it is accepted."""
+    """Return the reason to refuse a node of a measurement's code; empty if it is accepted."""
     if isinstance(node, ast.Name) and node.id in FORBIDDEN_NAMES:
         return f"`{node.id}` is not allowed: a measurement computes from the slide it is given"
     if isinstance(node, ast.Attribute) and node.attr in FORBIDDEN_ATTRIBUTES:
@@ -161,7 +161,7 @@ def _refusal(node: ast.AST) -> str:
 
 
 def _contract(tree: ast.Module, origin: str) -> Contract:
-    """Return the literal `MEASUREMENT`; else only imports, constants and functions are there."""
+    """Return the literal `MEASUREMENT`; all else must be imports, constants, and functions."""
     given: ast.expr | None = None
     for place, node in enumerate(tree.body):
         doc = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -207,7 +207,7 @@ def _is_literal(node: ast.expr) -> bool:
 
 
 def _texts(tree: ast.Module, given: ast.expr) -> set[ast.AST]:
-    """Docstrings and what is in the contract, where a slash is no path (1/mm²)."""
+    """Collect docstrings and the contract's texts, in which a slash is not a path (1/mm²)."""
     found = set(ast.walk(given))
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.FunctionDef) and node.body:

@@ -1,4 +1,4 @@
-"""Imaging variables that a cohort lacks, computed by registered tools on its slides."""
+"""Imaging variables missing from a cohort, computed by registered tools on its slides."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def extract(
 ) -> Extracted:
     """Ask the data agent for `wanted`, run the tools that it names, and keep their tables.
 
-    A variable `imaging:tls_density` is written as column `density` of `tls.csv`, which is the name
-    that `--features` gives it back.
+    A variable `imaging:tls_density` is written as column `density` of `tls.csv`, to which
+    `--features` gives the same name.
 
     Parameters
     ----------
-    progress : called with the tool's name, how many slides ended, and how many there are
+    progress : called with the tool's name, the number of finished slides, and the total
 
     Raises
     ------

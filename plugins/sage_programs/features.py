@@ -1,8 +1,7 @@
-"""Features that do not exist yet: a registered tool over each patient's slides, then a table.
+"""New features, computed by a registered tool on each patient's slides and stored as a table.
 
-The result is a copy of the cohort with the new variables; the given folder
-is not written to. It is made before a contract is frozen, so that the new table is hashed with the
-rest.
+The result is a copy of the cohort with the new variables; the original folder is not modified. It
+is made before a contract is frozen, so that the new table is hashed with the rest.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class FeatureProvenance(View):
 
 
 def offers(registry: Registry) -> tuple[ToolOffer, ...]:
-    """Get the registered tools that read a file and return numbers, as the data agent sees them."""
+    """List the registered tools that read a file and return numbers, as shown to the data agent."""
     found = []
     for spec in registry:
         numbers = tuple(
@@ -75,7 +74,7 @@ def offers(registry: Registry) -> tuple[ToolOffer, ...]:
 
 
 def slides_of(cohort: Cohort) -> dict[str, list[Path]]:
-    """Each patient's slide files, inside the cohort's root; patients without slides are absent."""
+    """Find each patient's slide files in the cohort's root, omitting patients without slides."""
     from validation.cohort.ids import patient_of
 
     spec, found = cohort.spec.slides, dict[str, list[Path]]()
@@ -110,7 +109,7 @@ def resolve_cohort(
     *,
     on_event: Callable[[str, dict[str, Any]], None] = lambda *_: None,
 ) -> tuple[Cohort, DataPlan, tuple[FeatureProvenance, ...]]:
-    """Ask the data agent for `wanted` variables, and extract what a registered tool can compute.
+    """Ask the data agent for `wanted` variables, and extract those that a tool can compute.
 
     To be called before a contract is frozen. The plan's `missing` variables cannot be had.
     Where nothing was extracted, the cohort is returned as it is. Errors: see `extract_features`.
@@ -137,7 +136,7 @@ def extract_features(
     *,
     on_event: Callable[[str, dict[str, Any]], None] = lambda *_: None,
 ) -> tuple[Cohort, tuple[FeatureProvenance, ...]]:
-    """Compute what `plan` says, and return the cohort with the new variables.
+    """Compute the variables in `plan`, and return the cohort with them.
 
     Raises
     ------
@@ -233,7 +232,7 @@ def _extract(
 
 
 def _link(source: Path, target: Path) -> None:
-    """Link a file under another root, or copy it where the disk allows no link."""
+    """Hard-link a file under another root, or copy it if the file system does not allow links."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     try:

@@ -1,7 +1,7 @@
-"""Runs in the sandbox beside a program: gives it slide after slide and writes its numbers.
+"""Runner in the sandbox that gives a program one slide after another and writes its numbers.
 
-This file is copied as text; nothing of ours can be imported where it runs. What the program does to
-it changes that program's own numbers alone, which are checked again outside.
+This file is copied as text, and no SAGE code can be imported where it runs. A program that modifies
+it changes only its own numbers, which are checked again outside.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Cells:
 
 @dataclass
 class Shapes:
-    """Objects or regions of a kind: a list of rings (k, 2) per shape, the outer first, in µm.
+    """Objects or regions of a kind: per shape, a list of rings (k, 2) in µm, the outer first.
 
-    A shape whose outline is unknown is a ring of a single point.
+    A shape whose outline is unknown has a ring with a single point.
     """
 
     rings: list[list[Any]]
@@ -48,7 +48,7 @@ class Slide:
 
 
 def shapes_of(held: Any, prefix: str) -> Shapes:
-    """Shapes from flat arrays: points, ring of each point, shape of each ring."""
+    """Build shapes from flat arrays: points, ring of each point, and shape of each ring."""
     points, ring_of = held[f"{prefix}:points"], held[f"{prefix}:ring"]
     shape_of = held[f"{prefix}:shape"]
     rings: list[list[Any]] = [[] for _ in range(int(held[f"{prefix}:count"]))]
@@ -78,7 +78,7 @@ def read_slide(path: Path) -> Slide:
 
 
 def as_number(value: Any) -> dict[str, Any]:
-    """Return a value as a finite number, or why it is none."""
+    """Return a value as a finite number, or the reason why it is not one."""
     if value is None:
         return {"why": "none"}
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
@@ -90,7 +90,7 @@ def as_number(value: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure every slide, in the order of their numbers."""
+    """Measure every slide in numerical order."""
     inputs, output = Path(os.environ["SAGE_INPUTS"]), Path(os.environ["SAGE_OUTPUT"])
     jobs = json.loads((inputs / "slides" / "jobs.json").read_text(encoding="utf-8"))
     from program import measure  # type: ignore[import-not-found]

@@ -1,7 +1,7 @@
-"""From a function of a reviewed analysis to a tool of the user's, with its test.
+"""Promotion of a function from a reviewed analysis to a user's tool with a test.
 
-The function is taken from the program's text, never run here. The person who promotes it has read
-it: tools run with the person's own rights.
+The function is copied from the program's text and never run here. The person who promotes it must
+have read it, since tools run with that person's own rights.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def test_it_refuses_arguments_of_the_wrong_type():
 
 
 def promote(run_dir: Path, function: str, into: Path) -> Path:
-    """Write `function` of the analysis under `run_dir` as a tool to the folder `into`.
+    """Write `function` of the analysis under `run_dir` to the folder `into` as a tool.
 
     Writes `FUNCTION.py` and `tests/test_FUNCTION.py` and returns the first; nothing is run.
 
@@ -93,7 +93,7 @@ def promote(run_dir: Path, function: str, into: Path) -> Path:
     ------
     InputError
         If there is no such function, it cannot stand alone, its parameters are not plain typed
-        values, or the tool is there already.
+        values, or the tool already exists.
     """
     if not _NAME.fullmatch(function):
         raise InputError(f'"{function}" is no function name; use lower case letters, digits, _')
@@ -113,7 +113,7 @@ def promote(run_dir: Path, function: str, into: Path) -> Path:
 
 
 def _program(run_dir: Path, function: str) -> Path:
-    """Return the newest program under `run_dir` that defines the function."""
+    """Find the newest program under `run_dir` that defines the function."""
     root = run_dir.resolve()
     if not root.is_dir():
         raise InputError(f"{run_dir} is not a folder")
@@ -208,7 +208,7 @@ def _module(tree: ast.Module, node: ast.FunctionDef, text: str, program: Path) -
 def _needs(
     tree: ast.Module, node: ast.FunctionDef
 ) -> tuple[list[ast.Import | ast.ImportFrom], list[ast.stmt]]:
-    """Get the imports, functions and constants of the program that the function uses, in order."""
+    """List the program's imports, functions, and constants that the function uses, in order."""
     defined: dict[str, ast.stmt] = {}
     for statement in tree.body:
         if isinstance(statement, ast.Import | ast.ImportFrom):

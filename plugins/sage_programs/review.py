@@ -1,4 +1,4 @@
-"""The review of a program by a person, beside it: without a review it measures no cohort."""
+"""A person's review of a program, stored next to it and required for measuring a cohort."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class Review(Strict):
 
 
 def review_path(path: Path) -> Path:
-    """Path of the review of a program's file."""
+    """Return the path of the review of a program file."""
     return path.with_name(path.name + SUFFIX)
 
 
 def approve(path: Path, gate_report: Path, person: str) -> Path:
-    """Record that a person approves a program that passed the gate; the file of the record.
+    """Record that a person approves a program that passed the gate, and return the record's file.
 
     Raises
     ------
     InputError
-        If the gate did not see this very program, or did not pass it.
+        If the gate did not check this exact program, or did not pass it.
     """
     from mcp_servers.measures.gate import GateReport
 
@@ -70,7 +70,7 @@ def approve(path: Path, gate_report: Path, person: str) -> Path:
 
 
 def approved_program(path: Path) -> Program:
-    """Return the program of a file, if a person approved it as it is now.
+    """Return the program in a file if a person approved its current version.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Programs over slides, in the sandbox: typed maps in, a number or a reason per slide out."""
+"""Running of programs on slides in the sandbox: typed maps in, a number or reason per slide out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sage_programs.contract import Contract, Program
 from sandbox.types import Job, Limits, Reason, Sandbox
 
 AT_ONCE = 40
-"""Slides of a run in the sandbox."""
+"""Number of slides per run in the sandbox."""
 SECONDS, SECONDS_PER_SLIDE = 20.0, 5.0
 MEMORY_MB = 1024
 MAX_BYTES = 4 << 20
@@ -37,7 +37,7 @@ WHY = {
     "finite": "the program's value is not finite",
     "raised": "the program failed on this slide",
 }
-"""All that a program can say of a slide without a value: no text of its own leaves the sandbox."""
+"""All reasons that a program can give for a missing value: none of its text leaves the sandbox."""
 
 
 class _Row(Strict):
@@ -46,7 +46,7 @@ class _Row(Strict):
 
 
 def default_sandbox() -> Sandbox:
-    """Return the sandbox for programs: none of our packages can be imported in it."""
+    """Return the sandbox for programs, in which no SAGE package can be imported."""
     from sandbox.chooser import choose
 
     return choose(packages=())
@@ -58,18 +58,18 @@ def run_program(
     box: Sandbox,
     parameters: Mapping[str, float] | None = None,
 ) -> list[float | str]:
-    """Return the program's number for each slide, or why it has none.
+    """Compute the program's number for each slide, or the reason why it has none.
 
     Parameters
     ----------
-    program : checked, perhaps by `check_program`; treated as hostile all the same
+    program : program, which is treated as hostile even if checked
     slides : maps; the program gets what its contract reads, without names of slides or patients
-    parameters : in place of the contract's
+    parameters : replacements for the contract's parameters
 
     Raises
     ------
     InputError
-        If the run as a whole did not end well: time, memory, output or the sandbox itself.
+        If the whole run failed because of time, memory, output, or the sandbox itself.
     """
     given = dict(program.contract.parameters if parameters is None else parameters)
     with tempfile.TemporaryDirectory(prefix="sage-measure-") as name:
@@ -115,9 +115,9 @@ _START = "import os, sys; sys.path.insert(0, os.getcwd()); import harness; harne
 def with_values(
     programs: Sequence[Program], slides: Iterable[SlideMaps], box: Sandbox
 ) -> Iterator[SlideMaps]:
-    """Yield the same slides, each with the programs' values; some at a time are held.
+    """Yield the slides with the programs' values, keeping only some in memory at a time.
 
-    A program whose run fails as a whole leaves its slides without a value, with the reason.
+    If a program's whole run fails, its slides get no value, with the reason.
     """
     rest = iter(slides)
     while held := list(islice(rest, AT_ONCE)):
@@ -142,17 +142,17 @@ def measure_items(
     box: Sandbox,
     on_outcome: Callable[[Outcome, int, int], None],
 ) -> list[Outcome]:
-    """Run a program on a cohort's slides and leave the values where `write_variables` looks.
+    """Run a program on a cohort's slides, and write the values where `write_variables` looks.
 
-    A slide that already has a matching record is not measured again. Only a few slides are held
+    A slide that already has a matching record is not measured again. Only a few slides are kept
     in memory at a time.
 
     Parameters
     ----------
     program : approved by a person (`review.approved_program`)
     items : the slides' maps (`maps.json`) with their patients
-    out : gets `measure_maps/SLIDE/values.jsonl` and, last, `program.json`
-    on_outcome : called with each slide's outcome, how many are finished, and how many there are
+    out : receives `measure_maps/SLIDE/values.jsonl` and, last, `program.json`
+    on_outcome : called with each slide's outcome, the number finished, and the total
     """
     outcomes: list[Outcome] = []
 
@@ -207,7 +207,7 @@ def _all_or_why(program: Program, slides: Sequence[SlideMaps], box: Sandbox) -> 
 
 
 def _read_values(path: Path, count: int, name: str) -> list[float | str]:
-    """Read the harness's output, checking its form alone."""
+    """Read the harness's output, checking only its form."""
     try:
         if path.is_symlink() or path.stat().st_size > MAX_BYTES:
             raise InputError(f"{name}: what the program left is no table of values")
@@ -220,7 +220,7 @@ def _read_values(path: Path, count: int, name: str) -> list[float | str]:
 
 
 def _arrays(maps: SlideMaps, contract: Contract) -> dict[str, Any]:
-    """Arrays that a contract reads of a slide, restricted to its window."""
+    """Build the arrays that a contract reads from a slide, restricted to its window."""
     prepared = Prepared(maps)
     found: dict[str, Any] = {}
     reads = {source: set[str]() for source in ("cells", "objects", "regions", "tissue")}
@@ -254,7 +254,7 @@ def _kinds(held: ShapeMap | None, wanted: set[str]) -> list[str]:
 
 
 def _shapes(prefix: str, shapes: Iterable[Any]) -> dict[str, Any]:
-    """Shapes as points, the ring of each point, the shape of each ring, and how many there are."""
+    """Flatten shapes into points, the ring of each point, the shape of each ring, and a count."""
     import shapely
 
     points, ring_of, count = [np.zeros((0, 2))], [np.zeros(0, dtype=np.int64)], 0

@@ -1,1 +1,1 @@
-"""Ray: tools run on the machines of a Ray cluster."""
+"""Ray: running tools on the machines of a Ray cluster."""

@@ -1,4 +1,4 @@
-"""Capacity of a Ray cluster's nodes, and messages for jobs beyond it."""
+"""Capacity of a Ray cluster's nodes, and messages for jobs that exceed it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REMEDY = "start larger nodes (ray start --num-cpus, --memory, --num-gpus) or ask
 
 @dataclass(frozen=True)
 class Node:
-    """A living node; `memory_mb` is what its raylet gives to tasks, in MiB."""
+    """A living node; `memory_mb` is the memory that its raylet gives to tasks, in MiB."""
 
     id: str
     address: str
@@ -22,7 +22,7 @@ class Node:
     gpus: float = 0.0
 
     def holds(self, need: Resources, cpus: float, gpus: float) -> bool:
-        """Return True when the node, with nothing else on it, can run such a job."""
+        """Return True if the node, when otherwise idle, can run the job."""
         return self.cpus >= cpus and self.memory_mb >= need.memory_mb and self.gpus >= gpus
 
 
@@ -45,10 +45,10 @@ def parse_nodes(listed: Iterable[Mapping[str, Any]]) -> list[Node]:
 
 
 def find_hosts(need: Resources, nodes: Sequence[Node], cpus: float) -> tuple[list[Node], int]:
-    """Return the nodes that can hold a job, and how many GPUs it takes there.
+    """Find the nodes that can hold a job, and the number of GPUs that it uses there.
 
-    A job that can use a GPU gets it if a node that can hold the job has a GPU; `cpus` are the
-    processors of the job.
+    A job that can use a GPU gets one if a node that can hold the job has a GPU; `cpus` is the
+    number of processors for the job.
     """
     if need.gpu != "none":
         with_card = [node for node in nodes if node.holds(need, cpus, 1)]
@@ -58,7 +58,7 @@ def find_hosts(need: Resources, nodes: Sequence[Node], cpus: float) -> tuple[lis
 
 
 def explain_refusal(tool: str, need: Resources, nodes: Sequence[Node], cpus: float) -> str | None:
-    """Reason why no node can ever run the job; None if a node can."""
+    """Explain why no node can ever run the job; None if a node can."""
     if find_hosts(need, nodes, cpus)[0]:
         return None
     if not nodes:

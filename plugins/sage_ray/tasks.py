@@ -1,4 +1,4 @@
-"""Code on the Ray cluster: a job's task, and the board between tasks and dispatcher."""
+"""Code that runs on the Ray cluster: a job's task, and the board between tasks and dispatcher."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 BEAT = 0.2
-"""Seconds between two signs of life of a job; more on a board that serves very many."""
+"""Seconds between a job's heartbeats; more on a board that serves very many jobs."""
 BEATS_PER_SECOND = 2000
-"""Signs of life per second that a board takes."""
+"""Heartbeats per second that a board can handle."""
 ANSWER = 10.0
-"""Seconds that a job's beat waits for the board before it tries again."""
+"""Seconds that a heartbeat waits for the board before it tries again."""
 _warm: dict[str, Any] = {}
 """Registry and open handles of this Ray worker process, by recipe."""
 
 
 class Board:
-    """An actor: signs of life and progress of running jobs, and which of them are to stop.
+    """Ray actor that records heartbeats and progress of running jobs, and which of them must stop.
 
-    Its contents can be sent again: Ray restarts it when it, or its node, dies.
+    Its contents can be sent again, since Ray restarts the actor if it or its node dies.
     """
 
     def __init__(self) -> None:
@@ -31,14 +31,14 @@ class Board:
         self.jobs = 1
 
     def beat(self, job: str, node: str, fraction: float, message: str) -> tuple[bool, float]:
-        """Record a job's sign of life; True if it must stop, and the seconds until the next."""
+        """Record a job's heartbeat; return whether it must stop, and the seconds until the next."""
         self.news[job] = (node, fraction, message)
         return job in self.stopping, max(BEAT, self.jobs / BEATS_PER_SECOND)
 
     def take(self, stopping: list[str], jobs: int) -> dict[str, tuple[str, float, str]]:
-        """All signs of life since the last call: node, progress and word of each job.
+        """Return all heartbeats since the last call: node, progress, and message of each job.
 
-        `stopping` are the jobs that are to stop, `jobs` is how many run.
+        `stopping` lists the jobs that must stop; `jobs` is the number of running jobs.
         """
         self.stopping, self.jobs = set(stopping), jobs
         taken, self.news = self.news, {}
@@ -57,11 +57,11 @@ class Pulse:
         self._thread = threading.Thread(target=self._beat, name="pulse", daemon=True)
 
     def report(self, fraction: float, message: str) -> None:
-        """Keep the tool's progress for the next beat."""
+        """Keep the tool's progress for the next heartbeat."""
         self._progress = (fraction, message)
 
     def cancelled(self) -> bool:
-        """Return True when the job is to stop."""
+        """Return True if the job must stop."""
         return self.stopped
 
     def _beat(self) -> None:
@@ -70,7 +70,7 @@ class Pulse:
         wait = 0.0
         while not self._over.wait(wait):
             wait = BEAT
-            # A board that died is restarted by Ray; until then the job continues without it.
+            # Ray restarts a board that died; until then, the job continues without it.
             with suppress(ray.exceptions.RayError):
                 answer = self.board.beat.remote(self.job, self.node, *self._progress)
                 self.stopped, wait = ray.get(answer, timeout=ANSWER)
@@ -81,13 +81,13 @@ class Pulse:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop; a beat that hangs is left to end by itself."""
+        """Stop; a heartbeat that hangs is left to end on its own."""
         self._over.set()
         self._thread.join(1.0)
 
 
 def run_on_ray(recipe_json: str, request_json: str, board: Any) -> str:
-    """Run a request in a Ray worker process; the answer as JSON, with the node that gave it."""
+    """Run a request in a Ray worker process; return the answer and the node's name as JSON."""
     import ray
 
     from mcp_servers.context import Handles

@@ -1,8 +1,8 @@
-"""Workers on a Ray cluster, for more than this machine.
+"""Workers on a Ray cluster, for work beyond this machine's capacity.
 
 The cluster's machines must see the roots and the cache under the same paths (a shared file system)
-and have the same version of SAGE installed. Nothing here waits for the cluster without limit: a
-guard ends every job, saying what was lost, when the dispatcher had no answer for `silence` seconds.
+and have the same version of SAGE installed. Nothing here waits for the cluster indefinitely: a
+guard ends every job with an explanation if the dispatcher gets no response for `silence` seconds.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from sage_ray.nodes import Node, explain_refusal, find_hosts, parse_nodes
 from sage_ray.tasks import Board, run_on_ray
 
 TICK = 0.2
-"""Seconds between looks at running jobs."""
+"""Seconds between checks of running jobs."""
 CENSUS = 2.0
-"""Seconds between looks at the cluster's nodes while something runs or waits."""
+"""Seconds between checks of the cluster's nodes while something runs or waits."""
 IDLE_CENSUS = 5.0
-"""Seconds between looks at the nodes of a cluster that has nothing to do."""
+"""Seconds between checks of the nodes of an idle cluster."""
 JOINING = 60.0
-"""Seconds that a cluster has to take us in."""
+"""Seconds within which a cluster must accept the connection."""
 TRIES = 3
-"""Tries to be taken in: the process that the head starts for a client may die as it starts."""
+"""Connection attempts, since the process that the head starts for a client may die at start."""
 
 
 @dataclass
 class Flight:
-    """A job that was given to Ray; `reference` is None until Ray has it.
+    """A job that was submitted to Ray; `reference` is None until Ray has it.
 
-    `node` is where it runs, once it showed a sign of life, or where it was sent; `since` is when it
-    last showed a worker, `kill_at` when a cancelled job loses its worker.
+    `node` is where it runs, once it has sent a heartbeat, or where it was sent; `since` is when it
+    last had a worker, and `kill_at` is when a cancelled job loses its worker.
     """
 
     job: Job
@@ -58,14 +58,14 @@ class Flight:
 
 @dataclass
 class Search:
-    """Job whose file was not found: the message, and the nodes without it, by id."""
+    """Job whose file was not found, with the message and the nodes without the file, by id."""
 
     words: str
     lacking: dict[str, str] = field(default_factory=dict)
 
 
 def call_within(seconds: float, function: Callable[[], Any]) -> Any:
-    """Call `function` in a thread; raises `TimeoutError` when it takes longer."""
+    """Call `function` in a thread; raises `TimeoutError` if it takes longer than `seconds`."""
     ended: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
 
     def call() -> None:
@@ -85,13 +85,13 @@ def call_within(seconds: float, function: Callable[[], Any]) -> Any:
 
 
 def shorten_message(message: str) -> list[str]:
-    """Return the first and the last line of a Ray message; a traceback may lie between."""
+    """Shorten a Ray message to its first and last lines, which may enclose a traceback."""
     lines = message.strip().splitlines()
     return lines[:1] + lines[1:][-1:]
 
 
 def open_cluster(word: str, recipe: Recipe, *, grace: float = 5.0) -> RayWorkers:
-    """Workers on a Ray cluster.
+    """Open workers on a Ray cluster.
 
     "ray" starts a cluster here, "ray:auto" joins that of this machine, "ray://HOST:PORT" a remote
     cluster.
@@ -99,9 +99,9 @@ def open_cluster(word: str, recipe: Recipe, *, grace: float = 5.0) -> RayWorkers
     Raises
     ------
     InputError
-        When the word is none of these, or Ray is not installed.
+        If the word is none of these, or Ray is not installed.
     FaultError
-        When there is no cluster.
+        If there is no cluster.
     """
     if word not in ("ray", "ray:auto") and not word.startswith("ray://"):
         raise InputError(f'workers "{word}": give "ray", "ray:auto", or "ray://host:port"')
@@ -109,7 +109,7 @@ def open_cluster(word: str, recipe: Recipe, *, grace: float = 5.0) -> RayWorkers
 
 
 class RayWorkers(Workers):
-    """Jobs as Ray tasks. The order stays ours: no more is handed to Ray than its nodes hold now.
+    """Jobs as Ray tasks, queued here: Ray gets no more than its nodes can currently hold.
 
     The sums of the running jobs' processors and memory stay within those of the living nodes. A
     job that no node can hold is refused; where the nodes that could are lost, it ends after
@@ -134,16 +134,16 @@ class RayWorkers(Workers):
         ----------
         address : "ray://host:port" (as a client from outside), "auto" (the cluster that this
             machine has joined), or None
-        silence : seconds without an answer of the cluster after which it counts as lost
-        patience : seconds that a job waits for lost nodes when no other can hold it
-        quiet : seconds without a sign of life of a running job after which its node counts as lost
+        silence : seconds without a response after which the cluster counts as lost
+        patience : seconds that a job waits for lost nodes if no other node can hold it
+        quiet : seconds without a running job's heartbeat after which its node counts as lost
 
         Raises
         ------
         InputError
-            When Ray, or for "ray://" its client, is not installed.
+            If Ray, or for "ray://" its client, is not installed.
         FaultError
-            When there is no cluster.
+            If there is no cluster.
         """
         require_extra("ray", "a cluster of workers")
         if address and address.startswith("ray://") and find_spec("grpc") is None:
@@ -201,7 +201,7 @@ class RayWorkers(Workers):
         threading.Thread(target=self._guard, name="ray-guard", daemon=True).start()
 
     def _join(self, options: dict[str, Any]) -> None:
-        """Join the cluster, again where the head could not start a server for this client."""
+        """Join the cluster, retrying if the head could not start a server for this client."""
         for left in reversed(range(TRIES)):
             try:
                 call_within(JOINING, lambda: self._ray.init(**options))
@@ -214,11 +214,11 @@ class RayWorkers(Workers):
 
     @property
     def size(self) -> int:
-        """Processors of the living nodes: jobs that may run at once."""
+        """Number of processors of the living nodes, which bounds the jobs that run at once."""
         return max(1, int(sum(node.cpus for node in self.nodes)))
 
     def check(self, job: Job) -> None:
-        """Refuse what no node of the cluster can ever run."""
+        """Refuse a job that no node of the cluster can ever run."""
         if self._gone is not None:
             raise self._gone
         if job.device.startswith("cuda:") and job.resources.gpu != "none":
@@ -229,7 +229,7 @@ class RayWorkers(Workers):
             raise InputError(words)
 
     def _cpus(self, job: Job) -> float:
-        """Processors that a job takes; a cluster of this machine alone runs it on what there is."""
+        """Return the processors for a job, limited to those available on a local cluster."""
         return min(job.resources.cpu, self.size) if self._own else job.resources.cpu
 
     def _refusal(self, job: Job) -> str | None:
@@ -239,7 +239,7 @@ class RayWorkers(Workers):
         self._woken.set()
 
     def close(self) -> None:
-        """Cancel what is left and leave the cluster (a local cluster is stopped)."""
+        """Cancel remaining jobs and leave the cluster, stopping it if it is local."""
         with self.lock:
             if self.closed:
                 return
@@ -255,7 +255,7 @@ class RayWorkers(Workers):
     # --- what is lost ---
 
     def _guard(self) -> None:
-        """End every job when the dispatcher hangs in Ray, or Ray only answers with errors."""
+        """End every job if the dispatcher hangs in Ray, or if Ray returns only errors."""
         while not self._closing.wait(1.0):
             quiet = time.monotonic() - self._beat
             if self._gone is None and quiet > self._silence + IDLE_CENSUS * (not self._busy()):
@@ -274,7 +274,7 @@ class RayWorkers(Workers):
         )
         log.warning("ray cluster lost", why=why)
         self._end_all(self._gone)
-        # Ray ends the whole process when it has missed the head for a minute; it is left before.
+        # Ray ends the whole process after missing the head for a minute, so leave before that.
         threading.Thread(target=self._ray.shutdown, name="ray-shutdown", daemon=True).start()
 
     def _end_all(self, error: Exception) -> None:
@@ -309,7 +309,7 @@ class RayWorkers(Workers):
                 self._ray.cancel(flight.reference, force=True)
 
     def _round(self, busy: bool) -> None:
-        """Check nodes, queue, board and running jobs once."""
+        """Check nodes, queue, board, and running jobs once."""
         now = time.monotonic()
         if now - self._counted > (CENSUS if busy else IDLE_CENSUS):
             self.nodes = parse_nodes(self._ray.nodes())
@@ -331,7 +331,7 @@ class RayWorkers(Workers):
                 self._look_after(flight, time.monotonic())
 
     def _end_the_impossible(self, now: float) -> None:
-        """End jobs that wait, here or in Ray, for nodes that were lost and do not come back."""
+        """End jobs that wait, here or in Ray, for lost nodes that do not come back."""
         with self.lock:
             waiting = [*self.queued, *(f.job for f in self._flights.values() if f.since is None)]
         doomed = {job.id: words for job in waiting if (words := self._refusal(job))}
@@ -357,7 +357,7 @@ class RayWorkers(Workers):
     # --- the board ---
 
     def _new_board(self) -> Any:
-        """Start an actor beside the head if possible, so that only the cluster's end takes both."""
+        """Start a board next to the head if possible, so that only the cluster's end stops both."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         heads = (
@@ -378,7 +378,7 @@ class RayWorkers(Workers):
             self._replace_board()
 
     def _replace_board(self) -> None:
-        """Open a new board; running jobs keep the old board, so their silence has no meaning."""
+        """Open a new board; running jobs keep the old one, so their silence is ignored."""
         with suppress(Exception):
             self._ray.kill(self._board)
         self._board, self._news = self._new_board(), None
@@ -454,12 +454,12 @@ class RayWorkers(Workers):
         if answer["op"] == "failed" and answer["kind"] == "missing":
             self._look_elsewhere(job, answer)
             return
-        if search := self._searches.pop(job.id, None):  # the file is there for others
+        if search := self._searches.pop(job.id, None):  # other jobs can find the file
             self._blind |= {(node, job.roots.inputs) for node in search.lacking}
         finish_job(job, answer)
 
     def _look_elsewhere(self, job: Job, answer: dict[str, Any]) -> None:
-        """Try a job on another node when this node lacks a file, or end it naming them all."""
+        """Try a job on another node if this node lacks a file, or end it and name all the nodes."""
         search = self._searches.setdefault(job.id, Search(answer["message"]))
         search.lacking[answer["node"]] = self._name(answer["node"])
         able = find_hosts(job.resources, self.nodes, self._cpus(job))[0]
@@ -483,7 +483,7 @@ class RayWorkers(Workers):
         job.finish(error=MissingError(words))
 
     def _chosen(self) -> list[Flight]:
-        """Take from the queue what the cluster can run now, in order."""
+        """Take the jobs from the queue that the cluster can run now, in order."""
         with self.lock:
             return list(self._choose())
 
@@ -499,9 +499,9 @@ class RayWorkers(Workers):
         for job in list(self.queued):
             able, gpus = find_hosts(job.resources, self.nodes, self._cpus(job))
             if not able or gpus > cards:
-                continue  # waits for a node to come back, or for a card; others may pass
+                continue  # waits for a node to come back or for a GPU; other jobs may overtake it
             if self._cpus(job) > cpus or job.resources.memory_mb > memory:
-                return  # nobody passes, so that a large job is not starved
+                return  # no job may overtake, so that a large job is not starved
             known = self._seeing(job, able)
             if not known:
                 self.queued.remove(job)
@@ -520,7 +520,7 @@ class RayWorkers(Workers):
             yield flight
 
     def _seeing(self, job: Job, able: list[Node]) -> list[Node]:
-        """Return the nodes that may have the job's files, first those whose roots lacked none."""
+        """Return the nodes that may have the job's files, those with all roots first."""
         search = self._searches.get(job.id)
         left = [node for node in able if search is None or node.id not in search.lacking]
         return [node for node in left if (node.id, job.roots.inputs) not in self._blind] or left

@@ -1,4 +1,4 @@
-"""Screen a cohort: every gene and continuous feature against a survival endpoint."""
+"""Screening of every gene and continuous feature of a cohort against a survival endpoint."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Q_LEVEL = 0.05
 
 @dataclass
 class CohortScreen:
-    """A screen's result with the cohort's own words around it.
+    """A screen's result in the context of its cohort.
 
-    `losses` are patients with the endpoint who were left out, by what they lack.
+    `losses` counts the excluded patients with the endpoint, by what they lack.
     """
 
     cohort: str
@@ -43,7 +43,7 @@ class CohortScreen:
     leaks: tuple[str, ...] = ()
 
     def summary(self) -> dict[str, Any]:
-        """Return counts of features, patients, events, refusals, and features with q < 0.05."""
+        """Count features, patients, events, refusals, and features with q < 0.05."""
         found = self.result
         passing = int(((found.q < Q_LEVEL) & found.ok).sum())
         return {
@@ -63,7 +63,7 @@ class CohortScreen:
         }
 
     def warnings(self) -> list[str]:
-        """List caveats for a reader of the ranking."""
+        """List caveats for readers of the ranking."""
         found = [
             f"{name} is left out: it parts all patients with {self.endpoint} from those without: "
             "it holds the outcome itself, or was recorded after it"
@@ -80,7 +80,7 @@ class CohortScreen:
         ]
 
     def rows(self, top: int | None = None) -> list[dict[str, Any]]:
-        """Features from the most to the least related; no numbers for those that were refused."""
+        """List features by strength of association; refused features have no numbers."""
         found = self.result
 
         def value_at(values: NDArray[np.float64], at: int) -> float | None:
@@ -113,23 +113,23 @@ def screen_cohort(
 ) -> CohortScreen:
     """Screen all genes and continuous variables; hazard ratios are per standard deviation.
 
-    `detected` leaves out genes that are above the matrix' lowest value in a smaller share of the
-    patients: a handful of patients would carry their whole effect.
+    Genes are excluded if fewer than the share `detected` of patients are above the matrix's lowest
+    value, since a handful of patients would determine their whole effect.
 
     With a `ledger`, it is noted there before anything is estimated: a claim on these features in
     these patients is exploratory from then on.
 
-    Patients need the endpoint and every covariate. With `out`, writes `screen.csv` and
-    `volcano.svg` there.
+    Patients need the endpoint and every covariate. With `out`, `screen.csv` and `volcano.svg` are
+    written there.
 
     Parameters
     ----------
-    detected : a share of the patients
+    detected : minimum share of patients, see above
 
     Raises
     ------
     InputError
-        If the endpoint is no survival endpoint, or nothing is left to screen.
+        If the endpoint is not a survival endpoint, or nothing is left to screen.
     """
     from validation.screening.rank import screen
 
@@ -193,7 +193,7 @@ def _require_survival(cohort: Cohort, endpoint: str) -> None:
 
 
 def _table(cohort: Cohort, endpoint: str, covariates: tuple[str, ...]) -> pd.DataFrame:
-    """Return endpoint and covariates, then every other number of the cohort's tables."""
+    """Build a table of the endpoint and covariates, then every other number of the cohort."""
     others = [
         variable.key
         for variable in cohort.dictionary().variables
@@ -252,7 +252,7 @@ def _register(
     features: NDArray[np.float64],
     picked: NDArray[np.bool_],
 ) -> None:
-    """Note a screen with the ranks of its features among the patients that the ledger keeps."""
+    """Record a screen in the ledger with its features' ranks among the patients of the ledger."""
     patients = ledger.patients(cohort)
     places = {name: at for at, name in enumerate(index)}
     rows = [places[cohort.pseudonyms[patients.ids[at]]] for at in patients.pilots]
@@ -260,7 +260,7 @@ def _register(
 
 
 def _parts(features: NDArray[np.float64], events: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """(p,) features that part all patients with the event from all without, as no marker does."""
+    """Find (p,) features that perfectly separate patients with and without the event."""
     had, had_not = features[events], features[~events]
     if min(len(had), len(had_not)) < FEWEST_PARTED:
         return np.zeros(features.shape[1], dtype=bool)
@@ -270,7 +270,7 @@ def _parts(features: NDArray[np.float64], events: NDArray[np.bool_]) -> NDArray[
 
 
 def _adjusters(table: Any, covariates: tuple[str, ...]) -> Any:
-    """Covariates as numbers: text becomes indicators against its largest level."""
+    """Encode covariates as numbers; text becomes indicators against its largest level."""
     columns: dict[str, Any] = {}
     for key in covariates:
         column = table[key]

@@ -1,4 +1,4 @@
-"""Volcano plot of a screen: effect against evidence, the strongest features named."""
+"""Volcano plot of a screen: effect against evidence, with the strongest features labeled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from validation.screening.rank import ScreenResult
 from validation.statistics.base import FloatArray
 
 LETTER = 0.0107
-"""Share of the axis' width that a letter of a name takes."""
+"""Width of a letter in a name, as a share of the axis's width."""
 
 
 def volcano(
@@ -28,12 +28,12 @@ def volcano(
     """Draw hazard ratios against p-values and write the figure.
 
     Features with q below `alpha` are colored by direction (and differ in shape); the `labels`
-    strongest and those of `highlight` are named.
+    strongest and those in `highlight` are labeled.
 
     Parameters
     ----------
     result : a screen's hazard ratios, p and q per feature
-    alpha : the q below which a feature is colored, a share
+    alpha : q-value below which a feature is colored
 
     Raises
     ------
@@ -64,7 +64,7 @@ def volcano(
         wanted = [int(i) for i in np.argsort(p, kind="stable")[:labels]]
         wanted += [i for i, n in enumerate(names) if n in highlight and i not in wanted]
         shown = [_label(name) for name in names]
-        # Room for the names beside the outermost named points.
+        # Room for the names next to the outermost labeled points.
         longest = max((len(shown[i]) for i in wanted), default=0)
         outermost = float(np.abs(np.log(hr[wanted])).max()) if wanted else 0.0
         reach = max(reach, float(np.exp(outermost / (0.9 - 2 * LETTER * longest))))
@@ -88,7 +88,7 @@ def volcano(
 
 
 def _label(name: str) -> str:
-    """Return a feature's name without its table, as long as there is room."""
+    """Return a feature's name without its table, if there is room."""
     plain = name.rpartition(":")[2]
     return plain if len(plain) <= 24 else plain[:23] + "…"
 
@@ -96,7 +96,7 @@ def _label(name: str) -> str:
 def _name(  # type: ignore[no-untyped-def]
     axes, hr: FloatArray, y: FloatArray, wanted: list[int], names: list[str], bold: set[str]
 ) -> None:
-    """Name points in a column on each side, joined by thin lines, no label on another."""
+    """Label points in a column on each side, joined by thin lines, without overlaps."""
     gap = 0.036 * float(axes.get_ylim()[1])
     for side in (-1, 1):
         points = sorted((i for i in wanted if (hr[i] > 1) == (side > 0)), key=lambda i: -y[i])

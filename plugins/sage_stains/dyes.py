@@ -17,8 +17,8 @@ DAB = (0.27, 0.57, 0.78)
 
 REFERENCE_HE: F64 = np.array([[0.5626, 0.7201, 0.4062], [0.2159, 0.8012, 0.5581]])
 REFERENCE_MAX: F64 = np.array([1.9705, 1.0308])
-"""Stain vectors and 99th-percentile concentrations (natural-log density) that Macenko's
-normalization maps onto: the reference image of Macenko et al. 2009 (ISBI)."""
+"""Target stain vectors and 99th-percentile concentrations (natural-log density) of Macenko's
+normalization, from the reference image of Macenko et al. 2009 (ISBI)."""
 
 Stain = Literal["he", "hdab"]
 
@@ -33,19 +33,19 @@ class Stains:
 
 
 def natural_density(image: AnyArray, background: float = 240.0) -> F32:
-    """-ln((I + 1) / I0), the density of Macenko's paper; may be slightly negative on glass."""
+    """Compute -ln((I + 1) / I0), the density of Macenko's paper, slightly negative on glass."""
     table = -np.log((np.arange(256, dtype=np.float64) + 1.0) / background)
     return np.asarray(table.astype(np.float32)[image], dtype=np.float32)
 
 
 def unit(vectors: AnyArray) -> F64:
-    """Rows scaled to length 1."""
+    """Scale rows to length 1."""
     rows = np.asarray(vectors, dtype=np.float64)
     return np.asarray(rows / np.linalg.norm(rows, axis=-1, keepdims=True))
 
 
 def fixed_matrix(stain: Stain) -> F64:
-    """(3, 3) unit vectors of hematoxylin, the second dye, and what neither explains."""
+    """Return (3, 3) unit vectors of hematoxylin, the second dye, and the residual."""
     second = EOSIN if stain == "he" else DAB
     pair = unit(np.array([HEMATOXYLIN, second]))
     rest = np.cross(pair[0], pair[1])
@@ -53,15 +53,15 @@ def fixed_matrix(stain: Stain) -> F64:
 
 
 def concentrations(density: AnyArray, vectors: AnyArray) -> F32:
-    """Amounts of each dye (..., k) that explain a density (..., 3) best (least squares)."""
+    """Compute dye amounts (..., k) that best explain a density (..., 3) by least squares."""
     inverse = np.linalg.pinv(np.asarray(vectors, dtype=np.float64)).astype(np.float32)
-    # three multiplications a pixel: a plain sum beats a matrix product of this shape
+    # three multiplications per pixel: a plain sum is faster than a matrix product
     parts = [density[..., i, None] * inverse[i] for i in range(3)]
     return np.asarray(parts[0] + parts[1] + parts[2], dtype=np.float32)
 
 
 def macenko(density: AnyArray, *, beta: float = 0.15, alpha: float = 1.0) -> Stains:
-    """Stain vectors of an H&E image (Macenko et al. 2009).
+    """Estimate the stain vectors of an H&E image (Macenko et al. 2009).
 
     Pixels with a density below `beta` (root mean square of the channels, so that pixels of
     eosin alone stay) are glass; the rest is projected on the plane of its two
@@ -75,7 +75,7 @@ def macenko(density: AnyArray, *, beta: float = 0.15, alpha: float = 1.0) -> Sta
     Raises
     ------
     InputError
-        If fewer than 200 pixels are stained, or they hold a single color.
+        If fewer than 200 pixels are stained, or they have a single color.
     """
     pixels = np.asarray(density, dtype=np.float64).reshape(-1, 3)
     pixels = pixels[np.linalg.norm(pixels, axis=1) > beta * np.sqrt(3)]
@@ -100,7 +100,7 @@ def macenko(density: AnyArray, *, beta: float = 0.15, alpha: float = 1.0) -> Sta
 
 
 def normalize_macenko(image: U8, stains: Stains, background: float = 240.0) -> U8:
-    """Return the image as if stained like the reference of `REFERENCE_HE`."""
+    """Normalize the image to the staining of the reference `REFERENCE_HE`."""
     density = natural_density(image, background)
     amounts = concentrations(density, stains.vectors)
     amounts *= (REFERENCE_MAX / np.maximum(stains.maxima, 1e-3)).astype(np.float32)
@@ -126,7 +126,7 @@ def to_lab(image: AnyArray) -> F32:
 
 
 def normalize_reinhard(image: U8, mean: AnyArray, sd: AnyArray) -> U8:
-    """Shift and scale l-alpha-beta so that tissue of (`mean`, `sd`) takes on the reference's."""
+    """Shift and scale l-alpha-beta so that tissue of (`mean`, `sd`) matches the reference."""
     lab = to_lab(image)
     scale = np.asarray(REINHARD_SD) / np.maximum(np.asarray(sd), 1e-3)
     shifted = (lab - np.asarray(mean)) * scale + np.asarray(REINHARD_MEAN)

@@ -165,9 +165,9 @@ def _nuclei(
     weak: float,
     context: ToolContext,
 ) -> tuple[int, int, int]:
-    """Add all nuclei, x and y in level-0 pixels, to a table.
+    """Add all nuclei to a table, with x and y in level-0 pixels.
 
-    Returns the pixels of tissue, its positive pixels, and those of them outside nuclei.
+    Return the tissue pixels, the positive ones, and the positive ones outside nuclei.
     """
     from mcp_servers.pathology.walk import walk
     from sage_stains.positivity import measure

@@ -1,4 +1,4 @@
-"""Positivity of H-DAB immunohistochemistry: share of nuclei and of area that are brown."""
+"""Positivity of H-DAB immunohistochemistry: shares of brown nuclei and brown area."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mcp_servers.slides.arrays import F32, U8, BoolArray
 from sage_stains.dyes import concentrations, fixed_matrix
 
 WEAK, MODERATE, STRONG = 0.20, 0.40, 0.60
-"""Mean DAB density of a nucleus from which it counts as 1+, 2+ and 3+."""
+"""Mean DAB density from which a nucleus counts as 1+, 2+, and 3+."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Positivity:
 
 
 def dab_density(image: U8, background: tuple[int, int, int] = (245, 245, 245)) -> F32:
-    """Density of DAB by separation with the vectors of Ruifrok and Johnston, at least 0."""
+    """Compute DAB density, at least 0, with the stain vectors of Ruifrok and Johnston."""
     density = optical_density(image, background)
     amounts = concentrations(density, fixed_matrix("hdab"))
     return np.asarray(np.maximum(amounts[:, :, 1], 0.0), dtype=np.float32)
@@ -43,17 +43,17 @@ def measure(
     background: tuple[int, int, int] = (245, 245, 245),
     within: BoolArray | None = None,
 ) -> Positivity:
-    """Nuclei of either color, each with its mean DAB density.
+    """Segment nuclei of either color, and measure the mean DAB density of each.
 
-    Nuclei are sought in the density of red, which both dyes absorb, with a low cap, so that brown
-    ones do not hide the pale blue ones.
+    Nuclei are detected in the density of red, which both dyes absorb, with a low cap so that brown
+    nuclei do not hide the pale blue ones.
 
     Parameters
     ----------
     image : (height, width, 3)
     mpp : micrometers per pixel
     background : color of empty glass, 0 to 255
-    within : (height, width) where nuclei are sought; None for everywhere
+    within : (height, width) mask in which to detect nuclei; None for everywhere
     """
     density = optical_density(image, background)
     dab = dab_density(image, background)
@@ -63,5 +63,5 @@ def measure(
 
 
 def h_score(grades: U8) -> float:
-    """1 x %1+ plus 2 x %2+ plus 3 x %3+, 0 to 300; 0 without nuclei."""
+    """Compute 1 x %1+ plus 2 x %2+ plus 3 x %3+, from 0 to 300; 0 without nuclei."""
     return float(100.0 * grades.mean(dtype=np.float64)) if len(grades) else 0.0

@@ -29,7 +29,7 @@ class FieldInput(SlideInput):
 
 
 def read_field(slide: Slide, given: FieldInput) -> U8:
-    """Return the rectangle as RGB; raises `InputError` when it is too large."""
+    """Read the rectangle as RGB; raises `InputError` if it is too large."""
     base = slide.need_mpp()
     view = slide.view(max(given.at_mpp, base))
     width = given.width_um or (slide.width - given.x) * base
@@ -166,12 +166,12 @@ def stain_normalize(given: NormalizeInput, context: ToolContext) -> NormalizeRes
 
 
 class Normalizer:
-    """Changes the colors of tiles; fitted once per slide."""
+    """Normalizes the colors of tiles; fitted once per slide."""
 
     def __init__(self, slide: Slide, how: Literal["macenko", "reinhard"]) -> None:
         """Fit on patches spread over the slide's tissue.
 
-        Raises `InputError` when there is too little stained tissue.
+        Raises `InputError` if there is too little stained tissue.
         """
         import numpy as np
 

@@ -1,4 +1,4 @@
-"""`sage training`: the networks that ship or that users train on their own tiles."""
+"""`sage training`: train bundled networks or the user's own on labeled tiles."""
 
 from __future__ import annotations
 

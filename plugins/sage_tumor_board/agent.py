@@ -1,4 +1,4 @@
-"""The board's two agents: MTBBench's multiple choice, and passages of one patient's files."""
+"""The board's two agents: for MTBBench's multiple choice, and for passages of a patient's files."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _check_letter(given: BoardInput, output: BoardAnswer) -> list[str]:
 
 
 def check_passages(board: Board, output: Passages) -> list[str]:
-    """List passages that do not occur in a file that was opened, measured or found."""
+    """List passages that do not occur in a file that was opened, measured, or found."""
     texts = {file.name: file.text or "" for file in board.case.files if file.name in board.read}
     problems = []
     for number, item in enumerate(output.passages, 1):
@@ -123,9 +123,9 @@ def ask_board(
 
 
 def find_passages(board: Board, reasoner: Reasoner, as_of: str) -> Reply[Passages]:
-    """Ask a model for the passages that bear on the board's question.
+    """Ask a model for the passages that are relevant to the board's question.
 
-    Every passage occurs word for word, spaces apart, in a file that the model opened.
+    Every passage occurs word for word, apart from spaces, in a file that the model opened.
     """
     agent = replace(
         PASSAGES, tools=board.tools(), check=lambda _, output: check_passages(board, output)

@@ -16,13 +16,13 @@ from sage.core.printable import one_line
 from sage_tumor_board.case import Case, CaseFile
 
 LONGEST_FILE = 60_000
-"""Characters of a file that one request returns; surgery reports have at most 20,000."""
+"""Maximum number of characters of a file per request; surgery reports have at most 20,000."""
 NOT_FOUND = "not found; request only files that are listed"
 BINS = ("very low", "low", "medium", "high", "very high")
 
 
 def confidence_bin(probability: float) -> str:
-    """Name the fifth that a probability is in; the exact value is not reported (E.1)."""
+    """Name the fifth that contains a probability; the exact value is not reported (E.1)."""
     return BINS[min(4, max(0, int(probability * 5)))]
 
 
@@ -36,14 +36,14 @@ class Paper(View):
 
 @dataclass(frozen=True)
 class Desk:
-    """The tools at hand; None is a tool that is not offered.
+    """Available tools; None for a tool that is not offered.
 
     Parameters
     ----------
-    he : scores texts against an H&E image: one probability per text, which sum to 1
-    ihc : percent of positive cells of an immunohistochemistry image
-    pubmed : the best abstracts for a query
-    drug : a drug's description, or None for an unknown name
+    he : scores texts against an H&E image as probabilities that sum to 1
+    ihc : returns the percentage of positive cells in an immunohistochemistry image
+    pubmed : returns the best abstracts for a query
+    drug : returns a drug's description, or None for an unknown name
     """
 
     he: Callable[[Path, Sequence[str]], list[float]] | None = None
@@ -101,7 +101,7 @@ class Stained(View):
 
 
 class Board:
-    """A question about a patient; holds nothing that becomes known later.
+    """A question about a patient, without anything that becomes known later.
 
     Files opened for another question are closed; they may be requested again.
     """
@@ -114,7 +114,7 @@ class Board:
         self.hallucinated: list[str] = []
         self.calls = 0
         self.measured: dict[str, str] = {}
-        """What tools reported about images, by file."""
+        """Results that tools reported about images, by file."""
         self.papers: dict[str, str] = {}
         """Titles and abstracts that a search returned, by `PMID n`."""
         self._files = {file.name: file for file in self.case.files}

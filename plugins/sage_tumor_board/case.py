@@ -1,4 +1,4 @@
-"""A patient as questions over a growing timeline, and what is known at each of them."""
+"""A patient's case as questions along a growing timeline, with what is known at each."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ class Case(Strict):
 
 
 def cut_at_age(text: str, age: float) -> str:
-    """Remove timeline rows after `age` (years), and mask ends of treatments after it.
+    """Remove timeline rows after `age` (years), and mask the ends of treatments after it.
 
-    An age covers half of its last digit: 61.2, as questions state it, means up to 61.25. A
+    An age covers half of its last digit: 61.2 in a question means up to 61.25. A
     treatment that ends after the question would reveal that the patient lived that long.
     """
     last = age + 0.5 * 10.0 ** -len(f"{age}".partition(".")[2])

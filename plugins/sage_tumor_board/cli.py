@@ -1,4 +1,4 @@
-"""`sage board`: passages of one patient's files that bear on a question."""
+"""`sage board`: find passages in a patient's files that are relevant to a question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cut text, tables and JSON at a day: what is dated later is removed.
+"""Truncation of text, tables, and JSON at a day, removing content that is dated later.
 
 Days are read as 2024-06-01, 01.06.2024, 01.06.24, 1/6/2024 and 1 June 2024. An ambiguous day counts
 as the later reading, a month alone (June 2024, 06/2024, 2024-06) as its first day; a year alone
@@ -36,9 +36,9 @@ _HEADING = re.compile(rf"\W{{0,8}}(?:dat(?:e|um)\W{{0,3}})?(?:{_APART})", re.IGN
 _AFTER_HEADING = re.compile(r"\s*(?:[]:;,|)\t–-]|\Z)")
 _SENTENCE = re.compile(r"[.!?;]\s+(?=[A-ZÄÖÜ0-9\"“(\[])|\n[ \t]*\n")
 _WRAPPED = 50
-"""A line of at least this length that ends no sentence continues in the next."""
+"""Minimum length of a line without a sentence end that continues on the next line."""
 _NEXT_CENTURY = 30
-"""01.06.31 is a day of 1931."""
+"""Two-digit years above this are in the 1900s: 01.06.31 is a day in 1931."""
 
 
 def find_days(text: str) -> list[date]:
@@ -77,12 +77,12 @@ def _make_date(year: str, month: str, day: str) -> date | None:
 
 
 def cut_at_day(text: str, name: str, as_of: date, *, within: bool = True) -> tuple[str, int]:
-    """Remove rows, entries and objects that are dated later; return the text and their number.
+    """Remove rows, entries, and objects dated later; return the text and the number removed.
 
     Parameters
     ----------
     name : file name; its suffix selects table, JSON or text
-    within : also cut at a later day inside a sentence, with what follows it in the entry
+    within : whether to cut also at a later day inside a sentence, with the rest of the entry
     """
     suffix = name.lower().rpartition(".")[2]
     if suffix in ("csv", "tsv"):
@@ -99,7 +99,7 @@ def cut_at_day(text: str, name: str, as_of: date, *, within: bool = True) -> tup
 
 
 def _cut_entries(text: str, as_of: date, *, within: bool) -> tuple[str, int]:
-    """Cut each entry at its first later day, from the sentence that names it.
+    """Cut each entry at its first later day, from the sentence that contains it.
 
     An entry starts at a line that begins with a day. An entry that names a later day was written
     after it, and so was the rest of that entry.
@@ -131,7 +131,7 @@ def _cut_entries(text: str, as_of: date, *, within: bool) -> tuple[str, int]:
 
 
 def _wraps(line: str) -> bool:
-    """Return True if a line of this length and ending continues in the next."""
+    """Return True if a line of this length and ending continues on the next line."""
     return len(line) >= _WRAPPED and line[-1] not in ".!?;:"
 
 
@@ -180,7 +180,7 @@ def _cut_rows(text: str, suffix: str, as_of: date, *, within: bool) -> tuple[str
 
 
 class _Cut:
-    """Replaces objects that a field of their own dates later; counts them."""
+    """Replaces objects whose own field dates them later, and counts them."""
 
     def __init__(self, as_of: date, within: bool) -> None:
         self.as_of, self.within, self.count = as_of, within, 0

@@ -1,4 +1,4 @@
-"""Build the board's tools from SAGE's own."""
+"""Construction of the board's tools from SAGE's own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sage.settings import Settings
 from sage_tumor_board.board import Desk, Paper
 
 RETRIEVED, KEPT = 30, 3
-"""Abstracts requested from PubMed, and those kept after ranking again (E.2)."""
+"""Number of abstracts requested from PubMed, and number kept after reranking (E.2)."""
 LONGEST_ABSTRACT = 4000
 
 
@@ -56,9 +56,9 @@ def make_desk(
     Parameters
     ----------
     drugs : descriptions by lower-case name
-    weights : folder of a CLIP-type pathology model; without it no H&E tool is offered
+    weights : folder of a CLIP-type pathology model; without it, no H&E tool is offered
     mpp : µm per pixel of images that do not state it
-    pubmed : offer PubMed; queries leave this machine
+    pubmed : whether to offer PubMed, in which case queries leave this machine
     """
     return Desk(
         he=_zero_shot(weights, mpp) if weights is not None else None,

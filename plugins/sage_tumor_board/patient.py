@@ -1,4 +1,4 @@
-"""Read one patient's folder as a case: what is known by a day, and nothing outside the folder."""
+"""Reading of a patient's folder as a case: only what is known by a day, and only in the folder."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ class Patient(Strict):
 
 
 def read_patient(folder: Path, question: str, as_of: date, age: float | None = None) -> Patient:
-    """Read a patient's files as far as they are known by a day.
+    """Read a patient's files to the extent that they are known by a day.
 
-    Files are dated by a day in their path, their contents as `cut_at_day` describes, timeline rows
+    Files are dated by a day in their path, contents as described in `cut_at_day`, and timeline rows
     (`AGE: 61.2, …`) by `age`. Undated content counts as known.
 
     Parameters
     ----------
     as_of : nothing dated later is read
-    age : the patient's age in years at that day
+    age : the patient's age in years on that day
 
     Raises
     ------
     InputError
-        If the folder is missing, holds nothing to read or too much, or links to outside files.
+        If the folder is missing, contains nothing to read or too much, or links to outside files.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: folder not found; give the folder of one patient's files")
@@ -127,7 +127,7 @@ def _refuse_unreadable(error: OSError) -> None:
 
 
 def _read_text(path: Path) -> tuple[str | None, str]:
-    """Return the text, or None and why; never follows a link that appeared in the meantime."""
+    """Read the text, or return None and the reason; never follow a link that appeared meanwhile."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             content = file.read(LARGEST_TEXT + 1)

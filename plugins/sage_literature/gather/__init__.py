@@ -1,1 +1,1 @@
-"""From a topic to a folder of papers: search, screening, full texts, and what became of each."""
+"""Gathering of papers on a topic into a folder: search, screening, full texts, and outcomes."""

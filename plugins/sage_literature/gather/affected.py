@@ -1,4 +1,4 @@
-"""Effects of a changed graph on hypotheses of earlier runs: paper, step and change."""
+"""Effects of a changed graph on the hypotheses of earlier runs, by paper, step, and change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["retracted", "gone", "less evidence", "evidence against", "more evidence", "linked"]
 Step = tuple[str, str, str]
-"""Ids of head and tail with the relation between them."""
+"""Ids of the head and tail of a step, with the relation between them."""
 
 
 class EdgeChange(Strict):
@@ -54,7 +54,7 @@ class Touched(Strict):
 
 
 def changed_edges(before: Graph, after: Graph) -> list[EdgeChange]:
-    """Return the statements that lost or gained evidence, in order of their names."""
+    """Return the statements that lost or gained evidence, ordered by name."""
     old, new = _statements(before), _statements(after)
     found = []
     for key in sorted(old.keys() | new.keys()):
@@ -88,11 +88,11 @@ def changed_edges(before: Graph, after: Graph) -> list[EdgeChange]:
 def find_affected(
     runs_dir: Path, before: Graph, after: Graph, changes: Sequence[Change]
 ) -> tuple[list[Touched], list[str]]:
-    """Get the hypotheses of the runs in a folder that the changes touch, and the runs not readable.
+    """Find the hypotheses of runs in a folder that the changes affect, and the unreadable runs.
 
     Returns
     -------
-    Every touch, runs and hypotheses in order; and a line for each run that cannot be read.
+    All effects, ordered by run and hypothesis, and a line for each run that cannot be read.
     """
     retracted = {key for change in changes if change.what == "retracted" for key in change.keys}
     found: list[Touched] = []
@@ -139,7 +139,7 @@ def _citations(draft: dict[str, Any], retracted: set[str]) -> Iterator[_Touch]:
 
 
 def _steps(run: RunFolder, draft: dict[str, Any], before: Graph, after: Graph) -> Iterator[_Touch]:
-    """Yield changes of the steps that the hypothesis's citations quote."""
+    """Yield changes to the steps that the hypothesis's citations quote."""
     path = run.output("paths")
     if not path.is_file():
         return
@@ -153,7 +153,7 @@ def _steps(run: RunFolder, draft: dict[str, Any], before: Graph, after: Graph) -
 def _step(step: Step, before: Graph, after: Graph) -> Iterator[_Touch]:
     was, now = _edge(before, step), _edge(after, step)
     if was is None:
-        return  # the run was made with another graph
+        return  # the run used another graph
     said = _describe_change(was)
     had = _papers(was.supports)
     if now is None:
@@ -205,13 +205,13 @@ def _statements(graph: Graph) -> dict[tuple[str, str, str, bool, bool], int]:
 
 
 def _describe_step(graph: Graph, edge: int) -> list[Any]:
-    """Return the readings of an edge as they are stored, unparsed."""
+    """Return an edge's readings as they are stored, unparsed."""
     row = graph.edge_rows[int(graph.edge_row[edge])]
     return [row[place] for place in graph.reading_place[graph.readings_of(edge)].tolist()]
 
 
 def _edge(graph: Graph, step: Step) -> EdgeView | None:
-    """Return the affirmed edge of a step, by the ids of its ends."""
+    """Find the affirmed edge of a step by the ids of its ends."""
     head, relation, tail = step
     if head not in graph.position or tail not in graph.position:
         return None
@@ -221,7 +221,7 @@ def _edge(graph: Graph, step: Step) -> EdgeView | None:
 
 
 def _papers(supports: Iterable[Support]) -> dict[str, str]:
-    """Papers by their strongest identifier, each as a reader would cite it."""
+    """Map papers by their strongest identifier to citations as a reader would write them."""
     found = {}
     for support in supports:
         evidence = support.evidence.model_dump()

@@ -1,4 +1,4 @@
-"""The PRISMA flow of a gathering as JSON, text and figure, and two tables."""
+"""The PRISMA flow of a gathering as JSON, text, a figure, and two tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LABELS = {
     "semantic_scholar": "Semantic Scholar",
 }
 _WIDE, _HIGH = 400, 17
-"""Width of a box and height of its lines, pixels."""
+"""Width of a box and height of its lines, in pixels."""
 
 
 def write_flow(
@@ -62,13 +62,13 @@ def _table(path: Path, head: Sequence[str], rows: Iterable[Sequence[object]]) ->
 
 
 def _cell(value: object) -> str:
-    """Return a single-line cell that no spreadsheet takes for a formula."""
+    """Format a single-line cell that a spreadsheet will not treat as a formula."""
     plain = one_line("" if value is None else str(value))
     return f"'{plain}" if plain.startswith(("=", "+", "-", "@")) else plain
 
 
 def boxes(flow: Flow) -> list[tuple[list[str], list[str]]]:
-    """Get the flow from top to bottom: the lines of each box, and of what is left out beside it."""
+    """Return the flow from top to bottom: each box's lines and the omissions next to it."""
     found = [
         f"{LABELS[catalog.name]}: {catalog.taken:,}{' (missing)' if catalog.problem else ''}"
         for catalog in flow.catalogs
@@ -108,7 +108,7 @@ def _list_counts(reasons: dict[str, int]) -> list[str]:
 
 
 def page(flow: Flow) -> str:
-    """Write the flow as Markdown."""
+    """Render the flow as Markdown."""
     plan = flow.plan
     since = f", published since {plan.since}" if plan.since else ""
     lines = [
@@ -168,7 +168,7 @@ def _join_counts(counts: dict[str, int]) -> str:
 
 
 def figure(flow: Flow) -> str:
-    """Return the flow as a figure, after PRISMA 2020."""
+    """Draw the flow as a figure in the style of PRISMA 2020."""
     parts, top = [], 20
     rows = boxes(flow)
     for number, (inside, beside) in enumerate(rows):

@@ -1,4 +1,4 @@
-"""The folder of a gathering: documents for a build, and the state to resume after a kill."""
+"""The folder of a gathering, with its documents and the state to resume after a kill."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class CorpusFolder:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other processes out of the folder.
+        """Lock the folder against other processes.
 
         Raises
         ------
         InputError
-            If another gathers here, or the folder holds something else.
+            If another process gathers here, or the folder contains something else.
         """
         if self.root.exists() and not self.root.is_dir():
             raise InputError(f"{self.root} is a file; name a folder")
@@ -63,24 +63,24 @@ class CorpusFolder:
     # -- what was asked ------------------------------------------------------------------------
 
     def plan(self) -> Plan | None:
-        """Return the plan that the folder was gathered by."""
+        """Return the plan by which the folder was gathered."""
         try:
             return read_model(self.state / "plan.json", Plan)
         except FileNotFoundError:
             return None
 
     def set_plan(self, plan: Plan) -> None:
-        """Keep the plan."""
+        """Store the plan."""
         write_json(self.state / "plan.json", plan)
 
     @property
     def round(self) -> int:
-        """The number of the last round that was begun, 0 before the first."""
+        """Number of the last round begun, 0 before the first."""
         return max((int(p.name) for p in self.state.glob("rounds/[0-9]*")), default=0)
 
     @property
     def is_finished(self) -> bool:
-        """True if the last round was written out."""
+        """True if the results of the last round were written."""
         return (self.state / "rounds" / str(self.round) / "finished").is_file()
 
     def is_complete(self) -> bool:
@@ -89,11 +89,11 @@ class CorpusFolder:
         return not self._deleted and all((self.root / name).is_file() for name in written)
 
     def begin_round(self) -> None:
-        """Begin the next round; its searches are asked anew."""
+        """Begin the next round, whose searches are run anew."""
         (self.state / "rounds" / str(self.round + 1)).mkdir(parents=True)
 
     def finish_round(self) -> None:
-        """Say that the round was written out."""
+        """Record that the results of the round were written."""
         write_text(self.state / "rounds" / str(self.round) / "finished", "")
 
     # -- pages of searches ---------------------------------------------------------------------
@@ -107,15 +107,15 @@ class CorpusFolder:
         return found
 
     def add_page(self, catalog: str, number: int, page: Page) -> None:
-        """Keep a page; numbers begin at 1."""
+        """Store a page; numbers begin at 1."""
         write_json(self._pages(catalog, self.round) / f"{number:05}.json", page)
 
     def drop_pages(self, catalog: str) -> None:
-        """Forget this round's pages of a catalog whose cursor is no longer good."""
+        """Delete this round's pages from a catalog whose cursor has expired."""
         shutil.rmtree(self._pages(catalog, self.round), ignore_errors=True)
 
     def records(self, catalog: str) -> list[Found]:
-        """Return records of a catalog over all rounds, the newest version of each paper."""
+        """Return a catalog's records from all rounds, using the newest version of each paper."""
         found_: list[Found] = []
         known: set[str] = set()
         for number in range(self.round, 0, -1):
@@ -135,24 +135,24 @@ class CorpusFolder:
     # -- what was learned of single papers -----------------------------------------------------
 
     def load_checked(self) -> dict[str, Found]:
-        """Preprints whose servers were asked in this round, by DOI."""
+        """Read the preprints whose servers were asked in this round, by DOI."""
         path = self.state / "rounds" / str(self.round) / "settled.jsonl"
         found = [Found.model_validate(line) for line in _lines(path)]
         return {record.doi or "": record for record in found}
 
     def save_checked(self, found: Found) -> None:
-        """Keep what the server of a preprint said."""
+        """Store the response of a preprint's server."""
         path = self.state / "rounds" / str(self.round) / "settled.jsonl"
         append_line(path, found.model_dump_json())
 
     # -- documents -----------------------------------------------------------------------------
 
     def find(self, found: Found) -> Kept | None:
-        """Find a paper of the folder by any of its identifiers."""
+        """Find a paper in the folder by any of its identifiers."""
         return next((self.kept[k] for k in found.identities() if k in self.kept), None)
 
     def merge_files(self, found: Found) -> None:
-        """Merge the files of papers whose records turned out to be the same."""
+        """Merge the files of papers whose records turned out to describe the same paper."""
         held = [self.kept[key] for key in found.identities() if key in self.kept]
         files = list({kept.file: kept for kept in held if kept.file}.values())
         for other in files[1:]:
@@ -161,19 +161,19 @@ class CorpusFolder:
             self.keep(files[0].model_copy(update={"keys": keys}))
 
     def keep(self, kept: Kept) -> None:
-        """Journal what the folder now holds of a paper."""
+        """Record in the journal what the folder now contains for a paper."""
         append_line(self._journal, kept.model_dump_json())
         self._know(kept)
 
     def remove(self, kept: Kept, *, retracted: bool) -> None:
-        """Take a paper's file out of the corpus, and journal it."""
+        """Remove a paper's file from the corpus and record this in the journal."""
         if kept.file is not None:
             (self.root / kept.file).unlink(missing_ok=True)
         gone = {"file": None, "text": "none", "pending": False, "retracted": retracted}
         self.keep(kept.model_copy(update=gone))
 
     def entries(self) -> list[Kept]:
-        """List the papers of the folder, each once."""
+        """List the papers in the folder, each once."""
         return list({id(kept): kept for kept in self.kept.values()}.values())
 
     def _know(self, kept: Kept) -> None:
@@ -190,13 +190,13 @@ class CorpusFolder:
             for key, kept in self.kept.items()
             if kept.file is not None and not (self.root / kept.file).is_file()
         }
-        for key in self._deleted:  # by hand, or between a removal and its journal
+        for key in self._deleted:  # removed by hand, or between a removal and its journal entry
             del self.kept[key]
 
     # -- changes -------------------------------------------------------------------------------
 
     def change(self, change: Change) -> None:
-        """Record what this round changes, before it is done."""
+        """Record a change of this round before it is made."""
         path = self.state / "rounds" / str(self.round) / "changes.jsonl"
         append_line(path, change.model_dump_json())
 
@@ -208,7 +208,7 @@ class CorpusFolder:
 
 
 def _lines(path: Path) -> list[object]:
-    """Return lines of a journal; a line that a full disk cut short is removed with what follows."""
+    """Return the lines of a journal, removing a truncated line and everything after it."""
     if not path.is_file():
         return []
     text = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""From a topic to a corpus: search, merge, screen, fetch, write; resumable."""
+"""Gathering of a corpus on a topic: search, merge, screen, fetch, and write; resumable."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ PATIENT = Policy(
     patience=120.0,
     max_bytes=64 * 1024 * 1024,
 )
-"""A gathering waits where a search in a debate would not."""
+"""Retry policy: a gathering can wait longer than a search during a debate."""
 CATALOGS = (PubMedCatalog, EuropePmcCatalog, Biorxiv, OpenAlex, SemanticScholar)
-"""Those whose word on a publication type counts most come first."""
+"""Catalogs, in descending order of the reliability of their publication types."""
 _AT_ONCE = 6
 _PAGES = 2_000
 
 
 @dataclass(frozen=True)
 class Services:
-    """Access to the services that a gathering uses, and its patience with them."""
+    """Access to the services that a gathering uses, and the retry policy for them."""
 
     access: Access
     email: str | None
@@ -73,12 +73,12 @@ def gather(
 ) -> Flow:
     """Gather papers on a topic into `root`; call again to resume after a stop.
 
-    A catalog that fails is named in the result and asked again by the next call; the others
-    continue. A finished folder is left as it is: `update` asks again.
+    A catalog that fails is named in the result and queried again by the next call, while the rest
+    continue. A finished folder is left unchanged; use `update` to search again.
 
     Parameters
     ----------
-    root : a new folder, or the folder of a call with the same plan
+    root : a new folder, or the folder of an earlier call with the same plan
 
     Returns
     -------
@@ -87,7 +87,7 @@ def gather(
     Raises
     ------
     InputError
-        If the folder holds something else, or another topic, or another process gathers there.
+        If the folder contains something else or another topic, or another process gathers there.
     """
     folder = CorpusFolder(root)
     with folder.lock():
@@ -111,7 +111,7 @@ def gather(
 def update(
     root: Path, query_for: Callable[[str], Query], services: Services, progress: Progress | None
 ) -> Flow:
-    """Take what is new since the last round, and take out what was retracted.
+    """Add papers that are new since the last round, and remove papers that were retracted.
 
     The same searches are made anew, so that papers indexed late are found as well; a paper that is
     in the corpus stays there unless it was retracted.
@@ -119,7 +119,7 @@ def update(
     Raises
     ------
     InputError
-        If the folder is none of `gather`'s.
+        If the folder was not created by `gather`.
     """
     folder = CorpusFolder(root)
     plan = folder.plan() if folder.state.is_dir() else None
@@ -201,7 +201,7 @@ class _Gathering:
             try:
                 page = await catalog.page(self.client, self.search, at)
             except ServiceError as error:
-                # An earlier call's cursor may have expired: if a new search works, begin again.
+                # An earlier call's cursor may have expired: if a new search works, start over.
                 again = await self._first_page(catalog) if resumed else None
                 if again is None:
                     problem = error.reason
@@ -258,7 +258,7 @@ class _Gathering:
         )
 
     async def _check_preprints(self, papers: list[Found], asked: Sequence[Catalog]) -> list[Found]:
-        """Get the papers, and preprints with what their servers say of withdrawal and journal."""
+        """Return the papers, with withdrawal and journal status of preprints from their servers."""
         (server,) = (catalog for catalog in asked if isinstance(catalog, Biorxiv))
         known = self.folder.load_checked()
         preprints = [p for p in papers if p.preprint and "biorxiv" in p.sources and p.doi]
@@ -282,9 +282,9 @@ class _Gathering:
         return papers + [known[doi] for paper in preprints if (doi := paper.doi or "") in known]
 
     async def _recheck_papers(self, papers: list[Found], asked: Sequence[Catalog]) -> list[Found]:
-        """In an update: papers of the corpus that no search brought up again, looked up by number.
+        """During an update, look up corpus papers by number that no search returned again.
 
-        A search brings the most relevant; a retraction must be seen of the others as well.
+        A search returns only the most relevant papers, but retractions of the rest matter too.
         """
         if self.folder.round == 1:
             return papers
@@ -330,13 +330,13 @@ class _Gathering:
     # -- screening -----------------------------------------------------------------------------
 
     def _screen(self, papers: list[Found]) -> list[Found]:
-        """Return the papers that are kept; the others are listed with their reason."""
+        """Return the papers to keep, and record the rest with their reasons."""
         kept: list[Found] = []
         for paper in papers:
             reason = find_objection(paper, self.query, self.plan)
             held = self.folder.find(paper)
             if held is not None and held.file is not None and not paper.retracted:
-                reason = None  # what is in the corpus stays until it is retracted
+                reason = None  # papers in the corpus stay until they are retracted
             if reason is None:
                 kept.append(paper)
                 continue
@@ -383,7 +383,7 @@ class _Gathering:
     # -- documents -----------------------------------------------------------------------------
 
     async def _documents(self, wanted: list[Found]) -> None:
-        """Write a file per paper: open full text, else title and abstract."""
+        """Write a file per paper: open full text if available, or else title and abstract."""
         texts = FullTexts(self.client, self.services.access, self.services.email, self.folder.state)
         for paper in wanted:
             self.folder.merge_files(paper)
@@ -441,7 +441,7 @@ class _Gathering:
         self._write(paper, held, text, tried, pending=waits)
 
     def _left_by_a_kill(self, paper: Found, texts: FullTexts) -> FullText | None:
-        """Return the full text that a killed call wrote and had no time to journal."""
+        """Return a full text that a killed call wrote but did not record in the journal."""
         path = self._path(paper, ".xml")
         if not path.is_file():
             return None
@@ -460,7 +460,7 @@ class _Gathering:
         *,
         pending: bool,
     ) -> None:
-        """Write a paper's file and journal it; a file that another replaces goes last."""
+        """Write a paper's file and record it in the journal; remove a replaced file last."""
         new = self.folder.round > 1 and (held is None or held.file is None)
         full = text if isinstance(text, FullText) else None
         retracted = full is not None and full.document is not None and full.document.retracted
@@ -505,7 +505,7 @@ class _Gathering:
     async def _at_once(
         self, stage: str, work: Callable[[Found], Awaitable[None]], papers: Sequence[Found]
     ) -> None:
-        """Work on several papers at once; the services' rates decide how fast."""
+        """Process several papers at once; the services' rates determine the speed."""
         gate, done = asyncio.Semaphore(_AT_ONCE), 0
 
         async def process(paper: Found) -> None:
@@ -562,7 +562,7 @@ class _Gathering:
 
 
 async def _together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Get results of all; the first that fails ends the others, and its error is the caller's."""
+    """Await all results; the first failure cancels the rest, and its error is raised."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(process) for process in work]
@@ -576,6 +576,6 @@ def _count(pages: Sequence[Page]) -> int:
 
 
 def _list_keys(paper: Found) -> tuple[str, ...]:
-    """Return the identifiers of a paper; its title where it has no other."""
+    """Return a paper's identifiers, or its title if it has no others."""
     keys = paper.identities()
     return tuple(key for key in keys if not key.startswith("title:")) or tuple(keys)

@@ -29,7 +29,7 @@ _NOTICE = re.compile(
 
 
 def find_objection(found: Found, query: Query, plan: Plan) -> str | None:
-    """Reason to leave a paper out, None if it is kept; the first rule that applies."""
+    """Return the first reason to exclude a paper, or None if it is kept."""
     if found.retracted:
         return f"retracted (says {', '.join(found.retraction_sources) or 'its title'})"
     kind = next((_NO_RESEARCH[kind] for kind in found.kinds if kind in _NO_RESEARCH), None)
@@ -41,7 +41,7 @@ def find_objection(found: Found, query: Query, plan: Plan) -> str | None:
         return f"published before {plan.since}"
     if not found.abstract and not found.pmcid and not found.pdfs:
         return "no abstract and no open full text"
-    # Where there is no abstract, the title alone cannot show that a concept is missing.
+    # Without an abstract, the title alone cannot show that a concept is missing.
     if found.abstract and (share := score_relevance(query, found)) < plan.threshold:
         named = round(share * len(query.groups()))
         return (
@@ -52,7 +52,7 @@ def find_objection(found: Found, query: Query, plan: Plan) -> str | None:
 
 
 def mark_retracted(records: list[Found]) -> list[Found]:
-    """Return the records, retracted where a retraction notice among them names them."""
+    """Mark records as retracted if a retraction notice among them names them."""
     named = {key for found in records for key in found.retracts}
     return [
         found.model_copy(

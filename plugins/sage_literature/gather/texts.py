@@ -1,4 +1,4 @@
-"""Open full texts with their license: Europe PMC, then PMC, PDFs last."""
+"""Open full texts with their licenses, from Europe PMC, then PMC, then PDFs."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from sage_literature.records import Found
 
 NOT_STATED = "not stated"
 _BODY = 1000
-"""Characters outside the abstract below which a reply is no full text."""
+"""Minimum number of characters outside the abstract for a full text."""
 _OPENING = 5000
-"""Characters of a PDF in which its title must stand."""
+"""Characters at the start of a PDF within which its title must appear."""
 _COMMONS = re.compile(
     r"creativecommons\.org/licenses/(by(?:-[a-z]+)*)(?:/(\d\.\d))?", re.IGNORECASE
 )
@@ -79,12 +79,12 @@ def license_name(said: str | None) -> str:
 
 
 def is_open(license_: str) -> bool:
-    """Return True if a license, in the form of `license_name`, lets anyone copy the text."""
+    """Return True if a license, as given by `license_name`, lets anyone copy the text."""
     return license_.startswith(("CC", "public domain"))
 
 
 class FullTexts:
-    """Fetches full texts through the shared client, each place at its own rate."""
+    """Fetches full texts through the shared client, each source at its own rate."""
 
     def __init__(
         self, client: ServiceClient, access: Access, email: str | None, workplace: Path
@@ -96,12 +96,12 @@ class FullTexts:
         self._ncbi_limit = Limit(10 if key else 3, 1.0, concurrency=3)
 
     def places(self, found: Found, *, pdfs: bool) -> list[str]:
-        """List places where an open full text may be, in order of preference."""
+        """List sources that may have an open full text, in order of preference."""
         places = ["Europe PMC", "PMC"] if found.pmcid else []
         return places + [url for url, said in found.pdfs if pdfs and is_open(license_name(said))]
 
     async def fetch(self, found: Found, place: str) -> FullText | RefusedText:
-        """Fetch the full text from a place, or return why there is none."""
+        """Fetch the full text from a source, or return why there is none."""
         try:
             if place == "Europe PMC":
                 return await self._client.fetch(
@@ -117,7 +117,7 @@ class FullTexts:
             return RefusedText(source=place, reason=problem.reason, final=final)
 
     def check_reply(self, found: Found, place: str, body: bytes) -> FullText | RefusedText:
-        """JATS of this paper with a body, or the reason why the reply is not that."""
+        """Return this paper's JATS if it has a body, or the reason why the reply is unsuitable."""
         start = body.lstrip()[:2000].lower()
         if start and (not start.startswith(b"<") or b"<html" in start):
             if b"<html" not in start:
@@ -171,7 +171,7 @@ class FullTexts:
         license_ = license_name(dict(found.pdfs)[url])
         try:
             host, refused = await self._check_address(url)
-        except ValueError:  # a port, a name or brackets that no address has
+        except ValueError:  # a port, name, or brackets that are invalid in an address
             host, refused = "", "no address that is followed"
         if refused:
             return RefusedText(source=url, reason=refused)
@@ -184,7 +184,7 @@ class FullTexts:
         ((_, result),) = await asyncio.to_thread(
             lambda: list(
                 read_all([path], ReadOptions(), 1)
-            )  # in a process: a crash costs only this PDF
+            )  # in a process, so that a crash costs only this PDF
         )
         if not result.documents:
             reason = f"PDF that cannot be read: {result.report.reason}"
@@ -194,14 +194,14 @@ class FullTexts:
         return FullText(source=url, license=license_, document=result.documents[0])
 
     async def _check_address(self, url: str) -> tuple[str, str | None]:
-        """Return the host of an address out of a record, and why it is not followed.
+        """Return the host of an address from a record, and the reason if it is not followed.
 
-        Only public hosts over HTTP are, and those that the user named.
+        Only public hosts over HTTP and hosts that the user named are followed.
 
         Raises
         ------
         ValueError
-            If it is no address.
+            If the text is not an address.
         """
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or 443
@@ -221,7 +221,7 @@ class FullTexts:
 
 
 def _of_another(found: Found, document: Document) -> str | None:
-    """Reason to reject a full text: it has none of the paper's identifiers, or another paper's."""
+    """Return a reason to reject a full text that lacks the paper's identifiers or has another's."""
     own = found.identities()
     shared = False
     for kind in ("doi", "pmid", "pmcid"):
@@ -236,10 +236,10 @@ def _of_another(found: Found, document: Document) -> str | None:
 
 
 def _opens_with(title: str, text: str) -> bool:
-    """Return True if a text names nearly all words of a title at its beginning, however it is set.
+    """Return True if the beginning of a text contains nearly all words of a title.
 
-    An address in a catalog can lead to another paper. Of seven articles each opens with all words
-    of its own title, and with at most 0.73 of those of any other that was tried.
+    An address in a catalog can lead to another paper. Each of seven articles begins with all words
+    of its own title, and with at most 0.73 of those of any other title tried.
     """
     opening = title_key(text[:_OPENING]).replace(" ", "")
     title_words = [word for word in title_key(title).split() if len(word) > 3]
@@ -247,7 +247,7 @@ def _opens_with(title: str, text: str) -> bool:
 
 
 def file_name(found: Found) -> str:
-    """Return a file name out of the strongest identifier, whatever characters that holds."""
+    """Make a file name from the strongest identifier, whatever characters it contains."""
     if found.pmid:
         return f"pmid-{found.pmid}"
     if found.pmcid:
@@ -257,7 +257,7 @@ def file_name(found: Found) -> str:
 
 
 def markdown(found: Found, license_: str, document: Document | None = None) -> str:
-    """Return a paper as Markdown with front matter: the text of a PDF, or title and abstract."""
+    """Render a paper as Markdown with front matter: the text of a PDF, or title and abstract."""
     fields = {
         "title": found.title,
         "year": found.year,

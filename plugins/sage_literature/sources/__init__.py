@@ -1,1 +1,1 @@
-"""Literature services: what can be searched, and what can be read to its last page."""
+"""Literature services that can be searched, and some that can be read to the last page."""

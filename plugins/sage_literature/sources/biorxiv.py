@@ -1,8 +1,8 @@
 """bioRxiv and medRxiv.
 
 Their API has no text search: preprints are found through Europe PMC's preprint index, and the
-servers' own API then says which of the best were withdrawn and which became journal articles.
-Rate: none published; kept at 2 requests/s. Docs: api.biorxiv.org.
+servers' own API then tells which of the best were withdrawn or became journal articles.
+Rate: none published; limited to 2 requests/s. Docs: api.biorxiv.org.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ UNCHECKED = "biorxiv (status unchecked)"
 
 
 class Biorxiv:
-    """Preprint search, then the status of the first two preprints.
+    """Preprint search, followed by a status check of the first two preprints.
 
-    A preprint whose status could not be asked carries the source name "biorxiv (status
+    A preprint whose status could not be checked has the source name "biorxiv (status
     unchecked)".
     """
 
@@ -46,26 +46,26 @@ class Biorxiv:
         self.europe_pmc_url = access.address("europe_pmc") or EUROPE_PMC
 
     def expression(self, search: Search) -> str:
-        """Return the search in the language of Europe PMC's preprint index."""
+        """Return the search in the query language of Europe PMC's preprint index."""
         return bound_by_year(
             f"(SRC:PPR AND {_SERVERS}) AND ({conjunction(search.query, synonyms=MANY)})",
             search.since,
         )
 
     async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
-        """Fetch a page of the preprint index; `check_status` then asks about a preprint."""
+        """Fetch a page of the preprint index; `check_status` then checks each preprint."""
         return await fetch_page(client, self.europe_pmc_url, self.name, self.expression(search), at)
 
     async def check_status(self, client: ServiceClient, found: Found) -> Found:
-        """Return the preprint with its withdrawal, its journal version's DOI and its license.
+        """Return the preprint with its withdrawal, its journal version's DOI, and its license.
 
-        Raises a `ServiceError` when the server gives no usable answer.
+        Raises a `ServiceError` if the server gives no usable response.
         """
         versions = await client.fetch(self._request(found), self._parse)
         journal = next((clean_doi(clean_text(v.get("published"))) for v in versions[-1:]), None)
         license_ = clean_text(versions[-1].get("license")).lower() if versions else ""
         settled = _withdrawn(found, versions)
-        # The withdrawal of a preprint is no retraction of its journal version: they stay apart.
+        # The withdrawal of a preprint does not retract its journal version, so they stay apart.
         more = (f"doi:{journal}",) if journal and not settled.retracted else ()
         return settled.model_copy(
             update={
@@ -77,7 +77,7 @@ class Biorxiv:
     async def search(
         self, client: ServiceClient, wanted: Wanted, patience: float | None = None
     ) -> Sequence[Record]:
-        """Preprints for all queries at once."""
+        """Return preprints for all queries at once."""
         query = f"(SRC:PPR AND {_SERVERS}) AND ({disjunction(wanted.queries)})"
         found = await client.fetch(
             search_request(self.europe_pmc_url, query, wanted.k, wanted.as_of),
@@ -118,7 +118,7 @@ R = TypeVar("R", bound=Record)
 
 
 def _withdrawn(record: R, versions: Sequence[Mapping[str, Any]]) -> R:
-    """Return the record, retracted if any version is a withdrawal."""
+    """Return the record, marked as retracted if any version is a withdrawal."""
     withdrawn = next(
         (version for version in versions if "withdraw" in clean_text(version.get("type"))), None
     )

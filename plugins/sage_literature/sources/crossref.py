@@ -19,11 +19,11 @@ from sage.core.http.client import Limit, Request, ServiceClient
 
 BASE = "https://api.crossref.org"
 _OTHER = ("component", "grant", "peer-review", "journal", "journal-issue")
-"""Kinds of works that are no publication."""
+"""Types of works that are not publications."""
 
 
 class Crossref:
-    """Crossref ranks words and knows no OR, so that only the first query is sent.
+    """Crossref, which ranks words and does not support OR, so only the first query is sent.
 
     Retractions come from `updated-by` (which includes the Retraction Watch data) and from titles.
     """
@@ -90,7 +90,7 @@ class Crossref:
 
 
 def _dates(row: Mapping[str, Any]) -> tuple[date | None, int | None]:
-    """Earliest full date, and earliest year, over online and print publication."""
+    """Find the earliest full date and the earliest year of online and print publication."""
     days, years = [], []
     for name in ("published-online", "published-print", "published", "issued"):
         value = row.get(name)

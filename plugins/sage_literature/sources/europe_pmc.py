@@ -1,4 +1,4 @@
-"""Europe PMC as a catalog, read by cursor."""
+"""Europe PMC as a catalog that is read by cursor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sage_literature.records import Found, Page, Search
 
 PAGE = 100
 _HEADING = re.compile(r"<h4>\s*([^<>]{1,80}?)[\s:.]*</h4>")
-"""A heading in an abstract: a sentence must not begin with it."""
+"""A heading in an abstract, which must not begin a sentence."""
 _PMCID = re.compile(r"PMC\d{3,9}")
 
 
@@ -24,27 +24,27 @@ class EuropePmcCatalog(EuropePmc):
     ordered = True
 
     def expression(self, search: Search) -> str:
-        """Return the search in Europe PMC's language."""
+        """Return the search in Europe PMC's query language."""
         return bound_by_year(conjunction(search.query, synonyms=MANY), search.since)
 
     async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
-        """Return a page by `cursorMark`."""
+        """Fetch a page by `cursorMark`."""
         return await fetch_page(client, self.base_url, self.name, self.expression(search), at)
 
 
 def bound_by_year(query: str, since: int | None) -> str:
-    """Return a search bounded by the year of first publication."""
+    """Restrict a search to the years of first publication since `since`."""
     return f"({query}) AND (FIRST_PDATE:[{since}-01-01 TO 3000-12-31])" if since else query
 
 
 async def fetch_page(
     client: ServiceClient, base_url: str, source: str, query: str, at: str | None
 ) -> Page:
-    """Return a page of a search, credited to `source`.
+    """Fetch a page of a search, credited to `source`.
 
     Returns
     -------
-    The records, and the next cursor; the last page has none or repeats its own.
+    The records and the next cursor; on the last page, it is missing or repeated.
     """
     cursor = at or "*"
     request = Request(

@@ -1,4 +1,4 @@
-"""OpenAlex: a catalog for gathering, and the second opinion on retractions.
+"""OpenAlex: a catalog for gathering, and a second opinion on retractions.
 
 Rate: kept at 10 requests/s. Searching and paging need a key, which is free; otherwise it allows
 about a hundred list requests a day. Docs: developers.openalex.org.
@@ -34,11 +34,11 @@ _FIELDS = (
     "is_retracted,primary_location,best_oa_location,authorships"
 )
 _LONGEST = 20_000
-"""Words of an abstract beyond which its index is not believed."""
+"""Words in an abstract beyond which its index is considered wrong."""
 
 
 class OpenAlex:
-    """Searches titles and abstracts; says which records are retracted."""
+    """Searches titles and abstracts, and flags retracted records."""
 
     name = "openalex"
     limit = Limit(10, 1.0, concurrency=2)
@@ -53,7 +53,7 @@ class OpenAlex:
             self._secret["mailto"] = email
 
     def expression(self, search: Search) -> str:
-        """Return the search as a filter of works; a comma or a pipe is the filter's own."""
+        """Return the search as a works filter, whose own syntax includes commas and pipes."""
         searched = conjunction(
             search.query, lambda name: quote_phrase(re.sub("[,|]", " ", name)), MANY
         )
@@ -61,7 +61,7 @@ class OpenAlex:
         return f"title_and_abstract.search:{searched}{dates}"
 
     async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
-        """Return a page by `cursor`."""
+        """Fetch a page by `cursor`."""
         if self._refused:
             raise Unavailable(
                 self.name,
@@ -95,7 +95,7 @@ class OpenAlex:
     ) -> list[Record]:
         """Get records with OpenAlex's retraction flags joined to what is known; order is kept."""
         known = [record.doi for record in records if record.doi]
-        # Commas and pipes are the filter's own syntax; such DOIs cannot be asked for.
+        # Commas and pipes are the filter's own syntax, so such DOIs cannot be requested.
         dois = [doi for doi in known if "," not in doi and "|" not in doi][:_PER_REQUEST]
         if not dois:
             return list(records)
@@ -175,7 +175,7 @@ def _part(value: Any, name: str) -> Mapping[str, Any]:
 
 
 def _abstract(index: Any) -> str:
-    """Return the text out of an inverted index: each word with the places at which it stands."""
+    """Rebuild the text from an inverted index of words and their positions."""
     if not isinstance(index, Mapping):
         return ""
     placed = [

@@ -32,7 +32,7 @@ _PREPRINTS = frozenset({"arxiv.org", "biorxiv", "medrxiv", "research square", "s
 
 
 class SemanticScholar:
-    """Relevance search by the first query alone, since it knows no OR.
+    """Relevance search with the first query only, since OR is not supported.
 
     Its search reads plain text and matches nothing for words with a hyphen, so that hyphens
     become spaces.
@@ -68,7 +68,7 @@ class SemanticScholar:
         return await client.fetch(request, self._parse, patience=patience)
 
     def expression(self, search: Search) -> str:
-        """Return the search in the language of bulk search: "+" is and, "|" is or."""
+        """Return the search in the query language of bulk search: "+" is AND, "|" is OR."""
         groups = (
             " | ".join(f'"{name.replace("-", " ")}"' for name in group)
             for group in groups_of(search.query, MANY)
@@ -76,7 +76,7 @@ class SemanticScholar:
         return " + ".join(f"({group})" for group in groups)
 
     async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
-        """Return a page of bulk search by `token`: up to 1,000 papers, in no order of relevance."""
+        """Fetch a page of bulk search by `token`: up to 1,000 papers, not ordered by relevance."""
         params: dict[str, str | int] = {
             "query": self.expression(search),
             "fields": f"{_FIELDS},openAccessPdf",

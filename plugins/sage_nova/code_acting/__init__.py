@@ -1,4 +1,4 @@
-"""NOVA's agent: answers a question about histology data by writing programs that call tools.
+"""NOVA's agent, which answers questions on histology data with programs that call tools.
 
 Source: "NOVA: An Agentic Framework for Automated Histopathology Analysis and Discovery", 3.1.
 """

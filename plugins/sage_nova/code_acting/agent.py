@@ -1,4 +1,4 @@
-"""The turn loop: a model writes the steps, or a user's program provides them."""
+"""The turn loop, in which a model writes the steps or a user's program provides them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ CODE_ACTOR = Agent(
 
 
 def check_answer(question: str, seen: Sequence[Observation], output: CodeAnswer) -> list[str]:
-    """Return problems of an answer: no step was run, or numbers or files that no step produced."""
+    """List problems of an answer: no step was run, or numbers or files that no step produced."""
     if output.answer is None and not output.reason.strip():
         return ["reason: an answer of null says why"]
     if output.answer is not None and all(step.undone for step in seen):
@@ -95,12 +95,12 @@ def _parse(text: str) -> float:
 
 
 def _is_digit(text: str) -> bool:
-    """Return True for an integer of one digit, which in a sentence counts things."""
+    """Return True for a one-digit integer, which in a sentence counts things."""
     return _parse(text).is_integer() and abs(_parse(text)) < 10
 
 
 def _matches(text: str, known: Sequence[float]) -> bool:
-    """Return True if a number or its percentage equals a known number to its written digits."""
+    """Return True if a number or its percentage matches a known number to the digits written."""
     number = _parse(text)
     mantissa, _, exponent = text.lower().partition("e")
     digits = len(mantissa.partition(".")[2])
@@ -110,7 +110,7 @@ def _matches(text: str, known: Sequence[float]) -> bool:
 
 @dataclass(frozen=True)
 class AgentTask:
-    """Use of the turn loop: an agent, its input, its check, and the statement on every answer."""
+    """Task for the turn loop: an agent, its input, its check, and the statement on every answer."""
 
     agent: Agent[Any, CodeAnswer]
     build_input: Callable[[Session, str, int], View]
@@ -148,24 +148,24 @@ def ask(
 
     Returns
     -------
-    The record, also if the replies gave no answer: `outcome` is then "failed", `error` the reason.
+    The record. If the replies gave no answer, `outcome` is "failed" and `error` is the reason.
 
     Raises
     ------
     SageError
-        If the model cannot be reached, the budget is used up or the sandbox does not work.
+        If the model cannot be reached, the budget is exhausted, or the sandbox does not work.
     """
     begun = time.monotonic()
     by_model = not isinstance(author, Sequence)
 
     def act(cell: Cell) -> dict[str, Any]:
-        if by_model and len(session.done) >= steps:  # a turn can ask for several programs
+        if by_model and len(session.done) >= steps:  # a turn can request several programs
             raise InputError(
                 f"the {count_noun(steps, 'step')} of this session are used up; answer now"
             )
         seen = session.act(cell)
         on_step(cell, seen)
-        # Times differ when a session continues, and its replies are found by the messages sent.
+        # Times differ when a session continues, and replies are looked up by the messages sent.
         timed: Any = {"seconds": True, "calls": {"__all__": {"seconds"}}}
         return seen.model_dump(mode="json", exclude_defaults=True, exclude=timed)
 
@@ -194,7 +194,7 @@ def ask(
             )
             reply = author.ask(agent, given)
             answer, model, spent = reply.output, reply.model, reply.spent
-    except BoundError as wrong:  # its only bound: a turn per step, and a turn to answer
+    except BoundError as wrong:  # its only limit: a turn per step, and a turn to answer
         most = count_noun(steps, "step")
         error = f"no answer within {most}; ask for less, or allow more with --steps"
         spent = wrong.spent
@@ -221,7 +221,7 @@ def ask(
 
 
 def _run_cells(cells: Sequence[str], session: Session) -> Moves[CodeAnswer]:
-    """Run the cells of a program in order; its last printed text or value is the answer."""
+    """Run a program's cells in order; the last printed text or value is the answer."""
     for code in cells:
         yield Use("act", Cell(code=code.removeprefix(CONTINUED)))
         seen = session.done[-1].observation

@@ -1,12 +1,12 @@
-"""Exploration of a cohort: the code-acting agent sees only appendix tables.
+"""Exploration of a cohort by the code-acting agent, which sees only appendix tables.
 
 Programs read patients' rows in the sandbox. The model receives the contents of the quarantined
 appendix (`agents.coding.appendix`: small tables, counts below the minimum withheld, others rounded)
-and the kind and line of an error (`agents.coding.scrub`), but no printed text, value or file name.
-An outcome that was looked at is spent: claims on it in these patients are exploratory.
+and the kind and line of an error (`agents.coding.scrub`), but no printed text, value, or file name.
+Once an outcome has been examined, claims about it in these patients are exploratory.
 
-A program can still write a patient's value as an estimate, or choose a label, a line or a moment by
-it. `MAX_SHOWN` bounds the information that a session can carry this way.
+A program can still write a patient's value as an estimate, or use it to choose a label, a line, or
+a moment. `MAX_SHOWN` bounds the information that a session can carry this way.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 TABLE, GENES = "table.parquet", "expression.parquet"
 BY_PERSON = TITLE.replace("a model", "a person")
 MAX_SHOWN = 2000
-"""Labels and numbers of all tables of a session."""
+"""Maximum number of labels and numbers in all tables of a session."""
 _MORE = (
     "Counts are rounded. It entered no verdict, no interpretation and no summary. Not for decisions"
     " about patients."
@@ -114,7 +114,7 @@ def check_exploration(question: str, seen: Sequence[Observation], output: CodeAn
 
 
 def make_task(cohort: Cohort, look: Look, min_count: int) -> AgentTask:
-    """Make the task for a cohort of which `look` is mounted."""
+    """Make the task for a cohort on which `look` is mounted."""
     dictionary = cohort.dictionary()
     variables = {variable.key: variable for variable in dictionary.variables}
 
@@ -154,7 +154,7 @@ def make_task(cohort: Cohort, look: Look, min_count: int) -> AgentTask:
 
 
 def _round_count(count: int | None, minimum: int) -> int | None:
-    """Round a count like those of tables: differences of exact counts reveal small groups."""
+    """Round a count as in tables, since differences of exact counts reveal small groups."""
     if count is None or 0 < count < minimum:
         return None
     return round_count(count, minimum)
@@ -172,11 +172,11 @@ def _describe_outcome(endpoint: Endpoint, minimum: int) -> Outcome:
 
 @dataclass
 class Tables:
-    """View of an exploration: the appendix as people see it, and the location of an error.
+    """View of an exploration: the appendix as people see it, and the locations of errors.
 
     Parameters
     ----------
-    numbers : (patients, columns) inputs of the programs, to find values that few patients have
+    numbers : (patients, columns) inputs of the programs, used to find values shared by few patients
     names : variables and genes, which may be labels
     min_count : fewest patients that a shown count may have
     """
@@ -190,7 +190,7 @@ class Tables:
 
     @classmethod
     def from_inputs(cls, inputs: Mapping[str, Path], look: Look, min_count: int) -> Tables:
-        """Make the view on mounted inputs."""
+        """Make the view from mounted inputs."""
         import numpy as np
 
         numbers = np.column_stack([numbers_of(path) for path in inputs.values()])
@@ -220,7 +220,7 @@ class Tables:
         return {"error": error, "tables": tables, "left_out": found.refused + left_out}
 
     def _select_tables(self, tables: Sequence[Table]) -> tuple[tuple[Table, ...], tuple[str, ...]]:
-        """Select tables not shown before, within what the session may still show."""
+        """Select tables not shown before, within the session's remaining limit."""
         new: list[Table] = []
         left_out: tuple[str, ...] = ()
         for table in tables:
@@ -241,7 +241,7 @@ class Tables:
 
 
 def write_inputs(cohort: Cohort, look: Look, folder: Path) -> dict[str, Path]:
-    """Write the columns of the look below `folder`, without identifiers; the files by name."""
+    """Write the look's columns below `folder` without identifiers; return the files by name."""
     import pandas as pd
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -257,7 +257,7 @@ def write_inputs(cohort: Cohort, look: Look, folder: Path) -> dict[str, Path]:
 
 
 def build_exploration(record: Acted, looked: str) -> Exploration:
-    """Build the exploration that a report shows from the record of a session."""
+    """Build the exploration for a report from the record of a session."""
     answer = record.answer
     text = (answer and answer.answer) or f"No answer: {answer.reason if answer else record.error}"
     tables, left_out, images = [], [], []

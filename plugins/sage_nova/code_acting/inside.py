@@ -1,9 +1,9 @@
-"""Program in the sandbox: runs the steps in a namespace, with tools answered from a record.
+"""Program in the sandbox that runs the steps in a namespace and answers tools from a record.
 
-It is copied into the sandbox beside `session.json` and imports nothing of SAGE. A tool call without
-a recorded answer writes a request and ends the process: the next process runs the same steps again
-and finds the answer. So programs need no way out of the sandbox, and a finished session is a
-program that runs from its start.
+It is copied into the sandbox next to `session.json` and imports nothing from SAGE. A tool call
+without a recorded answer writes a request and ends the process; the next process runs the same
+steps again and finds the answer. Programs therefore need no way out of the sandbox, and a finished
+session is a program that can be run from the beginning.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ MOST_PRINTED, MOST_VALUE, MOST_ERROR = 8000, 3000, 3000
 
 
 class ToolError(Exception):
-    """A tool gave no result; the message has the reason."""
+    """Error of a tool that gave no result; the message contains the reason."""
 
 
 def hash_call(tool: str, arguments: dict[str, Any], again: int) -> str:
-    """Hash of a call in the record; `again` counts earlier calls with the same arguments."""
+    """Hash a call for the record; `again` counts earlier calls with the same arguments."""
     text = json.dumps([tool, arguments, again], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
@@ -52,14 +52,14 @@ def to_json(value: Any) -> Any:
 
 
 def truncate(text: str, limit: int) -> str:
-    """Cut the middle out of a text that is longer than `limit`."""
+    """Shorten a text longer than `limit` by removing its middle."""
     if len(text) <= limit:
         return text
     return f"{text[: limit // 2]}\n[{len(text) - limit} characters left out]\n{text[-limit // 2 :]}"
 
 
 class Tools:
-    """Tools answered from the record."""
+    """Tools whose answers come from the record."""
 
     def __init__(self, answers: Answers) -> None:
         self.answers = answers
@@ -106,7 +106,7 @@ def write_output(name: str, value: object) -> None:
 
 
 def run_step(number: int, code: str, space: dict[str, Any]) -> dict[str, str]:
-    """Run a step in the namespace; its printed text, last value and error."""
+    """Run a step in the namespace, and return its printed text, last value, and error."""
     name = f"step_{number}"
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
     printed, value, error = io.StringIO(), "", ""

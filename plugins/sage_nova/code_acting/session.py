@@ -1,6 +1,6 @@
-"""Session of a question: data and files as programs see them, and the tools behind its calls.
+"""Session for a question: data and files as programs see them, and the tools that they call.
 
-Every step is a process of its own in the sandbox, which runs the earlier steps first; tools run
+Every step is a separate process in the sandbox that runs the earlier steps first; tools run
 outside, on the real files. All output of a program is treated as hostile.
 """
 
@@ -39,21 +39,21 @@ _BESIDE = """
     sksurv spatialdata stat torch torchvision tqdm unicodedata zarr
 """
 IMPORTS = (policy.ALLOWED_IMPORTS - {"validation"}) | frozenset(_BESIDE.split())
-"""NOVA's tables D.1 and D.2 (without pickle) and the modules that an analysis may import here."""
+"""Modules of NOVA's tables D.1 and D.2 (without pickle) and those that an analysis may import."""
 
 BEGIN = "import random\nimport numpy\nrandom.seed(0)\nnumpy.random.seed(0)"
-"""Runs before the steps, so that random draws repeat."""
+"""Code that runs before the steps, so that random draws are reproducible."""
 
 _NAME = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 class StepView(Protocol):
-    """Selects what the author of the next step sees of a step, and the files that are kept."""
+    """Selects what the author of the next step sees of a step, and the files to keep."""
 
     def observe(
         self, steps: Sequence[tuple[int, str]], output: Mapping[str, Any], out: Path, files: Path
     ) -> dict[str, Any]:
-        """Return the observation's fields.
+        """Return the fields of the observation.
 
         Parameters
         ----------
@@ -70,7 +70,7 @@ class StepView(Protocol):
 
 
 class Prints:
-    """NOVA's view: a model sees the printed output of its programs and the names of their files."""
+    """NOVA's view: a model sees its programs' printed output and the names of their files."""
 
     def observe(
         self, steps: Sequence[tuple[int, str]], output: Mapping[str, Any], out: Path, files: Path
@@ -92,13 +92,13 @@ class Prints:
 
 @dataclass
 class Session:
-    """Data, tools and steps of a question.
+    """Data, tools, and steps for a question.
 
     Parameters
     ----------
-    data : files and folders by the name under which programs see them (see `name_inputs`)
+    data : files and folders by the names that programs see (see `name_inputs`)
     folder : receives the files of tools (`made/`) and of programs (`files/`)
-    limits : of a step; earlier steps, which run again, get extra time
+    limits : limits of a step; earlier steps, which run again, get extra time
     on_event : called with a line about every tool call
     workers : other processes for the tools, so that a file that crashes a tool does not end the
         session; None for this process
@@ -124,7 +124,7 @@ class Session:
             place.mkdir(parents=True)
 
     def act(self, cell: Cell) -> Observation:
-        """Run a step after the earlier steps and observe it.
+        """Run a step after the earlier steps, and observe it.
 
         Raises
         ------
@@ -176,7 +176,7 @@ class Session:
         )
 
     def kept_steps(self) -> list[tuple[int, str]]:
-        """Return the number and code of the steps that were not undone."""
+        """Return the number and code of each step that was not undone."""
         return [
             (done.observation.step, done.cell.code)
             for done in self.done
@@ -232,7 +232,7 @@ class Session:
             calls.append(Called(tool=name, seconds=seconds, error=answer.get("error")))
 
     def _call(self, name: str, arguments: dict[str, Any], out: Path) -> dict[str, Any]:
-        own = out.resolve()  # files of a program may be read, but are never run as a model
+        own = out.resolve()  # a program's files may be read, but are never run as a model
         roots = Roots((*self.data.values(), own), self.made, made=(own,))
         try:
             spec = self.registry.get(name)
@@ -271,12 +271,12 @@ class Session:
         return own + [(f"/inputs/{name}", path) for name, path in self.data.items()]
 
     def list_files(self) -> tuple[str, ...]:
-        """Names of the files that programs wrote (at most `MOST_LISTED`)."""
+        """List the names of files that programs wrote (at most `MOST_LISTED`)."""
         found = (path for path in sorted(self.files.rglob("*")) if path.is_file())
         return tuple(path.relative_to(self.files).as_posix() for path in found)[:MOST_LISTED]
 
     def own_functions(self) -> tuple[str, ...]:
-        """Names of functions that the kept steps define, in order."""
+        """List the names of functions that the kept steps define, in order."""
         defined = (
             node.name
             for _, code in self.kept_steps()
@@ -286,7 +286,7 @@ class Session:
         return tuple(dict.fromkeys(defined))
 
     def describe_data(self) -> tuple[Given, ...]:
-        """Paths of the data as programs see them."""
+        """Describe the paths of the data as programs see them."""
         given = []
         for name, path in self.data.items():
             inner = (
@@ -307,7 +307,7 @@ class Session:
 
 
 def name_inputs(paths: Iterable[Path]) -> dict[str, Path]:
-    """Give each file and folder a unique plain name, under which programs see it below /inputs.
+    """Give each file and folder a unique plain name that programs see below /inputs.
 
     Raises
     ------
@@ -327,12 +327,12 @@ def name_inputs(paths: Iterable[Path]) -> dict[str, Path]:
 
 
 def _plain_name(path: Path) -> str:
-    """Name of a path in safe characters."""
+    """Return a path's name in safe characters."""
     return _NAME.sub("_", path.absolute().name)[-190:].lstrip(".-") or "data"
 
 
 def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Apply `change` to every text of a JSON value."""
+    """Apply `change` to every string in a JSON value."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
@@ -343,7 +343,7 @@ def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _read_json(path: Path) -> Any:
-    """Read JSON that a program may have written; None if it is not readable."""
+    """Read JSON that a program may have written; None if it is unreadable."""
     try:
         if path.is_symlink() or path.stat().st_size > LARGEST_REQUEST:
             return None

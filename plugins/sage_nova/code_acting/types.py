@@ -1,4 +1,4 @@
-"""Input, steps, observations and answer of the code-acting agent."""
+"""Input, steps, observations, and answer of the code-acting agent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agents.coding.appendix import Table
 from agents.core.base import View
 
 MOST_STEPS = 20
-"""Steps per question (NOVA, 3.1 and table H.1)."""
+"""Maximum number of steps per question (NOVA, 3.1 and table H.1)."""
 STEP_SECONDS = 300.0
 LONGEST_CODE = 20_000
 

@@ -1,4 +1,4 @@
-"""Files of a session: its record, its steps as a program, a notebook."""
+"""Files of a session: its record, its steps as a program, and a notebook."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sage_nova.code_acting.types import Acted, Done
 
 RECORD, PROGRAM, NOTEBOOK = "session.json", "analysis.py", "session.ipynb"
 CONTINUED = "# ended with an error, and the session went on with what it had done"
-"""First line of a step that ended with an error, and whose results later steps may need."""
+"""First line of a step that ended with an error but whose results later steps may need."""
 
 
 def write_session(acted: Acted, folder: Path) -> None:
     """Write `session.json`, `analysis.py` (the kept steps) and `session.ipynb`.
 
-    The program runs again with `--program analysis.py`; `sage programs promote` makes a function
-    of it a tool.
+    The program can be run again with `--program analysis.py`; `sage programs promote` turns one of
+    its functions into a tool.
     """
     write_json(folder / RECORD, acted.model_dump(mode="json"))
     write_text(folder / PROGRAM, render_program(acted))
@@ -28,7 +28,7 @@ def write_session(acted: Acted, folder: Path) -> None:
 
 
 def render_program(acted: Acted) -> str:
-    """Render the kept steps as a program in cells."""
+    """Render the kept steps as a program of cells."""
     kept = [done for done in acted.steps if not done.observation.undone]
     parts = [f"# {one_line(acted.question)}\n"]
     for done in kept:
@@ -38,7 +38,7 @@ def render_program(acted: Acted) -> str:
 
 
 def split_cells(text: str) -> list[str]:
-    """Split a program at lines that begin with "# %%"; cells without code are left out."""
+    """Split a program at lines that begin with "# %%", omitting cells without code."""
     cells: list[list[str]] = [[]]
     for line in text.splitlines():
         if line.startswith("# %%"):
@@ -56,7 +56,7 @@ def split_cells(text: str) -> list[str]:
 def render_notebook(acted: Acted) -> dict[str, Any]:
     """Render the session as a Jupyter notebook (nbformat 4.5): thoughts, programs, outputs.
 
-    It is a record: /inputs and the tools exist in the session alone.
+    The notebook is only a record, since /inputs and the tools exist only in the session.
     """
     head = f"# {_safe(acted.question)}\n\n{acted.statement}\n\n" + "\n".join(
         f"- `{seen}`: {_safe(name)}" for seen, name in acted.data.items()
@@ -86,7 +86,7 @@ def render_table(table: Table) -> list[str]:
 
 
 def _safe(text: str) -> str:
-    """Escape outside text for Markdown, so that no image is fetched."""
+    """Escape untrusted text for Markdown, so that no image is fetched."""
     return html.escape(clean_text(text), quote=False).replace("[", "&#91;")
 
 

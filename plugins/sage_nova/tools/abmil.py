@@ -1,7 +1,7 @@
 """Attention MIL with several heads (Ilse et al. 2018, ICML).
 
 slide vector = concatenation over heads of sum_k a_hk h_k, a_h = softmax_k(w_h'(tanh(V_h h_k) *
-sigmoid(U_h h_k))); without the gate the sigmoid is left out.
+sigmoid(U_h h_k))); without the gate, the sigmoid is omitted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sage.core.seeds import generator
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Shape and training; `sample` patches are drawn from a bag each step, all if None."""
+    """Architecture and training; each step draws `sample` patches from a bag, or all if None."""
 
     n_heads: int = 1
     head_dim: int = 512
@@ -31,7 +31,7 @@ class Settings:
 
 
 def build_network(dimension: int, classes: int, settings: Settings) -> Any:
-    """Network whose `forward` maps a bag (n, d) to (classes,) logits and (heads, n) attention."""
+    """Build a network that maps a bag (n, d) to (classes,) logits and (heads, n) attention."""
     import torch
     from torch import nn
 
@@ -70,9 +70,9 @@ def train_network(
     device: str,
     on_progress: Callable[[float], None],
 ) -> Any:
-    """Train on bags (n_i, d), one bag a step; the same seed gives the same network.
+    """Train on bags (n_i, d), one per step; the same seed gives the same network.
 
-    `on_progress` gets the completed share, 0 to 1.
+    `on_progress` is called with the completed fraction, 0 to 1.
     """
     import torch
 
@@ -95,7 +95,7 @@ def train_network(
 
 
 def predict(network: Any, bag: F32, device: str) -> tuple[F64, F32]:
-    """(classes,) probabilities and (heads, n) attention, each row of which sums to 1."""
+    """Compute (classes,) probabilities and (heads, n) attention, each row of which sums to 1."""
     import torch
 
     with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""Descriptions of images and slides by the user's captioner (BLIP in the transformers layout)."""
+"""Descriptions of images and slides with the user's captioner (BLIP in transformers layout)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sage_nova.tools.weights import ModelWeights, find_weights, stamp_files
 
 
 def describe_image(image: Any, given: ModelWeights, context: ToolContext) -> dict[str, str]:
-    """Describe an image (height, width, 3) with the captioner of the arguments."""
+    """Describe an image (height, width, 3) with the captioner that the arguments name."""
     source = "the hub (a BLIP captioner of histology, model_type blip)"
     path = find_weights(given, "a captioner", source, context)
     write = context.share_handle(("nova caption", stamp_files(path)), lambda: _load_blip(path))
@@ -88,7 +88,7 @@ class CaptionSetResult(NovaResult):
 
 
 def summarize_captions(descriptions: list[dict[str, str]]) -> tuple[str, str]:
-    """Summarize descriptions by their most frequent parts; a sentence, and the first part.
+    """Summarize descriptions by their most frequent parts; return a sentence and the first part.
 
     Equally frequent parts keep their order.
     """

@@ -1,4 +1,4 @@
-"""Checks for a key of a slide's store: tissue, tiles, features, clusters, reductions.
+"""Checks for keys in a slide's store: tissue, tiles, features, clusters, and reductions.
 
 A missing store or key is a result, not an error.
 """
@@ -84,7 +84,7 @@ CHECKS: tuple[tuple[str, str, str, str | None, Callable[[Any, Any], Found]], ...
     ("reduction", "dimensionality reduction results (X_pca ...)", "reduction_key", None,
      _list_reductions),
 )  # fmt: skip
-"""Name, contents, argument and its default, and the keys of a store or a table of features."""
+"""For each check: name, contents, argument and default, and function that lists the keys."""
 
 
 def _make_check(

@@ -1,4 +1,4 @@
-"""Shared parts of the tools: the job's folder, arguments, and the form of a result."""
+"""Shared parts of the tools: the job's folder, arguments, and the form of results."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 SUITE = "nova"
 TISSUES, TILES, FEATURES = "tissues", "tissue_tiles", "handcrafted_tissue_tiles"
-"""Default keys of tissue, tiles and features in a store."""
+"""Default keys of tissue, tiles, and features in a store."""
 ELSEWHERE = "; if another call made it, give the folder of its files as job_dir"
-"""Over MCP each call writes into a folder of its own."""
+"""Remedy to name over MCP, where each call writes to a separate folder."""
 KEY = r"^[A-Za-z0-9_.-]{1,120}$"
 F = TypeVar("F", bound=Callable[..., BaseModel])
 
@@ -37,7 +37,7 @@ def nova_tool(
 ) -> Callable[[F], F]:
     """Register a function under NOVA's name; its docstring is the tool's summary.
 
-    Results are not cached, since they depend on the files in the job's folder too.
+    Results are not cached, since they also depend on the files in the job's folder.
     """
 
     def attach(function: F) -> F:
@@ -84,7 +84,7 @@ class GridInput(JobInput):
     )
 
     def grid_folder(self) -> str:
-        """Folder of the grid in the job, by default with Trident's name."""
+        """Return the grid's folder in the job, by default with Trident's name."""
         own = f"{self.target_magnification:g}x_{self.patch_size}px_{self.overlap}px_overlap"
         return self.saveto_folder or own
 
@@ -99,7 +99,7 @@ class NovaResult(BaseModel):
 class Job:
     """Folder of a job: written below the output folder, read there or in an earlier call's folder.
 
-    `name` is its name below the output folder.
+    `name` is the folder's name below the output folder.
     """
 
     def __init__(self, job_dir: str, context: ToolContext) -> None:
@@ -117,15 +117,15 @@ class Job:
             with contextlib.suppress(InputError):
                 self.earlier = context.roots.input(job_dir, "folder")
                 if not (output / given).is_dir():
-                    self.name = self.earlier.name  # so that paths do not grow from call to call
+                    self.name = self.earlier.name  # so that paths do not grow with each call
         context.roots.write_path(self.out("x"), make=False)
 
     def out(self, name: str) -> str:
-        """Name below the output folder of the job's file `name`."""
+        """Return the name of the job's file `name` below the output folder."""
         return f"{self.name}/{name}" if self.name != "." else name
 
     def find(self, name: str) -> Path | None:
-        """Path of the job's file or folder, or None."""
+        """Return the path of the job's file or folder, or None."""
         for folder in (self.context.roots.output / self.name, self.earlier):
             path = None if folder is None else (folder / name).resolve()
             if path is not None and self.context.roots.allows(path) and path.exists():
@@ -141,14 +141,14 @@ class Job:
 
 
 def write_json_output(context: ToolContext, name: str, value: object) -> str:
-    """Write JSON below the output folder; returns its name."""
+    """Write JSON below the output folder and return its name."""
     with context.writing(name) as path:
         path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
     return name
 
 
 def check_unique(names: list[str], folder: str) -> None:
-    """Raise `InputError` if two files share a name without ending, by which results are stored."""
+    """Raise `InputError` if two files have the same stem, under which results are stored."""
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InputError(f'{folder}: two files are called "{twice}"; results use that name')
@@ -156,7 +156,7 @@ def check_unique(names: list[str], folder: str) -> None:
 
 @contextlib.contextmanager
 def subfolder(context: ToolContext, folder: str) -> Iterator[ToolContext]:
-    """Context that writes below `folder` of the output; its files count for the call."""
+    """Make a context that writes below `folder` of the output; its files count for the call."""
     part = replace(context, roots=context.roots.below(folder), written=[])
     yield part
     for name in part.written:

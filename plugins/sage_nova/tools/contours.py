@@ -1,4 +1,4 @@
-"""Shape of a closed outline: area, perimeter, hull, and the ellipse of the same second moments."""
+"""Shape of a closed outline: area, perimeter, hull, and the ellipse with equal second moments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEASURES = (
 
 
 def make_polygon(points: Sequence[Sequence[float]]) -> Any:
-    """Polygon of the corners, or their hull where they span no area."""
+    """Make a polygon from the corners, or from their hull if they span no area."""
     import shapely
 
     ring = np.asarray(points, dtype=np.float64).reshape(-1, 2)
@@ -25,7 +25,7 @@ def make_polygon(points: Sequence[Sequence[float]]) -> Any:
 
 
 def hull_corners(points: Sequence[Sequence[float]]) -> F64:
-    """(m, 2) corners of the convex hull; the corners themselves where they span no area."""
+    """Compute the (m, 2) corners of the convex hull, or return the corners if they span no area."""
     shape = make_polygon(points).convex_hull
     if shape.geom_type != "Polygon":
         return np.unique(np.asarray(points, dtype=np.float64), axis=0)
@@ -33,9 +33,9 @@ def hull_corners(points: Sequence[Sequence[float]]) -> F64:
 
 
 def fit_ellipse(points: Sequence[Sequence[float]]) -> tuple[float, float, float]:
-    """Return the axes and direction (radians) of the ellipse with the outline's second moments.
+    """Compute axes and direction (radians) of the ellipse with the outline's second moments.
 
-    As `skimage.measure.regionprops` defines them; zeros for an outline without area.
+    They are defined as in `skimage.measure.regionprops`; zeros for an outline without area.
     """
     x0, y0 = (np.asarray(points, dtype=np.float64) - np.mean(points, axis=0)).T
     x1, y1 = np.roll(x0, -1), np.roll(y0, -1)
@@ -54,10 +54,10 @@ def fit_ellipse(points: Sequence[Sequence[float]]) -> tuple[float, float, float]
 
 
 def measure_shape(points: Sequence[Sequence[float]]) -> dict[str, float]:
-    """Measures of an outline in the unit of its corners, zeros where it has fewer than three.
+    """Measure an outline in the unit of its corners; zeros if it has fewer than three.
 
-    `circularity` is 4 pi area / perimeter², `solidity` area over the hull's area, `convexity` the
-    hull's perimeter over the outline's.
+    `circularity` is 4 pi area / perimeter², `solidity` is the area divided by the hull's area, and
+    `convexity` is the hull's perimeter divided by the outline's.
     """
     shape = make_polygon(points)
     if shape.geom_type != "Polygon":
@@ -80,5 +80,5 @@ def measure_shape(points: Sequence[Sequence[float]]) -> dict[str, float]:
 
 
 def shape_area(points: Sequence[Sequence[float]]) -> float:
-    """Area by the shoelace formula; 0 for fewer than three corners."""
+    """Compute the area by the shoelace formula; 0 for fewer than three corners."""
     return float(abs(make_polygon(points).area))

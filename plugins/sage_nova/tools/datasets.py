@@ -1,4 +1,4 @@
-"""A folder of slides: its files, and checks of tissue, coordinates and features."""
+"""Folders of slides: their files, and checks of tissue, coordinates, and features."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def slide_paths(given: SourceInput, context: ToolContext) -> PathsResult:
 def list_slides(
     context: ToolContext, source: str, nested: bool, extensions: list[str] | None = None
 ) -> list[Path]:
-    """List slides of a folder by name, without links that leave the roots."""
+    """List a folder's slides by name, without links that lead out of the roots."""
     folder = context.roots.input(source, "folder")
     wanted = SLIDE_SUFFIXES
     if extensions is not None:
@@ -74,7 +74,7 @@ class NamesInput(JobInput):
     skip_wsi_to_check: list[str] = Field(default_factory=list)
 
     def names(self) -> list[str]:
-        """Names to check; raises `InputError` for an invalid file name."""
+        """Return the names to check; raises `InputError` for an invalid file name."""
         for name in self.wsis:
             if not NAME.match(name):
                 raise InputError(f"wsis: {name[:80]!r} is not a slide's name without ending")
@@ -200,10 +200,10 @@ check_slide_features = _make_check(
 
 
 def patch_folder(given: Any) -> str:
-    """Folder of patch features in the grid's folder."""
+    """Return the folder of patch features in the grid's folder."""
     return given.patch_feats_save_folder or f"features_{given.patch_encoder_name}"
 
 
 def slide_folder(given: Any) -> str:
-    """Folder of slide features in the grid's folder."""
+    """Return the folder of slide features in the grid's folder."""
     return given.slide_feats_save_folder or f"slide_features_{given.slide_encoder_name}"

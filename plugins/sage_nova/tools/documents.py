@@ -1,4 +1,4 @@
-"""Search in the user's copies of the documentation of Trident, LazySlide and HoVer-Net."""
+"""Search in the user's copies of the Trident, LazySlide, and HoVer-Net documentation."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class DocsResult(NovaResult):
 
 
 def split_words(text: str) -> list[str]:
-    """Lower-case words; identifiers are split at underscores and capitals."""
+    """Split text into lower-case words, and identifiers at underscores and capitals."""
     parted = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", text).replace("_", " ").lower()
     return re.findall(r"[a-z][a-z0-9]+|\d+", parted)
 
 
 def rank(query: str, passages: list[str]) -> list[tuple[int, float]]:
-    """Rank passages by the cosine of TF-IDF vectors; those that share no word are left out."""
+    """Rank passages by the cosine of TF-IDF vectors, omitting those that share no word."""
     import numpy as np
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -68,7 +68,7 @@ def rank(query: str, passages: list[str]) -> list[tuple[int, float]]:
 
 
 def _read_passages(folder: Path) -> tuple[list[tuple[Path, int, str]], int]:
-    """Read the passages of a folder's text files with their starts; and the number of files."""
+    """Read the passages in a folder's text files with their starts, and count the files."""
     found, files = [], 0
     for path in sorted(folder.rglob("*"))[: 20 * MOST_FILES]:
         plain = path.suffix.lower() in SUFFIXES and path.is_file() and not path.is_symlink()

@@ -1,4 +1,4 @@
-"""A folder of slides, step by step as Trident does it: tissue, coordinates, features, heat maps."""
+"""Processing of a slide folder in Trident's steps: tissue, coordinates, features, heat maps."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def process_slides(
 
 
 def _write_logs(job: Job, name: str, given: BaseModel, done: Done) -> tuple[str, str]:
-    """Write the arguments and log of a step; the names of both files."""
+    """Write a step's arguments and log, and return the names of both files."""
     config = write_json_output(job.context, job.out(f"{name}.json"), given.model_dump(mode="json"))
     log = job.out(name.replace("_config_", "_logs_") + ".txt")
     with job.context.writing(log) as path:
@@ -193,9 +193,9 @@ def segment_tissue(given: SegmentInput, context: ToolContext) -> SegmentResult:
 
 
 def find_tissue(slide: Slide, clean: bool, context: ToolContext) -> tuple[Any, float]:
-    """(height, width) mask of the tissue and level-0 pixels per its pixel.
+    """Compute a (height, width) tissue mask, and the level-0 pixels per mask pixel.
 
-    `clean` excludes ink and what is out of focus.
+    `clean` excludes ink and out-of-focus areas.
     """
     from mcp_servers.pathology.tissue import COARSEST_FOCUS_MPP, blurred_area, slide_tissue
 
@@ -317,7 +317,7 @@ def extract_patch_features(given: PatchFeaturesInput, context: ToolContext) -> P
 
     job, name = Job(given.job_dir, context), given.patch_encoder_name
     folder, own = given.grid_folder(), patch_folder(given)
-    load_patch_encoder(name, given, 0.5, context)  # fails before the first slide is read
+    load_patch_encoder(name, given, 0.5, context)  # raises before the first slide is read
     sizes: list[int] = []
 
     def extract(slide: Slide) -> None:
@@ -493,7 +493,7 @@ def create_heatmaps(given: HeatmapInput, context: ToolContext) -> HeatmapResult:
 
 
 def draw_heatmap(slide: Slide, corners: Any, scores: Any, side: int) -> Any:
-    """Draw (n,) scores of squares over a slide, with scale bar and range.
+    """Draw (n,) scores of squares over a slide, with a scale bar and range.
 
     `corners` (n, 2) and `side` are in level-0 pixels.
     """

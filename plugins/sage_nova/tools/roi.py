@@ -1,4 +1,4 @@
-"""Regions of interest as flat images: vector, nuclei, and the shape of an outline."""
+"""Regions of interest as flat images: vectors, nuclei, and the shapes of outlines."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ CLASSES = {
     "neoplastic": "Neoplastic", "lymphoid": "Inflammatory", "stromal": "Connective",
     "other": "Other", "outside": "Unclassified",
 }  # fmt: skip
-"""NOVA's words for SAGE's types. Only a network of the user distinguishes necrosis and
-non-neoplastic epithelium."""
+"""NOVA's names of SAGE's types. Only a user's network distinguishes necrosis and non-neoplastic
+epithelium."""
 NUCLEI_OPTIONS = {"method", "weights", "weights_types", "scaling", "weights_mpp", "device"}
 
 
@@ -201,7 +201,7 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
 
 
 def read_nuclei(table: Path, outlines: Path) -> dict[str, dict[str, Any]]:
-    """Read nuclei by number from the files of the tool nuclei; pixels."""
+    """Read nuclei by number from the files of the tool nuclei, in pixels."""
     import pandas as pd
 
     frame = pd.read_csv(table)

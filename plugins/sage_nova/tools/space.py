@@ -1,4 +1,4 @@
-"""Space of a slide's tile features: reductions, Leiden clusters, their centers, pictures."""
+"""Feature space of a slide's tiles: reductions, Leiden clusters, exemplars, and pictures."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def reduce_space(given: ReduceInput, context: ToolContext) -> ReduceResult:
 
 
 def build_neighbor_graph(reduced: Any, count: int) -> Any:
-    """Build the symmetric sparse graph of `count` neighbors.
+    """Build the symmetric sparse graph of `count` nearest neighbors.
 
     Edges are weighted by the Jaccard overlap of neighborhoods (Levine et al. 2015, PhenoGraph).
     """
@@ -288,7 +288,7 @@ def top_patches(given: TopInput, context: ToolContext) -> TopResult:
 
 
 def rank_exemplars(table: Any, key: str) -> dict[str, Any]:
-    """Rank the tiles of each cluster by their distance to its center; indices by cluster."""
+    """Rank each cluster's tiles by distance to its center; return indices by cluster."""
     import numpy as np
 
     features, labels = np.asarray(table.X, dtype=np.float64), table.obs[key].astype(str).to_numpy()
@@ -301,7 +301,7 @@ def rank_exemplars(table: Any, key: str) -> dict[str, Any]:
 
 
 def find_clusters(table: Any, key: str | None, resolution: float) -> str:
-    """Key of the clusters; raises `InputError` if there are none under it."""
+    """Find the key of the clusters; raises `InputError` if there are none under it."""
     named = key or f"leiden_{resolution:g}"
     if named not in table.obs:
         raise InputError(f'the features have no clusters "{named}"; run run_leiden_clustering_tool')
@@ -378,7 +378,7 @@ def _draw_outlines(picture: Any, frame: Any, ratio: float) -> Any:
 
 
 def select_region(frame: Any, tissue_id: int) -> Any:
-    """(n,) True for rows of a region of tissue; raises `InputError` if there are none."""
+    """Select (n,) rows of a tissue region as a mask; raises `InputError` if there are none."""
     own = (frame["tissue_id"] == tissue_id).to_numpy()
     if not own.any():
         have = ", ".join(map(str, sorted(set(frame["tissue_id"].tolist()))[:30]))
@@ -389,9 +389,9 @@ def select_region(frame: Any, tissue_id: int) -> Any:
 def draw_tiles(
     slide: Any, picture: Any, tiles: Any, labels: Any, tissue_id: int | None
 ) -> tuple[Any, dict[str, Any]]:
-    """Draw tiles over an overview, colored by (n,) labels; returns picture and colors.
+    """Draw tiles over an overview, colored by (n,) labels; return the picture and colors.
 
-    `tissue_id` limits them to the tiles of a region.
+    `tissue_id` limits the drawing to the tiles of one region.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""A slide's zarr store: shapes of tissue and tiles, a table of features per encoder (SpatialData).
+"""A slide's zarr store (SpatialData): tissue and tile shapes, and a feature table per encoder.
 
 `shapes[tissues]` has tissue_id, geometry and measures of each region; `shapes[tiles]` tile_id,
 tissue_id, geometry; `tables[features]` is an AnnData whose X are features, obs the tiles (tile_id,
@@ -32,12 +32,12 @@ MAKERS = {
 
 
 def store_name(slide: Slide) -> str:
-    """Name of the store in its job."""
+    """Return the name of the store in its job."""
     return f"{slide.name}.zarr"
 
 
 def read_store(path: Path) -> Any:
-    """Read the `SpatialData` of a folder; raises `InputError` if it is invalid."""
+    """Read `SpatialData` from a folder; raises `InputError` if it is invalid."""
     require_extra("spatialdata", "a zarr store")
     import spatialdata
 
@@ -52,13 +52,13 @@ def read_store(path: Path) -> Any:
 
 
 def load_store(job: Job, slide: Slide) -> Any:
-    """Load the store of a slide; raises `InputError` if the job has none."""
+    """Load a slide's store; raises `InputError` if the job has none."""
     remedy = "run extract_tissue_in_wsi_tool on the slide first"
     return read_store(job.need(store_name(slide), remedy))
 
 
 def open_store(given: WsiInput, context: ToolContext) -> tuple[Slide, Job, Any]:
-    """Open the slide of the arguments, its job and its store."""
+    """Open the slide that the arguments name, with its job and store."""
     slide, job = given.open(context)
     return slide, job, load_store(job, slide)
 
@@ -76,7 +76,7 @@ def get_element(store: Any, kind: str, key: str) -> Any:
 def save_store(
     job: Job, slide: Slide, new: dict[str, Any], context: ToolContext, *, fresh: bool = False
 ) -> str:
-    """Write the store with `new` elements; returns its output name.
+    """Write the store with `new` elements and return its output name.
 
     Other elements are kept unless `fresh`. The old store stays until the new store is complete.
     """
@@ -99,7 +99,7 @@ def save_store(
 
 
 def make_shapes(columns: dict[str, Any], geometry: Any, mpp: float | None) -> Any:
-    """Make a shapes element of polygons in level-0 pixels."""
+    """Make a shapes element from polygons in level-0 pixels."""
     import geopandas
     from spatialdata.models import ShapesModel
 
@@ -131,13 +131,13 @@ def make_table(features: F32, tiles: Any, tile_key: str, encoder: str) -> Any:
 
 
 def tile_corners(tiles: Any) -> I64:
-    """(n, 2) upper left corners of tiles, level-0 pixels."""
+    """Return (n, 2) upper left corners of tiles, in level-0 pixels."""
     found: I64 = np.round(tiles.geometry.bounds[["minx", "miny"]].to_numpy()).astype(np.int64)
     return found
 
 
 def tile_side(tiles: Any) -> int:
-    """Side of the tiles, level-0 pixels."""
+    """Return the side of the tiles, in level-0 pixels."""
     box = tiles.geometry.iloc[0].bounds
     side: int = round(box[2] - box[0])
     return side

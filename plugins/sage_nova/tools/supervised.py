@@ -1,4 +1,4 @@
-"""Slide classification: a clean table of labels, folds by case, attention MIL over folds."""
+"""Slide classification: a clean label table, folds by case, and attention MIL over folds."""
 
 from __future__ import annotations
 

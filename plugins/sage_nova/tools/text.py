@@ -1,4 +1,4 @@
-"""Images and tiles against texts, with a vision-language model of the user: PLIP or CONCH."""
+"""Comparison of images and tiles with texts, using the user's PLIP or CONCH."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TextModelInput(ModelWeights):
 
 
 def softmax(logits: Any) -> Any:
-    """Rows that sum to 1."""
+    """Normalize rows to sum to 1 by softmax."""
     import numpy as np
 
     shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -44,7 +44,7 @@ Classes = Annotated[list[str], AfterValidator(_check_distinct)]
 
 
 def _make_texts(classes: list[str], prompts: list[str] | None) -> list[str]:
-    """Texts of the classes; raises `InputError` if prompts and classes differ in number."""
+    """Make the classes' texts; raises `InputError` if prompts and classes differ in number."""
     if prompts is not None and len(prompts) != len(classes):
         raise InputError(f"{len(prompts)} prompts for {len(classes)} classes")
     return prompts or [TEMPLATE.format(name) for name in classes]
@@ -116,9 +116,9 @@ class ScoreTilesResult(NovaResult):
 def score_texts(
     held: Any, given: TilesByTextInput, texts: list[str], context: ToolContext, *, dot: bool = False
 ) -> tuple[Any, Any, Any, float]:
-    """Score the tiles of a store: tiles, table, (tiles, texts) cosines, and the scale of logits.
+    """Score a store's tiles; return tiles, table, (tiles, texts) cosines, and the logit scale.
 
-    With `dot` the features are not normalized.
+    With `dot`, the features are not normalized.
     """
     import numpy as np
 
@@ -144,7 +144,7 @@ def score_texts(
 
 
 def make_score_table(tiles: Any, scores: Any, texts: list[str]) -> dict[str, Any]:
-    """Columns of the CSV: the tile, its corner (level-0 pixels), a score per text."""
+    """Make the columns of the CSV: tile, corner (level-0 pixels), and a score per text."""
     import numpy as np
 
     corners = store.tile_corners(tiles)

@@ -1,7 +1,7 @@
-"""Encoders, text encoders and slide encoders of the user, by folder, file or hub name.
+"""The user's encoders, text encoders, and slide encoders, by folder, file, or hub name.
 
-Nothing is downloaded and no Python of a model's folder is run. Models published as code (TITAN,
-PRISM, CONCH v1.5) are taken as a graph: ONNX or TorchScript.
+Nothing is downloaded, and no Python code in a model's folder is run. Models published as code
+(TITAN, PRISM, CONCH v1.5) must be given as a graph: ONNX or TorchScript.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ SPECS: dict[str, EncoderSpec] = {
 
 
 def encoder_memory(given: Any) -> int:
-    """Memory of a call in MiB, by its patch encoder."""
+    """Estimate the memory of a call in MiB from its patch encoder."""
     for field in ("histology_roi_encoder_name", "patch_encoder_name", "model"):
         if name := getattr(given, field, None):
             return max(4096, SPECS[name].memory_mb)
@@ -98,16 +98,16 @@ def encoder_memory(given: Any) -> int:
 def find_weights(
     given: Any, what: str, source: str, context: ToolContext, how: str = AS_FOLDER
 ) -> Path:
-    """Path of a model's weights, from `weights` or `hub` of the arguments.
+    """Find the path of a model's weights from the arguments `weights` or `hub`.
 
-    Weights never come from folders that tools or programs write, nor through a link from there or
-    from outside the roots: a person must have chosen them.
+    Weights never come from folders that tools or programs write to, nor through a link from there
+    or from outside the roots, since a person must have chosen them.
 
     Raises
     ------
     InputError
-        Without weights, with both, or if they do not exist; `what`, `source` and `how` (to give
-        them) appear in the message.
+        If neither or both are given, or the weights do not exist; `what`, `source`, and `how` (to
+        give them) appear in the message.
     """
     if given.weights is not None and given.hub is not None:
         raise InputError("give weights or hub, not both")
@@ -122,7 +122,7 @@ def find_weights(
 
 
 def stamp_files(path: Path) -> tuple[tuple[str, int, int], ...]:
-    """Name, time stamp and size of each file of the weights, by which a loaded model is cached."""
+    """Return name, time stamp, and size of each weights file, by which a loaded model is cached."""
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
     return tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in files)
 
@@ -147,7 +147,7 @@ def _find_cached(hub: str) -> Path:
 
 
 class Graph:
-    """A model as a graph (ONNX or TorchScript): arrays in, the first output back."""
+    """A model as a graph (ONNX or TorchScript) that maps arrays to its first output."""
 
     def __init__(self, path: Path, device: str) -> None:
         """Raise `InputError` if the file is neither."""
@@ -157,7 +157,7 @@ class Graph:
         if path.suffix == ".onnx":
             self.session = self._load_onnx(path)
         else:
-            nuclei._torchscript(path, device)  # raises with the reason
+            nuclei._torchscript(path, device)  # raises an error with the reason
             import torch
 
             load: Any = torch.jit.load
@@ -173,11 +173,11 @@ class Graph:
             ) from None
         try:
             return runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-        except Exception as error:  # the runtime's classes have no common base
+        except Exception as error:  # the runtime's exceptions have no common base
             raise InputError(f"{path}: not an ONNX model ({str(error)[:160]})") from error
 
     def __call__(self, *arrays: Any) -> F32:
-        """Run the graph on as many arrays as it takes; its first output."""
+        """Run the graph on as many arrays as it accepts, and return its first output."""
         try:
             if self.session is not None:
                 names = [each.name for each in self.session.get_inputs()]
@@ -206,7 +206,7 @@ def load_patch_encoder(
     Raises
     ------
     InputError
-        Without weights, or if they belong to another encoder.
+        If weights are missing or belong to another encoder.
     """
     from mcp_servers.pathology.common import choose_device
     from sage_foundation.models import load_encoder
@@ -257,9 +257,9 @@ def _load_encoder(name: str, spec: EncoderSpec, path: Path, device: str) -> Any:
 
 @dataclass(frozen=True)
 class TextModel:
-    """Vision-language model: unit vectors of texts and images, and the scale of logits.
+    """Vision-language model with unit vectors of texts and images, and the logit scale.
 
-    `project` maps features as the encoder stores them to the space of the texts.
+    `project` maps the encoder's stored features to the space of the texts.
     """
 
     embed_texts: Any
@@ -331,9 +331,9 @@ def _load_conch(path: Path, device: str) -> TextModel:
 def encode_slide(
     name: SlideEncoder, features: F32, coords: I64, side: int, given: Any, context: ToolContext
 ) -> F32:
-    """(dimension,) vector of a slide from features (n, d) of its tiles.
+    """Compute a slide's (dimension,) vector from features (n, d) of its tiles.
 
-    `mean` needs no weights. The others are a graph (ONNX or TorchScript) that takes features
+    `mean` needs no weights. Other encoders are a graph (ONNX or TorchScript) that takes features
     (1, n, d), upper left corners (1, n, 2) and the tiles' side (1,), both in level-0 pixels, or the
     first of these.
     """

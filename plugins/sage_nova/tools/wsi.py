@@ -1,4 +1,4 @@
-"""Tools of a slide: properties, tissue, tiles, features, its own vector, its store, a region."""
+"""Tools for a slide: properties, tissue, tiles, features, slide vector, store, and regions."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def retrieve_properties(given: PropertiesInput, context: ToolContext) -> Propert
 
 
 def _read_openslide(slide: Slide) -> tuple[str | None, tuple[float, float] | None]:
-    """Vendor and sides of a pixel in µm by OpenSlide; None if it cannot read them."""
+    """Read the vendor and the µm per pixel with OpenSlide; None if it cannot read them."""
     from mcp_servers.slides.others import OpenSlideSource
 
     try:
@@ -206,8 +206,8 @@ def extract_tissue(given: TissueInput, context: ToolContext) -> TissueResult:
 def find_regions(slide: Slide, min_area_um2: float) -> tuple[Any, list[str]]:
     """Make the shapes element of a slide's tissue, and list warnings.
 
-    `convexity` is LazySlide's: the area of the convex hull over the region's own, at least 1;
-    `solidity` its inverse; `perimeter` that of the outer ring.
+    `convexity` follows LazySlide: the area of the convex hull divided by the region's, at least 1;
+    `solidity` is its inverse; `perimeter` is that of the outer ring.
 
     Raises
     ------
@@ -236,7 +236,7 @@ def find_regions(slide: Slide, min_area_um2: float) -> tuple[Any, list[str]]:
 
 
 def measure_region(shape: Any) -> dict[str, float]:
-    """Measures of a polygon in the unit of its coordinates.
+    """Measure a polygon in the unit of its coordinates.
 
     Axes and eccentricity belong to the ellipse with the same second moments.
     """
@@ -405,7 +405,7 @@ def extract_features(given: FeaturesInput, context: ToolContext) -> FeaturesResu
 def encode_squares(
     slide: Slide, corners: Any, side: int, encoder: PatchEncoder, given: Any, context: ToolContext
 ) -> Any:
-    """(n, dimension) features of squares, read at about the encoder's own size.
+    """Compute (n, dimension) features of squares, read at about the encoder's own size.
 
     `corners` (n, 2) and `side` are in level-0 pixels; `given` has weights, hub and device.
     """
@@ -464,7 +464,7 @@ def encode_wsi(given: EncodeInput, context: ToolContext) -> EncodeResult:
     name, side = given.slide_encoder, store.tile_side(tiles)
     vector = encode_slide(name, features, corners, side, given, context)
     key = given.slide_features_key or name
-    # varm has a row per feature, so a vector of another length is kept in uns alone
+    # varm has a row per feature, so a vector of another length is kept only in uns
     table.uns[f"slide_features_{key}"] = vector
     if len(vector) == table.shape[1]:
         table.varm[key] = vector[:, None]
@@ -520,7 +520,7 @@ def access_zarr(given: ZarrInput, context: ToolContext) -> HierarchyResult:
     try:
         root = zarr.open_group(str(folder), mode="r")
         members = sorted(root.members(max_depth=None), key=lambda pair: pair[0])
-    except Exception as error:  # zarr has its own errors for folders that are not stores
+    except Exception as error:  # zarr raises errors of its own for folders that are not stores
         raise InputError(f"{given.path}: not a readable zarr store: {error}") from error
     nodes, lines = [], []
     for name, node in members[:MOST_NODES]:
@@ -599,7 +599,7 @@ def read_zarr(given: ReadInput, context: ToolContext) -> ReadResult:
 
 
 def make_frame(part: Any) -> Any:
-    """Make a plain data frame of an element."""
+    """Make a plain data frame from an element."""
     import numpy as np
     import pandas as pd
 

@@ -1,4 +1,4 @@
-"""Baselines of a detector: the middle, the tissue, the cells, and chance."""
+"""Baselines for a detector: the slide's middle, the tissue, the cells, and chance."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from mcp_servers.slides.arrays import F64, U8, BoolArray
 from sage.core.seeds import generator
 
 GLASS = 225
-"""Pixels whose darkest channel is brighter, after blurring, are glass."""
+"""Pixels whose darkest channel exceeds this value after blurring are glass."""
 PURPOSE = 23
 Heat = Callable[[U8], F64]
 
 
 def tissue_mask(thumbnail: U8) -> BoolArray:
-    """Mask of the tissue on a thumbnail."""
+    """Compute a mask of the tissue on a thumbnail."""
     import cv2
 
     return np.asarray(cv2.GaussianBlur(thumbnail, (0, 0), 1.0).min(axis=2) < GLASS, dtype=bool)
 
 
 def center_bias(thumbnail: U8) -> F64:
-    """Return a bell around the middle of the slide, a quarter of its sides wide."""
+    """Compute a Gaussian around the middle of the slide, a quarter of its sides wide."""
     height, width = thumbnail.shape[:2]
     y, x = np.mgrid[0:height, 0:width]
     away = ((x + 0.5) / width - 0.5) ** 2 + ((y + 0.5) / height - 0.5) ** 2
@@ -31,19 +31,19 @@ def center_bias(thumbnail: U8) -> F64:
 
 
 def tissue_density(thumbnail: U8) -> F64:
-    """Share of tissue around each place."""
+    """Compute the share of tissue around each point."""
     return _around(tissue_mask(thumbnail).astype(np.float64))
 
 
 def cellularity(thumbnail: U8) -> F64:
-    """Optical density of hematoxylin around each place."""
+    """Compute the optical density of hematoxylin around each point."""
     from mcp_servers.pathology.compute.nuclei import nuclear_density
 
     return _around((nuclear_density(thumbnail) * tissue_mask(thumbnail)).astype(np.float64))
 
 
 def chance(seed: int) -> Heat:
-    """Every place of the tissue alike, in an order that the seed draws."""
+    """Build a heat map in which all tissue is equally likely, in an order drawn by the seed."""
 
     def heat(thumbnail: U8) -> F64:
         rng = generator(seed, PURPOSE)
@@ -60,14 +60,14 @@ def _around(layer: F64) -> F64:
 
 
 def peaks(heat: F64, box: tuple[float, float], count: int, apart: float = 0.4) -> tuple[F64, F64]:
-    """Return the highest places of a map as boxes (x, y, width, height in pixels) and heat.
+    """Return the highest points of a map as boxes (x, y, width, height in pixels) and heat.
 
     Parameters
     ----------
     heat : (H, W)
     box : width and height of every box
-    count : at most so many
-    apart : no two boxes overlap by a larger IoU
+    count : maximum number of boxes
+    apart : maximum IoU between any two boxes
     """
     width, height = box
     rows, columns = heat.shape

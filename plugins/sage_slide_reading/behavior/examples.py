@@ -1,4 +1,4 @@
-"""Training examples: a slide's thumbnail, and the regions that readers visited on it."""
+"""Training examples: a slide's thumbnail and the regions that readers visited on it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sage_slide_reading.sessions.actions import Action, ActionSettings, actions_
 from sage_slide_reading.sessions.format import SUFFIX, Session, read_session
 
 Visits = tuple[Action, ...]
-"""The actions of one session, in their order."""
+"""The actions of one session, in order."""
 
 
 @dataclass
 class Example:
-    """A slide with its sessions by behavior."""
+    """A slide with its sessions, grouped by behavior."""
 
     slide: str
     patient: str
@@ -32,12 +32,12 @@ class Example:
 
 
 def boxes_of(visits: Visits) -> F64:
-    """(n, 4) x, y, width, height in level-0 pixels."""
+    """Return (n, 4) boxes as x, y, width, height in level-0 pixels."""
     return np.array([(a.x, a.y, a.w, a.h) for a in visits], dtype=np.float64).reshape(-1, 4)
 
 
 def thumbnail_of(slide: Slide, longest_px: int) -> U8:
-    """Return the whole slide, its longer side exactly `longest_px` pixels."""
+    """Read the whole slide with its longer side scaled to exactly `longest_px` pixels."""
     import cv2
 
     image = slide.thumbnail(longest_px)
@@ -56,20 +56,20 @@ def read_examples(
     settings: ActionSettings | None = None,
     patient: Callable[[str], str] = lambda name: parse_patient(Path(name)),
 ) -> list[Example]:
-    """Return the slides of all sessions below a folder, in the order of their names.
+    """Read the slides of all sessions below a folder, ordered by name.
 
     Parameters
     ----------
-    sessions : a session file, or a folder that is searched for them
-    slides : folder that holds the slides that sessions name
+    sessions : a session file, or a folder to search for session files
+    slides : folder with the slides that the sessions name
     thumbnail_px : longer side of the thumbnails
-    settings : thresholds by which sessions become actions
-    patient : the patient of a slide's file name; an unrecognized name counts as its own patient
+    settings : thresholds for converting sessions to actions
+    patient : maps a slide's file name to its patient; an unknown name counts as its own patient
 
     Raises
     ------
     InputError
-        If there is no session, or a slide is missing, ambiguous or of another size than recorded.
+        If there is no session, or if a slide is missing, ambiguous, or not of the recorded size.
     """
     files = [sessions] if sessions.is_file() else sorted(sessions.rglob(f"*{SUFFIX}"))
     if not files:
@@ -88,7 +88,7 @@ def gather(
     settings: ActionSettings | None = None,
     patient: Callable[[str], str] = lambda name: parse_patient(Path(name)),
 ) -> list[Example]:
-    """See `read_examples`; the sessions are given with the names that errors call them by."""
+    """See `read_examples`; each session is paired with the name used in errors."""
     found: dict[str, Example] = {}
     places: dict[str, list[Path]] = defaultdict(list)
     if not slides.is_dir():

@@ -1,4 +1,4 @@
-"""A behavior model as a folder (safetensors with its card inside), and at work on a slide."""
+"""A behavior model as a folder (safetensors with its card inside), and its use on a slide."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 WEIGHTS, CARD = "behavior.safetensors", "card.json"
 MAX_BYTES = 256 << 20
 APART = 0.4
-"""Of two proposals that overlap by a larger IoU the better proposal stays."""
+"""IoU above which only the better of two overlapping proposals is kept."""
 LEAST_SCORE = 0.02
 MOST = 200
 
@@ -115,7 +115,7 @@ class Proposed(Strict):
 
 
 def shipped_model() -> Path:
-    """Return the model that ships: scripted readers of simulated lymph nodes.
+    """Return the bundled model, trained on scripted readers of simulated lymph nodes.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def shipped_model() -> Path:
 
 
 def save(folder: Path, weights: Mapping[str, Any], card: BehaviorCard) -> None:
-    """Write weights at half precision, the card in their metadata and beside them."""
+    """Write weights at half precision, with the card in their metadata and in a separate file."""
     import torch
     from safetensors.torch import save_file
 
@@ -145,15 +145,15 @@ def save(folder: Path, weights: Mapping[str, Any], card: BehaviorCard) -> None:
 
 
 class BehaviorModel:
-    """A loaded model."""
+    """A loaded behavior model."""
 
     def __init__(self, folder: Path) -> None:
-        """Load it.
+        """Load the model.
 
         Raises
         ------
         InputError
-            If the folder holds no such model, or it is damaged.
+            If the folder does not contain such a model, or the model is damaged.
         """
         import torch
         from safetensors import SafetensorError, safe_open
@@ -198,7 +198,7 @@ class BehaviorModel:
 
 
 def prepare_thumbnail(thumbnail: U8) -> F32:
-    """(7, H, W) input of the network: colors, and where a place lies within the tissue."""
+    """Compute the network's input (7, H, W): colors, and positions within the tissue."""
     from sage_slide_reading.behavior.network import INPUTS, MULTIPLE
 
     height, width = thumbnail.shape[:2]
@@ -225,15 +225,15 @@ def propose(
     behavior: int,
     most: int | None = None,
 ) -> tuple[list[Proposed], F64]:
-    """Regions of one behavior, best first, and the map of relevance over the thumbnail.
+    """Propose regions of one behavior, best first, with a relevance map over the thumbnail.
 
     Parameters
     ----------
     net : the network, in evaluation mode
     thumbnail : RGB, its longer side `card.thumbnail_px`
     size : width and height of the slide in level-0 pixels
-    behavior : its place in the bank
-    most : at most so many regions; the behavior's usual number when None
+    behavior : index of the behavior in the bank
+    most : maximum number of regions; the behavior's usual number if None
     """
     import cv2
     import torch
@@ -278,12 +278,12 @@ def propose(
 
 
 def boxes_of(regions: Sequence[Proposed]) -> F64:
-    """(n, 4) x, y, width, height."""
+    """Return (n, 4) boxes as x, y, width, height."""
     return np.array([region.box for region in regions], dtype=np.float64).reshape(-1, 4)
 
 
 def write_regions(regions: Sequence[Proposed], path: Path) -> None:
-    """Proposed regions as GeoJSON annotations, for QuPath and the slides page."""
+    """Write proposed regions as GeoJSON annotations for QuPath and the slides page."""
     from mcp_servers.formats.geojson import feature, write_geojson
     from mcp_servers.slides.geometry import Polygon
 

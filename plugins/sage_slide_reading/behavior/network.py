@@ -1,7 +1,7 @@
-"""A small single-stage detector of where readers look.
+"""A small single-stage detector of the regions where readers look.
 
-For each cell of a grid: whether a reader would look there, at which bin, with which box, and how
-early; a set of outputs per behavior over shared features.
+For each grid cell, it predicts whether a reader would look there, at which magnification bin, with
+which box, and how early. Each behavior has its own outputs over shared features.
 
 Trained with complete IoU for boxes (Zheng et al., IEEE Transactions on Cybernetics 2022) and
 binary cross-entropy for relevance, as Pathology-CoT, 4.6, states.
@@ -18,24 +18,24 @@ from torch.nn import functional
 STRIDE = 8
 MULTIPLE = 16
 INPUTS = 7
-"""Red, green, blue; place within the tissue's bounds; their sides over the slide's height."""
+"""Channels: red, green, blue, two positions in the tissue's bounds, their two relative sides."""
 WIDTHS = (16, 32, 48, 64)
 BOX = 5
-"""Relevance, two of place, two of size."""
+"""Outputs per box: relevance, two for position, two for size."""
 REACH = 1.5
-"""Cells that a box's center may lie from the middle of the cell that proposes it."""
+"""Maximum distance, in cells, of a box's center from the middle of the proposing cell."""
 RARE = -4.0
-"""Relevance before training, as a logit: regions are rare."""
+"""Initial relevance as a logit, since regions are rare."""
 
 
 def convolution(before: int, after: int, stride: int = 1, spread: int = 1) -> nn.Sequential:
-    """3 x 3, normalized over the batch, rectified.
+    """Build a 3 x 3 convolution with batch normalization and rectification.
 
     Parameters
     ----------
-    before, after : channels
-    stride : between outputs, in pixels of the input
-    spread : between the nine weights (dilation)
+    before, after : numbers of input and output channels
+    stride : distance between outputs, in input pixels
+    spread : distance between the nine weights (dilation)
     """
     layer = nn.Conv2d(
         before, after, 3, stride=stride, padding=spread, dilation=spread, bias=False
@@ -44,7 +44,7 @@ def convolution(before: int, after: int, stride: int = 1, spread: int = 1) -> nn
 
 
 class RegionNet(nn.Module):
-    """(n, 7, H, W) to (n, behaviors, bins * 5 + 1, H / 8, W / 8); H and W multiples of 16."""
+    """Maps (n, 7, H, W) to (n, behaviors, bins * 5 + 1, H / 8, W / 8); H, W multiples of 16."""
 
     def __init__(self, behaviors: int, bins: int, widths: tuple[int, ...] = WIDTHS) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class RegionNet(nn.Module):
             self.head.bias.copy_(bias.flatten())
 
     def forward(self, image: Tensor) -> Tensor:
-        """Raw outputs."""
+        """Compute raw outputs."""
         fine = self.fine(image)
         coarse = functional.interpolate(self.coarse(fine), size=fine.shape[2:], mode="nearest")
         out: Tensor = self.head(self.joined(fine + coarse))
@@ -75,12 +75,12 @@ class RegionNet(nn.Module):
 
 
 def decode_outputs(out: Tensor, sides: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Raw outputs as relevance logits, boxes and order.
+    """Decode raw outputs as relevance logits, boxes, and order.
 
     Parameters
     ----------
     out : (n, behaviors, bins * 5 + 1, rows, columns)
-    sides : (behaviors, bins) usual side of a box, in pixels of the input
+    sides : (behaviors, bins) usual side of a box, in input pixels
 
     Returns
     -------
@@ -101,7 +101,7 @@ def decode_outputs(out: Tensor, sides: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def complete_iou(first: Tensor, second: Tensor) -> Tensor:
-    """(n,) complete IoU of paired boxes (x, y, width, height).
+    """Compute the (n,) complete IoU of paired boxes (x, y, width, height).
 
     IoU, less the squared distance of the centers over the squared diagonal of the smallest box
     around both, less alpha * v, where v compares the aspect ratios and alpha = v / (1 - IoU + v).
@@ -122,17 +122,17 @@ def complete_iou(first: Tensor, second: Tensor) -> Tensor:
 def loss(
     out: Tensor, sides: Tensor, goals: list[list[Tensor | None]], ordered: list[bool]
 ) -> Tensor:
-    """Binary cross-entropy of relevance, 1 - complete IoU of boxes, distance of order.
+    """Compute cross-entropy of relevance, 1 - complete IoU of boxes, and distance of order.
 
-    A cell is relevant for a box when it lies within a quarter of its sides from its center; the
-    cell of the center always is.
+    A cell is relevant for a box if it lies within a quarter of the box's sides from its center; the
+    cell at the center always is.
 
     Parameters
     ----------
     out : raw outputs of n images
-    sides : (behaviors, bins) usual sides in pixels of the input
+    sides : (behaviors, bins) usual sides in input pixels
     goals : per image and behavior (boxes, 6): x, y, width, height, bin, order from 0 to 1; None
-        where nobody showed the behavior on this slide
+        if nobody showed the behavior on this slide
     ordered : images whose order counts; the order of mirrored images does not
     """
     logits, boxes, order = decode_outputs(out, sides)

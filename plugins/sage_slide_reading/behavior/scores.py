@@ -1,6 +1,6 @@
-"""Scores of proposed regions against recorded regions: boxes, heat, order, bins.
+"""Scores of proposed regions against recorded regions: boxes, heat, order, and bins.
 
-Boxes are (n, 4) arrays of x, y, width, height; scores run beside them.
+Boxes are (n, 4) arrays of x, y, width, height; scores are parallel arrays.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import numpy as np
 from mcp_servers.slides.arrays import F64
 
 HIT_IOU = 0.3
-"""A proposed region recovers a recorded region above this (Pathology-CoT, 4.7.4)."""
+"""IoU above which a proposed region recovers a recorded one (Pathology-CoT, 4.7.4)."""
 MAP_IOUS = (0.3, 0.4, 0.5)
-"""Thresholds that mAP is averaged over; the paper names none for it."""
+"""IoU thresholds over which mAP is averaged; the paper does not specify any."""
 SCANPATH_CELLS = 5
-"""A scanpath is spelled in cells of a grid of so many rows and columns."""
+"""Rows and columns of the grid whose cells spell a scanpath."""
 
 
 def ious(first: F64, second: F64) -> F64:
-    """(n, m) intersection over union of every pair of boxes."""
+    """Compute the (n, m) intersection over union of every pair of boxes."""
     first, second = first.reshape(-1, 1, 4), second.reshape(1, -1, 4)
     low = np.maximum(first[..., :2], second[..., :2])
     high = np.minimum(first[..., :2] + first[..., 2:], second[..., :2] + second[..., 2:])
@@ -30,7 +30,7 @@ def ious(first: F64, second: F64) -> F64:
 
 
 def match_boxes(proposed: F64, recorded: F64, iou: float = HIT_IOU) -> list[int | None]:
-    """For each proposed box, in their order, the recorded box that it finds, each found once."""
+    """Match each proposed box, in order, to a recorded box that is not matched yet."""
     overlap = ious(proposed, recorded)
     taken: set[int] = set()
     found: list[int | None] = []
@@ -46,14 +46,14 @@ def match_boxes(proposed: F64, recorded: F64, iou: float = HIT_IOU) -> list[int 
 def hits(
     boxes: F64, scores: F64, recorded: F64, iou: float
 ) -> list[tuple[float, bool]]:  # fmt: skip
-    """Score of each proposal of one slide, best first, and whether it finds a recorded box.
+    """Return the score of each proposal on a slide, best first, and whether it hits.
 
     Parameters
     ----------
     boxes : (n, 4) proposals
     scores : (n,)
     recorded : (m, 4)
-    iou : a box is found above this, and once
+    iou : IoU above which a recorded box is found, at most once
     """
     order = np.argsort(-scores, kind="stable")
     found = match_boxes(boxes[order], recorded, iou)
@@ -63,9 +63,9 @@ def hits(
 
 
 def pooled_precision(scored: Sequence[tuple[float, bool]], total: int) -> float:
-    """Area under precision over recall of proposals of many slides, for `total` recorded boxes.
+    """Compute average precision of proposals on many slides, for `total` recorded boxes.
 
-    Precision is made monotone from the right, as PASCAL VOC does since 2010.
+    Precision is made monotone from the right, as in PASCAL VOC since 2010.
     """
     if total == 0:
         return float("nan")
@@ -79,13 +79,13 @@ def pooled_precision(scored: Sequence[tuple[float, bool]], total: int) -> float:
 def mean_average_precision(
     proposed: Sequence[tuple[F64, F64]], recorded: Sequence[F64], at: Sequence[float] = MAP_IOUS
 ) -> float:
-    """Average precision over all slides, averaged over thresholds of IoU.
+    """Compute average precision over all slides, averaged over IoU thresholds.
 
     Parameters
     ----------
     proposed : boxes and their scores, slide by slide
     recorded : boxes of the same slides
-    at : a proposal is right above this IoU, and once per recorded box
+    at : IoU thresholds above which a proposal is correct, once per recorded box
     """
     total = sum(len(boxes) for boxes in recorded)
     return float(
@@ -104,14 +104,14 @@ def mean_average_precision(
 
 
 def recall_at(proposed: F64, recorded: F64, k: int, iou: float = HIT_IOU) -> float:
-    """Completeness: share of recorded boxes that one of the first k proposals overlaps enough.
+    """Compute completeness: the share of recorded boxes that the first k proposals recover.
 
     Parameters
     ----------
     proposed : boxes, best first
     recorded : boxes
-    k : how many proposals count
-    iou : enough is more than this
+    k : number of proposals that count
+    iou : IoU above which a proposal recovers a box
     """
     if not len(recorded):
         return float("nan")
@@ -119,14 +119,14 @@ def recall_at(proposed: F64, recorded: F64, k: int, iou: float = HIT_IOU) -> flo
 
 
 def efficiency(proposed: F64, recorded: F64, iou: float = HIT_IOU) -> float:
-    """Share of proposals that overlap a recorded box enough."""
+    """Compute the share of proposals that overlap a recorded box enough."""
     if not len(proposed):
         return float("nan")
     return float((ious(proposed, recorded) > iou).any(axis=1).mean()) if len(recorded) else 0.0
 
 
 def mean_iou(proposed: F64, recorded: F64) -> float:
-    """Mean over recorded boxes of the best overlap that a proposal has with them."""
+    """Average each recorded box's best overlap with a proposal."""
     if not len(recorded):
         return float("nan")
     return float(ious(recorded, proposed).max(axis=1).mean()) if len(proposed) else 0.0
@@ -142,10 +142,10 @@ def nss(heat: F64, cells: Sequence[tuple[int, int]]) -> float:
 
 
 def auc_judd(heat: F64, cells: Sequence[tuple[int, int]]) -> float:
-    """Area under the curve of fixations found over the map's area above the same threshold.
+    """Compute the area under the curve of fixations found against map area above a threshold.
 
-    Thresholds are the values at fixations; the area counts cells without a fixation. Cells that
-    are as high as a threshold lie above it. (Judd, Durand and Torralba, MIT technical report 2012.)
+    Thresholds are the values at fixations; the area counts cells without a fixation. Cells
+    equal to a threshold count as above it. (Judd, Durand and Torralba, MIT technical report 2012.)
     """
     fixed = sorted({*cells})
     if not fixed or len(fixed) == heat.size:
@@ -164,14 +164,14 @@ def auc_judd(heat: F64, cells: Sequence[tuple[int, int]]) -> float:
 def spell_scanpath(
     boxes: F64, size: tuple[float, float], cells: int = SCANPATH_CELLS
 ) -> tuple[int, ...]:
-    """Return the grid cells of box centers in their order; size is the slide's width and height."""
+    """Return the grid cells of box centers in order; `size` is the slide's width and height."""
     centers = boxes[:, :2] + boxes[:, 2:] / 2
     places = (centers / np.asarray(size) * cells).astype(int).clip(0, cells - 1)
     return tuple(int(row * cells + column) for column, row in places)
 
 
 def scanpath_distance(first: Sequence[int], second: Sequence[int]) -> float:
-    """Edit distance (Levenshtein) of two spelled scanpaths over the length of the longer."""
+    """Compute the Levenshtein distance of two scanpaths, divided by the longer length."""
     row = list(range(len(second) + 1))
     for i, letter in enumerate(first, 1):
         before, row[0] = row[0], i
@@ -181,7 +181,7 @@ def scanpath_distance(first: Sequence[int], second: Sequence[int]) -> float:
 
 
 def f1_of_bins(pairs: Sequence[tuple[float | None, float]]) -> float:
-    """Macro F1 of magnification bins over (proposed or None where missed, recorded) pairs."""
+    """Compute macro F1 of magnification bins over (proposed, or None if missed, recorded) pairs."""
     bins = sorted({recorded for _, recorded in pairs})
     values = []
     for bin_ in bins:

@@ -1,4 +1,4 @@
-"""Training of a behavior model, and its scores on patients that it did not see."""
+"""Training of a behavior model, and its scores on unseen patients."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ from sage_slide_reading.behavior.scores import (
 PURPOSE = 24
 MODEL, READER = "model", "another reader"
 HEAT_STRIDE = 4
-"""Pixels of the thumbnail per cell of the maps that NSS and AUC are computed on."""
+"""Thumbnail pixels per cell of the maps on which NSS and AUC are computed."""
 EXTRA = 3
-"""Proposals per expected region that average precision is computed over."""
+"""Proposals per expected region for computing average precision."""
 Tell = Callable[[str], None]
 
 
@@ -67,7 +67,7 @@ class TrainSettings(Strict):
 
 @dataclass(frozen=True)
 class Trained:
-    """A network with its card, and what was measured of it slide by slide."""
+    """A network with its card and its scores on each slide."""
 
     net: Any
     card: BehaviorCard
@@ -84,13 +84,13 @@ class Measured:
     patient: str
     values: dict[str, float]
     ranked: tuple[tuple[float, tuple[bool, ...]], ...]
-    """Proposals: score, and whether right at each threshold of mAP."""
+    """Score of each proposal, and whether it is correct at each threshold of mAP."""
     regions: int
     bins: tuple[tuple[float | None, float], ...]
 
 
 def bank_of(examples: Sequence[Example], bins: tuple[float, ...]) -> tuple[Behavior, ...]:
-    """Return the behaviors that sessions show, with their usual number and size of regions."""
+    """Return the behaviors in the sessions, with their usual number and size of regions."""
     tasks = sorted({task for example in examples for task in example.visits})
     every = [
         action.h / example.size[1]
@@ -120,12 +120,12 @@ def bank_of(examples: Sequence[Example], bins: tuple[float, ...]) -> tuple[Behav
 
 
 def card_of(examples: Sequence[Example], settings: TrainSettings, source: str) -> BehaviorCard:
-    """Return the card of a model that is to be trained on these examples.
+    """Build the card of a model to be trained on these examples.
 
     Raises
     ------
     InputError
-        If nothing was recorded that a model could learn.
+        If the recordings contain nothing that a model could learn.
     """
     if not examples:
         raise InputError("the sessions hold no regions: nobody stayed, panned or peeked")
@@ -154,7 +154,7 @@ def card_of(examples: Sequence[Example], settings: TrainSettings, source: str) -
 
 
 def goal_of(example: Example, visits: Visits, bins: tuple[float, ...]) -> F64:
-    """(n, 6): box in pixels of the thumbnail, place of the bin, order from 0 to 1."""
+    """Build (n, 6) targets: box in thumbnail pixels, bin index, and order from 0 to 1."""
     scale = example.thumbnail.shape[1] / example.size[0]
     known = [action for action in visits if action.bin in bins]
     last = max(1, len(known) - 1)
@@ -170,14 +170,14 @@ def goal_of(example: Example, visits: Visits, bins: tuple[float, ...]) -> F64:
 def fit(
     examples: Sequence[Example], card: BehaviorCard, settings: TrainSettings, report: Tell
 ) -> tuple[Any, int]:
-    """Return a network trained on examples, in evaluation mode, and its number of parameters.
+    """Train a network; return it in evaluation mode with its number of parameters.
 
-    Mirrored and recolored copies are shown in place of some images.
+    Some images are replaced by mirrored and recolored copies.
 
     Parameters
     ----------
-    examples : slides with their sessions; if a behavior has several sessions, each draw picks any
-    report : gets a line now and then
+    examples : slides with their sessions; of several for a behavior, each draw picks one at random
+    report : called with occasional progress lines
     """
     import torch
 
@@ -194,7 +194,7 @@ def fit(
     )
     net.train()
     inputs = {e.slide: torch.from_numpy(prepare_thumbnail(e.thumbnail)) for e in examples}
-    # the network is fully convolutional, but images of a batch have one size
+    # the network is fully convolutional, but images in a batch have the same size
     tall = max(image.shape[1] for image in inputs.values())
     wide = max(image.shape[2] for image in inputs.values())
     for epoch in range(settings.epochs):
@@ -254,19 +254,19 @@ def train(
     report: Tell = lambda _: None,
     each_fold: Callable[[Any, BehaviorCard, list[Example]], None] = lambda net, card, held: None,
 ) -> Trained:
-    """Measure by patient-grouped folds, then train on everything.
+    """Evaluate by patient-grouped folds, then train on everything.
 
     Parameters
     ----------
     examples : slides with their sessions
     source : description of the sessions, for the card
-    report : gets a line now and then
-    each_fold : gets each fold's network, its card and the slides that it has not seen
+    report : called with occasional progress lines
+    each_fold : called with each fold's network, its card, and its held-out slides
 
     Raises
     ------
     InputError
-        If there are fewer patients than folds, or nothing to learn from.
+        If there are fewer patients than folds, or there is nothing to learn from.
     """
     card = card_of(examples, settings, source)
     measured: list[Measured] = []
@@ -296,7 +296,7 @@ def train(
 
 
 def split_patients(examples: Sequence[Example], folds: int, seed: int) -> list[set[str]]:
-    """Patients dealt into folds; every behavior must keep sessions outside each fold.
+    """Assign patients to folds so that every behavior has sessions outside each fold.
 
     Raises
     ------
@@ -334,14 +334,14 @@ RANDOM = "random"
 def measure(net: Any, card: BehaviorCard, examples: Sequence[Example], seed: int) -> list[Measured]:
     """Score the network and every baseline on unseen slides, session by session.
 
-    Baselines propose as many boxes as the behavior usually has, at the peaks of their maps, of the
-    size and bin that are usual; they look at the highest first.
+    Baselines propose the behavior's usual number of boxes, of the usual size and bin, at the peaks
+    of their maps, highest first.
 
     Parameters
     ----------
     net : network, already in evaluation mode
-    examples : slides that took no part in training
-    seed : of the random baseline
+    examples : slides that were not used in training
+    seed : random seed for the random baseline
     """
     out: list[Measured] = []
     for number, example in enumerate(examples):
@@ -447,7 +447,7 @@ ALL = "all"
 
 
 def value_of(rows: Sequence[Measured], metric: str) -> float:
-    """Return a metric over sessions: mAP and F1 of their pool, else the mean."""
+    """Compute a metric over sessions: mAP and F1 from the pooled rows, else the mean."""
     if metric == "mAP":
         total = sum(row.regions for row in rows)
         return float(
@@ -469,7 +469,7 @@ METRICS = (
 
 
 def table(measured: Sequence[Measured], seed: int, draws: int = 200) -> list[Score]:
-    """Every metric by behavior and guide, 95% intervals by drawing patients with replacement."""
+    """Compute every metric by behavior and guide, with 95% intervals by resampling patients."""
     groups: dict[tuple[str, str], list[Measured]] = defaultdict(list)
     for row in measured:
         groups[row.behavior, row.guide].append(row)
@@ -491,7 +491,7 @@ def table(measured: Sequence[Measured], seed: int, draws: int = 200) -> list[Sco
 def bootstrap(
     rows: Sequence[Measured], value: Callable[[list[Measured]], float], seed: int, draws: int
 ) -> F64:
-    """Values over patients drawn with replacement.
+    """Compute a metric on bootstrap samples of patients.
 
     Parameters
     ----------
@@ -522,7 +522,7 @@ def describe_sessions(sessions: Path, examples: Sequence[Example]) -> str:
 
 @dataclass(frozen=True)
 class Difference:
-    """A metric of the model less that of the baseline that does best at it."""
+    """Difference of a metric between the model and the best baseline for it."""
 
     behavior: str
     metric: str

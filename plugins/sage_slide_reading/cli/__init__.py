@@ -1,4 +1,4 @@
-"""Commands of slide reading: read, measure, record, draft, train."""
+"""Commands for slide reading: read, measure, record, draft, and train."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sage reading measure` and `sage reading maps`: a reading's findings as measurable maps."""
+"""`sage reading measure` and `sage reading maps`: turn a reading's findings into maps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sage reading read`: ask a question of a slide, and see how it was read."""
+"""`sage reading read`: ask a question about a slide, and see how it was read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class EyesName(StrEnum):
-    """Eyes of a reader."""
+    """Names of a reader's eyes."""
 
     COMPUTED = "computed"
     CLIP = "clip"
@@ -32,7 +32,7 @@ class AgentName(StrEnum):
 
 
 class OrderName(StrEnum):
-    """In which order proposed regions are looked at."""
+    """Orders in which proposed regions are examined."""
 
     FORWARD = "forward"
     REVERSE = "reverse"
@@ -202,7 +202,7 @@ def read_slide(
                     show(f"{opened.name}: {patches} patches at {magnification:g}x")
                     reading = read(scope, chosen, asked, options, trace=tracing, person=person)
             except (ModelError, BudgetError) as error:
-                # A model's failures name the remedy of a run; this is none.
+                # A model's failures name the remedy for a run, which this is not.
                 way = f"the same command with --replace (it keeps {folder}'s replies)"
                 said = str(error).replace("`sage resume`", way)
                 said = said.replace("resume with a larger", f"{way} and a larger")
@@ -220,7 +220,7 @@ def read_slide(
 
 
 def describe_reading(reading: Reading) -> list[str]:
-    """Return a reading in lines for the terminal."""
+    """Format a reading as lines for the terminal."""
     from sage.core.printable import count_noun
 
     lines = []
@@ -265,19 +265,19 @@ def _place(text: str) -> tuple[str, Box]:
 def make_eyes(
     name: EyesName, weights: Path | None, folder: Path, budget_usd: float | None, trace: object
 ) -> Eyes:
-    """Return the eyes of this name.
+    """Create the eyes with this name.
 
     Parameters
     ----------
     weights : folder of a CLIP-type model, for clip and model
-    folder : keeps a model's replies
-    budget_usd : what a model may cost
-    trace : gets a model's turns
+    folder : folder for a model's replies
+    budget_usd : maximum cost of a model, in USD
+    trace : receives a model's turns
 
     Raises
     ------
     InputError
-        If weights are missing or not taken, or the settings name no model that can see.
+        If weights are missing or not accepted, or the settings name no model with vision.
     """
     from sage.core.errors import InputError
     from sage.core.llm.trace import Trace

@@ -1,4 +1,4 @@
-"""`sage reading`: recorded sessions, the actions they come to, drafts and their review."""
+"""`sage reading`: recorded sessions, their actions, and drafts with their review."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Log(StrEnum):
 
 
 class DraftEyes(StrEnum):
-    """Writer of drafts."""
+    """Names of the writers of drafts."""
 
     COMPUTED = "computed"
     MODEL = "model"
@@ -409,7 +409,7 @@ def _s(seconds: float | None) -> str:
 
 
 def _settings(sets: list[str] | None) -> ActionSettings:
-    """Return the thresholds, with those that were set."""
+    """Build the thresholds from the defaults and the given settings."""
     from pydantic import ValidationError
 
     from sage.core.errors import InputError

@@ -1,4 +1,4 @@
-"""`sage reading train` and `predict`: where readers look, learned from recorded sessions."""
+"""`sage reading train` and `predict`: learn from recorded sessions where readers look."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def train_sessions(
 
 
 def describe_card(card: BehaviorCard) -> list[str]:
-    """Return a card in lines for the terminal."""
+    """Format a card as lines for the terminal."""
     lines = [
         f"{card.parameters:,} parameters, {count_noun(card.slides, 'slide')} of "
         f"{count_noun(card.patients, 'patient')}"
@@ -155,7 +155,7 @@ def predict_regions(
 
 
 def _patients(path: Path) -> dict[str, str]:
-    """Patients by slide, from a CSV."""
+    """Read patients by slide from a CSV."""
     import csv
 
     from sage.core.errors import InputError

@@ -1,1 +1,1 @@
-"""Rationales of a reader's regions: why they were looked at and what is there, as drafts."""
+"""Drafts that state why a reader looked at each region and what is there."""

@@ -1,4 +1,4 @@
-"""Rationales without a model: what is measured on the thumbnail and in the region, in sentences."""
+"""Rationales without a model: sentences about measurements on the thumbnail and in the region."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 OVERVIEW_MPP = 8.0
 WIDEST_UM = 1000.0
-"""Findings are measured in the middle of larger regions."""
+"""Side in µm above which findings are measured only in the middle of a region."""
 LOOKS: tuple[tuple[FindingName, str], ...] = (
     ("tumor_share", "tumor-like (solid groups of large nuclei)"),
     ("stroma_share", "stroma-like"),
@@ -32,7 +32,7 @@ DOWN = ("upper", "central", "lower")
 
 @dataclass
 class ComputedWriter:
-    """Sentences over measurements, by the computed eyes of the slide reader, for one slide."""
+    """Writes sentences about measurements by the slide reader's computed eyes, for one slide."""
 
     drafted_by: DraftedBy = "computed"
     statement: str = f"Drafted without a model. {computed.STATEMENT}"
@@ -78,7 +78,7 @@ class ComputedWriter:
         return lines
 
     def _rank(self, scope: Scope, region: Region) -> float | None:
-        """Share of the tissue whose surroundings, as large as the region, hold less dye."""
+        """Compute the share of tissue whose region-sized surroundings contain less dye."""
         import cv2
 
         from mcp_servers.pathology.compute.nuclei import nuclear_density
@@ -120,7 +120,7 @@ class ComputedWriter:
 
 
 def tissue_sentences(found: dict[FindingName, Finding], where: str) -> list[str]:
-    """Shares of tissue that look like something."""
+    """Describe the shares of tissue by appearance."""
     shares = [
         f"{found[name].value:.0%} {words}" for name, words in LOOKS if found[name].value >= 0.01
     ]
@@ -129,7 +129,7 @@ def tissue_sentences(found: dict[FindingName, Finding], where: str) -> list[str]
 
 
 def nuclei_sentences(found: dict[FindingName, Finding]) -> list[str]:
-    """Return the number of nuclei by kind."""
+    """Describe the number of nuclei by kind."""
     lines = [f"There are {found['cellularity'].value:,.0f} nuclei per mm² of tissue."]
     if lymphoid := found["lymphoid_share"].value:
         lines.append(
@@ -147,7 +147,7 @@ def nuclei_sentences(found: dict[FindingName, Finding]) -> list[str]:
 
 
 def pieces_of(scope: Scope) -> int:
-    """Pieces of tissue, those below a hundredth of it left out."""
+    """Return the pieces of tissue, except those below a hundredth of its area."""
     import cv2
 
     _, _, stats, _ = cv2.connectedComponentsWithStats(scope.mask.astype(np.uint8))
@@ -165,5 +165,5 @@ def _middle(scope: Scope, region: Region) -> Region:
 
 
 def _third(at: float) -> int:
-    """Of -1 to 1."""
+    """Name the third of the range -1 to 1 that contains a value."""
     return min(2, max(0, math.floor((at + 1) * 1.5)))

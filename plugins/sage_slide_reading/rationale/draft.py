@@ -1,4 +1,4 @@
-"""A session as rounds with drafted rationales, by whoever writes them (Pathology-CoT, 4.3)."""
+"""Conversion of a session to rounds with drafted rationales (Pathology-CoT, 4.3)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VERBS = {"stay": "stayed", "pan": "panned", "peek": "peeked"}
 
 @dataclass(frozen=True)
 class Place:
-    """An action on its slide: the region and the crop of its center."""
+    """An action on its slide, with the region and the crop at its center."""
 
     action: Action
     number: int
@@ -52,7 +52,7 @@ class Writer(Protocol):
     model: str | None
 
     def write(self, scope: Scope, place: Place, task: str) -> Rationale:
-        """Thumbnail impression, why it was zoomed to, and findings."""
+        """Draft the thumbnail impression, the reason for zooming in, and the findings."""
         ...
 
 
@@ -64,12 +64,12 @@ class NoWriter:
     model: str | None = None
 
     def write(self, scope: Scope, place: Place, task: str) -> Rationale:
-        """Nothing."""
+        """Return empty panels."""
         return Rationale()
 
 
 def places_of(scope: Scope, actions: list[Action]) -> list[Place]:
-    """Regions at the magnification of their box, and crops at native power."""
+    """Turn actions into regions at the magnification of their box, and crops at native power."""
     slide = scope.slide
     found = []
     for number, action in enumerate(actions, 1):
@@ -90,13 +90,13 @@ def places_of(scope: Scope, actions: list[Action]) -> list[Place]:
 
 
 def box_around(scope: Scope, x: float, y: float, w: float, h: float) -> Box:
-    """Return a box around a point, moved onto the slide.
+    """Return a box around a point, shifted onto the slide.
 
     Parameters
     ----------
     scope : the slide
-    x, y : its center, level-0 pixels
-    w, h : its sides, level-0 pixels
+    x, y : center of the box, level-0 pixels
+    w, h : sides of the box, level-0 pixels
     """
     width, height = min(round(w), scope.slide.width), min(round(h), scope.slide.height)
     left = min(max(0, round(x - width / 2)), scope.slide.width - width)
@@ -112,18 +112,18 @@ def draft(
     settings: ActionSettings,
     report: Callable[[str], None] = lambda line: None,
 ) -> Drafts:
-    """Every action of a session with its drafted rationale.
+    """Draft a rationale for every action of a session.
 
     Parameters
     ----------
-    session : what was recorded on this slide
+    session : session recorded on this slide
     report : receives a line per round
 
     Raises
     ------
     InputError
-        If the session is of a slide of another name, sides or pixels, or comes to no action or to
-        too many.
+        If the session's slide has another name, size, or pixel size, or if the session yields no
+        actions or too many.
     """
     header, slide = session.header, scope.slide
     if slide.path.name != header.slide:

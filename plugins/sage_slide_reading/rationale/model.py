@@ -1,4 +1,4 @@
-"""Rationales by a vision-language model over the chat client."""
+"""Rationales drafted by a vision-language model through the chat client."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _nothing(given: PlaceShown, resources: Resources) -> Drafted:
 
 
 def draft_problems(given: PlaceShown, output: Drafted) -> list[str]:
-    """Panels that are no sentences a reviewer could delete one by one."""
+    """List panels that are not sentences a reviewer could delete one by one."""
     found = []
     for name, text in output:
         parts = sentences(text)
@@ -67,7 +67,7 @@ RATIONALE = Agent(
 
 @dataclass
 class ModelWriter:
-    """Shows each place to a model that can see."""
+    """Shows each place to a model with vision."""
 
     reasoner: Reasoner
     model: str | None = None
@@ -75,7 +75,7 @@ class ModelWriter:
     statement: str = STATEMENT
 
     def write(self, scope: Scope, place: Place, task: str) -> Rationale:
-        """Return the model's words, at their sentence boundaries."""
+        """Return the model's text, split at sentence boundaries."""
         given = PlaceShown(
             task=task or "not stated",
             doing=place.doing,
@@ -99,7 +99,7 @@ class ModelWriter:
 
 
 def thumbnail_png(scope: Scope, place: Place) -> str:
-    """Return the slide with the place as a box, as PNG in base64."""
+    """Render the slide with a box around the place, as base64 PNG."""
     import cv2
     from PIL import Image
 

@@ -5,4 +5,4 @@ via Large Language Model-based Agentic Reasoning".
 """
 
 TOOL_MODULES = ("tool", "regions_tool", "findings_tool")
-"""Modules with tools of the registry."""
+"""Modules with tools for the registry."""

@@ -1,7 +1,7 @@
-"""Algorithm 1 of PathAgent, as moves of the turn loop: every look and every thought is a tool call.
+"""PathAgent's Algorithm 1 as moves of the turn loop, in which every step is a tool call.
 
-The tools keep the state; the moves only say what comes next, so a trace of them replays without a
-slide, a model or a person.
+The tools keep the state, and the moves only decide what comes next, so their trace can be replayed
+without a slide, a model, or a person.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Intervention(View):
 
 
 class Person(Protocol):
-    """Somebody who may intervene."""
+    """Person who may intervene."""
 
     def intervene(
         self, stage: Stage, round_: int, seen: Sequence[Described], selected: Sequence[Region]
@@ -71,9 +71,9 @@ class Person(Protocol):
 
         Parameters
         ----------
-        stage : where in the round the reading stands
+        stage : current stage of the round
         round_ : number of the round, from 1
-        seen : what was described so far
+        seen : descriptions so far
         selected : regions chosen for this round
         """
         ...
@@ -119,7 +119,7 @@ class GivenSlide(View):
 
 
 class Session:
-    """The state S_t of a reading, and the tools that change it."""
+    """State S_t of a reading, and the tools that change it."""
 
     def __init__(
         self, scope: Scope, eyes: Eyes, question: Question, options: Options, person: Person | None
@@ -146,7 +146,7 @@ class Session:
     # -- tools --------------------------------------------------------------------------------
 
     def navigate(self, given: Select) -> dict[str, Any]:
-        """Choose the k patches most relevant to a query, among those not visited yet."""
+        """Choose the k patches most relevant to a query among those not visited yet."""
         if given.among == "magnified":
             pool = self.pool
         else:
@@ -176,7 +176,7 @@ class Session:
         }
 
     def describe(self, given: Look) -> list[dict[str, Any]]:
-        """Describe the selected patches, the first patches with the question in view."""
+        """Describe the selected patches, the first ones with the question in view."""
         self.current = {}
         for place, (region, _) in enumerate(self.selected):
             question = self.question if place < given.guided else None
@@ -199,7 +199,7 @@ class Session:
         )
 
     def predict(self, merged: bool) -> dict[str, Any]:
-        """Return an answer from S_t or all states; regions that were never seen are refused."""
+        """Answer from S_t or from all states; regions that were never seen are refused."""
         seen = list((self.merged if merged else self.current).values())
         found = self.eyes.executor.predict(self.scope, self._state(seen), self.question)
         self.prediction = self._check_prediction(found)
@@ -217,7 +217,7 @@ class Session:
         return found.model_copy(update={"answer": answer})
 
     def reflect(self, _: Nothing) -> dict[str, Any]:
-        """Ask if S_t is sufficient to support the answer."""
+        """Ask whether S_t is sufficient to support the answer."""
         assert self.prediction is not None
         state = self._state(list(self.current.values()))
         self.reflection = self.eyes.executor.reflect(
@@ -226,7 +226,7 @@ class Session:
         return self.reflection.model_dump(mode="json")
 
     def missing(self, _: Nothing) -> dict[str, Any]:
-        """Ask what is missing, and if zooming in would show it."""
+        """Ask what is missing, and whether zooming in would show it."""
         state = self._state(list(self.current.values()))
         self.gap = self.eyes.executor.missing(self.scope, state, self.question)
         return self._gap()
@@ -242,7 +242,7 @@ class Session:
         }
 
     def at_once(self, _: Nothing) -> dict[str, Any]:
-        """Answer, sufficiency and what is missing, in one question to the Executor."""
+        """Ask the Executor for the answer, its sufficiency, and missing information all at once."""
         state = self._state(list(self.current.values()))
         found, self.reflection, self.gap = self.eyes.executor.at_once(
             self.scope, state, self.question
@@ -277,7 +277,7 @@ class Session:
         return {"magnification": level, "patches": len(self.pool), "at_level": math.ceil(at_level)}
 
     def person_intervenes(self, given: Ask) -> list[str]:
-        """Ask the person beside the microscope; apply what they change."""
+        """Ask the person to intervene, and apply their changes."""
         if self.person is None:
             return []
         done = []
@@ -307,11 +307,11 @@ class Session:
         return done
 
     def has_request(self) -> bool:
-        """Return True if a person asked for a look that was not taken yet."""
+        """Return True if a person asked for a look that has not been taken yet."""
         return bool(self.extra or self.asked_info or self.asked_magnification)
 
     def tools(self) -> tuple[Tool[Any], ...]:
-        """Return the tools as the loop calls them."""
+        """Return the tools in the form that the loop calls."""
         return (
             Tool("navigate", "Choose the most relevant patches.", Select, self.navigate),
             Tool("describe", "Describe the chosen patches.", Look, self.describe),
@@ -325,7 +325,7 @@ class Session:
         )
 
     def close_step(self, why: str) -> None:
-        """Keep the round that ends here."""
+        """Record the round that ends here."""
         self.steps.append(
             Step(
                 round=self.round,
@@ -345,7 +345,7 @@ class Session:
         self.notes = []
 
     def reading(self, final: Prediction) -> Reading:
-        """Return the whole reading."""
+        """Build the complete reading."""
         slide = self.scope.slide
         return Reading(
             slide=slide.name,
@@ -364,10 +364,10 @@ class Session:
 
 
 def moves(session: Session) -> Generator[Use, Any, Reading]:
-    """Algorithm 1, line by line; a person who asks for more gets it first.
+    """Yield the moves of Algorithm 1; a person's requests come first.
 
-    Its numbers: T = 5 rounds, k1 = ceil(0.1 N), kt = ceil(0.05 N). Of the magnified patches the
-    same share is described: ceil(0.05 N) of as many as the slide has at that magnification.
+    The parameters are T = 5 rounds, k1 = ceil(0.1 N), and kt = ceil(0.05 N). The same share of the
+    magnified patches is described: ceil(0.05 N) of those that the slide has at that magnification.
     """
     options, question = session.options, session.question
     count = len(session.scope.patches)
@@ -456,20 +456,20 @@ def read_slide(
 
     Parameters
     ----------
-    scope : the slide, under these options
-    eyes : who navigates, describes and decides
+    scope : the slide, with these options
+    eyes : components that navigate, describe, and decide
     question : open, or with options
     options : Algorithm 1's parameters and ablations
     person : may intervene at any step
-    bounds : most turns, tokens, USD and seconds; 200 turns when None
+    bounds : maximum turns, tokens, USD, and seconds; 200 turns if None
 
     Raises
     ------
     InputError
-        If there is no tissue, a place lies off the slide, or an intervention names what is not
-        there.
+        If there is no tissue, a place lies off the slide, or an intervention names something that
+        does not exist.
     FaultError
-        If the model's replies stay unusable, or a bound is reached.
+        If the model's replies remain unusable, or a bound is reached.
     """
     wide, high = scope.slide.width, scope.slide.height
     for name, box in question.places.items():
@@ -492,7 +492,7 @@ def read_slide(
 
 
 def reading_problems(reading: Reading) -> list[str]:
-    """Check rules that hold for every reading, with any eyes."""
+    """Check rules that hold for every reading with any eyes."""
     known = reading.regions()
     found = [
         f"it rests on {name}, which was not seen" for name in reading.rests_on if name not in known

@@ -1,4 +1,4 @@
-"""A Navigator of the CLIP family, with weights of the user's: how well patch and words agree."""
+"""A CLIP-type Navigator with the user's weights, which compares patches with words."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ BATCH = 16
 
 
 class ClipNavigator:
-    """Cosine similarity of a patch's and a query's embedding.
+    """Navigator by cosine similarity of patch and query embeddings.
 
     Parameters
     ----------
-    weights : folder of a CLIP-type model in the transformers layout (for example PLIP)
+    weights : folder of a CLIP-type model in the transformers layout (such as PLIP)
     """
 
     name = "clip"

@@ -1,7 +1,7 @@
-"""Eyes without a model: what a patch looks like by computed measurements.
+"""Eyes without a model, which describe patches by computed measurements.
 
-At low power (5x) single nuclei are hardly resolved: dyes averaged over cells of 32 µm give an
-impression, by which patches are ranked. At high power nuclei are segmented and measured.
+At low power (5x), single nuclei are hardly resolved, so patches are ranked by an impression from
+dyes averaged over cells of 32 µm. At high power, nuclei are segmented and measured.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 CELL_UM = 32.0
 NETWORK_MPP = 0.7
-"""Coarser nuclei are too small for the network."""
+"""µm per pixel above which nuclei are too small for the network."""
 NUCLEI_FROM = 8.0
-"""Magnification from which nuclei are segmented; below it there is only an impression."""
+"""Magnification from which nuclei are segmented; below it, there is only an impression."""
 TUMOR_PER_MM2 = 1800.0
 """Large round nuclei per mm², averaged over about 50 µm, from which tissue is called tumor-like."""
 PACKED_PER_MM2 = 4000.0
@@ -42,14 +42,14 @@ PACKED_PER_MM2 = 4000.0
 as carcinoma, with more cytoplasm between nuclei, seldom is. Chosen on painted nodes 600 to 611,
 where deposits had up to 3,600 and germinal centers from 4,500 on."""
 MANTLE_UM, MANTLE_SIDES = 300.0, 8
-"""How far from the middle of a group its mantle is looked for, and in how many directions."""
+"""Maximum distance of a mantle from the middle of a group, and number of directions searched."""
 DEBRIS_PER_MM2 = 2200.0
 """Small ragged nuclear fragments per mm² from which tissue is called necrotic."""
 LYMPHOID_PER_MM2 = 3000.0
 LARGE_UM2 = 45.0
 MITOSIS_AREA_UM2 = (14.0, 110.0)
 MITOSIS_DARKER = 1.7
-"""A mitosis-like figure is so many times as dark as the median nucleus that was seen."""
+"""Ratio of a mitosis-like figure's darkness to the median darkness of nuclei seen."""
 STATEMENT = (
     "Computed eyes: rules over measurements of color and nuclei (found by the small network that "
     "ships, else by thresholds); no language model, no vision model, no pathologist. They tell "
@@ -68,14 +68,14 @@ TELLING: dict[Concept, FindingName] = {
     Concept.PLEOMORPHISM: "pleomorphism",
     Concept.CELLULARITY: "cellularity",
 }
-"""Finding relevant to a concept."""
+"""Finding that is relevant to a concept."""
 
 
 class Sight:
-    """Measurements of a slide, kept so that no region is measured twice.
+    """Measurements on a slide, cached so that no region is measured twice.
 
-    `cells` and `tables` may be shared by readings of one slide: they hold what does not depend on
-    what else was looked at.
+    `cells` and `tables` may be shared by readings of a slide, since they do not depend on the other
+    regions that were read.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Sight:
         return self.tables[key]
 
     def usual_density(self, magnification: float) -> float:
-        """Median optical density of all nuclei seen so far at a magnification."""
+        """Compute the median optical density of all nuclei seen so far at a magnification."""
         dark = [table[:, 8] for table in self.pool.get(magnification, []) if len(table)]
         return float(np.median(np.concatenate(dark))) if dark else 0.0
 
@@ -116,7 +116,7 @@ _CELLS = ("nuclear", "covered", "eosin", "gap", "darkest", "edge", "tissue")
 
 
 class ComputedNavigator:
-    """Ranks patches by what a question's concepts look like."""
+    """Ranks patches by how much they resemble a question's concepts."""
 
     name = "computed"
     screens = True
@@ -127,14 +127,14 @@ class ComputedNavigator:
     def relevance(
         self, scope: Scope, regions: Sequence[Region], question: Question, query: str
     ) -> list[float]:
-        """See `eyes.Navigator`: the strongest of the question's concepts."""
+        """See `eyes.Navigator`; the score is the strongest of the question's concepts."""
         wanted = concepts_of(query) or meaning(question).concepts or (Concept.CELLULARITY,)
         low = [region for region in regions if region.magnification < NUCLEI_FROM]
         if low:
             self._impressions(scope)
         for region in regions:
             if region.magnification >= NUCLEI_FROM:
-                nuclei_of(scope, region, self.sight)  # what is dark depends on all of them
+                nuclei_of(scope, region, self.sight)  # the meaning of dark depends on all of them
         scores = []
         for region in regions:
             if region.magnification < NUCLEI_FROM:
@@ -164,7 +164,7 @@ def _weight(found: dict[FindingName, Finding], concept: Concept) -> float:
 
 
 def coarse_cells(scope: Scope, patch: Region) -> F64:
-    """(cells, 7) of a patch at low power: `_CELLS`, averaged over cells of 32 µm."""
+    """Compute (cells, 7) of a patch at low power: `_CELLS`, averaged over cells of 32 µm."""
     import cv2
 
     from mcp_servers.pathology.compute.nuclei import green_density, nuclear_density
@@ -217,9 +217,9 @@ def coarse_cells(scope: Scope, patch: Region) -> F64:
 
 
 def impressions(coarse: dict[str, F64]) -> dict[str, dict[Concept, float]]:
-    """Relevance of each patch to each concept, against the rest of the slide.
+    """Score the relevance of each patch to each concept, relative to the rest of the slide.
 
-    Scores compare patches of one slide; they are not shares and not probabilities.
+    Scores compare patches of one slide; they are neither shares nor probabilities.
     """
     every = np.concatenate(list(coarse.values()))
     every = every[every[:, 6] > 0.5]
@@ -259,7 +259,7 @@ def impressions(coarse: dict[str, F64]) -> dict[str, dict[Concept, float]]:
 
 
 def _top(values: F64, share: float) -> float:
-    """Mean of the highest share of values."""
+    """Average the highest share of values."""
     count = max(1, min(len(values), round(share * len(values))))
     return float(np.sort(values)[-count:].mean())
 
@@ -269,7 +269,7 @@ def _top(values: F64, share: float) -> float:
 
 @lru_cache(maxsize=2)
 def segmenter(fine: bool) -> Callable[[U8, float], Nuclei]:
-    """Return the network that ships; thresholds where PyTorch is absent or pixels are not fine."""
+    """Return the bundled network, or thresholds if PyTorch is missing or pixels are not fine."""
     from mcp_servers.pathology.compute.nuclei import segment
     from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped_network
 
@@ -283,7 +283,7 @@ def nuclei_table(scope: Scope, region: Region) -> F64:
 
     mpp = ONE_UM / region.magnification
     fine = region
-    if mpp < WORKING_MPP:  # nuclei are looked for at 20x; finer pixels are averaged down
+    if mpp < WORKING_MPP:  # nuclei are detected at 20x; finer pixels are averaged down
         fine = region.model_copy(update={"magnification": ONE_UM / WORKING_MPP})
         mpp = WORKING_MPP
     halo = round(10.0 / mpp)
@@ -298,7 +298,7 @@ def nuclei_table(scope: Scope, region: Region) -> F64:
 
 
 def nuclei_of(scope: Scope, region: Region, sight: Sight) -> F64:
-    """Return the nuclei of a region, which from now on count for what is usual on the slide."""
+    """Return a region's nuclei, which from now on contribute to the slide's usual values."""
     key = (region.id, region.magnification)
     if key not in sight.nuclei:
         sight.nuclei[key] = sight.table_of(scope, region)
@@ -307,7 +307,7 @@ def nuclei_of(scope: Scope, region: Region, sight: Sight) -> F64:
 
 
 def findings(scope: Scope, region: Region, sight: Sight) -> dict[FindingName, Finding]:
-    """Every quantity of a region at high power, by name.
+    """Compute every quantity of a region at high power, by name.
 
     Raises
     ------
@@ -385,7 +385,7 @@ def findings(scope: Scope, region: Region, sight: Sight) -> dict[FindingName, Fi
 
 
 def germinal_like(scope: Scope, region: Region, crowd: F64, tumor: BoolArray) -> BoolArray:
-    """Return groups of large nuclei packed within a darker mantle, as in germinal centers.
+    """Find groups of large nuclei packed within a darker mantle, as in germinal centers.
 
     Parameters
     ----------
@@ -395,7 +395,7 @@ def germinal_like(scope: Scope, region: Region, crowd: F64, tumor: BoolArray) ->
 
     Returns
     -------
-    (down, across) those of them that resemble germinal centers
+    (down, across) mask of the groups that resemble germinal centers
     """
     import cv2
 
@@ -413,9 +413,9 @@ def germinal_like(scope: Scope, region: Region, crowd: F64, tumor: BoolArray) ->
 
 
 def has_mantle(scope: Scope, x: float, y: float) -> bool:
-    """Return True if most rays from a point (level-0 pixels) reach a mantle darker than around it.
+    """Return True if most rays from a point (level-0 pixels) reach a darker mantle.
 
-    By how much darker, and on how much of the rim, is that of the tool for germinal centers.
+    The thresholds for darkness and for the share of the rim are those of the germinal center tool.
     """
     import cv2
 
@@ -440,7 +440,7 @@ def has_mantle(scope: Scope, x: float, y: float) -> bool:
 
 
 def mitosis_like(table: F64, usual: float) -> BoolArray:
-    """Dark, irregular figures: far darker than the usual nucleus, neither dust nor a clump."""
+    """Find irregular figures far darker than the usual nucleus, but neither dust nor a clump."""
     area, dark = table[:, 2], table[:, 8]
     level = max(MITOSIS_DARKER * usual, 0.33)
     sized = (area >= MITOSIS_AREA_UM2[0]) & (area <= MITOSIS_AREA_UM2[1])
@@ -449,7 +449,7 @@ def mitosis_like(table: F64, usual: float) -> BoolArray:
 
 
 def _density(table: F64, region: Region, shape: tuple[int, ...]) -> F64:
-    """Nuclei per mm² on a grid of 16 µm, smoothed over 50 µm; shape is (across, down)."""
+    """Compute nuclei per mm² on a grid of 16 µm, smoothed over 50 µm; `shape` is (across, down)."""
     import cv2
 
     across, down = shape
@@ -464,7 +464,7 @@ def _density(table: F64, region: Region, shape: tuple[int, ...]) -> F64:
 
 
 def _select_nuclei(table: F64, region: Region, mask: BoolArray) -> BoolArray:
-    """Nuclei that lie where a mask over the region is set."""
+    """Select nuclei where a mask over the region is set."""
     down, across = mask.shape
     column = ((table[:, 0] - region.box.x) / region.box.width * across).astype(int)
     row = ((table[:, 1] - region.box.y) / region.box.height * down).astype(int)
@@ -472,7 +472,7 @@ def _select_nuclei(table: F64, region: Region, mask: BoolArray) -> BoolArray:
 
 
 def _peak(table: F64, region: Region) -> float:
-    """Most nuclei per mm² in any square of 100 µm (0.01 mm², the least area of an aggregate)."""
+    """Find the most nuclei per mm² in any 100 µm square (0.01 mm², the least aggregate area)."""
     import cv2
 
     across, down = (max(1, round(side / 25.0)) for side in region.um[2:])
@@ -497,7 +497,7 @@ class ComputedPerceptor:
         self.sight = sight
 
     def describe(self, scope: Scope, region: Region, question: Question | None) -> Described:
-        """Numbers with units; the relevant numbers first."""
+        """Describe a region in numbers with units, the relevant ones first."""
         if not scope.mask_tissue(region.box, (8, 8)).any():
             text = "glass: there is no tissue here"
             return Described(region=region, text=text, guided=question is not None)
@@ -538,7 +538,7 @@ def _is_relevant(found: Finding, asked: bool) -> bool:
 
 
 def describe_finding(found: Finding) -> str:
-    """Describe a finding: name, value, unit."""
+    """Describe a finding by name, value, and unit."""
     name = found.name.replace("_", " ")
     if found.name in SHARES:
         return f"{name} {found.value:.0%} {found.unit}"

@@ -1,4 +1,4 @@
-"""From a question's words to what is looked for, and from places' words to places."""
+"""Interpretation of a question's words as concepts, and of words for positions as places."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Concept(StrEnum):
 
 
 class Asked(StrEnum):
-    """Kind of answer to a question."""
+    """Kind of answer that a question asks for."""
 
     WHERE = "where"
     PRESENT = "present"
@@ -47,7 +47,7 @@ WORDS: tuple[tuple[Concept, str], ...] = (
     (Concept.TUMOR, r"tumou?r|carcinoma|cancer|malignan|neoplas|epitheli|deposit|metasta"),
     (Concept.CELLULARITY, r"cellular|cell dens|nuclear dens|nuclei per"),
 )
-"""Words by concept; where several occur the first row decides, so that "tumor at the margin" is a
+"""Words by concept; if several occur, the first row decides, so that "tumor at the margin" is a
 question about the margin."""
 
 NEGATIVE = re.compile(r"^(?:no|none|absent|not present|negative|free|not involved|clear)\b")
@@ -70,11 +70,11 @@ def concepts_of(text: str) -> tuple[Concept, ...]:
 
 
 FIELD_UM = 450.0
-"""Side of a field where a question names none: 0.2 mm², about a high-power field."""
+"""Side of a field if a question names none: 0.2 mm², about a high-power field."""
 
 
 def meaning(question: Question) -> Meaning:
-    """Parse a question. Options count if the question itself names nothing."""
+    """Parse a question; its options count only if the question itself names nothing."""
     text = question.text.lower()
     found = concepts_of(text)
     named = [concepts_of(option) for option in question.options]
@@ -114,12 +114,12 @@ NOT_SEEN = re.compile(
     r"|\b(?:prostate|prostatic|breast|lung|colon|colorectal|kidney|renal|liver|hepat\w+|bladder"
     r"|gastric|pancrea\w+|ovarian|thyroid) (?:cancer|carcinoma|tumou?r|neoplasm)"
 )
-"""Types, grades, receptors, genes, stages and outcomes, which show in no finding."""
+"""Types, grades, receptors, genes, stages, and outcomes, which no finding shows."""
 MANY_FIELDS = re.compile(r"\b(?:[2-9]|\d{2,}) ?(?:hpfs?\b|high[- ]power)|(?:\bper |/) ?(?:mm|hpf)")
 
 
 def out_of_reach(question: Question, asked: Meaning) -> str:
-    """Reason why these rules cannot take a question; empty if they can.
+    """Return the reason why these rules cannot answer a question; empty if they can.
 
     A rule that looks for a thing and says yes would answer "Is there no tumor?" the wrong way
     round. Options that name the state itself (present, absent) are right in either form.
@@ -168,16 +168,16 @@ def place_of(text: str, question: Question) -> Place | None:
 
 
 CENTRAL = 0.36
-"""Within this share of the half width and height from the middle a point is central."""
+"""Share of the half width and height from the middle within which a point is central."""
 
 
 def option_at(question: Question, u: float, v: float, x: float, y: float) -> str | None:
-    """Return the option whose place holds a point; the area first, then the nearest direction.
+    """Return the option whose place contains a point; areas first, then the nearest direction.
 
     Parameters
     ----------
     question : with options that name places
-    u, v : within the tissue, -1 to 1
+    u, v : position within the tissue, -1 to 1
     x, y : position in level-0 pixels
     """
     places = {option: place_of(option, question) for option in question.options}
@@ -210,7 +210,7 @@ def words_at(u: float, v: float) -> str:
 
 
 def numbers_of(option: str) -> tuple[float, float] | None:
-    """Return the range that an option names: "5 to 9", "10 or more", "0"; None for none."""
+    """Parse the range that an option names ("5 to 9", "10 or more", "0"); None if there is none."""
     said = option.lower().replace("–", "-")
     if found := re.search(r"(\d+(?:\.\d+)?)\s*(?:-|to|and)\s*(\d+(?:\.\d+)?)", said):
         return float(found[1]), float(found[2])

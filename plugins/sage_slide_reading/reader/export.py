@@ -1,4 +1,4 @@
-"""A reading as files: JSON, steps as JSON lines, regions and path as GeoJSON, a conversation."""
+"""Export of a reading: JSON, JSON lines of steps, GeoJSON regions and path, and a conversation."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ HOLDER = re.compile(r"(.*) \(process (\d+)\)", re.DOTALL)
 
 @contextmanager
 def navigating(folder: Path, who: str) -> Iterator[None]:
-    """Hold a view: nobody else moves it until the block ends, or this process does.
+    """Hold a view so that nobody else moves it until the block or this process ends.
 
-    The lock goes when the block ends, and with it the folders that were made for it if an error
-    leaves nothing in them.
+    The lock is removed when the block ends, as are the folders created for it if an error leaves
+    them empty.
 
     Raises
     ------
@@ -53,34 +53,34 @@ def navigating(folder: Path, who: str) -> Iterator[None]:
             finally:
                 (folder / LOCK).unlink(missing_ok=True)
     except BaseException:
-        with suppress(OSError):  # a folder that holds something stays
+        with suppress(OSError):  # a folder that is not empty stays
             for place in absent:
                 place.rmdir()
         raise
 
 
 def _lock_folder(folder: Path) -> TextIO:
-    """Return the lock file of a folder, made where there is none, and held until it is closed."""
+    """Open a folder's lock file, creating it if needed, which is held until it is closed."""
     path = folder / LOCK
     held = ""
     for _ in range(TRIES):
         folder.mkdir(parents=True, exist_ok=True)
         try:
             handle = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+")
-        except FileNotFoundError:  # whoever made the folder has just taken it away
+        except FileNotFoundError:  # the process that created the folder has just removed it
             continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(handle.fileno()), path.stat()):
                 return handle
-        except FileNotFoundError:  # as it was taken away, it holds nobody off
+        except FileNotFoundError:  # since it was removed, it no longer locks anyone out
             pass
         except OSError:
             held = handle.read(300).strip()
         handle.close()
         if held:
             break
-        time.sleep(0.05)  # `holder` looks at the lock for a moment
+        time.sleep(0.05)  # `holder` briefly checks the lock
     raise InputError(
         f"{folder}: {held or 'another reader'} is moving this view; wait for it, or"
         " name another output"
@@ -88,7 +88,7 @@ def _lock_folder(folder: Path) -> TextIO:
 
 
 def holder(folder: Path) -> tuple[str, int] | None:
-    """Name and process of the reader that holds a folder; None if nobody does."""
+    """Return name and process of the reader that holds a folder; None if nobody does."""
     try:
         with (folder / LOCK).open("rb") as lock:
             try:
@@ -104,13 +104,13 @@ def holder(folder: Path) -> tuple[str, int] | None:
 
 
 def geojson_name(slide: str) -> str:
-    """Name of the GeoJSON of a slide's reading; a long name is cut, as file systems have limits."""
+    """Return the GeoJSON name for a slide's reading, shortened to fit file system limits."""
     kept = slide.encode()[:200].decode("utf-8", "ignore")
     return f"{kept}.reading.geojson"
 
 
 def write_reading(reading: Reading, folder: Path) -> dict[str, str]:
-    """Write all forms of a reading; their names by kind."""
+    """Write all forms of a reading, and return their names by kind."""
     names = {
         "reading": "reading.json",
         "steps": "steps.jsonl",
@@ -128,9 +128,9 @@ def write_reading(reading: Reading, folder: Path) -> dict[str, str]:
 
 
 def features(reading: Reading) -> Iterator[dict[str, Any]]:
-    """Regions in the order in which they were looked at, and the way from one to the next.
+    """Build the regions in viewing order, and the path from each to the next.
 
-    The way is drawn as thin areas, which QuPath and the slides page both show.
+    The path is drawn as thin areas, which both QuPath and the slides page show.
     """
     first = reading.options.magnification
     width = max(2.0, 0.0015 * max(reading.size))
@@ -177,9 +177,9 @@ def _segment(first: tuple[float, float], second: tuple[float, float], width: flo
 
 
 def conversation(reading: Reading) -> str:
-    """Return the reading as a conversation in a line of JSON.
+    """Render the reading as a conversation in one line of JSON.
 
-    The navigator's and executor's words are the assistant's, what the perceptor saw the user's.
+    The navigator and executor speak as the assistant, and the perceptor's descriptions as the user.
     """
     asked = reading.question.text
     if reading.question.options:

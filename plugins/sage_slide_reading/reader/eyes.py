@@ -1,4 +1,4 @@
-"""Protocols of the three roles of a reading: Navigator, Perceptor, Executor."""
+"""Protocols for the three roles in a reading: Navigator, Perceptor, and Executor."""
 
 from __future__ import annotations
 
@@ -65,44 +65,44 @@ class Perceptor(Protocol):
 
 
 class Executor(Protocol):
-    """Predicts, reflects, and says what is missing."""
+    """Predicts, reflects, and names missing information."""
 
     name: str
 
     def predict(self, scope: Scope, state: State, question: Question) -> Prediction:
-        """Return an answer from what was described, or none."""
+        """Answer from the descriptions, or decline to answer."""
         ...
 
     def reflect(
         self, scope: Scope, state: State, question: Question, prediction: Prediction
     ) -> Reflection:
-        """Judge if the descriptions support the answer.
+        """Judge whether the descriptions support the answer.
 
         Parameters
         ----------
         scope : the slide
-        state : what was described so far
+        state : descriptions so far
             prediction : the answer to judge
         """
         ...
 
     def missing(self, scope: Scope, state: State, question: Question) -> MissingInfo:
-        """Name what is missing, and if zooming in would show it."""
+        """Name the missing information, and whether zooming in would show it."""
         ...
 
     def at_once(
         self, scope: Scope, state: State, question: Question
     ) -> tuple[Prediction, Reflection, MissingInfo]:
-        """All three at once: the ablation without multi-step reasoning."""
+        """Do all three at once: the ablation without multi-step reasoning."""
         ...
 
 
 @dataclass(frozen=True)
 class Eyes:
-    """Navigator, describer and decider, with a sentence or two about them.
+    """Navigator, Perceptor, and Executor, with a sentence or two about them.
 
-    `in_parts` says that a proposed region is described in patches of the finest size, as
-    measurements are, and not as one picture.
+    If `in_parts` is true, a proposed region is described in patches of the finest size, as for
+    measurements, rather than as one picture.
     """
 
     name: str

@@ -50,12 +50,12 @@ class ReadFindingsResult(SlideResult):
 
 
 def check_questions(texts: list[str]) -> list[Question]:
-    """Questions that the computed eyes can take, each about something else.
+    """Parse questions that the computed eyes can answer, each about a different concept.
 
     Raises
     ------
     InputError
-        That names the question.
+        If a question cannot be answered; the message names it.
     """
     from sage.core.llm.turns import problems_of
     from sage_slide_reading.reader.maps import concept_of

@@ -1,4 +1,4 @@
-"""Proposers of regions: a trained bank of behaviors, and its baselines."""
+"""Guides that propose regions: a trained bank of behaviors, and its baselines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PURPOSE = 26
 
 
 class BehaviorBank:
-    """The behaviors of a trained model."""
+    """Behaviors of a trained model."""
 
     def __init__(self, model: BehaviorModel, name: str) -> None:
         self.model = model
@@ -28,7 +28,7 @@ class BehaviorBank:
         self.behaviors = tuple(behavior.task for behavior in model.card.behaviors)
 
     def visits(self, scope: Scope, behavior: str, most: int | None) -> list[Visit]:
-        """Its proposals, best first; those whose center lies off the slide are left out."""
+        """Propose regions, best first, omitting those whose center lies off the slide."""
         found = self.model.predict(scope.slide, behavior, most)
         wide, high = scope.slide.width, scope.slide.height
         return [
@@ -39,12 +39,12 @@ class BehaviorBank:
 
 
 def bank(folder: Path | None) -> BehaviorBank:
-    """Return the bank of a model's folder; of the model that ships when None.
+    """Load the bank of a model's folder, or of the bundled model if None.
 
     Raises
     ------
     InputError
-        If there is none.
+        If there is no model.
     """
     from sage_slide_reading.behavior.model import BehaviorModel, shipped_model
 
@@ -81,7 +81,7 @@ class HeatGuide:
 
 @dataclass(frozen=True)
 class UnguidedPlaces:
-    """No guidance: squares anywhere on the slide, as the seed draws them."""
+    """Proposes squares anywhere on the slide, drawn at random, as a baseline without guidance."""
 
     seed: int
     share: float
@@ -91,7 +91,7 @@ class UnguidedPlaces:
     behaviors: tuple[str, ...] = field(default=("baseline",))
 
     def visits(self, scope: Scope, behavior: str, most: int | None) -> list[Visit]:
-        """Squares within the slide."""
+        """Draw squares within the slide."""
         wide, high = scope.slide.width, scope.slide.height
         side = min(self.share * high, wide, high)
         drawn = generator(self.seed, PURPOSE).uniform(0.0, 1.0, (most or self.count, 2))
@@ -103,12 +103,12 @@ class UnguidedPlaces:
 
 @dataclass(frozen=True)
 class RecordedVisits:
-    """Regions a reader visited on this slide: the upper bound of a learned behavior."""
+    """Regions that a reader visited on this slide: the upper bound for a learned behavior."""
 
     recorded: tuple[Visit, ...]
     name: str = "a recorded reader"
     behaviors: tuple[str, ...] = field(default=("recorded",))
 
     def visits(self, scope: Scope, behavior: str, most: int | None) -> list[Visit]:
-        """As recorded."""
+        """Return the recorded regions."""
         return list(self.recorded[:most])

@@ -1,4 +1,4 @@
-"""A reading's findings as maps, on which measurements count what its regions show."""
+"""Maps of a reading's findings, from which measurements count what its regions show."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from sage_slide_reading.reader.rules import EVIDENCE, showing
 from sage_slide_reading.reader.types import Described, FindingName, Question, Reading
 
 LEAST_NUCLEI = 10
-"""Below so many nuclei in a region neither their usual area nor their spread is known."""
+"""Minimum number of nuclei in a region for their usual area and spread to be known."""
 
 
 def maps_of(reading: Reading, *, patient: str | None = None) -> SlideMaps:
-    """Objects `read_tumor`, `read_tls` ... where inspected regions support a finding.
+    """Build objects `read_tumor`, `read_tls` ... from inspected regions that support a finding.
 
-    Neighboring regions of one finding are one object; `read_mitosis` are points. A kind that no
-    region was measured for was not looked for, and is not among them. What is counted depends on
-    the question, which says where the reader looked: ask the same of every slide of a cohort.
+    Neighboring regions with the same finding form one object; `read_mitosis` are points. A kind for
+    which no region was measured is omitted. The counts depend on the question, which determines
+    where the reader looked, so ask the same question about every slide of a cohort.
 
     Parameters
     ----------
@@ -55,12 +55,12 @@ def maps_of(reading: Reading, *, patient: str | None = None) -> SlideMaps:
 
 
 def concept_of(question: Question) -> Concept:
-    """Concept of a question that is asked of every slide of a cohort.
+    """Return the concept of a question that is asked about every slide of a cohort.
 
     Raises
     ------
     InputError
-        If these eyes can answer it on no slide.
+        If these eyes cannot answer it on any slide.
     """
     asked = meaning(question)
     if why := out_of_reach(question, asked):
@@ -76,15 +76,15 @@ def concept_of(question: Question) -> Concept:
 def findings_of(
     readings: Sequence[Reading], window: Any, *, patient: str | None = None
 ) -> SlideMaps:
-    """Turn readings of a slide, each about something else, into typed maps.
+    """Convert readings of a slide, each about a different concept, to typed maps.
 
     The regions that the reading about tumor inspected are "cells" of the type `inspected_tumor`,
-    their findings columns with units; what they show of tumor are objects `read_tumor`. Where a
-    reading abstains there is neither, and `withheld` says why: its findings are missing.
+    with findings as columns with units; tumor in them becomes objects `read_tumor`. If a reading
+    abstains, it has neither, and `withheld` gives the reason why its findings are missing.
 
     Parameters
     ----------
-    readings : of one slide by the computed eyes, at least one
+    readings : at least one reading of the slide by the computed eyes
     window : shapely multipolygon of the tissue, in µm
     patient : patient ID; taken from the slide's name by default
     """
@@ -138,11 +138,11 @@ COLUMN_UNITS: dict[str, str] = {
     "nuclear_area": "µm²",
     "edge_distance": "µm",
 }
-"""Units of findings as columns; the others are pure numbers."""
+"""Units of findings as columns; columns not listed are pure numbers."""
 
 
 def _measured_value(seen: Described, name: FindingName) -> float:
-    """Return a finding, or NaN where it is absent or rests on too few nuclei."""
+    """Return a finding, or NaN if it is absent or based on too few nuclei."""
     value = seen.value(name)
     if value is None or (name == "edge_distance" and value < 0):
         return float("nan")
@@ -161,7 +161,7 @@ def _fine(reading: Reading) -> list[Described]:
 
 
 def _shapes(fine: list[Described], concept: Concept, mpp: float) -> list[object]:
-    """Return joined outlines, in µm, of the regions that show a concept; mitoses are points."""
+    """Join the outlines, in µm, of regions that show a concept; mitoses become points."""
     import shapely
 
     if concept is Concept.MITOSIS:
@@ -182,7 +182,7 @@ def _bounds(seen: Described) -> tuple[float, float, float, float]:
 
 
 def _mitoses(fine: list[Described], mpp: float) -> list[tuple[float, float]]:
-    """Figures in µm, those that two regions show counted once."""
+    """Return mitotic figures in µm, counting those in two regions once."""
     points = {
         (round(x * mpp, 1), round(y * mpp, 1))
         for seen in fine

@@ -1,7 +1,7 @@
-"""Eyes with a model: a vision-language Perceptor and an Executor over the chat client.
+"""Eyes with a model: a vision-language Perceptor and an Executor that use the chat client.
 
-Replies are validated, and go back with the reason where a region was never seen, a place does not
-lie on the slide or an answer is none of the options; what stays unusable ends the reading.
+Replies are validated. They are returned with the reason if a region was never seen, a place is not
+on the slide, or an answer is not one of the options; if they remain unusable, the reading ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sage_slide_reading.reader.types import (
 )
 
 IMAGE_PX = 1024
-"""Longest side of a picture that is sent; larger fields are shrunk, smaller fields stay."""
+"""Longest side of an image that is sent; larger fields are shrunk, smaller ones are unchanged."""
 STATEMENT = (
     "A vision-language model described fields, and a language model answered from its words alone;"
     " neither is a pathologist. Not for diagnosis."
@@ -118,7 +118,7 @@ def _nothing_at_once(given: Shown, resources: Resources) -> AtOnce:
 
 
 def answer_problems(given: Shown, output: Prediction) -> list[str]:
-    """Regions that were not shown, and answers that are none of the options."""
+    """List regions that were not shown, and answers that are not among the options."""
     known = {field.id for field in given.fields}
     unknown = [name for name in dict.fromkeys(output.regions) if name not in known]
     found = [f"regions: {one_line(name)[:80]} is none of the fields" for name in unknown[:5]]
@@ -133,7 +133,7 @@ def answer_problems(given: Shown, output: Prediction) -> list[str]:
 
 
 def gap_problems(given: Shown, output: MissingInfo) -> list[str]:
-    """Places off the slide, and magnifications that the slide does not have."""
+    """List places off the slide, and magnifications that the slide does not have."""
     found = []
     for item in output.items:
         if item.location is not None and not (
@@ -148,7 +148,7 @@ def gap_problems(given: Shown, output: MissingInfo) -> list[str]:
 
 
 def at_once_problems(given: Shown, output: AtOnce) -> list[str]:
-    """Statements of its parts."""
+    """List the problems of the prediction and of the missing information."""
     return answer_problems(given, output.prediction) + gap_problems(given, output.missing)
 
 
@@ -175,7 +175,7 @@ AT_ONCE = Agent(
 
 
 class ModelPerceptor:
-    """Shows each field to a model that can see."""
+    """Shows each field to a model with vision."""
 
     name = "model"
 
@@ -184,7 +184,7 @@ class ModelPerceptor:
         self.image_px = image_px
 
     def describe(self, scope: Scope, region: Region, question: Question | None) -> Described:
-        """Return the model's words."""
+        """Return the model's description."""
         png = field_png(scope, region, self.image_px)
         given = Picture(
             width_um=region.um[2],
@@ -198,7 +198,7 @@ class ModelPerceptor:
 
 
 def field_png(scope: Scope, region: Region, longest_px: int) -> str:
-    """Return a field as PNG in base64, its longer side at most `longest_px`."""
+    """Render a field as base64 PNG with its longer side at most `longest_px`."""
     from PIL import Image
 
     from mcp_servers.slides.slide import fit
@@ -209,7 +209,7 @@ def field_png(scope: Scope, region: Region, longest_px: int) -> str:
 
 
 class ModelExecutor:
-    """A language model predicts, reflects and says what is missing."""
+    """Lets a language model predict, reflect, and name missing information."""
 
     name = "model"
 
@@ -225,7 +225,7 @@ class ModelExecutor:
     ) -> Reflection:
         """See `sage_slide_reading.reader.eyes.Executor`.
 
-        Without an answer nothing is sufficient, whatever the model says.
+        Without an answer, the evidence is never sufficient, whatever the model says.
         """
         if prediction.answer is None:
             return Reflection(sufficient="No", reason="there is no answer yet")
@@ -244,7 +244,7 @@ class ModelExecutor:
     def at_once(
         self, scope: Scope, state: State, question: Question
     ) -> tuple[Prediction, Reflection, MissingInfo]:
-        """Ask with a single prompt in place of three."""
+        """Ask all three questions in a single prompt."""
         said = self.reasoner.ask(AT_ONCE, _make_input(scope, state, question)).output
         reflection = said.reflection
         if said.prediction.answer is None:

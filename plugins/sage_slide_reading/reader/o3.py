@@ -1,7 +1,7 @@
 """Pathologist-o3 as moves of the turn loop.
 
-A thumbnail's impression, a behavior chosen for the task, regions where readers of that behavior
-would look, reasoning on each, and a summary.
+The steps are an impression of the thumbnail, a behavior chosen for the task, regions where readers
+of that behavior would look, reasoning on each, and a summary.
 
 Source: "Pathology-CoT: Learning Visual Chain-of-Thought Agent from Expert Whole Slide Image
 Diagnosis Behavior", 4.5: unlike its training data the agent need not say why a region is looked at.
@@ -70,7 +70,7 @@ SMALL_WORDS = frozenset(
 
 
 class Guide(Protocol):
-    """Proposes regions as readers of a behavior would visit them."""
+    """Proposes regions that readers with a behavior would visit."""
 
     @property
     def name(self) -> str:
@@ -79,11 +79,11 @@ class Guide(Protocol):
 
     @property
     def behaviors(self) -> tuple[str, ...]:
-        """The tasks whose behaviors it has."""
+        """Tasks for which the guide has behaviors."""
         ...
 
     def visits(self, scope: Scope, behavior: str, most: int | None) -> list[Visit]:
-        """Regions, best first, at most so many; as many as the guide finds fit when None."""
+        """Propose at most `most` regions, best first; the guide decides the number if None."""
         ...
 
 
@@ -103,7 +103,7 @@ class Routing(View):
 
 
 class Router(Protocol):
-    """Chooses a behavior of the bank."""
+    """Chooses a behavior from the bank."""
 
     def route(self, given: Routing) -> Routed:
         """Choose a behavior."""
@@ -111,7 +111,7 @@ class Router(Protocol):
 
 
 def words_route(given: Routing, resources: Resources | None = None) -> Routed:
-    """Return the behavior whose task shares the largest share of its words with the question."""
+    """Choose the behavior whose task shares the largest share of its words with the question."""
     asked = set(plain(given.question).split()) - SMALL_WORDS
 
     def shared_words(behavior: str) -> set[str]:
@@ -127,7 +127,7 @@ def words_route(given: Routing, resources: Resources | None = None) -> Routed:
 
 
 def routed_problems(given: Routing, output: Routed) -> list[str]:
-    """Return a behavior that the bank does not have."""
+    """List the problem if the bank does not have the chosen behavior."""
     if output.behavior in given.behaviors:
         return []
     return ["behavior: it is none of those listed; repeat one word for word"]
@@ -140,7 +140,7 @@ ROUTER = Agent(
 
 
 class WordRouter:
-    """Rules: words that the question and a behavior's task share."""
+    """Rule-based router by words that the question and a behavior's task share."""
 
     def route(self, given: Routing) -> Routed:
         """See `words_route`."""
@@ -148,7 +148,7 @@ class WordRouter:
 
 
 class ModelRouter:
-    """A language model as the router."""
+    """Router that uses a language model."""
 
     def __init__(self, reasoner: Reasoner) -> None:
         self.reasoner = reasoner
@@ -181,7 +181,7 @@ class GivenO3(View):
 
 
 class O3Session:
-    """The state of a reading, and the tools that change it."""
+    """State of a reading, and the tools that change it."""
 
     def __init__(
         self, scope: Scope, eyes: Eyes, guide: Guide, router: Router, question: Question,
@@ -204,7 +204,7 @@ class O3Session:
         return self.impressed.model_dump(mode="json")
 
     def route(self, _: Nothing) -> dict[str, Any]:
-        """Choose a behavior of the bank for the task."""
+        """Choose a behavior from the bank for the task."""
         assert self.impressed is not None
         if self.options.behavior is not None:
             self.routed = Routed(behavior=self.options.behavior, why="it was asked for")
@@ -219,7 +219,7 @@ class O3Session:
         return self.routed.model_dump(mode="json")
 
     def propose(self, given: Propose) -> list[dict[str, Any]]:
-        """Regions that readers of the behavior would visit, in the order that was asked for."""
+        """Propose regions that readers with the behavior would visit, in the requested order."""
         proposed = self.guide.visits(self.scope, given.behavior, self.options.most)
         ranked = [visit for visit in proposed if self._on_slide(visit) is not None]
         found = [(f"r{rank}", visit) for rank, visit in enumerate(ranked, 1)]
@@ -261,7 +261,7 @@ class O3Session:
         return self.steps[-1].model_dump(mode="json")
 
     def _on_slide(self, visit: Visit) -> Box | None:
-        """Return the part of a region that lies on the slide."""
+        """Clip a region to the slide."""
         slide = self.scope.slide
         left, top = max(0, round(visit.x)), max(0, round(visit.y))
         right = min(slide.width, round(visit.x + visit.w))
@@ -271,7 +271,7 @@ class O3Session:
         return Box(x=left, y=top, width=right - left, height=bottom - top)
 
     def summarize(self, _: Nothing) -> dict[str, Any]:
-        """Return the answer from everything that was seen."""
+        """Answer from everything that was seen."""
         seen = [described for step in self.steps for described in step.seen]
         if seen:
             state = self._state(seen, True)
@@ -282,7 +282,7 @@ class O3Session:
         return self.prediction.model_dump(mode="json")
 
     def _state(self, seen: Sequence[Described], last: bool) -> State:
-        """Only the summary may say that something is absent: the guide ranked the slide."""
+        """Build the state; only the summary may claim absence, since the guide ranked the slide."""
         slide = self.scope.slide
         return State(
             slide=slide.name,
@@ -303,7 +303,7 @@ class O3Session:
         return found.model_copy(update={"answer": answer})
 
     def tools(self) -> tuple[Tool[Any], ...]:
-        """Return the tools as the loop calls them."""
+        """Return the tools in the form that the loop calls."""
         return (
             Tool("impression", "Look at the thumbnail.", Nothing, self.impression),
             Tool("route", "Choose a behavior of the bank.", Nothing, self.route),
@@ -313,7 +313,7 @@ class O3Session:
         )
 
     def reading(self) -> Reading:
-        """Return the whole reading."""
+        """Build the complete reading."""
         assert self.prediction is not None
         assert self.impressed is not None
         assert self.routed is not None
@@ -359,7 +359,7 @@ class O3Session:
 
 
 def moves(session: O3Session) -> Generator[Use, Any, Reading]:
-    """Thumbnail, router, behavior, regions one by one, summary."""
+    """Yield the moves: thumbnail, router, behavior, regions one by one, and summary."""
     nothing = Nothing()
     yield Use("impression", nothing)
     yield Use("route", nothing)
@@ -375,7 +375,7 @@ THUMBNAIL_PX = 1024
 
 
 def o3_scope(slide: Any) -> Scope:
-    """Return the microscope of this agent: the first magnification is that of the thumbnail."""
+    """Open the microscope for this agent, with the thumbnail's as its first magnification."""
     shrink = max(1.0, max(slide.width, slide.height) / THUMBNAIL_PX)
     power = min(40.0, ONE_UM / (slide.need_mpp() * shrink))
     return Scope(slide, Options(magnification=power, patch_px=128))
@@ -397,18 +397,18 @@ def read_guided(
     Parameters
     ----------
     scope : the slide (`o3_scope`)
-    eyes : who describes and decides
+    eyes : components that describe and decide
     router : chooses among the guide's behaviors
     question : open, or with options
-    options : cap on regions, their order, their magnification
-    bounds : most turns, tokens, USD and seconds; a turn per region and ten when None
+    options : maximum number of regions, their order, and their magnification
+    bounds : maximum turns, tokens, USD, and seconds; a turn per region plus ten if None
 
     Raises
     ------
     InputError
-        If a behavior is asked for that the guide does not have.
+        If the guide does not have the requested behavior.
     FaultError
-        If the model's replies stay unusable, or a bound is reached.
+        If the model's replies remain unusable, or a bound is reached.
     """
     if options.behavior is not None and options.behavior not in guide.behaviors:
         raise InputError(

@@ -1,4 +1,4 @@
-"""The eyes there are, by name."""
+"""The available eyes, by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sage_slide_reading.reader.rules import RulesExecutor
 
 
 def computed_eyes(sight: computed.Sight | None = None) -> Eyes:
-    """Return the embedded default: measurements and rules for a slide."""
+    """Return the built-in default: measurements and rules for a slide."""
     sight = sight or computed.Sight()
     return Eyes(
         name="computed",
@@ -25,7 +25,7 @@ def computed_eyes(sight: computed.Sight | None = None) -> Eyes:
 
 
 def clip_eyes(weights: Path, device: str = "cpu") -> Eyes:
-    """Let a CLIP-type model navigate; measurements describe, rules decide."""
+    """Build eyes in which a CLIP-type model navigates, measurements describe, and rules decide."""
     from sage_slide_reading.reader.clip import ClipNavigator
 
     return Eyes(
@@ -38,14 +38,14 @@ def clip_eyes(weights: Path, device: str = "cpu") -> Eyes:
 
 
 def model_eyes(reasoner: ChatReasoner, weights: Path | None = None, device: str = "cpu") -> Eyes:
-    """Let a vision-language model describe and a language model decide.
+    """Build eyes in which a vision-language model describes and a language model decides.
 
-    Patches are ranked by a CLIP-type model where there are weights, else by measurements.
+    Patches are ranked by a CLIP-type model if weights are given, and by measurements otherwise.
 
     Raises
     ------
     InputError
-        If the settings do not say that the model can see.
+        If the settings do not state that the model has vision.
     """
     if not reasoner.settings.vision:
         raise InputError(
@@ -68,7 +68,7 @@ def model_eyes(reasoner: ChatReasoner, weights: Path | None = None, device: str 
 
 
 def router_of(eyes: Eyes) -> Router:
-    """Chooser of a behavior: the model that decides, or words that the tasks share."""
+    """Return the router for these eyes: the deciding model, or matching of task words."""
     if isinstance(eyes.executor, model.ModelExecutor):
         return ModelRouter(eyes.executor.reasoner)
     return WordRouter()

@@ -1,6 +1,6 @@
 """Path of a reading from its trace: visited regions, descriptions, and reasons for each move.
 
-It serves a reading that is under way as well as a finished reading, and needs no slide.
+It works for both running and finished readings, and needs no slide.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Path(View):
 
 
 def path_of(lines: Iterable[TraceLine]) -> Path:
-    """Return the path that a trace holds; of several readings the last.
+    """Extract the path in a trace, or the last one if there are several readings.
 
     Raises
     ------
     InputError
-        If it is the trace of something else, or its entries are inconsistent.
+        If the trace is not of a reading, or its entries are inconsistent.
     """
     own = [line for line in lines if line.agent == AGENT]
     if not own:

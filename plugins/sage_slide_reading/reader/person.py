@@ -1,4 +1,4 @@
-"""People who intervene while a slide is read: at the terminal, or elsewhere through a folder."""
+"""People who intervene during a reading, at the terminal or remotely through a folder."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ STAGES: dict[Stage, str] = {
 SAID = "said.jsonl"
 NOW = "now.json"
 MOST_SAID = 1 << 20
-"""Bytes of a reading's interventions."""
+"""Maximum size of a reading's interventions, in bytes."""
 
 
 def check(change: Intervention, scope: Scope, known: set[str]) -> None:
-    """Hold an intervention against the slide and what was seen of it.
+    """Check an intervention against the slide and the regions seen.
 
     Raises
     ------
@@ -58,12 +58,12 @@ def check(change: Intervention, scope: Scope, known: set[str]) -> None:
 
 
 class TerminalPerson:
-    """Asks on the terminal, again where what was typed cannot be done.
+    """Asks on the terminal, repeatedly if the input cannot be applied.
 
     Parameters
     ----------
-    scope : the slide, to hold regions against
-    read : the next line that was typed; raises EOFError at the end
+    scope : the slide, to check regions against
+    read : returns the next typed line; raises EOFError at the end
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class TerminalPerson:
     def intervene(
         self, stage: Stage, round_: int, seen: Sequence[Described], selected: Sequence[Region]
     ) -> list[Intervention]:
-        """See `sage_slide_reading.reader.algorithm.Person`: what is typed until an empty line."""
+        """See `sage_slide_reading.reader.algorithm.Person`: read typed lines until an empty one."""
         if self.ended:
             return []
         self.known |= {region.region.id for region in seen}
@@ -105,7 +105,7 @@ class TerminalPerson:
         Raises
         ------
         InputError
-            If it is none, or names what is not there.
+            If the line is not an intervention, or names something that does not exist.
         """
         word, _, rest = line.partition(" ")
         rest = rest.strip()
@@ -159,15 +159,15 @@ class Now(View):
 
 
 class FolderPerson:
-    """A person elsewhere, who reads from and writes to the reading's folder.
+    """A remote person who reads from and writes to the reading's folder.
 
     Parameters
     ----------
     scope : the slide, to check changes against
-    folder : of the reading
-    pause : stop at every step, from the first
-    patience_s : after this time without a word the reader continues
-    poll_s : seconds between two looks at the folder while it waits
+    folder : folder of the reading
+    pause : whether to stop at every step, starting with the first
+    patience_s : seconds without a message after which the reader continues
+    poll_s : seconds between checks of the folder while waiting
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class FolderPerson:
         scope.watch = self.watch
 
     def watch(self, region: Region) -> None:
-        """Leave word which region is read, ten times a second at most."""
+        """Report which region is being read, at most ten times per second."""
         if time.monotonic() - self._told >= 0.1:
             self._tell(looking_at=region)
 
@@ -193,7 +193,7 @@ class FolderPerson:
     ) -> list[Intervention]:
         """See `sage_slide_reading.reader.algorithm.Person`: changes since the last step.
 
-        Where the reader is to stop at every step it waits for permission to continue.
+        If the reader stops at every step, it waits for permission to continue.
         """
         self.known |= {region.region.id for region in seen}
         self._tell(stage=stage, round=round_, looking_at=None)
@@ -218,7 +218,7 @@ class FolderPerson:
         write_text(self.folder / NOW, self.now.model_dump_json() + "\n")
 
     def _hear(self) -> tuple[list[Intervention], bool]:
-        """Return valid changes and whether to continue; refused changes are named in `now.json`."""
+        """Return valid changes and whether to continue; `now.json` lists refused changes."""
         changes: list[Intervention] = []
         refused: list[str] = []
         go, pause = False, self.now.pause
@@ -245,7 +245,7 @@ class FolderPerson:
 
 
 def _lines(path: Path) -> list[str]:
-    """Whole lines of a file, none where it is missing; what is beyond the bound is not read."""
+    """Read the complete lines of a file within the size limit; none if it is missing."""
     try:
         with path.open("rb") as file:
             text = file.read(MOST_SAID).decode("utf-8", "replace")
@@ -255,5 +255,5 @@ def _lines(path: Path) -> list[str]:
 
 
 def say(folder: Path, said: Said) -> None:
-    """Leave a word for the reader of a folder."""
+    """Leave a message for the reader of a folder."""
     append_line(folder / SAID, json.dumps(said.model_dump(mode="json", exclude_none=True)))

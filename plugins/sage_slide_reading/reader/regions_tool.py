@@ -1,4 +1,4 @@
-"""`predict_regions` over the registry and MCP: where a reader would look on a slide."""
+"""`predict_regions` for the registry and MCP: predicts where a reader would look on a slide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Executor without a model: rules over typed findings, which abstain where none bears."""
+"""The Executor without a model: rules over typed findings, which abstain if none applies."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ EVIDENCE: dict[Concept, float] = {
     Concept.GLAND: 0.08,
     Concept.PLEOMORPHISM: 0.40,
 }
-"""Lowest value of the decisive finding of a region that supports a concept."""
+"""Minimum value of the decisive finding for a region to support a concept."""
 LEAST_UM2: dict[Concept, float] = {Concept.NECROSIS: 8_000.0, Concept.TLS: 10_000.0}
-"""Smallest total area of regions that support a concept."""
+"""Minimum total area of regions that support a concept, in µm²."""
 LEAST_CELLULARITY = 600.0
 """Where the median region has fewer nuclei per mm², folds, keratin or glass were looked at: that
 cells are absent cannot be said."""
@@ -88,7 +88,7 @@ SHARE_OF_FIELD: dict[Concept, float] = {
 
 
 def speaks_for(seen: Described, concept: Concept) -> bool:
-    """Return True if a region shows a concept. A person's words outrank measurements."""
+    """Return True if a region shows a concept; a person's words outrank measurements."""
     if seen.edited:
         return concept in concepts_of(seen.text) and not _is_denied(seen.text, concept)
     found = seen.value(TELLING[concept])
@@ -103,7 +103,7 @@ def speaks_for(seen: Described, concept: Concept) -> bool:
 
 
 def showing(fine: Sequence[Described], concept: Concept) -> list[Described]:
-    """Regions that support a concept, if their total area is large enough."""
+    """Return regions that support a concept, if their total area is large enough."""
     positive = [seen for seen in fine if speaks_for(seen, concept)]
     area = sum(
         float("inf") if seen.edited else seen.region.um[2] * seen.region.um[3] for seen in positive
@@ -112,7 +112,7 @@ def showing(fine: Sequence[Described], concept: Concept) -> list[Described]:
 
 
 def _is_denied(text: str, concept: Concept) -> bool:
-    """Return True if a person's sentence about a concept says no, none or without."""
+    """Return True if a person's sentence about a concept contains no, none, or without."""
     return any(
         set(plain(sentence).split()) & {"no", "none", "not", "without", "absent"}
         for sentence in text.replace(";", ".").split(".")
@@ -121,12 +121,12 @@ def _is_denied(text: str, concept: Concept) -> bool:
 
 
 class RulesExecutor:
-    """Answers from findings alone. It reads no words but a person's."""
+    """Answers from findings alone, reading no text except a person's."""
 
     name = "rules"
 
     def predict(self, scope: Scope, state: State, question: Question) -> Prediction:
-        """Return the answer that the findings bear, or none with the reason."""
+        """Return the answer that the findings support, or no answer with the reason."""
         asked = meaning(question)
         known = [concept for concept in asked.concepts if concept in TELLING]
         if not known:
@@ -138,7 +138,7 @@ class RulesExecutor:
         fine = [s for s in state.seen if s.region.magnification >= NUCLEI_FROM or s.edited]
         if not fine:
             return _by_impression(scope, state, question, asked)
-        # nothing is absent by a person's words on some patches while others wait to be measured
+        # a person's words on some patches cannot show absence while others remain to be measured
         measured = any(not seen.edited for seen in fine) or len(fine) == len(state.seen)
         state = state.model_copy(update={"screened": state.screened and measured})
         if asked.asked is Asked.WHAT:
@@ -158,7 +158,7 @@ class RulesExecutor:
     def reflect(
         self, scope: Scope, state: State, question: Question, prediction: Prediction
     ) -> Reflection:
-        """See `eyes.Executor`: the answer rests on measured nuclei, or not."""
+        """See `eyes.Executor`; judge whether the answer is based on measured nuclei."""
         fine = {
             s.region.id for s in state.seen if s.region.magnification >= NUCLEI_FROM or s.edited
         }
@@ -169,7 +169,7 @@ class RulesExecutor:
         return Reflection(sufficient="Yes", reason="it rests on findings at high power")
 
     def missing(self, scope: Scope, state: State, question: Question) -> MissingInfo:
-        """Nuclei that can be measured: a closer look, else other patches."""
+        """Request measurable nuclei, from a closer look or else from other patches."""
         wanted = meaning(question).concepts
         info = ", ".join(concept.value for concept in wanted) or "cellularity"
         coarse = [s for s in state.seen if s.region.magnification < NUCLEI_FROM and not s.edited]
@@ -197,7 +197,7 @@ class RulesExecutor:
     def at_once(
         self, scope: Scope, state: State, question: Question
     ) -> tuple[Prediction, Reflection, MissingInfo]:
-        """Predict, reflect and name what is missing; rules lose nothing by answering at once."""
+        """Predict, reflect, and name what is missing; rules lose nothing by answering at once."""
         prediction = self.predict(scope, state, question)
         reflection = self.reflect(scope, state, question, prediction)
         return prediction, reflection, self.missing(scope, state, question)
@@ -208,7 +208,7 @@ def _abstain(why: str) -> Prediction:
 
 
 def _by_impression(scope: Scope, state: State, question: Question, asked: Meaning) -> Prediction:
-    """Return a first guess at a place: the patch that ranks highest at low power, or none."""
+    """Guess a place from the patch that ranks highest at low power, or decline."""
     if asked.asked is not Asked.WHERE or not state.screened or not state.seen:
         if scope.native < NUCLEI_FROM:
             return _abstain(
@@ -245,7 +245,7 @@ def _describe_region(seen: Described, concept: Concept) -> str:
 def _absent(
     fine: Sequence[Described], question: Question, concept: Concept, screened: bool
 ) -> Prediction:
-    """Nothing was found: an answer only where every patch was ranked before."""
+    """Answer that nothing was found, but only if every patch was ranked before."""
     if not screened:
         return _abstain(
             f"no region that was looked at shows {NAMES[concept]}, and nothing known of the others"
@@ -336,9 +336,9 @@ def _locate(
 
 
 def hottest(points: Sequence[tuple[float, float]], side: float) -> tuple[int, float, float]:
-    """Most points in any square of a side, and the center of those; 0 and zeros without any.
+    """Find the most points in any square and their center; 0 and zeros without points.
 
-    A square that holds the most can be moved until two of its sides pass through points.
+    A square with the most points can be shifted until two of its sides pass through points.
     """
     if not points:
         return 0, 0.0, 0.0
@@ -357,7 +357,7 @@ def hottest(points: Sequence[tuple[float, float]], side: float) -> tuple[int, fl
 def _mitoses(
     scope: Scope, fine: list[Described], question: Question, asked: Meaning, screened: bool
 ) -> Prediction:
-    """Figures in the hottest field of the size that the question names."""
+    """Count figures in the hottest field of the size that the question names."""
     points = [
         point
         for seen in fine
@@ -398,7 +398,7 @@ def _in_range(question: Question, count: float) -> str | None:
 def _count(
     fine: list[Described], question: Question, concept: Concept, screened: bool
 ) -> Prediction:
-    """Return groups of neighboring regions that show a concept."""
+    """Count groups of neighboring regions that show a concept."""
     positive = showing(fine, concept)
     if not positive and not screened:
         return _absent(fine, question, concept, screened)
@@ -430,7 +430,7 @@ def _touch(first: Box, second: Box) -> bool:
 
 
 def _choose_concept(fine: list[Described], question: Question, asked: Meaning) -> Prediction:
-    """Return the concept that takes the largest share of what was looked at."""
+    """Choose the concept that covers the largest share of the regions viewed."""
     shares = {}
     for concept in asked.concepts:
         if concept not in SHARE_OF_FIELD:

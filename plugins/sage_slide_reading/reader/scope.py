@@ -1,4 +1,4 @@
-"""The microscope: patches of a slide, their pixels at a magnification, and how much was read."""
+"""The microscope: patches of a slide, their pixels at a magnification, and the amount read."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from mcp_servers.slides.slide import Slide
 
 MIN_TISSUE = 0.25
-"""Share of a patch that must be tissue for it to count among the N."""
+"""Minimum share of tissue for a patch to count among the N."""
 WHOLE_FIELD_MM2 = 1.0
-"""Images below this area count as tissue throughout: there is no glass to compare with."""
+"""Area below which an image counts as all tissue, since there is no glass for comparison."""
 LEAST_SIDE_UM = 30.0
-"""Smaller images hold hardly a nucleus."""
+"""Side below which an image contains hardly a nucleus."""
 ONE_UM = 10.0
 """µm per pixel times magnification: 10x has 1 µm per pixel."""
 
 
 class Scope:
-    """A slide under a reader's eyes.
+    """A slide as seen by a reader.
 
     Parameters
     ----------
-    slide : open, with a known pixel size
+    slide : open slide with a known pixel size
     options : size and magnification of the patches
     """
 
@@ -62,18 +62,18 @@ class Scope:
         self._read: dict[float, dict[str, float]] = {}
         self._described: set[str] = set()
         self.watch: Callable[[Region], None] = lambda region: None
-        """Called with each region when its pixels are read, to rank or to describe it."""
+        """Called with each region whose pixels are read, whether to rank or to describe it."""
         self._edge: F32 | None = None
         self._patches: tuple[Region, ...] | None = None
 
     @property
     def native(self) -> float:
-        """The finest magnification that the slide has."""
+        """Finest magnification of the slide."""
         return ONE_UM / self.mpp
 
     @property
     def patches(self) -> tuple[Region, ...]:
-        """The N patches with tissue at the first magnification, row by row.
+        """N patches with tissue at the first magnification, row by row.
 
         Raises
         ------
@@ -96,7 +96,7 @@ class Scope:
         return self._patches
 
     def divide(self, region: Region, magnification: float) -> tuple[Region, ...]:
-        """Non-overlapping finer patches of a region, those with tissue.
+        """Divide a region into non-overlapping finer patches, keeping those with tissue.
 
         A patch keeps its pixels: at twice the magnification it is half as wide, but never narrower
         than `options.finest_um`.
@@ -107,12 +107,12 @@ class Scope:
         return tuple(part for part in parts if self.tissue_share(part.box) >= MIN_TISSUE)
 
     def zoom(self, asked: float | None, current: float) -> float:
-        """Return the next magnification: as asked, finer than now, within what the slide has."""
+        """Return the requested magnification, limited to finer than now and what the slide has."""
         wanted = asked if asked and asked > current else 2 * current
         return float(min(wanted, self.native))
 
     def region(self, box: Box, magnification: float, name: str) -> Region:
-        """Return a rectangle that somebody chose.
+        """Return a region for a rectangle that somebody chose.
 
         Raises
         ------
@@ -158,7 +158,7 @@ class Scope:
     def unlike_he(self) -> str:
         """Reason why this cannot be an H&E section; empty if nothing contradicts it.
 
-        Seen on at most 16 fields of 256 µm at low power, spread over the tissue.
+        It is judged on at most 16 fields of 256 µm at low power, spread over the tissue.
         """
         from mcp_servers.pathology.compute.tissue import unlike_he
         from mcp_servers.slides.arrays import spread_over
@@ -176,7 +176,7 @@ class Scope:
 
     @property
     def doubt(self) -> str:
-        """Reasons to doubt every figure of this slide, as sentences."""
+        """Reasons to doubt every figure for this slide, as sentences."""
         notes = filter(None, (self.slide.mpp_conflict, self.unlike_he))
         return " ".join(f"Not to be trusted: {note}." for note in notes)
 
@@ -190,19 +190,19 @@ class Scope:
         )
 
     def tissue_share(self, box: Box) -> float:
-        """Share of a rectangle that is tissue."""
+        """Compute the share of tissue in a rectangle."""
         part = self.mask[self._window(box)]
         return float(part.mean()) if part.size else 0.0
 
     @cached_property
     def outline(self) -> BoolArray:
-        """The tissue with its holes: outside is glass, inside the holes may be lumen."""
+        """Tissue with its holes: outside is glass, and holes may be lumen."""
         from scipy.ndimage import binary_fill_holes
 
         return np.asarray(binary_fill_holes(self.mask), dtype=bool)
 
     def mask_tissue(self, box: Box, shape: tuple[int, int]) -> BoolArray:
-        """(down, across) Mask of the cells of a rectangle within the tissue's outline."""
+        """Compute a (down, across) mask of a rectangle's cells within the tissue's outline."""
         down, across = shape
         rows = (box.y + (np.arange(down) + 0.5) * box.height / down) / self.mask_scale
         columns = (box.x + (np.arange(across) + 0.5) * box.width / across) / self.mask_scale
@@ -214,7 +214,7 @@ class Scope:
         )
 
     def edge_um(self, points: Sequence[tuple[float, float]]) -> F32:
-        """µm from points (level-0 pixels) to the tissue's edge; the image's border is none."""
+        """Compute µm from points (level-0 pixels) to the tissue's edge, except the image border."""
         import cv2
 
         if self._edge is None:
@@ -227,7 +227,7 @@ class Scope:
         return np.asarray(self._edge[rows, columns.clip(0, self.mask.shape[1] - 1)])
 
     def place(self, x: float, y: float) -> tuple[float, float]:
-        """Return a point within the tissue's bounding box: -1 is left or top, 1 right or bottom."""
+        """Locate a point in the tissue's bounding box: -1 is left or top, 1 is right or bottom."""
         rows, columns = np.nonzero(self.mask)
         k = self.mask_scale
         if not len(rows):
@@ -255,7 +255,7 @@ class Scope:
     # -- pixels -------------------------------------------------------------------------------
 
     def pixels(self, region: Region, halo: int = 0) -> U8:
-        """RGB of a region at its magnification, with `halo` more pixels on each side."""
+        """Read a region's RGB at its magnification, with `halo` more pixels on each side."""
         mpp = ONE_UM / region.magnification
         view = self.slide.view(mpp)
         x, y = round(region.box.x / view.scale), round(region.box.y / view.scale)
@@ -265,17 +265,17 @@ class Scope:
         return view.read(x - halo, y - halo, width + 2 * halo, height + 2 * halo)
 
     def count(self, region: Region) -> None:
-        """Count a region among what was read at its magnification."""
+        """Add a region to the count of pixels read at its magnification."""
         self.watch(region)
         area = self.tissue_share(region.box) * region.box.width * region.box.height
         self._read.setdefault(region.magnification, {})[region.id] = area
 
     def note_described(self, region: Region) -> None:
-        """Count a region among those that were looked at."""
+        """Add a region to those that were described."""
         self._described.add(region.id)
 
     def count_pixels(self) -> PixelsRead:
-        """Pixels read so far."""
+        """Count the pixels read so far."""
         first = self.options.magnification
         tissue = max(self.tissue_px, 1.0)
         overview = sum(self._read.get(first, {}).values())

@@ -1,4 +1,4 @@
-"""`read_slide` over the registry and MCP: a question to the default eyes."""
+"""`read_slide` for the registry and MCP: puts a question to the default eyes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of a reading: regions, findings, descriptions, predictions, steps."""
+"""Parts of a reading: regions, findings, descriptions, predictions, and steps."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Question(View):
 
 
 def plain(text: str) -> str:
-    """Lower case, words and numbers alone."""
+    """Reduce text to lower-case words and numbers."""
     return " ".join(re.findall(r"[^\W_]+", text.lower()))
 
 

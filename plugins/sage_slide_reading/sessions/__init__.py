@@ -1,4 +1,4 @@
 """Recorded sessions: where a reader looked on a slide, and what was done there."""
 
 TOOL_MODULES = ("tool",)
-"""Modules with tools of the registry."""
+"""Modules with tools for the registry."""

@@ -1,4 +1,4 @@
-"""A session as actions: where a reader stayed, panned or peeked (Pathology-CoT, 4.2 and A.1).
+"""Conversion of a session to stays, pans, and peeks (Pathology-CoT, 4.2 and A.1).
 
 The appendix (A.1.3 to A.1.7) is followed where it is more exact than the text (4.2); where the two
 disagree:
@@ -29,11 +29,11 @@ from sage_slide_reading.sessions.format import Coordinate, Session, SessionHeade
 
 ActionKind = Literal["stay", "pan", "peek"]
 STAGES = ("stay, pan and peek", "remove big", "merge", "find include", "normalize")
-"""The columns of the paper's figure S1."""
+"""Columns of the paper's figure S1."""
 Share = Annotated[float, Field(gt=0, le=1)]
 Seconds = Annotated[float, Field(gt=0, le=3600)]
 MOST_ACTIONS = 4000
-"""Of one session before they are merged; every pair is compared."""
+"""Maximum actions of one session before merging, since every pair is compared."""
 
 
 class ActionSettings(Strict):
@@ -137,7 +137,7 @@ def stages_of(session: Session, settings: ActionSettings) -> list[list[Action]]:
 
 
 def segment(session: Session, settings: ActionSettings) -> list[Action]:
-    """Stays, pans and peeks, sorted by their start (A.1.3; peeks: 4.2).
+    """Find stays, pans, and peeks, sorted by start (A.1.3; peeks: 4.2).
 
     A view lasts until the next event; after `close` nothing is looked at. A pan is a run of `pan`
     events that nothing else and no stay interrupts.
@@ -186,10 +186,10 @@ def segment(session: Session, settings: ActionSettings) -> list[Action]:
 
 
 def views_of(events: Sequence[ViewEvent], still: float) -> list[tuple[int, int]]:
-    """Return runs of events in one view as (first, end); closed views make none.
+    """Return runs of events in one view as (first, end); closed views yield none.
 
     Every view of a run lies within `still` of its width from the first, so that a slow drift is
-    not taken for one view.
+    not mistaken for one view.
     """
     runs: list[tuple[int, int]] = []
     first: int | None = None
@@ -222,7 +222,7 @@ def _same(first: ViewEvent, second: ViewEvent, still: float) -> bool:
 def _pans(
     events: Sequence[ViewEvent], runs: Sequence[tuple[int, int]], stay_s: float
 ) -> list[list[ViewEvent]]:
-    """Return runs of pan events, broken by anything else and after a view that was a stay."""
+    """Return runs of pan events, split at any other event and after a view that was a stay."""
     stays = {
         number
         for first, past in runs
@@ -243,10 +243,10 @@ def _pans(
 def _arrivals(
     events: Sequence[ViewEvent], native: float, settings: ActionSettings
 ) -> list[int]:  # fmt: skip
-    """Events at which a rapid zoom reached native power, and those that say they are peeks."""
+    """Return events at which a rapid zoom reached native power, and events marked as peeks."""
     reached = settings.native_share * native
     found: list[int] = []
-    low_s = -math.inf  # the last time at which the power was low enough to start from
+    low_s = -math.inf  # the last time at which the power was low enough for a zoom to start
     for number, event in enumerate(events):
         before = events[number - 1] if number else None
         if event.kind in ("open", "close"):
@@ -269,15 +269,15 @@ def _arrivals(
 
 
 def remove_overviews(actions: Sequence[Action], height: int, widest: float) -> list[Action]:
-    """Without those whose box is wider than a share of the slide's height (A.1.4)."""
+    """Remove actions whose box is wider than a share of the slide's height (A.1.4)."""
     return [action for action in actions if action.w <= widest * height]
 
 
 def merge_similar(actions: Sequence[Action], above: float) -> list[Action]:
-    """Pairs whose IoU exceeds `above` become one, until there is none (A.1.5).
+    """Merge pairs whose IoU exceeds `above` until there are none left (A.1.5).
 
-    The first pair in the order of the starts is taken each time, so that the order of the list
-    does not matter.
+    Each time, the first pair in order of start is merged, so that the order of the list does not
+    matter.
     """
     ordered = sorted(actions, key=_order)
     left: list[Action | None] = [*ordered]
@@ -291,7 +291,7 @@ def merge_similar(actions: Sequence[Action], above: float) -> list[Action]:
         assert kept is not None and gone is not None
         left[first], left[second] = merge_two(kept, gone), None
         boxes[first] = _corners(merge_two(kept, gone))
-        boxes[second] = np.nan  # no box: overlaps none
+        boxes[second] = np.nan  # missing box: overlaps nothing
         near = _ious(boxes[first], boxes) > above
         alike[second], alike[:, second] = False, False
         alike[first, first + 1 :], alike[:first, first] = near[first + 1 :], near[:first]
@@ -303,13 +303,13 @@ def _corners(action: Action) -> tuple[float, float, float, float]:
 
 
 def _overlap(box: F64, boxes: F64) -> F64:
-    """Area that a box shares with each of (n, 4) boxes."""
+    """Compute the area that a box shares with each of (n, 4) boxes."""
     sides = np.minimum(box[2:], boxes[:, 2:]) - np.maximum(box[:2], boxes[:, :2])
     return np.asarray(np.prod(np.maximum(sides, 0.0), axis=1), dtype=np.float64)
 
 
 def _ious(box: F64, boxes: F64) -> F64:
-    """IoU of a box with (n, 4) boxes of left, top, right, bottom; NaN where there is none."""
+    """Compute a box's IoU with (n, 4) boxes of left, top, right, bottom; NaN for missing boxes."""
     shared = _overlap(box, boxes)
     areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
     whole: F64 = np.prod(box[2:] - box[:2]) + areas - shared
@@ -317,7 +317,7 @@ def _ious(box: F64, boxes: F64) -> F64:
 
 
 def merge_two(first: Action, second: Action) -> Action:
-    """Merge two actions: the box around both, from first start to last end."""
+    """Merge two actions into the box around both, from first start to last end."""
     longer = max((first, second), key=lambda action: (action.seconds, -action.start_s))
     x, y, w, h = around((first, second))
     span = {"start_s": min(first.start_s, second.start_s), "end_s": max(first.end_s, second.end_s)}
@@ -325,7 +325,7 @@ def merge_two(first: Action, second: Action) -> Action:
 
 
 def prune_containing(actions: Sequence[Action], share: float) -> list[Action]:
-    """Remove larger boxes that hold more than `share` of a smaller box (A.1.6)."""
+    """Remove larger boxes that contain more than `share` of a smaller box (A.1.6)."""
     boxes = np.array([_corners(action) for action in actions]).reshape(-1, 4)
     areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
     return [
@@ -339,7 +339,7 @@ def prune_containing(actions: Sequence[Action], share: float) -> list[Action]:
 
 
 def normalize(action: Action, header: SessionHeader, settings: ActionSettings) -> Action | None:
-    """Fit the action into a box of a standard size around its center (A.1.7), or None.
+    """Fit the action into a standard-size box around its center (A.1.7), or return None.
 
     The size whose side is nearer on a scale of ratios is taken. A box that would leave the slide is
     moved onto it, or is the slide's side where that is shorter (not in the paper).
@@ -363,12 +363,12 @@ def normalize(action: Action, header: SessionHeader, settings: ActionSettings) -
 
 
 def nearest(magnification: float, objectives: Sequence[float]) -> float:
-    """Return the nearest objective on a scale of ratios; the lower of two that are as near."""
+    """Return the nearest objective by ratio; the lower of two that are equally near."""
     return min(objectives, key=lambda power: (abs(math.log(magnification / power)), power))
 
 
 def command_of(kind: ActionKind, bin_: float) -> str:
-    """Such as `<10x-inspect>` or `<40x-peek>`."""
+    """Format a command such as `<10x-inspect>` or `<40x-peek>`."""
     return f"<{bin_:g}x-{'peek' if kind == 'peek' else 'inspect'}>"
 
 
@@ -376,7 +376,7 @@ def command_of(kind: ActionKind, bin_: float) -> str:
 
 
 def around(boxes: Sequence[Action] | Sequence[ViewEvent]) -> tuple[float, float, float, float]:
-    """Return the smallest box around all: x, y, width, height."""
+    """Compute the smallest box around all boxes: x, y, width, height."""
     x, y = min(box.x for box in boxes), min(box.y for box in boxes)
     right, bottom = max(box.x + box.w for box in boxes), max(box.y + box.h for box in boxes)
     return x, y, right - x, bottom - y

@@ -1,7 +1,7 @@
-"""Drafted rationales and what a reviewer made of them: one round per action.
+"""Drafted rationales and a reviewer's decisions on them, with one round per action.
 
 `NAME.drafts.json` is written once; each decision is a line of `NAME.decisions.jsonl`, and the last
-one of a round counts. A decision names the hash of the drafts that it was made on.
+one for a round counts. A decision includes the hash of the drafts to which it applies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sage_slide_reading.sessions.actions import Action, ActionSettings
 from sage_slide_reading.sessions.format import SUFFIX, SessionHeader
 
 CYTOLOGY_PX = 1024
-"""Side of the crop from a region's center, in level-0 pixels; half of a box that is not larger."""
+"""Side of the crop from a region's center, in level-0 pixels; half of a box not larger than it."""
 DRAFTS = ".drafts.json"
 DECISIONS = ".decisions.jsonl"
 MAX_BYTES = 32 << 20
@@ -113,49 +113,49 @@ class Decision(Strict):
 
 
 def cytology_size(action: Action) -> tuple[float, float]:
-    """Sides of the crop from an action's center that shows its cells, level-0 pixels."""
+    """Return the sides of the crop that shows an action's cells, in level-0 pixels."""
     return min(CYTOLOGY_PX, action.w / 2), min(CYTOLOGY_PX, action.h / 2)
 
 
 def sentences(text: str) -> tuple[str, ...]:
-    """Split a text at its sentence boundaries, a sentence per line."""
+    """Split a text at its sentence boundaries, one sentence per line."""
     return tuple(part for part in _ENDS.split(one_line(text)) if part)
 
 
 def drafts_path(session: Path) -> Path:
-    """Path of a session's drafts, beside it."""
+    """Return the path of a session's drafts, in the same folder."""
     return session.with_name(session.name.removesuffix(SUFFIX) + DRAFTS)
 
 
 def decisions_path(drafts: Path) -> Path:
-    """Path of the decisions on drafts, beside them."""
+    """Return the path of the decisions on drafts, in the same folder."""
     return drafts.with_name(drafts.name.removesuffix(DRAFTS) + DECISIONS)
 
 
 def write_drafts(path: Path, drafts: Drafts) -> None:
-    """Write drafts whole, or not at all."""
+    """Write drafts atomically."""
     write_text(path, drafts.model_dump_json(indent=1) + "\n")
 
 
 def read_drafts(path: Path) -> Drafts:
-    """Drafts from their file.
+    """Read drafts from their file.
 
     Raises
     ------
     InputError
-        If there are none, they are too large, or are no drafts.
+        If the file is missing, too large, or does not contain drafts.
     """
     _check_size(path)
     return read_model(path, Drafts)
 
 
 def read_decisions(drafts_file: Path, drafts: Drafts) -> dict[int, Decision]:
-    """By round, the last decision that was made on these very drafts.
+    """Read the last decision on each round that was made on exactly these drafts.
 
     Raises
     ------
     InputError
-        If a line is no decision; the line is named.
+        If a line is not a decision; the message names the line.
     """
     path = decisions_path(drafts_file)
     if not path.exists():
@@ -180,7 +180,7 @@ def decide(drafts_file: Path, decision: Decision) -> None:
 
 
 def state_of(drafted: Rationale, left: Rationale, *, accepted: bool) -> State:
-    """Return whether it was accepted as it was, accepted after an edit, or rejected."""
+    """Tell whether it was accepted unchanged, accepted after an edit, or rejected."""
     if not accepted:
         return "rejected"
     return "accepted" if left == drafted else "revised"
@@ -220,7 +220,7 @@ class Audit(Strict):
 
 
 def audit(drafts: Drafts, decisions: Mapping[int, Decision]) -> Audit:
-    """Effort of the review of these drafts."""
+    """Summarize the effort of reviewing these drafts."""
     made = sorted(decisions.items())
     of = {
         state: [decision.seconds for _, decision in made if decision.state == state]

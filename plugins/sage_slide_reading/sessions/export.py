@@ -25,13 +25,13 @@ FILES = {
 
 @dataclass(frozen=True)
 class Reviewed:
-    """The drafts of a session and the decisions on them, by round."""
+    """Drafts of a session and the decisions on them, by round."""
 
     drafts: Drafts
     decisions: dict[int, Decision]
 
     def select_kept(self, unreviewed: bool) -> list[tuple[Action, Rationale, str]]:
-        """Select rounds that a reviewer kept, and with `unreviewed` those without a decision."""
+        """Select rounds that a reviewer kept, and with `unreviewed`, those without a decision."""
         found: list[tuple[Action, Rationale, str]] = []
         for number, round_ in enumerate(self.drafts.rounds):
             decision = self.decisions.get(number)
@@ -43,7 +43,7 @@ class Reviewed:
 
 
 def export(reviewed: Sequence[Reviewed], folder: Path, *, unreviewed: bool = False) -> list[Path]:
-    """Write the three files; their paths."""
+    """Write the three files and return their paths."""
     written = {
         "conversations": conversations(reviewed, unreviewed),
         "boxes": json.dumps(coco(reviewed, unreviewed), indent=1, ensure_ascii=False) + "\n",
@@ -57,10 +57,10 @@ def export(reviewed: Sequence[Reviewed], folder: Path, *, unreviewed: bool = Fal
 
 
 def conversations(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> str:
-    """Write a session per line: per round the decision to look, then the findings (4.4).
+    """Render a session per line: for each round, the decision to look, then the findings (4.4).
 
-    A round is a command with its box by the user's viewer, and the assistant's `think` (why) and
-    `answer` (findings). Boxes are x, y, w, h in level-0 pixels.
+    A round consists of a command with its box from the user's viewer, and the assistant's `think`
+    (why) and `answer` (findings). Boxes are x, y, w, h in level-0 pixels.
     """
     lines = []
     for each in reviewed:
@@ -78,7 +78,7 @@ def conversations(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> str
             said.append(f"<think>{_words(rationale.why_zoom)}</think>")
             said.append(f"{action.command} {json.dumps(_box(action))}")
             move = "\n".join(filter(None, said))
-            if number:  # roles alternate: what was found and the next move are one turn
+            if number:  # roles alternate: findings and the next move are one turn
                 messages[-1]["content"] += f"\n{move}"
             else:
                 messages.append({"role": "assistant", "content": move})
@@ -96,7 +96,7 @@ MARK = re.compile(r"<\s*(/?\s*(?:think|answer)|[\d.]+x-\w+)\s*>", re.IGNORECASE)
 
 
 def _words(said: Sequence[str]) -> str:
-    """Join sentences into a text that opens and closes none of the marks of a conversation."""
+    """Join sentences into a text that contains no conversation markup."""
     return MARK.sub(r"(\1)", " ".join(said))
 
 
@@ -105,7 +105,7 @@ def _box(action: Action) -> list[int]:
 
 
 def coco(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> dict[str, Any]:
-    """Boxes in COCO's form: one image per slide, one category per command."""
+    """Build boxes in COCO format: one image per slide, one category per command."""
     slides = {_slide(each.drafts) for each in reviewed}
     image = {slide: number for number, slide in enumerate(sorted(slides), 1)}
     rows = [
@@ -140,12 +140,12 @@ def coco(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> dict[str, An
 
 
 def _slide(drafts: Drafts) -> tuple[str, int, int]:
-    """Key that distinguishes slides of two folders with the same name."""
+    """Return a key that distinguishes slides with the same name in two folders."""
     return drafts.header.slide, drafts.header.width, drafts.header.height
 
 
 def datasheet(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> str:
-    """Datasheet: content, authors, method and limits (after Gebru et al., 2021)."""
+    """Render a datasheet on content, authors, method, and limits (after Gebru et al., 2021)."""
     kept = [row for each in reviewed for row in each.select_kept(unreviewed)]
     drafts = [each.drafts for each in reviewed]
     commands = Counter(action.command for action, *_ in kept)
@@ -208,7 +208,7 @@ def datasheet(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> str:
 
 
 def _join_names(names: Sequence[str] | set[str]) -> str:
-    """Names and tasks as they were typed, which Markdown must not take for HTML."""
+    """Join names and tasks as typed, escaped so that Markdown does not treat them as HTML."""
     return escape(", ".join(sorted(names)), quote=False) or "none"
 
 

@@ -1,4 +1,4 @@
-"""A recorded session as a file: a header, then one view of the slide per line (`*.session.jsonl`).
+"""File format of a session: a header, then one view per line (`*.session.jsonl`).
 
 Coordinates are level-0 pixels; a view may lie partly off the slide. Files are untrusted: their
 size, the length of their lines and every number are bounded when they are read.
@@ -22,16 +22,16 @@ from sage.core.printable import one_line
 SUFFIX = ".session.jsonl"
 MAX_BYTES = 64 << 20
 MAX_LINE = 16_384
-"""Bytes of a line."""
+"""Maximum length of a line, in bytes."""
 MAX_EVENTS = 500_000
 LONGEST_S = 7 * 86_400.0
 FARTHEST = 1e8
-"""Level-0 pixels that a view may lie from the slide's corner, and its largest side."""
+"""Maximum distance of a view from the slide's corner, and maximum side, in level-0 pixels."""
 LARGEST_SIDE = 10_000_000
 ONE_UM = 10.0
 """µm per pixel times magnification: 10x has 1 µm per pixel."""
 NATIVE_UNKNOWN = 40.0
-"""The magnification that level 0 is taken for where a slide states neither objective nor mpp."""
+"""Assumed magnification of level 0 if a slide states neither objective nor mpp."""
 
 EventKind = Literal["open", "pan", "zoom", "resize", "peek", "close"]
 Coordinate = Annotated[float, Field(ge=-FARTHEST, le=FARTHEST, allow_inf_nan=False)]
@@ -111,7 +111,7 @@ class ViewEvent(Strict):
 
 
 def kind_of(before: ViewEvent | None, width: float) -> EventKind:
-    """Kind of event that led to a view of this width: open, zoom or pan."""
+    """Return the kind of event that led to a view of this width: open, zoom, or pan."""
     if before is None or before.kind == "close":
         return "open"
     return "zoom" if abs(width / before.w - 1) > 1e-3 else "pan"
@@ -138,15 +138,15 @@ class Session(Strict):
 
 
 def read_session(path: Path) -> Session:
-    """Return a session from its file.
+    """Read a session from its file.
 
-    A last line without its end, which a crash while recording leaves, is left out.
+    An incomplete last line, which a crash during recording can leave, is omitted.
 
     Raises
     ------
     InputError
-        If the file is too large, is no session, or a line is not as it should be; the line is
-        named.
+        If the file is too large or is not a session, or a line is invalid; the message names the
+        line.
     """
     try:
         size = path.stat().st_size
@@ -175,12 +175,12 @@ def read_session(path: Path) -> Session:
 
 
 def read_header(path: Path) -> SessionHeader:
-    """Return the header alone.
+    """Read only the header.
 
     Raises
     ------
     InputError
-        If the first line is none.
+        If the first line is not a header.
     """
     try:
         with path.open("rb") as stream:
@@ -201,11 +201,11 @@ def _line(model: type[M], line: bytes, path: Path, number: int) -> M:
 
 
 def write_session(path: Path, session: Session) -> None:
-    """Write a session whole, or not at all."""
+    """Write a session atomically."""
     lines = [session.header.model_dump_json(), *event_lines(session.events)]
     write_text(path, "\n".join(lines) + "\n")
 
 
 def event_lines(events: Iterable[ViewEvent]) -> list[str]:
-    """Events as lines of a file, without their ends."""
+    """Format events as lines of a file, without line endings."""
     return [event.model_dump_json() for event in events]

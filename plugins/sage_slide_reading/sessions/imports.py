@@ -1,8 +1,7 @@
-"""Logs of other viewers as sessions: OpenSeadragon, QuPath, ASAP, Aperio ImageScope.
+"""Import of logs from other viewers: OpenSeadragon, QuPath, ASAP, and Aperio ImageScope.
 
-Where a file has times (numbers or ISO 8601), its views last until the next view. Annotations
-without times are taken in the order of the file, each for the same nominal time, and the session
-records this.
+If a file has times (numbers or ISO 8601), each view lasts until the next one. Annotations without
+times are used in file order, each for the same nominal time, and the session records this.
 Files are untrusted: their size and counts are bounded, XML may declare no entities, and every
 number must be finite.
 """
@@ -38,16 +37,16 @@ from sage_slide_reading.sessions.format import (
 LogKind = Literal["session", "openseadragon", "qupath", "asap", "aperio"]
 UNFIT = (ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError,
          csv.Error)  # fmt: skip
-"""What a file of another shape comes to while it is read."""
+"""Errors that reading a file with another structure can raise."""
 Sides = tuple[float, float, float, float]
 NOMINAL_S = 2.0
-"""Seconds that a region counts for, where a file has no times."""
+"""Nominal duration of a region in seconds if a file has no times."""
 TIMES = ("t", "time", "timestamp", "ts", "created", "createdat", "creationtime", "date")
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A box that a log names, in level-0 pixels, with time and magnification where given."""
+    """A box in a log, in level-0 pixels, with time and magnification if given."""
 
     x: float
     y: float
@@ -61,18 +60,18 @@ class Seen:
 def read_log(
     path: Path, header: SessionHeader, kind: LogKind | None = None, second: float = 1000.0
 ) -> Session:
-    """Return the session that a log of another viewer comes to.
+    """Convert a log of another viewer to a session.
 
     Parameters
     ----------
-    header : of the session to be, with the slide's size
+    header : header for the new session, with the slide's size
     kind : program that wrote the log; None to detect it from the content
     second : units of the log's numeric times in one second; 1000 for ms
 
     Raises
     ------
     InputError
-        If the file is too large, is no such log, or names nothing that was looked at on the slide.
+        If the file is too large, is not such a log, or contains no views of the slide.
     """
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -100,7 +99,7 @@ def read_log(
 def _each(
     entries: Iterable[Any], kind: LogKind, what: str, read: Callable[[Any], Seen | None]
 ) -> list[Seen]:
-    """Parse the entries of a log; an error names the entry by its number, from 1."""
+    """Parse the entries of a log; errors name the entry by its number, starting at 1."""
     found = []
     for number, entry in enumerate(entries, 1):
         try:
@@ -123,7 +122,7 @@ def _each(
 
 
 def _lacking(error: Exception) -> str:
-    """Name of the field that was looked for."""
+    """Return the name of the missing field."""
     return f': it lacks "{one_line(str(error.args[0]))[:40]}"' if type(error) is KeyError else ""
 
 
@@ -193,7 +192,7 @@ def _number(value: Any) -> float:
 
 
 def _seconds(value: Any, second: float) -> float | None:
-    """Return a time in s: a number in the log's unit, or ISO 8601; None where there is none."""
+    """Parse a time in seconds from a number in the log's unit or ISO 8601; None if missing."""
     if value is None or value == "":
         return None
     try:
@@ -203,7 +202,7 @@ def _seconds(value: Any, second: float) -> float | None:
             raise
     try:
         at = datetime.fromisoformat(value.strip()[:40])
-        # without a zone as UTC: this machine's may change its clock in between
+        # without a zone, assume UTC, since this machine's zone may change its clock in between
         return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
     except ValueError:
         said = one_line(value)[:40]
@@ -226,10 +225,10 @@ def _json(data: bytes) -> Any:
 
 
 def _openseadragon(data: bytes, header: SessionHeader, second: float) -> list[Seen]:
-    """Events as JSON (a list, or under `events`), or one per line.
+    """Parse events as JSON (a list, or under `events`), or one per line.
 
-    Each has a time and a view: `imageBounds` in pixels, `bounds` in the viewer's coordinates
-    (the slide is 1 wide), or `center` and `zoom` in the same. Others are left out.
+    Each event has a time and a view: `imageBounds` in pixels, `bounds` in the viewer's coordinates
+    (the slide is 1 wide), or `center` and `zoom` in the same. Other events are omitted.
     """
     text = data.strip()
     if text.startswith(b"{") and b"\n" in text and not text.startswith((b'{"events"', b"{\n")):
@@ -271,7 +270,7 @@ def _sides(given: Mapping[str, Any], unit: float = 1.0) -> Sides:
 
 
 def _qupath(data: bytes, header: SessionHeader, second: float) -> list[Seen]:
-    """Return a recording of QuPath's view tracker (tab-separated), or annotations as GeoJSON."""
+    """Parse a recording of QuPath's view tracker (tab-separated), or annotations as GeoJSON."""
     if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
         return _geojson(data, second)
     rows = csv.DictReader(io.StringIO(data.decode("utf-8-sig")), delimiter="\t")
@@ -331,7 +330,7 @@ def _xml(data: bytes) -> Any:
 
 
 def _asap(data: bytes, header: SessionHeader, second: float) -> list[Seen]:
-    """ASAP: `Annotation` with `Coordinate`s of X and Y, in the order of their `Order`."""
+    """Parse ASAP's `Annotation`s with `Coordinate`s of X and Y, sorted by `Order`."""
 
     def parse_entry(annotation: Any) -> Seen | None:
         points = [
@@ -344,7 +343,7 @@ def _asap(data: bytes, header: SessionHeader, second: float) -> list[Seen]:
 
 
 def _aperio(data: bytes, header: SessionHeader, second: float) -> list[Seen]:
-    """Aperio ImageScope: `Region`s of `Vertex`, with the `Zoom` at which they were drawn."""
+    """Parse Aperio ImageScope's `Region`s of `Vertex`, with the `Zoom` at which they were drawn."""
 
     def parse_entry(region: Any) -> Seen | None:
         points = [

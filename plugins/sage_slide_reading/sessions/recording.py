@@ -1,4 +1,4 @@
-"""A session while it is recorded: batches of events, appended durably to its file."""
+"""Recording of a session: batches of events, appended durably to its file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FOLDER = ".sessions"
 
 
 class Recordings:
-    """The sessions that are recorded into one folder, by name."""
+    """Sessions that are recorded into one folder, by name."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -32,7 +32,7 @@ class Recordings:
         self._kept: dict[str, tuple[int, float]] = {}
 
     def path(self, name: str) -> Path:
-        """Return the file of a session."""
+        """Return a session's file."""
         return self.folder / f"{name}{SUFFIX}"
 
     def begin(self, name: str, header: SessionHeader) -> None:
@@ -40,21 +40,21 @@ class Recordings:
         append_line(self.path(name), header.model_dump_json(), durable=True)
 
     def append(self, name: str, first: int, events: Sequence[ViewEvent]) -> int:
-        """Add the events that are not yet kept; how many the session has now.
+        """Append events that are not stored yet, and return the session's number of events.
 
-        A batch may come twice, or overlap with the previous batch, when an answer was lost.
+        If a response was lost, a batch may arrive twice or overlap with the previous batch.
 
         Parameters
         ----------
-        name : of the session
-        first : the number of the first event of the batch, from 0
-        events : in order
+        name : name of the session
+        first : index of the batch's first event, from 0
+        events : events in order
 
         Raises
         ------
         InputError
             If there is no such session, events before the batch are missing, time runs backward,
-            or the session is full. Nothing of the batch is kept then.
+            or the session is full. In these cases, nothing of the batch is kept.
         """
         path = self.path(name)
         with self._lock:
@@ -77,20 +77,20 @@ class Recordings:
             full = path.stat().st_size + len(lines) + 1 > MAX_BYTES
             if full or count + len(new) > MAX_EVENTS:
                 raise InputError("the session is full; end it and begin another")
-            del self._kept[name]  # read again, should the disk fail in the middle
+            del self._kept[name]  # read again in case the disk fails in the middle
             append_line(path, lines, durable=True)
             self._kept[name] = count + len(new), new[-1].t
             return count + len(new)
 
     def delete(self, name: str) -> None:
-        """Delete a session for good."""
+        """Delete a session permanently."""
         with self._lock:
             self.path(name).unlink(missing_ok=True)
             self._kept.pop(name, None)
 
 
 def _mend(path: Path) -> None:
-    """Cut off a last line without its end."""
+    """Remove an incomplete last line."""
     with path.open("r+b") as stream:
         data = stream.read()
         stream.truncate(data.rfind(b"\n") + 1)

@@ -1,4 +1,4 @@
-"""`record_session` over the registry and MCP: a reader's views become a session file."""
+"""`record_session` for the registry and MCP: turns a reader's views into a session file."""
 
 from __future__ import annotations
 

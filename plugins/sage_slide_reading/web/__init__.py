@@ -1,4 +1,4 @@
-"""Page of recorded sessions and their review; panels that record and read beside each slide."""
+"""Page for recorded sessions and their review, and panels for recording and reading slides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drafted rationales: pictures of each region, and a reviewer's decisions, kept durably."""
+"""Drafted rationales: pictures of each region, and a reviewer's decisions, stored durably."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ Picture = Literal["thumbnail", "region", "cytology"]
 
 
 def find_drafts(request: Request, name: str) -> tuple[Path, Drafts]:
-    """Return the drafts of this name in the folder of sessions.
+    """Find the drafts with this name in the folder of sessions.
 
     Raises
     ------
     InputError
-        If there are none that the person may see.
+        If there are no such drafts that the person may see.
     """
     from sage_slide_reading.sessions.drafts import DRAFTS, read_drafts
 
@@ -48,12 +48,12 @@ def find_drafts(request: Request, name: str) -> tuple[Path, Drafts]:
 
 
 def slide_of(request: Request, header: SessionHeader) -> Path:
-    """Return the slide of a session: the file of its name and size below the roots.
+    """Find a session's slide below the roots by name and size.
 
     Raises
     ------
     InputError
-        If there is none.
+        If there is no such slide.
     """
     site, tiles = request.app.state.site, request.app.state.tiles
     tiles.prepare()
@@ -73,7 +73,7 @@ def slide_of(request: Request, header: SessionHeader) -> Path:
 
 @router.get("")
 def list_drafts(request: Request) -> list[dict[str, Any]]:
-    """Sessions that rationales were drafted for, and how far their review is."""
+    """List sessions with drafted rationales and the progress of their review."""
     from sage_slide_reading.sessions.drafts import DRAFTS, read_decisions
 
     folder = recordings(request).folder
@@ -96,7 +96,7 @@ def list_drafts(request: Request) -> list[dict[str, Any]]:
 
 @router.get("/{name}")
 def show_drafts(name: str, request: Request) -> dict[str, Any]:
-    """Drafts with the last decision of each round, and what the review took so far."""
+    """Show drafts with the last decision on each round, and the effort of the review so far."""
     from sage_slide_reading.sessions.drafts import PANELS, audit, read_decisions
 
     path, drafts = find_drafts(request, name)
@@ -115,14 +115,14 @@ def show_drafts(name: str, request: Request) -> dict[str, Any]:
 
 @router.get("/{name}/picture")
 def picture(name: str, round: int, kind: Picture, request: Request) -> Response:
-    """Send the slide's thumbnail, a round's region, or the crop of its center, as JPEG.
+    """Send the slide's thumbnail, a round's region, or the crop at its center as JPEG.
 
     Parameters
     ----------
-    name : of the drafts
-    round : its number, from 0
-    kind : which picture
-    request : carries the open slides
+    name : name of the drafts
+    round : number of the round, from 0
+    kind : kind of picture
+    request : request with access to the open slides
 
     Raises
     ------
@@ -177,13 +177,13 @@ class Made(Strict):
 
 @router.post("/{name}/decisions")
 def decide(name: str, made: Made, request: Request) -> dict[str, Any]:
-    """Keep a decision: accepted, revised where the text was changed, or rejected.
+    """Store a decision: accepted, revised if the text was changed, or rejected.
 
     Raises
     ------
     InputError
-        If there is no such round, a text is too long, or nothing is left of an accepted
-        rationale; answered with status 422.
+        If there is no such round, a text is too long, or an accepted rationale is empty;
+        the response has status 422.
     """
     from sage_slide_reading.sessions.drafts import (
         Decision,

@@ -1,4 +1,4 @@
-"""Readings of slides on the pages: started, followed, stepped into, replayed from a trace."""
+"""Readings of slides on the pages: started, followed, interrupted, and replayed from a trace."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FOLDER = ".readings"
 NAME = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
 ASKED, TRACE = "asked.json", "trace.jsonl"
 MOST_BYTES = 32 << 20
-"""Of a trace."""
+"""Maximum size of a trace, in bytes."""
 MOST_LISTED = 60
 MOST_RUNNING = 2
 STARTING = threading.Lock()
@@ -90,7 +90,7 @@ def _home(site: Site) -> Path:
 
 
 def _own(site: Site, name: str) -> Path:
-    """Return the folder of a reading that a page started."""
+    """Return the folder of a reading that was started from a page."""
     if not NAME.fullmatch(name) or not (_home(site) / name / ASKED).is_file():
         raise InputError("there is no such reading")
     return _home(site) / name
@@ -107,7 +107,7 @@ def _question(asking: Asking) -> Question:
 
 
 def _state(request: Request, folder: Path) -> str:
-    """State of a reading, in a word."""
+    """Return the state of a reading as one word."""
     from sage_slide_reading.reader.export import holder
     from sage_slide_reading.reader.person import NOW, Now
 
@@ -125,7 +125,7 @@ def _state(request: Request, folder: Path) -> str:
 
 @router.get("")
 def list_readings(path: str, request: Request) -> list[dict[str, Any]]:
-    """List readings of a slide, newest first: from here and from the folders of `--root`."""
+    """List a slide's readings, newest first, from here and from the `--root` folders."""
     from mcp_servers.slides.slide import slide_name
     from sage_slide_reading.reader.export import geojson_name
 
@@ -153,17 +153,17 @@ def list_readings(path: str, request: Request) -> list[dict[str, Any]]:
 
 @router.get("/one")
 def show_reading(path: str, reading: str, request: Request) -> dict[str, Any]:
-    """Show the path of a reading over its slide so far, and what the reader does now.
+    """Show the path of a reading over its slide so far, and the reader's current activity.
 
     Parameters
     ----------
-    reading : its name, where a page started it, or its folder below a folder of `--root`
-    request : carries what was started
+    reading : its name if started from a page, or its folder below a `--root` folder
+    request : request with access to the started readings
 
     Raises
     ------
     InputError
-        If there is none, it is of another slide, or its trace does not fit; status 422.
+        If there is no such reading, it is of another slide, or its trace does not fit; status 422.
     """
     from sage.core.llm.trace import read_trace
     from sage_slide_reading.reader.path import path_of
@@ -217,13 +217,13 @@ def show_reading(path: str, reading: str, request: Request) -> dict[str, Any]:
 
 @router.post("")
 def start(asking: Asking, request: Request) -> dict[str, str]:
-    """Read a slide: `sage reading read` in a process of its own.
+    """Read a slide by running `sage reading read` in a separate process.
 
     Raises
     ------
     InputError
-        If the question is none, the person has no slide left today, somebody moves this slide's
-        view already, or as many readings as may run at once do; status 422.
+        If the question is invalid, the person's daily slide quota is used up, somebody already
+        controls this slide's view, or too many readings are running; status 422.
     """
     site: Site = request.app.state.site
     slide = slide_file(request, asking.slide)
@@ -265,12 +265,12 @@ def start(asking: Asking, request: Request) -> dict[str, str]:
 
 @router.post("/say")
 def say(word: Word, request: Request) -> dict[str, bool]:
-    """Change, pause or continue a reading that is running.
+    """Change, pause, or continue a running reading.
 
     Raises
     ------
     InputError
-        If it does not run, or the change cannot be made; status 422.
+        If the reading is not running, or the change cannot be made; status 422.
     """
     from sage_slide_reading.reader.algorithm import Intervention
     from sage_slide_reading.reader.person import MOST_SAID, NOW, SAID, Said
@@ -307,12 +307,12 @@ class Named(Strict):
 
 @router.post("/stop")
 def stop(named: Named, request: Request) -> dict[str, bool]:
-    """Ctrl-C to the reader; its trace stays.
+    """Interrupt the reader as with Ctrl-C, keeping its trace.
 
     Raises
     ------
     InputError
-        If it does not run.
+        If the reading is not running.
     """
     from sage_slide_reading.reader.export import holder
 

@@ -1,4 +1,4 @@
-"""Sessions: record where a reader looks on a slide, list them, play them again, delete them."""
+"""Sessions: recording of where a reader looks on a slide, listing, replay, and deletion."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ router = APIRouter(prefix="/sessions")
 
 MOST_LISTED = 500
 MOST_SENT = 5000
-"""Events of a session that a page plays; longer sessions are thinned."""
+"""Maximum number of events that a page replays; longer sessions are thinned."""
 BATCH = 2000
-"""Events of a request."""
+"""Maximum number of events per request."""
 AGREED = "The reader agreed to be recorded."
 
 
@@ -70,12 +70,12 @@ def recordings(request: Request) -> Recordings:
 
 
 def find_session(request: Request, name: str) -> Path:
-    """Return the file of a session.
+    """Find the file of a session.
 
     Raises
     ------
     InputError
-        If there is none of this name.
+        If there is no session with this name.
     """
     path = recordings(request).path(name) if NAME.fullmatch(name) else None
     if path is None or path.is_symlink() or not path.is_file() or not may_see(request, name):
@@ -86,7 +86,7 @@ def find_session(request: Request, name: str) -> Path:
 def may_see(request: Request, name: str) -> bool:
     """Return True if the person may see a session and its drafts.
 
-    Who reviews or administers sees all of them, others what was recorded of themselves.
+    Reviewers and administrators see all sessions; others see only their own.
     """
     everything = {Role.REVIEW, Role.ADMINISTER} & roles(request)
     return (
@@ -95,7 +95,7 @@ def may_see(request: Request, name: str) -> bool:
 
 
 def _own(request: Request, name: str) -> None:
-    """Refuse what is another person's, where people are named and do not administer."""
+    """Refuse access to another person's session, if people are named, except to administrators."""
     if not request.app.state.site.people.identified or Role.ADMINISTER in roles(request):
         return
     if not _is_own(request, name):
@@ -108,13 +108,13 @@ def _is_own(request: Request, name: str) -> bool:
 
 
 def _owner(request: Request, name: str) -> Path:
-    """File with the person who recorded a session, whose header has a pseudonym."""
+    """Return the file that names the person who recorded a session with a pseudonymous header."""
     return recordings(request).folder / f"{name}.owner"
 
 
 @router.get("")
 def list_sessions(request: Request) -> list[dict[str, Any]]:
-    """List the latest sessions of this machine that the person may see."""
+    """List this machine's latest sessions that the person may see."""
     from sage_slide_reading.sessions.format import SUFFIX, read_header
 
     folder = recordings(request).folder
@@ -138,12 +138,12 @@ def list_sessions(request: Request) -> list[dict[str, Any]]:
 
 @router.post("")
 def begin(begun: Begun, request: Request) -> dict[str, str]:
-    """Begin a session, with the reader's consent; its name.
+    """Begin a session with the reader's consent, and return its name.
 
     Raises
     ------
     InputError
-        Without consent, or if the slide may not be shown; answered with status 422.
+        If consent is missing or the slide may not be shown; the response has status 422.
     """
     from sage_slide_reading.sessions.format import SessionHeader
 
@@ -175,13 +175,13 @@ def begin(begun: Begun, request: Request) -> dict[str, str]:
 
 @router.post("/{name}/events")
 def append(name: str, batch: Batch, request: Request) -> dict[str, int]:
-    """Keep events of a session durably; how many it has now.
+    """Store events of a session durably, and return its number of events.
 
     Raises
     ------
     InputError
-        If there is no such session, an event is not as it should be, events before the batch are
-        missing, or the session is full; answered with status 422, and nothing of the batch is kept.
+        If there is no such session, an event is invalid, events before the batch are missing, or
+        the session is full; the response has status 422, and nothing of the batch is kept.
     """
     from sage_slide_reading.sessions.format import ViewEvent, read_header
 
@@ -218,7 +218,7 @@ def replay(name: str, request: Request) -> dict[str, Any]:
 
 @router.post("/{name}/delete")
 def delete(name: str, request: Request) -> dict[str, bool]:
-    """Delete a session for good."""
+    """Delete a session permanently."""
     find_session(request, name)
     _own(request, name)
     recordings(request).delete(name)

@@ -1,4 +1,4 @@
-"""Training examples: labelled tiles, scaled, dyed anew and damaged as scanners and labs do it."""
+"""Training examples: labeled tiles, scaled, restained, and degraded as by scanners and labs."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from sage.core.seeds import generator
 
 SIDE = 256
 MEDIAN_AREA_PX = (70.0, 270.0)
-"""Median area of nuclei after scaling: 17 to 67 µm² at 0.5 µm per pixel, as organs have them."""
+"""Range of median nuclear area after scaling: 17 to 67 µm² at 0.5 µm per pixel, as in organs."""
 WHITE = 245.0
 MIRROR_PX, SEAM_PX = 5.0, 3
-"""How near to a mirrored border, and to the seam of two cutouts, labels do not count."""
+"""Distances from a mirrored border and from the seam of two cutouts where labels are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A labelled image: `image` (H, W, 3) RGB, `labels` (H, W), 0 outside nuclei.
+    """A labeled image: `image` (H, W, 3) RGB and `labels` (H, W), 0 outside nuclei.
 
-    `mpp` is µm per pixel where it is known.
+    `mpp` is µm per pixel, if known.
     """
 
     name: str
@@ -35,19 +35,19 @@ class Tile:
     mpp: float | None = None
 
     def median_area(self) -> float:
-        """Median area of its nuclei in pixels; 300 where it has none."""
+        """Median area of the nuclei in pixels; 300 if there are none."""
         areas = np.bincount(self.labels.ravel())[1:]
         areas = areas[areas > 0]
         return float(np.median(areas)) if len(areas) else 300.0
 
 
 def read_tiles(folder: Path, mpp: float | None = None) -> list[Tile]:
-    """Pairs NAME.png (or .tif) and NAME_labels.png of a folder, by name.
+    """Read pairs NAME.png (or .tif) and NAME_labels.png from a folder, ordered by name.
 
     Raises
     ------
     InputError
-        If the folder holds no pair, or sizes of a pair differ.
+        If the folder contains no pair, or the sizes in a pair differ.
     """
     out = []
     for path in sorted(folder.glob("*_labels.png")):
@@ -76,7 +76,7 @@ def read_tiles(folder: Path, mpp: float | None = None) -> list[Tile]:
 
 
 def content_hash(tiles: list[Tile]) -> str:
-    """SHA-256 over names, pixels and labels of tiles in their order."""
+    """Compute the SHA-256 over names, pixels, and labels of tiles in order."""
     digest = hashlib.sha256()
     for tile in tiles:
         digest.update(tile.name.encode())
@@ -86,11 +86,11 @@ def content_hash(tiles: list[Tile]) -> str:
 
 
 def targets(labels: I32) -> F32:
-    """(4, H, W): nucleus 0 or 1, depth 0 to 1, horizontal and vertical place -1 to 1."""
+    """Build targets (4, H, W): nucleus 0 or 1, depth 0 to 1, and x and y positions -1 to 1."""
     edges = np.zeros(labels.shape, dtype=bool)
     edges[:, 1:] |= labels[:, 1:] != labels[:, :-1]
     edges[1:] |= labels[1:] != labels[:-1]
-    # to the middle of the last pixel outside, also where nuclei touch
+    # to the middle of the last pixel outside, even if nuclei touch
     free = (labels > 0) & ~edges
     depth = cv2.distanceTransform(free.astype(np.uint8), cv2.DIST_L2, 3) + np.float32(1)
     count = int(labels.max())
@@ -116,12 +116,12 @@ def targets(labels: I32) -> F32:
 
 
 def unit_vector(values: AnyArray) -> F32:
-    """Scaled to length 1."""
+    """Scale values to length 1."""
     return np.asarray(values / np.linalg.norm(values), dtype=np.float32)
 
 
 def noise_field(shape: tuple[int, int], rng: np.random.Generator, fibers: bool) -> F32:
-    """Smooth noise of zero mean and unit spread, drawn out in one direction when `fibers`."""
+    """Draw smooth noise of zero mean and unit spread, stretched in one direction if `fibers`."""
     grain = float(np.exp(rng.uniform(np.log(1.5), np.log(24.0))))
     side = int(np.hypot(*shape)) + 8
     rows = max(3, int(side / (grain * (rng.uniform(3, 8) if fibers else 1))))
@@ -136,17 +136,17 @@ def noise_field(shape: tuple[int, int], rng: np.random.Generator, fibers: bool) 
 
 
 def dyed_anew(image: U8, labels: I32, depth: F32, rng: np.random.Generator) -> F32:
-    """Optical densities (H, W, 3) of the tile with other dyes, chromatin and background.
+    """Compute optical densities (H, W, 3) of the tile with other dyes, chromatin, and background.
 
-    Density up to the background's level is taken for cytoplasm and fibers and gets an eosin-like
-    color, what exceeds it for hematoxylin. Single nuclei become paler, darker or vesicular.
+    Density up to the background's level is treated as cytoplasm and fibers and gets an eosin-like
+    color; the excess is treated as hematoxylin. Single nuclei become paler, darker or vesicular.
 
     Parameters
     ----------
     image : (H, W, 3) RGB pixels
-    labels : (H, W) nuclei, 0 off them
-    depth : (H, W) how far inside a nucleus, 0 to 1
-    rng : of colors and changes
+    labels : (H, W) nuclei, 0 elsewhere
+    depth : (H, W) depth within a nucleus, 0 to 1
+    rng : generator for colors and changes
     """
     raw = -np.log10(np.maximum(image.astype(np.float32), 1.0) / WHITE).clip(max=0)
     inside = labels > 0
@@ -182,7 +182,7 @@ def dyed_anew(image: U8, labels: I32, depth: F32, rng: np.random.Generator) -> F
     pink = unit_vector(np.array([0.15, 0.90, 0.35]) + rng.normal(0, 0.10, 3))
     if rng.random() < 0.25:  # basophilic background
         pink = unit_vector(rng.uniform(0.2, 0.8) * blue + pink)
-    inner = rng.uniform(0.2, 1.0)  # how much of the background's color nuclei have
+    inner = rng.uniform(0.2, 1.0)  # share of the background's color in nuclei
     texture = np.asarray(np.where(inside, texture * inner, texture), dtype=np.float32)
     dyed = nuclear[..., None] * blue + texture[..., None] * pink
     residual = raw - total[..., None] * unit_vector(raw.reshape(-1, 3).mean(0) + 1e-3) * np.sqrt(3)
@@ -191,7 +191,7 @@ def dyed_anew(image: U8, labels: I32, depth: F32, rng: np.random.Generator) -> F
 
 
 def simulate_scanner(density: F32, rng: np.random.Generator) -> U8:
-    """Gray values from densities, with the color, focus, noise and compression of some scanner."""
+    """Simulate a scanner's gray values from densities: color, focus, noise, and compression."""
     mix = np.eye(3) + rng.normal(0, 0.04, (3, 3))
     strength = rng.uniform(0.75, 1.3) ** rng.integers(0, 2)
     density = (density @ mix.astype(np.float32)) * np.float32(strength)
@@ -215,13 +215,13 @@ def simulate_scanner(density: F32, rng: np.random.Generator) -> U8:
 def cut_example(
     tile: Tile, height: int, width: int, rng: np.random.Generator
 ) -> tuple[U8, I32, F32]:
-    """Image, labels and weight of a turned, scaled cutout of a tile.
+    """Cut a rotated, scaled patch from a tile, and return image, labels, and weight.
 
     Parameters
     ----------
     tile : image with labels and pixel size, if known
-    height, width : of the cutout, pixels
-    rng : of place, angle and scale
+    height, width : size of the cutout, in pixels
+    rng : generator for position, angle, and scale
     """
     low, high = np.log(MEDIAN_AREA_PX)
     if tile.mpp is None:
@@ -242,7 +242,7 @@ def cut_example(
         source = np.asarray(cv2.GaussianBlur(source, (0, 0), 0.45 / scale), dtype=np.uint8)
     border = cv2.BORDER_REFLECT_101
     image = cv2.warpAffine(source, move, (width, height), flags=cv2.INTER_LINEAR, borderMode=border)
-    # labels enter as floats of 24 bits, nearest neighbor keeps them whole
+    # labels are passed as floats with 24 bits; nearest neighbor keeps them intact
     labels = cv2.warpAffine(
         tile.labels.astype(np.float32),
         move,
@@ -251,7 +251,7 @@ def cut_example(
         borderMode=border,
     ).astype(np.int32)
     trust = np.ones((height, width), dtype=np.float32)
-    # mirrored copies beyond the tile's border are nuclei of their own, the mirror is not trusted
+    # mirrored copies beyond the border are separate nuclei, and the mirrored part is not trusted
     back = cv2.invertAffineTransform(move)
     columns, rows = np.meshgrid(np.arange(width), np.arange(height))
     copy = np.zeros((height, width), dtype=np.int64)
@@ -268,7 +268,7 @@ def cut_example(
 
 
 def example(tiles: list[Tile], rng: np.random.Generator, side: int = SIDE) -> tuple[U8, F32, F32]:
-    """Return an example: image (side, side, 3), targets (4, side, side), weight (side, side).
+    """Make an example: image (side, side, 3), targets (4, side, side), and weight (side, side).
 
         Up to four cutouts of different tiles fill it, so that few large nuclei and empty stretches
     are close to crowds.
@@ -298,10 +298,10 @@ def example(tiles: list[Tile], rng: np.random.Generator, side: int = SIDE) -> tu
 
 
 def split_tiles(tiles: list[Tile], seed: int, share: float = 0.2) -> tuple[list[Tile], list[Tile]]:
-    """Tiles to train on and tiles held out, whole clusters of look-alikes at a time.
+    """Split tiles into training and held-out sets, keeping clusters of similar tiles together.
 
-    Tiles cut from one slide look alike; neighbors of training tiles are no independent test.
-    Clusters are of median color, its spread and the size of nuclei (k-means, one cluster per ten
+    Tiles from one slide look alike, and neighbors of training tiles are not an independent test.
+    Clusters are based on median color, its spread, and nuclear size (k-means, one cluster per ten
     tiles, at least five); they are held out in an order drawn by the seed until `share` is reached.
     """
     from scipy.cluster.vq import kmeans2

@@ -1,4 +1,4 @@
-"""Scores of nuclei on labelled tiles, per organ, beside the simplest method."""
+"""Scores of nuclei on labeled tiles, per organ, next to the simplest method."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sage_training.nuclei.examples import Tile
 
 MPP = 0.5
 MEDIAN_AREA_UM2 = 40.0
-"""Taken for the median nucleus of a tile without a pixel size."""
+"""Assumed median nuclear area of a tile without a pixel size."""
 BASELINE, CLASSICAL = "otsu_watershed", "classical"
 FIGURES = ("f1", "dice", "aji", "pq")
 Method = Callable[[U8], AnyArray]
@@ -34,7 +34,7 @@ TCGA_SITES = {
 
 @dataclass(frozen=True, slots=True)
 class TileScores:
-    """Scores of each method on one tile, and the organ it is from."""
+    """Scores of each method on one tile, and the tile's organ."""
 
     name: str
     organ: str
@@ -42,7 +42,7 @@ class TileScores:
 
 
 def organ(name: str) -> str:
-    """Organ of a tile by the site in its TCGA barcode, else unknown."""
+    """Return a tile's organ by the site in its TCGA barcode, or unknown."""
     parts = name.split("-")
     if len(parts) < 3 or parts[0] != "TCGA":
         return "unknown"
@@ -50,7 +50,7 @@ def organ(name: str) -> str:
 
 
 def at_working_size(tile: Tile) -> U8:
-    """Return the image at 0.5 µm per pixel; without a pixel size, so that nuclei look usual."""
+    """Resample the image to 0.5 µm per pixel, or to usual nuclear size without a pixel size."""
     import cv2
 
     if tile.mpp is not None:
@@ -64,7 +64,7 @@ def at_working_size(tile: Tile) -> U8:
 
 
 def own_methods() -> dict[str, Method]:
-    """Otsu + watershed and the classical method, as they take an image at 0.5 µm per pixel."""
+    """Return Otsu + watershed and the classical method for images at 0.5 µm per pixel."""
     return {
         BASELINE: lambda image: otsu_watershed(image, MPP),
         CLASSICAL: lambda image: segment(image, MPP).labels,
@@ -72,7 +72,7 @@ def own_methods() -> dict[str, Method]:
 
 
 def score_tiles(tiles: list[Tile], methods: Mapping[str, Method]) -> list[TileScores]:
-    """Scores on each tile; labels found at 0.5 µm per pixel are compared at the tile's own size."""
+    """Score each tile; labels found at 0.5 µm per pixel are compared at the tile's own size."""
     import cv2
 
     out = []
@@ -89,18 +89,18 @@ def score_tiles(tiles: list[Tile], methods: Mapping[str, Method]) -> list[TileSc
 
 
 def means(scored: list[TileScores], method: str) -> dict[str, float]:
-    """Mean over tiles of each figure of a method."""
+    """Average each metric of a method over tiles."""
     own = [tile.methods[method] for tile in scored]
     return {name: round(float(np.mean([getattr(s, name) for s in own])), 4) for name in FIGURES}
 
 
 def below_baseline(scored: list[TileScores], method: str) -> list[str]:
-    """Tiles on which a method's F1 is below that of Otsu + watershed."""
+    """List the tiles on which a method's F1 is below that of Otsu + watershed."""
     return [t.name for t in scored if t.methods[method].f1 < t.methods[BASELINE].f1]
 
 
 def megapixels_per_cpu_second(method: Method, tiles: list[Tile]) -> float:
-    """Megapixels at 0.5 µm per pixel over seconds of processor time of all threads."""
+    """Compute megapixels at 0.5 µm per pixel over processor seconds of all threads."""
     images = [at_working_size(tile) for tile in tiles]
     method(images[0])  # compiled and loaded
     began = time.process_time()
@@ -111,7 +111,7 @@ def megapixels_per_cpu_second(method: Method, tiles: list[Tile]) -> float:
 
 
 def by_organ(scored: list[TileScores]) -> dict[str, list[TileScores]]:
-    """Tiles of each organ, in the order of names, and all of them at the end."""
+    """Group tiles by organ, ordered by name, with all tiles at the end."""
     organs = sorted({tile.organ for tile in scored})
     groups = {name: [tile for tile in scored if tile.organ == name] for name in organs}
     return groups | {"all": scored} if len(organs) > 1 else {"all": scored}

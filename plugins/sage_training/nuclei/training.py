@@ -1,4 +1,4 @@
-"""Training the nuclei network: labelled tiles in, safetensors with a card out."""
+"""Training of the nuclei network from labeled tiles to safetensors with a card."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from sage_training.nuclei.scoring import (
 
 BATCH = 12
 PEAK_RATE = 3e-3
-"""Learning rate: it rises to this for a tenth of the steps, then falls as a cosine."""
+"""Peak learning rate, reached after a tenth of the steps, followed by cosine decay."""
 AVERAGE = 0.995
 
 
 def loss(out: Tensor, goal: Tensor, weight: Tensor) -> Tensor:
-    """Cross-entropy and Dice of the nucleus, squared errors of depth and of place within it."""
+    """Compute cross-entropy and Dice of the nucleus, and squared errors of depth and position."""
     logit, depth, place = out[:, 0], out[:, 1], out[:, 2:]
     nucleus = goal[:, 0]
     total = weight.sum().clamp(min=1.0)
@@ -63,7 +63,7 @@ def loss(out: Tensor, goal: Tensor, weight: Tensor) -> Tensor:
 def batches(
     tiles: list[Tile], seed: int, steps: range
 ) -> Iterator[tuple[int, list[tuple[U8, F32, F32]]]]:
-    """Step and its examples, which depend on seed and step alone; the next are made meanwhile."""
+    """Yield each step with its examples, which depend only on seed and step, made in advance."""
 
     def make_batch(step: int) -> list[tuple[U8, F32, F32]]:
         rng = generator(seed, step)
@@ -86,14 +86,14 @@ def train(
     checkpoint: Path | None = None,
     say: Callable[[str], None] = print,
 ) -> dict[str, Tensor]:
-    """Weights after so many steps: a moving average over those of the optimizer.
+    """Train for `steps` steps, and return a moving average of the weights.
 
     Parameters
     ----------
-    tiles : what examples are drawn from, each as often as any other
+    tiles : tiles from which examples are drawn uniformly
     steps : batches of `BATCH` examples
-    seed : of the examples and of the first weights
-    checkpoint : where weights are kept every 100 steps; training resumes from there
+    seed : random seed for the examples and the initial weights
+    checkpoint : file for weights every 100 steps, from which training resumes
     say : receives a line every 25 steps
 
     Returns
@@ -166,19 +166,19 @@ def train_network(
     checkpoints: Path | None = None,
     say: Callable[[str], None] = print,
 ) -> NucleiCard:
-    """Train on labelled tiles, score on those held out, and write the network with its card.
+    """Train on labeled tiles, score on held-out tiles, and write the network with its card.
 
     Parameters
     ----------
     folder : NAME.png and NAME_labels.png, one number per nucleus
     out : the safetensors file; a copy of the card is written beside it as JSON
-    name : of the network
+    name : name of the network
     steps : batches of `BATCH` examples
-    seed : decides what is held out, the examples and the first weights
-    mpp : µm per pixel of the tiles; None where it is not known or differs
-    license : of the data, for the card
+    seed : random seed for the held-out tiles, the examples, and the initial weights
+    mpp : µm per pixel of the tiles; None if unknown or varying
+    license : license of the data, for the card
     checkpoints : folder for states every 100 steps, from which a stopped training resumes
-    say : receives what happens
+    say : called with progress messages
 
     Returns
     -------
@@ -187,7 +187,7 @@ def train_network(
     Raises
     ------
     InputError
-        For a folder without usable tiles.
+        If the folder has no usable tiles.
     """
     tiles = read_tiles(folder, mpp)
     training, held = split_tiles(tiles, seed)

@@ -1,3 +1,3 @@
-"""Training of patch classifiers; a suite of tools of its own."""
+"""Training of patch classifiers, as a separate suite of tools."""
 
 TOOL_MODULES = ("train",)

@@ -1,4 +1,4 @@
-"""Match files of labels to slides by their whole name, never by a guess."""
+"""Matching of label files to slides by their full name, never by guessing."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from sage.core.errors import InputError
 
 IMAGES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".svs", ".ndpi", ".mrxs", ".scn", ".bif")
-"""Endings of what is trained on."""
+"""File name endings of training images."""
 
 
 def bare(name: str) -> str:
-    """Return a name without the ending of an image, if any; other dots belong to the name."""
+    """Return a name without its image ending, if any; other dots belong to the name."""
     for ending in (".ome.tif", ".ome.tiff", *IMAGES):
         if name.lower().endswith(ending):
             return name[: -len(ending)]
@@ -22,11 +22,11 @@ def bare(name: str) -> str:
 
 
 def pair(outlines: Iterable[Path], slides: Iterable[Path], place: str) -> dict[Path, Path]:
-    """Return the slide of each file of outlines.
+    """Find the slide of each file of outlines.
 
-    They have the same name (P1.s1.geojson or P1.s1.svs.geojson, P1.s1.svs). What stands before the
-    first dot is enough where one slide and one file of outlines share it. `place` is what messages
-    call the folder of the slides.
+    They have the same name (P1.s1.geojson or P1.s1.svs.geojson, P1.s1.svs). The part before
+    the first dot is enough if exactly one slide and one file of outlines share it. `place` is the
+    name of the slide folder in messages.
 
     Raises
     ------
@@ -81,12 +81,12 @@ def _first(file: Path) -> str:
 
 
 def read_patients(path: Path, shown: str) -> dict[str, str]:
-    """Patient by slide of a CSV with these columns, endings of images taken off the slides.
+    """Read each slide's patient from a CSV with these columns, removing image endings from slides.
 
     Raises
     ------
     InputError
-        If it cannot be read, lacks a column, or gives one slide two patients.
+        If the file cannot be read, lacks a column, or gives a slide two patients.
     """
     import pandas as pd
 

@@ -14,18 +14,18 @@ DRAWS = 10
 
 
 def splits_by_patient(y: AnyArray, patients: AnyArray, most: int, seed: int) -> Splits:
-    """Return indices to train on and to hold out, patients kept apart; empty where there are none.
+    """Split indices for training and holding out by patient; empty if there are no splits.
 
-    Every class stays in every training part. A draw that puts all patients of a class into one
-    fold is drawn again, then with fewer folds, then with more (one patient a fold leaves every
-    class that two patients have), `most` at most.
+    Every class stays in every training part. A draw that puts all patients of a class into
+    one fold is repeated, then with fewer folds, then with more (one patient per fold keeps every
+    class that two patients have), up to `most`.
 
     Parameters
     ----------
     y : (n,) classes
     patients : (n,)
-    most : folds
-    seed : of the draws
+    most : maximum number of folds
+    seed : random seed of the draws
     """
     from sklearn.model_selection import StratifiedGroupKFold
 
@@ -39,7 +39,7 @@ def splits_by_patient(y: AnyArray, patients: AnyArray, most: int, seed: int) -> 
         for draw in range(DRAWS):
             state = (seed + draw) % 2**32
             splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=state)
-            with warnings.catch_warnings():  # a class of fewer tiles than folds is no matter
+            with warnings.catch_warnings():  # a class with fewer tiles than folds is not a problem
                 warnings.simplefilter("ignore", UserWarning)
                 splits = list(splitter.split(y, y, patients))
             if all(
@@ -50,7 +50,7 @@ def splits_by_patient(y: AnyArray, patients: AnyArray, most: int, seed: int) -> 
 
 
 def why_none(y: AnyArray, patients: AnyArray, classes: list[str]) -> str:
-    """Reason that nothing could be held out."""
+    """Explain why nothing could be held out."""
     alone = [n for i, n in enumerate(classes) if len(np.unique(patients[y == i])) < 2]
     if alone:
         reason = f"the tiles of {', '.join(alone)} are all of one patient, and two are needed"

@@ -1,4 +1,4 @@
-"""Labelled tiles for training: from outlines on slides, or from images sorted into folders."""
+"""Labeled training tiles, from outlines on slides or from images sorted into folders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IGNORED = ("", "ignore", "ignore*")
 
 @dataclass
 class Patches:
-    """Tiles with features, label, slide and corner; and which files gave none."""
+    """Tiles with features, label, slide, and corner, and the files that gave none."""
 
     features: F32
     labels: list[str]
@@ -35,31 +35,31 @@ class Patches:
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A slide and its classified outlines, or an image and the class of all of it."""
+    """A slide with its classified outlines, or an image with a single class."""
 
     path: Path
     source: list[Polygon] | str
 
     @property
     def labels(self) -> set[str]:
-        """The classes in it."""
+        """Classes that it contains."""
         return {self.source} if isinstance(self.source, str) else {p.label for p in self.source}
 
     @property
     def name(self) -> str:
-        """The slide's name (see `Slide.name`), or the image's with its class."""
+        """Name of the slide (see `Slide.name`), or of the image with its class."""
         if isinstance(self.source, str):
             return f"{self.source}/{self.path.name}"
         return self.path.name.removesuffix(self.path.suffix).removesuffix(".ome")
 
     def patient(self, known: dict[str, str]) -> str | None:
-        """Its patient in a table by slide (`read_patients`), or None."""
+        """Look up the patient in a table by slide (`read_patients`); None if missing."""
         named = (bare(self.name), bare(self.path.name), self.name)
         return next((known[name] for name in named if known.get(name)), None)
 
 
 def gather_labels(given: PatchTrainInput, context: ToolContext) -> list[Labelled]:
-    """Return the files to train on; raises `InputError` when none exist or they do not pair."""
+    """Find the training files; raises `InputError` if none exist or they cannot be paired."""
     return (
         gather_outlines(given, context)
         if given.regions is not None
@@ -68,7 +68,7 @@ def gather_labels(given: PatchTrainInput, context: ToolContext) -> list[Labelled
 
 
 def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -> Patches:
-    """Labelled tiles of all files, encoded; raises `InputError` when there are none."""
+    """Encode labeled tiles of all files; raises `InputError` if there are none."""
     from mcp_servers.slides.slide import Slide
     from sage_foundation.patches import encode_corners
 
@@ -109,7 +109,7 @@ def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -
 
 
 def gather_outlines(given: PatchTrainInput, context: ToolContext) -> list[Labelled]:
-    """Slides with the classified outlines of the GeoJSON file of the same name."""
+    """Pair slides with the classified outlines in the GeoJSON file of the same name."""
     from mcp_servers.formats.geojson import read_polygons
 
     regions, slides = context.input(given.regions or ""), context.input(given.slides)
@@ -132,7 +132,7 @@ def gather_outlines(given: PatchTrainInput, context: ToolContext) -> list[Labell
 
 
 def gather_folders(given: PatchTrainInput, context: ToolContext) -> list[Labelled]:
-    """Images with the name of their folder."""
+    """Pair images with the names of their folders."""
     folder = context.input(given.slides, "folder")
     out = [
         Labelled(context.input(file, "file"), sub.name)
@@ -151,7 +151,7 @@ def gather_folders(given: PatchTrainInput, context: ToolContext) -> list[Labelle
 def _tiles(
     slide: Slide, source: list[Polygon] | str, given: PatchTrainInput
 ) -> tuple[I64, list[str], Any]:
-    """Corners, label of each, and the grid: tiles within outlines, or all of an image."""
+    """Cut tiles within outlines, or from a whole image; return corners, labels, and the grid."""
     from mcp_servers.pathology.tiles import TilesInput, every_tile
 
     tiles = TilesInput(slide=str(slide.path), tile_px=given.tile_px, at_mpp=given.at_mpp)
@@ -161,20 +161,20 @@ def _tiles(
     scale = max(1.0, 2.0 / slide.need_mpp())
     classes = sorted({p.label for p in source})
     cover = np.zeros((len(classes), len(corners)))
-    for own, name in zip(cover, classes, strict=True):  # one mask at a time is held
+    for own, name in zip(cover, classes, strict=True):  # only one mask at a time is in memory
         outlines = [p for p in source if p.label == name]
         own[:] = _share(outlines, corners, grid.patch_size_level0, scale, slide)
-    # two classes drawn over another: none
+    # no label if two classes overlap
     keep = (cover >= given.min_in_region).sum(axis=0) == 1
     which = cover.argmax(axis=0)
     return corners[keep], [classes[i] for i in which[keep]], grid
 
 
 def _share(polygons: list[Polygon], corners: I64, size: int, scale: float, slide: Slide) -> F64:
-    """(n,) share of each square in the polygons, by a mask of their bounding box only.
+    """Compute the (n,) share of each square in the polygons, masking only their bounding box.
 
-    The mask's cells are those of a mask of the whole slide: its corner lies at an even cell of it,
-    so that what is rounded to cells is rounded alike.
+    The mask's cells match those of a mask of the whole slide: its corner lies at an even cell, so
+    that rounding to cells is the same.
     """
     from mcp_servers.slides.geometry import Polygon, measure_coverage, rasterize
 
@@ -195,7 +195,7 @@ def _share(polygons: list[Polygon], corners: I64, size: int, scale: float, slide
 
 
 def sample_per_label(labels: list[str], most: int, rng: Any) -> list[int]:
-    """At most `most` of each label, drawn at random, in their order."""
+    """Sample at most `most` items of each label at random, keeping their order."""
     out: list[int] = []
     for name in sorted(set(labels)):
         own = np.flatnonzero([label == name for label in labels])

@@ -1,4 +1,4 @@
-"""Train a patch classifier from a pathologist's outlines or from images sorted into folders."""
+"""Training of a patch classifier from a pathologist's outlines or from sorted images."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResul
     _, tumor = known((name for job in jobs for name in job.labels), given.tumor_classes)
     patient_of, warnings = _patients(given, jobs, context)
     data = gather(jobs, given, context)
-    # a class too small for a tile is gone
+    # a class too small for a tile is missing
     classes, tumor = known(data.labels, [name for name in tumor if name in data.labels])
     y = np.array([classes.index(label) for label in data.labels])
     patients = np.array([patient_of[name] for name in data.slides])
@@ -176,7 +176,7 @@ def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResul
 def _patients(
     given: PatchTrainInput, jobs: list[Labelled], context: ToolContext
 ) -> tuple[dict[str, str], list[str]]:
-    """Return the patient of each file by its name, and warnings."""
+    """Find each file's patient by name, and collect warnings."""
     from sage_training.patches.files import read_patients
 
     if given.patients is None:
@@ -193,7 +193,7 @@ def _patients(
 def _cross_validated(
     given: PatchTrainInput, features: F32, y: AnyArray, splits: Splits, classes: int
 ) -> AnyArray:
-    """Held-out probabilities (n, k), each from a model that did not see the tile's patient."""
+    """Compute held-out probabilities (n, k), each from a model that did not see the patient."""
     import numpy as np
 
     from sage_foundation.patches import fit_head
