@@ -32,7 +32,7 @@ class Found(Record):
         return list(dict.fromkeys([*more, *self.versions, *super().identities()]))
 
     def join_fields(self, other: Record) -> dict[str, Any]:
-        """Join another found record: every identifier, the first known value of each."""
+        """Merge the fields of another found record, preferring the first known value of each."""
         assert isinstance(other, Found)
         doi = f"doi:{other.doi}" if self.doi and other.doi not in (None, self.doi) else None
         return {

@@ -152,7 +152,7 @@ def report_answer(record: Acted, console: Terminal, files: str, *, as_json: bool
 
 
 def describe_step(cell: Cell, seen: Observation) -> list[str]:
-    """Lines for the terminal about a step."""
+    """Format a step as lines for the terminal."""
     lines = [f"Step {seen.step}: {one_line(cell.thought)[:300] or 'a program'}"]
     if seen.calls:
         failed = sum(1 for call in seen.calls if call.error)

@@ -51,8 +51,9 @@ IMPORTS = frozenset(_IMPORTS.split())
 """Top-level modules that a measurement may import."""
 FORBIDDEN_NAMES = frozenset(_NAMES.split())
 FORBIDDEN_ATTRIBUTES = frozenset(_ATTRIBUTES.split())
-"""What reads or writes files, draws at random, reads the day or takes an attribute by a text: a
-measurement has the same value for a slide, today and later."""
+"""Attributes that access files, random numbers, the date, or other attributes by name.
+
+A measurement must always have the same value for a slide."""
 MAX_CHARACTERS = 20_000
 MOST_PARAMETERS = 8
 _READS = r"^(tissue|(cells|objects|regions)(\.\w{1,60})?)$"
@@ -109,7 +110,7 @@ def read_program(path: Path) -> Program:
     Raises
     ------
     InputError
-        With the line, if it says what it may not, or its contract is invalid.
+        If the code is not allowed or its contract is invalid; the message names the line.
     """
     try:
         if path.stat().st_size > 4 * MAX_CHARACTERS:

@@ -111,8 +111,8 @@ def resolve_cohort(
 ) -> tuple[Cohort, DataPlan, tuple[FeatureProvenance, ...]]:
     """Ask the data agent for `wanted` variables, and extract those that a tool can compute.
 
-    To be called before a contract is frozen. The plan's `missing` variables cannot be had.
-    Where nothing was extracted, the cohort is returned as it is. Errors: see `extract_features`.
+    Call this before a contract is frozen. The plan's `missing` variables are unavailable. If
+    nothing was extracted, the cohort is returned unchanged. For errors, see `extract_features`.
     """
     dictionary = cohort.dictionary()
     given = DataInput(

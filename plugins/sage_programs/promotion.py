@@ -87,7 +87,7 @@ def test_it_refuses_arguments_of_the_wrong_type():
 def promote(run_dir: Path, function: str, into: Path) -> Path:
     """Write `function` of the analysis under `run_dir` to the folder `into` as a tool.
 
-    Writes `FUNCTION.py` and `tests/test_FUNCTION.py` and returns the first; nothing is run.
+    Write `FUNCTION.py` and `tests/test_FUNCTION.py`, and return the first; nothing is run.
 
     Raises
     ------

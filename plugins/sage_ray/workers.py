@@ -93,8 +93,8 @@ def shorten_message(message: str) -> list[str]:
 def open_cluster(word: str, recipe: Recipe, *, grace: float = 5.0) -> RayWorkers:
     """Open workers on a Ray cluster.
 
-    "ray" starts a cluster here, "ray:auto" joins that of this machine, "ray://HOST:PORT" a remote
-    cluster.
+    "ray" starts a cluster here, "ray:auto" joins this machine's cluster, and "ray://HOST:PORT"
+    joins a remote cluster.
 
     Raises
     ------
@@ -111,9 +111,9 @@ def open_cluster(word: str, recipe: Recipe, *, grace: float = 5.0) -> RayWorkers
 class RayWorkers(Workers):
     """Jobs as Ray tasks, queued here: Ray gets no more than its nodes can currently hold.
 
-    The sums of the running jobs' processors and memory stay within those of the living nodes. A
-    job that no node can hold is refused; where the nodes that could are lost, it ends after
-    `patience` seconds. A job whose node lacks a file is tried on the others.
+    The total processors and memory of running jobs stay within those of the living nodes. A job
+    that no node can hold is refused; if the nodes that could hold it are lost, it ends after
+    `patience` seconds. A job whose node lacks a file is tried on other nodes.
     """
 
     def __init__(
@@ -526,7 +526,7 @@ class RayWorkers(Workers):
         return [node for node in left if (node.id, job.roots.inputs) not in self._blind] or left
 
     def _freest(self, job: Job, nodes: list[Node]) -> str:
-        """Return the id of the node with the most free processors, or "" if it fits on none."""
+        """Return the id of the node with the most free processors, or "" if no node fits."""
         best, most = "", 0.0
         for node in nodes:
             there = [flight.job for flight in self._flights.values() if flight.node == node.id]

@@ -116,8 +116,8 @@ def screen_cohort(
     Genes are excluded if fewer than the share `detected` of patients are above the matrix's lowest
     value, since a handful of patients would determine their whole effect.
 
-    With a `ledger`, it is noted there before anything is estimated: a claim on these features in
-    these patients is exploratory from then on.
+    With a `ledger`, the screen is recorded there before anything is estimated, and from then on a
+    claim about these features in these patients is exploratory.
 
     Patients need the endpoint and every covariate. With `out`, `screen.csv` and `volcano.svg` are
     written there.

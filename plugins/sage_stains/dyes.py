@@ -119,7 +119,7 @@ _LAB: F64 = np.diag([1 / np.sqrt(3), 1 / np.sqrt(6), 1 / np.sqrt(2)]) @ np.array
 
 
 def to_lab(image: AnyArray) -> F32:
-    """RGB to l-alpha-beta of Ruderman, on natural-log cone responses (Reinhard et al. 2001)."""
+    """Map RGB to Ruderman's l-alpha-beta on natural-log cone responses (Reinhard et al. 2001)."""
     cones = np.maximum(image.astype(np.float32), 1.0).reshape(-1, 3) @ _LMS.T.astype(np.float32)
     lab = np.log(cones) @ _LAB.T.astype(np.float32)
     return np.asarray(lab.reshape(image.shape), dtype=np.float32)

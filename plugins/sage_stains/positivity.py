@@ -24,7 +24,7 @@ class Positivity:
 
     @property
     def grades(self) -> F32:
-        """(n,) 0 for negative, 1, 2 or 3 by `WEAK`, `MODERATE`, `STRONG`."""
+        """Grade (n,) nuclei: 0 for negative, else 1, 2, or 3 by `WEAK`, `MODERATE`, `STRONG`."""
         values = self.nuclei.column("second_mean")
         return np.digitize(values, [WEAK, MODERATE, STRONG]).astype(np.float32)
 

@@ -96,7 +96,7 @@ def read_patient(folder: Path, question: str, as_of: date, age: float | None = N
 
 
 def _walk(folder: Path, root: Path) -> Iterator[tuple[Path, str]]:
-    """Yield regular files by name; refuse links that lead out, skip links within."""
+    """Yield regular files by name; refuse links that lead outside, and skip links inside."""
     count = 0
     for at, folders, names in os.walk(root, followlinks=False, onerror=_refuse_unreadable):
         folders[:] = sorted(name for name in folders if not name.startswith("."))

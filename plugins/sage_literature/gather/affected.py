@@ -171,7 +171,7 @@ def _step(step: Step, before: Graph, after: Graph) -> Iterator[_Touch]:
 
 
 def _links(draft: dict[str, Any], before: Graph, after: Graph) -> Iterator[_Touch]:
-    """Return new statements that link two concepts of the hypothesis: it may be less new."""
+    """Yield new statements that link two concepts of the hypothesis, which may be less novel."""
     nodes = [n for name in draft.get("concepts", ()) if (n := after.exact(str(name))) is not None]
     for head in nodes:
         for tail in nodes:

@@ -24,8 +24,8 @@ STATE = ".gather"
 class CorpusFolder:
     """Paths and state of a corpus.
 
-    `documents/` holds a file per paper. `.gather/` holds the plan, the pages of every search by
-    round and catalog, and the journal of what was kept: nothing in them is asked for twice.
+    `documents/` has a file per paper. `.gather/` has the plan, the pages of every search by round
+    and catalog, and the journal of kept papers, so that nothing is requested twice.
     """
 
     def __init__(self, root: Path) -> None:
@@ -99,7 +99,7 @@ class CorpusFolder:
     # -- pages of searches ---------------------------------------------------------------------
 
     def pages(self, catalog: str, round_: int | None = None) -> list[Page]:
-        """Get pages that a catalog gave in a round, in order, up to the first that is missing."""
+        """Read the pages of a catalog in a round, in order, up to the first missing page."""
         folder = self._pages(catalog, round_ or self.round)
         found: list[Page] = []
         while (path := folder / f"{len(found) + 1:05}.json").is_file():

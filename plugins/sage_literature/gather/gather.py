@@ -113,8 +113,8 @@ def update(
 ) -> Flow:
     """Add papers that are new since the last round, and remove papers that were retracted.
 
-    The same searches are made anew, so that papers indexed late are found as well; a paper that is
-    in the corpus stays there unless it was retracted.
+    The same searches are repeated, so that papers indexed late are also found; a paper stays in
+    the corpus unless it was retracted.
 
     Raises
     ------
@@ -193,7 +193,7 @@ class _Gathering:
     # -- searching -----------------------------------------------------------------------------
 
     async def _harvest(self, catalog: Catalog) -> CatalogFlow:
-        """Read a catalog to the end of its search, or to the plan's bound, page by page."""
+        """Read a catalog page by page to the end of its search or to the plan's limit."""
         pages = self.folder.pages(catalog.name)
         resumed, problem = bool(pages), None
         while not self._complete(pages):
@@ -244,7 +244,7 @@ class _Gathering:
             return None
 
     def _complete(self, pages: list[Page]) -> bool:
-        """Check if a search is at its end or at a bound; a cursor that leads nowhere is an end."""
+        """Check whether a search is at its end or limit; a cursor that does not advance ends it."""
         if not pages:
             return False
         last = pages[-1]

@@ -64,7 +64,7 @@ class RefusedText(Strict):
 
 
 def license_name(said: str | None) -> str:
-    """Return a license as `CC BY-NC 4.0`, `CC0`, `public domain`, or its words, shortened."""
+    """Normalize a license to `CC BY-NC 4.0`, `CC0`, `public domain`, or its shortened text."""
     said = one_line(said or "")
     if found := _COMMONS.search(said) or _SHORT.match(said):
         name = re.sub(r"[\s_]", "-", found[1].upper())

@@ -93,7 +93,7 @@ class OpenAlex:
     async def mark(
         self, client: ServiceClient, records: Sequence[Record], patience: float | None = None
     ) -> list[Record]:
-        """Get records with OpenAlex's retraction flags joined to what is known; order is kept."""
+        """Add OpenAlex's retraction flags to what is known of the records, keeping their order."""
         known = [record.doi for record in records if record.doi]
         # Commas and pipes are the filter's own syntax, so such DOIs cannot be requested.
         dois = [doi for doi in known if "," not in doi and "|" not in doi][:_PER_REQUEST]

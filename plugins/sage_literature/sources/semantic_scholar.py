@@ -34,8 +34,8 @@ _PREPRINTS = frozenset({"arxiv.org", "biorxiv", "medrxiv", "research square", "s
 class SemanticScholar:
     """Relevance search with the first query only, since OR is not supported.
 
-    Its search reads plain text and matches nothing for words with a hyphen, so that hyphens
-    become spaces.
+    The search takes plain text and finds nothing for hyphenated words, so hyphens are replaced by
+    spaces.
     """
 
     name = "semantic_scholar"

@@ -49,7 +49,7 @@ BY_PERSON = "A person wrote this program; SAGE ran it in a sandbox. Not for diag
 
 
 def abstain(given: View, resources: Resources) -> CodeAnswer:
-    """Answer of the rule reasoner, which runs nothing."""
+    """Return the answer of the rule reasoner, which runs nothing."""
     return CodeAnswer(answer=None, reason="No model was asked, and no program was given.")
 
 

@@ -104,7 +104,7 @@ EXPLORER = Agent(
 
 
 def check_exploration(question: str, seen: Sequence[Observation], output: CodeAnswer) -> list[str]:
-    """Return problems of an answer: numbers of no table, words that belong to a verdict."""
+    """List problems of an answer: numbers not in any table, or words reserved for verdicts."""
     found = check_answer(question, seen, output)
     if word := judges(f"{output.answer or ''} {output.reason}"):
         found.append(
@@ -199,7 +199,7 @@ class Tables:
     def observe(
         self, steps: Sequence[tuple[int, str]], output: Mapping[str, Any], out: Path, files: Path
     ) -> dict[str, Any]:
-        """See `StepView.observe`. Files of the programs are removed; redrawn images are kept."""
+        """See `StepView.observe`. Files from programs are removed; redrawn images are kept."""
         number, code = steps[-1]
         stderr = str(output.get("error", ""))
         lines = describe_failure(stderr, "", code, f"step_{number}")

@@ -40,7 +40,7 @@ def hash_call(tool: str, arguments: dict[str, Any], again: int) -> str:
 
 
 def to_json(value: Any) -> Any:
-    """Convert paths, arrays and sets to JSON types."""
+    """Convert paths, arrays, and sets to JSON types."""
     for name in ("tolist", "item"):
         if hasattr(value, name):
             return getattr(value, name)()
@@ -66,7 +66,7 @@ class Tools:
         self.asked: Counter[str] = Counter()
 
     def together(self, calls: Sequence[tuple[str, dict[str, Any]]]) -> list[Any]:
-        """Results of many calls (tool, arguments); `ToolError` for a failed call."""
+        """Return results of many calls (tool, arguments), with a `ToolError` for each failure."""
         asked = [self._count(name, given) for name, given in calls]
         missing = [call for call in asked if hash_call(*call) not in self.answers]
         if missing:

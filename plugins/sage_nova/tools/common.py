@@ -97,7 +97,7 @@ class NovaResult(BaseModel):
 
 
 class Job:
-    """Folder of a job: written below the output folder, read there or in an earlier call's folder.
+    """Folder of a job, written below the output folder, read there or in an earlier call's folder.
 
     `name` is the folder's name below the output folder.
     """
@@ -133,7 +133,7 @@ class Job:
         return None
 
     def need(self, name: str, remedy: str) -> Path:
-        """Path of the job's file or folder; raises `InputError` with the remedy if absent."""
+        """Find the job's file or folder; raises `InputError` with the remedy if it is missing."""
         found = self.find(name)
         if found is None:
             raise InputError(f"the job {self.name} has no {name}: {remedy}{ELSEWHERE}")

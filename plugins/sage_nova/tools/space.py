@@ -204,7 +204,7 @@ def run_leiden(given: LeidenInput, context: ToolContext) -> LeidenResult:
 
 
 def cluster_graph(graph: Any, resolution: float, seed: int) -> Any:
-    """(n,) clusters of a symmetric weighted graph, the largest 0; isolated nodes stay alone."""
+    """Cluster a symmetric weighted graph (n,), the largest as 0; isolated nodes stay alone."""
     import graspologic_native
     import numpy as np
     from scipy import sparse

@@ -64,7 +64,7 @@ def open_store(given: WsiInput, context: ToolContext) -> tuple[Slide, Job, Any]:
 
 
 def get_element(store: Any, kind: str, key: str) -> Any:
-    """Element `key` ("tissues", "tiles" or "features"); raises `InputError` that lists the keys."""
+    """Return element `key` of a kind (such as "tiles"); raises `InputError` that lists the keys."""
     part, maker = MAKERS[kind]
     held = getattr(store, part)
     if key not in held:

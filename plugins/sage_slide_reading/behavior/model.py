@@ -189,7 +189,7 @@ class BehaviorModel:
 
     def predict(self, slide: Slide, task: str | None = None, most: int | None = None
                 ) -> list[Proposed]:  # fmt: skip
-        """Regions a reader would visit, best first; as many as readers visit if `most` is None."""
+        """Predict regions a reader would visit, best first; the usual number if `most` is None."""
         thumbnail = thumbnail_of(slide, self.card.thumbnail_px)
         return propose(
             self.net, self.card, thumbnail, (slide.width, slide.height), self.card.behavior(task),

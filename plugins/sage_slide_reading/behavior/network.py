@@ -103,8 +103,9 @@ def decode_outputs(out: Tensor, sides: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def complete_iou(first: Tensor, second: Tensor) -> Tensor:
     """Compute the (n,) complete IoU of paired boxes (x, y, width, height).
 
-    IoU, less the squared distance of the centers over the squared diagonal of the smallest box
-    around both, less alpha * v, where v compares the aspect ratios and alpha = v / (1 - IoU + v).
+    This is IoU, minus the squared distance of the centers over the squared diagonal of the smallest
+    box around both, minus alpha * v, where v compares the aspect ratios and
+    alpha = v / (1 - IoU + v).
     """
     a, b = first[:, :2] + first[:, 2:], second[:, :2] + second[:, 2:]
     shared = (torch.minimum(a, b) - torch.maximum(first[:, :2], second[:, :2])).clamp(min=0).prod(1)
@@ -169,7 +170,7 @@ def loss(
 
 
 def _cells(center: float, side: float, count: int) -> range:
-    """Cells along an axis that are within a quarter of a side from a center, or hold it."""
+    """Find the cells along an axis within a quarter of a side from a center, or containing it."""
     first = math.ceil((center - side / 4) / STRIDE - 0.5)
     last = math.floor((center + side / 4) / STRIDE - 0.5)
     if last < first:

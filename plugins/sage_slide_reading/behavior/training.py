@@ -533,7 +533,7 @@ class Difference:
 
 
 def differences(measured: Sequence[Measured], seed: int, draws: int = 200) -> list[Difference]:
-    """Compare the model with each metric's best baseline: 95% intervals over paired patients."""
+    """Compare the model with each metric's best baseline, with paired 95% intervals by patient."""
     out = []
     for behavior in sorted({row.behavior for row in measured}):
         own = [row for row in measured if row.behavior == behavior]

@@ -156,7 +156,7 @@ def pieces_of(scope: Scope) -> int:
 
 
 def _middle(scope: Scope, region: Region) -> Region:
-    """Return the region, or the middle of a large one, at 10x or as near as the slide has."""
+    """Return the region, or the middle of a large one, at 10x or the nearest available power."""
     side = WIDEST_UM / scope.mpp
     power = min(scope.native, max(10.0, region.magnification), ONE_UM / 0.5)
     x, y = region.box.center

@@ -278,7 +278,7 @@ def segmenter(fine: bool) -> Callable[[U8, float], Nuclei]:
 
 
 def nuclei_table(scope: Scope, region: Region) -> F64:
-    """Nuclei whose center is in a region; x and y in level-0 pixels, columns as `nuclei`."""
+    """Measure nuclei centered in a region; x and y in level-0 pixels, columns as in `nuclei`."""
     from mcp_servers.pathology.compute.nuclei import WORKING_MPP
 
     mpp = ONE_UM / region.magnification

@@ -121,8 +121,8 @@ MANY_FIELDS = re.compile(r"\b(?:[2-9]|\d{2,}) ?(?:hpfs?\b|high[- ]power)|(?:\bpe
 def out_of_reach(question: Question, asked: Meaning) -> str:
     """Return the reason why these rules cannot answer a question; empty if they can.
 
-    A rule that looks for a thing and says yes would answer "Is there no tumor?" the wrong way
-    round. Options that name the state itself (present, absent) are right in either form.
+    A rule that answers yes when it finds something would get "Is there no tumor?" backward.
+    Options that name the state itself (present, absent) are right in either form.
     """
     text = re.sub(r"\bor (?:not|none|free|absent|clear|uninvolved)\b", "", question.text.lower())
     if found := NOT_SEEN.search(text):

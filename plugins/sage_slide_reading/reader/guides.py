@@ -55,7 +55,7 @@ def bank(folder: Path | None) -> BehaviorBank:
 
 @dataclass(frozen=True)
 class HeatGuide:
-    """The highest places of a map as squares of a share of the slide's height."""
+    """Proposes the highest points of a map as squares sized relative to the slide's height."""
 
     name: str
     heat: Heat

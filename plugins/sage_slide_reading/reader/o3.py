@@ -4,7 +4,7 @@ The steps are an impression of the thumbnail, a behavior chosen for the task, re
 of that behavior would look, reasoning on each, and a summary.
 
 Source: "Pathology-CoT: Learning Visual Chain-of-Thought Agent from Expert Whole Slide Image
-Diagnosis Behavior", 4.5: unlike its training data the agent need not say why a region is looked at.
+Diagnosis Behavior", 4.5: unlike its training data, the agent need not explain why a region is seen.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ EVIDENCE: dict[Concept, float] = {
 LEAST_UM2: dict[Concept, float] = {Concept.NECROSIS: 8_000.0, Concept.TLS: 10_000.0}
 """Minimum total area of regions that support a concept, in µm²."""
 LEAST_CELLULARITY = 600.0
-"""Where the median region has fewer nuclei per mm², folds, keratin or glass were looked at: that
-cells are absent cannot be said."""
+"""If the median region has fewer nuclei per mm², the regions show folds, keratin, or glass, and
+absence of cells cannot be concluded."""
 OF_CELLS = frozenset(
     (Concept.TUMOR, Concept.MARGIN, Concept.TLS, Concept.LYMPHOID, Concept.MITOSIS)
 )

@@ -98,8 +98,8 @@ class Scope:
     def divide(self, region: Region, magnification: float) -> tuple[Region, ...]:
         """Divide a region into non-overlapping finer patches, keeping those with tissue.
 
-        A patch keeps its pixels: at twice the magnification it is half as wide, but never narrower
-        than `options.finest_um`.
+        A patch keeps its pixel count: at twice the magnification, it is half as wide, but never
+        narrower than `options.finest_um`.
         """
         side_um = max(self.options.patch_px * ONE_UM / magnification, self.options.finest_um)
         across, down = (max(1, round(length / side_um)) for length in region.um[2:])

@@ -139,8 +139,8 @@ def stages_of(session: Session, settings: ActionSettings) -> list[list[Action]]:
 def segment(session: Session, settings: ActionSettings) -> list[Action]:
     """Find stays, pans, and peeks, sorted by start (A.1.3; peeks: 4.2).
 
-    A view lasts until the next event; after `close` nothing is looked at. A pan is a run of `pan`
-    events that nothing else and no stay interrupts.
+    A view lasts until the next event; nothing is viewed after `close`. A pan is a run of `pan`
+    events that no other event and no stay interrupts.
     """
     events = session.events
     found: list[Action] = []
@@ -341,8 +341,8 @@ def prune_containing(actions: Sequence[Action], share: float) -> list[Action]:
 def normalize(action: Action, header: SessionHeader, settings: ActionSettings) -> Action | None:
     """Fit the action into a standard-size box around its center (A.1.7), or return None.
 
-    The size whose side is nearer on a scale of ratios is taken. A box that would leave the slide is
-    moved onto it, or is the slide's side where that is shorter (not in the paper).
+    The size with the nearest side by ratio is used. A box that would leave the slide is moved onto
+    it, or shortened to the slide's side if that is smaller (not in the paper).
     """
     x, y = action.center
     if not (0 <= x <= header.width and 0 <= y <= header.height):
