@@ -40,7 +40,8 @@ ROLES = {
 def test_every_changing_route_names_its_role(tmp_path: Path) -> None:
     routes = routes_of(behind_a_proxy(tmp_path))
     changing = {path for path, methods in routes.items() if methods - {"GET", "HEAD"}}
-    assert changing - set(CHANGES) == set(ROLES)
+    ours = ("/api/drafts", "/api/sessions", "/api/slides/readings")  # other plugins add theirs
+    assert {path for path in changing - set(CHANGES) if path.startswith(ours)} == set(ROLES)
     rules = (*RULES, *page.rules)
     for path, role in ROLES.items():
         assert required_role("POST", path.replace("{name}", "x"), rules) is role
