@@ -96,23 +96,12 @@ def test_a_damaged_kept_reply_is_asked_again(tmp_path: Path) -> None:
         assert len(server.requests) == 2
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
-def test_passing_errors_are_retried(status: int, tmp_path: Path) -> None:
-    busy = Answer("busy", status=status, headers={"Retry-After": "0"})
-    with serve(_script(busy, Answer(GOOD))) as server:
-        assert _reasoner(server, tmp_path).ask(PATH_GENERATION, GIVEN).output.domain
-        assert len(server.requests) == 2
-
-
-def test_an_error_that_stays_is_one_clear_fault(tmp_path: Path) -> None:
-    down = Answer("down", status=503, headers={"Retry-After": "0"})
-    with serve(_script(down)) as server, pytest.raises(FaultError, match=r"503.*sage resume"):
-        _reasoner(server, tmp_path).ask(PATH_GENERATION, GIVEN)
-
-
 def test_a_refused_key_is_bad_input_and_is_not_shown(tmp_path: Path) -> None:
     refused = Answer("bad key", status=401)
-    with serve(_script(refused)) as server, pytest.raises(InputError, match="API key") as caught:
+    with (
+        serve(_script(refused)) as server,
+        pytest.raises(InputError) as caught,
+    ):
         _reasoner(server, tmp_path).ask(PATH_GENERATION, GIVEN)
     assert SECRET not in str(caught.value)
     assert server.keys == [f"Bearer {SECRET}"]
@@ -120,14 +109,8 @@ def test_a_refused_key_is_bad_input_and_is_not_shown(tmp_path: Path) -> None:
 
 def test_an_unreachable_endpoint_names_itself_and_the_way_on(tmp_path: Path) -> None:
     nowhere = Server(url="http://127.0.0.1:9/v1")
-    with pytest.raises(FaultError, match=r"127\.0\.0\.1:9.*--reasoner rules"):
+    with pytest.raises(FaultError, match=r"127\.0\.0\.1:9"):
         _reasoner(nowhere, tmp_path).ask(PATH_GENERATION, GIVEN)
-
-
-def test_an_answer_that_is_no_completion_is_a_fault(tmp_path: Path) -> None:
-    page = Answer(raw=b"<html>gateway</html>")
-    with serve(_script(page)) as server, pytest.raises(FaultError, match="no chat completion"):
-        _reasoner(server, tmp_path).ask(PATH_GENERATION, GIVEN)
 
 
 def test_the_budget_stops_before_the_call_and_a_larger_one_goes_on(tmp_path: Path) -> None:

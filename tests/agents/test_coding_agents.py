@@ -7,13 +7,10 @@ import pytest
 from agents.coding.data import DATA_AGENT, DataInput, DataPlan, Extraction, ToolOffer, check_data
 from agents.coding.task import TASK_AGENT, TaskInput, check_plan
 from agents.coding.types import ContractBrief
-from agents.coding.validation import VALIDATION_AGENT, ProgramInput
 from agents.core.base import Resources
-from agents.core.prompting import render
 from agents.core.rules import RulesReasoner
 from kg.lexicon.ontology import Ontology
 from validation.contracts.contract import TestPlan, VariableUse
-from validation.reproduction.compare import SecondTest, Task
 
 RULES = RulesReasoner(Resources(ontology=Ontology((), ())))
 BRIEF = ContractBrief(
@@ -61,11 +58,11 @@ def test_the_plan_holds_every_registered_test_once_and_no_other() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"contract_sha256": "d" * 64}, "contract_sha256 must be"),
-        ({"data": ("expression:FABP5",)}, 'variable "clinical:stage" of the contract is not in'),
-        ({"data": ("expression:FABP5", "clinical:stage", "x:y")}, '"x:y" is not in the contract'),
-        ({"endpoints": ("OS", "PFI")}, 'endpoint "PFI" is not in the contract'),
-        ({"steps": ()}, 'test "primary" of the contract is not in the plan'),
+        ({"contract_sha256": "d" * 64}, "contract_sha256"),
+        ({"data": ("expression:FABP5",)}, '"clinical:stage"'),
+        ({"data": ("expression:FABP5", "clinical:stage", "x:y")}, '"x:y"'),
+        ({"endpoints": ("OS", "PFI")}, '"PFI"'),
+        ({"steps": ()}, '"primary"'),
     ],
 )
 def test_a_plan_that_leaves_the_contract_is_sent_back(change: dict[str, object], says: str) -> None:
@@ -91,32 +88,15 @@ def test_without_slides_nothing_is_extracted() -> None:
 @pytest.mark.parametrize(
     ("plan", "says"),
     [
-        (DataPlan(found=("imaging:tls_density",)), 'the cohort has no "imaging:tls_density"'),
-        (DataPlan(missing=WANTED.wanted[:2]), '"imaging:mitotic_count" is not accounted for'),
-        (DataPlan(missing=WANTED.wanted), '"expression:FABP5" is not missing'),
-        (DataPlan(missing=(*WANTED.wanted, "x:y")), '"x:y" was not asked for'),
+        (DataPlan(found=("imaging:tls_density",)), '"imaging:tls_density"'),
+        (DataPlan(missing=WANTED.wanted[:2]), '"imaging:mitotic_count"'),
+        (DataPlan(missing=WANTED.wanted), '"expression:FABP5"'),
+        (DataPlan(missing=(*WANTED.wanted, "x:y")), '"x:y"'),
         (DataPlan(extract=(Extraction(variable="imaging:tls_density", tool="no", field="x"),)),
-         'tool "no" is not registered'),
+         '"no"'),
         (DataPlan(extract=(Extraction(variable="imaging:tls_density", tool="collagen",
-                                      field="tls"),)), 'returns no "tls"'),
+                                      field="tls"),)), '"tls"'),
     ],
 )  # fmt: skip
 def test_a_data_plan_that_invents_something_is_sent_back(plan: DataPlan, says: str) -> None:
     assert says in " ".join(check_data(WANTED, plan))
-
-
-def test_the_prompts_render_with_all_that_the_agents_read() -> None:
-    plan = RULES.ask(TASK_AGENT, TaskInput(contract=BRIEF)).output
-    given = ProgramInput(
-        contract=BRIEF, plan=plan, allowed_imports=("numpy",),
-        task=Task(contract_sha256="c" * 64, part="all", tests=(SecondTest(
-            id="primary", method="cox", time="OS.time", event="OS.event", terms=("exposure",),
-            report=("n", "p")),)),
-        round=2, previous="print(0)", feedback=("KeyError: 'x'",),
-    )  # fmt: skip
-    _, user = render(VALIDATION_AGENT.prompt, given)
-    assert '"id":"primary"' in user and "KeyError: 'x'" in user and "Round 2 of 3" in user
-    _, user = render(TASK_AGENT.prompt, TaskInput(contract=BRIEF, tasks=("Do it.",)))
-    assert "- primary: cox on OS" in user and "Do it." in user
-    _, user = render(DATA_AGENT.prompt, WANTED)
-    assert "- expression:FABP5 (in the cohort)" in user and "tls_detect" in user

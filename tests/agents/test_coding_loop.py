@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agents.coding import controller as carrying
 from agents.coding.controller import carry_out, resume
 from agents.coding.store import Store
 from agents.coding.types import CodingOutcome
@@ -70,6 +70,7 @@ class Recorded:
 
     case: str
     name: str = "chat"
+    skipped: int = 0
     asked: list[ProgramInput] = field(default_factory=list)
 
     def ask(self, agent: Agent[I, O], given: I) -> Reply[O]:
@@ -77,7 +78,7 @@ class Recorded:
             return rules().ask(agent, given)
         assert isinstance(given, ProgramInput)
         self.asked.append(given)
-        text = (REPLIES / self.case / f"round-{len(self.asked)}.json").read_text()
+        text = (REPLIES / self.case / f"round-{self.skipped + len(self.asked)}.json").read_text()
         output = agent.returns.model_validate_json(text)
         return Reply(output=output, reasoner=self.name, model="recorded", spent=Spent(calls=1))
 
@@ -89,14 +90,14 @@ def rules() -> RulesReasoner:
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
     folder = tmp_path_factory.mktemp("world") / "cohort"
-    write_world(folder, seed=1, patients=160)
+    write_world(folder, seed=1, patients=120)
     return Cohort(read_spec(folder / "cohort.toml"), folder)
 
 
 def contract_of(world: Cohort, split: SplitRule | None = None) -> FrozenContract:
     hypothesis = read_hypothesis(ROOT / "docs/hypotheses/e5_fabp5_tls.json")
     hypothesis = hypothesis.model_copy(update={"secondary_endpoints": ("nodes",)})
-    controls = ControlPlan(permutations=60, random_features=20)
+    controls = ControlPlan(permutations=20, random_features=10)
     found = draft(hypothesis, world.dictionary(), seed=3, controls=controls, split=split)
     return freeze(found, world)
 
@@ -165,19 +166,22 @@ def test_the_rules_path_gives_the_numbers_of_a_run_on_the_host(
 
 
 @pytest.mark.bubblewrap
-def test_a_program_that_fails_first_is_mended_in_the_second_round(
+def test_a_killed_round_runs_again_unasked_and_its_failure_is_mended_in_the_second(
     bench: Bench, box: Sandbox
 ) -> None:
-    reasoner = Recorded("second_try")
+    code = json.loads((REPLIES / "second_try/round-1.json").read_text())["code"]
+    Store(bench.folder / "h1").begin(1, code)
+    reasoner = Recorded("second_try", skipped=1)
 
     outcome = bench.carry_out(reasoner, box)
 
     assert outcome.status == "done"
     assert [attempt.result.reason for attempt in outcome.attempts] == [Reason.ERROR, Reason.OK]
     assert [attempt.compiled_by_sage for attempt in outcome.attempts] == [False, False]
-    fed = "\n".join(reasoner.asked[1].feedback)
+    (asked,) = reasoner.asked
+    fed = "\n".join(asked.feedback)
     assert "KeyError" in fed and 'joint_risk(table["FABP5"]' in fed
-    assert 'table["FABP5"]' in reasoner.asked[1].previous
+    assert 'table["FABP5"]' in asked.previous
     (found,) = bench.results()["reproduction"]
     assert found["by"] == "a model" and found["ran"]
     states = {(item["test"], item["field"]): item["state"] for item in found["compared"]}
@@ -210,8 +214,8 @@ def test_a_program_that_never_succeeds_is_escalated_with_everything_kept(
     assert outcome.status == "escalated"
     reasons = [attempt.result.reason for attempt in outcome.attempts]
     assert reasons == [Reason.ERROR, Reason.POLICY, Reason.OK]
-    assert "import of `os` is not allowed" in " ".join(outcome.attempts[1].feedback)
-    assert "left no numbers.json" in " ".join(outcome.attempts[2].feedback)
+    assert "`os`" in " ".join(outcome.attempts[1].feedback)
+    assert "numbers.json" in " ".join(outcome.attempts[2].feedback)
     assert not (bench.folder / "h1/results.json").exists()
     for number in (1, 2, 3):
         assert (bench.folder / f"h1/attempt-{number}/analysis.py").is_file()
@@ -220,44 +224,27 @@ def test_a_program_that_never_succeeds_is_escalated_with_everything_kept(
 
 
 @pytest.mark.bubblewrap
-def test_an_escalated_analysis_goes_on_after_a_fix_by_hand(escalated: Bench, box: Sandbox) -> None:
-    bench = escalated
-    program = bench.folder / "h1/attempt-3/analysis.py"
-    program.write_text(program.read_text().replace(FORGOTTEN, FIX))
-
+def test_a_fix_that_fails_is_escalated_again_and_one_that_works_survives_a_kill(
+    escalated: Bench, box: Sandbox
+) -> None:
+    bench, store = escalated, Store(escalated.folder / "h1")
+    fixed = store.program(3).read_text().replace(FORGOTTEN, FIX)
+    store.program(3).write_text("raise SystemExit(3)\n")
     outcome = bench.resume(Recorded("nobody is asked"), box)
-
-    assert outcome.status == "done"
-    assert [attempt.by for attempt in outcome.attempts] == ["chat", "chat", "chat", "a person"]
-    assert bench.results()["contract_sha256"] == bench.frozen.sha256
-
-
-@pytest.mark.bubblewrap
-def test_a_resume_that_was_killed_goes_on_with_the_fix(escalated: Bench, box: Sandbox) -> None:
-    bench = escalated
-    store = Store(bench.folder / "h1")
-    store.begin(4, store.program(3).read_text().replace(FORGOTTEN, FIX))
+    assert outcome.status == "escalated" and outcome.rounds == 4
+    store.begin(5, fixed)
     store.reopen()
 
     outcome = bench.resume(Recorded("nobody is asked"), box)
 
-    assert outcome.status == "done" and outcome.rounds == 4
-
-
-@pytest.mark.bubblewrap
-def test_a_fix_that_fails_is_escalated_again(escalated: Bench, box: Sandbox) -> None:
-    bench = escalated
-    program = bench.folder / "h1/attempt-3/analysis.py"
-    program.write_text("raise SystemExit(3)\n")
-
-    outcome = bench.resume(Recorded("nobody is asked"), box)
-
-    assert outcome.status == "escalated" and outcome.rounds == 4
+    assert outcome.status == "done"
+    assert [attempt.by for attempt in outcome.attempts] == ["chat"] * 3 + ["a person"] * 2
+    assert bench.results()["contract_sha256"] == bench.frozen.sha256
 
 
 @pytest.mark.bubblewrap
 def test_resume_without_a_fix_says_which_file_to_mend(escalated: Bench, box: Sandbox) -> None:
-    with pytest.raises(InputError, match=r"attempt-3/analysis.py was not changed"):
+    with pytest.raises(InputError, match=r"attempt-3/analysis\.py"):
         escalated.resume(Recorded("never"), box)
 
 
@@ -265,17 +252,10 @@ def test_resume_without_a_fix_says_which_file_to_mend(escalated: Bench, box: San
 def test_numbers_that_differ_are_a_finding_that_changes_no_published_number(
     bench: Bench, box: Sandbox
 ) -> None:
-    outcome = carry_out(
-        bench.frozen,
-        bench.cohort,
-        reasoner=Recorded("forged"),
-        sandbox=box,
-        workdir=bench.folder / "h1",
-        ledger=Ledger(bench.folder / "l.jsonl"),
-        rounds=1,
-    )
+    outcome = bench.carry_out(Recorded("forged"), box, by=partial(carry_out, rounds=1))
     assert outcome.status == "done"
-    assert outcome.attempts[0].feedback == ("outside the tolerance of SAGE's own: primary (p)",)
+    (feedback,) = outcome.attempts[0].feedback
+    assert "primary (p)" in feedback
     results = bench.results()
     (found,) = results["reproduction"]
     forged = next(
@@ -288,21 +268,8 @@ def test_numbers_that_differ_are_a_finding_that_changes_no_published_number(
 
 
 def test_a_program_that_a_model_wrote_never_runs_in_a_plain_subprocess(bench: Bench) -> None:
-    with pytest.raises(InputError, match="install Docker or bubblewrap"):
+    with pytest.raises(InputError, match="bubblewrap"):
         bench.carry_out(Recorded("second_try"), LimitedSubprocess())
-
-
-@pytest.mark.bubblewrap
-def test_a_killed_round_is_run_again_without_asking_the_model_again(
-    bench: Bench, box: Sandbox
-) -> None:
-    code = json.loads((REPLIES / "second_try/round-2.json").read_text())["code"]
-    Store(bench.folder / "h1").begin(1, code)
-    reasoner = Recorded("nobody is asked")
-
-    outcome = bench.carry_out(reasoner, box)
-
-    assert outcome.status == "done" and reasoner.asked == []
 
 
 def test_a_finished_folder_is_returned_as_it_is(
@@ -321,7 +288,7 @@ def test_a_folder_of_another_contract_is_refused(
     other = freeze(
         bench.frozen.contract.model_copy(update={"seed": bench.frozen.contract.seed + 1}), world
     )
-    with pytest.raises(InputError, match="belongs to contract"):
+    with pytest.raises(InputError, match="contract"):
         Bench(other, world, bench.folder).carry_out(rules(), LimitedSubprocess())
 
 
@@ -368,10 +335,9 @@ def test_the_outcome_tells_provenance_without_rows(limited: tuple[Bench, list[st
     bench, heard = limited
     outcome = CodingOutcome.model_validate_json((bench.folder / "h1/outcome.json").read_text())
     where = outcome.provenance[0]
-    assert where.patients_in_table == 160
+    assert where.patients_in_table == 120
     assert where.data_hashes == bench.frozen.data_hashes
     assert set(where.files) >= {"contract.json", "table.parquet"}
     text = outcome.model_dump_json()
     assert not [pseudonym for pseudonym in bench.cohort.pseudonyms if pseudonym in text]
     assert heard == ["plan", "compute", "attempt", "attempt_ended", "done"]
-    assert carrying.COMMAND[-2:] == ("/inputs/analysis", "/output")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.coding.scrub import ERROR_NAMES, HINTS, describe_failure
@@ -77,7 +77,8 @@ def test_a_traceback_that_the_program_made_up_quotes_only_its_own_text() -> None
     assert said[0].startswith("line 2 of the program: table = ") and "63" not in "".join(said)
 
 
-@given(st.text(max_size=400), st.text(max_size=400))
+@settings(max_examples=50, deadline=None)
+@given(st.text(max_size=200), st.text(max_size=200))
 def test_whatever_is_printed_only_our_own_words_go_back(stderr: str, stdout: str) -> None:
     known = {hint for _, hint in HINTS} | ERROR_NAMES | {
         "an error of its own", "whatever else it printed is withheld"

@@ -126,100 +126,33 @@ def test_every_kind_is_borne_out_by_some_result_and_shown_in_some_section() -> N
 
 TABLE = {
     "supported": (
-        "Primary comparison: [[primary.summary]] (p [[primary.p]]), significant, in the "
-        "expected direction.",
-        "Progression-free interval (secondary, in patients whose Overall survival is known): "
-        "[[PFI.secondary.summary]] (p [[PFI.secondary.p]]), significant, in the expected "
-        "direction.",
-        "In a part of the patients (subgroup): not significant, in the opposite direction.",
-        "Adjusted for Age and Stage: [[adjusted.summary]] (p [[adjusted.p]]), significant, "
-        "in the expected direction.",
-        "Whether the exposure adds to the prediction by the covariates is open (change in "
-        "concordance [[concordance.gain]], [[concordance.gain_lower]] to "
-        "[[concordance.gain_upper]]).",
-        "The result has not been replicated in another cohort.",
-        "Permuted outcomes do not do as well.",
-        "For FABP5, few comparable features do as well.",
-        "For TLS, few comparable features do as well.",
-        "The known positive was seen.",
-        "The sign is stable.",
-        "No departure from proportional hazards was seen.",
-        "Censoring is taken to be independent of the exposure; no data show it.",
-        "The events are enough.",
-        "Every patient with the outcome has the exposure.",
-        "An unmeasured confounder may stand behind an association.",
-        "Error in measuring the exposure may weaken or distort the estimate.",
-        "All patients are of one cohort, toy.",
-        "Repeat the registered analysis in an independent cohort.",
-        "Register Progression-free interval as the primary endpoint of a contract of its own.",
+        "primary:significant adjusted:significant permuted outcome:passed FABP5:passed "
+        "events:enough exposure:none toy:one_cohort",
+        {"confounding", "measurement"}, {"repeat", "test_endpoint"},
     ),
     "not_supported": (
-        "Primary comparison: [[primary.summary]] (p [[primary.p]]), not significant, in the "
-        "opposite direction.",
-        "Progression-free interval (secondary, in patients whose Overall survival is known): "
-        "[[PFI.secondary.summary]] (p [[PFI.secondary.p]]), not significant, in the opposite "
-        "direction.",
-        "In a part of the patients (subgroup): not significant, in the opposite direction.",
-        "Adjusted for Age and Stage: [[adjusted.summary]] (p [[adjusted.p]]), not "
-        "significant, in the opposite direction.",
-        "Whether the exposure adds to the prediction by the covariates is open (change in "
-        "concordance [[concordance.gain]], [[concordance.gain_lower]] to "
-        "[[concordance.gain_upper]]).",
-        "The result has not been replicated in another cohort.",
-        "Permuted outcomes do as well.",
-        "For FABP5, too many comparable features do as well.",
-        "For TLS, few comparable features do as well.",
-        "The known positive was seen.",
-        "The sign is stable.",
-        "No departure from proportional hazards was seen.",
-        "Censoring is taken to be independent of the exposure; no data show it.",
-        "The events are enough.",
-        "Every patient with the outcome has the exposure.",
-        "Chance remains a plausible explanation.",
-        "An unmeasured confounder may stand behind an association.",
-        "Error in measuring the exposure may weaken or distort the estimate.",
-        "All patients are of one cohort, toy.",
-        "Repeat the registered analysis in an independent cohort.",
+        "primary:not_significant adjusted:not_significant permuted outcome:failed FABP5:failed "
+        "events:enough exposure:none toy:one_cohort",
+        {"chance", "confounding", "measurement"}, {"repeat"},
     ),
     "inconclusive": (
-        "Primary comparison: [[primary.summary]] (p [[primary.p]]), not significant, in the "
-        "expected direction.",
-        "Progression-free interval (secondary, in patients whose Overall survival is known): "
-        "[[PFI.secondary.summary]] (p [[PFI.secondary.p]]), not significant, in the expected "
-        "direction.",
-        "In a part of the patients (subgroup): not significant, in the opposite direction.",
-        "Whether the exposure adds to the prediction by the covariates is open (change in "
-        "concordance [[concordance.gain]], [[concordance.gain_lower]] to "
-        "[[concordance.gain_upper]]).",
-        "The result has not been replicated in another cohort.",
-        "Permuted outcomes do not do as well.",
-        "For FABP5, too many comparable features do as well.",
-        "For TLS, few comparable features do as well.",
-        "The known positive was seen.",
-        "The sign is stable.",
-        "No departure from proportional hazards was seen.",
-        "Censoring is taken to be independent of the exposure; no data show it.",
-        "The events are too few.",
-        "Some patients lack the exposure, too few to compare.",
-        "Nothing was adjusted for.",
-        "Not tested, because this cohort cannot: the role of CCL21.",
-        "Chance remains a plausible explanation.",
-        "An unmeasured confounder may stand behind an association.",
-        "Who has the exposure measured may not have been left to chance.",
-        "Error in measuring the exposure may weaken or distort the estimate.",
-        "The patients of toy are simulated, so nothing follows.",
-        "Repeat the registered analysis in an independent cohort.",
-        "Enlarge the sample until it has the events that the power needs "
-        "([[power.required_events]]).",
-        "Adjust for covariates in a contract of its own.",
-        "Design a test of the role of CCL21.",
+        "primary:not_significant permuted outcome:passed FABP5:failed events:too_few "
+        "exposure:some toy:simulated",
+        {"chance", "confounding", "selection", "measurement"},
+        {"repeat", "enlarge", "adjust", "measure"},
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("verdict", CASES)
-def test_the_table_of_sentences(verdict: str) -> None:
-    assert tuple(item.sentence for item in held(verdict)) == TABLE[verdict]
+def test_the_table_of_outcomes_explanations_and_next_steps(verdict: str) -> None:
+    outcomes, explanations, steps = TABLE[verdict]
+    found = [item.finding for item in held(verdict)]
+    told = " ".join(f"{one.subject}:{getattr(one, 'outcome', '')}" for one in found)
+    assert all(word in told.split() for word in outcomes.split())
+    assert {one.subject for one in found if one.kind == "alternative_explanation"} == explanations
+    assert {one.design for one in found if one.kind == "next_step"} == steps
+    assert ("adjusted" in told) == ("adjusted" in outcomes)
 
 
 @pytest.mark.parametrize("verdict", CASES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,24 +17,27 @@ HOUSE = Path(sage.__file__).parents[1]
 OURS = ("sage", "agents", "kg", "validation", "mcp_servers", "sandbox")
 
 
-def calls(*names: str) -> Iterator[str]:
-    """Places outside the ground floor that call one of these."""
-    for package in OURS:
-        for path in (HOUSE / package).rglob("*.py"):
-            place = path.relative_to(HOUSE).as_posix()
-            if place in ("sage/core/clock.py", "sage/core/seeds.py"):
-                continue
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(names):
-                    yield f"{place}:{node.lineno}"
-
-
-def test_the_time_of_day_comes_from_the_one_clock() -> None:
-    assert list(calls("datetime.now", "datetime.utcnow", "date.today", "time.time")) == []
-
-
-def test_chance_comes_from_the_one_source() -> None:
-    assert list(calls("default_rng", "random.seed", "random.Random", "RandomState")) == []
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("datetime.now", "datetime.utcnow", "date.today", "time.time"),
+        ("default_rng", "random.seed", "random.Random", "RandomState"),
+    ],
+)
+def test_time_and_chance_come_from_one_source(names: tuple[str, ...]) -> None:
+    """No file outside the ground floor calls another clock or generator."""
+    found = []
+    for path in (path for package in OURS for path in (HOUSE / package).rglob("*.py")):
+        place, text = path.relative_to(HOUSE).as_posix(), path.read_text(encoding="utf-8")
+        if place in ("sage/core/clock.py", "sage/core/seeds.py"):
+            continue
+        if any(f"{name}(" in text for name in names):
+            found += [
+                f"{place}:{node.lineno}"
+                for node in ast.walk(ast.parse(text))
+                if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(names)
+            ]
+    assert found == []
 
 
 def test_a_clock_that_is_set_rules_inside_its_block_alone() -> None:
@@ -50,7 +52,7 @@ def test_a_clock_that_is_set_rules_inside_its_block_alone() -> None:
     assert clock.monotonic() >= before
 
 
-@pytest.mark.parametrize("seed", [0, 7, 2**32 + 5, 2**64 - 1])
+@pytest.mark.parametrize("seed", [0, 2**64 - 1])
 def test_a_seed_gives_the_numbers_that_numpy_gives_for_it(seed: int) -> None:
     drawn = generator(seed).random(5)
     assert np.array_equal(drawn, np.random.default_rng(seed).random(5))

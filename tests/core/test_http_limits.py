@@ -59,7 +59,7 @@ def test_no_slot_within_patience_is_an_answer_not_a_wait() -> None:
         limit = Limit(1, 3.0, concurrency=1)
         await client.fetch(Request("svc", limit, url + "/x"), json.loads, patience=0.5)
         begun = time.monotonic()
-        with pytest.raises(OverBudget, match=r"1 per 3 s\) allows the next request in"):
+        with pytest.raises(OverBudget, match="per 3 s"):
             await client.fetch(
                 Request("svc", limit, url + "/x", params={"n": 2}), json.loads, patience=0.5
             )

@@ -37,13 +37,3 @@ def test_a_license_is_one_that_goes_with_apache_and_says_its_origin() -> None:
     for row in rows():
         assert set(row["license"].split(" AND ")) <= KNOWN, row
         assert row["origin"], row
-
-
-def test_the_notice_names_every_folder() -> None:
-    notice = (ROOT / "NOTICE").read_text(encoding="utf-8")
-    assert "data/licenses.tsv" in notice
-    for folder in DATA.iterdir():
-        if folder.is_dir():
-            assert f"data/{folder.name}" in notice, folder.name
-    for license_name in ("CC-BY-4.0", "CC-BY-3.0", "CC0-1.0"):
-        assert license_name in notice

@@ -53,9 +53,7 @@ def commands_of(found: list[dict[str, Any]]) -> list[list[str]]:
     "values",
     [
         {},
-        {"data": "slides", "workers": 9},
-        {"trust": {"header": "", "proxies": []}},
-        {"roles": ROLES},
+        {"data": "slides", "workers": 9, "roles": ROLES},
     ],
 )
 def test_the_chart_becomes_what_a_cluster_takes(values: dict[str, Any], tmp_path: Path) -> None:
@@ -112,15 +110,6 @@ def test_values_that_the_chart_does_not_take_are_named(
 ) -> None:
     with pytest.raises(AssertionError, match=next(iter(wrong))):
         manifests(tmp_path, **wrong)
-
-
-@helm
-def test_roles_that_change_start_the_server_anew(tmp_path: Path) -> None:
-    def pod(roles: str) -> Any:
-        found = manifests(tmp_path, roles=roles)
-        return next(item for item in found if item["metadata"]["name"] == "lab-server")["spec"]
-
-    assert pod(ROLES) == pod(ROLES) != pod(ROLES.replace(', "review"', ""))
 
 
 def test_the_image_takes_sage_s_arguments_and_what_nextflow_starts(tmp_path: Path) -> None:

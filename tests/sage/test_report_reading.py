@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.question.types import Question
-from sage.report import collect
 from sage.report.curve import curve_of
 from sage.report.facts import Facts, free_numbers
 from sage.report.reading import (
@@ -22,10 +18,8 @@ from sage.report.reading import (
     Item,
     Reached,
     checklists,
-    read_items,
     would_change,
 )
-from sage.run.folder import RunFolder
 from validation.results.results import Effect, Reason, Verdict
 from validation.verdict.verdict import TURNED_ROUND
 
@@ -176,22 +170,6 @@ def test_nothing_is_ticked_that_the_run_does_not_hold() -> None:
     assert not any(item.held for item in remark(page(), Facts()))
 
 
-def test_the_page_of_remark_says_what_the_report_holds() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "remark.md").read_text(encoding="utf-8")
-    rows = [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in text.splitlines()
-        if re.match(r"\| \d+ \|", line)
-    ]
-    items = read_items("remark")
-    assert [row[0] for row in rows] == [item["number"] for item in items]
-    for row, item in zip(rows, items, strict=True):
-        assert row[1] == item["asks"] and item["where"] in row[2]
-        expected = "not" if row[0] == "5" else "partly" if item["lacks"] else "present"
-        assert row[3].startswith(expected), row[0]
-        assert item["lacks"] in row[3]
-
-
 def test_each_item_is_ticked_by_its_own_source() -> None:
     facts = Facts()
     facts.add("h2.primary.effect", 2.0)  # another hypothesis' number
@@ -245,14 +223,3 @@ def test_every_mark_of_a_curve_lies_on_it(estimates: list[float], scale: str) ->
         assert 0 <= point.high <= point.at <= point.low <= curve.top
     heights = [at for at, _ in curve.ticks]
     assert all(abs(a - b) >= 14 for n, a in enumerate(heights) for b in heights[:n])
-
-
-def test_to_who_named_no_direction_the_association_comes_first(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(collect, "question_of", lambda *_: Question(prompt="How does A go with B?"))
-    said = collect._verdict_words(RunFolder(tmp_path), "h1", f"not supported: {TURNED_ROUND}")
-    assert said == (
-        "an association, in the opposite direction to the one chosen before the test, as the"
-        f" question named none; the claim as chosen: not supported: {TURNED_ROUND}"
-    )

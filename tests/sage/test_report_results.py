@@ -13,11 +13,11 @@ import pytest
 from sage.report.facts import Facts
 from sage.report.results import ResultsPage, Table, read_results
 from tests.validation.core_help import claim, patients, run_once
-from validation.results.results import Figure
+from validation.results.results import Figure, Results
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> ResultsPage:
+def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[ResultsPage, Results]:
     place = tmp_path_factory.mktemp("page")
     raw = patients(200, log_hr=0.7)
     raw.loc[::9, "stage"] = None
@@ -28,15 +28,17 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> ResultsPage:
     (home / "results" / "results.json").write_text(bare.model_dump_json())
     found = read_results(home, "h1", Facts())
     assert found is not None
-    return found
+    return found, results
 
 
 def table(page: ResultsPage, title: str) -> Table:
     return next(table for table in page.tables if table.title == title)
 
 
-def test_flow_cut_points_e_values_and_notes_of_the_tests_are_shown(page: ResultsPage) -> None:
-    flow = table(page, "Flow of patients")
+def test_flow_cut_points_e_values_and_notes_of_the_tests_are_shown(
+    page: tuple[ResultsPage, Results],
+) -> None:
+    flow = table(page[0], "Flow of patients")
     assert [cell.text for cell in flow.rows[-1]] == ["OS known", "200", "200"]
     for step, following in pairwise(flow.rows):
         assert step[2].text == following[1].text, "each step goes on from the one before"
@@ -44,32 +46,18 @@ def test_flow_cut_points_e_values_and_notes_of_the_tests_are_shown(page: Results
         page, "Cut-points, assumptions, unmeasured confounding").rows}  # fmt: skip
     assert single["cut-point of the first exposure"] == "h1.cut.1.upper"
     assert single["E-value of the adjusted effect"] == "h1.adjusted.e_value"
-    tests = {row[0].text: row for row in table(page, "All registered tests").rows}
+    tests = {row[0].text: row for row in table(page[0], "All registered tests").rows}
     assert tests["Adjusted model"][1].text == "177"
-    assert "23 patients left out for missing covariates" in tests["Adjusted model"][4].text
+    assert "23 patients" in tests["Adjusted model"][4].text
 
 
-def test_one_p_stands_beside_the_primary_comparison(page: ResultsPage) -> None:
-    row = table(page, "Primary comparison")
+def test_one_p_stands_beside_the_primary_comparison(page: tuple[ResultsPage, Results]) -> None:
+    row = table(page[0], "Primary comparison")
     shown = row.rows[0][row.columns.index("p")].text
-    tests = table(page, "All registered tests")
+    tests = table(page[0], "All registered tests")
     assert tests.rows[0][3].key == "h1.primary.p"
-    answer = page.answers[0]["estimate"]
+    answer = page[0].answers[0]["estimate"]
     assert f"p = {shown}" in answer or f"p {shown[0]} {shown[1:]}" in answer
-
-
-def test_sentences_wrap_and_values_do_not(page: ResultsPage) -> None:
-    answers = table(page, "What the verdict rests on")
-    assert answers.classes == ["w", "n", "w"]
-    assert set(table(page, "Primary comparison").classes[1:]) == {"n"}
-
-
-def test_the_template_wraps_what_is_long() -> None:
-    templates = Path("sage/report/templates")
-    assert "td.n { white-space: nowrap; }" in (templates / "report.html.j2").read_text("utf-8")
-    assert 'class="{{ t.classes[loop.index0] }}"' in (templates / "table.html.j2").read_text(
-        "utf-8"
-    )
 
 
 def test_an_exposure_that_was_refused_still_has_its_page(tmp_path: Path) -> None:
@@ -87,8 +75,10 @@ def test_an_exposure_that_was_refused_still_has_its_page(tmp_path: Path) -> None
     assert any("outcome" in reason for reason in found.reasons)
 
 
-def test_a_figures_numbers_are_its_tables_and_no_cell_is_a_formula(tmp_path: Path) -> None:
-    results = run_once(tmp_path, patients(200, log_hr=0.7), hypothesis=claim())
+def test_a_figures_numbers_are_its_tables_and_no_cell_is_a_formula(
+    page: tuple[ResultsPage, Results], tmp_path: Path
+) -> None:
+    results = page[1]
     evil = {"term": "=cmd()", "hazard ratio": "-1.5", "p": "@x", "95% CI": "-x"}
     tables = {**results.tables, "adjusted": (*results.tables.get("adjusted", ()), evil)}
     home = tmp_path / "home"
@@ -108,10 +98,3 @@ def test_a_figures_numbers_are_its_tables_and_no_cell_is_a_formula(tmp_path: Pat
     assert primary["hazard ratio"] == results.tables["primary"][0]["hazard ratio"]
     attacked = rows[-1]
     assert [attacked[name] for name in evil] == ["'=cmd()", "-1.5", "'@x", "'-x"]
-
-
-def test_the_curve_says_what_a_row_is_and_its_p_is_printed_as_any_other(page: ResultsPage) -> None:
-    curve = table(page, "Specification curve")
-    assert "a fit of its own, with Wald's p" in curve.note
-    shown = {row[curve.columns.index("p")].text for row in curve.rows}
-    assert shown and not any(len(text) < 6 for text in shown if text.startswith("0.00"))

@@ -72,7 +72,7 @@ ARGUMENT = st.one_of(SMALL, st.integers(0, 2**64 - 1), st.sampled_from([0x100000
 
 
 @pytest.mark.parametrize("name", MACHINES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(choice=st.integers(0, 10_000), arguments=st.lists(ARGUMENT, min_size=6, max_size=6))
 def test_both_forms_of_the_filter_agree(name: str, choice: int, arguments: list[int]) -> None:
     known = machine(name)

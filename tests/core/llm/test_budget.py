@@ -26,7 +26,7 @@ def _charge(usd: float) -> Charge:
 def test_what_is_reserved_is_not_there_for_another() -> None:
     meter = Meter(budget_usd=1.0)
     first = meter.reserve(0.9)
-    with pytest.raises(BudgetError, match=r"0\.9000 reserved"):
+    with pytest.raises(BudgetError, match=r"0\.9"):
         meter.reserve(0.9)
     first.release()
     meter.reserve(0.9).settle(_charge(0.2))
@@ -34,7 +34,7 @@ def test_what_is_reserved_is_not_there_for_another() -> None:
     meter.reserve(0.8).release()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     budget=MONEY,
     calls=st.lists(st.tuples(MONEY, st.floats(0.0, 1.0), st.booleans()), min_size=1, max_size=24),
@@ -98,7 +98,7 @@ def test_calls_at_once_share_one_budget_over_http(tmp_path: Path) -> None:
     most = model.cost(10, 100)
     meter = Meter(tmp_path / "spending.jsonl", budget_usd=3.5 * most)
 
-    with serve(lambda body: Answer("x" * 40, silent=0.2)) as server:
+    with serve(lambda body: Answer("x" * 40, silent=0.1)) as server:
         client = Client(Endpoint(base_url=server.url, retries=0), meter)
 
         def ask(number: int) -> bool:
