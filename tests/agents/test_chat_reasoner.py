@@ -98,10 +98,7 @@ def test_a_damaged_kept_reply_is_asked_again(tmp_path: Path) -> None:
 
 def test_a_refused_key_is_bad_input_and_is_not_shown(tmp_path: Path) -> None:
     refused = Answer("bad key", status=401)
-    with (
-        serve(_script(refused)) as server,
-        pytest.raises(InputError) as caught,
-    ):
+    with serve(_script(refused)) as server, pytest.raises(InputError) as caught:
         _reasoner(server, tmp_path).ask(PATH_GENERATION, GIVEN)
     assert SECRET not in str(caught.value)
     assert server.keys == [f"Bearer {SECRET}"]

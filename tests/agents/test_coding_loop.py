@@ -206,9 +206,7 @@ def test_no_patient_reaches_the_model_with_the_feedback(never: tuple[Bench, Reco
 
 
 @pytest.mark.bubblewrap
-def test_a_program_that_never_succeeds_is_escalated_with_everything_kept(
-    escalated: Bench,
-) -> None:
+def test_a_program_that_never_succeeds_is_escalated_with_everything_kept(escalated: Bench) -> None:
     bench = escalated
     outcome = CodingOutcome.model_validate_json((bench.folder / "h1/outcome.json").read_text())
     assert outcome.status == "escalated"

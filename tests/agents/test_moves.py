@@ -156,8 +156,7 @@ def test_another_subgroup_is_other_patients() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gene", "near"),
-    [("CXCL13", "CXCL11"), ("FABP5", None), ("KRT5", None), ("ACTB", None)],
+    ("gene", "near"), [("CXCL13", "CXCL11"), ("FABP5", None), ("KRT5", None), ("ACTB", None)]
 )
 def test_a_neighbor_is_of_the_same_family(gene: str, near: str | None) -> None:
     assert neighbor(gene, KNOWN.expression) == near

@@ -142,9 +142,7 @@ def test_the_opening_scores_are_given_without_hearing_the_others() -> None:
 def test_a_specious_flag_upheld_by_the_judge_costs_the_stated_penalty_once() -> None:
     plain, _ = debate([prover(9)], [verifier(5)], [judge(7)])
     flagged, _ = debate(
-        [prover(9)],
-        [verifier(5), verifier(5, flag=True)],
-        [judge(7), judge(7, upheld=("P1",))],
+        [prover(9)], [verifier(5), verifier(5, flag=True)], [judge(7), judge(7, upheld=("P1",))]
     )
     assert flagged.specious == ("P1",)
     assert plain.score - flagged.score == pytest.approx(DebateSettings().specious_penalty)
@@ -251,8 +249,7 @@ def test_a_failed_replication_refutes_and_a_null_finding_only_weighs() -> None:
         ),
     )
     null = Record(
-        title="Null",
-        snippets=("FABP5 is not associated with overall survival in bladder cancer.",),
+        title="Null", snippets=("FABP5 is not associated with overall survival in bladder cancer.",)
     )
     related = [Record(title=f"FABP5 study {n}") for n in range(12)]
     refuted = hold_debate(expanded(), rules(), find(refuting, *related))
@@ -277,12 +274,6 @@ def test_a_reading_counts_pairs_degrees_and_overlap_as_by_hand() -> None:
     assert seen.unseen_share == pytest.approx(5 / 6)
     assert seen.weight == pytest.approx(2 / (2 + 4))
     assert seen.nearest[0].ref == "R1"
-
-
-def test_synonyms_count_as_mentions() -> None:
-    given = given_with(Record(title="FABP5 in urothelial carcinoma"))
-    seen = count_mentions(given.expanded, given.records)
-    assert seen.nearest[0].parts == ("FABP5", "bladder cancer")
 
 
 def test_every_word_of_the_rules_cites_retrieved_records() -> None:

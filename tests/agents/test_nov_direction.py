@@ -20,13 +20,11 @@ RISKY = hypothesis()
     [
         ("High FABP5 expression is associated with longer median overall survival.", True),
         ("Loss of FABP5 is associated with shorter overall survival.", True),
-        ("FABP5 loss predicts worse prognosis.", True),
         ("Low TLS predicts better survival.", True),
         ("High FABP5 expression is associated with shorter overall survival.", False),
         ("Low FABP5 expression is associated with longer overall survival.", False),
         ("High FABP5 is not associated with longer overall survival.", False),
         ("High FABP4 is associated with longer overall survival.", False),
-        ("High FABP5 is associated with proliferation.", False),
         ("High FABP5: longer overall survival in women, shorter overall survival in men.", False),
         ("Both high and low FABP5 were compared; longer survival was seen.", False),
     ],

@@ -111,10 +111,3 @@ def test_a_flag_is_upheld_by_what_refutes_and_overruled_otherwise(
     assert (position.upheld, position.overruled) == ((), ("C1",))
     position = judge_position(monkeypatch, found, **flag("R9", turn=0))
     assert (position.upheld, position.overruled) == ((), ())
-
-
-def test_it_cites_the_two_nearest_and_the_two_most_telling(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found = reading(refutations=REFUTED, denials=(near(0.5, "R7"), near(0.4, "R8")))
-    assert judge_position(monkeypatch, found).citations == ("R1", "R9", "R7")

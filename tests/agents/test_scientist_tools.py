@@ -18,9 +18,6 @@ from agents.core.rules import RulesReasoner
 from agents.core.types import EarlierClaim, History
 from agents.scientist.agent import at_the_bench
 from agents.scientist.blind import BlindCohort, chance_to_see
-from agents.scientist.chains import proposals
-from agents.scientist.views import Proposal
-from kg.types import EntityType
 from sage.core.errors import InputError
 from sage.core.llm.trace import Trace, episodes, read_trace
 from sage.core.llm.turns import replay
@@ -31,10 +28,8 @@ from tests.agents.bench import (
     RESOURCES,
     TLS,
     bench,
-    brief,
     clinical,
     given,
-    relationship,
     with_permuted_outcomes,
     world,
     write_clinical,
@@ -256,7 +251,7 @@ def test_a_claim_counts_nobody_by_what_holds_an_outcome(tmp_path: Path) -> None:
         "population": {
             "description": "some",
             "filters": [{"variable": "clinical:stage", "op": "ge", "value": 3}],
-        },
+        }
     }
     output = blind.power(Hypothesis.model_validate(within))
     assert not output.refused and output.power is not None
@@ -432,27 +427,6 @@ def test_the_rules_answer_the_question_first_and_their_turns_replay(tmp_path: Pa
     used = {line.tool for line in episode if line.kind == "tool"}
     assert used >= {"graph_neighbors", "literature_search", "cohort_describe", "design_power"}
     assert replay(episode, agent.returns) == reply.output
-
-
-def test_a_chain_without_a_sign_takes_the_side_that_the_literature_tells(tmp_path: Path) -> None:
-    """A path that only contains TLS does not turn "more TLS, longer survival" around."""
-    cohort = world(tmp_path / "w")
-    unsigned = relationship(
-        1, 1, "tertiary lymphoid structure", "CXCR5",
-        head_type=EntityType.TISSUE_REGION, tail_type=EntityType.GENE,
-    )  # fmt: skip
-    asked = given(cohort, TLS, OS).model_copy(update={"brief": brief(unsigned)})
-    (first, *_) = proposals(asked, RESOURCES)
-    (output, *_) = proposals(asked, RESOURCES, {"imaging:tls_density": "low"})
-
-    def level(proposal: Proposal) -> str:
-        return next(
-            exposure.level
-            for exposure in proposal.hypothesis.exposures
-            if exposure.variable == "imaging:tls_density"
-        )
-
-    assert (level(first), level(output)) == ("high", "low")
 
 
 def test_an_exposure_off_the_paths_rests_on_sources_or_says_that_there_are_none(

@@ -61,13 +61,10 @@ def test_a_remark_cannot_become_part_of_another_text() -> None:
         ("FABP5 and CD8 go with [[primary.p]]; see R3 and PD-1 tumors.", False),
         ("Six genes, muscle-invasive, none of them new.", False),
         ("The hazard ratio was 0.13.", True),
-        ("Half of 4,000 patients.", True),
-        ("See PMID 31234567.", True),
         ("See doi:10.1000/invented.", True),
         ("It needs [[invented.key]].", True),
         ("COL1A1 was not given.", True),
         ("A series of the 1980s.", True),
-        ("The value was 7.", True),
     ],
 )
 def test_digits_stand_in_keys_and_names_that_were_given_alone(text: str, refused: bool) -> None:

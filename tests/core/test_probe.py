@@ -29,10 +29,7 @@ def reasoner(url: str, folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("answer", "state", "says"),
-    [
-        (as_json({"data": []}), "ok", ""),
-        (Answer(b"no", 401), "broken", "401"),
-    ],
+    [(as_json({"data": []}), "ok", ""), (Answer(b"no", 401), "broken", "401")],
     ids=["ok", "wrong key"],
 )
 def test_a_server_is_asked_once_with_the_key(

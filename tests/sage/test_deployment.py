@@ -49,13 +49,7 @@ def commands_of(found: list[dict[str, Any]]) -> list[list[str]]:
 
 
 @helm
-@pytest.mark.parametrize(
-    "values",
-    [
-        {},
-        {"data": "slides", "workers": 9, "roles": ROLES},
-    ],
-)
+@pytest.mark.parametrize("values", [{}, {"data": "slides", "workers": 9, "roles": ROLES}])
 def test_the_chart_becomes_what_a_cluster_takes(values: dict[str, Any], tmp_path: Path) -> None:
     found = manifests(tmp_path, **values)
     assert sorted(item["kind"] for item in found) == [

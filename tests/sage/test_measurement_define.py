@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,10 @@ GOOD = "mean(ripley_l(cells.b_cell, 30))"
 KEY = "imaging:defined1_mean_ripley_l_cells_b_cell_30"
 
 
-@pytest.fixture
-def services(tmp_path: Path) -> Services:
-    place = tmp_path / "cohort"
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cohort of 40 patients with maps of cells."""
+    place = tmp_path_factory.mktemp("simulated")
     slides, _ = simulate(8, 42)
     for maps in slides:
         write_maps(maps, place / "maps" / maps.slide)
@@ -39,6 +41,12 @@ def services(tmp_path: Path) -> Services:
     (place / "cohort.toml").write_text(
         COHORT.replace("simulated = true", 'simulated = true\nmaps = "maps"')
     )
+    return place
+
+
+@pytest.fixture
+def services(simulated: Path, tmp_path: Path) -> Services:
+    place = Path(shutil.copytree(simulated, tmp_path / "cohort"))
     manifest = Manifest(
         id="r",
         run_id="r",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Literal
 from unittest.mock import patch
@@ -22,8 +23,9 @@ FORMULA = "mean(ripley_l(cells.b_cell, 30))"
 KEY = "imaging:mean_ripley_l_cells_b_cell_30"
 
 
-@pytest.fixture
-def cohort(tmp_path: Path) -> Cohort:
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tmp_path = tmp_path_factory.mktemp("simulated")
     slides, _ = simulate(8, 21)
     write_table(measure_patients([parse(FORMULA)], slides), tmp_path)
     rows = [f"{maps.patient},{60 + i},{100 + i},{i % 2}" for i, maps in enumerate(slides)]
@@ -32,7 +34,12 @@ def cohort(tmp_path: Path) -> Cohort:
     (tmp_path / "cohort.toml").write_text(text + (tmp_path / "measured.toml").read_text())
     for maps in slides:
         write_maps(maps, tmp_path / "maps" / maps.slide)
-    return load(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def cohort(simulated: Path, tmp_path: Path) -> Cohort:
+    return load(Path(shutil.copytree(simulated, tmp_path, dirs_exist_ok=True)))
 
 
 def test_the_patients_drawn_are_those_of_the_values(cohort: Cohort, tmp_path: Path) -> None:

@@ -90,24 +90,3 @@ def test_each_agent_reads_its_row_and_nothing_else(
     nested = set(reads.model_json_schema().get("$defs", {}))
     assert not nested & never
     assert agent.name in ("question", "path_generation") or "prompt" not in reads.model_fields
-
-
-def test_langgraph_hands_a_node_only_its_window() -> None:
-    """A canary in every channel; a node that looks at its whole state sees its own alone."""
-    from langgraph.graph import END, START, StateGraph
-
-    from sage.run.state import OntologistIn, RunState
-
-    seen: dict[str, Any] = {}
-
-    def look(state: OntologistIn) -> dict[str, Any]:
-        seen.update(state)
-        return {}
-
-    graph: Any = StateGraph(RunState)
-    graph.add_node("look", look, input_schema=OntologistIn)
-    graph.add_edge(START, "look")
-    graph.add_edge("look", END)
-    graph.compile().invoke({"prompt": "canary", "paths": [], "wishes": ["canary"]})
-    assert "canary" not in str(seen)
-    assert set(seen) <= {"question", "paths"}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 from pathlib import Path
 
@@ -16,7 +14,6 @@ from tests.warm import run_warm
 @pytest.mark.parametrize(
     ("words", "given"),
     [
-        (["--help"], {"COLUMNS": "60"}),
         (["run", "x", "--cohort", "nowhere"], {}),
         (["admin", "config", "--json"], {"SAGE_API_KEY": "secret-key", "SAGE_BUDGET_USD": "7"}),
     ],
@@ -26,15 +23,6 @@ def test_a_warm_command_says_and_ends_as_a_cold_one(
 ) -> None:
     given = given | {"FEW_DRAWS": ""}
     assert sage(*words, cwd=tmp_path, **given) == sage(*words, cwd=tmp_path, cold=True, **given)
-
-
-def test_no_command_sees_the_variables_or_folder_of_another(tmp_path: Path) -> None:
-    first, second = tmp_path / "one", tmp_path / "two"
-    for folder, usd in ((first, "3"), (second, "4")):
-        folder.mkdir()
-        made = sage("admin", "config", "--json", cwd=folder, SAGE_BUDGET_USD=usd).json
-        assert f'"{usd}' in json.dumps(made) or f" {usd}" in json.dumps(made)
-    assert "SAGE_BUDGET_USD" not in os.environ
 
 
 def test_a_command_that_takes_too_long_is_killed(tmp_path: Path) -> None:

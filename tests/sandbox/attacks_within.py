@@ -71,21 +71,9 @@ with open("/output/big", "wb") as f:
         Reason.OUTPUT_LIMIT,
         message="more than 8 MiB",
     ),
-    Attack(
-        "disk_filler_in_many_files",
-        filling("/output", "1 << 16"),
-        Reason.OUTPUT_LIMIT,
-    ),
-    Attack(
-        "temporary_space_filler",
-        filling("/tmp", "4 << 20"),
-        Reason.OUTPUT_LIMIT,
-    ),
-    Attack(
-        "shared_memory_filler",
-        filling("/dev/shm", "4 << 20"),
-        Reason.OUTPUT_LIMIT,
-    ),
+    Attack("disk_filler_in_many_files", filling("/output", "1 << 16"), Reason.OUTPUT_LIMIT),
+    Attack("temporary_space_filler", filling("/tmp", "4 << 20"), Reason.OUTPUT_LIMIT),
+    Attack("shared_memory_filler", filling("/dev/shm", "4 << 20"), Reason.OUTPUT_LIMIT),
     Attack(
         "sparse_file_of_a_terabyte",
         "f = open('/output/sparse', 'wb'); f.truncate(1 << 40); escaped('terabyte')",
@@ -344,11 +332,7 @@ LIES = [
         r"sys.stderr.write('MemoryError\nOut of memory: Killed process 1\n'); os._exit(137)",
         Reason.KILLED,
     ),
-    Attack(
-        "saying_the_disk_is_full",
-        "raise OSError(28, 'No space left on device')",
-        Reason.ERROR,
-    ),
+    Attack("saying_the_disk_is_full", "raise OSError(28, 'No space left on device')", Reason.ERROR),
     Attack(
         "saying_there_are_too_many_processes",
         "raise BlockingIOError(11, 'Resource temporarily unavailable')",

@@ -16,7 +16,7 @@ pytestmark = browser_marks
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "slides").mkdir()
-    pyramid(tmp_path / "slides" / "small.tif", np.ascontiguousarray(blobs(1600, 1600)), 0.5)
+    pyramid(tmp_path / "slides" / "small.tif", np.ascontiguousarray(blobs(1000, 1000)), 0.5)
     (tmp_path / "roles.toml").write_text('[people]\nrita = "read"\nrob = "run"\n')
     return tmp_path
 

@@ -130,7 +130,7 @@ def test_only_slides_below_the_roots_are_read(place: Path, tmp_path: Path, path:
 def test_a_slide_without_a_pyramid_is_decoded_whole_but_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    image = np.ascontiguousarray(blobs(3000, 5000))
+    image = np.ascontiguousarray(blobs(1500, 2500))
     path = pyramid(tmp_path / "flat.tif", image, levels=1)
     decoded: list[int] = []
     real = TiffSource.read
@@ -144,20 +144,20 @@ def test_a_slide_without_a_pyramid_is_decoded_whole_but_once(
     tiles = Tiles()
     tiles.slide(path)
     decoded.clear()
-    last = levels_of(5000, 3000)
+    last = levels_of(2500, 1500)
     with Slide.open(path) as slide:
-        wanted = Image.fromarray(slide.thumbnail(5000))
+        wanted = Image.fromarray(slide.thumbnail(2500))
     decoded.clear()
     for below in range(4, last + 1):
         shown = np.asarray(Image.open(io.BytesIO(tiles.tile(path, last - below, 0, 0))))
-        size = (-(-5000 // 2**below), -(-3000 // 2**below))
+        size = (-(-2500 // 2**below), -(-1500 // 2**below))
         whole = np.asarray(wanted.resize(size, Image.Resampling.BOX))[:TILE, :TILE]
         assert shown.shape == whole.shape
         if below <= 6:  # further down the image's border weighs in
             assert np.abs(shown.astype(int) - whole).mean() < 8
     with tiles.hold(path) as held:
         assert max(held.thumbnail(200).shape[:2]) == 200
-    assert sum(decoded) < 1.2 * 5000 * 3000
+    assert sum(decoded) < 1.2 * 2500 * 1500
 
 
 def test_a_slide_that_is_read_is_not_closed_under_the_reader(tmp_path: Path) -> None:
@@ -171,16 +171,6 @@ def test_a_slide_that_is_read_is_not_closed_under_the_reader(tmp_path: Path) -> 
         assert int(held.read(1.0, 0, 0, 8, 8).max()) == 0  # closed, it would be white
     tiles.slide(paths[-1])
     assert len(tiles._slides) == slides.OPEN
-
-
-def test_slides_in_memory_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slides, "HELD", 3 * 64 * 64 * 2)
-    tiles = Tiles()
-    for number in range(4):
-        png = tmp_path / f"{number}.png"
-        Image.fromarray(np.full((64, 64, 3), number, np.uint8)).save(png)
-        tiles.slide(png)
-    assert len(tiles._slides) == 2
 
 
 @pytest.mark.parametrize(
@@ -203,29 +193,6 @@ def test_outlines_that_are_none_are_refused(tmp_path: Path, corner: str) -> None
     path.write_text(f'{{"features": [{{"geometry": {shape}}}]}}')
     answered = client(tmp_path, tmp_path)("GET", f"/api/slides/outlines?path={path}")
     assert answered.status_code == 422 and "a.geojson" in answered.json()["error"]
-
-
-def test_many_tiles_may_be_asked_for_at_once(place: Path, tmp_path: Path) -> None:
-    with serving(tmp_path, "--root", str(place)) as served:
-        token = served.address.partition("token=")[2]
-        path = str(place / "large.svs")
-
-        async def go() -> list[int]:
-            headers = {"authorization": f"Bearer {token}"}
-            async with httpx.AsyncClient(base_url=served.origin, headers=headers) as http:
-                found: list[int] = []
-
-                async def one(x: int) -> None:
-                    at = {"path": path, "level": 12, "x": x, "y": 3}
-                    answered = await http.get("/api/slides/tile", params=at, timeout=60)
-                    found.append(answered.status_code)
-
-                async with anyio.create_task_group() as tasks:
-                    for x in range(10):
-                        tasks.start_soon(one, x)
-                return found
-
-        assert anyio.run(go) == [200] * 10
 
 
 CORNERS = [[100, 100], [5000, 100], [5000, 5000], [100, 5000]]
@@ -444,9 +411,9 @@ MOVING = """new Promise(done => {
 def test_nuclei_are_found_within_a_region_alone(place: Path, tmp_path: Path) -> None:
     folder = tmp_path / "slides"
     folder.mkdir()
-    pyramid(folder / "small.tif", np.ascontiguousarray(blobs(1600, 1600)), 0.5)
+    pyramid(folder / "small.tif", np.ascontiguousarray(blobs(1000, 1000)), 0.5)
     ask = client(folder, tmp_path)
-    low, high = 600, 1000
+    low, high = 300, 700
     corners = [[low, low], [high, low], [high, high], [low, high]]
     asked = {"slide": str(folder / "small.tif"), "region": {"corners": corners}}
     answer = ask("POST", "/api/slides/nuclei", json=asked)
