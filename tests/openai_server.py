@@ -162,7 +162,7 @@ def serve(answer: Callable[[dict[str, Any]], Answer]) -> Iterator[Server]:
 
     live = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server = Server(url=f"http://127.0.0.1:{live.server_address[1]}/v1")
-    thread = threading.Thread(target=live.serve_forever, daemon=True)
+    thread = threading.Thread(target=live.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield server

@@ -87,17 +87,39 @@ def rules() -> RulesReasoner:
     return RulesReasoner(Resources(ontology=Ontology((), ())))
 
 
+@dataclass
+class Spy:
+    """A sandbox that notes which parts of the cohort each job could read."""
+
+    inner: Sandbox
+    name: str = "spy"
+    parts: list[str] = field(default_factory=list)
+
+    def available(self) -> Any:
+        return self.inner.available()
+
+    def run(self, job: Job) -> SandboxResult:
+        folder = job.inputs["analysis"]
+        task = folder / ("task.json" if folder.name == "second" else "provenance.json")
+        self.parts.append(json.loads(task.read_text())["part"])
+        assert set(job.inputs) == {"analysis"}
+        if folder.name == "second":
+            assert {path.name for path in folder.iterdir()} == {"task.json", "table.parquet"}
+            assert not job.offers_sage
+        return self.inner.run(job)
+
+
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
     folder = tmp_path_factory.mktemp("world") / "cohort"
-    write_world(folder, seed=1, patients=120)
+    write_world(folder, seed=1, patients=160)
     return Cohort(read_spec(folder / "cohort.toml"), folder)
 
 
 def contract_of(world: Cohort, split: SplitRule | None = None) -> FrozenContract:
     hypothesis = read_hypothesis(ROOT / "docs/hypotheses/e5_fabp5_tls.json")
     hypothesis = hypothesis.model_copy(update={"secondary_endpoints": ("nodes",)})
-    controls = ControlPlan(permutations=20, random_features=10)
+    controls = ControlPlan(permutations=60, random_features=20)
     found = draft(hypothesis, world.dictionary(), seed=3, controls=controls, split=split)
     return freeze(found, world)
 
@@ -113,16 +135,13 @@ def box() -> Sandbox:
 
 
 @pytest.fixture(scope="module")
-def limited(world: Cohort, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, list[str]]:
-    """An analysis by the rules in a limited process, and its events."""
-    heard: list[str] = []
-    bench = Bench(contract_of(world), world, tmp_path_factory.mktemp("limited"))
-    carry_out(
-        bench.frozen, bench.cohort, reasoner=rules(), sandbox=LimitedSubprocess(),
-        workdir=bench.folder / "h1", ledger=Ledger(bench.folder / "l.jsonl"),
-        on_event=lambda name, _: heard.append(name),
-    )  # fmt: skip
-    return bench, heard
+def limited(world: Cohort, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, Spy]:
+    """An analysis by the rules in a limited process, with patients held back to confirm."""
+    always = SplitRule(policy="discovery_confirmation", unlock_alpha=1.0)
+    spy = Spy(LimitedSubprocess())
+    bench = Bench(contract_of(world, always), world, tmp_path_factory.mktemp("limited"))
+    assert bench.carry_out(rules(), spy).status == "done"
+    return bench, spy
 
 
 @pytest.fixture(scope="module")
@@ -143,15 +162,10 @@ def escalated(never: tuple[Bench, Recorded], tmp_path: Path) -> Bench:
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_the_rules_path_gives_the_numbers_of_a_run_on_the_host(
-    name: str, bench: Bench, limited: tuple[Bench, list[str]]
-) -> None:
+def test_the_rules_path_gives_the_numbers_of_a_run_on_the_host(name: str, bench: Bench) -> None:
     from validation.run.runner import run
 
     outcome = bench.carry_out(rules(), working(name))
-    first, second = (item.folder / "h1/results.json" for item in (bench, limited[0]))
-    assert name == "docker" or first.read_bytes() == second.read_bytes()
-
     assert outcome.status == "done" and outcome.sandbox == name
     assert [attempt.compiled_by_sage for attempt in outcome.attempts] == [True]
     run(bench.frozen, bench.cohort, bench.folder / "host", ledger=Ledger(bench.folder / "l.jsonl"))
@@ -265,13 +279,8 @@ def test_numbers_that_differ_are_a_finding_that_changes_no_published_number(
     assert "not independently reproduced" in results["verdict"]["qualifiers"]
 
 
-def test_a_program_that_a_model_wrote_never_runs_in_a_plain_subprocess(bench: Bench) -> None:
-    with pytest.raises(InputError, match="bubblewrap"):
-        bench.carry_out(Recorded("second_try"), LimitedSubprocess())
-
-
 def test_a_finished_folder_is_returned_as_it_is(
-    limited: tuple[Bench, list[str]], monkeypatch: pytest.MonkeyPatch
+    limited: tuple[Bench, Spy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = limited[0]
     first = CodingOutcome.model_validate_json((bench.folder / "h1/outcome.json").read_text())
@@ -279,9 +288,7 @@ def test_a_finished_folder_is_returned_as_it_is(
     assert bench.carry_out(rules(), LimitedSubprocess()) == first
 
 
-def test_a_folder_of_another_contract_is_refused(
-    limited: tuple[Bench, list[str]], world: Cohort
-) -> None:
+def test_a_folder_of_another_contract_is_refused(limited: tuple[Bench, Spy], world: Cohort) -> None:
     bench = limited[0]
     other = freeze(
         bench.frozen.contract.model_copy(update={"seed": bench.frozen.contract.seed + 1}), world
@@ -290,52 +297,22 @@ def test_a_folder_of_another_contract_is_refused(
         Bench(other, world, bench.folder).carry_out(rules(), LimitedSubprocess())
 
 
-@dataclass
-class Spy:
-    """A sandbox that notes which parts of the cohort each job could read."""
-
-    inner: Sandbox
-    name: str = "spy"
-    parts: list[str] = field(default_factory=list)
-
-    def available(self) -> Any:
-        return self.inner.available()
-
-    def run(self, job: Job) -> SandboxResult:
-        folder = job.inputs["analysis"]
-        task = folder / ("task.json" if folder.name == "second" else "provenance.json")
-        self.parts.append(json.loads(task.read_text())["part"])
-        assert set(job.inputs) == {"analysis"}
-        if folder.name == "second":
-            assert {path.name for path in folder.iterdir()} == {"task.json", "table.parquet"}
-            assert not job.offers_sage
-        return self.inner.run(job)
-
-
 def test_confirmation_patients_are_not_mounted_before_the_unlock(
-    world: Cohort, tmp_path: Path
+    limited: tuple[Bench, Spy],
 ) -> None:
-    always = SplitRule(policy="discovery_confirmation", unlock_alpha=1.0)
-    bench = Bench(contract_of(world, always), world, tmp_path)
-    spy = Spy(LimitedSubprocess())
-
-    outcome = bench.carry_out(rules(), spy)
-
-    assert outcome.status == "done"
+    bench, spy = limited
     assert spy.parts[0] == "discovery" and set(spy.parts) <= {"discovery", "confirmation"}
-    unlocked = bool(Ledger(tmp_path / "h1.jsonl").unlocks)
-    assert (
-        ("confirmation" in spy.parts) == unlocked == (tmp_path / "h1/inputs/confirmation").exists()
-    )
+    unlocked = bool(Ledger(bench.folder / "h1.jsonl").unlocks)
+    mounted = (bench.folder / "h1/inputs/confirmation").exists()
+    assert ("confirmation" in spy.parts) == unlocked == mounted
 
 
-def test_the_outcome_tells_provenance_without_rows(limited: tuple[Bench, list[str]]) -> None:
-    bench, heard = limited
+def test_the_outcome_tells_provenance_without_rows(limited: tuple[Bench, Spy]) -> None:
+    bench = limited[0]
     outcome = CodingOutcome.model_validate_json((bench.folder / "h1/outcome.json").read_text())
     where = outcome.provenance[0]
-    assert where.patients_in_table == 120
+    assert 0 < where.patients_in_table < 160
     assert where.data_hashes == bench.frozen.data_hashes
     assert set(where.files) >= {"contract.json", "table.parquet"}
     text = outcome.model_dump_json()
     assert not [pseudonym for pseudonym in bench.cohort.pseudonyms if pseudonym in text]
-    assert heard == ["plan", "compute", "attempt", "attempt_ended", "done"]

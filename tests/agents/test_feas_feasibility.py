@@ -120,7 +120,7 @@ AGE = (Endpoint(key="age", label="Age", kind="survival", n=400, events=200),)
         ({}, {"expression_n": 100}, "100 of 400"),
         ({"population": ABSENT}, {}, "clinical:sex"),
         ({"exposures": (Exposure(variable="clinical:age", label="Age"),), "endpoint": "age"},
-         {"endpoints": AGE}, "Age"),
+         {"endpoints": AGE}, "clinical:age"),
     ],
     ids=["variable", "endpoint", "events", "missing", "filter", "circular"],
 )  # fmt: skip

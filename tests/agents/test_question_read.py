@@ -48,7 +48,7 @@ Known = dict[str, tuple[QuestionInput, Vocabulary]]
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> Known:
     place = tmp_path_factory.mktemp("cohorts") / "world"
-    write_world(place, seed=7, patients=80)
+    write_world(place, seed=7, patients=200)
     out = {}
     for name, cohort in (("demo", cohorts.load(place)), ("gbsg2", cohorts.load("gbsg2"))):
         words = question_input("", cohort.dictionary(), None)

@@ -52,17 +52,9 @@ def test_passing_trouble_is_retried(status: int) -> None:
     assert usage.requests == 2
 
 
-def test_retry_after_in_seconds_is_waited_for() -> None:
-    with serving() as services:
-        services.routes["/x"] = [Answer(b"", 429, {"Retry-After": "1"}), as_json({})]
-        call(services)
-        first, second = (item.at for item in services.seen)
-    assert second - first >= 0.99
-
-
 def test_retry_after_as_a_date_is_waited_for() -> None:
     with serving() as services:
-        when = int(time.time()) + 2
+        when = int(time.time()) + 1
         told = {"Retry-After": formatdate(when, usegmt=True)}
         services.routes["/x"] = [Answer(b"", 503, told), as_json({})]
         call(services)

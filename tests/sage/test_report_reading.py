@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +20,7 @@ from sage.report.reading import (
     Item,
     Reached,
     checklists,
+    read_items,
     would_change,
 )
 from validation.results.results import Effect, Reason, Verdict
@@ -168,6 +171,17 @@ def test_a_model_whose_predictions_are_judged_has_a_checklist_of_its_own() -> No
 def test_nothing_is_ticked_that_the_run_does_not_hold() -> None:
     assert [item.number for item in remark(page(), Facts())] == [str(n) for n in range(1, 21)]
     assert not any(item.held for item in remark(page(), Facts()))
+
+
+def test_the_page_of_remark_has_a_row_for_each_item() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "remark.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \|(.*)\|(.*)\|(.*)\|$", text, re.MULTILINE)
+    items = read_items("remark")
+    assert [row[0] for row in rows] == [item["number"] for item in items]
+    for (number, _, where, held), item in zip(rows, items, strict=True):
+        assert item["where"] in where
+        expected = "not" if number == "5" else "partly" if item["lacks"] else "present"
+        assert held.strip().startswith(expected), number
 
 
 def test_each_item_is_ticked_by_its_own_source() -> None:

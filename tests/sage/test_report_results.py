@@ -43,7 +43,7 @@ def test_flow_cut_points_e_values_and_notes_of_the_tests_are_shown(
     for step, following in pairwise(flow.rows):
         assert step[2].text == following[1].text, "each step goes on from the one before"
     single = {row[0].text: row[1].key for row in table(
-        page, "Cut-points, assumptions, unmeasured confounding").rows}  # fmt: skip
+        page[0], "Cut-points, assumptions, unmeasured confounding").rows}  # fmt: skip
     assert single["cut-point of the first exposure"] == "h1.cut.1.upper"
     assert single["E-value of the adjusted effect"] == "h1.adjusted.e_value"
     tests = {row[0].text: row for row in table(page[0], "All registered tests").rows}
