@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 from dataclasses import dataclass, field
@@ -124,9 +125,30 @@ def contract_of(world: Cohort, split: SplitRule | None = None) -> FrozenContract
     return freeze(found, world)
 
 
+@pytest.fixture(scope="module")
+def frozen(world: Cohort) -> FrozenContract:
+    return contract_of(world)
+
+
+@pytest.fixture(scope="module")
+def on_the_host(
+    frozen: FrozenContract, world: Cohort, tmp_path_factory: pytest.TempPathFactory
+) -> Any:
+    """Results of a run on the host."""
+    from validation.run.runner import run
+
+    bench = Bench(frozen, world, tmp_path_factory.mktemp("host"))
+    run(frozen, world, bench.folder / "h1", ledger=Ledger(bench.folder / "l.jsonl"))
+    return bench.results()
+
+
 @pytest.fixture
-def bench(world: Cohort, tmp_path: Path) -> Bench:
-    return Bench(contract_of(world), world, tmp_path)
+def begun(never: tuple[Bench, Recorded], tmp_path: Path) -> Bench:
+    """SAGE's own computation is done, no program is written."""
+    bench = never[0]
+    done = Store(bench.folder / "h1").analysis("all")
+    shutil.copytree(done, Store(tmp_path / "h1").analysis("all"))
+    return Bench(bench.frozen, bench.cohort, tmp_path)
 
 
 @pytest.fixture
@@ -145,10 +167,12 @@ def limited(world: Cohort, tmp_path_factory: pytest.TempPathFactory) -> tuple[Be
 
 
 @pytest.fixture(scope="module")
-def never(world: Cohort, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, Recorded]:
+def never(
+    frozen: FrozenContract, world: Cohort, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Bench, Recorded]:
     """An analysis whose programs all failed, and the reasoner that wrote them."""
     reasoner = Recorded("never")
-    bench = Bench(contract_of(world), world, tmp_path_factory.mktemp("never"))
+    bench = Bench(frozen, world, tmp_path_factory.mktemp("never"))
     outcome = bench.carry_out(reasoner, working("bubblewrap"))
     assert outcome.status == "escalated"
     return bench, reasoner
@@ -162,14 +186,14 @@ def escalated(never: tuple[Bench, Recorded], tmp_path: Path) -> Bench:
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_the_rules_path_gives_the_numbers_of_a_run_on_the_host(name: str, bench: Bench) -> None:
-    from validation.run.runner import run
-
+def test_the_rules_path_gives_the_numbers_of_a_run_on_the_host(
+    name: str, frozen: FrozenContract, world: Cohort, on_the_host: Any, tmp_path: Path
+) -> None:
+    bench = Bench(frozen, world, tmp_path)
     outcome = bench.carry_out(rules(), working(name))
     assert outcome.status == "done" and outcome.sandbox == name
     assert [attempt.compiled_by_sage for attempt in outcome.attempts] == [True]
-    run(bench.frozen, bench.cohort, bench.folder / "host", ledger=Ledger(bench.folder / "l.jsonl"))
-    here, host = bench.results(), bench.results("host")
+    here, host = bench.results(), copy.deepcopy(on_the_host)
     here.pop("versions"), host.pop("versions")
     assert {item["state"] for item in here["reproduction"][0]["compared"]} <= {
         "reproduced", "no second implementation"
@@ -181,8 +205,9 @@ def test_the_rules_path_gives_the_numbers_of_a_run_on_the_host(name: str, bench:
 
 @pytest.mark.bubblewrap
 def test_a_killed_round_runs_again_unasked_and_its_failure_is_mended_in_the_second(
-    bench: Bench, box: Sandbox
+    begun: Bench, box: Sandbox
 ) -> None:
+    bench = begun
     code = json.loads((REPLIES / "second_try/round-1.json").read_text())["code"]
     Store(bench.folder / "h1").begin(1, code)
     reasoner = Recorded("second_try", skipped=1)
@@ -262,8 +287,9 @@ def test_resume_without_a_fix_says_which_file_to_mend(escalated: Bench, box: San
 
 @pytest.mark.bubblewrap
 def test_numbers_that_differ_are_a_finding_that_changes_no_published_number(
-    bench: Bench, box: Sandbox
+    begun: Bench, box: Sandbox
 ) -> None:
+    bench = begun
     outcome = bench.carry_out(Recorded("forged"), box, by=partial(carry_out, rounds=1))
     assert outcome.status == "done"
     (feedback,) = outcome.attempts[0].feedback

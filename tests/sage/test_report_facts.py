@@ -47,7 +47,7 @@ def test_a_label_that_looks_like_an_unknown_key_is_shown_and_no_number() -> None
 
 def test_a_citation_without_a_source_record_stops_the_report() -> None:
     assert "[1]" in to_markdown(_pen().cite(PAPER))
-    with pytest.raises(ReportError, match=r"10\.1000/invented"):
+    with pytest.raises(ReportError, match="Invented"):
         _pen().cite(Citation(title="Invented", doi="10.1000/invented"))
 
 
