@@ -173,8 +173,9 @@ time.sleep(0.3)
 
 WRITING = [
     Attack(
-        "writing_inputs",
+        "writing",
         """
+# writing inputs
 path = "/inputs/cohort/clinical.csv"
 must_fail("write", open, path, "w")
 must_fail("append", open, path, "a")
@@ -186,46 +187,26 @@ must_fail("create", open, "/inputs/cohort/new", "w")
 must_fail("symlink", os.symlink, "/etc", "/inputs/cohort/link")
 must_fail("utime", os.utime, path)
 must_fail("xattr", os.setxattr, path, "user.a", b"x")
-""",
-    ),
-    Attack(
-        "writing_inputs_through_proc_self_fd",
-        """
+# writing inputs through proc self fd
 fd = os.open("/inputs/cohort/clinical.csv", os.O_RDONLY)
 must_fail("reopen", os.open, f"/proc/self/fd/{fd}", os.O_RDWR)
-""",
-    ),
-    Attack(
-        "writing_the_root_and_the_code",
-        """
+# writing the root and the code
 import numpy, validation
 for path in ("/x", "/usr/bin/x", "/etc/passwd", "/work/analysis.py", "/work/x", "/inputs/x",
              numpy.__file__, validation.__file__, sys.executable, "/opt/sage/x"):
     must_fail(path, open, path, "a")
-""",
-    ),
-    Attack(
-        "kernel_settings",
-        """
+# kernel settings
 for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sysrq-trigger",
              "/proc/sys/vm/drop_caches", "/proc/sys/kernel/modprobe", "/proc/sys/fs/file-max",
              "/sys/kernel/uevent_helper", "/proc/irq/default_smp_affinity"):
     must_fail(path, lambda: os.write(os.open(path, os.O_WRONLY), b"1"))
-""",
-    ),
-    Attack(
-        "control_group_escape",
-        """
+# control group escape
 for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids"):
     must_fail(root, os.mkdir, root + "/escape")
     for name in ("release_agent", "memory.max", "memory.limit_in_bytes", "pids.max",
                  "cgroup.procs", "notify_on_release"):
         must_fail(name, lambda: os.write(os.open(f"{root}/{name}", os.O_WRONLY), b"1"))
-""",
-    ),
-    Attack(
-        "raising_own_limits",
-        """
+# raising own limits
 import resource
 must_fail("fsize", resource.setrlimit, resource.RLIMIT_FSIZE, (1 << 40, 1 << 40))
 must_fail("nofile", resource.setrlimit, resource.RLIMIT_NOFILE, (1 << 20, 1 << 20))

@@ -16,10 +16,10 @@ import pytest
 
 from sandbox.types import Job, SandboxResult
 from tests.sandbox.attack import PRELUDE, Attack
-from tests.sandbox.attacks import ALL, ATTACKS
+from tests.sandbox.attacks import ATTACKS
 from tests.sandbox.boxes import BOTH, working
 
-MARKER = "86453"
+MARKER = str(80_000 + os.getpid())
 SECRET = "canary-5f1c-secret"
 
 
@@ -152,4 +152,4 @@ def own_containers() -> list[str]:
 
 
 def test_the_suite_holds_at_least_thirty_attacks() -> None:
-    assert len({attack.name for attack in ALL}) == len(ALL) >= 30
+    assert len({attack.name for attack in ATTACKS}) == len(ATTACKS) >= 40

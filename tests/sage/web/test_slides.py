@@ -323,9 +323,9 @@ class TestInABrowser:
         with serving(tmp_path, "--root", str(place)) as served, looking() as page:
             page.goto(served.address)
             page.wait_for_selector("h1")
-            page.goto(f"{served.origin}/slides#slide=large&x=20000&y=10000&zoom=0.05")
+            page.goto(f"{served.origin}/slides#slide=large&x=10000&y=5000&zoom=0.1")
             page.wait_for_selector("[data-open=yes]")
-            until(lambda: "x=20000&y=10000" in page.url)
+            until(lambda: "x=10000&y=5000" in page.url)
             page.select_option("#heat", "share:lymphoid")
             page.wait_for_selector("#legend:has-text('share of lymphoid cells')")
             until(lambda: page.evaluate("+document.querySelector('.over').dataset.squares") > 50)
