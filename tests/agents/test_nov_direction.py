@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents.novelty.direction import Opposition
-from agents.novelty.evidence import count_mentions
-from agents.novelty.types import CitedRecord
-from kg.literature.types import Record
-from tests.agents.nov_helpers import expanded, hypothesis
+from tests.agents.nov_helpers import hypothesis
 from validation.core.hypothesis import Direction, Exposure
 
 RISKY = hypothesis()
@@ -44,15 +41,3 @@ def test_a_protective_claim_turns_the_reading_around() -> None:
 def test_a_proposal_without_cohort_variables_has_no_direction() -> None:
     proposal = hypothesis(exposures=(Exposure(variable="text:claim", label="FABP5"),))
     assert not Opposition(proposal)("High FABP5 is associated with longer survival.")
-
-
-def test_an_opposing_finding_reaches_the_verifier_as_a_denial() -> None:
-    record = Record(
-        title="A cohort",
-        snippets=(
-            "High FABP5 expression is associated with longer overall survival in bladder cancer.",
-        ),
-    )
-    seen = count_mentions(expanded(), [CitedRecord(ref="R1", record=record)])
-    assert seen.denials[0].ref == "R1" and "longer" in seen.denials[0].sentence
-    assert seen.refutations == ()

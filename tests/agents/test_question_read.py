@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -196,14 +197,18 @@ def test_a_question_is_corrected_by_role_and_by_leaving_out(known: Known) -> Non
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    words = QuestionInput(prompt=text, cohort=SMALL.cohort, graph=GRAPH)
-    question = ground(words, read_by_rules(text, SMALL_VOCABULARY), SMALL_VOCABULARY)
+    words, vocabulary = small()
+    words = QuestionInput(prompt=text, cohort=words.cohort, graph=GRAPH)
+    question = ground(words, read_by_rules(text, vocabulary), vocabulary)
     assert question.parts or question.refusals
     assert Question.model_validate_json(question.model_dump_json()) == question
 
 
-SMALL = question_input("", cohorts.load("gbsg2").dictionary(), None)
-SMALL_VOCABULARY = Vocabulary(SMALL, ONTOLOGY)
+@lru_cache(maxsize=1)
+def small() -> tuple[QuestionInput, Vocabulary]:
+    """A cohort without expression, and its words."""
+    given_ = question_input("", cohorts.load("gbsg2").dictionary(), None)
+    return given_, Vocabulary(given_, ONTOLOGY)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import pickle
 import subprocess
@@ -41,28 +40,6 @@ def test_a_defect_has_no_exit_code_and_cancelling_is_no_error() -> None:
     assert exit_code(KeyError("x")) is None
     assert exit_code(Cancelled("stop")) is None
     assert isinstance(restore_error(name_error(Cancelled("stop")), "stop"), Cancelled)
-
-
-@pytest.mark.parametrize(
-    ("name", "place"),
-    [
-        ("SageError", "sage/core/errors.py"),
-        ("InputError", "sage/core/errors.py"),
-        ("FaultError", "sage/core/errors.py"),
-        ("Strict", "sage/core/models.py"),
-        ("Ledger", "validation/ledger/ledger.py"),
-    ],
-)
-def test_a_name_that_many_use_is_defined_once(name: str, place: str) -> None:
-    defined = [
-        path.relative_to(HOUSE).as_posix()
-        for package in ("sage", "agents", "kg", "validation", "mcp_servers", "sandbox")
-        for path in (HOUSE / package).rglob("*.py")
-        if f"class {name}" in (text := path.read_text(encoding="utf-8"))
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.ClassDef) and node.name == name
-    ]
-    assert defined == [place]
 
 
 def test_what_the_command_line_needs_to_start_loads_nothing_heavy() -> None:

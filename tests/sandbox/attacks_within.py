@@ -217,54 +217,35 @@ must_fail("nice", os.nice, -10)
 
 OUTPUTS = [
     Attack(
-        "symbolic_links_out_of_the_output",
-        """
+        "links_pipes_odd_names_and_deep_folders",
+        r"""
+# symbolic links out of the output
 os.symlink(HOST["secret"], "/output/leak.txt")
 os.symlink("/etc", "/output/etc")
 os.symlink("../../../../..", "/output/up")
 os.symlink("self", "/output/self")
 os.mkdir("/output/d")
 os.symlink("/inputs/cohort/clinical.csv", "/output/d/rows.csv")
-""",
-        dropped=5,
-    ),
-    Attack(
-        "hard_links_into_the_output",
-        """
+# hard links into the output
 must_fail("input", os.link, "/inputs/cohort/clinical.csv", "/output/rows.csv")
 must_fail("passwd", os.link, "/etc/passwd", "/output/passwd")
 open("/output/a", "w").write("x")
 os.link("/output/a", "/output/b")
-""",
-        dropped=1,
-    ),
-    Attack(
-        "pipes_and_sockets_in_the_output",
-        """
+# pipes and sockets in the output
 os.mkfifo("/output/results.json")
 socket.socket(socket.AF_UNIX).bind("/output/socket")
-""",
-        dropped=1,
-    ),
-    Attack(
-        "odd_names",
-        r"""
+# odd names
 for name in (b"x" * 255, b"a\nb", b"\xff\xfe", b"-rf", b".hidden", b"a\x1b[31m", b"con:",
              b"a;rm", b" lead", b"trail. "):
     open(b"/output/" + name, "w").close()
-""",
-        dropped=10,
-    ),
-    Attack(
-        "deep_folders",
-        """
+# deep folders
 path = "/output"
 for _ in range(60):
-    path += "/d"
+    path += "/deep"
     os.mkdir(path)
 open(path + "/f", "w").close()
 """,
-        dropped=1,
+        dropped=18,
     ),
     Attack(
         "archive_bombs",
