@@ -42,28 +42,9 @@ NASTY = (
     "   ",
 )
 FIXED = frozenset(
-    [
-        "id",
-        "key",
-        "name",
-        "process",
-        "verdict",
-        "verdict_words",
-        "critic",
-        "action",
-        "when",
-        "review",
-        "file",
-        "sha256",
-        "cut",
-        "source",
-        "file",
-        "data",
-        "places",
-        "created",
-        "reasoner",
-    ]
-)
+    ("id", "key", "name", "process", "verdict", "verdict_words", "critic", "action", "when",
+     "review", "file", "sha256", "cut", "source", "data", "places", "created", "reasoner")
+)  # fmt: skip
 """Fields that name something inside SAGE, and Enum-like ones: no text from outside."""
 
 

@@ -8,7 +8,9 @@ import json
 import re
 import shutil
 import subprocess
+import zlib
 from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -39,7 +41,7 @@ nasty_texts = (
     st.sampled_from(NASTY) | st.text(max_size=200) | st.text("<>&\"'=[]{}|$\\\n", max_size=40)
 )
 few = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
-many = settings(max_examples=300, deadline=None)
+many = settings(max_examples=120, deadline=None)
 
 
 @lru_cache(maxsize=1)
@@ -86,19 +88,30 @@ def _elements(text: str) -> Counter[str]:
     return Counter(item.tag for item in tree.iter(etree.Element) if item.tag != "data")
 
 
+def _scatter(texts: Sequence[str], salt: str = "") -> Callable[[str], str]:
+    """Put one of the texts before each field, the same before the same words."""
+    return lambda old: f"{texts[zlib.crc32(f'{salt}{old}'.encode()) % len(texts)]}{old}"
+
+
+def _disturbs(kind: str, attack: Callable[[str], str]) -> bool:
+    return _elements(_build(kind, poisoned(page(), attack))) != elements(kind)
+
+
 @pytest.mark.parametrize("kind", ["html", "md"])
-@pytest.mark.parametrize("text", NASTY, ids=range(len(NASTY)))
-def test_no_text_adds_an_element_to_the_page_or_takes_one_away(text: str, kind: str) -> None:
-    attacked = _build(kind, poisoned(page(), lambda old: f"{text}{old}"))
-    assert _elements(attacked) == elements(kind)
+def test_no_text_adds_an_element_to_the_page_or_takes_one_away(kind: str) -> None:
+    """All texts in every field, and each text alone in many fields."""
+    attacks = [lambda old: f"{' '.join(NASTY)}{old}", lambda old: f"{old}{''.join(NASTY[::-1])}"]
+    attacks += [_scatter(NASTY), _scatter(NASTY, "again")]
+    if any(_disturbs(kind, attack) for attack in attacks):
+        alone = [text for text in NASTY if _disturbs(kind, lambda old, text=text: f"{text}{old}")]
+        pytest.fail(f"the page was changed; by these texts alone: {alone}")
 
 
-@few
-@given(text=nasty_texts, before=st.booleans())
-def test_any_text_builds_both_reports(text: str, before: bool) -> None:
+@settings(few, max_examples=4)
+@given(texts=st.lists(nasty_texts, min_size=5, max_size=15))
+def test_any_text_builds_both_reports(texts: list[str]) -> None:
     for kind in ("html", "md"):
-        content = poisoned(page(), lambda old: f"x{text}{old}" if before else f"{old}x{text}")
-        assert _elements(_build(kind, content)) == elements(kind)
+        assert not _disturbs(kind, _scatter([f"x{text}" for text in texts]))
 
 
 @many
@@ -122,10 +135,14 @@ def test_quoted_text_is_one_line_and_ends_where_it_says(text: str) -> None:
     assert clean_text(clean_text(text)) == clean_text(text)
 
 
-def test_an_honest_label_is_no_attack() -> None:
+def test_honest_labels_are_shown_and_figures_are_whole_svg() -> None:
     for label in ("Smoking (ongoing = 1)", "Onset = adult"):
         assert label in html.unescape((hostile_run() / "report.html").read_text())
         assert label in (hostile_run() / "report.md").read_text()
+    figures = sorted(hostile_run().rglob("*.svg"))
+    assert figures
+    for path in figures:
+        assert etree.parse(path).getroot().tag.endswith("svg")
 
 
 def test_the_marks_of_a_number_cannot_be_forged() -> None:
@@ -169,29 +186,22 @@ def test_brackets_in_a_name_are_shown() -> None:
     assert printed.getvalue().strip() == "x a [TLS] [link=http://e]y[/link] \\[b]"
 
 
-@few
-@given(text=nasty_texts)
-def test_any_text_can_stand_in_a_figure(text: str, tmp_path_factory: Any) -> None:
+@settings(few, max_examples=5)
+@given(texts=st.lists(nasty_texts, min_size=6, max_size=6))
+def test_any_text_can_stand_in_a_figure(texts: list[str], tmp_path_factory: Any) -> None:
     from validation.figures.style import canvas, clean_text, heading, save
 
     path = tmp_path_factory.mktemp("figure") / "x.svg"
     with canvas(4, 3) as figure:
-        heading(figure, text, text, simulated=True, left=0.02)
+        heading(figure, texts[0], texts[1], simulated=True, left=0.02)
         axes = figure.add_axes((0.1, 0.1, 0.8, 0.6))
-        axes.plot([0, 1], [0, 1], label=text)
-        axes.set_xlabel(text)
-        axes.set_xticks([0, 1], [clean_text(text), clean_text(text)])
+        axes.plot([0, 1], [0, 1], label=texts[2])
+        axes.set_xlabel(texts[3])
+        axes.set_xticks([0, 1], [clean_text(texts[4]), clean_text(texts[5])])
         axes.legend()
-        save(figure, path, title=text, description=text)
+        save(figure, path, title=texts[0], description=texts[1])
     tree = etree.parse(path)
     assert not tree.xpath("//*[local-name()='script' or local-name()='foreignObject']")
-
-
-def test_figures_of_the_hostile_run_are_whole_svg() -> None:
-    figures = sorted(hostile_run().rglob("*.svg"))
-    assert figures
-    for path in figures:
-        assert etree.parse(path).getroot().tag.endswith("svg")
 
 
 def test_a_prompt_that_is_no_unicode_is_taken_or_refused_in_one_line(tmp_path: Path) -> None:
@@ -205,9 +215,10 @@ def test_a_prompt_that_is_no_unicode_is_taken_or_refused_in_one_line(tmp_path: P
 # What runs inside the page is told by what it does to the page around it.
 HARNESS = """<!doctype html><title>quiet</title><iframe id=f width=1200 height=900></iframe>
 <pre id=o></pre><script>
-const frame = document.getElementById("f");
+const frame = document.getElementById("f"), found = {}, names = NAMES;
 frame.onload = () => setTimeout(() => {
   const inner = frame.contentDocument, said = {title: document.title};
+  document.title = "quiet";
   said.at = inner.location.href;
   said.badges = [...inner.querySelectorAll(".verdict")].map(badge => {
     badge.scrollIntoView();
@@ -217,19 +228,22 @@ frame.onload = () => setTimeout(() => {
             right: box.right <= 1200};
   });
   said.images = [...inner.images].map(one => one.naturalWidth);
-  document.getElementById("o").textContent = JSON.stringify(said);
+  found[names.shift()] = said;
+  if (names.length) frame.src = names[0] + ".html";
+  else document.getElementById("o").textContent = JSON.stringify(found);
 }, 400);
-frame.src = "page.html";
+frame.src = names[0] + ".html";
 </script>"""
 
 
-def look(folder: Path, text: str) -> dict[str, Any]:
-    """What a browser makes of a page: where it ended, which badges a reader sees."""
+def look(folder: Path, pages: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """What a browser makes of each page: where it ended, which badges a reader sees."""
     assert CHROMIUM
-    (folder / "page.html").write_text(text, errors="backslashreplace")
-    (folder / "harness.html").write_text(HARNESS)
+    for name, text in pages.items():
+        (folder / f"{name}.html").write_text(text, errors="backslashreplace")
+    (folder / "harness.html").write_text(HARNESS.replace("NAMES", json.dumps(list(pages))))
     found = subprocess.run(
-        [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000",
+        [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000",
          "--allow-file-access-from-files", "--window-size=1300,1000",
          f"--user-data-dir={folder / 'profile'}", "--dump-dom",
          (folder / "harness.html").as_uri()],
@@ -237,75 +251,56 @@ def look(folder: Path, text: str) -> dict[str, Any]:
     )  # fmt: skip
     told = re.search(r"<pre id=\"o\">(.*?)</pre>", found.stdout, re.DOTALL)
     assert told, found.stdout[-2000:]
-    said: dict[str, Any] = json.loads(html.unescape(told[1]))
+    said: dict[str, dict[str, Any]] = json.loads(html.unescape(told[1]))
     return said
 
 
-def _undisturbed(said: dict[str, Any], badges: int) -> None:
-    assert said["title"] == "quiet"
-    assert said["at"].endswith("page.html")
-    assert len(said["badges"]) == badges
-    for badge in said["badges"]:
-        assert badge["seen"]
-        assert badge["right"]
-        assert badge["words"]
-        assert badge["wide"] > 40
+INJECTED = {
+    "style": "<style>.verdict{display:none!important}</style>",
+    "script": "<script>parent.document.title='OWNED'</script>",
+    "handler": "<img src=x onerror=\"parent.document.title='OWNED'\">",
+    "overlay": "<div style='position:fixed;inset:0;background:#fff;z-index:9'>supported</div>",
+    "base": "<base href='http://evil.example/'><link rel=stylesheet href='http://evil.example/'>",
+    "frame": "<iframe src='javascript:parent.parent.document.title=1'></iframe>"
+    "<object data='data:text/html,x'></object>",
+    "svg": '<svg onload="parent.document.title=1"><style>.verdict{opacity:0}</style></svg>',
+}
+"""The policy holds against these even where escaping would have failed."""
+ACTIVE = (
+    "<svg xmlns='http://www.w3.org/2000/svg' width='90' height='90'"
+    " onload=\"top.document.title='OWNED'\"><script>top.document.title='OWNED';"
+    f"top.location='{EVIL}'</script><style>.verdict{{display:none}}</style>"
+    f"<a href='{EVIL}'><rect width='90' height='90'/></a><foreignObject>"
+    "<meta xmlns='http://www.w3.org/1999/xhtml' http-equiv='refresh' content='0;url=x'/>"
+    "</foreignObject></svg>"
+)
 
 
-browser = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
-]
-
-
-class TestInABrowser:
-    """The attacked page as a reader meets it."""
-
-    pytestmark = browser
-
-    def test_an_attacked_report_stays_where_it_is_and_shows_its_badges(
-        self, tmp_path: Path
-    ) -> None:
-        attack = " ".join(text for text in NASTY if text.isprintable())
-        content = poisoned(page(), lambda old: f"{attack}{old}")
-        said = look(tmp_path, _build("html", content))
-        _undisturbed(said, 2)
-        assert said["images"]
-        assert min(said["images"]) > 0
-
-    @pytest.mark.parametrize(
-        "injected",
-        [
-            "<style>.verdict{display:none!important}</style>",
-            "<script>parent.document.title='OWNED'</script>",
-            "<img src=x onerror=\"parent.document.title='OWNED'\">",
-            "<div style='position:fixed;inset:0;background:#fff;z-index:9'>supported</div>",
-            "<base href='http://evil.example/'><link rel=stylesheet href='http://evil.example/'>",
-            "<iframe src='javascript:parent.parent.document.title=1'></iframe>"
-            "<object data='data:text/html,x'></object>",
-            '<svg onload="parent.document.title=1"><style>.verdict{opacity:0}</style></svg>',
-        ],
-        ids=["style", "script", "handler", "overlay", "base", "frame", "svg"],
-    )
-    def test_the_policy_holds_even_where_escaping_would_have_failed(
-        self, injected: str, tmp_path: Path
-    ) -> None:
-        text = (hostile_run() / "report.html").read_text()
-        _undisturbed(look(tmp_path, text.replace("<h2>Result</h2>", f"{injected}<h2>R</h2>")), 2)
-
-    def test_an_active_figure_is_an_image_and_nothing_else(self, tmp_path: Path) -> None:
-        active = (
-            "<svg xmlns='http://www.w3.org/2000/svg' width='90' height='90'"
-            " onload=\"top.document.title='OWNED'\"><script>top.document.title='OWNED';"
-            f"top.location='{EVIL}'</script><style>.verdict{{display:none}}</style>"
-            f"<a href='{EVIL}'><rect width='90' height='90'/></a><foreignObject>"
-            "<meta xmlns='http://www.w3.org/1999/xhtml' http-equiv='refresh' content='0;url=x'/>"
-            "</foreignObject></svg>"
-        )
-        (tmp_path / "active.svg").write_text(active)
-        attacked = poisoned(page(), lambda text: text)
-        for figure in attacked.hypotheses[0].results.figures:
-            figure.source = data_uri(tmp_path / "active.svg")
-        said = look(tmp_path, _build("html", attacked))
-        _undisturbed(said, 2)
-        assert said["images"]
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+def test_an_attacked_report_stays_where_it_is_and_shows_its_badges(tmp_path: Path) -> None:
+    attack = " ".join(text for text in NASTY if text.isprintable())
+    (tmp_path / "active.svg").write_text(ACTIVE)
+    figured = poisoned(page(), lambda text: text)
+    for figure in figured.hypotheses[0].results.figures:
+        figure.source = data_uri(tmp_path / "active.svg")
+    plain = (hostile_run() / "report.html").read_text()
+    pages = {
+        "texts": _build("html", poisoned(page(), lambda old: f"{attack}{old}")),
+        "figure": _build("html", figured),
+    } | {
+        name: plain.replace("<h2>Result</h2>", f"{injected}<h2>R</h2>")
+        for name, injected in INJECTED.items()
+    }
+    assert all(injected in pages[name] for name, injected in INJECTED.items())
+    found = look(tmp_path, pages)
+    assert list(found) == list(pages)
+    for name, said in found.items():
+        assert said["title"] == "quiet", name
+        assert said["at"].endswith(f"{name}.html"), name
+        assert len(said["badges"]) == 2, name
+        for badge in said["badges"]:
+            assert badge["seen"] and badge["right"] and badge["words"], name
+            assert badge["wide"] > 40, name
+    assert found["figure"]["images"]
+    assert min(found["texts"]["images"]) > 0
