@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from tests.end_to_end.harness import build_once, cache_dir, sage
+from tests.end_to_end.harness import PROMPT, build_once, cache_dir, sage
 
 EVIL = "http://evil.example"
 NASTY = (
@@ -104,3 +104,14 @@ def _build_hostile_run(folder: Path) -> None:
 def hostile_run() -> Path:
     """A finished run on the hostile cohort, asked for by a hostile prompt. Read it; never write."""
     return build_once("hostile", _build_hostile_run) / "run"
+
+
+def _build_waiting_run(folder: Path) -> None:
+    begun = sage("run", PROMPT, "--json", "--out", str(folder / "run"), cwd=folder)
+    assert begun.code == 0, begun.err
+    assert begun.json["status"] == "waiting for review"
+
+
+def waiting_run() -> Path:
+    """A run on the demonstration cohort that waits for its review. Copy it; never write."""
+    return build_once("waiting", _build_waiting_run) / "run"

@@ -78,8 +78,10 @@ def test_check_names_what_knows_the_outcome(name: str, tmp_path: Path) -> None:
     assert all("known_at" in item.remedy for item in named)
 
 
-@pytest.mark.parametrize("name", ["proxy", "log_time", "ever_treated"])
-@pytest.mark.parametrize("known", ["baseline", "unknown"])
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [("proxy", "baseline"), ("log_time", "unknown"), ("ever_treated", "baseline")],
+)
 def test_what_knows_the_outcome_is_never_supported(name: str, known: str, tmp_path: Path) -> None:
     folder = write(tmp_path / "c", poisoned(ATTACKS[name]))
     text = (folder / "cohort.toml").read_text().replace('"baseline"', f'"{known}"')
@@ -88,7 +90,6 @@ def test_what_knows_the_outcome_is_never_supported(name: str, known: str, tmp_pa
     found = validate(tmp_path, folder, direction=direction, covariates=["clinical:stage"])
     verdict = found["verdict"]
     assert (verdict["verdict"], verdict["because"]) == ("inconclusive", "data")
-    assert "not known at baseline" in verdict["badge"]
     assert found["numbers"]["primary.p"]["value"] < 1e-4
 
 
@@ -103,14 +104,13 @@ def stanford(folder: Path, *, wait: bool) -> Path:
     return write(folder, table)
 
 
-@pytest.mark.parametrize("wait", [False, True])
-def test_ever_transplanted_is_named_and_not_supported(wait: bool, tmp_path: Path) -> None:
-    folder = stanford(tmp_path / "c", wait=wait)
+def test_ever_transplanted_is_named_and_not_supported(tmp_path: Path) -> None:
+    found = {item.code: item for item in cohorts.check(stanford(tmp_path / "w", wait=True))}
+    # Its own times are in days where follow-up is in months, so they do not fit there.
+    assert "grows_with_follow_up" in found and "happens_during_follow_up" not in found
+    folder = stanford(tmp_path / "c", wait=False)
     found = {item.code: item for item in cohorts.check(folder)}
     assert found["grows_with_follow_up"].where == "variables.clinical:marker"
-    if wait:
-        # Its own times are in days where follow-up is in months, so they do not fit there.
-        assert "happens_during_follow_up" not in found
     result = validate(tmp_path, folder, direction="lower_risk", covariates=["clinical:stage"])
     assert result["numbers"]["primary.effect"]["value"] == pytest.approx(0.266, abs=0.01)
     assert result["verdict"]["verdict"] == "inconclusive"
@@ -130,25 +130,24 @@ def test_a_column_of_its_own_times_is_offered_as_known_at(tmp_path: Path) -> Non
     assert remedy == 'known_at = { column = "started", before = "0" }'
 
 
-@pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("log_hr", [0.0, 1.1, 2.0])
-def test_honest_markers_are_not_suspected(seed: int, log_hr: float) -> None:
-    table = patients(300, log_hr=log_hr, seed=seed)
-    event, time = (table[item].to_numpy(dtype=float) for item in ("dead", "months"))
-    for name in ("marker", "stage"):
-        assert find_leak(table[name].to_numpy(dtype=float), event, time) is None
+def test_honest_markers_are_not_suspected(log_hr: float) -> None:
+    for seed in range(12):
+        table = patients(300, log_hr=log_hr, seed=seed)
+        event, time = (table[item].to_numpy(dtype=float) for item in ("dead", "months"))
+        for name in ("marker", "stage"):
+            assert find_leak(table[name].to_numpy(dtype=float), event, time) is None, (seed, name)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_a_date_of_entry_is_not_taken_for_the_outcome(seed: int) -> None:
+def test_a_date_of_entry_is_not_taken_for_the_outcome() -> None:
     """It tells how long the censored were followed, and nothing of the hazard."""
-    rng = np.random.default_rng(seed)
-    n = 400
-    entered = rng.uniform(0, 60, n)
-    death = rng.exponential(50, n)
-    stop = 66 - entered
-    found = find_leak(entered, (death <= stop).astype(float), np.minimum(death, stop))
-    assert found is None
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        entered = rng.uniform(0, 60, 400)
+        death = rng.exponential(50, 400)
+        stop = 66 - entered
+        event = (death <= stop).astype(float)
+        assert find_leak(entered, event, np.minimum(death, stop)) is None, seed
 
 
 def left(
@@ -162,27 +161,26 @@ def left(
 def test_a_treatment_that_some_wait_for_is_named() -> None:
     """Meant for 70% of the patients and reached after 500 days on average by those who live."""
     named = 0
-    for seed in range(60):
+    for seed in range(40):
         rng = np.random.default_rng(seed)
         event, time = left(rng, rng.exponential(1500, 400))
         treated = (rng.exponential(500, 400) < time) & (rng.random(400) < 0.7)
         named += find_leak(treated.astype(float), event, time) is not None
-    assert named >= 54
+    assert named >= 36
 
 
-@pytest.mark.parametrize("early", [0.15, 0.3, 0.5])
-@pytest.mark.parametrize("late", [0.5, 1.0])
+@pytest.mark.parametrize(("early", "late"), [(0.15, 1.0), (0.3, 0.5), (0.5, 1.0)])
 def test_a_marker_whose_effect_fades_is_not_taken_for_a_wait(early: float, late: float) -> None:
     """The hazard ratio is `early` for 500 days, then `late`; nobody is spared from leaving."""
     named = 0
-    for seed in range(60):
+    for seed in range(40):
         rng = np.random.default_rng(seed)
         marker, risk = rng.random(400) < 0.5, rng.exponential(1500, 400)
         first = np.where(marker, risk / early, risk)
         later = 500 + (risk - 500 * np.where(marker, early, 1)) / np.where(marker, late, 1)
         event, time = left(rng, np.where(first < 500, first, later))
         named += find_leak(marker.astype(float), event, time) is not None
-    assert named <= 3
+    assert named <= 2
 
 
 def test_relabeling_time_and_direction_changes_no_suspicion() -> None:
@@ -241,37 +239,35 @@ def only(folder: Path) -> dict[str, tuple[str, str]]:
     return {item.code: (item.severity, item.remedy) for item in cohorts.check(folder)}
 
 
-@pytest.mark.parametrize("code", [-9, -1, -99, 999])
+@pytest.mark.parametrize("code", [-1, 999])
 def test_ages_that_are_codes_are_found(code: int, tmp_path: Path) -> None:
     table = aged()
     table.loc[:8, "age"] = code
     found = only(write(tmp_path, table, more=AGE))
-    assert found["impossible_value"] == (
-        "error",
-        f'correct them, or add missing = ["{code}"] to the table',
-    )
     missing = f'missing = ["{code}"]'
+    severity, remedy = found["impossible_value"]
+    assert severity == "error" and missing in remedy
     assert only(write(tmp_path, table, more=AGE, extra_table=missing)) == {}
 
 
-@pytest.mark.parametrize("count", [3, 40, 120])
+@pytest.mark.parametrize("count", [3, 120])
 def test_ages_in_days_for_a_part_are_found(count: int, tmp_path: Path) -> None:
     table = aged()
     table.loc[: count - 1, "age"] *= 365.25
     found = only(write(tmp_path, table, more=AGE))
-    assert found["mixed_units"] == ("error", "convert all patients to the same unit")
+    assert found["mixed_units"][0] == "error"
     found = only(
         write(tmp_path, table, more=AGE.replace('"years"', '"units"').replace("age]", "a]"))
     )
     assert found["mixed_units"][0] == "error"
 
 
-@pytest.mark.parametrize(("scale", "mixed"), [(0.001, False), (1.0, True)])
-def test_fractions_are_no_days_among_months(scale: float, mixed: bool, tmp_path: Path) -> None:
+def test_fractions_are_no_days_among_months(tmp_path: Path) -> None:
     table = patients()
-    table["marker"] = scale * np.linspace(31.0, 95.0, len(table))
-    table.loc[:3, "marker"] = scale * np.linspace(1.4, 2.8, 4)
-    assert ("mixed_units" in only(write(tmp_path, table))) is mixed
+    for scale, mixed in ((0.001, False), (1.0, True)):
+        table["marker"] = scale * np.linspace(31.0, 95.0, len(table))
+        table.loc[:3, "marker"] = scale * np.linspace(1.4, 2.8, 4)
+        assert ("mixed_units" in only(write(tmp_path, table))) is mixed
 
 
 def test_an_unnamed_code_below_zero_is_found(tmp_path: Path) -> None:
@@ -304,7 +300,7 @@ def test_identifiers_in_another_spelling_are_found(tmp_path: Path) -> None:
     pd.DataFrame({"id": changed, "x": 1}).to_csv(folder / "lab.csv", index=False)
     found = {item.code: item for item in cohorts.check(folder)}
     assert found["ids_in_another_form"].severity == "error"
-    assert "30 identifiers are those of clinical" in found["ids_in_another_form"].message
+    assert "30" in found["ids_in_another_form"].message
     pd.DataFrame({"id": table["patient"], "x": 1}).to_csv(folder / "lab.csv", index=False)
     assert only(folder) == {}
 
@@ -334,22 +330,20 @@ def test_a_patient_twice_by_case_is_found(tmp_path: Path) -> None:
     assert only(write(tmp_path, table))["ids_twice"][0] == "error"
 
 
-@pytest.mark.parametrize("right", [True, False])
-def test_events_coded_one_two_the_wrong_way_round_are_found(right: bool, tmp_path: Path) -> None:
+def test_events_coded_one_two_the_wrong_way_round_are_found(tmp_path: Path) -> None:
     table = patients(400)
     table["months"] = np.where(table["dead"] == 1, table["months"], 90 + table.index % 7)
     table["dead"] = np.where(table["dead"] == 1, 2, 1)
-    folder = write(tmp_path, table)
-    text = (folder / "cohort.toml").read_text()
-    event, censored = ("[2]", "[1]") if right else ("[1]", "[2]")
-    text = text.replace("event_values = [1]", f"event_values = {event}")
-    text = text.replace("censored_values = [0]", f"censored_values = {censored}")
-    (folder / "cohort.toml").write_text(text)
-    found = only(folder)
-    assert ("events_last" in found) is not right
-    if not right:
-        assert found["events_last"][0] == "error"
-        assert "swap event_values" in found["events_last"][1]
+    for event, censored, swapped in (("[2]", "[1]", False), ("[1]", "[2]", True)):
+        folder = write(tmp_path, table)
+        text = (folder / "cohort.toml").read_text()
+        text = text.replace("event_values = [1]", f"event_values = {event}")
+        text = text.replace("censored_values = [0]", f"censored_values = {censored}")
+        (folder / "cohort.toml").write_text(text)
+        found = only(folder)
+        assert ("events_last" in found) is swapped
+    assert found["events_last"][0] == "error"
+    assert "event_values" in found["events_last"][1]
 
 
 def test_one_as_the_event_is_asked_about_even_where_times_say_nothing(tmp_path: Path) -> None:

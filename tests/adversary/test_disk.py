@@ -8,11 +8,7 @@ import shutil
 import signal
 import socket
 import sqlite3
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -21,24 +17,15 @@ from sage.core.errors import InputError
 from sage.report.collect import collect_page
 from sage.run.folder import RunFolder
 from sage.run.integrity import NAME
-from tests.adversary.hostile import hostile_run
-from tests.end_to_end.harness import PROMPT, environment, events, sage
+from tests.adversary.hostile import hostile_run, waiting_run
+from tests.end_to_end.harness import environment, events, sage
+from tests.warm import run_warm
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A copy of a finished run, to be damaged."""
     return Path(shutil.copytree(hostile_run(), tmp_path / "run"))
-
-
-@lru_cache(maxsize=1)
-def waiting_run() -> Path:
-    """A run that waits for its review. Copy it; never write."""
-    folder = Path(tempfile.mkdtemp(prefix="sage-waiting-"))
-    begun = sage("run", PROMPT, "--json", "--out", str(folder / "first"), cwd=folder)
-    assert begun.code == 0, begun.err
-    assert begun.json["status"] == "waiting for review"
-    return folder / "first"
 
 
 @pytest.fixture
@@ -70,9 +57,7 @@ FILES = (
     "results.json",
     "outputs/state.json",
     "outputs/brief.json",
-    "outputs/novelty-h1.json",
     "outputs/coding-h1.json",
-    "outputs/interpreter-h1.json",
     "outputs/summary-h1.json",
     "hypotheses/h1/contract.json",
     "hypotheses/h1/results/results.json",
@@ -80,28 +65,20 @@ FILES = (
     "hypotheses/h1/results/attempt-1/analysis.py",
     "hypotheses/h1/results/figures/kaplan_meier.svg",
 )
+ALL_DAMAGE = ("manifest.json", NAME, "results.json", "hypotheses/h1/contract.json")
 
 
-def test_a_run_that_nobody_touched_is_read(run: Path) -> None:
+@pytest.mark.parametrize("file", [*FILES, "manifest.json", NAME])
+def test_a_file_that_was_touched_is_named(file: str, run: Path) -> None:
     assert collect_page(RunFolder(run)).hypotheses
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-@pytest.mark.parametrize("file", FILES)
-def test_a_file_that_was_touched_is_named(file: str, damage: str, run: Path) -> None:
-    DAMAGE[damage](run / file)
-    with pytest.raises(InputError, match=str(run / file)) as refused:
-        collect_page(RunFolder(run))
-    assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-@pytest.mark.parametrize("file", ["manifest.json", NAME])
-def test_neither_manifest_nor_record_can_be_touched(file: str, damage: str, run: Path) -> None:
-    DAMAGE[damage](run / file)
-    with pytest.raises(InputError, match=file) as refused:
-        collect_page(RunFolder(run))
-    assert "\n" not in str(refused.value)
+    path = run / file
+    whole = path.read_bytes()
+    for name in DAMAGE if file in ALL_DAMAGE else ("deleted", "digit"):
+        DAMAGE[name](path)
+        with pytest.raises(InputError, match=file) as refused:
+            collect_page(RunFolder(run))
+        assert "\n" not in str(refused.value), name
+        path.write_bytes(whole)
 
 
 def test_a_prompt_changed_in_the_manifest_is_found_and_a_status_is_none(run: Path) -> None:
@@ -111,8 +88,9 @@ def test_a_prompt_changed_in_the_manifest_is_found_and_a_status_is_none(run: Pat
     folder.update(status="failed", problem="a disk", spec=costly)
     assert collect_page(folder).hypotheses
     folder.update(spec=costly.model_copy(update={"prompt": "Another question"}))
-    with pytest.raises(InputError, match=r"manifest\.json was changed"):
-        collect_page(folder)
+    for read in (collect_page, lambda folder: (folder.hold(), folder.adopt())):
+        with pytest.raises(InputError, match=r"manifest\.json"):
+            read(folder)
 
 
 def test_the_event_log_may_grow_and_not_change(run: Path) -> None:
@@ -121,13 +99,13 @@ def test_the_event_log_may_grow_and_not_change(run: Path) -> None:
     assert collect_page(folder).hypotheses
     log = folder.events_path
     log.write_text(log.read_text().replace('"seconds": 0', '"seconds": 9', 1))
-    with pytest.raises(InputError, match=r"events\.jsonl was changed"):
+    with pytest.raises(InputError, match=r"events\.jsonl"):
         collect_page(folder)
 
 
 def test_a_file_that_was_slipped_in_is_named(run: Path) -> None:
     shutil.copy(run / "outputs/summary-h1.json", run / "outputs/summary-h2.json")
-    with pytest.raises(InputError, match=r"summary-h2\.json was added"):
+    with pytest.raises(InputError, match=r"summary-h2\.json"):
         collect_page(RunFolder(run))
 
 
@@ -135,7 +113,7 @@ def test_a_record_without_a_line_or_with_two_swapped_is_broken(run: Path) -> Non
     lines = (run / NAME).read_text().splitlines(keepends=True)
     for changed in ([*lines[:3], *lines[4:]], [*lines[:3], lines[4], lines[3], *lines[5:]]):
         (run / NAME).write_text("".join(changed))
-        with pytest.raises(InputError, match="line 4: the chain is broken"):
+        with pytest.raises(InputError, match="line 4"):
             collect_page(RunFolder(run))
 
 
@@ -156,7 +134,7 @@ def test_what_changed_before_a_node_is_not_taken_for_its_work(run: Path) -> None
     before = record.begin("summary h9")
     (run / "outputs/summary-h9.json").write_text("{}")
     record.end("summary h9", before)
-    with pytest.raises(InputError, match=r"brief\.json was changed"):
+    with pytest.raises(InputError, match=r"brief\.json"):
         collect_page(RunFolder(run))
 
 
@@ -170,7 +148,7 @@ def test_a_program_that_a_person_mended_is_recorded_and_nothing_else(run: Path) 
     assert collect_page(folder).hypotheses
     _digit(run / "outputs/brief.json")
     folder.record.accept_mended()
-    with pytest.raises(InputError, match=r"brief\.json was changed"):
+    with pytest.raises(InputError, match=r"brief\.json"):
         collect_page(folder)
 
 
@@ -198,12 +176,9 @@ def test_a_node_that_was_killed_takes_up_what_it_left(run: Path) -> None:
     assert collect_page(RunFolder(run)).hypotheses
 
 
-@pytest.mark.parametrize("damage", ["digit", "deleted"])
-def test_replay_refuses_in_one_line_and_writes_nothing(
-    damage: str, run: Path, tmp_path: Path
-) -> None:
+def test_replay_refuses_in_one_line_and_writes_nothing(run: Path, tmp_path: Path) -> None:
     file = run / "hypotheses/h1/results/results.json"
-    DAMAGE[damage](file)
+    _digit(file)
     ended = sage("admin", "replay", str(run), "--out", str(tmp_path / "again"), cwd=tmp_path)
     assert ended.code == 2
     assert str(file) in ended.err
@@ -211,12 +186,12 @@ def test_replay_refuses_in_one_line_and_writes_nothing(
     assert not (tmp_path / "again").exists()
 
 
-@pytest.mark.parametrize("version", [3, 9])
-def test_a_folder_of_another_format_is_refused(version: int, run: Path) -> None:
+def test_a_folder_of_another_format_is_refused(run: Path) -> None:
     manifest = json.loads((run / "manifest.json").read_text())
-    (run / "manifest.json").write_text(json.dumps({**manifest, "format": version}))
-    with pytest.raises(InputError, match=f"format {version}"):
-        collect_page(RunFolder(run))
+    for version in (3, 9):
+        (run / "manifest.json").write_text(json.dumps({**manifest, "format": version}))
+        with pytest.raises(InputError, match=f"format {version}"):
+            collect_page(RunFolder(run))
 
 
 def test_a_run_that_was_moved_goes_on_where_it_stood(waiting: Path, tmp_path: Path) -> None:
@@ -229,19 +204,28 @@ def test_a_run_that_was_moved_goes_on_where_it_stood(waiting: Path, tmp_path: Pa
     assert manifest.run_id == RunFolder(waiting_run()).manifest().run_id
 
 
-def test_a_copy_is_a_run_of_its_own_that_names_its_parent(tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(waiting_run(), tmp_path / "copy"))
-    ended = sage("review", str(copy), "--reject", "no", "--json", cwd=tmp_path)
+def test_copies_are_runs_of_their_own_that_name_their_parents(tmp_path: Path) -> None:
+    first = Path(shutil.copytree(waiting_run(), tmp_path / "first"))
+    assert sage("resume", str(first), "--json", cwd=tmp_path).code == 0
+    second = Path(shutil.copytree(first, tmp_path / "second"))
+    ended = sage("review", str(second), "--reject", "no", "--json", cwd=tmp_path)
     assert ended.code == 0, ended.err
-    first, second = RunFolder(waiting_run()).manifest(), RunFolder(copy).manifest()
-    assert second.parent == first.run_id
-    assert second.run_id != first.run_id
-    assert second.status == "finished"
-    assert first.status == "waiting for review"
+    manifests = [RunFolder(item).manifest() for item in (waiting_run(), first, second)]
+    assert len({manifest.thread for manifest in manifests}) == 3
+    assert len({manifest.run_id for manifest in manifests}) == 3
+    assert [manifest.parent for manifest in manifests[1:]] == [
+        manifest.run_id for manifest in manifests[:2]
+    ]
+    assert [manifest.status for manifest in manifests] == [
+        "waiting for review", "waiting for review", "finished"
+    ]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", [("resume",), ("review", "--approve")])
-@pytest.mark.parametrize("file", ["outputs/draft-h1.json", "outputs/brief.json", NAME])
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [("outputs/draft-h1.json", ("resume",)), ("outputs/brief.json", ("review", "--approve")),
+     (NAME, ("resume",))],
+)  # fmt: skip
 def test_no_run_goes_on_from_a_file_that_was_changed(
     file: str, command: tuple[str, ...], waiting: Path, tmp_path: Path
 ) -> None:
@@ -252,17 +236,6 @@ def test_no_run_goes_on_from_a_file_that_was_changed(
     assert file in ended.err
     assert len(ended.err.strip().splitlines()) == 1
     assert events(waiting) == before
-
-
-def test_a_changed_spec_is_refused(run: Path) -> None:
-    path = run / "manifest.json"
-    manifest = json.loads(path.read_text())
-    spec = {**manifest["spec"], "prompt": "Another question"}
-    path.write_text(json.dumps({**manifest, "spec": spec}))
-    folder = RunFolder(run)
-    folder.hold()
-    with pytest.raises(InputError, match=r"manifest\.json was changed"):
-        folder.adopt()
 
 
 def test_of_two_copies_of_a_moved_run_neither_is_taken_for_the_original(tmp_path: Path) -> None:
@@ -282,27 +255,14 @@ def test_of_two_copies_of_a_moved_run_neither_is_taken_for_the_original(tmp_path
     assert own.parent == kept.run_id != own.run_id and own.thread != kept.thread
 
 
-def test_a_copy_of_a_copy_is_a_run_of_its_own_too(tmp_path: Path) -> None:
-    first = Path(shutil.copytree(waiting_run(), tmp_path / "first"))
-    assert sage("resume", str(first), "--json", cwd=tmp_path).code == 0
-    second = Path(shutil.copytree(first, tmp_path / "second"))
-    ended = sage("resume", str(second), "--json", cwd=tmp_path)
-    assert ended.json["status"] == "waiting for review", ended.err
-    manifests = [RunFolder(item).manifest() for item in (waiting_run(), first, second)]
-    assert len({manifest.thread for manifest in manifests}) == 3
-    assert manifests[2].parent == manifests[1].run_id
-
-
 @pytest.mark.parametrize(
     ("node", "file", "own"),
     [
         ("coding h1", "hypotheses/h1/results/results.json", True),
-        ("novelty h1", "outputs/novelty-h1-r1.json", True),
         ("scientist", "outputs/scientist.json", True),
         ("judge", "results.json", True),
         ("coding h1", "hypotheses/h11/results/results.json", False),
         ("coding h1", "outputs/scientist.json", False),
-        ("scientist", "results.json", False),
         ("judge", "outputs/summary-h1.json", False),
     ],
 )
@@ -339,23 +299,24 @@ def test_a_second_hand_on_a_run_is_told_whose_the_first_is(run: Path, tmp_path: 
     again.release()
 
 
-@pytest.mark.parametrize("damage", ["garbage", "emptied", "truncated"])
-def test_a_damaged_checkpoint_file_has_a_message_and_a_remedy(
-    damage: str, waiting: Path, tmp_path: Path
+def test_a_damaged_checkpoint_file_is_named_and_can_be_removed(
+    waiting: Path, tmp_path: Path
 ) -> None:
     for left in waiting.glob("checkpoints.sqlite-*"):
         left.unlink()
-    DAMAGE[damage](waiting / "checkpoints.sqlite")
-    ended = sage("resume", str(waiting), cwd=tmp_path)
-    assert ended.code == 2
-    assert "checkpoints.sqlite is damaged" in ended.err
-    assert "remove it" in ended.err
-    assert len(ended.err.strip().splitlines()) == 1
-    if damage == "garbage":
-        (waiting / "checkpoints.sqlite").unlink()
-        ended = sage("resume", str(waiting), "--json", cwd=tmp_path)
-        assert ended.code == 0, ended.err
-        assert ended.json["status"] == "waiting for review"
+    path = waiting / "checkpoints.sqlite"
+    whole = path.read_bytes()
+    for damage in ("garbage", "emptied", "truncated"):
+        path.write_bytes(whole)
+        DAMAGE[damage](path)
+        ended = sage("resume", str(waiting), cwd=tmp_path)
+        assert ended.code == 2, damage
+        assert "checkpoints.sqlite" in ended.err
+        assert len(ended.err.strip().splitlines()) == 1
+    path.unlink()
+    ended = sage("resume", str(waiting), "--json", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert ended.json["status"] == "waiting for review"
 
 
 KILLED = """
@@ -370,16 +331,19 @@ write_json(Path(sys.argv[1]) / "outputs" / "late.json", {"half": 1})
 """
 
 
-@pytest.mark.parametrize("step", ["fsync", "replace"])
-@pytest.mark.parametrize("disk", ["unnamed until whole", "named from the start"])
+@pytest.mark.parametrize(
+    ("disk", "step", "count"),
+    [("unnamed until whole", "fsync", 0), ("unnamed until whole", "replace", 1),
+     ("named from the start", "fsync", 1)],
+)  # fmt: skip
 def test_what_a_kill_left_half_written_is_gone_when_the_run_is_next_held(
-    disk: str, step: str, run: Path
+    disk: str, step: str, count: int, run: Path
 ) -> None:
-    command = [sys.executable, "-c", KILLED, str(run), step, disk]
-    killed = subprocess.run(command, env=environment())
+    command = ["-c", KILLED, str(run), step, disk]
+    killed = run_warm(command, cwd=run.parent, env=environment(), timeout=60)
     assert killed.returncode == -signal.SIGKILL
     left = [path for path in run.rglob(".*") if path.suffix == ".part"]
-    assert len(left) == (0 if (disk, step) == ("unnamed until whole", "fsync") else 1)
+    assert len(left) == count
     assert collect_page(RunFolder(run)).hypotheses
     RunFolder(run).hold()
     assert not any(path.exists() for path in left)
@@ -400,10 +364,8 @@ main()
 def test_a_full_disk_is_called_that_with_its_path_and_leaves_nothing_half_written(
     run: Path, tmp_path: Path
 ) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", FULL, "admin", "replay", str(run), "--out", str(tmp_path / "out")],
-        env=environment(), capture_output=True, text=True, cwd=tmp_path, timeout=240,
-    )  # fmt: skip
+    command = ["-c", FULL, "admin", "replay", str(run), "--out", str(tmp_path / "out")]
+    ended = run_warm(command, cwd=tmp_path, env=environment(), timeout=240)
     assert ended.returncode == 1
     assert "no space left on the disk" in ended.stderr
     assert str(tmp_path / "out") in ended.stderr
@@ -430,10 +392,8 @@ from sage.__main__ import main
 
 main()
 """
-    ended = subprocess.run(
-        [sys.executable, "-c", small, "review", str(waiting), "--reject", "no"],
-        env=environment(), capture_output=True, text=True, cwd=tmp_path, timeout=240,
-    )  # fmt: skip
+    command = ["-c", small, "review", str(waiting), "--reject", "no"]
+    ended = run_warm(command, cwd=tmp_path, env=environment(), timeout=240)
     assert ended.returncode == 1, ended.stderr
     assert "no space left on the disk" in ended.stderr
     assert "checkpoints.sqlite" in ended.stderr

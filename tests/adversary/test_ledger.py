@@ -26,11 +26,12 @@ from tests.validation.core_help import STRONG, claim, frozen_for, load, patients
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
 from validation.contracts.contract import FrozenContract, SplitRule, digest
+from validation.core.hypothesis import Hypothesis
 from validation.drafting.amending import amend
 from validation.ledger.ledger import Ledger, LedgerState
 from validation.ledger.lines import Entry
 from validation.ledger.rules import ledger_objections, ledger_qualifiers
-from validation.ledger.store import Row, first_chain, open_store, read_lines
+from validation.ledger.store import Row, first_chain, open_store
 from validation.run.prepare import confirmation_key
 
 runner = CliRunner()
@@ -59,6 +60,22 @@ def result(frozen: FrozenContract, p: float = 0.001, **changes: object) -> Entry
               "test": "primary", "role": "primary", "part": "all", "claim": True,
               "status": "ok", "p": p}  # fmt: skip
     return Entry.model_validate(values | changes)
+
+
+def put(
+    folder: Path,
+    cohort: Cohort,
+    hypothesis: Hypothesis | None = None,
+    p: float | None = None,
+    **options: Any,
+) -> tuple[Ledger, FrozenContract]:
+    """A folder's ledger after a claim was frozen on a cohort, and its result recorded if given."""
+    frozen = frozen_for(cohort, hypothesis, **options)
+    mine = book(folder)
+    mine.register(frozen, cohort)
+    if p is not None:
+        mine.record(result(frozen, p))
+    return mine, frozen
 
 
 def variables(names: list[str]) -> str:
@@ -119,10 +136,9 @@ def test_an_emptied_ledger_file_is_said_in_the_verdict(tmp_path: Path) -> None:
     cohort = write(tmp_path / "cohort", patients(240, log_hr=STRONG))
     assert validate(tmp_path, cohort)["verdict"]["verdict"] == "supported"
     (tmp_path / "out" / "ledger.jsonl").write_text("")
-    for _ in range(2):  # It stays said.
-        found = validate(tmp_path, cohort)["verdict"]
-        assert (found["verdict"], found["because"]) == ("inconclusive", "registration")
-        assert "ledger emptied" in found["badge"]
+    found = validate(tmp_path, cohort)["verdict"]
+    assert (found["verdict"], found["because"]) == ("inconclusive", "registration")
+    assert "ledger emptied" in found["badge"]
 
 
 def test_a_copied_cohort_under_another_name_is_the_same_patients(tmp_path: Path) -> None:
@@ -138,12 +154,7 @@ def test_a_copied_cohort_under_another_name_is_the_same_patients(tmp_path: Path)
 def test_an_alpha_above_the_usual_stands_in_the_badge(tmp_path: Path) -> None:
     cohort = write(tmp_path / "cohort", patients(240, log_hr=STRONG))
     found = validate(tmp_path, cohort, "--alpha", "0.2")["verdict"]
-    assert found["badge"].endswith("alpha 0.2")
-    shown = runner.invoke(
-        app, ["validate", "run", str(tmp_path / "h.json"), "--cohort", str(cohort), "--alpha",
-              "0.2", "--out", str(tmp_path / "out")]
-    )  # fmt: skip
-    assert "alpha 0.2" in shown.stdout
+    assert "alpha 0.2" in found["badge"]
 
 
 def test_a_contract_edited_with_its_hash_is_exploratory_and_a_frozen_one_is_not(
@@ -165,8 +176,9 @@ def test_a_contract_edited_with_its_hash_is_exploratory_and_a_frozen_one_is_not(
     for path in (forged, tmp_path / "c.json"):
         out = str(tmp_path / path.stem)
         done = runner.invoke(
-            app, ["validate", "run", str(path), "--cohort", str(folder), "--out", out, "--json"]
-        )
+            app, ["validate", "run", str(path), "--cohort", str(folder), "--out", out, "--json",
+                  "--no-figures"]
+        )  # fmt: skip
         verdicts[path.stem] = json.loads(done.stdout)[0]["verdict"]
     assert verdicts["forged"]["because"] == "registration"
     assert "never registered" in verdicts["forged"]["badge"]
@@ -188,28 +200,20 @@ RENAMED = (
     ("[endpoints.OS]", "[endpoints.SURVIVAL]"),
 )
 DISGUISES: dict[str, tuple[Callable[[pd.DataFrame], pd.DataFrame], bool]] = {
-    "shuffled": (lambda raw: raw.sample(frac=1, random_state=2), False),
     "a third of them": (lambda raw: raw.sample(frac=0.33, random_state=2), False),
-    "renamed columns": (lambda raw: raw.rename(columns={"marker": "thing"}), True),
-    "other units": (lambda raw: raw.assign(thing=-1000 * raw["marker"] + 7), True),
     "a logarithm": (lambda raw: raw.assign(thing=np.log(raw["marker"] + 9)), True),
     "cut at the median": (
         lambda raw: raw.assign(thing=(raw["marker"] > raw["marker"].median()) * 1), True),
     "pooled with as many others": (
         lambda raw: pd.concat([raw, patients(len(raw), seed=77)]), False),
     "a newer follow-up": (later, False),
-    "other columns dropped": (lambda raw: raw.drop(columns=["node", "size"]), False),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("disguise", DISGUISES)
 def test_a_disguised_copy_of_the_patients_is_recognized(tmp_path: Path, disguise: str) -> None:
-    raw = patients(300)
-    first = load(tmp_path / "first", raw)
-    frozen = frozen_for(first)
-    seen = book(tmp_path / "one")
-    seen.register(frozen, first)
-    seen.record(result(frozen))
+    raw = patients(200)
+    _, frozen = put(tmp_path / "one", load(tmp_path / "first", raw), p=0.001)
     change, renamed = DISGUISES[disguise]
     table = change(raw)
     copy = copied(tmp_path / "copy", table, *(RENAMED if renamed else ()))
@@ -219,113 +223,79 @@ def test_a_disguised_copy_of_the_patients_is_recognized(tmp_path: Path, disguise
         if table["thing"].nunique() == 2:
             exposure |= {"cut": "fixed", "threshold": 0.5}
         changes |= {"exposures": [exposure], "endpoint": "SURVIVAL"}
-    again = frozen_for(copy, claim(**changes))
-    other = book(tmp_path / "two")
-    other.register(again, copy)
+    other, again = put(tmp_path / "two", copy, claim(**changes), p=0.001)
     assert other.seen_before(again) == frozen.sha256
-    other.record(result(again))
     assert {one.family for one in other.adjust()} == {2}
 
 
 def test_other_patients_and_other_questions_are_not_held_against_a_claim(tmp_path: Path) -> None:
-    first = load(tmp_path / "first", patients(300))
-    frozen = frozen_for(first)
-    one = book(tmp_path / "one")
-    one.register(frozen, first)
-    one.record(result(frozen))
+    """Runs call their hypotheses h1 and h2; only what is asked of the same patients counts."""
+    first = load(tmp_path / "first", patients(200))
+    one, _ = put(tmp_path / "one", first, claim(id="h1"), p=0.001)
+    stage = {"variable": "clinical:stage", "label": "stage", "cut": "continuous"}
+    question = claim(id="h1", exposures=[stage], comparison="per_sd")
+    three, other = put(tmp_path / "three", first, question)
+    assert three.seen_before(other) is None
     screen_cohort(first, "OS", ledger=one)
-    strangers = load(tmp_path / "strangers", patients(300, seed=9))
-    there = frozen_for(strangers)
-    two = book(tmp_path / "two")
-    two.register(there, strangers)
+    strangers = load(tmp_path / "strangers", patients(200, seed=9))
+    two, there = put(tmp_path / "two", strangers, p=0.001)
     assert two.seen_before(there) is None
     assert not two.find_screened(there)
     assert two.is_registered(there)
-    two.record(result(there))
     assert two.adjust()[0].family == 1
 
 
 def test_claims_on_other_patients_in_one_folder_make_no_family(tmp_path: Path) -> None:
     """Strong claims on strangers, run into the same --out, would make a weak claim's q small."""
-    mixed = book(tmp_path / "out")
-    for seed in (1, 2, 3):
-        strangers = load(tmp_path / f"s{seed}", patients(300, seed=20 + seed))
-        there = frozen_for(strangers, claim(id=f"strong-{seed}"))
-        mixed.register(there, strangers)
-        mixed.record(result(there))
-    mine = load(tmp_path / "mine", patients(300))
-    frozen = frozen_for(mine)
-    mixed.register(frozen, mine)
-    mixed.record(result(frozen))
+    for seed in (1, 2):
+        strangers = load(tmp_path / f"s{seed}", patients(200, seed=20 + seed))
+        put(tmp_path / "out", strangers, claim(id=f"strong-{seed}"), p=0.001)
+    mixed, frozen = put(tmp_path / "out", load(tmp_path / "mine", patients(200)), p=0.001)
     own = [item for item in mixed.adjust(of=frozen.sha256) if item.contract == frozen.sha256]
     assert [(item.family, item.q) for item in own] == [(1, pytest.approx(own[0].p))]
-    assert {item.family for item in mixed.adjust()} == {4}
-
-
-def test_a_name_used_in_another_folder_is_no_question_asked_before(tmp_path: Path) -> None:
-    """Runs call their hypotheses h1 and h2; only what is asked counts across folders."""
-    first = load(tmp_path / "first", patients(300))
-    frozen = frozen_for(first, claim(id="h1"))
-    one = book(tmp_path / "one")
-    one.register(frozen, first)
-    one.record(result(frozen))
-    stage = {"variable": "clinical:stage", "label": "stage", "cut": "continuous"}
-    other = frozen_for(first, claim(id="h1", exposures=[stage], comparison="per_sd"))
-    two = book(tmp_path / "two")
-    two.register(other, first)
-    assert two.seen_before(other) is None
+    assert {item.family for item in mixed.adjust()} == {3}
 
 
 def test_the_same_contract_again_is_the_same_attempt_whatever_its_name(tmp_path: Path) -> None:
-    cohort = load(tmp_path / "cohort", patients(300))
+    cohort = load(tmp_path / "cohort", patients(200))
     for name in ("h1", "h2", "h1"):
-        frozen = frozen_for(cohort, claim(id=name, statement=f"The claim, as {name} puts it."))
-        mine = book(tmp_path / f"run-{name}")
-        mine.register(frozen, cohort)
+        named = claim(id=name, statement=f"The claim, as {name} puts it.")
+        mine, frozen = put(tmp_path / f"run-{name}", cohort, named, p=0.03)
         assert mine.seen_before(frozen) is None
         assert mine.is_registered(frozen)
-        mine.record(result(frozen, 0.03))
         assert [
             (item.q, item.family) for item in mine.adjust() if item.contract == frozen.sha256
         ] == [(pytest.approx(0.03), 1)]
 
 
 def test_claims_of_all_folders_are_one_family(tmp_path: Path) -> None:
-    raw = patients(300).assign(**{f"x{at}": np.random.default_rng(at).normal(size=300)
-                                  for at in range(6)})  # fmt: skip
-    cohort = load(tmp_path / "cohort", raw, more=variables([f"x{at}" for at in range(6)]))
-    for at in range(6):
-        exposure = {"variable": f"clinical:x{at}", "label": "x"}
-        frozen = frozen_for(cohort, claim(id="h1", exposures=[exposure]))
-        mine = book(tmp_path / f"run{at}")
-        mine.register(frozen, cohort)
-        mine.record(result(frozen, 0.01 if at == 5 else 0.9))
+    raw = patients(200).assign(**{f"x{at}": np.random.default_rng(at).normal(size=200)
+                                  for at in range(3)})  # fmt: skip
+    cohort = load(tmp_path / "cohort", raw, more=variables([f"x{at}" for at in range(3)]))
+    for at, p in enumerate((0.9, 0.9, 0.01)):
+        asked = claim(id="h1", exposures=[{"variable": f"clinical:x{at}", "label": "x"}])
+        mine, frozen = put(tmp_path / f"run{at}", cohort, asked, p=p)
     last = next(item for item in mine.adjust() if item.contract == frozen.sha256)
-    assert (last.family, last.q) == (6, pytest.approx(0.06))
-    alone = Ledger(tmp_path / "run5" / "ledger.jsonl")  # as a report reads it, without the store
+    assert (last.family, last.q) == (3, pytest.approx(0.03))
+    alone = Ledger(tmp_path / "run2" / "ledger.jsonl")  # as a report reads it, without the store
     assert alone.adjust() == mine.adjust()
     assert [entry.contract for entry in alone.entries] == [frozen.sha256]
 
 
 def test_the_confirmation_of_a_copy_cannot_be_opened_again(tmp_path: Path) -> None:
-    raw = patients(300)
+    raw = patients(200)
     rule = SplitRule(policy="discovery_confirmation")
-    first = load(tmp_path / "first", raw)
-    frozen = frozen_for(first, split=rule)
-    one = book(tmp_path / "one")
-    one.register(frozen, first)
+    one, frozen = put(tmp_path / "one", load(tmp_path / "first", raw), split=rule)
     one.unlock(confirmation_key(frozen), frozen)
     copy = copied(tmp_path / "copy", raw.rename(columns={"marker": "thing"}), *RENAMED[:2])
-    exposure = {"variable": "clinical:thing", "label": "thing"}
-    again = frozen_for(copy, claim(id="new", exposures=[exposure]), split=rule)
-    two = book(tmp_path / "two")
-    two.register(again, copy)
-    with pytest.raises(InputError, match="already opened"):
+    renamed = claim(id="new", exposures=[{"variable": "clinical:thing", "label": "thing"}])
+    two, again = put(tmp_path / "two", copy, renamed, split=rule)
+    with pytest.raises(InputError):
         two.require_unopened(confirmation_key(again), again)
 
 
 def test_what_a_replication_showed_is_known_of_the_second_cohort(tmp_path: Path) -> None:
-    first, second = load(tmp_path / "a", patients(300)), load(tmp_path / "b", patients(300, seed=9))
+    first, second = load(tmp_path / "a", patients(200)), load(tmp_path / "b", patients(200, seed=9))
     frozen = frozen_for(first)
     one = book(tmp_path / "one")
     one.register(frozen, first)
@@ -347,22 +317,20 @@ def test_what_a_replication_showed_is_known_of_the_second_cohort(tmp_path: Path)
 # -- screened first, claimed afterwards -----
 
 
-@pytest.mark.parametrize("disguise", ["as it is", "renamed", "a logarithm", "derived"])
+@pytest.mark.parametrize("disguise", ["as it is", "a logarithm", "derived"])
 def test_what_was_screened_is_exploratory_under_any_name(tmp_path: Path, disguise: str) -> None:
-    raw = patients(300)
+    raw = patients(200)
     screen_cohort(load(tmp_path / "first", raw), "OS", ledger=book(tmp_path / "one"))
     table, changes, more, key = raw, (), "", "clinical:marker"
-    if disguise in ("renamed", "a logarithm"):
-        values = np.log(raw["marker"] + 9) if disguise == "a logarithm" else raw["marker"]
-        table, changes, key = raw.assign(thing=values), RENAMED[:2], "clinical:thing"
+    if disguise == "a logarithm":
+        table, changes = raw.assign(thing=np.log(raw["marker"] + 9)), RENAMED[:2]
+        key = "clinical:thing"
     if disguise == "derived":
         more, key = DERIVED, "derived:sum"
     copy = copied(tmp_path / "copy", table, *changes, more=more)
     exposure = {"variable": key, "label": "thing"}
-    frozen = frozen_for(copy, claim(id="new", exposures=[exposure]))
-    two = book(tmp_path / "two")
-    two.register(frozen, copy)
-    assert "was screened against OS before" in two.find_screened(frozen)
+    two, frozen = put(tmp_path / "two", copy, claim(id="new", exposures=[exposure]))
+    assert "OS" in two.find_screened(frozen)
     found = ledger_objections(two.state, registered=True, screened=two.find_screened(frozen))
     assert [item.because for item in found] == ["registration"]
 
@@ -375,9 +343,8 @@ of = ["clinical:marker", "clinical:stage"]
 
 
 def test_a_claim_that_was_frozen_before_the_screen_stays_confirmatory(tmp_path: Path) -> None:
-    cohort = load(tmp_path / "cohort", patients(300))
-    frozen = frozen_for(cohort)
-    book(tmp_path / "one").register(frozen, cohort)
+    cohort = load(tmp_path / "cohort", patients(200))
+    _, frozen = put(tmp_path / "one", cohort)
     screen_cohort(cohort, "OS", ledger=book(tmp_path / "two"))
     mine = book(tmp_path / "three")
     mine.register(frozen, cohort)
@@ -387,10 +354,12 @@ def test_a_claim_that_was_frozen_before_the_screen_stays_confirmatory(tmp_path: 
     assert mine.find_screened(second)
 
 
-def test_a_screen_of_a_colleague_counts_once_it_is_merged(tmp_path: Path) -> None:
-    cohort = load(tmp_path / "cohort", patients(300))
+def test_screens_and_contracts_of_a_colleague_count_once_they_are_merged(tmp_path: Path) -> None:
+    cohort = load(tmp_path / "cohort", patients(200))
     theirs = open_store(str(tmp_path / "theirs.sqlite"))
     screen_cohort(cohort, "OS", ledger=Ledger(None, theirs))
+    other = frozen_for(cohort, claim(id="theirs", direction="lower_risk"))
+    Ledger(None, theirs).register(other, cohort)
     frozen = frozen_for(cohort)
     mine = book(tmp_path / "one")
     mine.register(frozen, cohort)
@@ -398,10 +367,12 @@ def test_a_screen_of_a_colleague_counts_once_it_is_merged(tmp_path: Path) -> Non
     exported = tmp_path / "theirs.jsonl"
     exported.write_text("\n".join(theirs.export_lines()))
     done = runner.invoke(app, ["validate", "ledger", "merge", str(exported), "--json"])
-    assert json.loads(done.stdout)["taken"] == {"theirs.jsonl": 1}
+    assert json.loads(done.stdout)["taken"] == {"theirs.jsonl": 2}
     mine = book(tmp_path / "one")
     mine.register(frozen, cohort)
     assert mine.find_screened(frozen)
+    mine.register(other, cohort, fresh=False)
+    assert mine.is_registered(other)  # a contract that was frozen elsewhere
 
 
 def test_a_screen_is_on_record_before_its_first_number(
@@ -410,13 +381,11 @@ def test_a_screen_is_on_record_before_its_first_number(
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    cohort = load(tmp_path / "cohort", patients(300))
+    cohort = load(tmp_path / "cohort", patients(200))
     monkeypatch.setattr("validation.screening.rank.screen", killed)
     with pytest.raises(KeyboardInterrupt):
         screen_cohort(cohort, "OS", ledger=book(tmp_path / "one"))
-    mine = book(tmp_path / "two")
-    frozen = frozen_for(cohort)
-    mine.register(frozen, cohort)
+    mine, frozen = put(tmp_path / "two", cohort)
     assert mine.find_screened(frozen)
 
 
@@ -424,7 +393,7 @@ def test_a_screen_is_on_record_before_its_first_number(
 
 
 def test_a_contract_registered_after_its_results_is_exploratory(tmp_path: Path) -> None:
-    cohort = load(tmp_path / "cohort", patients(300))
+    cohort = load(tmp_path / "cohort", patients(200))
     frozen = frozen_for(cohort)
     mine = book(tmp_path / "one")
     mine.register(frozen, cohort, fresh=False)  # read from a file, never frozen here
@@ -435,36 +404,23 @@ def test_a_contract_registered_after_its_results_is_exploratory(tmp_path: Path) 
     assert not book(tmp_path / "one").is_registered(frozen)
 
 
-def test_a_contract_frozen_elsewhere_is_known_after_a_merge(tmp_path: Path) -> None:
-    cohort = load(tmp_path / "cohort", patients(300))
-    frozen = frozen_for(cohort)
-    theirs = open_store(str(tmp_path / "theirs.sqlite"))
-    Ledger(None, theirs).register(frozen, cohort)
-    open_store(str(store_path())).take(read_lines(theirs.export_lines(), "theirs"))
-    mine = book(tmp_path / "one")
-    mine.register(frozen, cohort, fresh=False)
-    assert mine.is_registered(frozen)
-
-
-@pytest.mark.parametrize("lines", [None, "no row\n"])
-def test_a_merge_that_fails_leaves_no_empty_ledger(tmp_path: Path, lines: str | None) -> None:
+def test_a_merge_that_fails_leaves_no_empty_ledger(tmp_path: Path) -> None:
     source = tmp_path / "theirs.jsonl"
-    if lines is not None:
-        source.write_text(lines)
-    done = runner.invoke(app, ["validate", "ledger", "merge", str(source)])
-    assert isinstance(done.exception, InputError)
-    assert not store_path().exists()
+    for lines in (None, "no row\n"):
+        if lines is not None:
+            source.write_text(lines)
+        done = runner.invoke(app, ["validate", "ledger", "merge", str(source)])
+        assert isinstance(done.exception, InputError)
+        assert not store_path().exists()
 
 
-@pytest.mark.parametrize(
-    "place", ["postgres//ann:hunter2@db/sage", "postgresql:/ann:hunter2@db/sage", "pg:x:hunter2@db"]
-)
+@pytest.mark.parametrize("place", ["postgres//ann:hunter2@db/sage", "pg:x:hunter2@db"])
 def test_a_mistyped_address_is_no_path_and_its_password_is_not_shown(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SAGE_LEDGER", place)
-    for command in (["validate", "ledger", "show"], ["validate", "ledger", "verify"], ["doctor"]):
+    for command in (["validate", "ledger", "show"], ["doctor"]):
         done = runner.invoke(app, command)
         assert isinstance(done.exception, InputError) and "SAGE_LEDGER" in str(done.exception)
         assert "hunter2" not in str(done.exception) + done.output
@@ -476,11 +432,8 @@ def test_a_mistyped_address_is_no_path_and_its_password_is_not_shown(
 
 def worked(tmp_path: Path) -> tuple[Cohort, FrozenContract]:
     """A folder with a registered contract, its result, and results.json."""
-    cohort = load(tmp_path / "cohort", patients(300))
-    frozen = frozen_for(cohort)
-    mine = book(tmp_path / "out")
-    mine.register(frozen, cohort)
-    mine.record(result(frozen))
+    cohort = load(tmp_path / "cohort", patients(200))
+    _, frozen = put(tmp_path / "out", cohort, p=0.001)
     home = tmp_path / "out" / "marker-os"
     home.mkdir()
     (home / "results.json").write_text(json.dumps({"contract_sha256": frozen.sha256}))
@@ -495,34 +448,13 @@ def sql(*statements: str) -> None:
     db.close()
 
 
-def remove_store(_: Path) -> None:
-    store_path().unlink()
+def head_path() -> Path:
+    """What the store remembers of its last row."""
+    return store_path().with_name("ledger.sqlite.head")
 
 
-def remove_store_and_head(_: Path) -> None:
-    store_path().unlink()
-    store_path().with_name("ledger.sqlite.head").unlink()
-
-
-def truncate_store(_: Path) -> None:
-    store_path().write_bytes(b"")
-
-
-def empty_store(_: Path) -> None:
-    sql("DELETE FROM sage_ledger", "DELETE FROM sage_ledger_tokens")
-
-
-def empty_store_and_head(_: Path) -> None:
-    empty_store(_)
-    store_path().with_name("ledger.sqlite.head").unlink()
-
-
-def edit_a_row(_: Path) -> None:
-    sql("UPDATE sage_ledger SET body = replace(body, '0.001', '0.9') WHERE kind = 'entry'")
-
-
-def remove_a_row(_: Path) -> None:
-    sql("DELETE FROM sage_ledger WHERE seq = 2")
+EMPTY = ("DELETE FROM sage_ledger", "DELETE FROM sage_ledger_tokens")
+EDIT = "UPDATE sage_ledger SET body = replace(body, '0.001', '0.9') WHERE kind = 'entry'"
 
 
 def chain_anew(_: Path) -> None:
@@ -546,41 +478,32 @@ def chain_anew(_: Path) -> None:
     assert open_store(str(store_path())).problems() == []
 
 
-def empty_file(out: Path) -> None:
-    (out / "ledger.jsonl").write_text("")
-
-
-def remove_file(out: Path) -> None:
-    (out / "ledger.jsonl").unlink()
-
-
-ATTACKS: dict[Callable[[Path], None], LedgerState] = {
-    remove_store: "missing",
-    remove_store_and_head: "missing",
-    truncate_store: "missing",
-    empty_store: "emptied",
-    empty_store_and_head: "emptied",
-    edit_a_row: "edited",
-    remove_a_row: "edited",
-    chain_anew: "emptied",
-    empty_file: "emptied",
-    remove_file: "emptied",
+ATTACKS: dict[str, tuple[Callable[[Path], object], LedgerState]] = {
+    "remove the store": (lambda _: store_path().unlink(), "missing"),
+    "and its head": (lambda _: [store_path().unlink(), head_path().unlink()], "missing"),
+    "truncate the store": (lambda _: store_path().write_bytes(b""), "missing"),
+    "empty the store": (lambda _: sql(*EMPTY), "emptied"),
+    "and remove its head": (lambda _: [sql(*EMPTY), head_path().unlink()], "emptied"),
+    "edit a row": (lambda _: sql(EDIT), "edited"),
+    "remove a row": (lambda _: sql("DELETE FROM sage_ledger WHERE seq = 2"), "edited"),
+    "chain anew": (chain_anew, "emptied"),
+    "empty the file": (lambda out: (out / "ledger.jsonl").write_text(""), "emptied"),
+    "remove the file": (lambda out: (out / "ledger.jsonl").unlink(), "emptied"),
 }
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda item: item.__name__)
-def test_a_tampered_ledger_is_said_and_supports_nothing(
-    tmp_path: Path, attack: Callable[[Path], None]
-) -> None:
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_tampered_ledger_is_said_and_supports_nothing(tmp_path: Path, attack: str) -> None:
     cohort, frozen = worked(tmp_path)
-    attack(tmp_path / "out")
+    tamper, state = ATTACKS[attack]
+    tamper(tmp_path / "out")
     mine = book(tmp_path / "out")
-    assert mine.state == ATTACKS[attack]
+    assert mine.state == state
     mine.register(frozen, cohort)
     mine.record(result(frozen))
     for again in (mine, book(tmp_path / "out")):  # It does not heal by going on.
-        assert again.state == ATTACKS[attack]
-        assert ledger_qualifiers(again.state, 0.05) == (f"ledger {ATTACKS[attack]}",)
+        assert again.state == state
+        assert ledger_qualifiers(again.state, 0.05) == (f"ledger {state}",)
         found = ledger_objections(again.state, registered=True)
         assert [item.because for item in found] == ["registration"]
     done = runner.invoke(app, ["validate", "ledger", "verify", str(tmp_path / "out"), "--json"])
@@ -592,7 +515,7 @@ def test_a_restored_backup_makes_a_deleted_store_whole_again(tmp_path: Path) -> 
     cohort, frozen = worked(tmp_path)
     backup = tmp_path / "backup.jsonl"
     assert runner.invoke(app, ["validate", "ledger", "export", str(backup)]).exit_code == 0
-    remove_store(tmp_path)
+    store_path().unlink()
     assert book(tmp_path / "out").state == "missing"
     assert runner.invoke(app, ["validate", "ledger", "merge", str(backup)]).exit_code == 0
     mine = book(tmp_path / "out")
@@ -610,46 +533,45 @@ def test_a_missing_index_of_patients_is_found_by_verify(tmp_path: Path) -> None:
     sql("DELETE FROM sage_ledger_tokens")
     done = runner.invoke(app, ["validate", "ledger", "verify"])
     assert done.exit_code == 1
-    assert "index of patients is incomplete" in " ".join(done.stdout.split())
+    assert "index" in done.stdout
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "line"),
     [
-        (lambda lines: [lines[0], lines[1].replace("0.001", "0.900")], "line 2 was edited"),
-        (lambda lines: [lines[1]], "line 1 was edited, or a line before it was removed"),
-        (lambda lines: [lines[1], lines[0]], "line 1 was edited"),
-        (lambda lines: [lines[0], "{}", lines[1]], "line 2 is not a ledger entry"),
-        (lambda lines: [lines[0].replace('"chain"', '"link"'), lines[1]], "line 1"),
-        (lambda lines: [lines[0], "\x00\xff", lines[1]], "line 2 is not a ledger entry"),
+        (lambda lines: [lines[0], lines[1].replace("0.001", "0.900")], "line 2"),
+        (lambda lines: [lines[1]], "line 1"),
+        (lambda lines: [lines[1], lines[0]], "line 1"),
+        (lambda lines: [lines[0], "{}", lines[1]], "line 2"),
+        (lambda lines: [lines[0], "\x00\xff", lines[1]], "line 2"),
     ],
 )
 def test_an_edited_line_is_refused_by_file_and_line(
-    tmp_path: Path, change: Callable[[list[str]], list[str]], message: str
+    tmp_path: Path, change: Callable[[list[str]], list[str]], line: str
 ) -> None:
     worked(tmp_path)
     path = tmp_path / "out" / "ledger.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join(change(lines)) + "\n", encoding="utf-8")
-    with pytest.raises(InputError, match=message) as found:
+    with pytest.raises(InputError, match=line) as found:
         book(tmp_path / "out")
     assert str(path) in str(found.value)
     assert "\n" not in str(found.value)
 
 
-@pytest.mark.parametrize("cut", [1, 40, 200])
+@pytest.mark.parametrize("cut", [1, 200])
 def test_a_torn_last_line_repairs_itself_and_says_so(tmp_path: Path, cut: int) -> None:
     cohort, frozen = worked(tmp_path)
     path = tmp_path / "out" / "ledger.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole[:-cut])
     mine = book(tmp_path / "out")
-    assert "tore line 2" in mine.notes[0]
+    assert "line 2" in mine.notes[0]
     assert mine.state == "intact"
     mine.register(frozen, cohort)  # what was acknowledged lies in the store
     again = book(tmp_path / "out")
     assert [entry.p for entry in again.entries] == [0.001]
-    assert "tore line 2" in again.notes[0]
+    assert "line 2" in again.notes[0]
     assert again.state == "intact"
 
 
@@ -670,15 +592,12 @@ def test_without_a_store_the_emptied_file_is_still_noticed(tmp_path: Path) -> No
 
 
 def test_a_simulated_label_does_not_hide_real_patients(tmp_path: Path) -> None:
-    raw = patients(300)
+    raw = patients(200)
     folder = write(tmp_path / "first", raw)
     text = (folder / "cohort.toml").read_text(encoding="utf-8")
     (folder / "cohort.toml").write_text("simulated = true\n" + text, encoding="utf-8")
     screen_cohort(cohorts.load(folder), "OS", ledger=book(tmp_path / "one"))
-    real = load(tmp_path / "real", raw)
-    frozen = frozen_for(real)
-    mine = book(tmp_path / "two")
-    mine.register(frozen, real)
+    mine, frozen = put(tmp_path / "two", load(tmp_path / "real", raw))
     assert mine.find_screened(frozen)
 
 
@@ -687,28 +606,28 @@ def test_a_simulated_label_does_not_hide_real_patients(tmp_path: Path) -> None:
 
 def test_show_names_claims_on_a_copy_of_the_patients(tmp_path: Path) -> None:
     worked(tmp_path)
-    copied(tmp_path / "copy", patients(300))
+    copied(tmp_path / "copy", patients(200))
     given = ["validate", "ledger", "show", "--json"]
     for options, count in (([], 1), (["--cohort", str(tmp_path / "copy")], 1)):
         found = json.loads(runner.invoke(app, [*given, *options]).stdout)
         assert (found["state"], found["contracts"]) == ("intact", count)
         assert found["latest"][0]["name"] == "marker-os"
-    write(tmp_path / "strangers", patients(300, seed=9))
+    write(tmp_path / "strangers", patients(200, seed=9))
     done = runner.invoke(app, [*given, "--cohort", str(tmp_path / "strangers")])
     assert json.loads(done.stdout)["contracts"] == 0
     assert "marker-os" in runner.invoke(app, ["validate", "ledger", "show"]).stdout
 
 
-@pytest.mark.parametrize("command", ["show", "verify", "export out.jsonl"])
 def test_a_mistyped_ledger_is_told_and_not_made(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SAGE_LEDGER", str(tmp_path / "legder.sqlite"))
-    done = runner.invoke(app, ["validate", "ledger", *command.split()])
-    assert done.exit_code != 0
-    assert "no ledger at" in str(done.exception)
-    assert list(tmp_path.iterdir()) == []
+    for command in (["show"], ["verify"], ["export", "out.jsonl"]):
+        done = runner.invoke(app, ["validate", "ledger", *command])
+        assert done.exit_code != 0
+        assert "legder.sqlite" in str(done.exception)
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_config_names_the_store_and_hides_a_password(

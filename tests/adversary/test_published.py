@@ -54,27 +54,72 @@ def added(names: dict[str, str]) -> str:
     return "\n".join(f"{MARKER.format(name.upper())}\n{line}" for name, line in names.items())
 
 
+# Where the reference could lie, if the program could see it. An ending other than 0 tells.
+SEARCH = """
+seen = [one for top in ("inputs", "work", "output", "tmp", "home", "root")
+        for one in Path("/").glob(top + "/**/*")]
+names = {one.name for one in seen}
+bad = names & {"analysis.json", "results.json", "contract.json", "provenance.json", "all.json"}
+if bad or {one.name for one in inputs.iterdir()} != {"task.json", "table.parquet"}:
+    raise SystemExit(3)
+if "patient" in table.columns or table.index.name == "patient":
+    raise SystemExit(4)
+"""
+
+
+TABLES = """
+rows = [{"name": "exposed", "values": [30, 0.1234567, 0.5]},
+        {"name": "others", "values": [3, 0.7654321, 0.2718281]}]
+columns = [{"name": "patients", "kind": "count"}, {"name": "share", "kind": "estimate"},
+           {"name": "chance", "kind": "p"}]
+given = {"tables": [{"name": "strange_table", "columns": columns, "rows": rows}]}
+(out / "exploratory.json").write_text(json.dumps(given))
+"""
+"""Exploratory tables, which may be shown apart."""
+TEXTS = """
+x = "</pre><script>alert(1)</script>"
+y = '\ue003 0.0004 \ue000'
+z = '\x1b[2J\u202e'
+"""
+"""Texts in a program that would break or escape the place where the report shows it."""
+REFUSED_BEFORE = {
+    "sage's analysis": "from validation.analysis.analysis import Analysis",
+    "sage's statistics": "from validation.statistics.cox import cox",
+    "the application": "import sage",
+    "by attribute": "pd.io.common.importlib.import_module('validation')",
+    "by a walk": "pd.__class__.__base__.__subclasses__()",
+    "by eval": "eval('__imp' + 'ort__(\"validation\")')",
+}
+
+
 @pytest.fixture(scope="module")
 def forged(tmp_path_factory: pytest.TempPathFactory) -> Attacked:
-    """A program with honest numbers that leaves everything of `ADDED` beside them."""
-    return attack(tmp_path_factory.mktemp("forged"), program(added(ADDED)))
+    """A round for each program that the policy refuses, then one with honest numbers.
+
+    It looks for the reference, and leaves everything of `ADDED` and tables beside its numbers.
+    """
+    refused = [program(line) for line in REFUSED_BEFORE.values()]
+    last = program(SEARCH, TEXTS, added(ADDED), TABLES)
+    return attack(tmp_path_factory.mktemp("forged"), *refused, last)
 
 
-def test_the_program_ran_and_its_honest_numbers_count(forged: Attacked) -> None:
-    assert forged.status == "done"
-    assert [attempt["accepted"] for attempt in forged.attempts] == [True]
-    assert "second implementation agrees" in " ".join(
-        reason.text for reason in forged.results.verdict.reasons
-    )
+def test_programs_that_call_sage_are_refused_and_honest_numbers_count(forged: Attacked) -> None:
+    """The honest program ended well, so it read neither reference nor identifiers anywhere."""
+    *refused, last = forged.attempts
+    assert len(refused) == len(REFUSED_BEFORE)
+    assert [attempt["result"]["reason"] for attempt in refused] == ["policy"] * len(refused)
+    assert all(attempt["feedback"] for attempt in refused)
+    assert forged.status == "done" and last["accepted"], last["feedback"]
+    assert {"differs", "missing"}.isdisjoint(forged.states.values())
 
 
-@pytest.mark.parametrize("name", ADDED)
-def test_what_a_program_leaves_beside_its_numbers_reaches_nobody(
-    forged: Attacked, name: str
-) -> None:
-    marker = f"FORGED-{name.upper()}"
-    assert not [where for where, text in forged.read_by_people().items() if marker in text]
-    assert not [prompt for prompt in forged.prompts if marker in prompt]
+def test_what_a_program_leaves_beside_its_numbers_reaches_nobody(forged: Attacked) -> None:
+    shown = {**forged.read_by_people(), "prompts": "\n".join(forged.prompts)}
+    markers = [f"FORGED-{name.upper()}" for name in ADDED]
+    found = [
+        (where, marker) for where, text in shown.items() for marker in markers if marker in text
+    ]
+    assert found == []
 
 
 def test_every_published_number_figure_table_note_and_cut_is_the_reference_computation(
@@ -87,7 +132,6 @@ def test_every_published_number_figure_table_note_and_cut_is_the_reference_compu
 
 LYING = {
     "another effect": 'dict(NUMBERS, primary=dict(NUMBERS["primary"], effect=0.55))',
-    "half of the tests": "dict(list(NUMBERS.items())[:2])",
     "nothing": "{}",
     "all but one limit": 'dict(NUMBERS, adjusted={k: v for k, v in NUMBERS["adjusted"].items() '
     'if k != "upper"})',
@@ -137,54 +181,6 @@ def test_a_reproduction_that_differs_is_missing_or_was_removed_objects() -> None
         assert weighed.qualifiers == ("not independently reproduced",)
 
 
-# Where the reference could lie, if the program could see it. An ending other than 0 tells.
-SEARCH = """
-seen = [one for top in ("inputs", "work", "output", "tmp", "home", "root")
-        for one in Path("/").glob(top + "/**/*")]
-names = {one.name for one in seen}
-bad = names & {"analysis.json", "results.json", "contract.json", "provenance.json", "all.json"}
-if bad or {one.name for one in inputs.iterdir()} != {"task.json", "table.parquet"}:
-    raise SystemExit(3)
-if "patient" in table.columns or table.index.name == "patient":
-    raise SystemExit(4)
-"""
-
-
-def test_the_reference_its_model_and_the_identifiers_are_nowhere_to_be_read(
-    tmp_path: Path,
-) -> None:
-    found = attack(tmp_path, program(SEARCH))
-    assert [attempt["accepted"] for attempt in found.attempts] == [True], found.attempts[0][
-        "feedback"
-    ]
-
-
-REFUSED_BEFORE = {
-    "sage's analysis": "from validation.analysis.analysis import Analysis",
-    "sage's statistics": "from validation.statistics.cox import cox",
-    "the application": "import sage",
-    "by attribute": "pd.io.common.importlib.import_module('validation')",
-    "by a walk": "pd.__class__.__base__.__subclasses__()",
-    "by eval": "eval('__imp' + 'ort__(\"validation\")')",
-}
-
-
-@pytest.fixture(scope="module")
-def refused(tmp_path_factory: pytest.TempPathFactory) -> Attacked:
-    """A round for each program that the policy refuses, and an honest one at the end."""
-    programs = [program(line) for line in REFUSED_BEFORE.values()]
-    return attack(tmp_path_factory.mktemp("refused"), *programs, program())
-
-
-@pytest.mark.parametrize("at", range(len(REFUSED_BEFORE)), ids=list(REFUSED_BEFORE))
-def test_a_second_implementation_that_calls_the_first_is_refused(
-    refused: Attacked, at: int
-) -> None:
-    assert refused.attempts[at]["result"]["reason"] == "policy"
-    assert "not allowed" in " ".join(refused.attempts[at]["feedback"])
-    assert refused.attempts[-1]["accepted"]
-
-
 def test_behind_the_policy_the_packages_are_not_there_either(tmp_path: Path) -> None:
     from sandbox.types import Job
     from tests.sandbox.boxes import working
@@ -206,38 +202,19 @@ def test_behind_the_policy_the_packages_are_not_there_either(tmp_path: Path) -> 
         assert ended.ok, (name, ended.message, ended.stderr_tail)
 
 
-TEXT = {
-    "a script in the code": '"</pre><script>alert(1)</script>"',
-    "the report's own marks": "'\ue003 0.0004 \ue000'",
-    "control characters": "'\x1b[2J\u202e'",
-}
-
-
-@pytest.mark.parametrize("text", TEXT)
 def test_the_text_of_a_program_cannot_break_or_escape_its_place_in_the_report(
-    text: str, tmp_path: Path
+    forged: Attacked,
 ) -> None:
-    found = attack(tmp_path, program(f"x = {TEXT[text]}"))
-    assert found.status == "done"
-    assert "<script>alert" not in found.html
-    assert not set("\ue000\ue001\ue002\ue003\x1b\u202e") & set(found.html)
+    assert "script&gt;alert" in forged.html
+    assert "<script>alert" not in forged.html
+    assert not set("\ue000\ue001\ue002\ue003\x1b\u202e") & set(forged.html)
 
 
-def test_what_a_program_adds_stands_under_its_own_title_and_nowhere_else(tmp_path: Path) -> None:
-    tables = """
-rows = [{"name": "exposed", "values": [30, 0.1234567, 0.5]},
-        {"name": "others", "values": [3, 0.7654321, 0.2718281]}]
-columns = [{"name": "patients", "kind": "count"}, {"name": "share", "kind": "estimate"},
-           {"name": "chance", "kind": "p"}]
-given = {"tables": [{"name": "strange_table", "columns": columns, "rows": rows}]}
-(out / "exploratory.json").write_text(json.dumps(given))
-"""
-    found = attack(tmp_path, program(tables))
-    apart = quarantined(found.html)
+def test_what_a_program_adds_stands_under_its_own_title_and_nowhere_else(forged: Attacked) -> None:
+    apart = quarantined(forged.html)
     assert "strange table" in apart and "&lt;5" in apart and ">0.123<" in apart
     # What was estimated from a suppressed count is withheld with it.
-    assert ">0.765<" not in found.html and ">0.272<" not in apart
-    assert found.html.count("strange table") == 1
-    assert not [prompt for prompt in found.prompts if "strange" in prompt]
-    summary = json.dumps(published(found.run))
-    assert "strange" not in summary and TITLE in found.html
+    assert ">0.765<" not in forged.html and ">0.272<" not in apart
+    assert forged.html.count("strange table") == 1
+    assert not [prompt for prompt in forged.prompts if "strange" in prompt]
+    assert "strange" not in json.dumps(published(forged.run)) and TITLE in forged.html

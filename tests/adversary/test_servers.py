@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import re
 import resource
 import socket
 import ssl
@@ -26,7 +27,8 @@ from mcp_servers.servers.start import open_server
 from tests.mcp_servers.test_mcp_hardening import BEGIN, GOOD, certificate
 from tests.mcp_servers.test_mcp_server import TOKEN, TOOLS, http_server
 
-FLOOD = 1100
+FILES, FLOOD = 300, 330
+"""Files that a server may open, and connections that strangers open."""
 HEAD = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 ADMITTED = HEAD + f"Authorization: Bearer {TOKEN}\r\n".encode()
 
@@ -42,7 +44,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a real server process, with the usual bounds."""
     folder = tmp_path_factory.mktemp("server")
     (folder / "in").mkdir()
-    with files_limited_to(1024), http_server(folder) as url:
+    with files_limited_to(FILES), http_server(folder) as url:
         yield url
 
 
@@ -61,7 +63,7 @@ def files_limited_to(wanted: int) -> Iterator[None]:
 def flood(url: str, first_bytes: bytes) -> Iterator[None]:
     """Open connections, say `first_bytes` on each, and then nothing more."""
     parts = urlsplit(url)
-    with files_limited_to(FLOOD + 300), contextlib.ExitStack() as stack:
+    with files_limited_to(FLOOD + 500), contextlib.ExitStack() as stack:
         for _ in range(FLOOD):
             connection = socket.create_connection((parts.hostname, parts.port), 10)
             stack.callback(connection.close)
@@ -83,7 +85,7 @@ def test_a_flood_without_the_token_does_not_lock_out_its_holder(
     server: str, first_bytes: bytes
 ) -> None:
     with flood(server, first_bytes):
-        for _ in range(3):
+        for _ in range(2):
             answer = httpx.post(server, json=BEGIN, headers=GOOD, timeout=20)
             assert answer.status_code == 200
             assert answer.elapsed.total_seconds() < 5
@@ -92,7 +94,7 @@ def test_a_flood_without_the_token_does_not_lock_out_its_holder(
 def test_a_flood_of_unfinished_handshakes_does_not_lock_out_either(folder: Path) -> None:
     chain, key = certificate(folder)
     with (
-        files_limited_to(1024),
+        files_limited_to(FILES),
         http_server(folder, "--tls-cert", str(chain), "--tls-key", str(key)) as url,
         flood(url, b"\x16\x03\x01"),
     ):
@@ -145,23 +147,20 @@ def seconds_until_closed(connection: socket.socket, trickle: bytes) -> float:
     return time.monotonic() - started
 
 
-@pytest.mark.parametrize(
-    ("first_bytes", "trickle"),
-    [
-        (b"", b"POST /mcp HTTP/1.1\r\n"),
-        (HEAD, b"X-Slow: y\r\n"),
-        (HEAD + b"Content-Length: 900000\r\n\r\n", b" "),
-        (ADMITTED + b"Content-Length: 900000\r\n\r\n", b" "),
-        (HEAD + b"Content-Length: 0\r\n\r\n", b"G"),
-    ],
-    ids=["line", "headers", "body without token", "body with token", "after the refusal"],
-)
-def test_a_connection_that_trickles_is_closed_by_its_deadline(
-    impatient: tuple[str, int], first_bytes: bytes, trickle: bytes
-) -> None:
-    with socket.create_connection(impatient, 5) as connection:
-        connection.send(first_bytes)
-        assert seconds_until_closed(connection, trickle) < 5
+TRICKLES = {
+    "line": (b"", b"POST /mcp HTTP/1.1\r\n"),
+    "headers": (HEAD, b"X-Slow: y\r\n"),
+    "body without token": (HEAD + b"Content-Length: 900000\r\n\r\n", b" "),
+    "body with token": (ADMITTED + b"Content-Length: 900000\r\n\r\n", b" "),
+    "after the refusal": (HEAD + b"Content-Length: 0\r\n\r\n", b"G"),
+}
+
+
+def test_a_connection_that_trickles_is_closed_by_its_deadline(impatient: tuple[str, int]) -> None:
+    for name, (first_bytes, trickle) in TRICKLES.items():
+        with socket.create_connection(impatient, 5) as connection:
+            connection.send(first_bytes)
+            assert seconds_until_closed(connection, trickle) < 5, name
 
 
 def test_an_answer_may_take_longer_than_the_deadlines(impatient: tuple[str, int]) -> None:
@@ -169,7 +168,7 @@ def test_an_answer_may_take_longer_than_the_deadlines(impatient: tuple[str, int]
         "jsonrpc": "2.0",
         "id": 5,
         "method": "tools/call",
-        "params": {"name": "wait", "arguments": {"seconds": 2}},
+        "params": {"name": "wait", "arguments": {"seconds": 1}},
     }
     with httpx.Client(base_url="http://{}:{}".format(*impatient), headers=GOOD) as client:
         began = client.post("/mcp", json=BEGIN, timeout=20)
@@ -215,26 +214,20 @@ LOCAL = HttpOptions()
 NAMED = HttpOptions(token=TOKEN, allowed_hosts=("slides.example", "lab.example:8443"))
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
+def test_a_host_that_only_looks_like_this_machine_is_refused() -> None:
+    for host in (
         "", "evil.example", "localhost.evil.example", "localhost:80.evil.example",
         "localhost:evil.example", "localhost:8765@evil.example", "localhost:", "localhost:0",
         "localhost:99999", "localhost:8765:8765", "localhost.", "127.0.0.1.evil.example",
         "127.0.0.1:8765/", "127.0.0.1, evil.example", "[::1", "::1", "[::1]evil", "[::1%25eth0]",
         "[::1]:x", "0x7f000001", "127.1", "2130706433", "localhost\t", " localhost", "LOCALHOST#",
         "evil.example:localhost", "localhosts", "local\xadhost",
-    ],
-)  # fmt: skip
-def test_a_host_that_only_looks_like_this_machine_is_refused(host: str) -> None:
-    assert verdict(LOCAL, Host=host) == 421
-
-
-@pytest.mark.parametrize(
-    "host", ["localhost", "LocalHost:9", "127.0.0.1", "127.0.0.1:8765", "[::1]", "[0:0::1]:8765"]
-)
-def test_this_machine_is_known_by_its_names(host: str) -> None:
-    assert verdict(LOCAL, Host=host) == 200
+    ):  # fmt: skip
+        assert verdict(LOCAL, Host=host) == 421, host
+    for host in (
+        "localhost", "LocalHost:9", "127.0.0.1", "127.0.0.1:8765", "[::1]", "[0:0::1]:8765"
+    ):  # fmt: skip
+        assert verdict(LOCAL, Host=host) == 200, host
 
 
 def test_two_hosts_or_none_are_refused() -> None:
@@ -243,19 +236,16 @@ def test_two_hosts_or_none_are_refused() -> None:
     assert verdict(LOCAL, Host=["localhost", "evil.example"]) == 421
 
 
-@pytest.mark.parametrize(
-    "origin",
-    [
+def test_a_page_from_elsewhere_is_refused() -> None:
+    for origin in (
         "null", "", "http://evil.example", "http://localhost.evil.example", "localhost:8765",
         "http://localhost:8765.evil.example", "http://localhost:8765@evil.example",
         "http://user@localhost:8765", "file://", "http://localhost:3000", "http://localhost",
         "https://localhost", "http://localhost:8765/path", "javascript://localhost:8765",
         "http://127.0.0.1:8765", "http://localhost:8765 http://evil.example",
         "HTTP//localhost:8765",
-    ],
-)  # fmt: skip
-def test_a_page_from_elsewhere_is_refused(origin: str) -> None:
-    assert verdict(LOCAL, Host="localhost:8765", Origin=origin) == 403
+    ):  # fmt: skip
+        assert verdict(LOCAL, Host="localhost:8765", Origin=origin) == 403, origin
 
 
 def test_a_page_of_the_same_host_and_port_may_call() -> None:
@@ -290,10 +280,10 @@ def test_named_hosts_are_compared_with_host_and_port(host: str, origin: str, sta
     assert verdict(NAMED, Host=host, **more) == status
 
 
-@pytest.mark.parametrize("name", ["a b", "http://x", "x:0", "x:y", "[::g]", "x/y", "@x", "*"])
-def test_an_allowed_host_that_is_none_is_refused_at_the_start(name: str) -> None:
-    with pytest.raises(ValueError, match="is no host"):
-        HttpOptions(allowed_hosts=(name,)).check()
+def test_an_allowed_host_that_is_none_is_refused_at_the_start() -> None:
+    for name in ("a b", "http://x", "x:0", "x:y", "[::g]", "x/y", "@x", "*"):
+        with pytest.raises(ValueError, match=re.escape(name)):
+            HttpOptions(allowed_hosts=(name,)).check()
 
 
 # --- paths ---
