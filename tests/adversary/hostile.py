@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import json
 import re
-import shutil
 from collections.abc import Callable
 from enum import Enum
 from functools import lru_cache
@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from tests.end_to_end.harness import PROMPT, build_once, cache_dir, sage
+from tests.end_to_end.harness import PROMPT, build_once, sage
 
 EVIL = "http://evil.example"
 NASTY = (
@@ -70,16 +70,49 @@ def poisoned(value: Any, attack: Callable[[str], str], field: str = "") -> Any:
     return value
 
 
-def hostile_cohort(folder: Path) -> Path:
-    """The demonstration cohort with hostile title, labels and units."""
-    made = sage("cohort", "show", "demo", cwd=folder)
-    assert made.code == 0, made.err
-    demo = next(cache_dir().glob("cohorts/demo-*"))
-    shutil.copytree(demo, folder / "cohort", ignore=shutil.ignore_patterns("slides"))
+PATIENTS = 160
+
+
+def identifier(number: int) -> str:
+    """A canary identifier."""
+    return f"CANARY-{number:04d}-XQ"
+
+
+def age(number: int) -> float:
+    """A canary value, with more decimals than any coordinate of a figure has."""
+    return round(41.037113427 + 0.270913643 * number, 9)
+
+
+CANARIES = tuple(identifier(at) for at in range(PATIENTS)) + tuple(
+    f"{age(at):.9f}".rstrip("0") for at in range(PATIENTS)
+)
+
+
+def write_canaries(folder: Path) -> None:
+    """A simulated cohort whose identifiers and ages are canaries."""
+    from validation.simulate.world import write_world
+
+    write_world(folder, seed=5, patients=PATIENTS)
+    names: dict[str, str] = {}
+    for table in ("clinical", "imaging", "expression"):
+        path = folder / f"{table}.csv"
+        rows = list(csv.reader(path.open(encoding="utf-8")))
+        at = rows[0].index("patient")
+        for row in rows[1:]:
+            number = len(names)
+            row[at] = names.setdefault(row[at], identifier(number))
+            if table == "clinical":
+                row[rows[0].index("age")] = f"{age(number):.9f}"
+        with path.open("w", newline="", encoding="utf-8") as handle:
+            csv.writer(handle).writerows(rows)
+
+
+def name_hostilely(folder: Path) -> None:
+    """Give a cohort a hostile title, and hostile labels and units."""
     labels = iter(
         [item for item in NASTY if item.isprintable() or "\n" in item or "\x1b" in item] * 3
     )
-    path = folder / "cohort" / "cohort.toml"
+    path = folder / "cohort.toml"
     text = path.read_text()
 
     def quote(text: str) -> str:
@@ -88,21 +121,25 @@ def hostile_cohort(folder: Path) -> Path:
     text = re.sub(r'label = "[^"]*"', lambda _: f"label = {quote(next(labels))}", text)
     text = re.sub(r'unit = "1/mm2"', lambda _: f"unit = {quote(NASTY[5])}", text)
     path.write_text(re.sub(r'title = "[^"]*"', lambda _: f"title = {quote(NASTY[4])}", text))
-    return folder / "cohort"
 
 
-def _build_hostile_run(folder: Path) -> None:
+def _build_hostile_run(place: Path) -> None:
+    write_canaries(place / "cohort")
+    name_hostilely(place / "cohort")
     ended = sage(
         "run", f"TLS in bladder cancer {NASTY[4]} {NASTY[10]} {NASTY[12]}", "--auto-approve",
-        "--cohort", str(hostile_cohort(folder)), "--out", str(folder / "run"), cwd=folder,
+        "--cohort", str(place / "cohort"), "--out", str(place / "run"), cwd=place,
     )  # fmt: skip
-    assert ended.code == 0, ended.err
+    assert ended.code == 0, ended.err[-3000:]
     assert "\x1b" not in ended.out + ended.err
 
 
 @lru_cache(maxsize=1)
 def hostile_run() -> Path:
-    """A finished run on the hostile cohort, asked for by a hostile prompt. Read it; never write."""
+    """A finished run on a hostile cohort of canaries, asked for by a hostile prompt.
+
+    Read it; never write.
+    """
     return build_once("hostile", _build_hostile_run) / "run"
 
 

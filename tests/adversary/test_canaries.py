@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 
 from sage.core.errors import FaultError
+from tests.adversary.hostile import CANARIES, hostile_run, identifier
 from tests.adversary.whole_path import (
-    CANARIES,
     Attacked,
     attack,
-    finished_run,
-    identifier,
     program,
     published,
 )
@@ -95,14 +93,14 @@ def test_no_canary_leaves_the_sandbox_in_any_field_that_a_program_can_reach(
 
 
 def test_no_canary_is_in_a_run_with_rules() -> None:
-    found = Attacked(finished_run(), "done", [])
+    found = Attacked(hostile_run(), "done", [])
     assert leaked(found) == {}
 
 
 def test_no_canary_is_sent_to_a_model(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The chat reasoner over HTTP: what the server was sent, with a program that leaks."""
     working("bubblewrap")
-    outputs = finished_run() / "outputs"
+    outputs = hostile_run() / "outputs"
     replies = {
         "ExecutionPlan": "task_agent-h1", "DataPlan": "data_agent-h1",
         "Interpretation": "interpreter-h1",
@@ -132,7 +130,7 @@ def test_no_canary_is_sent_to_a_model(tmp_path_factory: pytest.TempPathFactory) 
     assert "Round 2 of 2" in sent
     assert not [canary for canary in CANARIES if canary in sent]
     assert leaked(found) == {}
-    assert published(found.run) == published(finished_run())
+    assert published(found.run) == published(hostile_run())
 
 
 def test_a_prompt_that_names_a_patient_is_not_sent(tmp_path_factory: Any) -> None:
@@ -191,8 +189,8 @@ def test_the_interpreter_reads_no_small_count(tmp_path_factory: pytest.TempPathF
     from sage.run.validating import results_view
 
     place = tmp_path_factory.mktemp("view")
-    shutil.copytree(finished_run() / "hypotheses/h1/results", place / "results")
-    shutil.copy(finished_run() / "hypotheses/h1/contract.json", place)
+    shutil.copytree(hostile_run() / "hypotheses/h1/results", place / "results")
+    shutil.copy(hostile_run() / "hypotheses/h1/contract.json", place)
     path = place / "results/results.json"
     found = json.loads(path.read_text())
     counted = {"value": 3, "unit": "events", "text": "3"}

@@ -173,14 +173,14 @@ def test_a_treatment_that_some_wait_for_is_named() -> None:
 def test_a_marker_whose_effect_fades_is_not_taken_for_a_wait(early: float, late: float) -> None:
     """The hazard ratio is `early` for 500 days, then `late`; nobody is spared from leaving."""
     named = 0
-    for seed in range(40):
+    for seed in range(60):
         rng = np.random.default_rng(seed)
         marker, risk = rng.random(400) < 0.5, rng.exponential(1500, 400)
         first = np.where(marker, risk / early, risk)
         later = 500 + (risk - 500 * np.where(marker, early, 1)) / np.where(marker, late, 1)
         event, time = left(rng, np.where(first < 500, first, later))
         named += find_leak(marker.astype(float), event, time) is not None
-    assert named <= 2
+    assert named <= 3
 
 
 def test_relabeling_time_and_direction_changes_no_suspicion() -> None:

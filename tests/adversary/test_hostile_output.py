@@ -12,10 +12,10 @@ import pytest
 
 from agents.coding.appendix import read_appendix
 from sage.core.errors import InputError
+from tests.adversary.hostile import hostile_run
 from tests.adversary.whole_path import (
     Attacked,
     attack,
-    finished_run,
     program,
     published,
     quarantined,
@@ -175,7 +175,7 @@ def test_an_honest_round_after_hostile_files_counts_and_all_rounds_stay_in_sight
         assert not attempt["accepted"] and attempt["reproduction"] is None
         assert "numbers.json" in " ".join(attempt["feedback"])
     assert found.status == "done" and found.attempts[-1]["accepted"], found.attempts
-    assert published(found.run) == published(finished_run())
+    assert published(found.run) == published(hostile_run())
     for number in range(1, len(NO_FILES) + 2):
         assert f"Round {number}, written by the model" in found.html
 

@@ -35,7 +35,7 @@ from validation.ledger.store import Row, first_chain, open_store
 from validation.run.prepare import confirmation_key
 
 runner = CliRunner()
-NOISE = 60
+NOISE = 40
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +99,7 @@ def copied(folder: Path, raw: pd.DataFrame, *changes: tuple[str, str], more: str
 # -- the whole way -----
 
 
-def test_the_best_of_sixty_screened_noise_features_is_exploratory(tmp_path: Path) -> None:
+def test_the_best_of_forty_screened_noise_features_is_exploratory(tmp_path: Path) -> None:
     """In the screen's own folder and in any other; in a fresh ledger it would be supported."""
     rng = np.random.default_rng(SEED)
     names = [f"noise{at}" for at in range(NOISE)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.adversary.whole_path import CANARIES, age, identifier, write_canaries
+from tests.adversary.hostile import CANARIES, age, identifier, write_canaries
 from tests.mcp_servers.test_mcp_server import http, http_server
 
 OS = {"endpoint": "OS"}

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from agents.coding.appendix import TITLE
+from tests.adversary.hostile import hostile_run
 from tests.adversary.whole_path import (
     Attacked,
     attack,
-    finished_run,
     program,
     published,
     quarantined,
@@ -125,8 +125,8 @@ def test_what_a_program_leaves_beside_its_numbers_reaches_nobody(forged: Attacke
 def test_every_published_number_figure_table_note_and_cut_is_the_reference_computation(
     forged: Attacked,
 ) -> None:
-    assert published(forged.run) == published(finished_run())
-    for path in (finished_run() / "hypotheses/h1/results/figures").iterdir():
+    assert published(forged.run) == published(hostile_run())
+    for path in (hostile_run() / "hypotheses/h1/results/figures").iterdir():
         assert (forged.home / "figures" / path.name).read_bytes() == path.read_bytes()
 
 
@@ -146,7 +146,7 @@ def test_numbers_that_are_wrong_or_missing_block_support_and_are_shown(
     found = attack(tmp_path, program(claim, numbers=LYING[lie]))
 
     assert found.status == "done"
-    assert published(found.run) == published(finished_run())
+    assert published(found.run) == published(hostile_run())
     verdict = found.results.verdict
     assert verdict.verdict != "supported"
     assert "not independently reproduced" in verdict.qualifiers
@@ -159,7 +159,7 @@ def test_a_reproduction_that_differs_is_missing_or_was_removed_objects() -> None
     from validation.reproduction.compare import weigh
     from validation.results.results import AnalysisResult, Reproduction, Results
 
-    run = finished_run() / "hypotheses/h1"
+    run = hostile_run() / "hypotheses/h1"
     contract = FrozenContract.load(run / "contract.json")
     analysis = AnalysisResult.model_validate_json(
         (run / "results/analysis/all/analysis.json").read_text()

@@ -100,8 +100,8 @@ def _disturbs(kind: str, attack: Callable[[str], str]) -> bool:
 @pytest.mark.parametrize("kind", ["html", "md"])
 def test_no_text_adds_an_element_to_the_page_or_takes_one_away(kind: str) -> None:
     """All texts in every field, and each text alone in many fields."""
-    attacks = [lambda old: f"{' '.join(NASTY)}{old}", lambda old: f"{old}{''.join(NASTY[::-1])}"]
-    attacks += [_scatter(NASTY), _scatter(NASTY, "again")]
+    joined = " ".join(text for text in NASTY if len(text) < 1000)
+    attacks = [lambda old: f"{joined}{old}", _scatter(NASTY), _scatter(NASTY, "again")]
     if any(_disturbs(kind, attack) for attack in attacks):
         alone = [text for text in NASTY if _disturbs(kind, lambda old, text=text: f"{text}{old}")]
         pytest.fail(f"the page was changed; by these texts alone: {alone}")

@@ -1,17 +1,15 @@
 """The whole path of a program: sandbox, comparison, verdict, prompts, report, crate, replay.
 
-One run on a cohort of canaries is made per session, with rules. An attack takes a copy of it, puts
-its own program in the place of the second implementation, and goes from there through the same
-code as a run does, to everything that a person or a model reads.
+One run on a hostile cohort of canaries is made per session, with rules. An attack takes a copy of
+it, puts its own program in the place of the second implementation, and goes from there through the
+same code as a run does, to everything that a person or a model reads.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,62 +27,12 @@ from sage.run import validating
 from sage.run.folder import RunFolder
 from sage.run.services import Services
 from sage.settings import Settings
-from tests.end_to_end.harness import PROMPT, build_once, sage
+from tests.adversary.hostile import hostile_run
 from validation.contracts.contract import FrozenContract
 from validation.results.results import Results
 
-PATIENTS = 160
 ROWS = ("inputs", "checkpoints.sqlite")
 """What of a run folder may hold rows: prepared inputs, and the program's own checkpoints."""
-
-
-def identifier(number: int) -> str:
-    """A canary identifier."""
-    return f"CANARY-{number:04d}-XQ"
-
-
-def age(number: int) -> float:
-    """A canary value, with more decimals than any coordinate of a figure has."""
-    return round(41.037113427 + 0.270913643 * number, 9)
-
-
-CANARIES = tuple(identifier(at) for at in range(PATIENTS)) + tuple(
-    f"{age(at):.9f}".rstrip("0") for at in range(PATIENTS)
-)
-
-
-def write_canaries(folder: Path) -> None:
-    """A simulated cohort whose identifiers and ages are canaries."""
-    from validation.simulate.world import write_world
-
-    write_world(folder, seed=5, patients=PATIENTS)
-    names: dict[str, str] = {}
-    for table in ("clinical", "imaging", "expression"):
-        path = folder / f"{table}.csv"
-        rows = list(csv.reader(path.open(encoding="utf-8")))
-        at = rows[0].index("patient")
-        for row in rows[1:]:
-            number = len(names)
-            row[at] = names.setdefault(row[at], identifier(number))
-            if table == "clinical":
-                row[rows[0].index("age")] = f"{age(number):.9f}"
-        with path.open("w", newline="", encoding="utf-8") as handle:
-            csv.writer(handle).writerows(rows)
-
-
-def _build_run(place: Path) -> None:
-    write_canaries(place / "cohort")
-    ended = sage(
-        "run", PROMPT, "--auto-approve", "--cohort", str(place / "cohort"), "--out",
-        str(place / "run"), cwd=place, timeout=900,
-    )  # fmt: skip
-    assert ended.code == 0, ended.err[-3000:]
-
-
-@lru_cache(maxsize=1)
-def finished_run() -> Path:
-    """One run with rules on the cohort of canaries, to its end."""
-    return build_once("canaries", _build_run) / "run"
 
 
 @dataclass
@@ -176,7 +124,7 @@ def attack(
     SAGE's own computation is the finished run's (it is the same on the same inputs).
     """
     run = place / "run"
-    shutil.copytree(finished_run(), run, symlinks=True)
+    shutil.copytree(hostile_run(), run, symlinks=True)
     home = run / "hypotheses" / "h1" / "results"
     for path in home.iterdir():
         if path.name not in ("inputs", "analysis"):
@@ -250,7 +198,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-NUMBERS = json.loads({json.dumps(honest_numbers(finished_run()))!r})
+NUMBERS = json.loads({json.dumps(honest_numbers(hostile_run()))!r})
 
 
 def main(inputs, out):
