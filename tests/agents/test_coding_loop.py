@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import shutil
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,9 +22,9 @@ from agents.core.rules import RulesReasoner
 from kg.lexicon.ontology import Ontology
 from sage.core.errors import InputError
 from sage.core.llm.turns import Spent
-from sandbox.limited import LimitedSubprocess
-from sandbox.types import Job, Reason, Sandbox, SandboxResult
+from sandbox.types import Availability, Job, Reason, Sandbox, SandboxResult
 from tests.sandbox.boxes import BOTH, working
+from tests.warm import run_warm
 from validation.cohort.cohort import Cohort
 from validation.cohort.model import read_spec
 from validation.contracts.contract import ControlPlan, FrozenContract, SplitRule, read_hypothesis
@@ -90,24 +91,27 @@ def rules() -> RulesReasoner:
 
 @dataclass
 class Spy:
-    """A sandbox that notes which parts of the cohort each job could read."""
+    """Runs compiled jobs in forks and notes which parts of the cohort each could read."""
 
-    inner: Sandbox
     name: str = "spy"
     parts: list[str] = field(default_factory=list)
 
-    def available(self) -> Any:
-        return self.inner.available()
+    def available(self) -> Availability:
+        return Availability(name=self.name, ok=True, detail="")
 
     def run(self, job: Job) -> SandboxResult:
         folder = job.inputs["analysis"]
         task = folder / ("task.json" if folder.name == "second" else "provenance.json")
         self.parts.append(json.loads(task.read_text())["part"])
-        assert set(job.inputs) == {"analysis"}
+        assert set(job.inputs) == {"analysis"} and job.compiled_by_sage
         if folder.name == "second":
             assert {path.name for path in folder.iterdir()} == {"task.json", "table.parquet"}
             assert not job.offers_sage
-        return self.inner.run(job)
+        job.output.mkdir(parents=True, exist_ok=True)
+        words = ["-c", job.files["analysis.py"], str(folder), str(job.output)]
+        ended = run_warm(words, cwd=job.output.parent, env=os.environ, timeout=300)
+        assert ended.returncode == 0, ended.stderr
+        return SandboxResult(sandbox=self.name, exit_code=0, reason=Reason.OK)
 
 
 @pytest.fixture(scope="session")
@@ -157,11 +161,11 @@ def box() -> Sandbox:
 
 
 @pytest.fixture(scope="module")
-def limited(world: Cohort, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, Spy]:
-    """An analysis by the rules in a limited process, with patients held back to confirm."""
+def held_back(world: Cohort, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, Spy]:
+    """An analysis by the rules, with patients held back to confirm."""
     always = SplitRule(policy="discovery_confirmation", unlock_alpha=1.0)
-    spy = Spy(LimitedSubprocess())
-    bench = Bench(contract_of(world, always), world, tmp_path_factory.mktemp("limited"))
+    spy = Spy()
+    bench = Bench(contract_of(world, always), world, tmp_path_factory.mktemp("held-back"))
     assert bench.carry_out(rules(), spy).status == "done"
     return bench, spy
 
@@ -306,35 +310,37 @@ def test_numbers_that_differ_are_a_finding_that_changes_no_published_number(
 
 
 def test_a_finished_folder_is_returned_as_it_is(
-    limited: tuple[Bench, Spy], monkeypatch: pytest.MonkeyPatch
+    held_back: tuple[Bench, Spy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = limited[0]
+    bench = held_back[0]
     first = CodingOutcome.model_validate_json((bench.folder / "h1/outcome.json").read_text())
-    monkeypatch.setattr(LimitedSubprocess, "run", None)
-    assert bench.carry_out(rules(), LimitedSubprocess()) == first
+    monkeypatch.setattr(Spy, "run", None)
+    assert bench.carry_out(rules(), Spy()) == first
 
 
-def test_a_folder_of_another_contract_is_refused(limited: tuple[Bench, Spy], world: Cohort) -> None:
-    bench = limited[0]
+def test_a_folder_of_another_contract_is_refused(
+    held_back: tuple[Bench, Spy], world: Cohort
+) -> None:
+    bench = held_back[0]
     other = freeze(
         bench.frozen.contract.model_copy(update={"seed": bench.frozen.contract.seed + 1}), world
     )
     with pytest.raises(InputError, match="contract"):
-        Bench(other, world, bench.folder).carry_out(rules(), LimitedSubprocess())
+        Bench(other, world, bench.folder).carry_out(rules(), Spy())
 
 
 def test_confirmation_patients_are_not_mounted_before_the_unlock(
-    limited: tuple[Bench, Spy],
+    held_back: tuple[Bench, Spy],
 ) -> None:
-    bench, spy = limited
+    bench, spy = held_back
     assert spy.parts[0] == "discovery" and set(spy.parts) <= {"discovery", "confirmation"}
     unlocked = bool(Ledger(bench.folder / "h1.jsonl").unlocks)
     mounted = (bench.folder / "h1/inputs/confirmation").exists()
     assert ("confirmation" in spy.parts) == unlocked == mounted
 
 
-def test_the_outcome_tells_provenance_without_rows(limited: tuple[Bench, Spy]) -> None:
-    bench = limited[0]
+def test_the_outcome_tells_provenance_without_rows(held_back: tuple[Bench, Spy]) -> None:
+    bench = held_back[0]
     outcome = CodingOutcome.model_validate_json((bench.folder / "h1/outcome.json").read_text())
     where = outcome.provenance[0]
     assert 0 < where.patients_in_table < 160
