@@ -61,7 +61,6 @@ def test_the_plan_holds_every_registered_test_once_and_no_other() -> None:
         ({"contract_sha256": "d" * 64}, "contract_sha256"),
         ({"data": ("expression:FABP5",)}, '"clinical:stage"'),
         ({"data": ("expression:FABP5", "clinical:stage", "x:y")}, '"x:y"'),
-        ({"endpoints": ("OS", "PFI")}, '"PFI"'),
         ({"steps": ()}, '"primary"'),
     ],
 )

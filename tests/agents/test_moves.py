@@ -138,17 +138,6 @@ def test_nothing_is_asked_twice_and_no_confirmed_question_is_reopened(
     assert moves == next_moves(earlier, KNOWN)  # the same from the same
 
 
-def test_a_claim_and_its_mirror_are_one_claim() -> None:
-    low = UNCUT.model_copy(update={"level": "low"})
-    assert same_claim(claim(low, direction=Direction.LOWER_RISK)) == same_claim(PER_SD)
-    assert same_claim(claim(low)) != same_claim(PER_SD)
-    cut_low = GENE.model_copy(update={"level": "low"})
-    assert same_claim(claim(cut_low, direction=Direction.LOWER_RISK)) == same_claim(CUT)
-    third = GENE.model_copy(update={"cut": CutRule.TERTILE})  # the middle third is the rest of both
-    low_third = third.model_copy(update={"level": "low"})
-    assert same_claim(claim(low_third, direction=Direction.LOWER_RISK)) != same_claim(claim(third))
-
-
 def test_another_subgroup_is_other_patients() -> None:
     assert not reopens(claim(UNCUT, within="F"), IN_MEN)
     assert reopens(PER_SD, IN_MEN)

@@ -32,6 +32,7 @@ def test_what_was_found_against_the_claim_is_background_against_it() -> None:
     given = (null, found, bare)
     claim = ReviewedHypothesis(hypothesis=hypothesis(), review="approved", citations=given)
     output = expand(ExpansionInput(reviewed=claim), RESOURCES).background
+    assert isinstance(output, str)
     assert -1 < output.find("are frequent") < output.find("Against") < output.find("are not")
 
 

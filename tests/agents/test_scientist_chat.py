@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from agents.scientist.agent import BOUNDS, at_the_bench
+from agents.scientist.agent import at_the_bench
 from agents.scientist.tools import Workbench
 from agents.scientist.views import Candidates
-from sage.core.errors import FaultError
 from sage.core.llm.trace import Trace, episodes, read_trace
 from sage.core.llm.turns import replay
 from tests.agents.bench import FABP5, OS, bench, clinical, given, world
@@ -179,28 +178,6 @@ def test_whoever_asks_for_outcomes_is_shown_none(cohort: Cohort, tmp_path: Path)
     times = {row["OS.time"] for row in clinical(cohort.root)}
     assert not [time for time in times if f'"{time}"' in sent or f" {time}," in sent]
     assert not [name for pair in cohort.pseudonyms.items() for name in pair if name in sent]
-
-
-def test_a_model_that_only_looks_is_told_to_end_and_then_answers(
-    cohort: Cohort, tmp_path: Path
-) -> None:
-    def script(output: list[dict[str, Any]]) -> Answer:
-        if output and "No more tools" in str(output[-1].get("refused", "")):
-            return answering(candidate("expression:FABP5"))
-        return calling(("graph_search", {"text": f"look {len(output)}"}))
-
-    played = Played(tmp_path, cohort, bench(cohort), script)
-    looks = [line for line in played.episode if line.kind == "tool"]
-    assert len(looks) == BOUNDS.turns - 1
-    assert "tools" not in played.requests[-1]
-
-
-def test_a_model_that_never_answers_ends_at_its_bound(cohort: Cohort, tmp_path: Path) -> None:
-    def script(output: list[dict[str, Any]]) -> Answer:
-        return calling(*([("graph_search", {"text": "FABP5"})] * 2))
-
-    with pytest.raises(FaultError, match=r"bound of 24 turns|no usable reply"):
-        Played(tmp_path, cohort, bench(cohort), script)
 
 
 @pytest.mark.parametrize(

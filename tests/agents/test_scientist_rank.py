@@ -55,6 +55,16 @@ LOW_A, LOW_B = A | {"level": "low"}, B | {"level": "low"}
         (claim(A), claim(LOW_A), False),
         (claim(A), claim(A, endpoint="PFI"), False),
         (claim(A), claim(A | {"cut": "tertile"}), False),
+        (
+            claim(A | {"cut": "tertile"}),
+            claim(LOW_A | {"cut": "tertile"}, direction="lower_risk"),
+            False,
+        ),
+        (
+            claim(A | {"cut": "continuous"}, comparison="per_sd"),
+            claim(LOW_A | {"cut": "continuous"}, comparison="per_sd", direction="lower_risk"),
+            True,
+        ),
         (claim(A), claim(A | {"cut": "continuous"}, comparison="per_sd"), False),
         (claim(A), claim(A, direction="lower_risk"), False),
         (claim(A), claim(A, B), False),

@@ -31,12 +31,12 @@ KEY = "imaging:defined1_mean_ripley_l_cells_b_cell_30"
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cohort of 40 patients with maps of cells."""
+    """A cohort of 24 patients with maps of cells."""
     place = tmp_path_factory.mktemp("simulated")
     slides, _ = simulate(8, 42)
-    for maps in slides:
+    for maps in slides[:24]:
         write_maps(maps, place / "maps" / maps.slide)
-    rows = [f"{maps.patient},{60 + i % 9},{100 + i},{i % 2}" for i, maps in enumerate(slides[:40])]
+    rows = [f"{maps.patient},{60 + i % 9},{100 + i},{i % 2}" for i, maps in enumerate(slides[:24])]
     (place / "clinical.csv").write_text("patient,age,days,dead\n" + "\n".join(rows) + "\n")
     (place / "cohort.toml").write_text(
         COHORT.replace("simulated = true", 'simulated = true\nmaps = "maps"')
@@ -78,7 +78,7 @@ def define(there: Workbench, *formulas: str) -> Any:
 def test_a_stable_measurement_becomes_a_variable_of_the_run(services: Services) -> None:
     there = bench(services)
     good, unknown, wrong = define(there, GOOD, "mean(count(cells.nk_cell))", "mean(count(")
-    assert good.variable == KEY and not good.refused and good.score.n == 40
+    assert good.variable == KEY and not good.refused and good.score.n == 24
     assert good.unit == "µm" and good.stability["jitter"] > 0.75
     assert "NK cells" in unknown.refused and not unknown.variable and wrong.refused
     assert there.cohort.dictionary.has_variable(KEY) and services.dictionary.has_variable(KEY)
