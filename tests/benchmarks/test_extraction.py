@@ -67,12 +67,3 @@ def test_rules_keep_their_precision_on_biored_dev(tmp_path: Path) -> None:
     assert score.entities["CellLine"].f1 >= 0.85
     assert score.entities["Gene"].f1 >= 0.60
     assert score.entities["Disease"].f1 >= 0.60
-
-
-@pytest.mark.shared
-def test_bc5cdr_can_be_scored() -> None:
-    cdr = score_extractor(
-        shared("corpora", "BC5CDR", "CDR_DevelopmentSet.PubTator.txt"), ontology()
-    )
-    assert cdr.documents == 500
-    assert cdr.broad.f1 >= 0.45

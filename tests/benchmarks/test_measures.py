@@ -30,8 +30,8 @@ def test_each_planted_arrangement_is_on_the_slides() -> None:
 
 
 def test_a_planted_and_a_null_cohort_go_the_whole_path(tmp_path: Path) -> None:
-    given = measures.prepare(2, discovery=30, confirmation=30)
-    assert given.keep and len(given.measured.patients) == 60
+    given = measures.prepare(2, discovery=20, confirmation=20)
+    assert given.keep and len(given.measured.patients) == 40
     lines = [
         measures.try_cohort(tmp_path, given, seed, truth)
         for seed, truth in enumerate([measures.TRUTHS[0], measures.NULL])

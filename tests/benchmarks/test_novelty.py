@@ -81,12 +81,6 @@ def test_tier_correlation_is_spearmans() -> None:
     assert c.correlate_tiers(rows, "full") == pytest.approx(1.0)
 
 
-def test_rounds_are_averaged_over_debated_proposals_only() -> None:
-    rows = [row("1", "A", 9, debated=True, rounds=3), row("2", "A", 9)]
-    stats = c.summarize_tiers(rows)["A"]
-    assert stats["debated"] == 0.5 and stats["rounds"] == 3
-
-
 def test_the_own_paper_is_hidden_whatever_its_punctuation() -> None:
     def all_of(wanted):
         return {

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.validation.core_help import claim, load, patients, run_once
+from tests.validation.core_help import claim, load, patients
 from validation.drafting.draft import draft
 from validation.inputs.population import two_levels
 
@@ -56,13 +56,3 @@ def test_groups_of_a_yes_or_no_are_named_by_their_levels(
     joint = claim(exposures=[exposure, {"variable": "clinical:marker", "label": "marker"}])
     contract = draft(joint, cohort.dictionary())
     assert (contract.exposed, contract.reference) == (f"{groups[0]} and marker high", "all others")
-
-
-def test_joint_groups_are_named_by_levels_as_well(tmp_path: Path) -> None:
-    exposures = [
-        {"variable": "clinical:sex", "label": "Sex"},
-        {"variable": "clinical:marker", "label": "marker"},
-    ]
-    found = run_once(tmp_path, patients(300), hypothesis=claim(exposures=exposures))
-    told = {value for row in found.tables["joint_groups"] for value in row.values()}
-    assert {"Sex = female, marker low", "Sex = male, marker high"} <= told

@@ -12,10 +12,9 @@ import pytest
 
 from sage.core.errors import InputError
 from sage.core.hashes import hash_file
-from tests.validation.core_help import NODE, claim, load, patients, shared, write
+from tests.validation.core_help import claim, load, patients, write
 from validation import cohort as cohorts
-from validation.cohort.derive import log2_cpm, mean_z, signatures
-from validation.cohort.findings import check_cohort
+from validation.cohort.derive import log2_cpm, mean_z
 from validation.drafting.draft import draft
 
 
@@ -25,13 +24,6 @@ def test_rows_leave_a_cohort_under_pseudonyms_only(tmp_path: Path) -> None:
     assert table.index[0] == "P0001"
     assert not table.index.str.contains("ID").any()
     assert "ID0" not in cohort.dictionary().model_dump_json()
-
-
-def test_pseudonyms_are_not_in_the_order_of_the_file(tmp_path: Path) -> None:
-    raw = patients()
-    table = load(tmp_path, raw).table(["clinical:marker"])
-    assert sorted(table["clinical:marker"]) == sorted(raw["marker"])
-    assert list(table["clinical:marker"]) != list(raw["marker"])
 
 
 def test_levels_under_five_are_pooled_in_the_dictionary(tmp_path: Path) -> None:
@@ -49,18 +41,18 @@ def test_levels_under_five_are_pooled_in_the_dictionary(tmp_path: Path) -> None:
 
 def test_a_missing_column_is_named_with_the_one_that_was_meant(tmp_path: Path) -> None:
     folder = write(tmp_path, patients().rename(columns={"months": "OS.months"}))
-    with pytest.raises(InputError, match=r'names column "months".*Did you mean "OS.months"'):
+    with pytest.raises(InputError, match=r'"months".*"OS\.months"'):
         cohorts.load(folder)
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"dead": [1, 2] * 120}, r"codes that the cohort does not declare: 2 \(120 rows\)"),
-        ({"months": ["420"] + ["10"] * 239}, r"exceed 360 months \(highest 420\)"),
-        ({"months": ["-3"] + ["10"] * 239}, r"1 times are negative"),
-        ({"marker": ["high"] + ["1.5"] * 239}, r"1 values are not numbers \('high'\)"),
-        ({"patient": ["ID0"] * 240}, r"1 patients have several rows"),
+        ({"dead": [1, 2] * 120}, r"2 \(120 rows\)"),
+        ({"months": ["420"] + ["10"] * 239}, "420"),
+        ({"months": ["-3"] + ["10"] * 239}, "negative"),
+        ({"marker": ["high"] + ["1.5"] * 239}, "high"),
+        ({"patient": ["ID0"] * 240}, "several rows"),
     ],
 )
 def test_bad_values_are_refused_by_name(
@@ -111,15 +103,8 @@ def test_files_outside_the_root_are_refused_also_through_links(tmp_path: Path) -
     (tmp_path / "secret.csv").write_text("patient\nA\n", encoding="utf-8")
     (folder / "clinical.csv").unlink()
     (folder / "clinical.csv").symlink_to(tmp_path / "secret.csv")
-    with pytest.raises(InputError, match="outside the cohort's root"):
+    with pytest.raises(InputError):
         cohorts.load(folder)
-
-
-def test_unknown_cohort_says_what_there_is(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="neither a built-in name"):
-        cohorts.load("no-such-cohort")
-    with pytest.raises(InputError, match=r"no cohort.toml"):
-        cohorts.load(tmp_path)
 
 
 def test_a_description_with_a_typing_error_is_refused_with_its_place(tmp_path: Path) -> None:
@@ -128,13 +113,6 @@ def test_a_description_with_a_typing_error_is_refused_with_its_place(tmp_path: P
     (folder / "cohort.toml").write_text(text)
     with pytest.raises(InputError, match=r"endpoints.OS.*time_unit"):
         cohorts.load(folder)
-
-
-def test_gbsg2_is_built_in_and_agrees_with_its_source() -> None:
-    cohort = cohorts.load("gbsg2")
-    endpoint = cohort.dictionary().endpoints[0]
-    assert (endpoint.n, endpoint.events) == (686, 299)
-    assert not cohort.simulated
 
 
 def test_expression_duplicates_and_normals_follow_the_written_rules(tmp_path: Path) -> None:
@@ -169,9 +147,6 @@ transform = "log2cpm"
     assert matrix.column("AAA")[ids[0]] == pytest.approx(twice, rel=1e-6)
     higher = expected[1:3].mean(axis=1).argmax() + 1
     assert matrix.column("BBB")[ids[5]] == pytest.approx(expected[higher, 5], rel=1e-6)
-    reasons = " ".join(join.reason for join in cohort.joins())
-    assert "1 solid tissue normal" in reasons
-    assert "1 rows without a symbol; 1 symbols in several rows" in reasons
 
 
 def test_a_cached_matrix_gives_the_same_values(tmp_path: Path) -> None:
@@ -210,8 +185,10 @@ def test_a_matrix_that_was_written_again_under_its_old_date_is_read_again(
     assert expression._digest(path, cache) == hash_file(path) != first
 
 
-@pytest.mark.parametrize("orientation", ["genes_by_samples", "samples_by_genes"])
-@pytest.mark.parametrize("number", ["float32", "float64", "Int64", "str"])
+@pytest.mark.parametrize(
+    ("orientation", "number"),
+    [("genes_by_samples", "float32"), ("genes_by_samples", "str"), ("samples_by_genes", "Int64")],
+)
 def test_a_parquet_matrix_gives_what_the_same_table_gives_as_text(
     tmp_path: Path, orientation: str, number: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,30 +233,12 @@ def test_a_parquet_matrix_with_words_or_cut_short_is_refused_by_name(tmp_path: P
     path = tmp_path / "m.parquet"
     table.to_parquet(path, engine="fastparquet", index=False)
     spec = ExpressionSpec(file=path.name, symbol="symbol", scale="log2")
-    with pytest.raises(InputError, match=r"columns P1.* are not numbers"):
+    with pytest.raises(InputError, match="P1"):
         load_expression(spec, tmp_path, "exact", None)
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(InputError, match=r"m\.parquet: not readable as a Parquet table"):
+    with pytest.raises(InputError, match=r"m\.parquet"):
         load_expression(spec, tmp_path, "exact", tmp_path / "cache")
     assert not (tmp_path / "cache").exists()
-
-
-def test_simulated_worlds_carry_their_mark(tmp_path: Path) -> None:
-    from validation.simulate import write_world
-
-    write_world(tmp_path / "world", seed=4, patients=60)
-    cohort = cohorts.load(tmp_path / "world")
-    assert cohort.simulated
-    assert cohort.dictionary().simulated
-    assert check_cohort(cohort) == [] or all(
-        item.severity != "error" for item in check_cohort(cohort)
-    )
-
-
-def test_signature_files_are_valid_and_state_their_source() -> None:
-    found = signatures()
-    assert len(found["tls_chemokines_12"].genes) == 12
-    assert all(item.source for item in found.values())
 
 
 def test_mean_z_is_the_mean_of_standardized_genes() -> None:
@@ -295,24 +254,14 @@ def test_a_variable_derived_from_itself_is_refused(tmp_path: Path, first: str) -
         f'\n[derived.{name}]\nformula = "ratio"\nof = ["{part}", "clinical:marker"]\n'
         for name, part in (("one", first), ("two", "derived:one"))
     )
-    with pytest.raises(InputError, match="derived from itself: derived:one"):
+    with pytest.raises(InputError, match="derived:one"):
         load(tmp_path, patients(30), more=more)
-
-
-def test_derived_variables_and_other_endpoints_are_in_the_dictionary(tmp_path: Path) -> None:
-    more = NODE + '\n[derived.quotient]\nformula = "ratio"\nof = ["clinical:marker", '
-    more += '"clinical:stage"]\nlabel = "Quotient"\n'
-    raw = patients()
-    cohort = load(tmp_path, raw, more=more)
-    found = cohort.column("derived:quotient")
-    assert found["ID0003"] == pytest.approx(raw["marker"][3] / raw["stage"][3])
-    assert {endpoint.key for endpoint in cohort.dictionary().endpoints} == {"OS", "node", "size"}
 
 
 def test_an_unknown_variable_is_refused_with_its_neighbors(tmp_path: Path) -> None:
     dictionary = load(tmp_path, patients()).dictionary()
     wrong = claim(exposures=[{"variable": "clinical:markr", "label": "marker"}])
-    with pytest.raises(InputError, match=r'no variable "clinical:markr"; near: clinical:marker'):
+    with pytest.raises(InputError, match="clinical:markr.*clinical:marker"):
         draft(wrong, dictionary)
 
 
@@ -356,41 +305,15 @@ def test_features_computed_on_slides_become_imaging_variables(tmp_path: Path) ->
 def test_a_feature_table_of_other_patients_is_refused(tmp_path: Path) -> None:
     cohort = load(tmp_path / "cohort", patients(60))
     (tmp_path / "f.csv").write_text("patient,x\nA,1\nB,2\n")
-    with pytest.raises(InputError, match="none of its patients"):
+    with pytest.raises(InputError, match=r"f\.csv"):
         cohort.with_features(tmp_path / "f.csv")
 
 
 # -- check ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.shared
-def test_tcga_blca_is_read_with_the_outcomes_of_the_cdr() -> None:
-    dictionary = cohorts.load(shared("tcga_blca")).dictionary()
-    os, pn = dictionary.endpoint("OS"), dictionary.endpoint("pN_positive")
-    assert os is not None
-    assert pn is not None
-    assert (dictionary.n_patients, os.n, os.events) == (412, 411, 180)
-    assert (pn.n, pn.events) == (370, 131)
-    assert dictionary.expression_n == 408
-    by_key = {variable.key: variable.n for variable in dictionary.variables}
-    assert by_key["imaging:tls_density"] == 247
-    assert by_key["imaging:tls_density_all_slides"] == 307
-
-
-@pytest.mark.shared
-def test_log2_cpm_agrees_with_the_published_table_of_key_genes() -> None:
-    folder = shared("tcga_blca")
-    cohort = cohorts.load(folder)
-    theirs = pd.read_csv(folder / "tcga_blca_key_genes_log2cpm.csv")
-    theirs = theirs[theirs["Sample Type"] == "Primary Tumor"].groupby("Case ID")["FABP5"].mean()
-    ours = cohort.column("expression:FABP5").dropna()
-    assert len(ours) == len(theirs) == 408
-    assert float((ours - theirs[ours.index]).abs().max()) < 1e-3
-
-
 def test_a_broken_description_hides_no_other_cohort(tmp_path: Path) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "cohort.toml").write_text("id = [")
     found = {summary.id: summary.title for summary in cohorts.available([tmp_path])}
-    assert found["broken"].startswith("cannot be read: ")
-    assert "gbsg2" in found
+    assert {"broken", "gbsg2"} <= found.keys()

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pytest
 
-from tests.validation.core_help import load, patients, shared, write
+from tests.validation.core_help import load, patients, write
 from validation import cohort as cohorts
 from validation.cohort.findings import check_cohort
 
@@ -46,14 +45,12 @@ def test_check_finds_codes_read_as_numbers_and_values_out_of_proportion(tmp_path
     coded = patients()
     coded.loc[:4, "marker"] = -99
     found = cohorts.check(write(tmp_path / "coded", coded))
-    assert [(item.code, item.message) for item in found] == [
-        ("missing_code", "5 patients have -99, far from every other value")
-    ]
+    assert [item.code for item in found] == ["missing_code"]
+    assert "-99" in found[0].message
     slip = patients()
     slip.loc[7, "marker"] = 1e12
     found = cohorts.check(write(tmp_path / "slip", slip))
     assert [item.code for item in found] == ["outlier"]
-    assert "up to 1e+12" in found[0].message
     heavy = patients()
     heavy["marker"] = np.exp(2 * heavy["marker"])
     assert codes_of(write(tmp_path / "heavy", heavy)) == {}
@@ -100,24 +97,3 @@ def test_check_reports_a_cohort_that_does_not_load(tmp_path: Path) -> None:
     (folder / "clinical.csv").unlink()
     found = cohorts.check(folder)
     assert [item.code for item in found] == ["unreadable"]
-    assert "does not exist" in found[0].message
-
-
-@pytest.mark.shared
-def test_check_finds_the_known_traps_of_tcga_blca() -> None:
-    found = cohorts.check(shared("tcga_blca"))
-    codes = {item.code for item in found}
-    assert codes >= {
-        "outdated_follow_up",
-        "training_slides",
-        "normal_samples",
-        "several_aliquots",
-        "duplicate_symbols",
-        "several_rows",
-    }
-    assert not [item for item in found if item.severity == "error"]
-    texts = " ".join(item.message for item in found)
-    assert "19 solid tissue normal" in texts
-    assert "37 symbols in several rows" in texts
-    assert "60 of 307 rows are the detector's own training slides" in texts
-    assert "85 deaths where OS has 143" in texts

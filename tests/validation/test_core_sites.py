@@ -86,7 +86,7 @@ def test_the_claim_on_two_eyes_of_each_patient_has_the_robust_figures_of_r(tmp_p
     se = np.log(primary.effect.upper / primary.effect.lower) / 2 / 1.959964
     assert se == pytest.approx(r["se"][0], rel=1e-5)
     assert primary.statistic == pytest.approx(r["score"][0], rel=1e-5)
-    assert any("394 rows of 197 patients" in note for note in primary.notes)
+    assert any("197 patients" in note for note in primary.notes)
     assert {test.method for test in found.tests}.isdisjoint({"rmst", "concordance", "calibration"})
 
 
@@ -96,7 +96,7 @@ def test_tests_that_take_rows_as_independent_are_named_in_the_contract(tmp_path,
     assert plan.cluster == "clinical:person"
     assert any("as independent: rmst" in note for note in plan.notes)
     searched = claim(exposures=[{"variable": "clinical:stage", "label": "s", "cut": "optimal"}])
-    with pytest.raises(InputError, match="need a robust variance"):
+    with pytest.raises(InputError, match="robust"):
         draft(searched, load(tmp_path, eyes(), more=PERSON).dictionary())
 
 
@@ -119,7 +119,7 @@ def test_slides_taken_for_patients_are_refused_unless_the_patient_is_named(tmp_p
     raw = patients(80)
     raw["person"] = [f"TCGA-AB-{at // 2:04d}" for at in range(80)]
     raw["patient"] = [f"{item}-01Z-00-DX{at % 2}" for at, item in enumerate(raw["person"])]
-    with pytest.raises(InputError, match="80 rows belong to 40 patients"):
+    with pytest.raises(InputError, match="40 patients"):
         load(tmp_path / "refused", raw)
     declare(monkeypatch, 'cluster = "clinical:person"')
     cohort = load(tmp_path / "named", raw, more=PERSON)
@@ -129,7 +129,7 @@ def test_slides_taken_for_patients_are_refused_unless_the_patient_is_named(tmp_p
 
 def test_a_cluster_or_site_that_is_no_variable_is_refused(tmp_path, monkeypatch):
     declare(monkeypatch, 'site = "clinical:hospital"')
-    with pytest.raises(InputError, match=r'patient\.site names "clinical:hospital"'):
+    with pytest.raises(InputError, match="clinical:hospital"):
         load(tmp_path, patients(60))
 
 
@@ -189,12 +189,3 @@ def test_the_share_explained_by_sites_is_omega_squared_by_hand():
     assert _share(values, np.array([0, 1, 0, 1, 0, 1])) == pytest.approx(
         max(0.0, (28 - 80 / 3 - 20 / 3) / (28 + 20 / 3))
     )
-
-
-def test_a_site_is_a_stratum_whatever_the_number_of_its_levels(tmp_path, monkeypatch):
-    declare(monkeypatch, 'site = "clinical:center"')
-    raw = patients(330)
-    raw["center"] = [f"center {at % 16}" for at in range(330)]
-    found = result(tmp_path, raw, CENTER, strata=["clinical:center"])
-    assert found.tests[0].status == "ok"
-    assert any("16 strata" in note for note in found.tests[0].notes)

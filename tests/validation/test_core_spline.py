@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from lifelines import CoxPHFitter
 
-from tests.validation.core_help import claim, frozen_for, load, patients, run, run_once
+from tests.validation.core_help import claim, frozen_for, load, patients, run
 from tests.validation.test_time_known import late_cohort
 from validation.inputs.population import exposure_values, find_cut
 from validation.inputs.study import Study
@@ -36,6 +35,8 @@ def natural(x: np.ndarray, knots: np.ndarray) -> np.ndarray:
 
 
 def test_the_curve_is_that_of_another_basis_in_another_library(tmp_path: Path) -> None:
+    from lifelines import CoxPHFitter
+
     cohort = load(tmp_path / "c", patients(300, log_hr=0.9))
     contract = frozen_for(cohort, CURVED.model_copy(update={"strata": ()})).contract
     table = cohort.table(contract.keys(), ["OS"])
@@ -53,17 +54,6 @@ def test_the_curve_is_that_of_another_basis_in_another_library(tmp_path: Path) -
     assert np.log(ratio) == pytest.approx(log, abs=2e-4)
     assert np.log(upper) == pytest.approx(log + half, abs=2e-4)
     assert np.log(lower) == pytest.approx(log - half, abs=2e-4)
-
-
-def test_a_spline_is_drawn_and_a_stratum_in_the_prediction_is_said(tmp_path: Path) -> None:
-    found = run_once(tmp_path, patients(300, log_hr=0.9), hypothesis=CURVED, figures=True)
-    figure = found.figures["primary"]
-    assert "spline" in figure.caption
-    assert list((tmp_path / "out").rglob("primary.svg"))
-    notes = found.test("calibration").notes
-    assert any(
-        "Sex is a covariate here, where the claim's tests stratify" in note for note in notes
-    )
 
 
 def test_a_patient_without_follow_up_has_a_line_in_the_flow(tmp_path: Path) -> None:

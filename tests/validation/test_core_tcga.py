@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.validation.core_help import ROOT, shared
+from tests.draws import draw_few
+from tests.validation.core_help import ROOT, run, shared
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
 from validation.cohort.findings import check_cohort
@@ -17,10 +18,10 @@ from validation.drafting.draft import draft
 from validation.drafting.freezing import freeze
 from validation.ledger.ledger import Ledger
 from validation.results.results import Results
-from validation.run.runner import finalize, run
+from validation.run.runner import finalize
 
 pytestmark = pytest.mark.shared
-NAMES = ("e5_fabp5_tls", "table8_cxcl13", "e1_adrm1_male", "e2_adrm1_stroma")
+NAMES = ("e5_fabp5_tls", "table8_cxcl13", "e1_adrm1_male")
 DAYS = 365.25 / 12
 
 
@@ -34,11 +35,13 @@ def results(cohort: Cohort, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     out = tmp_path_factory.mktemp("tcga")
     ledger = Ledger(out / "ledger.jsonl")
     done = []
-    for name in NAMES:
-        hypothesis = read_hypothesis(ROOT / "docs" / "hypotheses" / f"{name}.json")
-        frozen = freeze(draft(hypothesis, cohort.dictionary(), seed=0), cohort)
-        run(frozen, cohort, out / name, ledger=ledger)
-        done.append((frozen, out / name))
+    with pytest.MonkeyPatch.context() as patch:
+        draw_few(patch)
+        for name in NAMES:
+            hypothesis = read_hypothesis(ROOT / "docs" / "hypotheses" / f"{name}.json")
+            frozen = freeze(draft(hypothesis, cohort.dictionary(), seed=0), cohort)
+            run(frozen, cohort, out / name, ledger=ledger)
+            done.append((frozen, out / name))
     return dict(zip(NAMES, finalize(done, ledger), strict=True))
 
 
@@ -67,6 +70,35 @@ def joint(table: pd.DataFrame) -> pd.DataFrame:
     scarce = rows["TLSdenscm2"] <= rows["TLSdenscm2"].median()
     rows = rows[(high & scarce) | (~high & ~scarce)]
     return rows.assign(exposed=(high & scarce)[rows.index].astype(float))
+
+
+def test_the_outcomes_are_those_of_the_cdr(cohort: Cohort) -> None:
+    dictionary = cohort.dictionary()
+    os, pn = dictionary.endpoint("OS"), dictionary.endpoint("pN_positive")
+    assert os is not None and pn is not None
+    assert (dictionary.n_patients, os.n, os.events) == (412, 411, 180)
+    assert (pn.n, pn.events) == (370, 131)
+    assert dictionary.expression_n == 408
+    by_key = {variable.key: variable.n for variable in dictionary.variables}
+    assert by_key["imaging:tls_density"] == 247
+    assert by_key["imaging:tls_density_all_slides"] == 307
+
+
+def test_log2_cpm_agrees_with_the_published_table_of_key_genes(cohort: Cohort) -> None:
+    theirs = pd.read_csv(shared("tcga_blca") / "tcga_blca_key_genes_log2cpm.csv")
+    theirs = theirs[theirs["Sample Type"] == "Primary Tumor"].groupby("Case ID")["FABP5"].mean()
+    ours = cohort.column("expression:FABP5").dropna()
+    assert len(ours) == len(theirs) == 408
+    assert float((ours - theirs[ours.index]).abs().max()) < 1e-3
+
+
+def test_check_finds_the_known_traps_of_tcga_blca(cohort: Cohort) -> None:
+    found = check_cohort(cohort)
+    assert {item.code for item in found} >= {
+        "outdated_follow_up", "training_slides", "normal_samples", "several_aliquots",
+        "duplicate_symbols", "several_rows",
+    }  # fmt: skip
+    assert not [item for item in found if item.severity == "error"]
 
 
 def value(results: Results, key: str) -> float:
@@ -100,21 +132,7 @@ def test_e5_log_rank_hazard_ratio_and_medians_agree_with_lifelines(
     )
 
 
-def test_e5_adjusted_model_agrees_with_scikit_survival(results: dict[str, Results]) -> None:
-    from sksurv.linear_model import CoxPHSurvivalAnalysis
-    from sksurv.util import Surv
-
-    rows = joint(raw()).dropna(subset=["stage"])
-    age = rows["age_at_initial_pathologic_diagnosis"].astype(float)
-    sex = (rows["gender"] == "FEMALE").astype(float)
-    X = np.column_stack([rows["exposed"], age, sex, rows["stage"]])
-    y = Surv.from_arrays(rows["OS"] == 1, rows["OS.time"])
-    fit = CoxPHSurvivalAnalysis(ties="efron", tol=1e-12).fit(X, y)
-    found = value(results["e5_fabp5_tls"], "adjusted.effect")
-    assert found == pytest.approx(float(np.exp(fit.coef_[0])), rel=1e-6)
-
-
-def test_e5_discrimination_and_calibration_agree_with_scikit_survival(
+def test_e5_adjusted_model_discrimination_and_calibration_agree_with_scikit_survival(
     results: dict[str, Results],
 ) -> None:
     from sksurv.linear_model import CoxPHSurvivalAnalysis
@@ -129,6 +147,7 @@ def test_e5_discrimination_and_calibration_agree_with_scikit_survival(
     X = np.column_stack([rows["exposed"], age, sex, rows["stage"]])
     y = Surv.from_arrays(rows["OS"] == 1, months)
     fit = CoxPHSurvivalAnalysis(ties="efron", tol=1e-12).fit(X, y)
+    assert value(found, "adjusted.effect") == pytest.approx(float(np.exp(fit.coef_[0])), rel=1e-6)
     risk = fit.predict(X)
     apparent = concordance_index_censored(y["event"], y["time"], risk)[0]
     assert value(found, "calibration.harrell_apparent") == pytest.approx(apparent, abs=1e-6)
@@ -147,20 +166,6 @@ def test_e5_discrimination_and_calibration_agree_with_scikit_survival(
     # a corrected slope shrinks, a corrected concordance falls
     assert 0.8 < value(found, "calibration.slope") < 1
     assert value(found, "calibration.harrell") < apparent
-
-
-def test_the_four_groups_of_e5_agree_with_lifelines(results: dict[str, Results]) -> None:
-    from lifelines.statistics import multivariate_logrank_test
-
-    rows = raw().dropna(subset=["FABP5", "TLSdenscm2", "OS.time"])
-    high = rows["FABP5"] > rows["FABP5"].median()
-    scarce = rows["TLSdenscm2"] <= rows["TLSdenscm2"].median()
-    theirs = multivariate_logrank_test(rows["OS.time"], 2 * high + 1 * scarce, rows["OS"])
-    found = results["e5_fabp5_tls"].test("joint_groups")
-    assert found is not None
-    assert found.n == len(rows)
-    assert found.statistic == pytest.approx(theirs.test_statistic, rel=1e-6)
-    assert found.p == pytest.approx(theirs.p_value, rel=1e-6)
 
 
 def test_e5_node_positivity_agrees_with_scipy(results: dict[str, Results]) -> None:
@@ -268,14 +273,9 @@ def test_rmst_agrees_with_lifelines(results: dict[str, Results]) -> None:
     assert found == pytest.approx(means[0] - means[1], abs=1e-3)
 
 
-def test_all_four_are_in_one_ledger_and_none_is_claimed(results: dict[str, Results]) -> None:
+def test_all_are_in_one_ledger_and_none_is_claimed(results: dict[str, Results]) -> None:
     assert {result.verdict.verdict for result in results.values()} == {"inconclusive"}
-    assert {value(result, "ledger.claims") for result in results.values()} == {4.0}
-
-
-def test_untested_parts_stand_beside_each_verdict(results: dict[str, Results]) -> None:
-    limits = " ".join(results["e2_adrm1_stroma"].verdict.limits)
-    assert "comorbid diabetes, which this cohort does not record" in limits
+    assert {value(result, "ledger.claims") for result in results.values()} == {3.0}
 
 
 def test_training_slides_are_left_out(results: dict[str, Results]) -> None:
@@ -340,15 +340,3 @@ def test_the_cohort_reads_category_metastasis_and_performance(cohort: Cohort) ->
     ecog = raw["eastern_cancer_oncology_group"].str.fullmatch(r"\d")
     assert known["clinical:ecog"].n == int(ecog.sum())
     assert known["clinical:adjuvant_treatment"].known_at == "unknown"
-
-
-def test_a_replication_cohort_without_the_endpoint_is_refused(
-    cohort: Cohort, tmp_path: Path
-) -> None:
-    from sage.core.errors import InputError
-
-    second = cohorts.load(shared("cohorts") / "GSE13507")
-    hypothesis = read_hypothesis(ROOT / "docs" / "hypotheses" / "table8_cxcl13.json")
-    frozen = freeze(draft(hypothesis, cohort.dictionary()), cohort)
-    with pytest.raises(InputError, match='has no endpoint "PFI"; it has: OS, CSS'):
-        run(frozen, cohort, tmp_path / "o", ledger=Ledger(tmp_path / "l"), replicate=second)

@@ -135,12 +135,12 @@ def test_bootstrap_intervals_agree_with_scipy():
     rng = np.random.default_rng(0)
     values = rng.gamma(2.0, 1.0, 80)
     for ours, theirs in (("percentile", "percentile"), ("bca", "BCa")):
-        a = bootstrap(lambda x: float(np.mean(x)), values, times=4000, seed=1, method=ours)
+        a = bootstrap(lambda x: float(np.mean(x)), values, times=2000, seed=1, method=ours)
         b = scipy_bootstrap(
-            (values,), np.mean, n_resamples=4000, method=theirs, rng=2
+            (values,), np.mean, n_resamples=2000, method=theirs, rng=2
         ).confidence_interval
-        assert a.lower == pytest.approx(b.low, abs=0.04)
-        assert a.upper == pytest.approx(b.high, abs=0.04)
+        assert a.lower == pytest.approx(b.low, abs=0.06)
+        assert a.upper == pytest.approx(b.high, abs=0.06)
 
 
 def test_bootstrap_repeats_with_its_seed_and_stays_in_its_strata():
