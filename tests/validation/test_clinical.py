@@ -123,7 +123,7 @@ def test_net_benefit_under_censoring_is_vickers_estimate() -> None:
 def test_a_decision_curve_gains_from_a_true_marker_and_not_from_noise(tmp_path) -> None:
     gains = []
     for log_hr in (1.6, 0.0):
-        raw = patients(300, log_hr=log_hr, seed=11)
+        raw = patients(500, log_hr=log_hr, seed=11)
         result = run_once(tmp_path / str(log_hr), raw, hypothesis=claim(covariates=COVARIATES))
         gains.append(result.numbers["decision_curve.gain"].value)
     assert gains[0] > 0.02

@@ -261,7 +261,7 @@ def test_a_variable_derived_from_itself_is_refused(tmp_path: Path, first: str) -
 def test_an_unknown_variable_is_refused_with_its_neighbors(tmp_path: Path) -> None:
     dictionary = load(tmp_path, patients()).dictionary()
     wrong = claim(exposures=[{"variable": "clinical:markr", "label": "marker"}])
-    with pytest.raises(InputError, match="clinical:markr.*clinical:marker"):
+    with pytest.raises(InputError, match=r"clinical:markr.*clinical:marker"):
         draft(wrong, dictionary)
 
 

@@ -64,7 +64,7 @@ def test_a_contract_for_another_cohort_is_refused(tmp_path: Path) -> None:
     from validation import cohort as cohorts
 
     plan = draft(claim(), load(tmp_path, patients()).dictionary())
-    with pytest.raises(InputError, match="toy.*gbsg2"):
+    with pytest.raises(InputError, match=r"toy.*gbsg2"):
         freeze(plan, cohorts.load("gbsg2"))
 
 
