@@ -184,10 +184,10 @@ def honest_numbers(run: Path) -> dict[str, Any]:
     return numbers
 
 
-def program(*lines: str, numbers: str = "NUMBERS", before: str = "") -> str:
+def program(*lines: str, numbers: str = "NUMBERS") -> str:
     """A program that writes honest numbers (given as a literal), and runs the attack's `lines`.
 
-    `numbers` is the expression that is written; `before` stands before anything else.
+    `numbers` is the expression that is written.
     """
     body = "\n".join(f"    {line}" for line in "\n".join(lines).splitlines()) or "    pass"
     return f"""\
@@ -202,7 +202,6 @@ NUMBERS = json.loads({json.dumps(honest_numbers(hostile_run()))!r})
 
 
 def main(inputs, out):
-    {before or "pass"}
     (out / "numbers.json").write_text(json.dumps({{"numbers": {numbers}}}))
     table = pd.read_parquet(inputs / "table.parquet")
 {body}
