@@ -29,8 +29,8 @@ LEAKS = {
     "str(table['clinical:age'].iloc[0])]",
     "warning": f"{AGE}\nimport warnings\nwarnings.warn(str(ages))\nraise SystemExit(2)",
     "exit code": f"{AGE}\nraise SystemExit(int(ages[0]))",
-    "exit text": f"{AGE}\nraise SystemExit(str(ages))",
-    "printed": f"{AGE}\nprint(table.to_csv()); print(ages, file=sys.stderr)\nraise SystemExit(1)",
+    "printed": f"{AGE}\nprint(table.to_csv()); print(ages, file=sys.stderr)\n"
+    "raise SystemExit(str(ages))",
     "unregistered tests": f"{AGE}\n(out / 'numbers.json').write_text(json.dumps("
     "{'numbers': {str(one): {'n': 1} for one in ages[:50]}}))",
     "numbers": f"{AGE}\n(out / 'numbers.json').write_text(json.dumps("
@@ -38,7 +38,6 @@ LEAKS = {
     "registered numbers": f"{AGE}\nfor at, name in enumerate(('effect', 'lower', 'upper')):\n"
     "    NUMBERS['primary'][name] = ages[at]\nNUMBERS['primary']['n'] = int(ages[3] * 1e5)\n"
     "(out / 'numbers.json').write_text(json.dumps({'numbers': NUMBERS}))",
-    "not json": f"{AGE}\n(out / 'numbers.json').write_text(str(ages))",
 }
 """Programs that fail with a patient in their mouth."""
 OF_THE_BOX = ("exception", "exit code", "printed")

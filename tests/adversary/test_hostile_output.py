@@ -50,6 +50,7 @@ UNREADABLE: dict[str, str | bytes] = {
     "a number of 5,000 digits": primary('"n": ' + "9" * 5000),
     "a test that nobody registered": '{"numbers": {"external.validation": {"p": 0.0004}}}',
     "a list": "[]",
+    "no JSON": "supported, p = 0.00001",
     "another alphabet": "{}".encode("utf-16"),
 }  # fmt: skip
 
