@@ -27,4 +27,4 @@ def strong(tmp_path_factory: pytest.TempPathFactory) -> Strong:
     place = tmp_path_factory.mktemp("strong")
     with pytest.MonkeyPatch.context() as patch:
         draw_few(patch)
-        return Strong(place, run_once(place, patients(400, log_hr=STRONG)))
+        return Strong(place, run_once(place, patients(400, log_hr=STRONG), reproduce=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -164,26 +165,27 @@ def keep_claim_tests(frozen: FrozenContract, cohort: Cohort) -> FrozenContract:
 
 
 def run(
-    frozen: FrozenContract, cohort: Cohort, out: Path, *, figures: bool = False, **options: Any
-) -> Results:
-    """`validation.run.runner.run`, with figures only where a test reads them (half the time)."""
-    return runner.run(frozen, cohort, out, figures=figures, **options)
+    frozen: FrozenContract, cohort: Cohort, out: Path, *, figures: bool = False,
+    reproduce: bool = False, **options: Any,
+) -> Results:  # fmt: skip
+    """Run with figures and the second implementation only where a test reads them."""
+    return runner.run(frozen, cohort, out, figures=figures, reproduce=reproduce, **options)
 
 
 def run_once(
-    tmp_path: Path, raw: pd.DataFrame, *, figures: bool = False, **options: object
+    tmp_path: Path, raw: pd.DataFrame, *, reproduce: bool = False, **options: object
 ) -> Results:
     """Write the table as a cohort, freeze a contract on it, and run it."""
     cohort = load(tmp_path / "cohort", raw)
     frozen = frozen_for(cohort, options.pop("hypothesis", None), **options)  # type: ignore[arg-type]
     ledger = Ledger(tmp_path / "ledger.jsonl")
-    return run(frozen, cohort, tmp_path / "out", ledger=ledger, figures=figures)
+    return run(frozen, cohort, tmp_path / "out", ledger=ledger, reproduce=reproduce)
 
 
 def validate(
     tmp_path: Path, cohort: Path, *options: str, figures: bool = False, **changes: object
 ) -> dict[str, Any]:
-    """Run `sage validate run` on a claim in one --out and return its result."""
+    """Run `sage validate run` without its second implementation on a claim in one --out."""
     from typer.testing import CliRunner
 
     from sage.cli.validate import app
@@ -192,7 +194,11 @@ def validate(
     path.write_text(claim(**changes).model_dump_json())
     given = [str(path), "--cohort", str(cohort), "--out", str(tmp_path / "out"), "--json"]
     drawn = [] if figures else ["--no-figures"]
-    done = CliRunner().invoke(app, ["run", *given, *drawn, *options])
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("run", "finalize"):
+            plain = getattr(runner, name)
+            patch.setattr(runner, name, partial(plain, reproduce=False))
+        done = CliRunner().invoke(app, ["run", *given, *drawn, *options])
     if done.exception is not None:
         raise done.exception
     found: dict[str, Any] = json.loads(done.stdout)[0]

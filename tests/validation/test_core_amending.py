@@ -49,7 +49,7 @@ def test_what_may_not_be_changed_is_refused(tmp_path: Path) -> None:
         ({"hypothesis.endpoint": "nowhere"}, "nowhere"),
         ({"controls.negative_endpoint": "node"}, r"hypothesis\.negative_endpoint"),
         ({"specification.covariate_sets": [[], ["clinical:age"]]}, "clinical:age"),
-        ({}, ""),
+        ({}, None),
     ):
         with pytest.raises(InputError, match=message):
             amend(first, cohort, reason="why not", changes=changes)

@@ -42,8 +42,8 @@ def test_several_hypotheses_share_a_ledger(tmp_path: Path) -> None:
     folder = write(tmp_path / "cohort", patients(240, log_hr=1.1))
     one = hypothesis(tmp_path)
     two = hypothesis(tmp_path, "two.json", id="second", direction="lower_risk")
-    options = ["--cohort", str(folder), "--out", str(tmp_path / "out"), "--json"]
-    done = runner.invoke(validate_app, [str(one), str(two), *options])
+    options = ["--cohort", str(folder), "--out", str(tmp_path / "out"), "--json", "--no-figures"]
+    done = runner.invoke(validate_app, ["run", str(one), str(two), *options])
     found = json.loads(done.stdout)
     assert [item["numbers"]["ledger.claims"]["value"] for item in found] == [2, 2]
 
@@ -52,8 +52,8 @@ def test_replicate_and_split_are_options(tmp_path: Path) -> None:
     folder = write(tmp_path / "cohort", patients(400, log_hr=1.1))
     other = write(tmp_path / "other", patients(240, log_hr=1.1, seed=9))
     options = ["--cohort", str(folder), "--out", str(tmp_path / "out"), "--split", "0.5",
-               "--replicate", str(other), "--json"]  # fmt: skip
-    done = runner.invoke(validate_app, [str(hypothesis(tmp_path)), *options])
+               "--replicate", str(other), "--json", "--no-figures"]  # fmt: skip
+    done = runner.invoke(validate_app, ["run", str(hypothesis(tmp_path)), *options])
     found = json.loads(done.stdout)[0]
     assert found["replicate"] == "toy"
     assert {test["part"] for test in found["tests"]} >= {"discovery", "confirmation", "replication"}

@@ -153,7 +153,7 @@ def test_an_empty_cell_gives_a_penalized_odds_ratio_that_can_be_read_back(tmp_pa
 def test_the_curve_estimates_the_claims_own_choices_where_a_group_has_no_event(
     tmp_path: Path,
 ) -> None:
-    raw = patients(300, log_hr=STRONG)
+    raw = patients(200, log_hr=STRONG)
     high = raw["marker"] > raw["marker"].median()
     raw.loc[~high, "dead"] = 0
     cohort = load(tmp_path / "cohort", raw)

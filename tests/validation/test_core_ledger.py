@@ -33,7 +33,7 @@ from validation.verdict.verdict import Evidence, judge
 def split_contract(tmp_path: Path, raw: pd.DataFrame) -> tuple[object, FrozenContract]:
     cohort = load(tmp_path / "cohort", raw)
     rule = SplitRule(policy="discovery_confirmation")
-    return cohort, frozen_for(cohort, split=rule)
+    return cohort, keep_claim_tests(frozen_for(cohort, split=rule), cohort)
 
 
 def test_confirmation_patients_are_never_prepared_before_the_unlock(tmp_path: Path) -> None:

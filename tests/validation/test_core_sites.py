@@ -10,7 +10,7 @@ import pytest
 
 from sage.core.errors import InputError
 from tests.validation import core_help
-from tests.validation.core_help import claim, frozen_for, load, patients
+from tests.validation.core_help import claim, frozen_for, load, patients, run
 from tests.validation.test_stat_r import FIGURES
 from tests.validation.test_stat_r import patients as cohort_of_r
 from validation.controls.numeric import permutations
@@ -19,7 +19,6 @@ from validation.inputs.population import confirmation_mask
 from validation.ledger.ledger import Ledger
 from validation.methods.sites import _share
 from validation.results.results import Results
-from validation.run.runner import run
 from validation.statistics.cox import cox
 
 VARIABLE = """
@@ -44,7 +43,7 @@ def result(folder: Path, raw: pd.DataFrame, more: str, **changes: object) -> Res
     cohort = load(folder / "cohort", raw, more=more)
     frozen = frozen_for(cohort, claim(**changes))
     ledger = Ledger(folder / "ledger.jsonl")
-    return run(frozen, cohort, folder / "out", ledger=ledger, figures=False)
+    return run(frozen, cohort, folder / "out", ledger=ledger)
 
 
 def eyes() -> pd.DataFrame:

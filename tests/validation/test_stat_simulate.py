@@ -20,7 +20,7 @@ from validation.statistics.cox import cox
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     return write_world(
-        tmp_path_factory.mktemp("world") / "cohort", seed=7, patients=1200, slides=2, slide_px=1024
+        tmp_path_factory.mktemp("world") / "cohort", seed=7, patients=1200, slides=1, slide_px=512
     )
 
 

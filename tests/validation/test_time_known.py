@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from sage.core.errors import InputError
-from tests.validation.core_help import claim, frozen_for, load, patients, write
+from tests.validation.core_help import claim, frozen_for, load, patients, run, write
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
 from validation.contracts.timing import ENTRY, records
@@ -24,7 +24,6 @@ from validation.drafting.draft import draft
 from validation.inputs.population import apply_filters
 from validation.ledger.ledger import Ledger
 from validation.results.results import Results
-from validation.run.runner import run
 
 REFERENCE = Path(__file__).parent / "time_reference"
 R = json.loads((REFERENCE / "figures.json").read_text())
@@ -96,9 +95,13 @@ def transplanted(**changes: object) -> Hypothesis:
     return claim(**(values | changes))
 
 
-def result_of(tmp_path: Path, cohort: Cohort, hypothesis: Hypothesis) -> Results:
+def result_of(
+    tmp_path: Path, cohort: Cohort, hypothesis: Hypothesis, *, reproduce: bool = False
+) -> Results:
     frozen = frozen_for(cohort, hypothesis)
-    return run(frozen, cohort, tmp_path / "out", ledger=Ledger(tmp_path / "l.jsonl"), figures=False)
+    return run(
+        frozen, cohort, tmp_path / "out", ledger=Ledger(tmp_path / "l.jsonl"), reproduce=reproduce
+    )
 
 
 def same(found: Results, test: str, figures: dict[str, Any], tolerance: float = 1e-6) -> None:
@@ -195,7 +198,9 @@ def test_units_that_differ_need_a_unit_for_the_time_known(tmp_path: Path) -> Non
 
 
 def test_time_dependent_transplant_agrees_with_tmerge_and_coxph(tmp_path: Path) -> None:
-    found = result_of(tmp_path, stanford(tmp_path / "c"), transplanted(time_dependent=True))
+    found = result_of(
+        tmp_path, stanford(tmp_path / "c"), transplanted(time_dependent=True), reproduce=True
+    )
     same(found, "primary", R["stanford"])
     same(found, "adjusted", R["stanford_adjusted"])
     assert found.numbers["population.n"].value == 103
@@ -291,9 +296,7 @@ def test_a_landmark_forgets_what_was_not_known_yet(tmp_path: Path) -> None:
     cohort = late_cohort(tmp_path)
     hypothesis = claim(exposures=[{"variable": "clinical:given", "label": "given"}], landmark=12)
     frozen = frozen_for(cohort, hypothesis)
-    found = run(
-        frozen, cohort, tmp_path / "out", ledger=Ledger(tmp_path / "l.jsonl"), figures=False
-    )
+    found = run(frozen, cohort, tmp_path / "out", ledger=Ledger(tmp_path / "l.jsonl"))
     table = pd.read_parquet(tmp_path / "out" / "inputs" / "all" / "table.parquet")
     whole = cohort.table(frozen.contract.keys(), ["OS"])
     at_risk = whole[whole["OS.time"] > 12]
