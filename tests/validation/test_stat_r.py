@@ -96,7 +96,7 @@ def test_cox_is_that_of_coxph(cohort, model, lines):
             continue
         fit = cox(time, event, X, names, strata=strata, entry=entry)
         np.testing.assert_allclose((fit.loglik_null, fit.loglik), r["loglik"], rtol=1e-9)
-        # Columns of a spline are nearly dependent: their errors are compared on the scale of the se.
+        # Columns of a spline are nearly dependent: compare errors on the scale of the se.
         np.testing.assert_allclose(fit.se, r["se"], rtol=1e-5)
         np.testing.assert_allclose(fit.coef / r["se"], r["coef"] / r["se"], rtol=1e-6, atol=1e-6)
         if model == "linear":
@@ -117,9 +117,8 @@ def test_the_robust_variance_is_that_of_coxph_with_clusters(cohort, model, lines
             entry = table["x.age"].to_numpy(float) * 365.25
             time, terms = entry + time, terms[1:]
         event, X = table.status == 1, table[terms]
-        if (
-            np.isnan(r["coef"]).any() or np.abs(r["coef"]).max() > 20.0
-        ):  # R: NA, or on the way to it
+        # R gives NA, or is on the way to it
+        if np.isnan(r["coef"]).any() or np.abs(r["coef"]).max() > 20.0:
             with pytest.raises((ConstantFeatureError, SeparationError)):
                 cox(time, event, X, terms, strata=strata, cluster=cluster, entry=entry)
             continue
