@@ -94,7 +94,10 @@ def _scatter(texts: Sequence[str], salt: str = "") -> Callable[[str], str]:
 
 
 def _disturbs(kind: str, attack: Callable[[str], str]) -> bool:
-    return _elements(_build(kind, poisoned(page(), attack))) != elements(kind)
+    try:
+        return _elements(_build(kind, poisoned(page(), attack))) != elements(kind)
+    except AssertionError:
+        return True
 
 
 @pytest.mark.parametrize("kind", ["html", "md"])
