@@ -100,6 +100,8 @@ def find_places(tree: ast.Module) -> Iterator[Place]:
     """Yield each node that can be changed: the change, its holder and key, and the new value."""
     texts = _find_texts(tree)
     for node in ast.walk(tree):
+        if id(node) in texts:
+            continue
         if isinstance(node, ast.Compare):
             for at, operator in enumerate(node.ops):
                 for other in COMPARISONS[type(operator)]:
@@ -114,16 +116,18 @@ def find_places(tree: ast.Module) -> Iterator[Place]:
             yield node, "minus dropped", node, "op", ast.UAdd()
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
             yield node, "Mult to Div", node, "op", ast.Div()
-        elif isinstance(node, ast.Constant) and id(node) not in texts:
+        elif isinstance(node, ast.Constant):
             yield from _change_constant(node)
 
 
 def _find_texts(tree: ast.Module) -> set[int]:
-    """Constants that are documentation, or parts of a printed text."""
+    """Nodes that are documentation, or choose the words of a printed text."""
     found = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Expr | ast.JoinedStr | ast.Subscript | ast.Assert):
+        if isinstance(node, ast.Expr | ast.Subscript | ast.Assert):
             found |= {id(child) for child in ast.walk(node) if isinstance(child, ast.Constant)}
+        elif isinstance(node, ast.JoinedStr) or (isinstance(node, ast.IfExp) and _chooses(node)):
+            found |= {id(child) for child in ast.walk(node)}
         elif isinstance(node, ast.AnnAssign):
             child = node.annotation
             found |= {id(part) for part in ast.walk(child) if isinstance(part, ast.Constant)}
@@ -131,6 +135,18 @@ def _find_texts(tree: ast.Module) -> set[int]:
             for child in node.decorator_list:
                 found |= {id(part) for part in ast.walk(child) if isinstance(part, ast.Constant)}
     return found
+
+
+def _chooses(node: ast.IfExp) -> bool:
+    """True if a condition picks one of two texts that mean nothing to the rules."""
+    meaning = {word for kind in WORDS for word in kind}
+    texts = [part for part in (node.body, node.orelse) if isinstance(part, ast.JoinedStr)]
+    words = [
+        part.value
+        for part in (node.body, node.orelse)
+        if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    ]
+    return bool(texts or words) and not meaning & set(words)
 
 
 def _change_constant(node: ast.Constant) -> Iterator[Place]:
