@@ -13,7 +13,6 @@ from benchmarks.adapters.hypobench import (
     count_false_rules,
     find_rules,
     load_settings,
-    run,
     score_settings,
 )
 from sage.core.errors import InputError
@@ -57,12 +56,6 @@ def test_shuffled_labels_and_training_noise_give_no_rules(tmp_path: Path) -> Non
     train = Rows({"x": column}, column == "A")
     assert find_rules(train, Rows({"x": column}, rng.permutation(column == "A"))) == []
     assert len(find_rules(train, train)) >= 1
-
-
-def test_the_report_stands_beside_a_tree(tmp_path: Path) -> None:
-    write_setting(tmp_path / "one")
-    (row,) = run(tmp_path).rows
-    assert row.sage.startswith("1.000, 1.000") and "decision tree" in row.baseline
 
 
 def test_a_folder_without_settings_is_rejected(tmp_path: Path) -> None:

@@ -149,16 +149,6 @@ transform = "log2cpm"
     assert matrix.column("BBB")[ids[5]] == pytest.approx(expected[higher, 5], rel=1e-6)
 
 
-def test_a_cached_matrix_gives_the_same_values(tmp_path: Path) -> None:
-    from validation.simulate import write_world
-
-    write_world(tmp_path / "world", seed=4, patients=60)
-    plain = cohorts.load(tmp_path / "world").table(["expression:FABP5"])
-    for _ in range(2):
-        cached = cohorts.load(tmp_path / "world", cache=tmp_path / "cache")
-        pd.testing.assert_frame_equal(plain, cached.table(["expression:FABP5"]))
-
-
 def test_a_matrix_that_was_written_again_under_its_old_date_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

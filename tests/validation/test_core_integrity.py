@@ -57,18 +57,6 @@ def test_an_earlier_replication_does_not_enter_a_run_without_one(tmp_path: Path)
     assert {test["part"] for test in after["tests"]} == {"all"}
 
 
-def test_one_folder_takes_a_split_and_then_another_seed_without_one(tmp_path: Path) -> None:
-    cohort = write(tmp_path / "cohort", patients(240, log_hr=STRONG))
-    parts = [
-        {test["part"] for test in validate(tmp_path, cohort, *options)["tests"]}
-        for options in (("--split", "0.5"), ("--seed", "7"))
-    ]
-    assert parts == [{"discovery", "confirmation"}, {"all"}]
-    assert [path.name for path in (tmp_path / "out" / "marker-os" / "analysis").iterdir()] == [
-        "all"
-    ]
-
-
 @pytest.mark.parametrize("again", [("--seed", "2"), ("--split", "0.4")])
 def test_another_seed_or_share_cannot_open_the_confirmation_again(
     tmp_path: Path, again: tuple[str, str]

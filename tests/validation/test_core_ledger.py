@@ -211,17 +211,6 @@ def test_e_values_multiply_over_disjoint_patients_only(tmp_path: Path) -> None:
     assert found.q == pytest.approx(0.01)
 
 
-def test_subgroups_are_reported_and_carry_no_claim(tmp_path: Path) -> None:
-    raw = patients(400, log_hr=STRONG)
-    women = {"variable": "clinical:sex", "op": "eq", "value": "female"}
-    found = run_once(tmp_path, raw, hypothesis=claim(subgroups=[women]))
-    subgroup = found.test("subgroup.1")
-    assert subgroup is not None
-    assert subgroup.n == int((raw["sex"] == "female").sum())
-    assert not subgroup.claim
-    assert found.numbers["ledger.claims"].value == 1
-
-
 def test_a_negative_control_that_fires_prevents_the_claim(tmp_path: Path) -> None:
     raw = patients(400, log_hr=STRONG)
     more = OTHER_SURVIVAL

@@ -89,12 +89,6 @@ def test_what_is_no_p_value_is_refused(wrong):
         bh([0.2, wrong])
 
 
-def test_the_mixture_near_one_is_the_series_and_elsewhere_the_formula():
-    assert p_to_e([0.99995])[0] == pytest.approx(0.5 - np.log(0.99995) / 6, abs=1e-9)
-    log = np.log(0.95)
-    assert p_to_e([0.95])[0] == pytest.approx((0.05 + 0.95 * log) / (0.95 * log**2), rel=1e-9)
-
-
 def test_e_bh_keeps_the_false_discovery_rate_on_dependent_nulls():
     rng = np.random.default_rng(0)
     from scipy.special import ndtr

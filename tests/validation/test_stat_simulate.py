@@ -124,20 +124,6 @@ def test_the_same_seed_writes_the_same_bytes(tmp_path):
     assert "slides/SIM-0001.tiff" in first
 
 
-def test_a_world_reads_as_an_ordinary_cohort(world):
-    cohort = pytest.importorskip("validation.cohort")
-    loaded = cohort.load(world)
-    assert loaded.simulated
-    dictionary = loaded.dictionary
-    dictionary = dictionary() if callable(dictionary) else dictionary
-    assert dictionary.n_patients == 1200
-    assert {e.key for e in dictionary.endpoints} == {"OS", "PFI", "DSS", "cause", "nodes"}
-    assert dictionary.has_variable("expression:FABP5") and dictionary.has_variable(
-        "imaging:tls_density"
-    )
-    assert [f for f in cohort.check(world) if f.severity == "error"] == []
-
-
 def test_times_agree_with_one_another(world):
     clinical = pd.read_csv(world / "clinical.csv")
     assert (clinical["PFI.time"] <= clinical["OS.time"]).all()

@@ -54,12 +54,6 @@ def test_kaplan_meier_gives_the_textbook_values_of_the_leukemia_trial():
     assert list(curve.at_risk[:4]) == [21, 21, 17, 16]
 
 
-def test_median_is_missing_when_fewer_than_half_have_the_event():
-    curve = kaplan_meier([1, 2, 3, 4, 5], [1, 0, 0, 0, 0])
-    assert np.isnan(curve.median)
-    assert np.isnan(curve.median_upper)
-
-
 def test_kaplan_meier_agrees_with_lifelines_and_scikit_survival():
     s = survival_sample(300, [0.4], seed=5)
     time = np.ceil(s.time * 20)
@@ -120,13 +114,6 @@ def test_stratified_logrank_agrees_with_statsmodels():
     ours = logrank(time, s.event, group, strata)
     assert ours.statistic == pytest.approx(statistic, rel=1e-9)
     assert ours.p == pytest.approx(p, rel=1e-6)
-
-
-def test_logrank_does_not_care_which_group_is_named_first():
-    time, event, group = leukemia()
-    assert logrank(time, event, 1 - group).statistic == pytest.approx(
-        logrank(time, event, group).statistic
-    )
 
 
 def test_restricted_mean_agrees_with_lifelines():
