@@ -7,6 +7,7 @@ that the tests start and interrupt.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import tempfile
 from collections import Counter
@@ -85,7 +86,9 @@ def own_ledger(
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Give each test a ledger; those that share a finished run share its ledger too."""
-    if "finished" not in request.fixturenames:
-        place = tmp_path_factory.mktemp("ledger") / "ledger.sqlite"
-        monkeypatch.setenv("SAGE_LEDGER", str(place))
+    """Give each test a ledger; that of a test with the finished run knows what was tested there."""
+    place = tmp_path_factory.mktemp("ledger") / "ledger.sqlite"
+    if "finished" in request.fixturenames:
+        for file in request.getfixturevalue("finished").parent.glob(f"{place.name}*"):
+            shutil.copy(file, place.parent)
+    monkeypatch.setenv("SAGE_LEDGER", str(place))

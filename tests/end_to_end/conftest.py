@@ -6,14 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.harness import PROMPT, sage
+from tests.end_to_end.harness import PROMPT, build_once, sage
+
+
+def _finish(place: Path) -> None:
+    ended = sage(
+        "run", PROMPT, "--auto-approve", "--hypotheses", "2", "--out", str(place / "run"),
+        cwd=place, SAGE_LEDGER=str(place / "ledger.sqlite"),
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished run with two hypotheses."""
-    place = tmp_path_factory.mktemp("finished")
-    run = place / "run"
-    ended = sage("run", PROMPT, "--auto-approve", "--hypotheses", "2", "--out", str(run), cwd=place)
-    assert ended.code == 0, ended.err
-    return run
+def finished() -> Path:
+    """The folder of a finished run with two hypotheses. Copy it; never write."""
+    return build_once("finished", _finish) / "run"

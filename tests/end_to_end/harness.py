@@ -8,6 +8,7 @@ import os
 import pty
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -52,6 +53,26 @@ def build_once(name: str, build: Callable[[Path], object]) -> Path:
     return place
 
 
+# The process kills itself at the given event: a kill from outside cannot hit a node of a few
+# milliseconds. Nothing in SAGE knows of it.
+DIES = """
+import os, signal, sys
+from sage.run.folder import RunFolder
+
+kind, node = sys.argv[1], sys.argv[2]
+log = RunFolder.event
+
+def event(self, told, /, **fields):
+    log(self, told, **fields)
+    if told == kind and fields.get("node") == node:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+RunFolder.event = event
+sys.argv = ["sage", *sys.argv[3:]]
+from sage.__main__ import main
+
+main()
+"""
 HIDE = """
 import sys
 
@@ -137,6 +158,12 @@ def begin(*args: str, cwd: Path, **env: str) -> Warm:
     return Warm(args, cwd=cwd, env=environment(**env))
 
 
+def die(kind: str, node: str, *args: str, cwd: Path, timeout: float = 240, **env: str) -> None:
+    """Run `sage ARGS` until a run logs this event of this node, where the process is killed."""
+    died = begin("-c", DIES, kind, node, *args, cwd=cwd, **env).wait(timeout)
+    assert died == -signal.SIGKILL, node
+
+
 def on_a_terminal(
     *args: str, cwd: Path, answers: list[tuple[str, str]], **env: str
 ) -> tuple[int, str]:
@@ -166,3 +193,10 @@ def events(folder: Path) -> list[dict[str, Any]]:
     """A run's event log."""
     lines = (folder / "events.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
+
+
+def estimates(run: Path) -> dict[str, Any]:
+    """What was found for a run's first claim, but for what hangs on the number of claims."""
+    found = json.loads((run / "hypotheses/h1/results/results.json").read_text())
+    numbers = {key: told for key, told in found["numbers"].items() if not key.startswith("ledger.")}
+    return {**found, "numbers": numbers, "verdict": found["verdict"]["verdict"]}

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.end_to_end.harness import events, sage
+from tests.end_to_end.harness import die, events, sage
 from tests.end_to_end.recordings import BLADDER as RECORDING
 from tests.end_to_end.recordings import OUT, command, surroundings
 from tests.end_to_end.recordings import TCGA as SHARED
-from tests.openai_server import Answer, Server, from_folder, serve
+from tests.openai_server import Answer, from_folder, serve
 
 pytestmark = [
     pytest.mark.shared,
@@ -20,83 +21,84 @@ pytestmark = [
 ]
 
 
+Replay = tuple[Path, list[dict[str, Any]]]
+"""A run, and what the model was asked."""
+STOPS = "0.2"
+"""Dollars that are spent before the run is half done."""
+
+
 @pytest.fixture(scope="module")
-def replayed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Server]:
-    """The recorded run, replayed against a server that knows nothing but the recording."""
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Replay:
+    """The recorded run against a server that knows nothing but the recording.
+
+    It stopped at its budget, went on with a larger one, and was killed before its interpretation;
+    "seeing" beside it is a copy.
+    """
     place = tmp_path_factory.mktemp("recording")
+    prices = "".join(
+        f'[models.{role}]\nname = "{name}"\nprice_in = 10.0\nprice_out = 10.0\n'
+        for role, name in (("nano", "gpt-5-nano"), ("mini", "gpt-5-mini"), ("high", "gpt-5"))
+    )
+    (place / "sage.toml").write_text(prices)
+    run = place / OUT
     with serve(from_folder(RECORDING)) as server:
-        asked = command(RECORDING, place)
-        ended = sage(*asked, cwd=place, **surroundings(place, server.url))
+        model = surroundings(place, server.url)
+        ended = sage(*command(RECORDING, place, "--budget-usd", STOPS), cwd=place, **model)
+        assert ended.code == 1 and f"{STOPS}0 USD" in ended.err, ended.err
+        assert 0 < len(server.requests) < 15
+        spent = [json.loads(line)["usd"] for line in _lines(run / "spending.jsonl")]
+        assert sum(spent) <= float(STOPS)
+        more = ("resume", str(run), "--budget-usd", "5")
+        die("start", "interpreter", *more, cwd=place, timeout=400, **model)
+    shutil.copytree(run, place / "seeing")
+    return run, server.requests
+
+
+@pytest.fixture(scope="module")
+def replayed(stopped: Replay) -> Replay:
+    """The run that this ended in, and all that was asked."""
+    run, before = stopped
+    with serve(from_folder(RECORDING)) as server:
+        ended = sage("resume", str(run), cwd=run.parent, **surroundings(run.parent, server.url))
     assert ended.code == 0, ended.err[-3000:]
-    return place / OUT, server
+    return run, before + server.requests
 
 
-def test_the_recorded_run_ends_in_a_report_of_a_real_cohort(
-    replayed: tuple[Path, Server],
-) -> None:
-    run, _ = replayed
-    page = (run / "report.html").read_text()
+def test_the_recorded_run_ends_in_a_report_of_a_real_cohort(replayed: Replay) -> None:
+    page = (replayed[0] / "report.html").read_text()
     assert "TCGA bladder" in page
     assert "Simulated cohort" not in page
     assert 'class="verdict inconclusive"' in page
     assert "of 20 specifications have the expected sign; 4 of 24 could not be estimated." in page
 
 
-def test_the_models_first_program_failed_and_its_second_was_accepted(
-    replayed: tuple[Path, Server],
-) -> None:
-    run, _ = replayed
-    outcome = json.loads((run / "outputs/coding-h1.json").read_text())["output"]
+def test_the_models_first_program_failed_and_its_second_was_accepted(replayed: Replay) -> None:
+    outcome = json.loads((replayed[0] / "outputs/coding-h1.json").read_text())["output"]
     assert [result["accepted"] for result in outcome["results"]] == [False, True]
     assert outcome["sandbox"] in ("docker", "bubblewrap")
 
 
-def test_no_patient_identifier_entered_a_prompt(replayed: tuple[Path, Server]) -> None:
-    _, server = replayed
+def test_no_patient_identifier_entered_a_prompt(replayed: Replay) -> None:
     clinical = (SHARED / "clinical_blca.csv").read_text(encoding="utf-8-sig", errors="replace")
     patients = {word for word in clinical.replace('"', "").split(",") if word.startswith("TCGA-")}
     assert len(patients) > 300
-    sent = json.dumps(server.requests)
+    sent = json.dumps(replayed[1])
     assert not [patient for patient in patients if patient in sent]
 
 
-def test_a_replayed_run_pays_no_reply_twice(replayed: tuple[Path, Server]) -> None:
-    run, server = replayed
-    paid = (run / "spending.jsonl").read_text().splitlines()
-    assert len(paid) == len(server.requests) == len(list((run / "replies").glob("*.json")))
-    assert not [event for event in events(run) if event["event"] == "error"]
-
-
-def test_a_spent_budget_stops_the_run_and_a_larger_one_goes_on_without_paying_again(
-    tmp_path: Path,
+def test_a_run_that_stopped_at_its_budget_and_was_killed_pays_no_reply_twice(
+    replayed: Replay,
 ) -> None:
-    prices = "".join(
-        f'[models.{role}]\nname = "{name}"\nprice_in = 10.0\nprice_out = 10.0\n'
-        for role, name in (("nano", "gpt-5-nano"), ("mini", "gpt-5-mini"), ("high", "gpt-5"))
-    )
-    (tmp_path / "sage.toml").write_text(prices)
-    run = tmp_path / OUT
-    with serve(from_folder(RECORDING)) as server:
-        model = surroundings(tmp_path, server.url)
-        asked = command(RECORDING, tmp_path, "--budget-usd", "0.2")
-        stopped = sage(*asked, cwd=tmp_path, **model)
-        assert stopped.code == 1
-        assert "budget of 0.20 USD reached" in stopped.err
-        paid = len(server.requests)
-        assert 0 < paid < 15
-        ended = sage("resume", str(run), "--budget-usd", "5", "--json", cwd=tmp_path, **model)
-        assert ended.code == 0, ended.err
-        kept = {path.stem for path in (run / "replies").glob("*.json")}
-        assert len(server.requests) == len(kept)
-    spent = [json.loads(line)["usd"] for line in (run / "spending.jsonl").read_text().splitlines()]
-    assert sum(spent[:paid]) <= 0.2
+    run, asked = replayed
+    paid = [json.loads(line)["usd"] for line in _lines(run / "spending.jsonl")]
+    assert len(paid) == len(asked) == len(list((run / "replies").glob("*.json")))
+    errors = [event for event in events(run) if event["event"] == "error"]
+    assert len(errors) == 1 and f"{STOPS}0 USD" in json.dumps(errors)
 
 
-def test_a_model_that_can_see_gets_the_figures_with_the_results(
-    replayed: tuple[Path, Server], tmp_path: Path
-) -> None:
-    """The interpretation is asked again with images; the recorded reply still fits."""
-    replies = [
+def test_a_model_that_can_see_gets_the_figures_with_the_results(stopped: Replay) -> None:
+    """The interpretation is asked for with images; the recorded reply still fits."""
+    (reply,) = [
         path.read_text()
         for path in RECORDING.glob("*.reply.txt")
         if '"feasibility_score"' in path.read_text()
@@ -105,15 +107,19 @@ def test_a_model_that_can_see_gets_the_figures_with_the_results(
 
     def answer(body: dict[str, Any]) -> Answer:
         name = body["response_format"]["json_schema"]["name"]
-        return Answer(replies[0]) if name == "Interpretation" else known(body)
+        return Answer(reply) if name == "Interpretation" else known(body)
 
+    place = stopped[0].parent
     with serve(answer) as server:
-        asked = command(RECORDING, tmp_path)
-        more = surroundings(tmp_path, server.url) | {"SAGE_VISION": "true"}
-        ended = sage(*asked, cwd=tmp_path, **more)
+        more = surroundings(place, server.url) | {"SAGE_VISION": "true"}
+        ended = sage("resume", str(place / "seeing"), cwd=place, **more)
     assert ended.code == 0, ended.err[-2000:]
     asked = [request["messages"][-1]["content"] for request in server.requests]
     seen = [part for item in asked if isinstance(item, list) for part in item]
     pictures = [part["image_url"]["url"] for part in seen if part["type"] == "image_url"]
     assert len(pictures) == 3
     assert all(picture.startswith("data:image/png;base64,iVBOR") for picture in pictures)
+
+
+def _lines(file: Path) -> list[str]:
+    return file.read_text().splitlines()
