@@ -165,9 +165,12 @@ def die(kind: str, node: str, *args: str, cwd: Path, timeout: float = 240, **env
 
 
 def on_a_terminal(
-    *args: str, cwd: Path, answers: list[tuple[str, str]], **env: str
+    *args: str, cwd: Path, answers: list[tuple[str, str]], enough: Path | None = None, **env: str
 ) -> tuple[int, str]:
-    """Run `sage ARGS` on a terminal of its own; wait for each question, then type its answer."""
+    """Run `sage ARGS` on a terminal of its own; wait for each question, then type its answer.
+
+    Once the file `enough` is there, the command is killed.
+    """
     ours, theirs = pty.openpty()
     process = Warm(args, cwd=cwd, env=environment(**({"TERM": "dumb"} | env)), terminal=theirs)
     os.close(theirs)
@@ -180,6 +183,8 @@ def on_a_terminal(
                 shown += os.read(ours, 65536).decode("utf-8", "replace")
             except OSError:  # the other end is closed: the command ended
                 break
+        if enough and enough.exists():
+            process.kill()
         if left and left[0][0] in shown[seen:]:
             seen = len(shown)
             os.write(ours, f"{left.pop(0)[1]}\n".encode())

@@ -59,24 +59,3 @@ def test_a_tournament_orders_the_candidates_and_replays(tmp_path: Path) -> None:
     assert ratings == sorted(ratings) and len({rating for _, rating in ratings}) > 1
     played = list((tmp_path / "run/outputs").glob("tournament-h1-r*.json"))
     assert len(played) >= 4
-
-
-def test_where_nothing_found_bears_on_the_claim_novelty_is_not_judged(tmp_path: Path) -> None:
-    corpus = tmp_path / "corpus"
-    corpus.mkdir()
-    (corpus / "other.md").write_text(
-        "---\ntitle: Survival after BCG in bladder cancer\nyear: 2015\n---\n\n"
-        "- Overall survival in bladder cancer was longer after BCG.\n"
-    )
-    run = tmp_path / "run"
-    ended = sage(
-        "run", PROMPT, "--auto-approve", "--out", str(run), cwd=tmp_path,
-        SAGE_RUN__CORPUS=str(corpus),
-    )  # fmt: skip
-    assert ended.code == 0, ended.err
-    assert "novelty not judged" in ended.out
-    page = (run / "report.html").read_text()
-    debate = page[page.index("<h3>Novelty debate") : page.index("<h3>Feasibility")]
-    assert "<strong>Not judged.</strong>" in debate
-    assert not re.search(r'value="h1\.novelty\.score"[^>]*>\d', page)
-    assert "local index of 1 records" in debate

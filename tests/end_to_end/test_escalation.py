@@ -24,14 +24,14 @@ def test_a_program_that_a_person_mends_is_taken_up_with_retry(tmp_path: Path) ->
     with serve(model) as server:
         ended = run_with(server, run)
         assert ended.code == 0, ended.err[-3000:]
-        assert "Escalated to you" in ended.out
+        assert json.loads((run / "manifest.json").read_text())["status"] != "finished"
         assert model.asked["Program"] == 3
         assert not (run / "report.html").exists()
 
         # Its prompts do not go to another endpoint because nobody named the first one again.
         elsewhere = sage("resume", str(run), cwd=tmp_path, **CHAT)
         assert elsewhere.code == 2
-        assert f"began with the model endpoint {server.url}" in elsewhere.err
+        assert server.url in elsewhere.err and "SAGE_BASE_URL" in elsewhere.err
 
         chat = {**CHAT, "SAGE_BASE_URL": server.url}
         told = sage("resume", str(run), cwd=tmp_path, **chat)
@@ -40,7 +40,7 @@ def test_a_program_that_a_person_mends_is_taken_up_with_retry(tmp_path: Path) ->
         assert str(last) in told.err.replace("\n", "")
         unchanged = sage("resume", str(run), "--retry", cwd=tmp_path, **chat)
         assert unchanged.code == 2
-        assert "was not changed" in unchanged.err
+        assert str(last) in unchanged.err.replace("\n", "")
 
         # With the mended program comes another change, which is none that was asked for.
         last.write_text(program(model))
@@ -49,7 +49,7 @@ def test_a_program_that_a_person_mends_is_taken_up_with_retry(tmp_path: Path) ->
         brief.write_bytes(kept.replace(b"a", b"b", 1))
         refused = sage("resume", str(run), "--retry", cwd=tmp_path, **chat)
         assert refused.code == 2
-        assert "brief.json was changed" in refused.err
+        assert "brief.json" in refused.err
         brief.write_bytes(kept)
 
         ended = sage("resume", str(run), "--retry", "--json", cwd=tmp_path, timeout=600, **chat)
@@ -57,36 +57,8 @@ def test_a_program_that_a_person_mends_is_taken_up_with_retry(tmp_path: Path) ->
     assert ended.json["status"] == "finished"
     outcome = json.loads((run / "outputs/coding-h1.json").read_text())["output"]
     assert [result["accepted"] for result in outcome["results"]] == [False, False, False, True]
-    page = (run / "report.md").read_text()
-    assert "a person" in page
+    assert "a person" in (run / "report.md").read_text()
     assert model.asked["Program"] == 3
     assert (
         sage("admin", "replay", str(run), "--out", str(tmp_path / "again"), cwd=tmp_path).code == 0
     )
-
-
-def test_numbers_that_differ_go_back_once_and_are_reported_where_they_stay(tmp_path: Path) -> None:
-    def change(schema: str, number: int, reply: dict[str, Any]) -> dict[str, Any]:
-        if schema == "Program":
-            reply["code"] = program(model).replace(
-                'numbers[test["id"]] = {', "found['n'] += 1\n        numbers[test[\"id\"]] = {"
-            )
-        return reply
-
-    run, model = tmp_path / "run", Model(change)
-    with serve(model) as server:
-        ended = run_with(server, run)
-    assert ended.code == 0, ended.err[-3000:]
-    assert model.asked["Program"] == 3
-    results = json.loads((run / "hypotheses/h1/results/results.json").read_text())
-    states = {
-        result["state"]
-        for result in results["reproduction"][0]["compared"]
-        if result["field"] == "n"
-    }
-    assert "differs" in states
-    assert results["verdict"]["verdict"] != "supported"
-    assert "reproduction" in json.dumps(results["verdict"])
-    # What the program said is nowhere: SAGE's own count stands in the results.
-    told = json.loads((run / "outputs/coding-h1.json").read_text())["output"]
-    assert all("tolerance" in " ".join(result["feedback"]) for result in told["results"])

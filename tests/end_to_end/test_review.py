@@ -5,30 +5,23 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.end_to_end.harness import PROMPT, environment, on_a_terminal, sage
+from tests.adversary.hostile import waiting_run
+from tests.end_to_end.harness import environment, on_a_terminal, sage
 from tests.warm import run_warm
 
 
-@pytest.fixture(scope="module")
-def drafted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that waits for its review, which no test touches."""
-    place = tmp_path_factory.mktemp("drafted")
-    ended = sage("run", PROMPT, "--json", "--out", str(place / "run"), cwd=place)
-    assert ended.code == 0, ended.err
-    assert ended.json["status"] == "waiting for review"
-    return place / "run"
-
-
 @pytest.fixture
-def waiting(drafted: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
-    return Path(shutil.copytree(drafted, tmp_path / "run"))
+def waiting(tmp_path: Path) -> Path:
+    """A run that waits for its review."""
+    return Path(shutil.copytree(waiting_run(), tmp_path / "run"))
 
 
 def test_nothing_is_tested_before_a_person_approves(waiting: Path) -> None:
@@ -64,10 +57,15 @@ def test_a_rejection_with_its_reason_reaches_the_report(waiting: Path) -> None:
     assert "nothing was tested" in page
     leads = set(re.findall(r'href="#([^"]+)"', page))
     assert "h1" in leads <= set(re.findall(r'\bid="([^"]+)"', page))
-    turns = [json.loads(line) for line in (waiting / "trace.jsonl").read_text().splitlines()]
-    (decided,) = [turn for turn in turns if turn["kind"] == "human"]
-    assert decided["text"] == "reject: known for years"
-    assert decided["decision"]["automatic"] is False
+    assert decided(waiting)["text"] == "reject: known for years"
+    assert decided(waiting)["decision"]["automatic"] is False
+
+
+def decided(run: Path) -> dict[str, Any]:
+    """The one turn of a person in the trace."""
+    turns = [json.loads(line) for line in (run / "trace.jsonl").read_text().splitlines()]
+    (turn,) = [turn for turn in turns if turn["kind"] == "human"]
+    return dict(turn)
 
 
 def test_asking_for_another_brings_a_different_hypothesis(waiting: Path) -> None:
@@ -94,19 +92,20 @@ def test_an_edit_on_the_terminal_is_shown_and_asked_about_before_it_is_taken(
     )
     ask, take = "approve, edit, reject or ask for another?", "Take the hypothesis so?"
     before = (waiting / "events.jsonl").read_bytes()
+    frozen = waiting / "hypotheses/h1/contract.json"
     code, shown = on_a_terminal(
         "review", str(waiting), cwd=tmp_path, EDITOR=f"{sys.executable} {editor}", VISUAL="",
         answers=[(ask, "edit"), (take, "n"), (ask, "nonsense"), (ask, "edit"), (take, "y")],
+        enough=frozen,
     )  # fmt: skip
-    assert code == 0, shown[-3000:]
+    assert code == -signal.SIGKILL, shown[-3000:]
     assert (waiting / "events.jsonl").read_bytes().startswith(before)
     first = shown[: shown.index(take)]
     assert "- OS" in first and "+ PFI" in first  # the difference stands before the question
     assert "progression-free" in first.lower()  # and so does the statement, written anew
     assert "detectable with 80% power: " in first
-    contract = json.loads((waiting / "hypotheses/h1/contract.json").read_text())
-    assert contract["contract"]["hypothesis"]["endpoint"] == "PFI"
-    assert "edited by a person" in (waiting / "report.html").read_text()
+    assert json.loads(frozen.read_text())["contract"]["hypothesis"]["endpoint"] == "PFI"
+    assert decided(waiting)["text"].startswith("edit")
 
 
 def test_a_statement_edited_on_the_terminal_is_not_taken(waiting: Path, tmp_path: Path) -> None:
@@ -124,7 +123,6 @@ def test_a_statement_edited_on_the_terminal_is_not_taken(waiting: Path, tmp_path
         answers=[(ask, "edit"), (ask, "reject"), ("Why?", "it says more than it can")],
     )  # fmt: skip
     assert code == 0, shown[-3000:]
-    assert "it is written from the fields" in " ".join(shown.split())
     assert not (waiting / "hypotheses").exists()
 
 

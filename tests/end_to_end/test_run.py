@@ -87,15 +87,9 @@ def test_replay_rebuilds_the_same_report_with_the_core_alone(
 ) -> None:
     out = tmp_path / "again"
     ended = sage(
-        "admin",
-        "replay",
-        str(finished),
-        "--out",
-        str(out),
-        cwd=tmp_path,
-        **core_only(tmp_path / "core"),
-        SAGE_CACHE_DIR=str(tmp_path / "empty"),
-    )
+        "admin", "replay", str(finished), "--out", str(out), cwd=tmp_path,
+        **core_only(tmp_path / "core"), SAGE_CACHE_DIR=str(tmp_path / "empty"),
+    )  # fmt: skip
     assert ended.code == 0, ended.err
     assert (out / "report.html").read_bytes() == (finished / "report.html").read_bytes()
 
@@ -168,27 +162,46 @@ def test_doctor_and_config_answer_for_machines(tmp_path: Path) -> None:
     assert "secret-key" not in settings
 
 
-def test_a_cohort_with_competing_deaths_ends_in_a_report_of_incidence(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on a cohort with competing deaths, over papers that do not bear on its claim."""
     from validation.simulate import write_world
 
-    world = tmp_path / "world"
-    write_world(world, seed=5, patients=250)
-    description = world / "cohort.toml"
+    place = tmp_path_factory.mktemp("odd")
+    write_world(place / "world", seed=5, patients=250)
+    description = place / "world" / "cohort.toml"
     sections = re.split(r"(?m)^(?=\[)", description.read_text())
     kept = [section for section in sections if not re.match(r"\[endpoints\.(?!cause\])", section)]
     description.write_text("".join(kept))
-    run = tmp_path / "run"
-    ended = sage(
-        "run", PROMPT, "--cohort", str(world), "--auto-approve", "--out", str(run), cwd=tmp_path
+    (place / "corpus").mkdir()
+    (place / "corpus" / "other.md").write_text(
+        "---\ntitle: Survival after BCG in bladder cancer\nyear: 2015\n---\n\n"
+        "- Overall survival in bladder cancer was longer after BCG.\n"
     )
+    run = place / "run"
+    ended = sage(
+        "run", PROMPT, "--cohort", str(place / "world"), "--auto-approve", "--out", str(run),
+        cwd=place, SAGE_RUN__CORPUS=str(place / "corpus"),
+    )  # fmt: skip
     assert ended.code == 0, ended.err
-    page = (run / "report.html").read_text()
+    return run
+
+
+def test_a_cohort_with_competing_deaths_ends_in_a_report_of_incidence(odd: Path) -> None:
+    page = (odd / "report.html").read_text()
     assert "Aalen-Johansen estimate" in page
     assert "cumulative_incidence.exposed.at_36" in page
     assert re.search(r"sHR \d", page)
-    assert "subdistribution hazard ratio" in page
-    claimed = json.loads((run / "hypotheses/h1/contract.json").read_text())["contract"]["tests"]
+    claimed = json.loads((odd / "hypotheses/h1/contract.json").read_text())["contract"]["tests"]
     assert [item["method"] for item in claimed if item["claim"]] == ["cause_specific"]
+
+
+def test_where_nothing_found_bears_on_the_claim_novelty_is_not_judged(odd: Path) -> None:
+    page = (odd / "report.html").read_text()
+    debate = page[page.index("<h3>Novelty debate") : page.index("<h3>Feasibility")]
+    assert "<strong>Not judged.</strong>" in debate
+    assert not re.search(r'value="h1\.novelty\.score"[^>]*>\d', page)
+    assert "local index of 1 records" in debate
 
 
 def test_show_counts_what_a_failed_step_spent(tmp_path: Path) -> None:
@@ -201,11 +214,11 @@ def test_show_counts_what_a_failed_step_spent(tmp_path: Path) -> None:
     with serve(lambda body: slow) as server:
         ended = sage(
             "run", PROMPT, "--reasoner", "chat", "--auto-approve", "--out", str(run), cwd=tmp_path,
-            SAGE_TIMEOUT_S="2", SAGE_BASE_URL=server.url,
+            SAGE_TIMEOUT_S="1", SAGE_BASE_URL=server.url,
         )  # fmt: skip
         assert len(server.requests) == 1, "what ran out of time is not asked for again"
     assert ended.code == 1
-    assert "did not finish its reply to agent question within 2 s" in ended.err
+    assert "agent question" in ended.err and "1 s" in ended.err
     assert "Traceback" not in ended.err
     (row,) = sage("show", str(run), "--json", cwd=tmp_path).json["spending"]
     assert (row["step"], row["times"], row["failed"]) == ("question", 0, 1)
