@@ -16,7 +16,11 @@ import pytest
 from sage_literature.tests.catalogs import running
 from tests.docs.examples import PAGES, ROOT, blocks
 from tests.docs.shell import run
-from tests.end_to_end.harness import PROMPT, cache_dir
+from tests.draws import draw_few
+from tests.end_to_end.conftest import finished
+from tests.end_to_end.harness import build_once, cache_dir
+
+__all__ = ["finished"]
 
 PUBTATOR = """\
 1|t|A.
@@ -68,6 +72,8 @@ def own_settings() -> Iterator[None]:
         patch.setenv("SAGE_CACHE_DIR", str(cache_dir()))
         patch.setenv("SAGE_EMBEDDING_MODEL", "hashing")
         patch.setenv("COLUMNS", "200")
+        patch.setenv("FEW_DRAWS", "1")
+        draw_few(patch)
         yield
 
 
@@ -81,9 +87,13 @@ def services(own_settings: None) -> Iterator[None]:
 
 
 @pytest.fixture(scope="package")
-def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def workplace() -> Path:
     """The folder in which every example could have been typed; examples get a copy of it."""
-    place = tmp_path_factory.mktemp("workplace")
+    return build_once("workplace", fill)
+
+
+def fill(place: Path) -> None:
+    """Make all that examples name."""
     shutil.copytree(ROOT / "docs" / "hypotheses", place / "docs" / "hypotheses")
     literature(place)
     cohorts(place)
@@ -104,16 +114,12 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if named := re.match(r"# ([\w/-]+\.py)\n", block):
                 (place / named[1]).parent.mkdir(parents=True, exist_ok=True)
                 (place / named[1]).write_text(block)
-    return place
 
 
-@pytest.fixture(scope="package")
-def runs(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A runs folder with one finished run."""
-    place = tmp_path_factory.mktemp("runs")
-    cohort = workplace / "cohorts" / "tcga-blca"
-    run(f'sage run "{PROMPT}" --cohort {cohort} --auto-approve', place)
-    return place / "runs"
+@pytest.fixture
+def runs(finished: Path, here: Path) -> Path:
+    """A runs folder with one finished run, where the examples are typed."""
+    return Path(shutil.copytree(finished, here / "runs" / "run")).parent
 
 
 @pytest.fixture

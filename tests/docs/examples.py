@@ -72,6 +72,29 @@ NOT_RUN = {
     "sage admin pause": "needs a run under way; tests/sage/web/test_site.py pauses one",
     "npx": "needs Node.js and the network",
     "claude": "another program",
+    "sage campaign": "a minute; tests/end_to_end/test_campaign.py",
+    "sage literature gather … --limit": "plugins/sage_literature/tests/test_gather.py",
+    "sage kg build corpus/": "needs what the line before it gathers",
+    "sage literature update --graph graph/": "plugins/sage_literature/tests/test_update.py",
+    "sage programs extract": "plugins/sage_programs/tests/test_extract.py",
+    "sage reading train": "plugins/sage_slide_reading/tests/test_behavior.py",
+    "sage reading predict": "needs the model of the line before it",
+    "sage reading read … --agent o3": "needs the same model",
+    "sage serve --reviewers": "tests/end_to_end/test_pages.py",
+    "sage serve --root": "another port is in the example of --help",
+    "sage slides measure … --slides slide": "tests/mcp_servers/measures/test_over_cohort.py",
+    "sage slides measure … --define measurements.txt": "tests/mcp_servers/measures/test_over_cohort"
+    ".py; docs/measurements.md measures maps too",
+    "sage tools run cox … --json": "docs/mcp.md does without --json",
+    "sage tools run spatialdata_export": "plugins/sage_exchange/tests/test_spatialdata.py",
+    "sage tools run tls … mpp=0.25": "docs/routes/pathologist.md has another resolution",
+    "sage tools serve all --transport http": "README.md serves a suite so",
+    "sage tools serve oncology": "README.md serves all suites so",
+    "sage tools serve pathology --root": "README.md serves all suites so",
+    "sage validate docs/hypotheses/claims/": "tests/validation runs such claims; that a contract"
+    " can be made of the file is checked",
+    "sage validate os.json": "docs/cohorts.md validates a frozen contract too",
+    "sage validate … --out replicated": "docs/cohorts.md replicates the same claim",
 }
 """What is held against the command line (or the files it names) and not run, with the reason."""
 

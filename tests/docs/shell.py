@@ -16,8 +16,11 @@ from typer.testing import CliRunner
 from sage.cli.app import app
 from tests.docs.examples import ROOT
 from tests.end_to_end.harness import sage
+from tests.warm import HERE
 
 TIMEOUT = 900
+DEFAULTS = {"SAGE_EMBEDDING_MODEL": "default", HERE: "1"}
+"""The demonstration graph has the default embedding; slides are read in the command's process."""
 
 
 def run(line: str, folder: Path) -> str:
@@ -32,9 +35,9 @@ def run(line: str, folder: Path) -> str:
         return served(line, folder)
     given = dict(pair.split("=", 1) for pair in re.findall(r"^[A-Z_]+=\S+", line))
     words = shlex.split(re.sub(r"^([A-Z_]+=\S+ )+", "", line), comments=True)
-    if words[:2] in (["sage", "run"], ["sage", "review"], ["sage", "resume"]):
-        # A process holds its run until it ends. The demonstration graph has the default embedding.
-        ended = sage(*words[1:], cwd=folder, timeout=TIMEOUT, SAGE_EMBEDDING_MODEL="default")
+    if words[1:2] in (["run"], ["review"], ["resume"], ["tools"]):
+        # A process holds its run until it ends, and its slides.
+        ended = sage(*words[1:], cwd=folder, timeout=TIMEOUT, **DEFAULTS)
         assert ended.code == 0, ended.err
         return ended.out
     if words[0] != "sage":

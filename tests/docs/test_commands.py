@@ -48,7 +48,7 @@ def test_an_example_works_as_printed(
     if any(re.match(r"sage validate ledger (show|verify|export)", x) for x in example.lines):
         run("sage validate ledger merge colleague.jsonl", here)
     if " last" in example.lines[0] or any("--runs runs/" in line for line in example.lines):
-        shutil.copytree(request.getfixturevalue("runs"), here / "runs")
+        request.getfixturevalue("runs")
     for line in example.lines:
         if " promote " in line:
             program_of_a_model(here / "runs")
@@ -62,6 +62,8 @@ def test_an_example_works_as_printed(
             run(line, folder)
         else:
             hold_against_what_it_names(line)
+            if claim := re.match(r"sage validate (docs/hypotheses/claims/.*) --out OUT", line):
+                run(f"sage validate contract {claim[1]}", folder)
 
 
 def program_of_a_model(runs: Path) -> None:
@@ -102,9 +104,10 @@ def hold_against_what_it_names(line: str) -> None:
 
 def test_every_exception_is_needed() -> None:
     lines = [line for example in EXAMPLES for line in example.lines]
-    for key in NOT_RUN:
+    for key, reason in NOT_RUN.items():
         pattern = re.escape(key).replace("…", ".*")
         assert any(re.match(pattern, line) for line in lines), key
+        assert all((ROOT / name).exists() for name in re.findall(r"[\w/]+/tests[\w/.]*", reason))
 
 
 def test_every_command_has_an_example() -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.docs.examples import PAGES, ROOT, blocks
+from tests.docs.shell import DEFAULTS
 from tests.sandbox.boxes import working
-from tests.warm import run_warm
+from tests.warm import HERE, run_warm
 
 BLOCKS = [
     (page.relative_to(ROOT).as_posix(), number, block)
@@ -27,8 +28,9 @@ def test_a_block_of_python_runs(where: str, number: int, block: str, here: Path)
         (here / "early.py").write_text(block)
         words = ["nova", "explore", "demo", "Who relapses early?", "--endpoint", "OS",
                  "--program", "early.py"]  # fmt: skip
+    more = DEFAULTS if "Run." in block else {HERE: "1"}
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = run_warm(words, cwd=here, env={**os.environ, "PATH": path}, timeout=120)
+    done = run_warm(words, cwd=here, env={**os.environ, **more, "PATH": path}, timeout=120)
     assert done.returncode == 0, done.stderr
 
 
