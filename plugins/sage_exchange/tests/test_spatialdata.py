@@ -315,9 +315,9 @@ def test_a_table_is_read_in_parts_that_fit_together(
 
 @needs_spatialdata
 def test_a_file_that_holds_nothing_is_named(made: Path) -> None:
-    with pytest.raises(InputError, match=r"s\.tls\.geojson: nothing to export; no file holds"):
+    with pytest.raises(InputError, match=r"s\.tls\.geojson"):
         run(context(made), "spatialdata_export", slide="s.svs", files=["results/s.tls.geojson"])
-    with pytest.raises(InputError, match="name results=FOLDER"):
+    with pytest.raises(InputError, match="results=FOLDER"):
         run(context(made), "spatialdata_export", slide="s.svs")
 
 

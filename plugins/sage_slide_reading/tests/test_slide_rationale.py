@@ -74,16 +74,16 @@ def test_without_a_writer_the_panels_are_empty(section: Path) -> None:
 
 
 def test_a_session_of_another_slide_or_without_actions_is_refused(section: Path) -> None:
-    with pytest.raises(InputError, match="the session is of"):
+    with pytest.raises(InputError):
         draft_rationales(section, NoWriter(), width=999)
-    with pytest.raises(InputError, match=r"the session is of other\.svs; .* give it that name"):
+    with pytest.raises(InputError, match=r"other\.svs"):
         draft_rationales(section, NoWriter(), slide="other.svs")
-    with pytest.raises(InputError, match=r"0\.5 µm .* with 2\. If it .* --mpp 2"):
+    with pytest.raises(InputError, match="--mpp 2"):
         draft_rationales(section, NoWriter(), mpp=2.0)
     strict = ActionSettings(stay_s=100)
     with (
         Slide.open(section) as slide,
-        pytest.raises(InputError, match="no stay of 100 s"),
+        pytest.raises(InputError, match="100 s"),
     ):
         draft(session(section), "a", Scope(slide, Options()), NoWriter(), strict)
 
