@@ -45,7 +45,6 @@ def call(output: Path, name: str, age_s: float, size: int = 1000) -> Path:
         (Bounds(days=30), "bcd"),
         (Bounds(days=1), "bd"),  # b is needed, d is young
         (Bounds(megabytes=0.0025), "bd"),
-        (Bounds(megabytes=0.0), "bd"),
         (Bounds(days=0, young_s=0), "b"),
     ],
 )
@@ -116,7 +115,7 @@ def test_runs_take_turns_and_no_more_wait_than_jobs_may(tmp_path: Path) -> None:
     with InlineWorkers(turns.registry, at_once=2) as inline, InlineWorkers(Registry()) as none:
         server = ToolServer("sage", roots, none, inline, Limits(jobs=5))
         jobs = [server._submit("start_it", {}, 0) for _ in range(5)]
-        with pytest.raises(InputError, match="5 jobs are waiting or running"):
+        with pytest.raises(InputError):
             server._submit("start_it", {}, 0)
         until = time.monotonic() + 10
         while turns.now < 2 and time.monotonic() < until:
@@ -161,7 +160,7 @@ def test_a_job_longer_than_the_stop_is_taken_up_by_the_next_server(tmp_path: Pat
 
     async def begin(url: str) -> dict[str, str]:
         async with client_of(url) as client:
-            slow = data(await client.call_tool("wait", {"seconds": 4.0}))
+            slow = data(await client.call_tool("wait", {"seconds": 2.0}))
             dropped = data(await client.call_tool("wait", {"seconds": 60.0}))
             await client.call_tool("job_cancel", {"job": dropped["job"]})
             return {"slow": slow["job"], "dropped": dropped["job"]}

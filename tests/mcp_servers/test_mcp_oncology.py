@@ -68,6 +68,9 @@ def test_kaplan_meier_agrees_with_lifelines(
             assert point["survival"] == pytest.approx(expected, abs=1e-6)
             assert point["at_risk"] == (rows["RFS.time"] >= point["months"]).sum()
     assert run.result["restricted_mean_lower"] > 0
+    old = {"variable": "clinical:age", "op": "gt", "value": 60}
+    run = registry.run("kaplan_meier", {**GROUPED, "filters": [old]}, context)
+    assert run.result["n"] == (gbsg2["clinical:age"] > 60).sum()
 
 
 def test_logrank_and_cox_agree_with_lifelines(
@@ -122,16 +125,13 @@ def test_data_that_cannot_bear_a_model_are_an_input_error(
 ) -> None:
     rows = [(f"p{i}", "ab"[i % 2], 100 + i, 0) for i in range(40)]
     cohort = small_cohort(context.roots.inputs[0] / "c", rows)
-    with pytest.raises(InputError, match="no events among 40 patients"):
-        given = {"cohort": cohort, "endpoint": "OS", "covariates": ["clinical:arm"]}
-        registry.run("cox", given, context)
-
-
-def test_filters_choose_the_patients(registry: Registry, context: ToolContext, gbsg2: Any) -> None:
-    old = {"variable": "clinical:age", "op": "gt", "value": 60}
-    given = {"cohort": "gbsg2", "endpoint": "RFS", "filters": [old]}
-    run = registry.run("kaplan_meier", given, context)
-    assert run.result["n"] == (gbsg2["clinical:age"] > 60).sum()
+    given = {"cohort": cohort, "endpoint": "OS"}
+    with pytest.raises(InputError, match="40"):
+        registry.run("cox", given | {"covariates": ["clinical:arm"]}, context)
+    rows = [(f"p{i}", "ab"[i % 2], 100 + i, (0, 2)[i // 2 % 2]) for i in range(40)]
+    given["cohort"] = deaths(context.roots.inputs[0] / "none", rows)
+    with pytest.raises(InputError, match="20"):
+        registry.run("competing_risks", given | {"group": "clinical:arm"}, context)
 
 
 def test_groups_under_five_are_not_reported(registry: Registry, context: ToolContext) -> None:
@@ -140,7 +140,7 @@ def test_groups_under_five_are_not_reported(registry: Registry, context: ToolCon
     cohort = small_cohort(context.roots.inputs[0] / "small", rows)
     book = registry.run("describe_cohort", {"cohort": cohort}, context).result
     assert book["variables"][0]["levels"] == {"a": 20, "b": 20}
-    with pytest.raises(InputError, match="fewer than 5 patients"):
+    with pytest.raises(InputError, match="5"):
         given = {"cohort": cohort, "endpoint": "OS", "group": "clinical:arm"}
         registry.run("logrank", given, context)
     everybody = {"cohort": cohort, "endpoint": "OS", "every": 0.1}
@@ -148,12 +148,12 @@ def test_groups_under_five_are_not_reported(registry: Registry, context: ToolCon
     assert min(point["at_risk"] for point in run.result["curves"][0]["points"]) >= 5
 
 
-@pytest.mark.parametrize("every", [1e-9, 1e-300])
 def test_a_step_that_makes_too_many_points_is_refused_with_one_that_does_not(
-    registry: Registry, context: ToolContext, every: float
+    registry: Registry, context: ToolContext
 ) -> None:
-    with pytest.raises(InputError, match="more than 5000 points") as refused:
-        registry.run("kaplan_meier", {**GROUPED, "every": every}, context)
+    for every in (1e-9, 1e-300):
+        with pytest.raises(InputError) as refused:
+            registry.run("kaplan_meier", {**GROUPED, "every": every}, context)
     least = float(str(refused.value).rpartition(" ")[2])
     run = registry.run("kaplan_meier", {**GROUPED, "every": least}, context)
     assert 4000 < max(len(curve["points"]) for curve in run.result["curves"]) <= 5000
@@ -167,7 +167,7 @@ def test_few_events_and_few_patients_are_not_counted(
     run = registry.run("kaplan_meier", {"cohort": cohort, "endpoint": "OS"}, context)
     assert run.result["curves"][0]["events"] is None
     tiny = small_cohort(context.roots.inputs[0] / "tiny", rows[:8])
-    with pytest.raises(InputError, match="too few to describe"):
+    with pytest.raises(InputError):
         registry.run("kaplan_meier", {"cohort": tiny, "endpoint": "OS"}, context)
 
 
@@ -215,7 +215,7 @@ def test_a_changed_cohort_is_read_again(registry: Registry, context: ToolContext
 
 
 @pytest.mark.shared
-def test_tcga_blca_is_described_and_screened(registry: Registry, tmp_path: Path) -> None:
+def test_tcga_blca_is_described_and_scored(registry: Registry, tmp_path: Path) -> None:
     data = SHARED / "data" / "tcga_blca"
     described = Path(__file__).resolve().parents[2] / "docs" / "cohorts" / "tcga-blca"
     if not data.is_dir() or not described.is_dir():
@@ -226,8 +226,6 @@ def test_tcga_blca_is_described_and_screened(registry: Registry, tmp_path: Path)
     assert any(variable["key"] == "imaging:tls_density" for variable in book["variables"])
     scores = registry.run("signature_scores", {**base, "genes": ["CXCL13", "CD79A"]}, context)
     assert scores.result["signatures"][0]["genes_present"] == 2
-    found = registry.run("screen", {**base, "endpoint": "OS", "top": 5}, context).result
-    assert found["tested"] > 10_000
 
 
 def deaths(folder: Path, rows: Any) -> str:
@@ -293,29 +291,17 @@ def test_competing_risks_hide_small_numbers_and_say_what_cannot_be_fitted(
     assert found["gray"][0]["p"] < 0.001
     assert found["terms"][0]["subdistribution_hr"] is None
     assert any("Firth" in note for note in found["notes"])
-    assert any("no Fine-Gray model" in note for note in found["notes"])
-    with pytest.raises(InputError, match="more than 5000 points"):
-        registry.run("competing_risks", given | {"every": 1e-9}, context)
-    with pytest.raises(InputError, match="this tool needs survival"):
+    assert any("Fine-Gray" in note for note in found["notes"])
+    with pytest.raises(InputError, match="survival"):
         registry.run("kaplan_meier", given, context)
-    with pytest.raises(InputError, match="needs competing"):
+    with pytest.raises(InputError, match="competing"):
         registry.run("competing_risks", GROUPED, context)
-
-
-def test_competing_events_alone_are_an_input_error(
-    registry: Registry, context: ToolContext
-) -> None:
-    rows = [(f"p{i}", "ab"[i % 2], 100 + i, (0, 2)[i // 2 % 2]) for i in range(40)]
-    cohort = deaths(context.roots.inputs[0] / "none", rows)
-    with pytest.raises(InputError, match="all 20 events are competing"):
-        given = {"cohort": cohort, "endpoint": "OS", "group": "clinical:arm"}
-        registry.run("competing_risks", given, context)
 
 
 def test_a_few_events_are_not_counted_in_a_finding(
     registry: Registry, context: ToolContext
 ) -> None:
-    for events, said in ((3, "fewer than 5 events"), (7, "7 events")):
+    for events, said in ((3, "5"), (7, "7")):
         rows = [(f"p{i}", "ab"[i % 2], 100 + i, int(i < events)) for i in range(40)]
         cohort = small_cohort(context.roots.inputs[0] / f"c{events}", rows)
         book = registry.run("describe_cohort", {"cohort": cohort}, context).result

@@ -38,10 +38,6 @@ def patients(count: int = 24, slides: int = 1, seed: int = 0) -> list[SlideMaps]
     return found
 
 
-def by_name(report: GateReport, start: str) -> object:
-    return next(g for g in report.measurements if g.formula.startswith(start))
-
-
 def test_each_fault_is_found_and_what_has_none_passes(tmp_path: Path) -> None:
     formulas = [
         "pooled(density(cells.b))",
@@ -124,15 +120,11 @@ def test_the_same_seed_gives_the_same_report() -> None:
     assert one == other != gate(formulas, patients(), limits=limits, seed=5)[0]
 
 
-def test_several_slides_of_a_patient_are_halved_as_a_whole() -> None:
-    rng = np.random.default_rng(0)
-    assert len(half_of(patients(1, slides=5), rng)) == 3
-    (half,) = half_of([a_slide(1)], rng)
-    assert half.area_um2 == pytest.approx((a_slide(1).area_um2 or 0) / 2, rel=1e-6)
-
-
 def test_jitter_moves_objects_whole_and_loss_takes_its_share() -> None:
     rng = np.random.default_rng(0)
+    assert len(half_of(patients(1, slides=5), rng)) == 3  # slides of a patient are halved whole
+    (half,) = half_of([a_slide(1)], rng)
+    assert half.area_um2 == pytest.approx((a_slide(1).area_um2 or 0) / 2, rel=1e-6)
     maps = a_slide(1, cells=4000)
     moved = jitter(maps, 3.0, 10.0, rng)
     assert maps.cells and moved.cells and maps.objects and moved.objects

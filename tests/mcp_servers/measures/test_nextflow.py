@@ -7,14 +7,15 @@ that downloads it from its own site): it is not run here.
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.mcp_servers.measures.test_over_cohort import environment, rows_of
+from tests.warm import HERE, run_warm
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "deploy" / "nextflow"
@@ -25,16 +26,17 @@ SCRIPTS = dict(re.findall(r'process (\w+) \{.*?"""\n(.*?)"""', MODULE, re.DOTALL
 
 
 def run(process: str, place: Path, **filled: str) -> subprocess.CompletedProcess[str]:
-    """The script of a process in its folder, as `bash -ue`, with `${...}` filled in."""
+    """The script of a process, its one `sage` warm, the rest as `bash -ue`, `${...}` filled in."""
     script = SCRIPTS[process]
     for name, value in filled.items():
         script = script.replace("${" + FILLED[name] + "}", value)
     assert not re.search(r"(?<!\\)\$\{", script), script
-    script = script.replace("\\$", "$").replace("sage ", f"{sys.executable} -m sage ")
-    return subprocess.run(
-        ["bash", "-ue", "-c", script], cwd=place, env=environment(), capture_output=True,
-        text=True, timeout=240,
-    )  # fmt: skip
+    (words,) = re.findall(r"^ *sage (.*)$", script, re.MULTILINE)
+    done = run_warm(shlex.split(words), cwd=place, env={**environment(), HERE: "1"}, timeout=240)
+    ended = re.sub(r"^ *sage .*$", f"(exit {done.returncode})", script, flags=re.MULTILINE)
+    shell = ["bash", "-ue", "-c", ended.replace("\\$", "$")]
+    rest = subprocess.run(shell, cwd=place, capture_output=True, text=True, timeout=60)
+    return subprocess.CompletedProcess(words, rest.returncode, "", done.stderr + rest.stderr)
 
 
 FILLED = {
@@ -53,7 +55,7 @@ def test_slides_become_maps_and_variables_and_a_bad_slide_is_named_missing(tmp_p
     names = ("P1.s1", "P1.s2", "P2.s1")
     for seed, (folder, name) in enumerate(zip(work[:2], names, strict=False)):
         slide = tmp_path / "slides" / f"{name}.tiff"
-        render_slide(slide, seed=seed, size_px=768, aggregates=0)
+        render_slide(slide, seed=seed, size_px=512, aggregates=0)
         (folder / slide.name).symlink_to(slide)  # as Nextflow stages a file
     (work[2] / "P2.s1.tiff").write_bytes(b"II*\0 no slide")
     for folder, name in zip(work[:3], names, strict=True):
@@ -101,8 +103,8 @@ def test_what_the_pipeline_names_is_there() -> None:
         assert all(code.count(a) == code.count(b) for a, b in ("{}", "()", "[]"))
 
 
-@pytest.mark.parametrize("name", ["a b.svs", "$(touch x).svs", "-rf.svs", "a;b.svs", "..", "a`b`"])
-def test_a_name_that_a_shell_would_read_is_refused(name: str) -> None:
+def test_a_name_that_a_shell_would_read_is_refused() -> None:
     (pattern,) = re.findall(r"==~ /(.*?)/\)", MAIN)
-    assert re.fullmatch(pattern, name) is None
+    for name in ("a b.svs", "$(touch x).svs", "-rf.svs", "a;b.svs", "..", "a`b`"):
+        assert re.fullmatch(pattern, name) is None
     assert re.fullmatch(pattern, "TCGA-2F-A9KO-01Z-00-DX1.195576CF.svs")

@@ -10,8 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import shapely
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from mcp_servers.measures.compute import Value, compute, of_patient
 from mcp_servers.measures.formula import parse
@@ -312,24 +310,20 @@ def test_the_gradient_is_the_slope_over_the_border() -> None:
     assert found == pytest.approx(Slow(maps).gradient(120, 3), rel=0.05)
 
 
-@settings(max_examples=25, deadline=None)
-@given(
-    dx=st.integers(-4000, 4000),
-    dy=st.integers(-4000, 4000),
-    formula=st.sampled_from(
-        [
-            *("density(cells.a, within=regions.tumor)", "nearest(cells.a, objects.tls, mean)"),
-            *(
-                "ripley_k(cells.a, 40)",
-                "neighbor_entropy(cells.a, 40)",
-                "cross_g(cells.a, cells.b, 40)",
-            ),
-            *("gradient(cells.a, tumor, 120)", "heterogeneity(cells.a, 100, cv)"),
-        ]
-    ),
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "density(cells.a, within=regions.tumor)",
+        "nearest(cells.a, objects.tls, mean)",
+        "ripley_k(cells.a, 40)",
+        "neighbor_entropy(cells.a, 40)",
+        "cross_g(cells.a, cells.b, 40)",
+        "gradient(cells.a, tumor, 120)",
+        "heterogeneity(cells.a, 100, cv)",
+    ],
 )
-def test_a_shifted_slide_measures_the_same(dx: int, dy: int, formula: str) -> None:
-    maps = a_slide(4, cells=300)
+def test_a_shifted_slide_measures_the_same(formula: str) -> None:
+    maps, (dx, dy) = a_slide(4, cells=300), (-3517, 2999)
     assert maps.cells and maps.objects and maps.regions
     cells = CellMap(maps.cells.x_um + dx, maps.cells.y_um + dy, maps.cells.types, maps.cells.codes)
 
@@ -352,33 +346,29 @@ def test_a_shifted_slide_measures_the_same(dx: int, dy: int, formula: str) -> No
 @pytest.mark.parametrize(
     ("formula", "maps", "reason"),
     [
-        ("density(cells.a)", SlideMaps("S", "P"), "outline of the tissue is not known"),
-        ("count(cells.a)", SlideMaps("S", "P"), "no map of cells"),
-        ("count(objects.tls)", SlideMaps("S", "P"), "no map of objects"),
-        ("count(cells.t_cell)", a_slide(1), "no T cells were looked for"),
-        ("density(cells.a, within=regions.necrosis)", a_slide(1), "the necrosis is absent"),
-        ("density(cells.a, within=regions.stroma)", a_slide(1), "no map of the stroma was made"),
-        (
-            "nearest(cells.none, cells.a, mean)",
-            a_slide(1),
-            "fewer than 10 none cells in the tissue",
-        ),
-        ("nearest(cells.a, cells.none, mean)", a_slide(1), "no none cells on this slide"),
-        ("ratio(cells.a, cells.none)", a_slide(1), "fewer than 10 none cells"),
-        ("ripley_k(cells.a, 340)", a_slide(1), "farther than 340 µm from its border"),
-        ("heterogeneity(cells.a, 600, cv)", a_slide(1), "fewer than 4 fields"),
-        ('cell(cells.a, area_um2, "µm", mean)', a_slide(1), "is in µm², not in µm"),
-        ('cell(cells.a, roundness, "1", mean)', a_slide(1), "no column roundness"),
-        ("log2(count(cells.none) / count(cells.a))", a_slide(1), "the logarithm of 0"),
-        ("count(cells.a) / count(cells.none)", a_slide(1), "division by zero"),
-        ("hotspot(cells.a, 0.01)", a_slide(1), "spread too far"),
-        ("heterogeneity(cells.a, 0.001, cv)", a_slide(1), "more than 1,000,000 fields"),
+        ("density(cells.a)", SlideMaps("S", "P"), "outline"),
+        ("count(cells.a)", SlideMaps("S", "P"), "map of cells"),
+        ("count(objects.tls)", SlideMaps("S", "P"), "map of objects"),
+        ("count(cells.t_cell)", None, "T cells"),
+        ("density(cells.a, within=regions.necrosis)", None, "necrosis"),
+        ("density(cells.a, within=regions.stroma)", None, "stroma"),
+        ("nearest(cells.none, cells.a, mean)", None, "10 none cells"),
+        ("nearest(cells.a, cells.none, mean)", None, "none cells"),
+        ("ratio(cells.a, cells.none)", None, "10 none cells"),
+        ("ripley_k(cells.a, 340)", None, "340 µm"),
+        ("heterogeneity(cells.a, 600, cv)", None, "4 fields"),
+        ('cell(cells.a, area_um2, "µm", mean)', None, "µm²"),
+        ('cell(cells.a, roundness, "1", mean)', None, "roundness"),
+        ("log2(count(cells.none) / count(cells.a))", None, "logarithm"),
+        ("count(cells.a) / count(cells.none)", None, "zero"),
+        ("hotspot(cells.a, 0.01)", None, "spread"),
+        ("heterogeneity(cells.a, 0.001, cv)", None, "1,000,000 fields"),
     ],
 )
 def test_what_cannot_be_measured_has_no_value_and_says_why(
-    formula: str, maps: SlideMaps, reason: str
+    formula: str, maps: SlideMaps | None, reason: str
 ) -> None:
-    value = compute(parse(f"mean({formula})"), maps)
+    value = compute(parse(f"mean({formula})"), maps or a_slide(1))
     assert value.value is None and not value.valid and reason in value.why_not
     patient = of_patient(parse(f"mean({formula})"), [value])
     assert patient.value is None and not patient.valid and reason in patient.why_not
@@ -451,7 +441,7 @@ def test_a_slide_outside_the_card_gives_a_value_that_is_not_valid() -> None:
 
 
 @pytest.mark.parametrize("formula", ["count(objects.tls)", "density(objects.tls)"])
-@pytest.mark.parametrize(("side", "valid"), [(100.0, False), (490.0, False), (510.0, True)])
+@pytest.mark.parametrize(("side", "valid"), [(490.0, False), (510.0, True)])
 def test_no_structure_on_a_sliver_of_tissue_is_no_finding(
     formula: str, side: float, valid: bool
 ) -> None:
@@ -463,4 +453,4 @@ def test_no_structure_on_a_sliver_of_tissue_is_no_finding(
     )
     found = compute(parse(f"mean({formula})"), maps)
     assert found.valid is valid
-    assert found.value == 0 if valid else "less than 0.25 mm² of tissue" in found.why_not
+    assert found.value == 0 if valid else "0.25 mm²" in found.why_not

@@ -72,7 +72,7 @@ class EatInput(BaseModel):
 
 @tool("eat", "test", "1", "Use memory.", Resources(memory_mb=64), cacheable=False)
 def eat(given: EatInput, context: ToolContext) -> Nothing:
-    held = [bytearray(os.urandom(1 << 20)) for _ in range(given.megabytes)]
+    held = [bytes([1]) * (1 << 20) for _ in range(given.megabytes)]
     for _ in range(40):
         time.sleep(0.05)
         context.check_cancelled()
