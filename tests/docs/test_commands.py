@@ -8,7 +8,6 @@ import shlex
 import shutil
 from pathlib import Path
 
-import click
 import pytest
 
 from tests.docs.examples import (
@@ -116,9 +115,13 @@ def test_every_command_has_an_example() -> None:
     assert {name for name in plain if f"{name} --help" not in shown} == set()
 
 
-@pytest.mark.parametrize("where, command", sorted(set(in_sentences())))
-def test_a_command_named_in_a_sentence_exists(where: str, command: str) -> None:
-    """The command and its options; capitals, braces and "…" stand for what the reader gives."""
+def test_a_command_named_in_a_sentence_exists() -> None:
+    wrong = {(where, command): missing(command) for where, command in in_sentences()}
+    assert {named: said for named, said in wrong.items() if said} == {}
+
+
+def missing(command: str) -> list[str]:
+    """What this version lacks; capitals, braces and "…" stand for what the reader gives."""
     words = re.sub(r"[\[\]…]", " ", command).split()
     known, name = commands(), "sage"
     if words[1:2] == ["validate"] and f"sage validate {' '.join(words[2:3])}".strip() not in known:
@@ -126,9 +129,8 @@ def test_a_command_named_in_a_sentence_exists(where: str, command: str) -> None:
     while len(words) > 1 and f"{name} {words[1]}" in known:
         name = f"{name} {words.pop(1)}"
     found = known[name]
-    if hasattr(found, "list_commands"):
-        assert len(words) == 1 or words[1].startswith("-"), f'no command "{words[1]}" in {name}'
+    if hasattr(found, "list_commands") and len(words) > 1 and not words[1].startswith("-"):
+        return [words[1]]
     options = {text for given in found.params for text in (*given.opts, *given.secondary_opts)}
-    for option in (word.partition("=")[0] for word in words if word.startswith("--")):
-        assert option in options | {"--help"}, f"{name} has no {option}"
-    assert isinstance(found, click.Command) or name
+    asked = {word.partition("=")[0] for word in words if word.startswith("--")}
+    return sorted(asked - options - {"--help"})
