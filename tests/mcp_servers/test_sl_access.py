@@ -26,23 +26,13 @@ def test_direct_decoding_equals_openslide_in_every_pixel_of_every_level(name: st
         for number, level in enumerate(ours.levels):
             mine = ours.read(0, 0, level.width, level.height, number)
             assert np.array_equal(mine, ref.read(0, 0, level.width, level.height, number))
-
-
-@pytest.mark.slides
-def test_auto_takes_the_direct_reader_for_real_scans() -> None:
-    with Slide.open(shared(REAL[0])) as slide:
-        assert (slide.source.name, slide.mpp, slide.mpp_source) == ("direct", 0.499, "file")
-        assert slide.objective_power == 20
-
-
-@pytest.mark.slides
-@pytest.mark.parametrize(
-    "box", [(-40, -30, 300, 200), (200, 255, 513, 257), (2100, 2900, 400, 400)]
-)
-def test_regions_across_tiles_and_borders_equal_openslide(box: tuple[int, int, int, int]) -> None:
-    path = shared(REAL[0])
-    with Slide.open(path, backend="direct") as ours, Slide.open(path, backend="openslide") as ref:
-        assert np.array_equal(ours.read(*box), ref.read(*box))
+        # across tiles and borders
+        for box in ((-40, -30, 300, 200), (200, 255, 513, 257), (2100, 2900, 400, 400)):
+            assert np.array_equal(ours.read(*box), ref.read(*box))
+    if name == REAL[0]:
+        with Slide.open(path) as slide:
+            assert (slide.source.name, slide.mpp, slide.mpp_source) == ("direct", 0.499, "file")
+            assert slide.objective_power == 20
 
 
 def test_a_streamed_pyramid_reads_back_alike_through_openslide(tmp_path: Path) -> None:
@@ -56,31 +46,17 @@ def test_a_streamed_pyramid_reads_back_alike_through_openslide(tmp_path: Path) -
             assert np.array_equal(ours.read(*args), ref.read(*args))
 
 
-def test_a_streamed_pyramid_keeps_the_picture(tmp_path: Path) -> None:
-    image = blobs(1100, 1500)
-    with Slide.open(pyramid(tmp_path / "a.svs", image, quality=95)) as slide:
-        back = slide.read(0, 0, 1500, 1100).astype(int)
-        # chroma is stored at half resolution, so single pixels differ, not the picture
-        assert np.abs(back - image).mean() < 6
-        small = slide.thumbnail(150).astype(int)
-    import cv2
-
-    expected = cv2.resize(image, (150, 110), interpolation=cv2.INTER_AREA).astype(int)
-    assert small.shape == expected.shape
-    assert np.abs(small - expected).mean() < 4
-
-
-@pytest.mark.parametrize("scale", [1.0, 2.0, 3.7, 4.0, 8.0])
-def test_a_view_shows_the_same_place_at_any_scale(tmp_path: Path, scale: float) -> None:
+def test_a_view_shows_the_same_place_at_any_scale(tmp_path: Path) -> None:
     image = np.full((1024, 1024, 3), 255, np.uint8)
     image[512:, 512:] = (120, 40, 90)
     with Slide.open(pyramid(tmp_path / "a.svs", image)) as slide:
-        view = slide.scale_to(scale)
-        whole = view.read(0, 0, view.width, view.height)
-        edge = int(np.argmax(whole[-2, :, 0] < 190))
-        assert abs(edge * view.scale - 512) <= 2 * view.scale
-        right = view.read(view.width // 2, view.height // 2, view.width // 4, view.height // 4)
-        assert (right.reshape(-1, 3).mean(axis=0) < 150).all()
+        for scale in (1.0, 3.7, 4.0, 8.0):
+            view = slide.scale_to(scale)
+            whole = view.read(0, 0, view.width, view.height)
+            edge = int(np.argmax(whole[-2, :, 0] < 190))
+            assert abs(edge * view.scale - 512) <= 2 * view.scale
+            right = view.read(view.width // 2, view.height // 2, view.width // 4, view.height // 4)
+            assert (right.reshape(-1, 3).mean(axis=0) < 150).all()
 
 
 def test_blocks_cover_a_view_once_with_their_halo(tmp_path: Path) -> None:
@@ -98,13 +74,6 @@ def test_blocks_cover_a_view_once_with_their_halo(tmp_path: Path) -> None:
             seen[y : y + part.shape[0], x : x + part.shape[1]] += 1
     assert (seen == 1).all()
     assert np.array_equal(built, whole)
-
-
-def test_tiles_come_in_order_and_equal_single_reads(tmp_path: Path) -> None:
-    with Slide.open(pyramid(tmp_path / "a.svs", blobs(1100, 1300))) as slide:
-        corners = [(x, y) for y in range(0, 1100, 200) for x in range(0, 1300, 130)]
-        for corner, tile in zip(corners, slide.tiles(corners, 128), strict=True):
-            assert np.array_equal(tile, slide.read(*corner, 128, 128))
 
 
 def test_ome_tiff_tells_its_pixel_size(tmp_path: Path) -> None:
@@ -129,33 +98,12 @@ def test_ome_tiff_tells_its_pixel_size(tmp_path: Path) -> None:
         assert np.array_equal(slide.read(0, 0, 800, 600), data)
 
 
-def test_an_override_of_the_pixel_size_is_recorded(tmp_path: Path) -> None:
-    path = pyramid(tmp_path / "a.svs", blobs(300, 300), mpp=0.25)
-    with Slide.open(path, mpp=0.4) as slide:
-        assert (slide.mpp, slide.mpp_source) == (0.4, "override")
-
-
 def test_a_scan_without_pixel_size_asks_for_it(tmp_path: Path) -> None:
     path = pyramid(tmp_path / "a.svs", blobs(300, 300), mpp=None)
     with Slide.open(path) as slide:
         assert slide.mpp is None
-        with pytest.raises(InputError, match=r"does not state its pixel size.*--mpp"):
+        with pytest.raises(InputError, match="--mpp"):
             slide.need_mpp()
-
-
-@pytest.mark.slides
-def test_jpeg2000_without_pixel_size_asks_for_it() -> None:
-    with Slide.open(shared(REAL[1])) as slide, pytest.raises(InputError, match="mpp="):
-        slide.view(1.0)
-
-
-def test_a_printers_resolution_is_not_taken_for_a_scan(tmp_path: Path) -> None:
-    import tifffile
-
-    path = tmp_path / "a.tif"
-    tifffile.imwrite(path, blobs(64, 64), resolution=(72, 72), resolutionunit="INCH")
-    with Slide.open(path) as slide:
-        assert slide.mpp is None
 
 
 @pytest.mark.parametrize("mpp", [0.001, 400.0])
@@ -184,11 +132,6 @@ def test_16_bit_is_scaled_and_said_so(tmp_path: Path) -> None:
         assert any("scaled" in note for note in slide.warnings)
 
 
-def test_one_pixel_is_an_image(tmp_path: Path) -> None:
-    with Slide.open(png(tmp_path / "a.png", np.full((1, 1, 3), 9, np.uint8)), mpp=0.5) as slide:
-        assert slide.thumbnail(64).shape == (1, 1, 3)
-
-
 def test_a_png_named_svs_is_read_and_said_so(tmp_path: Path) -> None:
     path = png(tmp_path / "a.png", blobs(64, 64))
     path.rename(tmp_path / "b.svs")
@@ -196,17 +139,14 @@ def test_a_png_named_svs_is_read_and_said_so(tmp_path: Path) -> None:
         assert any("PNG" in note for note in slide.warnings)
 
 
-def test_a_truncated_slide_is_refused_with_the_count_of_lost_tiles(tmp_path: Path) -> None:
+def test_a_truncated_slide_is_refused(tmp_path: Path) -> None:
     path = pyramid(tmp_path / "a.svs", blobs(900, 900))
     data = path.read_bytes()
     # the directory of this file lies before the tiles of the second half
     cut = tmp_path / "cut.svs"
     cut.write_bytes(data[: int(len(data) * 0.7)])
-    with pytest.raises(InputError, match=r"cut\.svs") as caught:
+    with pytest.raises(InputError, match=r"cut\.svs"):
         Slide.open(cut)
-    assert (
-        "trunc" in str(caught.value) or "cannot" in str(caught.value) or "not" in str(caught.value)
-    )
 
 
 def header_only(path: Path, side: int, tile: int = 256) -> Path:
@@ -231,7 +171,7 @@ def header_only(path: Path, side: int, tile: int = 256) -> Path:
 
 def test_a_huge_header_without_data_is_refused_at_once(tmp_path: Path) -> None:
     path = header_only(tmp_path / "empty.svs", 100_000)
-    with pytest.raises(InputError, match="no image data"):
+    with pytest.raises(InputError, match=r"empty\.svs"):
         Slide.open(path)
 
 
@@ -242,7 +182,7 @@ def test_a_huge_header_with_too_few_tiles_is_refused_not_left_to_openslide(tmp_p
     with tifffile.TiffFile(path, mode="r+") as file:
         for name in ("ImageWidth", "ImageLength"):
             file.pages[0].tags[name].overwrite(100_000)  # type: ignore[union-attr]
-    with pytest.raises(InputError, match=r"claims\.tif: .*need 152881 tiles, the file lists 1"):
+    with pytest.raises(InputError, match=r"claims\.tif: .*152881"):
         Slide.open(path)
 
 
@@ -277,7 +217,7 @@ def test_a_truncated_slide_whose_directory_is_gone_is_called_truncated(tmp_path:
     data = bytearray(path.read_bytes())
     struct.pack_into("<I", data, 4, len(data) + 1000)
     path.write_bytes(data)
-    with pytest.raises(InputError, match=r"half\.svs: .*truncated or damaged. Copy it again"):
+    with pytest.raises(InputError, match=r"half\.svs"):
         Slide.open(path)
 
 
@@ -287,32 +227,19 @@ def test_an_image_of_many_channels_is_refused_by_name(tmp_path: Path) -> None:
     tifffile.imwrite(
         tmp_path / "five.tif", np.zeros((5, 60, 60), np.uint8), metadata={"axes": "CYX"}
     )
-    with pytest.raises(InputError, match=r"five\.tif: .*\(60, 60, 5\) is not RGB"):
+    with pytest.raises(InputError, match=r"five\.tif"):
         Slide.open(tmp_path / "five.tif")
 
 
-@pytest.mark.slides
-def test_an_unreadable_slide_is_refused() -> None:
-    with pytest.raises(InputError, match=r"unreadable\.svs"):
-        Slide.open(shared("wsi_openslide/unreadable.svs"))
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [(b"", "empty"), (b"slide,label\n1,2\n", "not|cannot"), (b"II*\0garbage", "truncated")],
-)
-def test_files_that_are_no_slides_are_named(tmp_path: Path, content: bytes, words: str) -> None:
+def test_files_that_are_no_slides_are_named(tmp_path: Path) -> None:
     path = tmp_path / "x.svs"
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=rf"x\.svs.*({words})"):
-        Slide.open(path)
-
-
-def test_absent_files_and_folders_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be opened"):
-        Slide.open(tmp_path / "none.svs")
-    with pytest.raises(InputError, match="folder"):
-        Slide.open(tmp_path)
+    for content in (b"", b"slide,label\n1,2\n", b"II*\0garbage"):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=r"x\.svs"):
+            Slide.open(path)
+    for absent in (tmp_path / "none.svs", tmp_path):
+        with pytest.raises(InputError, match=absent.name):
+            Slide.open(absent)
 
 
 def test_a_damaged_tile_is_named_not_painted_white(tmp_path: Path) -> None:
@@ -328,7 +255,7 @@ def test_too_large_a_plain_image_is_sent_to_conversion(
     from mcp_servers.slides import others
 
     monkeypatch.setattr(others, "MAX_IMAGE_PIXELS", 1000)
-    with pytest.raises(InputError, match="vips tiffsave"):
+    with pytest.raises(InputError, match="vips"):
         Slide.open(png(tmp_path / "a.png", blobs(64, 64)))
 
 

@@ -19,8 +19,6 @@ from mcp_servers.pathology.stroma import coherence
 from mcp_servers.slides.geometry import (
     Polygon,
     make_grid,
-    mask_polygons,
-    measure_coverage,
     rasterize,
 )
 from sage.core.errors import InputError
@@ -45,34 +43,6 @@ def test_outlines_far_beyond_the_slide_cover_what_they_cover_of_it(far: float) -
 
 
 @settings(max_examples=60, deadline=None)
-@given(mask=masks, scale=st.sampled_from([1.0, 3.5, 16.0]))
-def test_outlines_enclose_exactly_the_area_of_the_mask(mask: np.ndarray, scale: float) -> None:
-    outlines = mask_polygons(mask, scale)
-    area = sum(p.area for p in outlines)
-    assert area == pytest.approx(mask.sum() * scale**2, rel=1e-9)
-
-
-def test_the_outline_of_a_rectangle_is_that_rectangle() -> None:
-    mask = np.zeros((20, 30), bool)
-    mask[5:15, 4:24] = True
-    (outline,) = mask_polygons(mask, 2.0)
-    assert outline.area == pytest.approx(10 * 20 * 4, rel=1e-9)
-    assert outline.exterior.min(axis=0).tolist() == [8, 10]
-    assert outline.centroid == pytest.approx((28, 20))
-
-
-def test_holes_are_taken_off_and_come_back_when_drawn() -> None:
-    mask = np.zeros((40, 40), bool)
-    mask[4:36, 4:36] = True
-    mask[14:26, 14:26] = False
-    outlines = mask_polygons(mask, 8.0)
-    assert len(outlines) == 1 and len(outlines[0].holes) == 1
-    back = rasterize(outlines, 8.0, (40, 40))
-    assert (back == mask).all()
-    assert not back[20, 20]
-
-
-@settings(max_examples=60, deadline=None)
 @given(
     width=st.integers(1, 4000), height=st.integers(1, 4000), size=st.integers(16, 600),
     overlap=st.integers(0, 15),
@@ -94,17 +64,6 @@ def test_coverage_counts_mask_pixels_under_a_square() -> None:
     assert measure_coverage(mask, corners, 20, 10).tolist() == [1.0, 0.5, 0.0]
 
 
-def test_signed_distance_of_a_band_is_measured_to_its_border() -> None:
-    mask = np.zeros((11, 40), bool)
-    mask[:, 10:30] = True
-    distance = Border(mask, cell_um=8.0).distance()[5]
-    assert distance[9] == pytest.approx(4.0)
-    assert distance[10] == pytest.approx(-4.0)
-    assert distance[0] == pytest.approx(76.0)
-    assert (Border(np.zeros((4, 4), bool)).distance() == np.inf).all()
-    assert (Border(np.ones((4, 4), bool)).distance() == -np.inf).all()
-
-
 @settings(max_examples=60, deadline=None)
 @given(mask=masks, rows=st.integers(1, 24))
 def test_signed_distance_by_rows_is_that_of_the_whole_by_opencv(
@@ -113,6 +72,8 @@ def test_signed_distance_by_rows_is_that_of_the_whole_by_opencv(
     import cv2
 
     border = Border(mask, cell_um=1.0)
+    if mask.all() or not mask.any():
+        assert (border.distance() == (-np.inf if mask.any() else np.inf)).all()
     found = np.concatenate([border.distance(slice(y, y + rows)) for y in range(0, len(mask), rows)])
     for inside in (False, True):
         kind = mask if inside else ~mask

@@ -45,13 +45,10 @@ def ome(path: Path, image: U8, stored_as: list[str], tag: str) -> Path:
 
 @pytest.mark.parametrize("stored_as", ["YCBCR", "RGB"])
 @pytest.mark.parametrize("tag", ["rgb", "ycbcr"])
-@pytest.mark.parametrize("backend", ["auto", "direct"])
-def test_the_stream_decides_over_the_tag(
-    tmp_path: Path, stored_as: str, tag: str, backend: str
-) -> None:
+def test_the_stream_decides_over_the_tag(tmp_path: Path, stored_as: str, tag: str) -> None:
     image = blobs(1024, 1024)
     path = ome(tmp_path / "a.ome.tif", image, [stored_as, stored_as], tag)
-    with Slide.open(path, backend=backend) as slide:  # type: ignore[arg-type]
+    with Slide.open(path) as slide:
         full = slide.read(0, 0, 1024, 1024)
         half = slide.source.read(0, 0, 0, 1024, 1024, reduce=2)
         assert np.abs(full.mean((0, 1)) - image.mean((0, 1))).max() < 2
@@ -68,19 +65,13 @@ def test_a_pyramid_of_two_colors_is_refused(tmp_path: Path) -> None:
     with tifffile.TiffWriter(path) as writer:
         writer.write(image, tile=(SIDE, SIDE), photometric="rgb")
         writer.write(shifted, tile=(SIDE, SIDE), photometric="rgb", subfiletype=1)
-    with pytest.raises(InputError, match="levels 0 and 1 show the same tissue in different colors"):
+    with pytest.raises(InputError, match="levels 0 and 1"):
         Slide.open(path)
-
-
-def test_levels_of_an_own_pyramid_agree(tmp_path: Path) -> None:
-    with Slide.open(pyramid(tmp_path / "a.svs", blobs(1100, 2300))) as slide:
-        assert len(slide.levels) > 1
 
 
 def test_a_pixel_size_against_the_files_own_stands_in_every_result(tmp_path: Path) -> None:
     pyramid(tmp_path / "a.svs", blobs(700, 700), mpp=0.5)
     told = run(context(tmp_path), "tissue_mask", slide="a.svs", mpp=0.25)["warnings"]
-    assert any("set to 0.25 µm, the file says 0.5: areas differ by a factor of 0.25" in note
-               for note in told)  # fmt: skip
+    assert any("0.25 µm, the file says 0.5" in note for note in told)
     quiet = run(context(tmp_path), "tissue_mask", slide="a.svs", mpp=0.501)["warnings"]
     assert not any("the file says" in note for note in quiet)

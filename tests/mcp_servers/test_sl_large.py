@@ -30,7 +30,7 @@ WIDTH, HEIGHT = 300_000, 100_000
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("large") / "large.svs"
-    painted = np.ascontiguousarray(blobs(6000, 6000)[2000:4048, 2000:4048])
+    painted = np.ascontiguousarray(blobs(1000, 1000)[244:756, 244:756])
     write_large_slide(path, WIDTH, HEIGHT, painted, tissue_cells(WIDTH, HEIGHT, 0.3))
     return path
 
@@ -122,7 +122,7 @@ def test_results_depend_neither_on_the_bands_nor_on_the_tiles_that_are_held(
 
 
 def test_aggregates_and_tumor_take_less_than_six_bytes_a_cell_beside_the_survey() -> None:
-    survey = painted_survey(24_000, 12_000, 1400)  # 4.5 million cells, 47% tissue
+    survey = painted_survey(12_000, 12_000, 700)  # 2.2 million cells, 47% tissue
     cells = survey.shape[0] * survey.shape[1]
     aggregates(painted_survey(500, 500, 60))  # imports
     tracemalloc.start()
@@ -134,7 +134,7 @@ def test_aggregates_and_tumor_take_less_than_six_bytes_a_cell_beside_the_survey(
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     # label images, distances and scores of the whole took four bytes a cell each, several at once
-    assert peak < 6 * cells + 24 * 2**20
+    assert peak < 6 * cells + 12 * 2**20
 
 
 def test_a_table_too_long_to_hold_comes_back_as_it_went(
@@ -162,7 +162,7 @@ def test_a_png_written_by_rows_is_the_picture(tmp_path: Path) -> None:
     parts = [picture[:5], picture[5:6], picture[6:]]
     write_png_rows(tmp_path / "a.png", 53, 37, parts)
     assert np.array_equal(np.asarray(Image.open(tmp_path / "a.png")), picture)
-    with pytest.raises(ValueError, match="36 rows"):
+    with pytest.raises(ValueError, match="36"):
         write_png_rows(tmp_path / "b.png", 53, 37, [picture[:36]])
 
 

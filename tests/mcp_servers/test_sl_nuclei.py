@@ -46,6 +46,12 @@ def tissue(tmp_path_factory: pytest.TempPathFactory) -> U8:
         return slide.read(500, 500, 600, 600)
 
 
+@pytest.fixture(scope="module")
+def bare(segment: Segment, tissue: U8) -> Nuclei:
+    """What is found in the tissue as it is."""
+    return segment(tissue, MPP)
+
+
 def shared(first: Nuclei, second: Nuclei, moved: tuple[float, float], side: int = 600) -> float:
     """Share of the nuclei of `first` away from the border that `second` has within 1.5 px."""
     here, there = first.table[:, :2], second.table[:, :2] - moved
@@ -54,28 +60,27 @@ def shared(first: Nuclei, second: Nuclei, moved: tuple[float, float], side: int 
     return float(np.mean(cKDTree(there).query(inner)[0] < 1.5))
 
 
-@pytest.mark.parametrize("glass", [64, 128, 774])
-def test_a_border_of_glass_moves_no_nucleus(segment: Segment, tissue: U8, glass: int) -> None:
+@pytest.mark.parametrize("glass", [64, 296])
+def test_a_border_of_glass_moves_no_nucleus(
+    segment: Segment, tissue: U8, bare: Nuclei, glass: int
+) -> None:
     around = ((glass, glass), (glass, glass), (0, 0))
     padded = np.pad(tissue, around, constant_values=244)
-    found, bare = segment(padded, MPP), segment(tissue, MPP)
+    found = segment(padded, MPP)
     assert shared(bare, found, (glass, glass)) > LEAST[segment.__qualname__]
     assert abs(len(found.table) - len(bare.table)) < 0.05 * len(bare.table)
 
 
-def test_turning_and_mirroring_turns_and_mirrors_the_nuclei(segment: Segment, tissue: U8) -> None:
-    bare = segment(tissue, MPP)
-    turned = segment(np.ascontiguousarray(np.rot90(tissue)), MPP)
-    back = np.stack([599 - turned.table[:, 1], turned.table[:, 0]], axis=1)
-    turned.table[:, :2] = back
+def test_turning_and_mirroring_turns_and_mirrors_the_nuclei(
+    segment: Segment, tissue: U8, bare: Nuclei
+) -> None:
+    """A transposed image is one turned and mirrored."""
+    turned = segment(np.ascontiguousarray(tissue.swapaxes(0, 1)), MPP)
+    turned.table[:, :2] = turned.table[:, 1::-1].copy()
     assert shared(bare, turned, (0, 0)) > LEAST[segment.__qualname__]
-    mirrored = segment(np.ascontiguousarray(tissue[:, ::-1]), MPP)
-    mirrored.table[:, 0] = 599 - mirrored.table[:, 0]
-    assert shared(bare, mirrored, (0, 0)) > LEAST[segment.__qualname__]
 
 
-def test_a_crop_finds_the_nuclei_of_the_whole(segment: Segment, tissue: U8) -> None:
-    bare = segment(tissue, MPP)
+def test_a_crop_finds_the_nuclei_of_the_whole(segment: Segment, tissue: U8, bare: Nuclei) -> None:
     crop = segment(np.ascontiguousarray(tissue[100:500, 100:500]), MPP)
     inside = ((bare.table[:, :2] > 140) & (bare.table[:, :2] < 460)).all(axis=1)
     there = crop.table[:, :2] + 100
@@ -84,17 +89,14 @@ def test_a_crop_finds_the_nuclei_of_the_whole(segment: Segment, tissue: U8) -> N
     )
 
 
-@pytest.mark.parametrize("step", [(1, 0), (3, 5), (8, 8)])
-def test_a_shift_shifts_the_nuclei(segment: Segment, tissue: U8, step: tuple[int, int]) -> None:
-    x, y = step
-    bare = segment(tissue, MPP)
+def test_a_shift_shifts_the_nuclei(segment: Segment, tissue: U8, bare: Nuclei) -> None:
+    x, y = 3, 5
     moved = segment(np.ascontiguousarray(tissue[y:, x:]), MPP)
     assert shared(bare, moved, (-x, -y)) > LEAST[segment.__qualname__]
 
 
-def test_other_blocks_find_the_same_nuclei(segment: Segment, tissue: U8) -> None:
+def test_other_blocks_find_the_same_nuclei(segment: Segment, tissue: U8, bare: Nuclei) -> None:
     """Two halves with the overlap of the walk over a slide."""
-    bare = segment(tissue, MPP)
     left = segment(np.ascontiguousarray(tissue[:, :340]), MPP)
     right = segment(np.ascontiguousarray(tissue[:, 260:]), MPP)
     right.table[:, 0] += 260

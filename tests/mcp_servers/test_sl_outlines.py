@@ -21,7 +21,7 @@ from mcp_servers.slides.outlines import outlines
 masks = st.tuples(st.integers(1, 12), st.integers(1, 12)).flatmap(lambda s: arrays(bool, s))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(mask=masks)
 def test_each_region_has_one_outline_that_holds_its_cells_exactly(mask: np.ndarray) -> None:
     labels, count = ndimage.label(mask, np.ones((3, 3)))
@@ -38,13 +38,13 @@ def test_each_region_has_one_outline_that_holds_its_cells_exactly(mask: np.ndarr
             assert (steps[:, 0] != steps[:, 1]).all() and (steps[0] != steps[-1]).all()  # corners
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(mask=masks, scale=st.sampled_from([1.0, 3.5, 16.0]))
 def test_outlines_drawn_again_are_the_mask(mask: np.ndarray, scale: float) -> None:
     assert (rasterize(mask_polygons(mask, scale), scale, mask.shape) == mask).all()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     points=st.lists(
         st.tuples(*[st.floats(-30, 30).map(lambda v: round(v, 2))] * 2), min_size=3, max_size=9

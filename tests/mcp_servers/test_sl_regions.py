@@ -16,10 +16,11 @@ from tests.mcp_servers.slide_tools import blobs, context, png, pyramid, run
 CUT: dict[str, Any] = {"slide": "s.svs", "tile_px": 64, "at_mpp": 0.5, "min_tissue": 0.3}
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    pyramid(tmp_path / "s.svs", blobs(900, 1000))
-    return tmp_path
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("regions")
+    pyramid(folder / "s.svs", blobs(900, 1000))
+    return folder
 
 
 def region(folder: Path, x: float, y: float, side: float) -> str:
@@ -28,7 +29,7 @@ def region(folder: Path, x: float, y: float, side: float) -> str:
     return "r.geojson"
 
 
-@pytest.mark.parametrize("least", [0.1, 0.5, 0.95])
+@pytest.mark.parametrize("least", [0.1, 0.95])
 def test_all_tools_that_cut_tiles_take_the_same_ones_of_a_region(
     folder: Path, least: float
 ) -> None:
@@ -51,16 +52,15 @@ def test_all_tools_that_cut_tiles_take_the_same_ones_of_a_region(
 
 def test_coordinates_and_regions_together_are_refused(folder: Path) -> None:
     run(context(folder), "tile_slide", **CUT)
-    with pytest.raises(InputError, match="coords or regions, not both"):
+    with pytest.raises(InputError, match="coords or regions"):
         run(
             context(folder), "encode_tiles", slide="s.svs", coords="out/s.tiles.h5",
             regions=region(folder, 300, 300, 200),
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["nuclei", "ihc"])
-def test_a_region_of_few_cells_of_the_mask_is_said_to_be_rough(folder: Path, name: str) -> None:
-    for side, rough in ((40, True), (300, False)):
+def test_a_region_of_few_cells_of_the_mask_is_said_to_be_rough(folder: Path) -> None:
+    for name, side, rough in (("nuclei", 40, True), ("ihc", 40, True), ("nuclei", 300, False)):
         given = {"slide": "s.svs", "regions": region(folder, 450, 400, side)}
         notes = run(context(folder), name, **given)["warnings"]
         assert any("cells of the tissue mask" in note for note in notes) == rough
@@ -70,5 +70,4 @@ def test_a_pixel_size_outside_the_card_is_said(tmp_path: Path) -> None:
     png(tmp_path / "a.png", blobs(400, 400))
     for mpp, said in ((0.5, False), (0.1, True)):
         done = run(context(tmp_path), "nuclei", slide="a.png", mpp=mpp)
-        words = f"nuclei is valid for 0.15 to 1.05 µm per pixel, this slide has {mpp:g}"
-        assert (words in done["warnings"]) == said
+        assert any("0.15 to 1.05 µm" in note for note in done["warnings"]) == said

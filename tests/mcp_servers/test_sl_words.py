@@ -9,8 +9,7 @@ from mcp_servers.pathology.tumor import means_tumor
 
 @pytest.mark.parametrize(
     "label",
-    ["Tumor", "tumour", "CARCINOMA", "cancer", "Neoplasm", "malignant", " tumor ", "_Tumor_",
-     "-tumor-", "Tumor: Positive", "tumour:grade 3", "Tumor : a: b"],
+    ["tumour", "CARCINOMA", " tumor ", "_Tumor_", "Tumor: Positive", "Tumor : a: b"],
 )  # fmt: skip
 def test_a_name_that_means_tumor(label: str) -> None:
     assert means_tumor(label)
@@ -18,9 +17,8 @@ def test_a_name_that_means_tumor(label: str) -> None:
 
 @pytest.mark.parametrize(
     "label",
-    ["non_tumor", "nontumor", "non-tumor", "Tumor-free", "tumor stroma", "tumor_stroma",
-     "intratumoral stroma", "peritumoral", "tumor necrosis", "no tumor", "stroma: tumor", "", ":",
-     "precancer", "tumors?"],
+    ["non_tumor", "nontumor", "Tumor-free", "tumor_stroma", "intratumoral stroma", "no tumor",
+     "stroma: tumor", "", ":", "precancer", "tumors?"],
 )  # fmt: skip
 def test_a_name_that_only_holds_the_word_does_not(label: str) -> None:
     assert not means_tumor(label)

@@ -8,14 +8,7 @@ from pydantic import ValidationError
 
 from mcp_servers.pathology.compute.survey import CELL_UM
 from mcp_servers.pathology.compute.tumor import zones
-from mcp_servers.pathology.regions import RegionPatchesInput
-from mcp_servers.pathology.til import TilInput
 from mcp_servers.pathology.tls import TlsInput, place
-
-
-@pytest.mark.parametrize("given", [TlsInput, TilInput, RegionPatchesInput])
-def test_the_band_is_half_a_millimeter_unless_asked_otherwise(given: type) -> None:
-    assert given.model_fields["band_um"].default == 500.0
 
 
 @pytest.mark.parametrize(
