@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import random
 import re
 import shutil
 from collections.abc import Iterator
@@ -108,7 +107,6 @@ def fill(place: Path) -> None:
     )
     (place / "diagram.txt").write_text("stage -> CXCL13\nstage -> OS\nCXCL13 -> OS\n")
     (place / "token.txt").write_text("0123456789abcdef0123456789abcdef\n")
-    shutil.copytree(ROOT / "data" / "novelty", place / "data" / "novelty")
     for page in PAGES:
         for block in blocks(page, "python"):
             if named := re.match(r"# ([\w/-]+\.py)\n", block):
@@ -128,15 +126,6 @@ def here(workplace: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(workplace, tmp_path / "here"))
 
 
-def regulation() -> list[str]:
-    """Regulation of forty genes by each other as TRRUST lists it, found from 2001 to 2021."""
-    rng = random.Random(0)
-    return [
-        f"TF{rng.randrange(20)}\tGENE{rng.randrange(20)}\tActivation\t{pmid}\n"
-        for pmid in range(11_200_000, 34_000_000, 76_000)
-    ]
-
-
 def literature(place: Path) -> None:
     """Papers, a graph of them, vocabularies, a corpus with answers."""
     shutil.copytree(ROOT / "data" / "corpus", place / "papers")
@@ -149,17 +138,10 @@ def literature(place: Path) -> None:
         file.write(GENES)
     (place / "BioRED").mkdir()
     (place / "BioRED" / "Dev.PubTator").write_text(PUBTATOR)
-    (place / "BioRED" / "Train.PubTator").write_text(re.sub("^1", "2", PUBTATOR, flags=re.M))
-    (place / "trrust.tsv").write_text("".join(regulation()))
-    pairs = [f"{'abcdefghij'[n % 10] * 4}{'klmnop'[n // 10] * 4}" for n in range(60)]
-    (place / "mesh_to_other.tsv").write_text(
-        "".join(f"MESH\tM{n}\t{x} growth\tDOID\tD{n}\tGrowth of {x}\n" for n, x in enumerate(pairs))
-    )
+    (place / "trrust.tsv").write_text("FABP5\tCXCL13\tActivation\t11200000\n")
     run("sage kg build papers/ --out graph/", place)
     run('sage literature gather "bladder cancer" --out literature/', place)
     run("sage kg build literature/ --out living/", place)
-    run("sage exchange import trrust trrust.tsv --out dated/", place)
-    run("sage exchange lexicon doid.obo --out big.lex", place)
 
 
 def cohorts(place: Path) -> None:
@@ -192,8 +174,6 @@ def slides(place: Path) -> None:
     for number in (1, 2):
         render_slide(place / "slides" / f"P{number}.s1.tif", seed=number, size_px=1024)
     shutil.copy(place / "slides" / "P1.s1.tif", place / "slide.svs")
-    asked = {"Id": "P1", "Question": "Is there tumor?", "Choice": ["yes", "no"], "Answer": "yes"}
-    (place / "questions.json").write_text(json.dumps([asked]))
     sessions(place)
     (place / "tiles").mkdir()
     for number in range(5):
@@ -218,9 +198,6 @@ def sessions(place: Path) -> None:
         run(f"sage reading import log.json --slide slide.svs --reader r1"
             f" --out {name}.session.jsonl", place)  # fmt: skip
     run("sage reading draft drafted.session.jsonl --slide slide.svs --eyes none", place)
-    (place / "recordings").mkdir()
-    run("sage reading import log.json --slide slides/P1.s1.tif --reader r1"
-        " --out recordings/p1.session.jsonl", place)  # fmt: skip
 
 
 def maps(place: Path) -> None:

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
 from tests.end_to_end.harness import REPO, Done, environment, sage
-from tests.sage.web.pages import browser_marks, looking, serving
+from tests.sage.web.pages import Served, browser_marks, looking, serving
 
 BLOCK = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
@@ -79,22 +80,25 @@ def test_tool_and_agent_over_mcp(
     assert expected.items() <= found.items() or expected.items() <= found["result"].items()
 
 
-def test_page_over_http(installed: str, tmp_path: Path) -> None:
-    with serving(tmp_path, PYTHONPATH=installed) as served:
-        token = served.address.partition("token=")[2]
-        with httpx.Client(
-            base_url=served.origin, headers={"authorization": f"Bearer {token}"}
-        ) as http:
-            pages = {page["path"]: page for page in http.get("/api/here").json()["pages"]}
-            script = http.get(pages["/cell-ratio"]["script"])
-            assert script.status_code == 200 and "CellRatio" in script.text
-            assert script.headers["content-type"].startswith("text/javascript")
-            assert "script-src 'self'" in script.headers["content-security-policy"]
-            assert http.get("/static/plugins/cell-ratio/page.py").status_code == 422
-            assert http.get("/static/plugins/cell-ratio/../app.js").status_code in (404, 422)
-            assert http.get("/static/plugins/unknown/page.js").status_code == 422
-            found = http.get("/api/cell-ratio", params={"first": 3, "second": 4})
-            assert found.json() == {"ratio": 0.75}
+@pytest.fixture(scope="module")
+def served(installed: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("served"), PYTHONPATH=installed) as server:
+        yield server
+
+
+def test_page_over_http(served: Served) -> None:
+    token = served.address.partition("token=")[2]
+    with httpx.Client(base_url=served.origin, headers={"authorization": f"Bearer {token}"}) as http:
+        pages = {page["path"]: page for page in http.get("/api/here").json()["pages"]}
+        script = http.get(pages["/cell-ratio"]["script"])
+        assert script.status_code == 200 and "CellRatio" in script.text
+        assert script.headers["content-type"].startswith("text/javascript")
+        assert "script-src 'self'" in script.headers["content-security-policy"]
+        assert http.get("/static/plugins/cell-ratio/page.py").status_code == 422
+        assert http.get("/static/plugins/cell-ratio/../app.js").status_code in (404, 422)
+        assert http.get("/static/plugins/unknown/page.js").status_code == 422
+        found = http.get("/api/cell-ratio", params={"first": 3, "second": 4})
+        assert found.json() == {"ratio": 0.75}
 
 
 class TestInABrowser:
@@ -102,8 +106,8 @@ class TestInABrowser:
 
     pytestmark = browser_marks
 
-    def test_page_in_a_browser(self, installed: str, tmp_path: Path) -> None:
-        with serving(tmp_path, PYTHONPATH=installed) as served, looking() as page:
+    def test_page_in_a_browser(self, served: Served) -> None:
+        with looking() as page:
             page.goto(served.address)
             page.click("nav a[href='/cell-ratio']")
             page.wait_for_selector("#ratio:has-text('0.75')")

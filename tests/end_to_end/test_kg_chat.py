@@ -14,6 +14,8 @@ QUOTE = (
     "High FABP5 expression is associated with longer median overall survival in bladder cancer"
     " (53.8 vs 29.3 months; p=0.029)."
 )
+(PAPER,) = (REPO / "data/corpus").glob("2024-concomitant*.md")
+BUILD = ("kg", "build", str(PAPER), "--out", "graph", "--extractor", "chat", "--yes")
 
 
 def _triple(evidence: str, tail: str = "overall survival") -> dict[str, Any]:
@@ -35,21 +37,15 @@ def _triple(evidence: str, tail: str = "overall survival") -> dict[str, Any]:
 def test_a_model_reads_papers_into_the_graph_and_is_paid_once(tmp_path: Path) -> None:
     invented = _triple("FABP5 cures bladder cancer in all patients.", "cure")
     reply = json.dumps({"triples": [_triple(QUOTE), invented]})
-    papers = sorted((REPO / "data/corpus").glob("2024-concomitant*.md"))
-    assert len(papers) == 1
     with serve(lambda body: Answer(reply)) as server:
-        args = (
-            "kg", "build", str(papers[0]), "--out", "graph",
-            "--extractor", "chat", "--yes",
-        )  # fmt: skip
         env = {"SAGE_BASE_URL": server.url, "SAGE_API_KEY": "none"}
-        built = sage(*args, cwd=tmp_path, **env)
+        built = sage(*BUILD, cwd=tmp_path, **env)
         assert built.code == 0, built.err
         assert re.search(r"price unknown \([1-9]", built.out)
         asked = len(server.requests)
         assert asked >= 1
         assert server.requests[0]["response_format"]["json_schema"]["name"] == "triples"
-        again = sage(*args, "--json", cwd=tmp_path, **env)
+        again = sage(*BUILD, "--json", cwd=tmp_path, **env)
         assert again.code == 0, again.err
         assert len(server.requests) == asked
     report = again.json
@@ -59,11 +55,7 @@ def test_a_model_reads_papers_into_the_graph_and_is_paid_once(tmp_path: Path) ->
 
 
 def test_failures_of_the_endpoint_stay_failures(tmp_path: Path) -> None:
-    papers = [str(path) for path in sorted((REPO / "data/corpus").glob("2024-concomitant*.md"))]
     with serve(lambda body: Answer("not JSON at all")) as server:
-        built = sage(
-            "kg", "build", *papers, "--out", "graph", "--extractor", "chat", "--yes", "--json",
-            cwd=tmp_path, SAGE_BASE_URL=server.url, SAGE_API_KEY="none",
-        )  # fmt: skip
+        built = sage(*BUILD, "--json", cwd=tmp_path, SAGE_BASE_URL=server.url, SAGE_API_KEY="none")
     assert "Traceback" not in built.err
     assert built.json["chunks_failed"] == 1, built.err
