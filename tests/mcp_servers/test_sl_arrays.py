@@ -19,6 +19,7 @@ from mcp_servers.pathology.stroma import coherence
 from mcp_servers.slides.geometry import (
     Polygon,
     make_grid,
+    measure_coverage,
     rasterize,
 )
 from sage.core.errors import InputError
