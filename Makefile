@@ -48,7 +48,7 @@ test: setup
 	echo "once more, alone, what failed:"; $(BIN)/python -m pytest --last-failed --last-failed-no-failures none -v \
 	&& echo "flaky: the tests above failed beside others and passed alone; mend them"
 
-# While working: without what takes over a second (tests/slow.txt) or needs other programs or data, and
+# While working: without what takes over .3 s (tests/slow.txt) or needs other programs or data, and
 # without attacks, slides and all whole runs but one. `pytest --record-slow` writes the list anew.
 SLOW := slow or docker or bubblewrap or browser or ray or postgres or slides or shared
 test-fast: setup

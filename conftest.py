@@ -32,8 +32,8 @@ KEPT = (
 )
 """One whole run that it keeps."""
 SLOW = ROOT / "tests" / "slow.txt"
-"""Tests that took longer than a second, by `--record-slow`; it leaves them out as well."""
-LONG_S = 1.0
+"""Tests that took longer than `LONG_S`, by `--record-slow`; it leaves them out as well."""
+LONG_S = 0.3
 took: dict[str, float] = {}
 """Seconds of each test, its setup included, that of its slowest parameters."""
 
