@@ -126,11 +126,11 @@ def test_data_that_cannot_bear_a_model_are_an_input_error(
     rows = [(f"p{i}", "ab"[i % 2], 100 + i, 0) for i in range(40)]
     cohort = small_cohort(context.roots.inputs[0] / "c", rows)
     given = {"cohort": cohort, "endpoint": "OS"}
-    with pytest.raises(InputError, match="40"):
+    with pytest.raises(InputError, match="40 patients"):
         registry.run("cox", given | {"covariates": ["clinical:arm"]}, context)
     rows = [(f"p{i}", "ab"[i % 2], 100 + i, (0, 2)[i // 2 % 2]) for i in range(40)]
     given["cohort"] = deaths(context.roots.inputs[0] / "none", rows)
-    with pytest.raises(InputError, match="20"):
+    with pytest.raises(InputError, match="20 events"):
         registry.run("competing_risks", given | {"group": "clinical:arm"}, context)
 
 
@@ -140,7 +140,7 @@ def test_groups_under_five_are_not_reported(registry: Registry, context: ToolCon
     cohort = small_cohort(context.roots.inputs[0] / "small", rows)
     book = registry.run("describe_cohort", {"cohort": cohort}, context).result
     assert book["variables"][0]["levels"] == {"a": 20, "b": 20}
-    with pytest.raises(InputError, match="5"):
+    with pytest.raises(InputError, match="5 patients"):
         given = {"cohort": cohort, "endpoint": "OS", "group": "clinical:arm"}
         registry.run("logrank", given, context)
     everybody = {"cohort": cohort, "endpoint": "OS", "every": 0.1}
@@ -215,7 +215,7 @@ def test_a_changed_cohort_is_read_again(registry: Registry, context: ToolContext
 
 
 @pytest.mark.shared
-def test_tcga_blca_is_described_and_scored(registry: Registry, tmp_path: Path) -> None:
+def test_tcga_blca_is_described_scored_and_screened(registry: Registry, tmp_path: Path) -> None:
     data = SHARED / "data" / "tcga_blca"
     described = Path(__file__).resolve().parents[2] / "docs" / "cohorts" / "tcga-blca"
     if not data.is_dir() or not described.is_dir():
@@ -226,6 +226,8 @@ def test_tcga_blca_is_described_and_scored(registry: Registry, tmp_path: Path) -
     assert any(variable["key"] == "imaging:tls_density" for variable in book["variables"])
     scores = registry.run("signature_scores", {**base, "genes": ["CXCL13", "CD79A"]}, context)
     assert scores.result["signatures"][0]["genes_present"] == 2
+    found = registry.run("screen", {**base, "endpoint": "OS", "top": 5}, context).result
+    assert found["tested"] > 10_000
 
 
 def deaths(folder: Path, rows: Any) -> str:
@@ -292,6 +294,8 @@ def test_competing_risks_hide_small_numbers_and_say_what_cannot_be_fitted(
     assert found["terms"][0]["subdistribution_hr"] is None
     assert any("Firth" in note for note in found["notes"])
     assert any("Fine-Gray" in note for note in found["notes"])
+    with pytest.raises(InputError, match="5000"):
+        registry.run("competing_risks", given | {"every": 1e-9}, context)
     with pytest.raises(InputError, match="survival"):
         registry.run("kaplan_meier", given, context)
     with pytest.raises(InputError, match="competing"):
@@ -301,7 +305,7 @@ def test_competing_risks_hide_small_numbers_and_say_what_cannot_be_fitted(
 def test_a_few_events_are_not_counted_in_a_finding(
     registry: Registry, context: ToolContext
 ) -> None:
-    for events, said in ((3, "5"), (7, "7")):
+    for events, said in ((3, "5 events"), (7, "7 events")):
         rows = [(f"p{i}", "ab"[i % 2], 100 + i, int(i < events)) for i in range(40)]
         cohort = small_cohort(context.roots.inputs[0] / f"c{events}", rows)
         book = registry.run("describe_cohort", {"cohort": cohort}, context).result

@@ -270,3 +270,39 @@ def test_reading_in_parts_shows_the_same_picture(
         parts = view.read(0, 0, view.width, view.height)
     assert parts.shape == whole.shape
     assert np.abs(parts - whole).mean() < 4.0
+
+
+def test_a_streamed_pyramid_keeps_the_picture(tmp_path: Path) -> None:
+    image = blobs(1100, 1500)
+    with Slide.open(pyramid(tmp_path / "a.svs", image, quality=95)) as slide:
+        back = slide.read(0, 0, 1500, 1100).astype(int)
+        # chroma is stored at half resolution, so single pixels differ, not the picture
+        assert np.abs(back - image).mean() < 6
+        small = slide.thumbnail(150).astype(int)
+    import cv2
+
+    expected = cv2.resize(image, (150, 110), interpolation=cv2.INTER_AREA).astype(int)
+    assert small.shape == expected.shape
+    assert np.abs(small - expected).mean() < 4
+
+
+def test_tiles_come_in_order_and_equal_single_reads(tmp_path: Path) -> None:
+    with Slide.open(pyramid(tmp_path / "a.svs", blobs(1100, 1300))) as slide:
+        corners = [(x, y) for y in range(0, 1100, 200) for x in range(0, 1300, 130)]
+        for corner, tile in zip(corners, slide.tiles(corners, 128), strict=True):
+            assert np.array_equal(tile, slide.read(*corner, 128, 128))
+
+
+def test_a_printers_resolution_is_not_taken_for_a_scan(tmp_path: Path) -> None:
+    import tifffile
+
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, blobs(64, 64), resolution=(72, 72), resolutionunit="INCH")
+    with Slide.open(path) as slide:
+        assert slide.mpp is None
+
+
+@pytest.mark.slides
+def test_an_unreadable_slide_is_refused() -> None:
+    with pytest.raises(InputError, match=r"unreadable\.svs"):
+        Slide.open(shared("wsi_openslide/unreadable.svs"))

@@ -252,3 +252,14 @@ def test_black_ink_is_strong_and_absorbs_all_colors_alike(
 ) -> None:
     red, green, blue = (np.full((1, 1), value, np.float32) for value in densities)
     assert bool(find_pen(red, green, blue)[0, 0]) is found
+
+
+def test_signed_distance_of_a_band_is_measured_to_its_border() -> None:
+    mask = np.zeros((11, 40), bool)
+    mask[:, 10:30] = True
+    distance = Border(mask, cell_um=8.0).distance()[5]
+    assert distance[9] == pytest.approx(4.0)
+    assert distance[10] == pytest.approx(-4.0)
+    assert distance[0] == pytest.approx(76.0)
+    assert (Border(np.zeros((4, 4), bool)).distance() == np.inf).all()
+    assert (Border(np.ones((4, 4), bool)).distance() == -np.inf).all()

@@ -162,7 +162,7 @@ def test_a_png_written_by_rows_is_the_picture(tmp_path: Path) -> None:
     parts = [picture[:5], picture[5:6], picture[6:]]
     write_png_rows(tmp_path / "a.png", 53, 37, parts)
     assert np.array_equal(np.asarray(Image.open(tmp_path / "a.png")), picture)
-    with pytest.raises(ValueError, match="36"):
+    with pytest.raises(ValueError, match="36 rows"):
         write_png_rows(tmp_path / "b.png", 53, 37, [picture[:36]])
 
 

@@ -27,7 +27,7 @@ from mcp_servers.pathology.compute.nuclei import (
     segment,
     surroundings,
 )
-from tests.mcp_servers.slide_tools import context, run, shared
+from tests.mcp_servers.slide_tools import context, png, run, shared
 
 WAYS = ("network", "classical", "survey", "classical_around")
 NOT_DENSITIES = {"crowding"}
@@ -154,3 +154,24 @@ def test_the_cards_held_out_figure_is_what_the_shipped_regression_reaches() -> N
     found = score_held_out(folder, segment, coefficients("classical_around"), 0.5)
     card = types_card()["regressions"]["classical_around"]["held_out"]
     assert found["balanced_accuracy"] == pytest.approx(card["balanced_accuracy"], abs=0.02)
+
+
+def test_types_are_told_better_than_by_one_constant_and_by_a_rule_of_size_and_shape() -> None:
+    for way in ("network", "classical_around"):
+        held = types_card()["regressions"][way]["held_out"]
+        rule = held["rule_of_size_and_shape"]
+        assert held["balanced_accuracy"] > rule + 0.05 > held["constant"]
+        assert held["shares"]["neoplastic"]["nuclei"] > 800
+
+
+@pytest.mark.shared
+def test_few_nuclei_of_lung_tumor_and_many_of_a_lymphoid_tile_are_lymphoid(tmp_path: Path) -> None:
+    shares = []
+    for name, mpp in (("til_patches/6.png", 0.5), ("tls_tile/he_tls_tile.png", 0.25)):
+        picture = shared(name)
+        ctx = context(tmp_path, picture.parent)
+        got = run(ctx, "nuclei", slide=str(picture), mpp=mpp)
+        shares.append(got["lymphocyte_like"] / got["nuclei"])
+    assert shares[1] > 2 * shares[0]
+    png(tmp_path / "white.png", np.full((300, 300, 3), 244, np.uint8))
+    assert run(context(tmp_path), "nuclei", slide="white.png", mpp=0.5)["nuclei"] == 0

@@ -136,11 +136,11 @@ def test_times_agree_with_one_another(world):
 def test_wrong_requests_are_refused(tmp_path, world):
     with pytest.raises(InputError, match="cohort"):
         write_world(world, seed=1)
-    with pytest.raises(InputError, match="10"):
+    with pytest.raises(InputError, match="10 patients"):
         write_world(tmp_path / "few", seed=1, patients=10)
-    with pytest.raises(InputError, match="40"):
+    with pytest.raises(InputError, match="40 aggregates"):
         render_slide(tmp_path / "a.tiff", seed=1, size_px=512, aggregates=40)
-    with pytest.raises(InputError, match="256"):
+    with pytest.raises(InputError, match="256 pixels"):
         render_slide(tmp_path / "a.tiff", seed=1, size_px=10)
     assert not (tmp_path / "a.tiff").exists()
 
