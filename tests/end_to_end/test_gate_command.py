@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,8 @@ def test_what_passes_the_gate_is_measured(folder: Path) -> None:
     passed = (folder / "gate" / "passed.txt").read_text().splitlines()
     assert passed[:2] == ["mean(density(cells.b))", "mean(ripley_l(cells.a, 60))"]
     assert passed[-2:] == ["pooled(area(tissue))", "pooled(count(cells))"]
-    run(*"slides measure - --maps maps --define gate/passed.txt --out measured".split())
+    line = "slides measure - --maps maps --define gate/passed.txt --out measured"
+    run(*shlex.split(line))
     assert len((folder / "measured" / "measured.csv").read_text().splitlines()) == 25
 
 
