@@ -127,7 +127,10 @@ def _check_cohort_takes_it(folder: Path, name: str, numbers: dict[str, dict[str,
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+def test_a_run_that_was_stopped_goes_on_where_it_was(
+    tmp_path: Path, how: signal.Signals, code: int
+) -> None:
     write_all(tmp_path / "maps", [simulated(f"s{n:03d}", f"p{n:03d}", n, 400) for n in range(30)])
     (tmp_path / "d.txt").write_text(
         "\n".join(f"mean(ripley_l(cells.lymphoid, {r}))" for r in range(10, 40))
@@ -151,8 +154,8 @@ def test_a_run_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
         assert time.monotonic() < deadline
         assert process.poll() is None
         time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait(30) == -signal.SIGKILL
+    process.send_signal(how)
+    assert process.wait(30) == code
     done = {path: path.stat().st_mtime_ns for path in records.glob("*/values.jsonl")}
     finished = {path.parent for path in records.glob("*/run.json")}
     assert 5 <= len(finished) < 30
@@ -163,6 +166,7 @@ def test_a_run_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
         if path.parent in finished:
             assert path.stat().st_mtime_ns == stamp  # not computed twice
     assert len(rows_of(tmp_path / "measured" / "measured.csv")) == 30
+    assert not [path for path in tmp_path.rglob("*") if ".part" in path.name]
     assert not [path for path in tmp_path.rglob("*") if ".part" in path.name]
 
 
