@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from agents.core.types import DictionaryView
+from sage.core.printable import within_sentence
 from validation.contracts.registered import CONTINUOUS_CUTS, uses_groups
 from validation.core.dictionary import DataDictionary, Variable
 from validation.core.hypothesis import (
@@ -34,12 +35,6 @@ OPERATORS = {
     "ge": "is at least",
     "present": "is known",
 }
-
-
-def within_sentence(label: str) -> str:
-    """Format a label for a sentence: an ordinary first word in lower case, a symbol unchanged."""
-    first = label.split(" ", 1)[0].split("-", 1)[0]  # "B-cell transcripts" keeps its B
-    return label[0].lower() + label[1:] if first[1:].islower() else label
 
 
 def label_of(key: str, known: Known) -> str:

@@ -53,28 +53,26 @@ def account_line(question: Question, hypothesis: Hypothesis) -> str:
     """Summarize in one line, for terminal and report, what the claim answers of the question."""
     rows = account(question, hypothesis)
     if not rows:
-        return "Carries: the question names no part; SAGE chose freely."
+        return "The question left the claim open."
     kept = ", ".join(
-        f"{row.words} ({row.role.value}{_by_stand_in(part, row, hypothesis)})"
+        f"{row.words}{_by_stand_in(part, row, hypothesis)}"
         for part, row in zip(question.parts, rows, strict=True)
         if row.kept
     )
-    dropped = "; ".join(
-        f"{row.words} ({row.role.value}): {row.how}" for row in rows if not row.kept
-    )
-    line = f"Carries: {kept or 'no named part'}."
+    dropped = "; ".join(f"{row.words}: {row.how}" for row in rows if not row.kept)
+    line = f"Answers: {kept}." if kept else "Answers no part of the question."
     added = beyond(question, hypothesis)
     if added:
-        line += f" Beyond the question: {', '.join(added)}."
-    return f"{line} Dropped: {dropped}." if dropped else line
+        line += f" Added: {', '.join(added)}."
+    return f"{line} Not answered: {dropped}." if dropped else line
 
 
 def _by_stand_in(part: Part, row: Carried, hypothesis: Hypothesis) -> str:
-    said = f", measured by {row.how} instead" if part.stands_in else ""
+    said = f" (measured by {row.how} instead)" if part.stands_in else ""
     if part.role in (PartRole.MODIFIER, PartRole.TREATMENT) and row.how in {
         subgroup.variable for subgroup in hypothesis.subgroups
     }:
-        said += ", in subgroups side by side without a test of their difference"
+        said += " (in subgroups, without a test of their difference)"
     return said
 
 

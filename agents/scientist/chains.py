@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agents.core.base import Resources
-from agents.core.statement import within_sentence
 from agents.core.types import DictionaryView, Relationship
 from agents.question.carried import excluded_keys
 from agents.question.types import Level
@@ -21,6 +20,7 @@ from agents.scientist.drafts import conjecture, draft, endpoint_of, names_of, pl
 from agents.scientist.views import Proposal, ScientistInput, StepRef
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
+from sage.core.printable import within_sentence
 from validation.core.dictionary import Endpoint
 from validation.core.hypothesis import Comparison, CutRule, Direction, Exposure, Hypothesis
 

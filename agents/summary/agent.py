@@ -12,7 +12,6 @@ from agents.core.words import Words
 from agents.findings.check import keep_held, refuse_findings
 from agents.findings.types import RESULTS, Finding, Held, NextStep
 from agents.interpreter.agent import Interpretation, ResultsView
-from validation.core.hypothesis import Hypothesis
 
 
 class NoveltyView(View):
@@ -92,15 +91,6 @@ def keep_true(given: SummaryInput, answer: Summary) -> Summary:
     return answer.model_copy(
         update={"findings": kept, "next_steps": keep_held(answer.next_steps, held)}
     )
-
-
-def title_of(hypothesis: Hypothesis) -> str:
-    """Build a report's title from the parts of the claim, without any statement about them.
-
-    A title written by a model could state a result in two nouns ("Death by collagen").
-    """
-    parts = " and ".join(exposure.label for exposure in hypothesis.exposures)
-    return f"{parts[:1].upper()}{parts[1:]} and {hypothesis.endpoint}"
 
 
 SUMMARY = Agent(

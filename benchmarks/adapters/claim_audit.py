@@ -125,7 +125,7 @@ def list_texts(page: HypothesisPage) -> Iterator[Text]:
     The claim itself, the registration, SAGE's own scores, tables, advice on next steps, and the
     appendix, on which no verdict is based, are left out.
     """
-    yield "Verdict", "interpretive", f"Verdict: {page.verdict_words}", ()
+    yield "Verdict", "interpretive", f"Verdict: {page.answer.verdict_words}", ()
     for text in page.lead:
         yield "Summary", None, text, ()
     for text in page.results.reasons:
@@ -282,7 +282,7 @@ def _collect_context(
     printed = [
         _strip_escapes(item) for item in findings if any(item and item in line for line in here)
     ]
-    return (f"Verdict: {page.verdict_words}", *page.results.reasons, *printed, *page.limits)
+    return (f"Verdict: {page.answer.verdict_words}", *page.results.reasons, *printed, *page.limits)
 
 
 def _load_notes(corpus: Path) -> dict[str, tuple[Path, tuple[str, ...]]]:

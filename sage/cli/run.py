@@ -393,18 +393,24 @@ def tell_candidates(services: Services) -> None:
             )
 
 
-def tell_verdict(found: dict[str, Any]) -> None:
-    """Print a hypothesis's verdict with the answers on which it rests."""
+def tell_answer(found: dict[str, Any]) -> None:
+    """Print the answer to a hypothesis: verdict, sentence, objection, and what it answers."""
     from sage.cli.console import print_line
 
-    print_line(f"  verdict: {found['verdict']}", style="bold")
-    for answer in found["answers"]:
-        line = f"    {answer['question']} {answer['answer']}: {answer['estimate']}"
-        print_line(line)
+    answer = found["answer"]
+    print_line(f"\n{found['id']}  {answer['verdict_words']}", style="bold")
+    print_line(f"  {answer['sentence']}")
+    if answer["objection"]:
+        print_line(f"  {answer['objection']}")
+    scores = [
+        f"{name} {'not judged' if found[name] is None else f'{found[name]:g} of {top}'}"
+        for name, top in (("novelty", 10), ("feasibility", 100))
+    ]
+    print_line(f"  {found['carries']} {', '.join(scores).capitalize()}.", style="dim")
 
 
 def _tell_end(services: Services, *, as_json: bool) -> None:
-    from sage.cli.console import out, print_json, print_line
+    from sage.cli.console import out, print_json
     from sage.report.build import summarize_run
 
     result = summarize_run(services.folder)
@@ -412,11 +418,7 @@ def _tell_end(services: Services, *, as_json: bool) -> None:
         print_json(result)
         return
     for hypothesis in result["hypotheses"]:
-        print_line(f"\n{hypothesis['carries']}")
-        out.print(f"[bold]{hypothesis['id']}[/] {hypothesis['statement']}")
-        novelty = "not judged" if hypothesis["novelty"] is None else hypothesis["novelty"]
-        out.print(f"  novelty {novelty}  feasibility {hypothesis['feasibility']}")
-        tell_verdict(hypothesis)
+        tell_answer(hypothesis)
     tell_candidates(services)
     if result["simulated"]:
         out.print("\n[yellow]Simulated cohort: a demonstration, not evidence about patients.[/]")

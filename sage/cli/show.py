@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from sage.cli.options import AsJson
-from sage.cli.run import tell_verdict
+from sage.cli.run import tell_answer
 
 
 def list_all(limit: int, *, as_json: bool) -> None:
@@ -145,8 +145,7 @@ def show_run(name: str, *, as_json: bool) -> None:
     print_aligned(table, right=frozenset(range(1, 6)))
     out.print("prompt and reply: tokens", style="dim")
     for hypothesis in result["hypotheses"]:
-        out.print(f"[bold]{hypothesis['id']}[/] {hypothesis['statement']}")
-        tell_verdict(hypothesis)
+        tell_answer(hypothesis)
     out.print(f"folder: {folder.root}", soft_wrap=True)
     if result["report"]:
         out.print(f"report: {result['report']}", soft_wrap=True)

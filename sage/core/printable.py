@@ -36,6 +36,12 @@ def one_line(text: str) -> str:
     return " ".join(clean_text(text).split())
 
 
+def within_sentence(label: str) -> str:
+    """Format a label for a sentence: an ordinary first word in lower case, a symbol unchanged."""
+    first = label.split(" ", 1)[0].split("-", 1)[0]  # "B-cell transcripts" keeps its B
+    return label[0].lower() + label[1:] if first[1:].islower() else label
+
+
 def count_noun(number: float, noun: str) -> str:
     """Format a number with its noun: "1 run", "2 runs", "1,000 runs"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

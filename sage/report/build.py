@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agents.coding.appendix import TITLE
 from agents.core.types import Citation
 from agents.core.words import ModelText
+from agents.findings.answer import fill_numbers
 from sage.core.files import write_json, write_text
 from sage.report.candidates import rankings
 from sage.report.collect import PUT_OFF, Page, collect_page
@@ -146,7 +147,9 @@ def summarize_run(folder: RunFolder) -> dict[str, Any]:
     path = folder.output("state")
     hypotheses = []
     if path.exists():
-        for hypothesis in collect_page(folder).hypotheses:
+        page = collect_page(folder)
+        for hypothesis in page.hypotheses:
+            answer = fill_numbers(hypothesis.answer, page.facts.prefixed(hypothesis.id))
             hypotheses.append(
                 {
                     "id": hypothesis.id,
@@ -158,8 +161,7 @@ def summarize_run(folder: RunFolder) -> dict[str, Any]:
                     "feasibility": round(hypothesis.feasibility.score, 1)
                     if hypothesis.feasibility
                     else None,
-                    "verdict": hypothesis.verdict_words,
-                    "answers": list(hypothesis.results.answers),
+                    "answer": answer.model_dump(),
                 }
             )
     report = folder.root / "report.html"

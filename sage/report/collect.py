@@ -13,13 +13,14 @@ from pydantic import ValidationError
 from agents.core.statement import describe_design, describe_direction
 from agents.core.types import Citation, Draft, ExpandedHypothesis, OntologyBrief
 from agents.core.words import ModelText
+from agents.findings.answer import NOT_TESTED, Answer, answer_results
 from agents.findings.types import ASSUMPTIONS, LIMITS, RESULTS, Finding
 from agents.instructions.agent import list_tasks
 from agents.instructions.demands import Demands
 from agents.interpreter.agent import Interpretation
 from agents.question.types import Question
 from agents.scientist.rank import Ranking
-from agents.summary.agent import Summary, title_of
+from agents.summary.agent import Summary
 from kg.types import ScoredPath
 from sage.core.data import data_root
 from sage.core.errors import InputError
@@ -41,7 +42,6 @@ from sage.report.spending import Spending, spending
 from sage.run.folder import Manifest, RunFolder
 from sage.run.questions import describe_carried, question_of
 from sage.run.state import Decision, Evaluation
-from validation.verdict.verdict import TURNED_ROUND
 
 if TYPE_CHECKING:
     from agents.feasibility.types import FeasibilityVerdict
@@ -50,23 +50,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-VERDICT_WORDS = {
-    "supported": "supported",
-    "not_supported": "not supported",
-    "inconclusive": "inconclusive",
-    "infeasible": "not tested: infeasible",
-    "abandoned": "not tested: analysis given up",
-    "pending": "not finished",
-}
-
+RANK = ("supported", "inconclusive", "not_supported", "infeasible", "abandoned", "pending")
+"""Order of the claims in a report, by verdict or by how the evaluation ended."""
 PUT_OFF = {"reject": "rejected", "another": "set aside for another"}
-MEANING_WORDS = {
-    "supported": "Clinical meaning.",
-    "not_supported": "Clinical meaning, written before the test; the data do not support it.",
-    "inconclusive": "Clinical meaning, written before the test, which decided nothing.",
-}
-"""Headings, by verdict, for the clinical meaning that was written before the test."""
-NOT_TESTED = "Clinical meaning, should a test bear the claim out; there was none."
 
 
 @dataclass
@@ -109,9 +95,7 @@ class HypothesisPage:
     """
 
     id: str
-    title: str
-    verdict: str
-    verdict_words: str
+    answer: Answer
     results: ResultsPage
     expanded: ExpandedHypothesis
     review: str
@@ -119,7 +103,6 @@ class HypothesisPage:
     revisions: int
     direction_words: str
     design_words: str
-    meaning_words: str
     chains: list[Chain]
     debate: dict[str, Any]
     turns: list[Turn]
@@ -194,6 +177,7 @@ def collect_page(folder: RunFolder) -> Page:
     for name in state.get("ranking", []):
         page = _hypothesis(folder, name, ended.get(name), decisions, paths, brief, facts, sources)
         pages.append(page)
+    pages.sort(key=lambda page: RANK.index(page.answer.verdict))
     for page in pages:
         page.carries = describe_carried(folder, page.expanded.hypothesis)
         page.checklists = checklists(page, facts) if page.contract and page.results.tables else []
@@ -244,14 +228,15 @@ def _paths(folder: RunFolder) -> list[ScoredPath]:
     )
 
 
-def _verdict_words(folder: RunFolder, name: str, badge: str) -> str:
-    """Describe the verdict; a reversed effect is also an answer if no direction was asked about."""
-    if TURNED_ROUND not in badge or question_of(folder, name).direction is not None:
-        return badge
-    return (
-        "an association, in the opposite direction to the one chosen before the test, as the"
-        f" question named none; the claim as chosen: {badge}"
-    )
+def _answer_claim(home: Path, ended: str) -> Answer:
+    """Write the answer to a claim, tested or not; numbers are `[[key]]`."""
+    from validation.contracts.contract import FrozenContract
+    from validation.results.results import Results
+
+    if ended != "tested":
+        return Answer(verdict=ended, verdict_words="Not tested", sentence=NOT_TESTED[ended])
+    contract = FrozenContract.load(home / "contract.json").contract
+    return answer_results(Results.load(home / "results" / "results.json"), contract)
 
 
 def _list_rejected(folder: RunFolder, decisions: list[Decision]) -> list[tuple[Decision, str]]:
@@ -307,11 +292,7 @@ def _hypothesis(
     coding = _coding(folder, name, facts)
     return HypothesisPage(
         id=name,
-        title=title_of(expanded.hypothesis) if summary else draft.hypothesis.endpoint,
-        verdict=results.verdict if tested else ended,
-        verdict_words=_verdict_words(folder, name, results.badge)
-        if tested
-        else VERDICT_WORDS[ended],
+        answer=_answer_claim(home, ended if not tested else "tested"),
         results=results,
         expanded=expanded,
         review=_review_words(decision),
@@ -321,7 +302,6 @@ def _hypothesis(
             expanded.hypothesis, contract.endpoint_kind if contract else "survival"
         ),
         design_words=describe_design(expanded.hypothesis),
-        meaning_words=MEANING_WORDS.get(results.verdict, NOT_TESTED) if tested else NOT_TESTED,
         chains=chains,
         support_absent=draft.support_absent,
         sources=tuple(cited for cited in draft.citations if cited.key not in on_paths),

@@ -71,6 +71,15 @@ class Facts:
                 f'the report quotes "{key}", which results.json does not hold'
             ) from None
 
+    def prefixed(self, prefix: str) -> dict[str, str]:
+        """Return the texts of the numbers whose keys start with the prefix, without the prefix."""
+        start = f"{prefix}."
+        return {
+            key.removeprefix(start): str(value["text"])
+            for key, value in self.values.items()
+            if key.startswith(start)
+        }
+
     def contains(self, key: str) -> bool:
         """Check whether the key exists."""
         return key in self.values

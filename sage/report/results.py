@@ -304,7 +304,7 @@ def _title(key: str) -> str:
 
 QUESTIONS = {
     "association": "Associated, in the claimed direction?",
-    "independence": "Also beside the covariates?",
+    "independence": "Still associated after adjustment?",
     "relevance": "Large enough to matter, in the claimed direction?",
 }
 

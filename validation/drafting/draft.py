@@ -7,6 +7,7 @@ written into the contract, where they can be reviewed.
 from __future__ import annotations
 
 from sage.core.errors import InputError
+from sage.core.printable import within_sentence
 from validation.contracts.contract import (
     Contract,
     ControlPlan,
@@ -413,7 +414,9 @@ def _side(exposure: Exposure, dictionary: DataDictionary, *, other: bool = False
     levels = two_levels(found.levels) if found.kind == "binary" else None
     if levels is not None:
         return f"{exposure.label} = {levels[high]}"
-    return f"{exposure.label} {'high' if high else 'low'}"
+    continuous = exposure.cut in CONTINUOUS_CUTS
+    side = "high" if high else "low"
+    return f"{side}{'er' if continuous else ''} {within_sentence(exposure.label)}"
 
 
 def _group_names(
@@ -434,7 +437,7 @@ def _group_names(
         joint = " by ".join(_side(exposure, dictionary) for exposure in hypothesis.exposures)
         return f"{joint} (interaction)", "the sum of the two effects"
     if hypothesis.comparison is Comparison.MEDIATION:
-        named = [f"{each.label} {each.level}" for each in hypothesis.exposures]
+        named = [f"{each.level} {within_sentence(each.label)}" for each in hypothesis.exposures]
         return " through ".join(named), "the exposure's direct effect alone"
     if hypothesis.comparison is Comparison.COMBINED:
         return f"{exposed}, jointly (per standard deviation of their mean)", "one lower"
@@ -455,7 +458,7 @@ def _group_names(
             _side(exposure, dictionary, other=True) for exposure in hypothesis.exposures
         )
     first = hypothesis.exposures[0]
-    if len(hypothesis.exposures) == 1 and exposed != f"{first.label} {first.level}":
+    if len(hypothesis.exposures) == 1 and first.cut is not CutRule.TERTILE:
         return exposed, _side(first, dictionary, other=True)
     return exposed, "all others"
 

@@ -9,7 +9,7 @@ from typing import Unpack
 import numpy as np
 
 from validation.figures.curves import Frame, band, follow_up, steps
-from validation.figures.style import DASHES, MUTED, OKABE_ITO, PLATE
+from validation.figures.style import DASHES, MUTED, OKABE_ITO, PLATE, wrap_text
 from validation.statistics.base import IntArray
 from validation.statistics.survival import KaplanMeier
 
@@ -30,7 +30,7 @@ def kaplan_meier_figure(
         for number, (name, curve) in enumerate(curves.items()):
             color, dash = OKABE_ITO[number], DASHES[number % len(DASHES)]
             band(axes, curve.times, curve.lower, curve.upper, end, color)
-            label = f"{name} ({curve.n_events}/{curve.n} events)"
+            label = wrap_text(f"{name} ({curve.n_events} of {curve.n})", 44, 3)
             look = {"color": color, "linestyle": dash, "linewidth": 1.7, "label": label}
             steps(axes, curve.times, curve.survival, end, **look)
             censored = (_count_censored(curve) > 0) & (curve.times <= end)

@@ -137,7 +137,11 @@ def draw(analysis: Finished, study: Study, out: Path) -> tuple[dict[str, Figure]
 
 
 def _sides(contract: Contract) -> str:
-    return f"Exposed: {contract.exposed}; reference: {contract.reference}"
+    return f"{_capitalized(contract.exposed)}, compared with {contract.reference}"
+
+
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _cohort_words(analysis: Finished) -> str:
@@ -152,12 +156,9 @@ def _kaplan_meier(sheet: _Sheet, outcome: TestOutcome) -> Figure:
     label = contract.endpoint(outcome.endpoint).label
     keep = study.complete(outcome.endpoint)
     curves = {}
-    for name, role, side in (
-        (contract.exposed, "Exposed", 1.0),
-        (contract.reference, "Reference", 0.0),
-    ):
+    for name, side in ((contract.exposed, 1.0), (contract.reference, 0.0)):
         mine = keep & (study.exposed.x == side)
-        curves[_short(name, role)] = kaplan_meier(*study.follow_up(outcome.endpoint, mine))
+        curves[name] = kaplan_meier(*study.follow_up(outcome.endpoint, mine))
     prefix = outcome.id.removesuffix("kaplan_meier")
     names = (f"{prefix}primary", f"{prefix}secondary")
     test = next((test for test in analysis.tests if test.id in names), None)
@@ -328,13 +329,13 @@ def _incidence(sheet: _Sheet, outcome: TestOutcome) -> Figure:
     """Draw incidence of the event and the competing event by group, or of everybody for a slope."""
     analysis, study, contract = sheet.analysis, sheet.study, sheet.analysis.contract
     label = contract.endpoint(outcome.endpoint).label
-    roles = {"exposed": "Exposed", "reference": "Reference", "all": "All patients"}
     curves = {}
     for role, name, mine in sides_of(study, study.complete(outcome.endpoint)):
         time, codes = study.status(outcome.endpoint, mine)
         event, other = (aalen_johansen(time, codes, item, need_events=False) for item in (1, 2))
-        named = roles[role] if role == "all" else _short(name, roles[role])
-        curves[named] = Incidences(event, other if other.n_events else None)
+        curves["all patients" if role == "all" else name] = Incidences(
+            event, other if other.n_events else None
+        )
     prefix, numbers = outcome.id.removesuffix("cumulative_incidence"), analysis.numbers
     notes = []
     if study.exposed.grouped:
@@ -357,11 +358,6 @@ def _incidence(sheet: _Sheet, outcome: TestOutcome) -> Figure:
         annotation=notes,
         description=title,
     )
-
-
-def _short(name: str, role: str) -> str:
-    """Return a group's name if it fits a legend, otherwise its role, which the caption explains."""
-    return name if len(name) <= 36 else role
 
 
 def _forest(sheet: _Sheet, done: dict[str, TestOutcome]) -> Figure | None:
@@ -396,7 +392,7 @@ def _forest(sheet: _Sheet, done: dict[str, TestOutcome]) -> Figure | None:
         "Effects with 95% confidence intervals by endpoint and model.",
         forest,
         rows,
-        title="Exposed against reference",
+        title="Effect by endpoint and model",
         measure=measure,
         description=_sides(contract),
     )

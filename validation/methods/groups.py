@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sage.core.errors import InputError
+from sage.core.printable import within_sentence
 from validation.cohort.tables import text_of
 from validation.contracts.contract import TestPlan, VariableUse
 from validation.core.hypothesis import Comparison, CutRule
@@ -54,10 +55,10 @@ def _side(study: Study, use: VariableUse, exposed: bool) -> str:
         if found is not None:
             return f"{use.label} = {found[(use.level == 'high') == exposed]}"
     if exposed:
-        return f"{use.label} {use.level}"
+        return f"{use.level} {within_sentence(use.label)}"
     if use.cut is CutRule.TERTILE:
-        return f"{use.label} not {use.level}"
-    return f"{use.label} {'low' if use.level == 'high' else 'high'}"
+        return f"not {use.level} {within_sentence(use.label)}"
+    return f"{'low' if use.level == 'high' else 'high'} {within_sentence(use.label)}"
 
 
 def joint_groups(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:

@@ -84,7 +84,10 @@ def kaplan_meier(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
         key = f"{plan.id}.{name}"
         book.add(f"{key}.median", curve.median, "months")
         row = {"group": label, "n": str(curve.n), "events": str(curve.n_events)}
-        row["median (months)"] = book.numbers[f"{key}.median"].text
+        for end in ("lower", "upper"):
+            book.add(f"{key}.median_{end}", getattr(curve, f"median_{end}"), "months")
+        texts = [book.numbers[f"{key}.median{end}"].text for end in ("", "_lower", "_upper")]
+        row["median (95% CI), months"] = "{} ({} to {})".format(*texts)
         for months in HORIZONS:
             if months > float(time.max()):
                 continue

@@ -190,9 +190,8 @@ class Verdict(Strict):
     @property
     def badge(self) -> str:
         """The verdict and its basis, as printed in the terminal, the report and the JSON."""
-        because = "" if self.because == "evidence" else f" ({self.because})"
         rests_on = f": {'; '.join(dict.fromkeys(self.qualifiers))}" if self.qualifiers else ""
-        return self.verdict.replace("_", " ") + because + rests_on
+        return self.verdict.capitalize().replace("_", " ") + rests_on
 
 
 class Computed(Strict):
@@ -318,6 +317,12 @@ def effect_text(effect: Effect) -> str:
     return f"{effect.scale} {effect.value:.2f}{unit} (95% CI {effect.lower:.2f} to {upper})"
 
 
+def short_scale(scale: Scale) -> str:
+    """Abbreviate a scale: "HR" for a hazard ratio."""
+    short = {"hazard ratio": "HR", "odds ratio": "OR", "subdistribution hazard ratio": "sHR"}
+    return short.get(scale, scale.removesuffix(" (SD)"))
+
+
 def amount_text(scale: Scale, value: float) -> str:
     """Render a difference: "difference of 0.30 SD"."""
     unit = " SD" if scale == "difference (SD)" else ""
@@ -382,14 +387,11 @@ class Book:
 
     def add_effect(self, key: str, effect: Effect, p: float | None) -> None:
         """Add an effect, its interval, its p-value, and the usual short form."""
-        ratio = effect.scale not in DIFFERENCES
         self.add(f"{key}.effect", effect.value, effect.scale)
         self.add(f"{key}.lower", effect.lower, effect.scale)
         self.add(f"{key}.upper", effect.upper, effect.scale)
-        short = {"hazard ratio": "HR", "odds ratio": "OR", "subdistribution hazard ratio": "sHR"}
-        name = short.get(effect.scale, "difference") if ratio else "difference"
         unit = " SD" if effect.scale == "difference (SD)" else ""
-        name = name if ratio else effect.scale.removesuffix(" (SD)")
+        name = short_scale(effect.scale)
         upper = f"{effect.upper:.2f}" if math.isfinite(effect.upper) else "∞"
         text = f"{name} {effect.value:.2f}{unit} (95% CI {effect.lower:.2f} to {upper})"
         self.add(f"{key}.summary", effect.value, effect.scale, text)

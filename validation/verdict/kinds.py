@@ -50,7 +50,7 @@ def later_endpoints(
             open_still = open_still and right and level < contract.rules.alpha
             more = "" if adjusted else f", {p_is(level, 'q')}"
             text = f"{effect_text(test.effect)}, {p_is(test.p)}{more}"
-            texts.append(f"beside the covariates {text}" if adjusted else text)
+            texts.append(f"adjusted {text}" if adjusted else text)
         before = key
         words = "is shown" if open_still else "is not shown"
         outcome = "for" if open_still else "limits"
@@ -76,8 +76,8 @@ ASSUMED = (
 def shown_words(contract: Contract, beside: str) -> str:
     """Describe a supported claim; a mediation claims no more than was observed."""
     if contract.comparison is Comparison.MEDIATION:
-        return f"both paths associated beside {beside}: mediation only under its assumptions"
-    return f"associated, also adjusted for {beside}"
+        return f"both paths hold after adjustment for {beside}: mediation under its assumptions"
+    return f"associated, also after adjustment for {beside}"
 
 
 def _of_a_product(contract: Contract) -> list[str]:

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sage.core.printable import within_sentence
 from validation.cohort.model import declaration_remedy
 from validation.contracts.contract import Contract
 from validation.core.hypothesis import Direction
@@ -103,7 +104,7 @@ def timing_objections(contract: Contract) -> list[Objection]:
     }
     if not unsaid:
         return []
-    words = f"nobody says when {', '.join(unsaid.values())} became known"
+    words = f"it is not declared when {', '.join(unsaid.values())} became known"
     text = f"{words}: {declaration_remedy(unsaid)}"
     return [Objection("timing", "declared timing", words, text)]
 
@@ -160,7 +161,7 @@ def _known_positive(contract: Contract, controls: Controls) -> Iterator[Objectio
         yield Objection(
             because="control",
             rule="known positive",
-            words="the known positive does not show",
+            words=f"{plan.label or plan.variable}, a known association, is not seen",
             text=(
                 f"{plan.label or plan.variable} does not show in these data (HR per SD "
                 f"{found.hr:.2f}, {p_is(found.p)}): the outcome data are in doubt"
@@ -188,7 +189,8 @@ def unshown_positive(contract: Contract, controls: Controls | None) -> Objection
     if found.events < KNOWN_EVENTS or found.p < contract.rules.alpha:
         return None
     text = f"the known positive is not shown in these data either ({p_is(found.p)})"
-    return Objection("control", "known positive", "the known positive is not shown either", text)
+    words = "a known association is not seen in these patients either"
+    return Objection("control", "known positive", words, text)
 
 
 def _negative_control(contract: Contract, controls: Controls) -> Iterator[Objection]:
@@ -200,7 +202,7 @@ def _negative_control(contract: Contract, controls: Controls) -> Iterator[Object
         yield Objection(
             because="control",
             rule="negative control",
-            words="the negative control moves as well",
+            words=f"the exposure also goes with {found.endpoint}, which it should not affect",
             text=(
                 f"the exposure also moves {found.endpoint}, which it should not ({p_is(found.p)})"
             ),
@@ -233,7 +235,7 @@ def _permuted_outcome(contract: Contract, controls: Controls) -> Iterator[Object
         yield Objection(
             because="control",
             rule="permuted outcome",
-            words="permuted outcomes do as well too often",
+            words="shuffled outcomes give as strong an effect too often",
             text=f"permuted outcomes do as well too often (permutation {p_is(found.p)})",
         )
 
@@ -242,26 +244,31 @@ def _random_features(contract: Contract, controls: Controls) -> Iterator[Objecti
     if contract.controls.random_features == 0:
         yield _switched_off("random features", "the random features")
         return
-    for label, share, text in _random_texts(contract, controls):
+    for words, share, text in _random_texts(contract, controls):
         if not share >= contract.rules.random_percentile:
             yield Objection(
                 because="control",
                 rule="random features",
-                words=f"too many features like {label} do as well",
+                words=words,
                 text=f"only {text}",
             )
 
 
 def _random_texts(contract: Contract, controls: Controls) -> Iterator[tuple[str, float, str]]:
-    """Yield label, share and text for each exposure whose random features ran."""
+    """Yield the objection's words, share and text for each exposure's random features."""
     for use, found in zip(contract.exposures, controls.random, strict=False):
         if found.ran:
             assert found.percentile is not None
             assert found.draws is not None
-            kind = "permutations of" if found.kind == "permuted feature" else "matched genes for"
-            weaker = f"{round(found.percentile * found.draws)} of {found.draws}"
-            text = f"stronger, in the claimed direction, than {weaker} {kind} {use.label}"
-            yield use.label, found.percentile, text
+            permuted, label = found.kind == "permuted feature", within_sentence(use.label)
+            weaker = round(found.percentile * found.draws)
+            kind = "permutations of" if permuted else "matched genes for"
+            text = (
+                f"stronger in the claimed direction than {weaker} of {found.draws} {kind} {label}"
+            )
+            like = "permutations" if permuted else "comparable genes"
+            words = f"{found.draws - weaker} of {found.draws} {like} predict as well as {label}"
+            yield words, found.percentile, text
 
 
 def _specification_curve(contract: Contract, controls: Controls) -> Iterator[Objection]:
@@ -270,7 +277,7 @@ def _specification_curve(contract: Contract, controls: Controls) -> Iterator[Obj
         return
     assert found.stable is not None
     text = _sign_text(found)
-    words = "the sign depends on analytical choices"
+    words = "the direction depends on analytical choices"
     if not found.stable >= contract.rules.sign_stability:
         text = f"only {text}"
     elif not found.own:
@@ -289,7 +296,7 @@ def _missingness(controls: Controls) -> Iterator[Objection]:
         yield Objection(
             because="assumption",
             rule="missingness",
-            words="patients without the exposure fare otherwise",
+            words="patients with a missing exposure had different outcomes",
             text=(
                 f"the outcome of the {found.missing} patients without the exposure differs from "
                 f"that of the {(found.n or 0) - (found.missing or 0)} with it ({p_is(found.p)})"

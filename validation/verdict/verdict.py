@@ -80,6 +80,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from sage.core.printable import within_sentence
 from validation.contracts.contract import Contract, TestPlan
 from validation.core.hypothesis import Direction
 from validation.methods.sites import site_limits
@@ -122,6 +123,8 @@ SEARCHED = ("spline", "maximally_selected")
 UNDIRECTED = (*SEARCHED, "nested", "mediation")
 """Methods whose p-value tests for an association in any direction; the effect is a slope."""
 TOO_SMALL = "associated, but too small to matter"
+OPEN = "an effect that matters is neither shown nor excluded"
+OTHER_CLAIMS = "not significant when all claims tested on these patients are counted"
 
 
 @dataclass(frozen=True)
@@ -221,7 +224,7 @@ def answer_association(evidence: Evidence, primary: TestOutcome) -> Answer:
         answer = "yes"
     elif expected and p < CLEAR * alpha and _shown_beside_covariates(evidence, primary):
         answer = "yes"
-        text += f"; with the p beside {independent_of(evidence)} in its place"
+        text += f"; with the p adjusted for {independent_of(evidence)} in its place,"
         text += f" {p_is(evidence.q_adjusted, 'q')}"
     elif allows_relevant(contract, effect) or (expected and p < CLEAR * alpha):
         answer = "unclear"
@@ -283,7 +286,7 @@ def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
     plan = adjusted_plan(contract)
     if plan is None and not contract.primary_test.strata:
         declared = contract.hypothesis.unadjusted_because
-        text = f"nothing to adjust for: {declared}" if declared else "adjusted for nothing"
+        text = f"nothing to adjust for: {declared}" if declared else "no covariate is registered"
         return _answer("independence", "not answered", text)
     found = primary if plan is None else evidence.analysis.test(plan.id)
     if found is None or not _is_measured(found):
@@ -302,7 +305,7 @@ def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
         answer = "unclear" if allows_relevant(contract, effect) else "no"
     lacking = f" (no term for {', '.join(absent)})" if (absent := _absent(evidence)) else ""
     beside = f"{independent_of(evidence)}{lacking}{found.estimation_note}"
-    text = f"beside {beside}: {_effect_per_unit(contract, effect)}, {p_is(p)}"
+    text = f"adjusted for {beside}: {_effect_per_unit(contract, effect)}, {p_is(p)}"
     if answer == "no":
         why = "the interval excludes the smallest relevant effect"
         text += f": {'significant in the other direction' if significant else why}"
@@ -351,7 +354,7 @@ def adjusted_for(contract: Contract, plan: TestPlan, absent: tuple[str, ...] = (
     """Name a test's covariates and strata, without those that have no term in the model."""
     labels = {use.key: use.label for use in contract.variables if use.role != "exposure"}
     names = [labels.get(key, key) for key in (*plan.covariates, *plan.strata)]
-    names = [name for name in names if name not in absent]
+    names = [within_sentence(name) for name in names if name not in absent]
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
 
 
@@ -439,7 +442,8 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
             "same claim, or on a claim that sorts them nearly alike: exploratory until it is "
             "tested in others, under a contract of their own"
         )
-        doubts.append(Objection("registration", "registration", "exploratory", text))
+        words = "the claim was written after results in these patients were seen"
+        doubts.append(Objection("registration", "registration", words, text))
     if doubts:
         reasons += [doubt.reason for doubt in doubts]
         return _Found("inconclusive", doubts[0].because, tuple(reasons), doubts[0].words)
@@ -461,11 +465,11 @@ def _dependence(evidence: Evidence, independence: Answer) -> Objection | None:
             and evidence.contract.hypothesis.unadjusted_because
         ):
             return None
-        words = independence.text.split(" (")[0]
+        words = f"not adjusted: {independence.text.split(' (')[0]}"
     elif independence.answer == "no":
-        words = f"no relevant effect as claimed beside {independent_of(evidence)}"
+        words = f"no relevant effect after adjustment for {independent_of(evidence)}"
     else:
-        words = f"not shown beside {independent_of(evidence)}"
+        words = f"not shown after adjustment for {independent_of(evidence)}"
     text = f"{words}: {independence.text}" if independence.effect else independence.text
     return Objection("independence", "adjusted model", words, text)
 
@@ -474,7 +478,7 @@ def _if_refuted(evidence: Evidence, association: Answer, independence: Answer) -
     contract, analysis = evidence.contract, evidence.analysis
     against = Reason(rule="primary", outcome="against", text=association.text)
     if independence.answer == "yes":
-        words = f"the effect shows only beside {independent_of(evidence)}"
+        words = f"an effect appears only after adjustment for {independent_of(evidence)}"
         shown = Reason(rule="adjusted model", outcome="prevents", text=independence.text)
         return _Found("inconclusive", "independence", (shown, against), words)
     hazard = _proportionality(contract, analysis)
@@ -508,10 +512,10 @@ def _if_unclear(evidence: Evidence, primary: TestOutcome, association: Answer) -
         because, rule, words = "relevance", "relevant effect", "if associated, too small to matter"
         text = f"{association.text}: the interval excludes {_relevant(evidence)}"
     elif expected_direction(contract, effect) and p < alpha and not evidence.locked:
-        because, rule, words = "multiplicity", "ledger", "not after control over the ledger"
+        because, rule, words = "multiplicity", "ledger", OTHER_CLAIMS
         text = f"{association.text}: below {alpha:g} alone, but not among the claims of the ledger"
     else:
-        because, rule, words = "power", "power", "neither shown nor excluded"
+        because, rule, words = "power", "power", OPEN
         text = (
             f"{association.text}; neither shown nor excluded{_describe_needed(evidence, primary)}"
         )

@@ -1,0 +1,171 @@
+"""The answer to a claim: one sentence written from its results, and the strongest objection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agents.core.base import View
+from agents.core.words import KEYED
+from agents.findings.hold import names_of
+from agents.findings.render import Names
+from sage.core.printable import within_sentence
+from validation.contracts.contract import Contract
+from validation.core.hypothesis import Comparison, Exposure
+from validation.results.results import Results, TestOutcome, short_scale
+from validation.verdict.relevance import unit_text
+
+NOT_TESTED = {
+    "infeasible": "Not tested: the claim was judged infeasible.",
+    "abandoned": "Not tested: the analysis was given up.",
+    "pending": "Not finished.",
+}
+"""Answers of hypotheses without results, by how their evaluation ended."""
+UNCONFIRMED = "Not yet confirmed in a second cohort."
+
+
+class Answer(View):
+    """The answer to a claim.
+
+    `sentence` says who was compared with whom, what happened, how large the difference was and what
+    was adjusted for. `objection` is the strongest reason for doubt. `verdict` is the verdict, or
+    how the evaluation ended without one; `verdict_words` add its basis. `effect` is the primary
+    estimate with its interval, and `figure` the path of the curve within the run's folder. In the
+    texts of `answer_results`, numbers are written as `[[key]]`.
+    """
+
+    verdict: str
+    verdict_words: str
+    sentence: str
+    objection: str = ""
+    effect: str = ""
+    figure: str = ""
+
+
+def answer_results(results: Results, contract: Contract) -> Answer:
+    """Write the answer that the results give to the contract's claim."""
+    verdict, primary = results.verdict, results.test(contract.primary)
+    doubt = ""
+    if verdict.verdict == "inconclusive" and verdict.qualifiers:
+        doubt = capitalize(verdict.qualifiers[0]) + "."
+    elif verdict.verdict == "supported" and results.replicate is None:
+        doubt = UNCONFIRMED
+    curve = next(
+        (name for name in ("kaplan_meier", "cumulative_incidence") if name in results.figures),
+        next(iter(results.figures), ""),
+    )
+    home = f"hypotheses/{contract.hypothesis.id}/results"
+    if primary is None or primary.p is None or primary.effect is None:
+        why = primary.reason if primary is not None else ""
+        sentence = f"The claim could not be tested{f': {why}' if why else ''}."
+        effect = ""
+    else:
+        names = names_of(results, contract)
+        details = "; ".join(_details(primary, contract, names))
+        sentence = f"{_compare(primary, contract)} ({details})."
+        effect = _effect(contract.primary, primary, names) + names.per
+    return Answer(
+        verdict=verdict.verdict,
+        verdict_words=verdict.badge,
+        sentence=sentence,
+        objection=doubt,
+        effect=effect,
+        figure=f"{home}/{results.figures[curve].file}" if curve else "",
+    )
+
+
+def fill_numbers(answer: Answer, numbers: Mapping[str, str]) -> Answer:
+    """Replace every `[[key]]` in an answer by the text of the number."""
+
+    def fill(text: str) -> str:
+        return KEYED.sub(lambda found: numbers[found[1]], text)
+
+    return answer.model_copy(
+        update={name: fill(getattr(answer, name)) for name in ("sentence", "effect")}
+    )
+
+
+def capitalize(text: str) -> str:
+    """Return the text with its first letter in upper case."""
+    return text[:1].upper() + text[1:]
+
+
+def _compare(primary: TestOutcome, contract: Contract) -> str:
+    """Write who was compared with whom and what happened, without numbers."""
+    assert primary.effect is not None
+    assert primary.p is not None
+    endpoint = contract.endpoint(contract.primary_test.endpoint)
+    label = within_sentence(endpoint.label or endpoint.key)
+    differ = primary.p < contract.rules.alpha
+    worse = primary.effect.distance_from_null(primary.effect.value) > 0
+    first, *others = contract.hypothesis.exposures
+    comparison, link = contract.comparison, ("than", "from")
+    if comparison in (Comparison.PREDICTIVE, Comparison.MODIFICATION):
+        if not differ:
+            return (
+                f"The {contract.exposed} on {label} did not differ clearly from the"
+                f" {contract.reference}"
+            )
+        return (
+            f"The {contract.exposed} on {label} had a {'higher' if worse else 'lower'}"
+            f" {primary.effect.scale} than the {contract.reference}"
+        )
+    if comparison is Comparison.MEDIATION:
+        told = "ran" if differ else "was not clearly shown to run"
+        return (
+            f"Part of the association of {_side(first)} with {label} {told} through"
+            f" {within_sentence(others[0].label)}"
+        )
+    if comparison is Comparison.COMBINED:
+        told = "improved" if differ else "did not clearly improve"
+        sides = " and ".join(within_sentence(item.label) for item in (first, *others))
+        return f"{capitalize(sides)} together {told} the prediction of {label}"
+    if comparison is Comparison.INTERACTION:
+        who = " and ".join(_side(item) for item in (first, *others))
+        other = "the two effects alone would give"
+        link = ("than", "from what")
+    elif unit_text(contract):
+        who, other = f"{first.level}er {within_sentence(first.label)}", "others"
+    else:
+        who, other = contract.exposed, contract.reference
+        other = other if other == "all others" else f"patients with {other}"
+    if not differ:
+        return f"Patients with {who} did not differ clearly in {label} {link[1]} {other}"
+    happened = {
+        "survival": f"had {'shorter' if worse else 'longer'} {label}",
+        "competing": f"had {label} {'sooner' if worse else 'later'}",
+        "binary": f"had {label} {'more' if worse else 'less'} often",
+        "continuous": f"had {'higher' if worse else 'lower'} {label}",
+    }[endpoint.kind]
+    return f"Patients with {who} {happened} {link[0]} {other}"
+
+
+def _side(exposure: Exposure) -> str:
+    return f"{exposure.level} {within_sentence(exposure.label)}"
+
+
+def _details(primary: TestOutcome, contract: Contract, names: Names) -> list[str]:
+    """List medians, effect, sample and adjusted effect, as far as the results contain them."""
+    key = contract.primary
+    medians = [f"kaplan_meier.{group}.median" for group in ("exposed", "reference")]
+    found = [
+        names.write("median {} against {} months", *medians)
+        if set(medians) <= names.reached
+        else "",
+        _effect(key, primary, names) + names.per,
+        names.write("{} events among {} patients", f"{key}.events", f"{key}.n")
+        or names.write("{} patients", f"{key}.n"),
+    ]
+    if names.beside and "adjusted.effect" in names.keys:
+        scale = short_scale(contract.scale)
+        found.append(names.write(f"{scale} {{}} adjusted for {names.beside}", "adjusted.effect"))
+    elif not names.beside and not contract.strata:
+        found.append("not adjusted")
+    return [text for text in found if text]
+
+
+def _effect(key: str, primary: TestOutcome, names: Names) -> str:
+    assert primary.effect is not None
+    return names.write(
+        f"{short_scale(primary.effect.scale)} {{}}, 95% CI {{}} to {{}}",
+        f"{key}.effect", f"{key}.lower", f"{key}.upper",
+    )  # fmt: skip
