@@ -20,6 +20,8 @@ from validation.core.hypothesis import (
     Filter,
     Hypothesis,
     Population,
+    describe_outcome,
+    within_sentence,
 )
 from validation.inputs.population import two_levels
 
@@ -103,7 +105,8 @@ def _write_claim(hypothesis: Hypothesis, known: Known) -> str:
     more = "higher" if first.level == "high" else "lower"
     match hypothesis.comparison:
         case Comparison.INTERACTION:
-            return f"{place}, {words} goes with {outcome} beyond the sum of the two effects."
+            apart = "than the" if outcome.startswith("different") else "beyond the"
+            return f"{place}, {words} goes with {outcome} {apart} sum of the two effects."
         case Comparison.PREDICTIVE | Comparison.MODIFICATION:
             return f"{place}, {_write_modification(hypothesis, known, names)}."
         case Comparison.MEDIATION:
@@ -197,7 +200,8 @@ def _write_modification(hypothesis: Hypothesis, known: Known, names: list[str]) 
     )
     label = within_sentence(endpoint.label or endpoint.key) if endpoint else hypothesis.endpoint
     kind = endpoint.kind if endpoint else "survival"
-    more = "higher" if hypothesis.direction is Direction.HIGHER_RISK else "lower"
+    signs = {Direction.HIGHER_RISK: "higher", Direction.LOWER_RISK: "lower"}
+    more = signs.get(hypothesis.direction, "different")
     measure = {"binary": "odds ratio", "continuous": "difference"}.get(kind, "hazard ratio")
     if modifier.cut is CutRule.CONTINUOUS:
         sides = f"the {modifier.level}er the {names[at]}"
@@ -235,14 +239,9 @@ def _outcome(hypothesis: Hypothesis, known: Known) -> str:
     endpoint = next(
         (endpoint for endpoint in known.endpoints if endpoint.key == hypothesis.endpoint), None
     )
-    label = within_sentence(endpoint.label or endpoint.key) if endpoint else hypothesis.endpoint
+    label = (endpoint.label or endpoint.key) if endpoint else hypothesis.endpoint
     kind = endpoint.kind if endpoint else "survival"
-    worse = hypothesis.direction is Direction.HIGHER_RISK
-    if kind == "survival":
-        return f"{'shorter' if worse else 'longer'} {label}"
-    if kind == "continuous":
-        return f"{'higher' if worse else 'lower'} {label}"
-    return f"{'more' if worse else 'less'} frequent {label}"
+    return describe_outcome(hypothesis.direction, kind, label)
 
 
 def _variable(key: str, known: Known) -> Variable | None:
@@ -256,6 +255,7 @@ UNCUT = (Comparison.PER_SD, Comparison.INTERACTION)
 TURNED = {
     Direction.HIGHER_RISK: Direction.LOWER_RISK,
     Direction.LOWER_RISK: Direction.HIGHER_RISK,
+    Direction.EITHER: Direction.EITHER,
 }
 _BESIDE = {
     "id", "statement", "exposures", "direction", "rationale", "feasibility", "untested",
@@ -338,6 +338,8 @@ def describe_design(hypothesis: Hypothesis) -> str:
 
 def describe_direction(hypothesis: Hypothesis, kind: str) -> str:
     """Describe the expected direction for an endpoint of `kind`."""
+    if hypothesis.direction is Direction.EITHER:
+        return "either (two-sided)"
     worse = hypothesis.direction is Direction.HIGHER_RISK
     if kind == "competing":
         return "sooner (higher hazard)" if worse else "later (lower hazard)"

@@ -19,13 +19,15 @@ def logic_facts(
     settings: FeasibilitySettings,
 ) -> None:
     """Add the facts of step three: whether the claim can be refuted, and by a fair comparison."""
-    worse = hypothesis.direction is Direction.HIGHER_RISK
+    named, refuted = f"a direction ({hypothesis.direction.replace('_', ' ')}), an", "this direction"
+    if hypothesis.direction is Direction.EITHER:
+        named, refuted = "an", "both directions"
     facts.add(
         "logic",
         "falsifiable",
-        f"The claim names a direction ({'higher' if worse else 'lower'} risk), an endpoint "
-        f"({hypothesis.endpoint}) and a comparison ({hypothesis.comparison.value}); an interval "
-        "that excludes a relevant effect in this direction would refute it.",
+        f"The claim names {named} endpoint ({hypothesis.endpoint}) and a comparison "
+        f"({hypothesis.comparison.value}); an interval that excludes a relevant effect in "
+        f"{refuted} would refute it.",
         "hypothesis",
         found=True,
         share=1.0,

@@ -29,9 +29,15 @@ from agents.findings.types import (
     SubgroupEffect,
 )
 from validation.contracts.contract import Contract
+from validation.core.hypothesis import Direction as Side
 from validation.results.controls import Controls
 from validation.results.results import Results, TestOutcome
-from validation.verdict.relevance import expected_direction, unit_text
+from validation.verdict.relevance import (
+    describe_side,
+    expected_direction,
+    side_of,
+    unit_text,
+)
 from validation.verdict.verdict import adjusted_for, adjusted_plan
 
 
@@ -60,6 +66,12 @@ def names_of(results: Results, contract: Contract) -> say.Names:
         part=results.tests[0].part if results.tests else "all",
         features=tuple(use.label for use in contract.exposures),
         simulated=results.simulated,
+        sides={
+            results.key(test): describe_side(contract, side_of(test.effect), test.endpoint)
+            for test in results.tests
+            if test.effect is not None and test.role in KINDS
+        },
+        either=contract.direction is Side.EITHER,
     )
 
 
@@ -141,6 +153,10 @@ KINDS: dict[
 def _direction(test: TestOutcome, contract: Contract) -> Direction:
     if test.effect is None:
         return "unknown"
+    if contract.direction is Side.EITHER:
+        shown = test.p is not None and test.p < contract.rules.alpha
+        higher = side_of(test.effect) is Side.HIGHER_RISK
+        return "unknown" if not shown else "higher" if higher else "lower"
     return "expected" if expected_direction(contract, test.effect) else "opposite"
 
 

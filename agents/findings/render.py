@@ -65,6 +65,8 @@ class Names:
     beside : covariates with a term in the adjusted model
     per : unit of an estimate (" per standard deviation"; empty for groups)
     features : labels of the exposures, in the order of their random features
+    sides : where the effect of a test points ("with shorter overall survival"), by key
+    either : the claim names no direction
     """
 
     keys: frozenset[str]
@@ -76,6 +78,8 @@ class Names:
     part: Part = "all"
     features: tuple[str, ...] = ()
     simulated: bool = False
+    sides: Mapping[str, str] = field(default_factory=dict)
+    either: bool = False
 
     def write(self, text: str, *keys: str) -> str:
         """Fill the keys into the text; return an empty text if the results lack one of them."""
@@ -111,8 +115,9 @@ def render(finding: Finding, names: Names) -> str:
             return _control(finding, names)
         case Sensitivity(outcome=outcome):
             told = {"stable": "is stable", "unstable": "depends on analytical choices"}
+            sign = "as in the primary comparison" if names.either else "as expected"
             shares = names.write(
-                ": as expected in {} of {} registered specifications",
+                f": {sign} in {{}} of {{}} registered specifications",
                 Key.EXPECTED_SIGN, Key.SPECIFICATIONS,
             )  # fmt: skip
             shares += names.write(
@@ -193,7 +198,9 @@ def _compared(finding: Compared, names: Names) -> str:
     if shown:
         shown += names.write("; {} patients, {} events", f"{key}.n", f"{key}.events") + "), "
     told = OUTCOMES[finding.outcome]
-    if finding.direction != "unknown":
+    if finding.direction in ("higher", "lower"):
+        told += f", {names.sides[key]}"
+    elif finding.direction != "unknown":
         told += f", in the {finding.direction} direction"
     return f"{words}: {shown}{told}{_groups(names) if key == 'primary' else ''}."
 

@@ -12,7 +12,8 @@ from pydantic import Field
 
 from agents.core.base import View
 
-Direction = Literal["expected", "opposite", "unknown"]
+Direction = Literal["expected", "opposite", "higher", "lower", "unknown"]
+"""By the claim's direction; if it names none, higher or lower risk where a direction is found."""
 Significance = Literal["significant", "not_significant", "open"]
 
 

@@ -40,6 +40,7 @@ class Opposition:
             (exposure.level, _near(_names(exposure.variable, exposure.label, ontology)))
             for exposure in hypothesis.exposures
             if not exposure.variable.startswith(_TEXT)
+            and hypothesis.direction is not Direction.EITHER
         ]
 
     def __call__(self, sentence: str) -> bool:
@@ -48,7 +49,7 @@ class Opposition:
 
     @property
     def has_direction(self) -> bool:
-        """True if the hypothesis names variables of a cohort, each with its level."""
+        """True if the hypothesis names a direction, and variables of a cohort with their levels."""
         return bool(self._exposures)
 
     def agrees(self, sentence: str) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from agents.question.names import is_english, word_list
 from agents.question.subgroups import Condition, find_conditions
-from agents.question.types import Asked, Intent, Level, PartRole, Reading
+from agents.question.types import Asked, Intent, Level, PartRole, Reading, Side
 from agents.question.vocabulary import Concept, Vocabulary, organ_of
 from kg.lexicon.phrases import (
     STOP_WORDS,
@@ -268,7 +268,7 @@ def read_by_rules(prompt: str, vocabulary: Vocabulary) -> Reading:
             "The question contradicts itself: it relates an outcome to itself. Name a marker."
         )
     worse, better = bool(WORSE.search(text)), bool(BETTER.search(text))
-    direction = Direction.HIGHER_RISK if worse else Direction.LOWER_RISK
+    direction: Side = Direction.HIGHER_RISK if worse else Direction.LOWER_RISK
     return Reading(
         intent=_intent(text, parts, matches),
         direction=None if worse == better else direction,

@@ -17,6 +17,8 @@ from validation.core.dictionary import Endpoint, Variable
 from validation.core.hypothesis import Direction, Filter
 
 Level = Literal["high", "low"]
+Side = Literal[Direction.HIGHER_RISK, Direction.LOWER_RISK]
+"""Direction that a question can name."""
 
 
 class Intent(StrEnum):
@@ -114,7 +116,7 @@ class Question(View):
     prompt: str
     language: str = "en"
     intent: Intent = Intent.DISCOVER
-    direction: Direction | None = None
+    direction: Side | None = None
     parts: tuple[Part, ...] = ()
     setting: Setting = Setting()
     notes: tuple[str, ...] = ()
@@ -195,7 +197,7 @@ class Reading(View):
 
     language: str = "en"
     intent: Intent
-    direction: Direction | None = None
+    direction: Side | None = None
     parts: tuple[Asked, ...] = Field(default=(), max_length=16)
     notes: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()

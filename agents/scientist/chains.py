@@ -16,13 +16,20 @@ from agents.core.base import Resources
 from agents.core.types import DictionaryView, Relationship
 from agents.question.carried import excluded_keys
 from agents.question.types import Level
-from agents.scientist.drafts import conjecture, draft, endpoint_of, names_of, plain
+from agents.scientist.drafts import draft, endpoint_of, names_of, plain
 from agents.scientist.views import Proposal, ScientistInput, StepRef
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 from sage.core.printable import within_sentence
 from validation.core.dictionary import Endpoint
-from validation.core.hypothesis import Comparison, CutRule, Direction, Exposure, Hypothesis
+from validation.core.hypothesis import (
+    Comparison,
+    CutRule,
+    Direction,
+    Exposure,
+    Hypothesis,
+    within_sentence,
+)
 
 SIGN = {Polarity.POSITIVE: 1, Polarity.NEGATIVE: -1, Polarity.NEUTRAL: 0}
 BAD_OUTCOME = ("mortality", "death", "recurrence", "progression", "metasta", "risk", "relapse")
@@ -275,8 +282,7 @@ def _claim(
         endpoint,
         comparison=Comparison.EXTREMES if len(chosen) > 1 else Comparison.EXPOSED_VS_REST,
         direction=Direction.HIGHER_RISK,
-        rationale="; ".join(dict.fromkeys(step.process for step in steps))
-        + "."
-        + conjecture(unsigned),
+        rationale="; ".join(dict.fromkeys(step.process for step in steps)) + ".",
+        unsigned=unsigned,
         untested=[f"the role of {name} in the mechanism" for name in unmeasured],
     )

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from agents.core.statement import describe_design, settle_fields
 from agents.question.carried import filters_of
-from agents.question.types import PartRole
+from agents.question.types import PartRole, Question
 from agents.scientist.views import ScientistInput
 from validation.core.dictionary import Endpoint, Variable
 from validation.core.hypothesis import Comparison, Direction, Exposure, Hypothesis, Population
@@ -25,10 +25,18 @@ def draft(
     comparison: Comparison,
     direction: Direction,
     rationale: str,
+    unsigned: Sequence[str],
     untested: Sequence[str] = (),
 ) -> Hypothesis:
-    """Draft the claim on these exposures in the question's patients, worded from its fields."""
+    """Draft the claim on these exposures in the question's patients, worded from its fields.
+
+    Parameters
+    ----------
+    direction : the question's, else the one that the literature implies
+    unsigned : labels of the exposures for which the literature gives no sign
+    """
     dictionary = given.dictionary
+    direction = settle_asked(direction, given.question, exposures, unsigned)
     hypothesis = Hypothesis(
         id="draft",
         statement="",
@@ -43,7 +51,7 @@ def draft(
         )[:2],
         direction=direction,
         covariates=covariates(given, {exposure.variable for exposure in exposures}, endpoint),
-        rationale=rationale,
+        rationale=rationale + conjecture(unsigned, direction),
         untested=tuple(untested),
     )
     hypothesis = settle_fields(hypothesis, dictionary)
@@ -110,12 +118,33 @@ def endpoint_of(given: ScientistInput, named: Collection[str] = ()) -> Endpoint:
     return max(survival or list(endpoints), key=lambda endpoint: endpoint.events or 0)
 
 
-def conjecture(unsigned: Sequence[str]) -> str:
+def settle_asked(
+    direction: Direction,
+    question: Question,
+    exposures: Sequence[Exposure],
+    unsigned: Sequence[str] = (),
+) -> Direction:
+    """Return `EITHER` for a claim whose direction neither the question nor the literature gives.
+
+    A claim on exposures that the question names has the question's direction, whatever the
+    literature says: a question without a direction is tested two-sided.
+    """
+    if question.direction is not None:
+        return direction
+    named = {key for part in question.parts if not part.negated for key in part.variables}
+    asked = all(exposure.variable in named for exposure in exposures)
+    return Direction.EITHER if asked or unsigned else direction
+
+
+def conjecture(unsigned: Sequence[str], direction: Direction) -> str:
     """Return a sentence on exposures for which no source gives a sign, or an empty text."""
     if not unsigned:
         return ""
     labels = " and ".join(unsigned)
-    return f" The literature gives no sign for {labels}; the direction is a conjecture."
+    tested = "it is tested in both directions"
+    if direction is not Direction.EITHER:
+        tested = "the direction is a conjecture"
+    return f" The literature gives no sign for {labels}; {tested}."
 
 
 def names_of(variable: Variable) -> set[str]:

@@ -20,7 +20,7 @@ from agents.question.correct import BY_HAND
 from agents.question.names import key_of
 from agents.question.types import Level, PartRole, Question
 from agents.scientist.chains import BETTER, WORSE, proposals
-from agents.scientist.drafts import conjecture, draft, endpoint_of
+from agents.scientist.drafts import draft, endpoint_of
 from agents.scientist.looks import (
     CohortDescribe,
     DesignClaims,
@@ -395,8 +395,6 @@ def _proposal(
         if sources
         else " The search found no passage in support of it."
     )
-    if conjectured:
-        rationale += conjecture(unsigned)
     hypothesis = draft(
         given,
         exposures,
@@ -404,6 +402,7 @@ def _proposal(
         comparison=comparison,
         direction=direction,
         rationale=rationale,
+        unsigned=unsigned if conjectured else (),
     )
     disease = question.setting.asked or question.setting.cohort
     names = [*(concept.name for concept in concepts), endpoint.label.lower(), disease]

@@ -303,9 +303,9 @@ def _title(key: str) -> str:
 
 
 QUESTIONS = {
-    "association": "Associated, in the claimed direction?",
+    "association": "Associated, as claimed?",
     "independence": "Still associated after adjustment?",
-    "relevance": "Large enough to matter, in the claimed direction?",
+    "relevance": "Large enough to matter, as claimed?",
 }
 
 

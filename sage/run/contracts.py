@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from validation.core.hypothesis import Direction
+
 if TYPE_CHECKING:
     from validation.contracts.contract import FrozenContract
 
@@ -29,9 +31,12 @@ def statements(frozen: FrozenContract) -> tuple[str, ...]:
     primary = contract.primary_test
     if any(test.role == "secondary" for test in contract.tests):
         lines.append(f"All endpoints are compared in patients whose {primary.endpoint} is known")
+    expected = "in either direction"
+    if contract.direction is not Direction.EITHER:
+        expected = f"expected {contract.direction.value.replace('_', ' ')}"
     lines.append(
         f"Primary test: {primary.method} on {primary.endpoint}, two-sided level"
-        f" {contract.rules.alpha:g}, expected {contract.direction.value.replace('_', ' ')}"
+        f" {contract.rules.alpha:g}, {expected}"
     )
     if contract.covariates:
         lines.append(f"Adjusted for: {', '.join(contract.covariates)}")

@@ -26,7 +26,11 @@ RULES = (
 )
 """In the order in which they import one another."""
 EQUIVALENT = {
-    ("if relevant > 0:", "Gt to GtE"): "the smallest relevant effect is never none",
+    ("if relevant > 0", "Gt to GtE"): "the smallest relevant effect is never none",
+    (
+        "higher = effect.distance_from_null(effect.value) > 0",
+        "Gt to GtE",
+    ): "an effect of none is on neither side",
     (
         'return _prevents("replication", f"{text}: {against}")',
         "'replication' to 'multiplicity'",

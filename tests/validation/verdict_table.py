@@ -382,6 +382,7 @@ def rows() -> Iterator[Row]:
     yield from _limits()
     yield from _edges()
     yield from _missing()
+    yield from _either()
 
 
 def row(name: str, says: tuple[str, str], answers: str, **more: Any) -> Row:
@@ -1193,3 +1194,77 @@ def decision_table(judge: Callable[[Evidence], Any]) -> str:
         verdict = found.verdict.replace("_", " ") + because
         lines.append("| " + " | ".join([words, *answers, verdict]) + " |")
     return "\n".join(lines)
+
+
+def _either() -> Iterator[Row]:
+    """Claims that name no direction: the one found takes its place."""
+
+    def given(name: str, says: tuple[str, str], answers: str, **more: Any) -> Row:
+        plan = {"direction": "either"} | more.pop("plan", {})
+        return row(f"either, {name}", says, answers, plan=plan, **more)
+
+    def part(name: str, found: dict[str, Any]) -> AnalysisResult:
+        return analysis(outcome("primary", part=name, **found), controls=None)
+
+    longer, shorter = estimate(0.5), estimate(2.0)
+    yield given("longer", SUPPORTED, "yyy", primary=longer,
+                words="supported: associated with longer overall survival, also adjusted for Age",
+                reasons=("primary [for] with longer overall survival: hazard ratio 0.50",
+                         "stronger, in either direction, than 990 of 1000",
+                         "sign of the primary test in 100%", "(a hazard ratio of 0.67)")
+    )  # fmt: skip
+    yield given("shorter", SUPPORTED, "yyy", words="associated with shorter overall survival")
+    yield given("nothing to adjust for", SUPPORTED, "y-y", primary=longer,
+                plan={"covariates": (), "unadjusted_because": "randomized"},
+                words="associated with longer overall survival; nothing to adjust for")  # fmt: skip
+    yield given("a product", SUPPORTED, "yyy", primary=longer,
+                plan={"comparison": "interaction"},
+                words="associated with a lower hazard ratio, also")  # fmt: skip
+    yield given("a product, higher", SUPPORTED, "yyy", plan={"comparison": "interaction"},
+                words="associated with a higher hazard ratio, also")  # fmt: skip
+    yield given("p 0.05", open_("power"), "uuu", primary=estimate(1.6, 0.2, 0.05),
+                reasons=("needed to find a hazard ratio of 1.50 or 0.67",))  # fmt: skip
+    yield given("adjusted points the other way", open_("independence"), "ynn", primary=longer,
+                adjusted=shorter)  # fmt: skip
+    yield given("nothing", NOT, "nnn", primary=NOTHING,
+                words="no relevant association in either direction",
+                reasons=("(a hazard ratio of 1.50 or 0.67)",))  # fmt: skip
+    for ratio in (1.05, 1 / 1.05):
+        yield given(f"one side is open, {ratio:.2f}", open_("power"), "uuu",
+                    primary=estimate(ratio, 0.2), reasons=("power [prevents]",))  # fmt: skip
+    yield given("a small sign", open_("relevance"), "unn", primary=estimate(1 / 1.1, 0.05, 0.06))
+    yield given("no effect at all", NOT, "nnn", primary=estimate(1.0, 0.05, 1.0))
+    for name, beside in (("longer", longer), ("shorter", shorter)):
+        yield given(f"only adjusted, {name}", open_("independence"), "nyn", primary=NOTHING,
+                    adjusted=beside, reasons=("adjusted model [prevents]",))  # fmt: skip
+        sign = estimate(0.7 if name == "longer" else 1 / 0.7, 0.2, 0.06)
+        yield given(f"a sign, adjusted {name}", open_("power"), "uyu", primary=sign,
+                    adjusted=beside, q_adjusted=0.001)  # fmt: skip
+    yield given("after control over the ledger", open_("multiplicity"), "uyy", primary=longer,
+                q=0.2, q_adjusted=0.001)  # fmt: skip
+    crossed = {"plan": {"extra": ("schoenfeld", "rmst")}}
+    for months in (-5, 5):
+        means = (outcome("schoenfeld", p=0.01), outcome("rmst", statistic=months, p=0.01))
+        yield given(f"no effect on average, mean {months}", open_("assumption"), "nnn",
+                    primary=NOTHING, others=means, **crossed)  # fmt: skip
+        says = SUPPORTED if months > 0 else open_("assumption")
+        yield given(f"longer, mean {months}", says, "yyy", primary=longer, others=means, **crossed)
+    yield given("a second cohort agrees", SUPPORTED, "yyy", primary=longer,
+                replicate=part("replication", longer), reasons=("replication [for]",))  # fmt: skip
+    yield given("a second cohort points the other way", open_("replication"), "yyy",
+                primary=longer, replicate=part("replication", shorter))  # fmt: skip
+    yield given("locked", open_("power"), "uuu", primary=WEAK | {"part": "discovery"},
+                locked=True, q=None, reasons=("level 0.2 in either direction",))  # fmt: skip
+    yield row("the expected direction, locked", open_("power"), "uuu", primary=WEAK, locked=True,
+              q=None, reasons=("level 0.2 in the expected direction",))  # fmt: skip
+    confirmed = {"part": "confirmation"}
+    before = part("discovery", estimate(0.8, 0.15))
+    yield given("confirmed", SUPPORTED, "yyy", primary=longer | confirmed, discovery=before,
+                words="associated with longer overall survival")  # fmt: skip
+    yield given("confirmed the other way", NOT, "nnn", primary=shorter | confirmed,
+                discovery=before, words="associated in the other direction")  # fmt: skip
+    yield given("nothing confirmed", NOT, "nnn", primary=NOTHING | confirmed, discovery=before,
+                words="no relevant association in the claimed direction")  # fmt: skip
+    yield given("confirmed beside the covariates", SUPPORTED, "yyu",
+                primary=estimate(0.7, 0.2, 0.06) | confirmed, adjusted=longer, q_adjusted=0.001,
+                discovery=before, words="with longer overall survival")  # fmt: skip

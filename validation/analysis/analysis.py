@@ -338,7 +338,10 @@ class Analysis:
         return kind(status=status, reason=outcome.reason or outcome.status)
 
     def _curve(self, study: Study) -> Specifications:
-        found, curve = specification(study)
+        primary = next(test.effect for test in self._tests if test.id == self.contract.primary)
+        if primary is None:
+            raise InputError("the primary test gave no effect")
+        found, curve = specification(study, primary)
         self.curve = curve
         self._tables["specification"] = [
             {

@@ -250,7 +250,7 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
     outcome, layers, scores = study.outcome(endpoint), all_layers(study), _Scores()
     values = tuple(exposure_values(rows, each) for each in contract.exposures)
     draws = (_rebuilt(study, values, exposure, raw[:, at]) for at in range(raw.shape[1]))
-    sign = 1.0 if contract.direction is Direction.HIGHER_RISK else -1.0
+    sign = -1.0 if contract.direction is Direction.LOWER_RISK else 1.0
     if study.exposed.mediated and exposure == 0:
         # The exposure's own part of the claim is its path to the mediator, made positive.
         sign = 1.0
@@ -271,8 +271,11 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
     null = null[np.isfinite(null)]
     if len(null) < 20:
         raise InputError(f"only {len(null)} comparable features could be coded as the claim's is")
-    share = float((sign * null < sign * observed).mean())
-    stronger = float((1 + (sign * null >= sign * observed).sum()) / (1 + len(null)))
+    null, observed = sign * null, sign * observed
+    if contract.direction is Direction.EITHER:
+        null, observed = np.abs(null), abs(observed)
+    share = float((null < observed).mean())
+    stronger = float((1 + (null >= observed).sum()) / (1 + len(null)))
     return RandomFeatures(
         status=ControlStatus.RAN,
         percentile=share,

@@ -21,6 +21,7 @@ from validation.core.hypothesis import Comparison, CutRule, Direction
 from validation.inputs.population import Cut, cut_for, expose, exposure_values
 from validation.inputs.study import Study
 from validation.results.controls import ControlStatus, Specifications
+from validation.results.results import Effect
 
 if TYPE_CHECKING:
     from validation.controls.curve import Model, SpecificationCurve
@@ -31,8 +32,10 @@ CLAIMED = "as claimed"
 """Name of the claim's own cuts if each exposure has its own rule, unlike in the curve."""
 
 
-def specification(study: Study) -> tuple[Specifications, SpecificationCurve]:
+def specification(study: Study, primary: Effect) -> tuple[Specifications, SpecificationCurve]:
     """Fit every registered specification and count those with the expected sign.
+
+    It is the sign of the primary estimate if the claim names no direction.
 
     Raises `InputError` if no specification could be estimated.
     """
@@ -43,7 +46,10 @@ def specification(study: Study) -> tuple[Specifications, SpecificationCurve]:
     curve = fit_specification_curve(_model(study, known), *choices, alpha=contract.rules.alpha)
     if contract.site is not None and own_cut in choices.exposures:
         curve = _sites_left_out(study, known, choices, own_cut, curve)
-    return _summary(study, curve, own_cut), curve
+    higher = study.contract.direction is Direction.HIGHER_RISK
+    if study.contract.direction is Direction.EITHER:
+        higher = primary.distance_from_null(primary.value) > 0
+    return _summary(study, curve, own_cut, higher), curve
 
 
 def _outcome_rows(study: Study) -> BoolArray:
@@ -112,12 +118,13 @@ def _sites_left_out(
     return replace(curve, left_out=left_out)
 
 
-def _summary(study: Study, curve: SpecificationCurve, own_cut: str) -> Specifications:
+def _summary(
+    study: Study, curve: SpecificationCurve, own_cut: str, expected: bool
+) -> Specifications:
     contract = study.contract
     kept = [specification for specification in curve.specifications if specification.ok]
     if not kept:
         raise InputError("no specification could be estimated")
-    expected = contract.direction is Direction.HIGHER_RISK
     agree = [found for found in kept if (found.value > curve.null) == expected]
     alone = [specification for specification in curve.left_out if specification.ok]
     same = sum((found.value > curve.null) == expected for found in alone)

@@ -165,6 +165,23 @@ class Direction(StrEnum):
     HIGHER_RISK = "higher_risk"
     """Shorter survival, more events, or a higher value of a continuous outcome."""
     LOWER_RISK = "lower_risk"
+    EITHER = "either"
+    """None: an association in either direction is claimed, and the data tell which."""
+
+
+def within_sentence(label: str) -> str:
+    """Format a label for a sentence: an ordinary first word in lower case, a symbol unchanged."""
+    first = label.split(" ", 1)[0].split("-", 1)[0]  # "B-cell transcripts" keeps its B
+    return label[0].lower() + label[1:] if first[1:].islower() else label
+
+
+def describe_outcome(direction: Direction, kind: str, label: str) -> str:
+    """Describe the exposed patients' outcome on an endpoint, e.g. "shorter overall survival"."""
+    words = {
+        "survival": ("shorter", "longer", "different"),
+        "continuous": ("higher", "lower", "different"),
+    }.get(kind, ("more frequent", "less frequent", "a different frequency of"))
+    return f"{words[tuple(Direction).index(direction)]} {within_sentence(label)}"
 
 
 class Hypothesis(Strict):
@@ -220,6 +237,8 @@ class Hypothesis(Strict):
         if self.comparison is Comparison.MEDIATION:
             if count != 2:
                 raise ValueError(f"comparison `mediation` needs exposure and mediator, not {count}")
+            if self.direction is Direction.EITHER:
+                raise ValueError("comparison `mediation` names a direction, not `either`")
             if self.exposures[1].cut is not CutRule.CONTINUOUS:
                 raise ValueError(
                     f'mediator "{self.exposures[1].label}": a mediator is not cut; set its `cut` '

@@ -14,6 +14,7 @@ import numpy as np
 from sage.core.hashes import hash_file
 from sage.core.log import logger
 from validation.controls.keys import Key
+from validation.core.hypothesis import Direction
 from validation.core.types import Number
 from validation.figures.calibration_plot import calibration_figure
 from validation.figures.cumulative_incidence import Incidences, cumulative_incidence_figure
@@ -438,6 +439,8 @@ def _specification(sheet: _Sheet, curve: SpecificationCurve) -> Figure:
     share, count = (numbers[key].text for key in (Key.EXPECTED_SIGN, Key.SPECIFICATIONS))
     failed = numbers[Key.SPECIFICATIONS_FAILED]
     unfit = f"; {failed.text} could not be estimated" if failed.value else ""
+    either = contract.direction is Direction.EITHER
+    sign = "the sign of the primary test" if either else "the expected sign"
     choices = "cut-point, covariates"
     choices += ", strata" if contract.strata else ""
     choices += ", follow-up and exclusions" if endpoint.kind in ("survival", "competing") else ""
@@ -445,7 +448,7 @@ def _specification(sheet: _Sheet, curve: SpecificationCurve) -> Figure:
     return sheet.draw(
         "specification",
         title,
-        f"{measure} by {choices}; {share} of {count} specifications have the expected sign{unfit}.",
+        f"{measure} by {choices}; {share} of {count} specifications have {sign}{unfit}.",
         specification_curve_figure,
         curve,
         title=title,

@@ -231,6 +231,7 @@ def collect(
             family=adjusted.family if adjusted is not None else 1,
             questions=adjusted.questions if adjusted is not None else None,
             replicate=second,
+            discovery=discovery,
             locked=locked,
             seen=seen,
             objections=(

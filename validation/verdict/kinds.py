@@ -73,11 +73,11 @@ ASSUMED = (
 """Assumptions on which natural effects rest (VanderWeele 2015, Explanation in Causal Inference)."""
 
 
-def shown_words(contract: Contract, beside: str) -> str:
+def shown_words(contract: Contract, associated: str, beside: str) -> str:
     """Describe a supported claim; a mediation claims no more than was observed."""
     if contract.comparison is Comparison.MEDIATION:
         return f"both paths hold after adjustment for {beside}: mediation under its assumptions"
-    return f"associated, also after adjustment for {beside}"
+    return f"{associated}, also after adjustment for {beside}"
 
 
 def _of_a_product(contract: Contract) -> list[str]:

@@ -122,7 +122,7 @@ def control_reasons(contract: Contract, controls: Controls | None) -> list[Reaso
         if share >= contract.rules.random_percentile
     ]
     if controls.specification is not None and controls.specification.ran:
-        reasons.append(("specification curve", _sign_text(controls.specification)))
+        reasons.append(("specification curve", _sign_text(contract, controls.specification)))
     return [
         Reason(rule=rule, outcome="for", text=text)
         for rule, text in reasons
@@ -263,9 +263,9 @@ def _random_texts(contract: Contract, controls: Controls) -> Iterator[tuple[str,
             permuted, label = found.kind == "permuted feature", within_sentence(use.label)
             weaker = round(found.percentile * found.draws)
             kind = "permutations of" if permuted else "matched genes for"
-            text = (
-                f"stronger in the claimed direction than {weaker} of {found.draws} {kind} {label}"
-            )
+            either = contract.hypothesis.direction is Direction.EITHER
+            which = "either" if either else "the claimed"
+            text = f"stronger in {which} direction than {weaker} of {found.draws} {kind} {label}"
             like = "permutations" if permuted else "comparable genes"
             words = f"{found.draws - weaker} of {found.draws} {like} predict as well as {label}"
             yield words, found.percentile, text
@@ -276,7 +276,7 @@ def _specification_curve(contract: Contract, controls: Controls) -> Iterator[Obj
     if found is None or not found.ran:
         return
     assert found.stable is not None
-    text = _sign_text(found)
+    text = _sign_text(contract, found)
     words = "the direction depends on analytical choices"
     if not found.stable >= contract.rules.sign_stability:
         text = f"only {text}"
@@ -315,8 +315,10 @@ def missingness_limit(contract: Contract, controls: Controls | None) -> list[str
     ]
 
 
-def _sign_text(found: Specifications) -> str:
-    text = f"expected sign in {percent(found.expected_sign or 0)} of the {found.n} specifications"
+def _sign_text(contract: Contract, found: Specifications) -> str:
+    either = contract.hypothesis.direction is Direction.EITHER
+    text = "sign of the primary test" if either else "expected sign"
+    text += f" in {percent(found.expected_sign or 0)} of the {found.n} specifications"
     if found.left_out_sign is not None:
         share = percent(found.left_out_sign)
         text += f" and in {share} of the {found.left_out} estimates leaving out a site"

@@ -1,46 +1,98 @@
-"""Comparison of an effect with its contract's expectation of direction and relevance."""
+"""Comparison of an effect with its contract's expectation of direction and relevance.
+
+For a contract whose direction is still `EITHER`, both sides count as expected.
+"""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 
 from validation.contracts.contract import Contract
-from validation.core.hypothesis import Direction
-from validation.results.results import Effect, amount_text
+from validation.core.hypothesis import Direction, describe_outcome
+from validation.results.results import Effect, TestOutcome, amount_text
+
+SIGNS = {Direction.HIGHER_RISK: (1,), Direction.LOWER_RISK: (-1,), Direction.EITHER: (1, -1)}
+"""Signs of the effects that a direction expects."""
+
+
+def settle_direction(contract: Contract, tests: Iterable[TestOutcome]) -> Contract:
+    """Put the direction found in the place of `EITHER`; the hypothesis keeps what was claimed.
+
+    It is that of the discovery part if another part confirms, else that of the primary test if its
+    p is below alpha. If neither shows a direction, the contract is unchanged.
+    """
+    primary = {test.part: test for test in tests if test.id == contract.primary}
+    found = primary.get("discovery" if "confirmation" in primary else "all")
+    if contract.direction is not Direction.EITHER or found is None or found.effect is None:
+        return contract
+    if found.part == "all" and (found.p is None or not found.p < contract.rules.alpha):
+        return contract
+    return contract.model_copy(update={"direction": side_of(found.effect)})
+
+
+def side_of(effect: Effect) -> Direction:
+    """Return the direction in which an effect points."""
+    higher = effect.distance_from_null(effect.value) > 0
+    return Direction.HIGHER_RISK if higher else Direction.LOWER_RISK
+
+
+def describe_side(contract: Contract, direction: Direction, endpoint: str) -> str:
+    """Describe an effect in a direction on an endpoint: "with shorter overall survival"."""
+    if contract.comparison.is_product:
+        return (
+            f"with a {'higher' if direction is Direction.HIGHER_RISK else 'lower'} {contract.scale}"
+        )
+    found = contract.endpoint(endpoint)
+    return f"with {describe_outcome(direction, found.kind, found.label)}"
+
+
+def direction_found(contract: Contract) -> str:
+    """Describe the settled direction of a claim that named none ("with shorter overall survival").
+
+    It is empty for a claim that named a direction, and if none was found.
+    """
+    if contract.direction is contract.hypothesis.direction:
+        return ""
+    return describe_side(contract, contract.direction, contract.primary_test.endpoint)
 
 
 def expected_direction(contract: Contract, effect: Effect) -> bool:
-    """Check whether an effect is on the side that the hypothesis names."""
+    """Check whether an effect is on a side that the contract expects."""
     distance = effect.distance_from_null(effect.value)
-    return distance > 0 if contract.direction is Direction.HIGHER_RISK else distance < 0
+    return any(sign * distance > 0 for sign in SIGNS[contract.direction])
 
 
-def smallest_relevant(contract: Contract, effect: Effect) -> float:
-    """Return the smallest relevant effect as a signed distance from no effect (log for ratios)."""
+def smallest_relevant(contract: Contract, effect: Effect) -> tuple[float, ...]:
+    """Return the smallest relevant effects as signed distances from no effect (log for ratios)."""
     size = (
         contract.relevant_difference if effect.is_difference else math.log(contract.relevant_ratio)
     )
-    return size if contract.direction is Direction.HIGHER_RISK else -size
+    return tuple(sign * size for sign in SIGNS[contract.direction])
 
 
 def allows_relevant(contract: Contract, effect: Effect) -> bool:
-    """Check whether the interval reaches the smallest relevant effect on the side named.
+    """Check whether the interval reaches the smallest relevant effect on a side expected.
 
     An interval whose limits cannot be compared (NaN) does not reach it.
     """
-    relevant = smallest_relevant(contract, effect)
-    if relevant > 0:
-        return effect.distance_from_null(effect.upper) >= relevant
-    return effect.distance_from_null(effect.lower) <= relevant
+    return any(
+        effect.distance_from_null(effect.upper) >= relevant
+        if relevant > 0
+        else effect.distance_from_null(effect.lower) <= relevant
+        for relevant in smallest_relevant(contract, effect)
+    )
 
 
 def shows_relevant(contract: Contract, effect: Effect) -> bool:
     """Check whether the whole interval is at least as large as the smallest relevant effect."""
-    relevant = smallest_relevant(contract, effect)
-    if relevant > 0:
-        return effect.distance_from_null(effect.lower) >= relevant
-    return effect.distance_from_null(effect.upper) <= relevant
+    return any(
+        effect.distance_from_null(effect.lower) >= relevant
+        if relevant > 0
+        else effect.distance_from_null(effect.upper) <= relevant
+        for relevant in smallest_relevant(contract, effect)
+    )
 
 
 def unit_text(contract: Contract) -> str:
@@ -53,10 +105,11 @@ def unit_text(contract: Contract) -> str:
 
 def relevant_text(contract: Contract, effect: Effect) -> str:
     """Describe the smallest relevant effect."""
-    value = smallest_relevant(contract, effect)
+    values = smallest_relevant(contract, effect)
     if effect.is_difference:
-        return f"a {amount_text(effect.scale, value)}"
+        return f"a {' or '.join(amount_text(effect.scale, value) for value in values)}"
+    ratios = " or ".join(f"{math.exp(value):.2f}" for value in values)
     if contract.comparison.is_product:
-        return f"a ratio of {math.exp(value):.2f}"
+        return f"a ratio of {ratios}"
     article = "an" if effect.scale[0] in "aeiou" else "a"
-    return f"{article} {effect.scale} of {math.exp(value):.2f}"
+    return f"{article} {effect.scale} of {ratios}"

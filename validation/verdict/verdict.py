@@ -24,6 +24,25 @@ The verdict depends only on the rules below. It rests on three answers, each wit
 - *Relevance.* Yes: the primary and the adjusted interval are entirely at or beyond the smallest
   relevant effect. No: at least one excludes it. Unclear otherwise.
 
+A claim may name no direction (`Direction.EITHER`): the exposure is associated with the outcome.
+Then the direction found takes the place of the expected one, once and for all questions above and
+below (`validation.verdict.relevance.settle_direction`):
+
+- If the discovery part unlocked other patients, it is the direction of the discovery estimate. The
+  confirmation must show that direction, as if the claim had named it.
+- Otherwise it is the direction of the primary estimate, if the primary p is below alpha. That p is
+  two-sided, so that the chance of a false association is alpha; it is alpha / 2 if a direction is
+  named. Only the primary test can show this association: with the adjusted model as a second way,
+  in whichever direction, the two could err twice as often as alpha. The adjusted model, the
+  restricted mean, the specification curve, sites and a second cohort must agree with the direction
+  found.
+- Without a direction found, both are expected: association is answered no only if the interval
+  excludes the smallest relevant effect on both sides, and an adjusted effect or a restricted mean
+  in either direction keeps a claim from being "not supported".
+
+Random features are compared by the size of their statistic, whatever its sign, because such a claim
+would have taken either.
+
 The rules, in their order:
 
 1. Data. The primary test gave no effect with interval and p: inconclusive (data).
@@ -78,7 +97,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sage.core.printable import within_sentence
 from validation.contracts.contract import Contract, TestPlan
@@ -107,8 +126,10 @@ from validation.verdict.objections import (
 )
 from validation.verdict.relevance import (
     allows_relevant,
+    direction_found,
     expected_direction,
     relevant_text,
+    settle_direction,
     shows_relevant,
     unit_text,
 )
@@ -134,7 +155,8 @@ class Evidence:
     `q` is the primary p-value after control over the ledger (None if the ledger does not contain
     the claim), and `q_adjusted` is the adjusted model's p-value in its place (None if the model
     gave no p-value). `q_of` has those of later endpoints of a hierarchy, each in place of the
-    primary p-value. `seen` is the hash of another version of the contract whose results came first.
+    primary p-value. `discovery` is the part that unlocked the patients of `analysis`. `seen` is the
+    hash of another version of the contract whose results came first.
     `objections` and `qualifiers` come from other parts of the program: reasons against "supported",
     and words that the badge always includes. `family` is the number of claims in the ledger,
     `questions` the number of distinct questions that they ask.
@@ -145,6 +167,7 @@ class Evidence:
     q: float | None
     family: int
     replicate: AnalysisResult | None = None
+    discovery: AnalysisResult | None = None
     locked: bool = False
     seen: str | None = None
     objections: tuple[Objection, ...] = ()
@@ -166,7 +189,10 @@ class _Found:
 
 def judge(evidence: Evidence) -> Verdict:
     """Apply the rules of this module to the evidence."""
-    contract, analysis = evidence.contract, evidence.analysis
+    analysis = evidence.analysis
+    found_before = evidence.discovery.tests if evidence.discovery is not None else ()
+    contract = settle_direction(evidence.contract, (*analysis.tests, *found_before))
+    evidence = replace(evidence, contract=contract)
     limits = _limits(evidence)
     primary = analysis.test(contract.primary)
     unsafe = [
@@ -216,6 +242,8 @@ def answer_association(evidence: Evidence, primary: TestOutcome) -> Answer:
     effect, p, q = _estimate(primary)[0], _estimate(primary)[1], evidence.q
     expected = expected_direction(contract, effect)
     text = f"{_effect_per_unit(contract, effect)}, {p_is(p)}, {_over_the_ledger(evidence)}"
+    if direction := direction_found(contract):
+        text = f"{direction}: {text}"
     if contract.online is not None:
         text += f", {p_is(contract.online.level, 'level')} in the campaign"
     if _undirected(primary) and p < alpha:
@@ -243,7 +271,8 @@ def _shown_beside_covariates(evidence: Evidence, primary: TestOutcome) -> bool:
     found = None if plan is None else evidence.analysis.test(plan.id)
     if found is None or not _is_measured(found) or primary.method in SEARCHED or evidence.locked:
         return False
-    if _ranks_turn(primary):
+    undirected = contract.hypothesis.direction is Direction.EITHER and evidence.discovery is None
+    if _ranks_turn(primary) or undirected:
         return False
     effect, p = _estimate(found)
     enough = q is not None and q < contract.rules.alpha and p < _level(evidence)
@@ -447,9 +476,10 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
     if doubts:
         reasons += [doubt.reason for doubt in doubts]
         return _Found("inconclusive", doubts[0].because, tuple(reasons), doubts[0].words)
-    words = shown_words(contract, independent_of(evidence))
+    associated = f"associated {direction_found(contract)}".rstrip()
+    words = shown_words(contract, associated, independent_of(evidence))
     if independence.answer == "not answered":
-        words = f"associated; {independence.text}"
+        words = f"{associated}; {independence.text}"
     if relevance.answer == "unclear":
         words += "; whether it is large enough to matter is open"
     return _Found("supported", "evidence", tuple(reasons), words)
@@ -492,7 +522,9 @@ def _if_refuted(evidence: Evidence, association: Answer, independence: Answer) -
     assert association.p is not None
     other = association.p < contract.rules.alpha
     words = TURNED_ROUND
-    if not other:  # a wide interval may leave room for a relevant effect in the other direction
+    if contract.direction is Direction.EITHER:
+        words = "no relevant association in either direction"
+    elif not other:  # a wide interval may leave room for a relevant effect in the other direction
         words = "no relevant association in the claimed direction"
     return _Found("not_supported", "evidence", (against,), words)
 
@@ -535,8 +567,8 @@ def _describe_needed(evidence: Evidence, primary: TestOutcome) -> str:
 def _locked_reason(evidence: Evidence, primary: TestOutcome) -> Reason:
     text = (
         f"the discovery part ({p_is(primary.p)}) did not reach the registered level "
-        f"{evidence.contract.split.unlock_alpha:g} in the expected direction; the confirmation "
-        "patients stay locked"
+        f"{evidence.contract.split.unlock_alpha:g} in {_which(evidence.contract)} direction; the "
+        "confirmation patients stay locked"
     )
     return Reason(rule="discovery", outcome="against", text=text)
 
@@ -575,7 +607,7 @@ def _proportionality(contract: Contract, analysis: AnalysisResult) -> Reason | N
     detail = (
         f"mean time to the event{until} is {abs(rmst.statistic):.1f} months {more} in the exposed"
     )
-    agrees = worse == (contract.direction is Direction.HIGHER_RISK)
+    agrees = contract.direction is not (Direction.LOWER_RISK if worse else Direction.HIGHER_RISK)
     if agrees and rmst.p < contract.rules.alpha:
         return _supports(rule, f"{text}; {detail} ({p_is(rmst.p)}), which agrees")
     return _prevents(rule, f"{text}; {detail} ({p_is(rmst.p)}), which does not bear the claim out")
@@ -695,6 +727,10 @@ def _contract_notes(contract: Contract) -> list[str]:
     labels.append(contract.endpoint(contract.primary_test.endpoint).label)
     names = tuple(f"{label}: " for label in labels)
     return [note for note in contract.notes if note.startswith(names)]
+
+
+def _which(contract: Contract) -> str:
+    return "either" if contract.direction is Direction.EITHER else "the expected"
 
 
 # -- small parts ---------------------------------------------------------------------------------

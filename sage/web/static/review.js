@@ -76,7 +76,7 @@ function Editor({ run, card, endpoints, changes, setChanges, seen }) {
         <label>Cut <select value=${item.cut} onChange=${(e) => exposure(n, { cut: e.target.value })}>${[...new Set([item.cut, ...CUTS])].map((v) => html`<option>${v}</option>`)}</select></label></div></fieldset>`)}
     <div class="row">
       <label>Endpoint <select id="endpoint" value=${hypothesis.endpoint} onChange=${(e) => setChanges({ ...changes, endpoint: e.target.value, secondary_endpoints: hypothesis.secondary_endpoints.filter((x) => x !== e.target.value) })}>${endpoints.map((e) => html`<option value=${e.key}>${e.label} (${e.n} patients${e.events == null ? "" : `, ${e.events} events`})</option>`)}</select></label>
-      <label>Direction <select value=${hypothesis.direction} onChange=${(e) => set("direction", e.target.value)}><option value="higher_risk">higher risk</option><option value="lower_risk">lower risk</option></select></label>
+      <label>Direction <select value=${hypothesis.direction} onChange=${(e) => set("direction", e.target.value)}><option value="higher_risk">higher risk</option><option value="lower_risk">lower risk</option><option value="either">either</option></select></label>
     </div>
     <p class="small">Covariates: ${hypothesis.covariates.map((key) => html`<button type="button" class="plain" aria-label=${`take out ${key}`} onClick=${() => set("covariates", hypothesis.covariates.filter((x) => x !== key))}>${key} ×</button>`)}</p>
     <${Picker} run=${run} value=${`${hypothesis.covariates.length} chosen`} label="Add a covariate" onPick=${(row) => set("covariates", [...new Set([...hypothesis.covariates, row.key])])}/>
