@@ -112,6 +112,11 @@ def _write_claim(hypothesis: Hypothesis, known: Known) -> str:
         case Comparison.MEDIATION:
             side, through = _write_sides(hypothesis, names)
             return f"{place}, {side} goes with {outcome} in part through {through}."
+        case Comparison.ADDED:
+            base, added = names
+            side = _write_sides(hypothesis, names)[1]
+            adds = f"{added} {'add' if _plural(added) else 'adds'} to {base}"
+            return f"{place}, {adds}: at the same {base}, {side} goes with {outcome}."
         case Comparison.COMBINED:
             beyond = [label_of(key, known) for key in hypothesis.covariates]
             more = f" beyond {_join(beyond)}" if beyond else ""
@@ -248,7 +253,9 @@ def _variable(key: str, known: Known) -> Variable | None:
     return next((variable for variable in known.variables if variable.key == key), None)
 
 
-DIRECTED = (Comparison.PREDICTIVE, Comparison.MODIFICATION, Comparison.MEDIATION)
+DIRECTED = (
+    Comparison.PREDICTIVE, Comparison.MODIFICATION, Comparison.MEDIATION, Comparison.ADDED,
+)  # fmt: skip
 """Comparisons in which the order of the exposures matters."""
 UNCUT = (Comparison.PER_SD, Comparison.INTERACTION)
 """Comparisons by a slope or a product, in which each lower side reverses the direction."""
@@ -326,6 +333,9 @@ def describe_design(hypothesis: Hypothesis) -> str:
         case Comparison.MEDIATION:
             exposure, mediator = hypothesis.exposures
             return f"the effect of {exposure.label} through {mediator.label}"
+        case Comparison.ADDED:
+            base, added = hypothesis.exposures
+            return f"what {added.label} adds to {base.label} in all patients"
         case Comparison.COMBINED:
             return f"{exposed} jointly"
         case Comparison.PREDICTIVE:

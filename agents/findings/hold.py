@@ -64,7 +64,7 @@ def names_of(results: Results, contract: Contract) -> say.Names:
         beside=describe_covariates(results, contract),
         per=unit_text(contract),
         part=results.tests[0].part if results.tests else "all",
-        features=tuple(use.label for use in contract.exposures),
+        features=tuple(use.label for use in contract.claimed),
         simulated=results.simulated,
         sides={
             results.key(test): describe_side(contract, side_of(test.effect), test.endpoint)
@@ -205,7 +205,7 @@ def _list_controls(results: Results, contract: Contract) -> Iterator[Finding]:
     permuted, known, negative = controls.permuted, controls.known_positive, controls.negative
     if permuted is not None and permuted.p is not None:
         yield outcome(say.PERMUTED, permuted.p < rules.alpha)
-    for use, found in zip(contract.exposures, controls.random, strict=False):
+    for use, found in zip(contract.claimed, controls.random, strict=False):
         if found.percentile is not None:
             yield outcome(use.label, found.percentile >= rules.random_percentile)
     if known is not None and known.p is not None:

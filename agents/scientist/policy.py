@@ -274,6 +274,9 @@ def _designs(
         if not _is_binary(given, modifiers[0]):  # for two levels, the product is the same test
             designs.append((pair, Comparison.INTERACTION, CutRule.MEDIAN))
     elif len(exposures) > 1:
+        if not {concept.variable for concept in exposures} <= set(_levels_said(question)):
+            # Without sides to compare, the question is what the second adds to the first.
+            designs.append((exposures[:2], Comparison.ADDED, CutRule.CONTINUOUS))
         designs.append((exposures[:3], Comparison.EXTREMES, CutRule.MEDIAN))
         designs.append((exposures[:3], Comparison.EXPOSED_VS_REST, CutRule.MEDIAN))
         designs += [
@@ -375,7 +378,7 @@ def _proposal(
             variable=concept.variable,
             label=label_of(concept.variable, dictionary),
             level=level_of(concept),
-            cut=cut,
+            cut=CutRule.MEDIAN if _is_binary(given, concept) else cut,
         )
         for concept in concepts
     )

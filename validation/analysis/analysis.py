@@ -269,7 +269,8 @@ class Analysis:
                     partial(controls.random_features, study, self._features, at),
                     plan.random_features > 0,
                 )
-                for at in range(len(self.contract.exposures))
+                for at, use in enumerate(self.contract.exposures)
+                if use in self.contract.claimed
             ),
             known_positive=self._control(
                 KnownPositiveResult,

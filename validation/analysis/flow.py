@@ -25,6 +25,7 @@ def group_numbers(study: Study, book: Book) -> None:
     if study.exposed.grouped:
         book.add("groups.exposed.n", study.patients(x == 1), "patients")
         book.add("groups.reference.n", study.patients(x == 0), "patients")
+        book.add("groups.neither.n", study.patients(np.isnan(x)), "patients")
     for number, cut in enumerate(study.cuts, start=1):
         use = study.contract.exposures[number - 1]
         if cut.upper is not None and cut.lower is not None:

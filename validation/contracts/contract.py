@@ -371,6 +371,11 @@ class Contract(Strict):
         """The variables whose effect is claimed."""
         return tuple(variable for variable in self.variables if variable.role == "exposure")
 
+    @property
+    def claimed(self) -> tuple[VariableUse, ...]:
+        """The exposures on which the claim rests: all, or what is added to the first."""
+        return self.exposures[1:] if self.comparison is Comparison.ADDED else self.exposures
+
     def test(self, name: str) -> TestPlan:
         """Return a registered test.
 

@@ -16,12 +16,15 @@ ADJUSTED: dict[str, Method] = {
     "binary": "logistic",
     "continuous": "linear",
 }
-WHOLE: dict[Comparison, Method] = {Comparison.COMBINED: "nested", Comparison.MEDIATION: "mediation"}
-"""Comparisons that are tested by a single method on all exposures together."""
-NOTES = {
-    "nested": "p tests all terms; the effect is that of their mean",
-    "mediation": "natural indirect effect; p is the larger of the two paths'",
+WHOLE: dict[Comparison, tuple[Method, str]] = {
+    Comparison.COMBINED: ("nested", "p tests all terms; the effect is that of their mean"),
+    Comparison.ADDED: ("nested", "p compares models with and without the second exposure"),
+    Comparison.MEDIATION: (
+        "mediation",
+        "natural indirect effect; p is the larger of the two paths'",
+    ),
 }
+"""Comparisons that are tested by a single method on all exposures together, and a note on it."""
 PROGNOSIS = "incidence in the presence of the competing event; carries no claim"
 TREND_CUTS = (CutRule.TERTILE, CutRule.QUARTILE)
 CONTINUOUS_CUTS = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
@@ -241,11 +244,12 @@ def of_endpoint(
     strata: tuple[str, ...],
     *,
     primary: bool,
-    whole: Method | None = None,
+    whole: tuple[Method, str] | None = None,
 ) -> list[TestPlan]:
     """Plan the tests of an endpoint; the first carries the claim.
 
-    `whole` is the method that tests all exposures together, instead of a model with one term.
+    `whole` is the method that tests all exposures together, instead of a model with one term, and
+    the note on it.
 
     Strata apply to comparisons of hazards. A prediction needs a single baseline, so its model uses
     the strata as covariates.
@@ -263,9 +267,9 @@ def of_endpoint(
         note=note,
     )
     known = (*covariates, *(key for key in strata if key not in endpoint.contained_in))
-    beside = list(_of_kind(endpoint, grouped, covariates, strata, primary, whole))
+    kind = whole[0] if whole is not None else ADJUSTED[endpoint.kind]
+    beside = list(_of_kind(endpoint, grouped, covariates, strata, primary, kind))
     if covariates:
-        kind = whole or ADJUSTED[endpoint.kind]
         beside.append(("adjusted", "adjusted", kind, covariates, strata, ""))
     if primary:
         beside += _described(endpoint, covariates, strata, known)
@@ -290,11 +294,11 @@ _Beside = tuple[str, str, Method, tuple[str, ...], tuple[str, ...], str]
 
 
 def _carrying(
-    endpoint: Endpoint, grouped: bool, rule: CutRule, whole: Method | None
+    endpoint: Endpoint, grouped: bool, rule: CutRule, whole: tuple[Method, str] | None
 ) -> tuple[Method, str]:
     """Choose the method of the claim's own test, and return it with a note on it."""
     if whole is not None:
-        return whole, NOTES[whole]
+        return whole
     if rule in SEARCHING and endpoint.kind == "survival":
         return SEARCHING[rule], ""
     note = f'linear, per standard deviation: "{rule}" serves survival endpoints'
@@ -307,7 +311,7 @@ def _of_kind(
     covariates: tuple[str, ...],
     strata: tuple[str, ...],
     primary: bool,
-    whole: Method | None,
+    adjusted: Method,
 ) -> Iterator[_Beside]:
     """Yield the supporting tests of a time-to-event endpoint."""
     if endpoint.kind == "survival":
@@ -316,7 +320,7 @@ def _of_kind(
         if grouped and primary:
             yield "rmst", "assumption", "rmst", (), (), ""
             yield "period_hazards", "assumption", "period_hazards", (), (), ""
-        if primary and whole != "mediation":  # mediation models additive hazards
+        if primary and adjusted != "mediation":  # mediation models additive hazards
             yield "schoenfeld", "assumption", "schoenfeld", covariates, strata, ""
     if endpoint.kind == "competing":
         yield "cumulative_incidence", "descriptive", "cumulative_incidence", (), (), ""

@@ -15,7 +15,7 @@ from validation.contracts.contract import TestPlan, VariableUse
 from validation.controls.keys import Key, random_key
 from validation.controls.numeric import dealt_at_risk, empirical_p, permutations
 from validation.controls.numeric import permuted_outcome as permute
-from validation.core.hypothesis import CutRule, Direction
+from validation.core.hypothesis import Comparison, CutRule, Direction
 from validation.inputs.population import (
     Exposed,
     apply_filters,
@@ -251,7 +251,7 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
     values = tuple(exposure_values(rows, each) for each in contract.exposures)
     draws = (_rebuilt(study, values, exposure, raw[:, at]) for at in range(raw.shape[1]))
     sign = -1.0 if contract.direction is Direction.LOWER_RISK else 1.0
-    if study.exposed.mediated and exposure == 0:
+    if contract.comparison is Comparison.MEDIATION and exposure == 0:
         # The exposure's own part of the claim is its path to the mediator, made positive.
         sign = 1.0
         observed = _to_the_mediator(study.exposed, keep)

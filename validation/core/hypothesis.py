@@ -145,6 +145,8 @@ class Comparison(StrEnum):
     """Difference in the first exposure's association by the second exposure, the modifier."""
     COMBINED = "combined"
     """Gain of all exposures together over the covariates, by a test of nested models."""
+    ADDED = "added"
+    """Gain of the second exposure over the first in all patients, by a test of nested models."""
     MEDIATION = "mediation"
     """Effect of the first exposure on the endpoint through the second exposure, the mediator."""
 
@@ -230,7 +232,8 @@ class Hypothesis(Strict):
     @model_validator(mode="after")
     def _comparison_fits(self) -> Hypothesis:
         count = len(self.exposures)
-        if self.comparison.is_product and count != 2:
+        paired = self.comparison.is_product or self.comparison is Comparison.ADDED
+        if paired and count != 2:
             raise ValueError(f"comparison `{self.comparison}` needs two exposures, not {count}")
         if self.comparison.is_slope and count != 1:
             raise ValueError(f"comparison `{self.comparison}` needs one exposure, not {count}")
@@ -304,7 +307,7 @@ class Hypothesis(Strict):
         amounts = self.comparison.is_slope and self.comparison is not Comparison.PER_SD
         changes = any(exposure.transform != "none" for exposure in self.exposures)
         several = self.comparison.is_product or self.comparison in (
-            Comparison.COMBINED, Comparison.MEDIATION,
+            Comparison.COMBINED, Comparison.ADDED, Comparison.MEDIATION,
         )  # fmt: skip
         several = several and self.comparison is not Comparison.INTERACTION
         if self.time_dependent and (amounts or several or changes):

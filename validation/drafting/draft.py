@@ -25,6 +25,7 @@ from validation.contracts.contract import (
 from validation.contracts.registered import (
     CONTINUOUS_CUTS,
     SEARCHING,
+    WHOLE,
     curve_cuts,
     for_rows,
     tests_of,
@@ -212,9 +213,7 @@ def _exposure(
         )
     continuous = exposure.cut in CONTINUOUS_CUTS
     several = len(hypothesis.exposures) > 1
-    apart = hypothesis.comparison.is_product or hypothesis.comparison in (
-        Comparison.COMBINED, Comparison.MEDIATION,
-    )  # fmt: skip
+    apart = hypothesis.comparison.is_product or hypothesis.comparison in WHOLE
     mediator = hypothesis.comparison is Comparison.MEDIATION and exposure is hypothesis.exposures[1]
     if mediator and found.kind == "binary":
         raise InputError(
@@ -439,6 +438,13 @@ def _group_names(
     if hypothesis.comparison is Comparison.MEDIATION:
         named = [f"{each.level} {within_sentence(each.label)}" for each in hypothesis.exposures]
         return " through ".join(named), "the exposure's direct effect alone"
+    if hypothesis.comparison is Comparison.ADDED:
+        first, second = hypothesis.exposures
+        added = f"{_side(second, dictionary)} beside {first.label}"
+        if second.cut is not CutRule.CONTINUOUS:
+            return added, _side(second, dictionary, other=True)
+        other_side = "higher" if second.level == "low" else "lower"
+        return f"{added} (per standard deviation)", f"one standard deviation {other_side}"
     if hypothesis.comparison is Comparison.COMBINED:
         return f"{exposed}, jointly (per standard deviation of their mean)", "one lower"
     if hypothesis.comparison in (Comparison.TREND, Comparison.PER_DOUBLING):

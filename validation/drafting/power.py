@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from validation.contracts.contract import Contract, Power, Rules
 from validation.contracts.registered import CONTINUOUS_CUTS, uses_groups
 from validation.contracts.timing import as_known
 from validation.core.dictionary import DataDictionary, Endpoint
-from validation.core.hypothesis import Comparison, CutRule, Filter, Hypothesis
+from validation.core.hypothesis import Comparison, CutRule, Exposure, Filter, Hypothesis
 from validation.inputs.population import (
     UNSCALED,
     Exposed,
@@ -66,7 +67,9 @@ def planned_power(
     fraction = exposed / (exposed + reference) if grouped else None
     spread = None
     if hypothesis.comparison.is_product:
-        spread = _product_spread(hypothesis)
+        spread = _product_spread(hypothesis.exposures)
+    elif hypothesis.comparison is Comparison.ADDED:
+        spread = _product_spread(hypothesis.exposures[1:])
     elif hypothesis.comparison is Comparison.TREND:
         groups = 4 if hypothesis.exposures[0].cut is CutRule.QUARTILE else 3
         spread = math.sqrt((groups**2 - 1) / 12)
@@ -77,13 +80,13 @@ def planned_power(
     )
 
 
-def _product_spread(hypothesis: Hypothesis) -> float:
-    """Compute the standard deviation of a product given both factors, as the product of theirs.
+def _product_spread(exposures: Sequence[Exposure]) -> float:
+    """Compute the standard deviation of a product given its factors, as the product of theirs.
 
     Exposures are assumed to be independent; `freeze` computes it from the patients instead.
     """
     spread = 1.0
-    for exposure in hypothesis.exposures:
+    for exposure in exposures:
         if exposure.cut not in CONTINUOUS_CUTS:
             share = 1 / 3 if exposure.cut is CutRule.TERTILE else 0.5
             spread *= math.sqrt(share * (1 - share))
@@ -214,7 +217,7 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
         )
     expected = None if rate is None else rate * n
     spread = _spread(exposed, rows, contract)
-    if exposed.mediated:
+    if contract.comparison is Comparison.MEDIATION:
         return compute_power(n, expected, None, "mediation", contract.rules, "cohort")
     unit_sd = None
     if contract.comparison in UNSCALED:
@@ -250,12 +253,11 @@ def _spread(exposed: Exposed, rows: pd.DataFrame, contract: Contract) -> float |
     import pandas as pd
 
     unscaled = contract.comparison in UNSCALED
-    if not exposed.product and not contract.strata and not unscaled:
+    if not exposed.model_parts and not contract.strata and not unscaled:
         return None if exposed.grouped else 1.0
     keep = ~np.isnan(exposed.x)
     blocks = [np.ones((len(rows), 1))]
-    if exposed.product:
-        blocks += [part[:, None] for part in exposed.parts]
+    blocks += [part[:, None] for part in exposed.model_parts]
     layers = np.zeros(len(rows), dtype=np.int64)
     for key in contract.strata:
         codes, levels = pd.factorize(rows[key])

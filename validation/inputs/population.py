@@ -252,20 +252,20 @@ class Exposed:
     """Exposure of each patient: `x` is 1 if exposed, 0 if reference and NaN if neither, or a score.
 
     `parts` are the single exposures in the same coding. With `product`, `x` is their product, and
-    models include them as main effects. With `mediated`, `x` is the mediator, and models include
-    the exposure itself, the first part.
+    models include them as main effects. With `second`, `x` is the second exposure (a mediator, or
+    what is added), and models include the first.
     """
 
     x: FloatArray
     parts: tuple[FloatArray, ...]
     grouped: bool
     product: bool = False
-    mediated: bool = False
+    second: bool = False
 
     @property
     def model_parts(self) -> tuple[FloatArray, ...]:
         """The parts that every model includes besides `x`."""
-        return self.parts if self.product else self.parts[:1] if self.mediated else ()
+        return self.parts if self.product else self.parts[:1] if self.second else ()
 
 
 def assign_sides(values: FloatArray, cut: Cut, level: str) -> tuple[FloatArray, FloatArray]:
@@ -310,8 +310,8 @@ def expose(
     if comparison.is_product:
         first, second = coded
         return Exposed(x=first * second, parts=coded, grouped=False, product=True)
-    if comparison is Comparison.MEDIATION:
-        return Exposed(x=coded[1], parts=coded, grouped=False, mediated=True)
+    if comparison in (Comparison.MEDIATION, Comparison.ADDED):
+        return Exposed(x=coded[1], parts=coded, grouped=False, second=True)
     if comparison is Comparison.COMBINED:
         return Exposed(x=_mean_of(coded, uses), parts=coded, grouped=False)
     if comparison.is_slope or continuous[0]:

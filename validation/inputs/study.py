@@ -124,7 +124,7 @@ class Study:
             parts=tuple(part[keep] for part in self.exposed.parts),
             grouped=self.exposed.grouped,
             product=self.exposed.product,
-            mediated=self.exposed.mediated,
+            second=self.exposed.second,
         )
         if not np.any(keep):
             raise InputError(
@@ -220,8 +220,8 @@ class Study:
     def adjusters(self) -> list[tuple[str, FloatArray]]:
         """Return labels and values of the terms that a model needs besides its first term.
 
-        For an interaction, these are both main effects; for a mediation, the exposure, because the
-        mediator is the first term.
+        For an interaction, these are both main effects; if the second exposure is the first term,
+        the first exposure.
         """
         uses = self.contract.exposures
         return [
@@ -231,7 +231,7 @@ class Study:
     @property
     def first_term(self) -> str:
         """Name of the first term of every model."""
-        if self.exposed.mediated:
+        if self.exposed.second:
             return self.contract.exposures[1].label
         return "interaction" if self.exposed.product else self.contract.exposed
 

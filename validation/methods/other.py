@@ -19,6 +19,7 @@ from validation.methods.shared import (
     matrix,
     outcome_of,
     row_at,
+    row_of,
     rows_of,
     slug,
 )
@@ -108,6 +109,8 @@ def nested_models(study: Study, plan: TestPlan, book: Book, tables: dict[str, An
     exposure oriented toward its exposed side. A model with too few events for its terms is refused:
     the likelihood ratio of a penalized fit does not follow a chi-squared distribution.
     """
+    if study.exposed.second:
+        return _added(study, plan, book, tables)
     keep, X, names, notes = matrix(study, plan)
     Z, uses = X[:, 1:], study.contract.exposures
     terms = [part[keep] for part in study.exposed.parts]
@@ -134,6 +137,54 @@ def nested_models(study: Study, plan: TestPlan, book: Book, tables: dict[str, An
             *notes,
             f"p tests all {len(terms)} terms ({found.name}); the effect is their mean's",
         ],
+    )
+
+
+def _added(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """Test what the second exposure B adds to the first, A: A + B against A, in all patients.
+
+    Reported beside it, each against the model without its term: A alone, B alone, and the product
+    A × B beside A + B. The covariates are in every model.
+    """
+    keep, X, names, notes = matrix(study, plan)
+    b, a, Z = X[:, :1], X[:, 1:2], X[:, 2:]
+    second, first, covariates = names[0], names[1], names[2:]
+    compare, scale = _nested_models(study, plan, keep, notes)
+    rows: list[dict[str, str]] = []
+    product = f"{first} × {second}"
+    models: tuple[tuple[str, str, FloatArray, list[str], FloatArray], ...] = (
+        ("first", first, a, [], Z),
+        ("second", second, b, [], Z),
+        ("", second, b, [first], np.column_stack([a, Z])),
+        ("product", product, a * b, [first, second], np.column_stack([a, b, Z])),
+    )
+    primary: _Nested | None = None
+    for key, term, column, held, base in models:
+        whole, labels = np.column_stack([column, base]), [term, *held, *covariates]
+        try:
+            found = compare(whole, base, whole, labels, labels, 1)
+        except InputError as error:
+            if key != "product":
+                raise
+            notes.append(f"{product} could not be estimated: {error}")
+            continue
+        effect, name = effect_of(found.mean, scale), f"{plan.id}.{key}".rstrip(".")
+        book.add_effect(name, effect, found.p)
+        book.add(f"{name}.statistic", found.statistic, f"{found.name}, 1 df")
+        row = row_of(term, effect.value, effect.lower, effect.upper, found.p, scale)
+        rows.append({"model": " + ".join([*held, term]), "against": " + ".join(held)} | row)
+        primary = found if not key else primary
+    tables[plan.id] = rows
+    assert primary is not None
+    return outcome_of(
+        plan,
+        keep,
+        primary.events,
+        effect=effect_of(primary.mean, scale),
+        p=primary.p,
+        statistic=primary.statistic,
+        df=1,
+        notes=[*notes, f"p compares {first} + {second} with {first} ({primary.name})"],
     )
 
 

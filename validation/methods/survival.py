@@ -10,6 +10,7 @@ import numpy as np
 from sage.core.errors import InputError
 from sage.core.seeds import generator
 from validation.contracts.contract import TestPlan
+from validation.core.hypothesis import Comparison
 from validation.inputs.study import Study
 from validation.methods.shared import (
     HORIZONS,
@@ -187,7 +188,8 @@ def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
     """
     keep, X, names, notes = matrix(study, plan)
     t, e = study.follow_up(plan.endpoint, keep)
-    main = 1 + len(study.adjusters())
+    added = study.contract.comparison is Comparison.ADDED
+    main = 1 if added else 1 + len(study.adjusters())
     if X.shape[1] == main:
         raise InputError("no covariate varies in the population: nothing to compare with")
     tau = float(np.quantile(t[e == 1], 0.95))
@@ -200,7 +202,7 @@ def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
     ]
     risks, rows = [], []
     for name, label, first in (
-        ("without", "covariates alone", main),
+        ("without", f"covariates and {names[1]}" if added else "covariates alone", main),
         ("with", "with the exposure", 0),
     ):
         fit = fit_cox(t, e, X[:, first:], names[first:], study, notes)

@@ -35,6 +35,7 @@ from sage.core.models import Strict
 from sage.core.seeds import generator
 from validation.contracts.contract import Contract, TestPlan
 from validation.contracts.timing import ENTRY
+from validation.core.hypothesis import Comparison
 from validation.results.results import (
     AnalysisResult,
     Compared,
@@ -116,8 +117,8 @@ class Numbers(Strict):
 class SecondTest(Strict):
     """A registered test as a second implementation is asked for it, by columns of the table.
 
-    `terms` are the exposure and, for an interaction, the main effects beside it. `report` are the
-    numbers that are asked for. Of time-dependent claims rows are records: `entry` is when each
+    `terms` are the exposure and, for an interaction, the main effects beside it. `base` are the
+    exposures to which others are added. `report` are the numbers that are asked for. Of time-dependent claims rows are records: `entry` is when each
     begins, and `person` whose it is.
     """
 
@@ -128,6 +129,7 @@ class SecondTest(Strict):
     value: str | None = None
     binary: bool = False
     terms: tuple[str, ...]
+    base: tuple[str, ...] = Field(default=(), exclude_if=lambda given: not given)
     covariates: tuple[str, ...] = ()
     strata: tuple[str, ...] = ()
     subset: str | None = None
@@ -159,6 +161,7 @@ def task_of(
         return columns is None or key in columns
 
     plans = [plan for plan in contract.tests if not _imputes(contract, plan)]
+    added = contract.comparison is Comparison.ADDED
     if part == "replication":
         plans = [plan for plan in plans if plan.id in {contract.primary, *AGAIN}]
     tests = []
@@ -181,6 +184,7 @@ def task_of(
                 value=None if timed else f"{plan.endpoint}.value",
                 binary=kind == "binary",
                 terms=_terms(contract, plan),
+                base=("exposure_1",) if plan.method == "nested" and added else (),
                 covariates=tuple(filter(present, plan.covariates)),
                 strata=tuple(filter(present, plan.strata)),
                 subset=None if plan.subgroup is None else f"subset_{plan.id}",
@@ -197,12 +201,14 @@ def _terms(contract: Contract, plan: TestPlan) -> tuple[str, ...]:
     if plan.method == "joint_groups":
         return parts
     plain = plan.method in ("kaplan_meier", "rmst", "period_hazards", "cumulative_incidence")
+    if plan.method == "nested" and contract.comparison is Comparison.ADDED:
+        return ("exposure", parts[1])
     if plan.method in ("nested", "mediation"):
         return ("exposure", *parts[: None if plan.method == "nested" else 1])
     if plan.within is not None:
         mine = plan.within.exposure - 1
         return (parts[mine], parts[1 - mine], f"product_{plan.id}")
-    if contract.comparison.value == "mediation" and not plain:
+    if contract.comparison in (Comparison.MEDIATION, Comparison.ADDED) and not plain:
         return ("exposure", parts[0])
     interaction = contract.comparison.is_product and not plain
     if interaction and plan.method not in ("spline", "maximally_selected"):

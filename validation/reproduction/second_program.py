@@ -28,7 +28,7 @@ def kept(table: pd.DataFrame, test: dict[str, Any]) -> pd.DataFrame:
     """Select patients with exposure, outcome, covariates and strata of a test."""
     rows = table[table[test["subset"]]] if test["subset"] else table
     outcome = [test[name] for name in ("time", "event", "value") if test[name]]
-    needed = [*test["terms"], *outcome, *test["covariates"], *test["strata"]]
+    needed = [*test["terms"], *test.get("base", []), *outcome, *test["covariates"], *test["strata"]]
     return rows.dropna(subset=list(dict.fromkeys(needed)))
 
 
@@ -176,11 +176,12 @@ def nested(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
     """Compare two nested models, with and without the exposures.
 
     In `terms`, the mean of the exposures comes first, then each exposure. The effect is that of the
-    mean.
+    mean. Both models contain the exposures in `base`.
     """
-    mean = test | {"terms": test["terms"][:1]}
-    full = design(rows, test | {"terms": test["terms"][1:]})
-    base = design(rows, test | {"terms": []})
+    held = test.get("base", [])
+    mean = test | {"terms": [test["terms"][0], *held]}
+    full = design(rows, test | {"terms": [*test["terms"][1:], *held]})
+    base = design(rows, test | {"terms": held})
     more = full.shape[1] - base.shape[1]
     if test["time"]:
         from lifelines import CoxPHFitter

@@ -61,7 +61,12 @@ def later_endpoints(
 def kind_limits(contract: Contract, analysis: AnalysisResult) -> list[str]:
     """List limits specific to this kind of claim."""
     assumed = ASSUMED if contract.comparison is Comparison.MEDIATION else ()
-    return [*_of_a_product(contract), *_against_the_others(contract, analysis), *assumed]
+    return [
+        *_between_the_groups(analysis),
+        *_of_a_product(contract),
+        *_against_the_others(contract, analysis),
+        *assumed,
+    ]
 
 
 ASSUMED = (
@@ -78,6 +83,14 @@ def shown_words(contract: Contract, associated: str, beside: str) -> str:
     if contract.comparison is Comparison.MEDIATION:
         return f"both paths hold after adjustment for {beside}: mediation under its assumptions"
     return f"{associated}, also after adjustment for {beside}"
+
+
+def _between_the_groups(analysis: AnalysisResult) -> list[str]:
+    """List the patients in neither group, whom no comparison of two groups includes."""
+    neither, n = (analysis.numbers.get(key) for key in ("groups.neither.n", "population.n"))
+    if neither is None or n is None or not neither.value:
+        return []
+    return [f"{neither.text} of {n.text} patients are in neither group and were not compared"]
 
 
 def _of_a_product(contract: Contract) -> list[str]:
@@ -99,7 +112,8 @@ def _of_a_product(contract: Contract) -> list[str]:
 def _against_the_others(contract: Contract, analysis: AnalysisResult) -> list[str]:
     """List the terms of a combined claim whose own estimates point the other way."""
     primary = analysis.test(contract.primary)
-    if contract.primary_test.method != "nested" or primary is None or primary.effect is None:
+    combined = contract.comparison is Comparison.COMBINED
+    if not combined or primary is None or primary.effect is None:
         return []
     found = []
     for use in contract.exposures:

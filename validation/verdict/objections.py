@@ -66,7 +66,7 @@ def registered_controls(
     if plan.permutations > 0:
         yield "permuted outcome", controls.permuted
     if plan.random_features > 0:
-        for at, use in enumerate(contract.exposures):
+        for at, use in enumerate(contract.claimed):
             found = controls.random[at] if at < len(controls.random) else None
             yield f"random features in place of {use.label}", found
     yield "specification curve", controls.specification
@@ -256,7 +256,7 @@ def _random_features(contract: Contract, controls: Controls) -> Iterator[Objecti
 
 def _random_texts(contract: Contract, controls: Controls) -> Iterator[tuple[str, float, str]]:
     """Yield the objection's words, share and text for each exposure's random features."""
-    for use, found in zip(contract.exposures, controls.random, strict=False):
+    for use, found in zip(contract.claimed, controls.random, strict=False):
         if found.ran:
             assert found.percentile is not None
             assert found.draws is not None

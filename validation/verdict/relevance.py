@@ -41,9 +41,8 @@ def side_of(effect: Effect) -> Direction:
 def describe_side(contract: Contract, direction: Direction, endpoint: str) -> str:
     """Describe an effect in a direction on an endpoint: "with shorter overall survival"."""
     if contract.comparison.is_product:
-        return (
-            f"with a {'higher' if direction is Direction.HIGHER_RISK else 'lower'} {contract.scale}"
-        )
+        more = "higher" if direction is Direction.HIGHER_RISK else "lower"
+        return f"with a {more} {contract.scale}"
     found = contract.endpoint(endpoint)
     return f"with {describe_outcome(direction, found.kind, found.label)}"
 

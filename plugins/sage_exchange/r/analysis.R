@@ -94,7 +94,7 @@ exposure_of <- function(rows, parts) {
   first <- plan$exposures[[1]]
   if (plan$comparison %in% products) return(parts[[1]] * parts[[2]])
   if (plan$comparison == "trend") return(parts[[1]])
-  if (plan$comparison == "mediation") return(parts[[2]])
+  if (plan$comparison %in% c("mediation", "added")) return(parts[[2]])
   if (plan$comparison == "combined") {
     return(as.numeric(scale(rowSums(vapply(parts, function(x) as.numeric(scale(x)), parts[[1]])))))
   }
@@ -168,7 +168,7 @@ frame_of <- function(test) {
     other <- parts[[3 - test$within$exposure]]
     side <- if (test$within$other == "exposed") 1 else if (all(other %in% 0:1)) 0 else -1
     columns <- lapply(list(mine, other, mine * (other - side)), function(x) x[keep])
-  } else if (plan$comparison == "mediation") {
+  } else if (plan$comparison %in% c("mediation", "added")) {
     columns <- c(columns, list(parts[[1]][keep]))
   } else if (plan$comparison %in% products) {
     columns <- c(columns, lapply(parts, function(x) x[keep]))
@@ -406,8 +406,9 @@ methods <- list(
   nested = function(test) {
     f <- frame_of(test)
     others <- f$X[, -1, drop = FALSE]
-    full <- cbind(f$terms, others)
-    more <- ncol(f$terms)
+    terms <- if (plan$comparison == "added") f$X[, 1, drop = FALSE] else f$terms
+    full <- cbind(terms, others)
+    more <- ncol(terms)
     put_counts(test$id, f)
     if (!is.null(f$outcome$event)) {
       fit <- model(f, full)

@@ -206,6 +206,14 @@ def repeated(
         ),
         *(
             (
+                {"exposures": [SEX, PAIR[0] | {"cut": "continuous"}], "comparison": "added",
+                 "direction": "either", "covariates": ["clinical:stage"], "endpoint": endpoint},
+                ["primary.p", "primary.effect", "adjusted.p", "adjusted.upper"],
+            )
+            for endpoint in ("OS", "node", "size")
+        ),
+        *(
+            (
                 {"exposures": [SEX, PAIR[0] | {"cut": "continuous"}], "comparison": "mediation",
                  "covariates": ["clinical:stage"], "endpoint": endpoint},
                 ["primary.p", "primary.effect", "adjusted.p", "adjusted.effect"],
