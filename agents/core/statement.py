@@ -21,7 +21,6 @@ from validation.core.hypothesis import (
     Hypothesis,
     Population,
     describe_outcome,
-    within_sentence,
 )
 from validation.inputs.population import two_levels
 

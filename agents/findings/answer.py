@@ -10,9 +10,9 @@ from agents.findings.hold import names_of
 from agents.findings.render import Names
 from sage.core.printable import within_sentence
 from validation.contracts.contract import Contract
-from validation.core.hypothesis import Comparison, Exposure
+from validation.core.hypothesis import Comparison, Exposure, describe_outcome
 from validation.results.results import Results, TestOutcome, short_scale
-from validation.verdict.relevance import unit_text
+from validation.verdict.relevance import side_of, unit_text
 
 NOT_TESTED = {
     "infeasible": "Not tested: the claim was judged infeasible.",
@@ -115,6 +115,16 @@ def _compare(primary: TestOutcome, contract: Contract) -> str:
             f"Part of the association of {_side(first)} with {label} {told} through"
             f" {within_sentence(others[0].label)}"
         )
+    if comparison is Comparison.ADDED:
+        told = "added" if differ else "did not clearly add"
+        base = within_sentence(first.label)
+        text = f"{capitalize(within_sentence(others[0].label))} {told} to {base}"
+        if not differ:
+            return f"{text} in telling {label}"
+        direction = side_of(primary.effect)
+        side = _more(others[0]) if unit_text(contract) else _side(others[0])
+        outcome = describe_outcome(direction, endpoint.kind, label)
+        return f"{text}: at the same {base}, {side} went with {outcome}"
     if comparison is Comparison.COMBINED:
         told = "improved" if differ else "did not clearly improve"
         sides = " and ".join(within_sentence(item.label) for item in (first, *others))
@@ -124,7 +134,7 @@ def _compare(primary: TestOutcome, contract: Contract) -> str:
         other = "the two effects alone would give"
         link = ("than", "from what")
     elif unit_text(contract):
-        who, other = f"{first.level}er {within_sentence(first.label)}", "others"
+        who, other = _more(first), "others"
     else:
         who, other = contract.exposed, contract.reference
         other = other if other == "all others" else f"patients with {other}"
@@ -141,6 +151,10 @@ def _compare(primary: TestOutcome, contract: Contract) -> str:
 
 def _side(exposure: Exposure) -> str:
     return f"{exposure.level} {within_sentence(exposure.label)}"
+
+
+def _more(exposure: Exposure) -> str:
+    return f"{exposure.level}er {within_sentence(exposure.label)}"
 
 
 def _details(primary: TestOutcome, contract: Contract, names: Names) -> list[str]:

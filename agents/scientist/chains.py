@@ -28,7 +28,6 @@ from validation.core.hypothesis import (
     Direction,
     Exposure,
     Hypothesis,
-    within_sentence,
 )
 
 SIGN = {Polarity.POSITIVE: 1, Polarity.NEGATIVE: -1, Polarity.NEUTRAL: 0}

@@ -1208,9 +1208,9 @@ def _either() -> Iterator[Row]:
 
     longer, shorter = estimate(0.5), estimate(2.0)
     yield given("longer", SUPPORTED, "yyy", primary=longer,
-                words="supported: associated with longer overall survival, also adjusted for Age",
+                words="Supported: associated with longer overall survival, also after",
                 reasons=("primary [for] with longer overall survival: hazard ratio 0.50",
-                         "stronger, in either direction, than 990 of 1000",
+                         "stronger in either direction than 990 of 1000",
                          "sign of the primary test in 100%", "(a hazard ratio of 0.67)")
     )  # fmt: skip
     yield given("shorter", SUPPORTED, "yyy", words="associated with shorter overall survival")

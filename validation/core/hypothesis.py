@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from sage.core.models import Strict
+from sage.core.printable import within_sentence
 from validation.core.signature import GeneSignature, genes_of, read_signature
 
 LONGEST_ID = 80
@@ -169,12 +170,6 @@ class Direction(StrEnum):
     LOWER_RISK = "lower_risk"
     EITHER = "either"
     """None: an association in either direction is claimed, and the data tell which."""
-
-
-def within_sentence(label: str) -> str:
-    """Format a label for a sentence: an ordinary first word in lower case, a symbol unchanged."""
-    first = label.split(" ", 1)[0].split("-", 1)[0]  # "B-cell transcripts" keeps its B
-    return label[0].lower() + label[1:] if first[1:].islower() else label
 
 
 def describe_outcome(direction: Direction, kind: str, label: str) -> str:

@@ -118,8 +118,8 @@ class SecondTest(Strict):
     """A registered test as a second implementation is asked for it, by columns of the table.
 
     `terms` are the exposure and, for an interaction, the main effects beside it. `base` are the
-    exposures to which others are added. `report` are the numbers that are asked for. Of time-dependent claims rows are records: `entry` is when each
-    begins, and `person` whose it is.
+    exposures to which others are added. `report` are the numbers that are asked for. Of
+    time-dependent claims rows are records: `entry` is when each begins, and `person` whose it is.
     """
 
     id: str
