@@ -104,8 +104,7 @@ def _write_claim(hypothesis: Hypothesis, known: Known) -> str:
     more = "higher" if first.level == "high" else "lower"
     match hypothesis.comparison:
         case Comparison.INTERACTION:
-            apart = "than the" if outcome.startswith("different") else "beyond the"
-            return f"{place}, {words} goes with {outcome} {apart} sum of the two effects."
+            return f"{place}, {words} goes with {outcome} beyond the sum of the two effects."
         case Comparison.PREDICTIVE | Comparison.MODIFICATION:
             return f"{place}, {_write_modification(hypothesis, known, names)}."
         case Comparison.MEDIATION:
@@ -205,7 +204,7 @@ def _write_modification(hypothesis: Hypothesis, known: Known, names: list[str]) 
     label = within_sentence(endpoint.label or endpoint.key) if endpoint else hypothesis.endpoint
     kind = endpoint.kind if endpoint else "survival"
     signs = {Direction.HIGHER_RISK: "higher", Direction.LOWER_RISK: "lower"}
-    more = signs.get(hypothesis.direction, "different")
+    more = signs.get(hypothesis.direction, "higher or lower")
     measure = {"binary": "odds ratio", "continuous": "difference"}.get(kind, "hazard ratio")
     if modifier.cut is CutRule.CONTINUOUS:
         sides = f"the {modifier.level}er the {names[at]}"

@@ -11,6 +11,7 @@ from agents.core.statement import Known, describe_design, label_of, settle_field
 from agents.core.types import Citation, Draft, OntologyBrief
 from agents.core.words import ModelText
 from agents.scientist.chains import proposals
+from agents.scientist.drafts import settle_asked
 from agents.scientist.policy import investigate
 from agents.scientist.tools import Workbench
 from agents.scientist.views import Candidates, Proposal, ScientistInput
@@ -74,7 +75,13 @@ def proposal_problems(
             "it rests on nothing: name its relationships in `support`, its sources in `sources`,"
             " or set `support_absent`"
         )
-    if write_statement(proposal.hypothesis, known) in given.already:
+    hypothesis = proposal.hypothesis
+    direction = settle_asked(hypothesis.direction, given.question, hypothesis.exposures)
+    if direction is not hypothesis.direction:
+        problems.append(
+            'the question names the exposures and no direction; set `direction` to "either"'
+        )
+    if write_statement(hypothesis, known) in given.already:
         problems.append("this hypothesis was already proposed; propose a different hypothesis")
     return problems
 

@@ -44,7 +44,7 @@ def candidate(*keys: str, **more: Any) -> dict[str, Any]:
         "id": "draft", "statement": "", "population": {"description": "all", "filters": []},
         "exposures": [{"variable": key, "label": key} for key in keys],
         "comparison": "extremes" if len(keys) > 1 else "exposed_vs_rest",
-        "endpoint": "OS", "direction": "higher_risk", "rationale": "Fatty acids feed the tumor.",
+        "endpoint": "OS", "direction": "either", "rationale": "Fatty acids feed the tumor.",
     }  # fmt: skip
     fields: dict[str, Any] = {"support_absent": True, "concepts": ["FABP5", "bladder cancer"]}
     hypothesis |= {name: more.pop(name) for name in list(more) if name in hypothesis}

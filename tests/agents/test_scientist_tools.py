@@ -16,8 +16,9 @@ from hypothesis.extra.numpy import arrays
 from agents.core.disclosure import suppressed_cells
 from agents.core.rules import RulesReasoner
 from agents.core.types import EarlierClaim, History
-from agents.scientist.agent import at_the_bench
+from agents.scientist.agent import at_the_bench, proposal_problems
 from agents.scientist.blind import BlindCohort, chance_to_see
+from agents.scientist.views import Proposal
 from sage.core.errors import InputError
 from sage.core.llm.trace import Trace, episodes, read_trace
 from sage.core.llm.turns import replay
@@ -410,6 +411,48 @@ def test_the_rules_claim_the_direction_that_the_question_says(
     other = Direction.LOWER_RISK if said is Direction.HIGHER_RISK else Direction.HIGHER_RISK
     assert ("high", said) in sides
     assert sides <= {("high", said), ("low", other)}
+
+
+def test_the_rules_test_a_question_without_a_direction_two_sided(tmp_path: Path) -> None:
+    """CXCL13 is protective on the paths; the question that names it asks for either direction."""
+    cohort = world(tmp_path / "w")
+    cxcl13 = FABP5.model_copy(update={"words": "CXCL13", "variables": ("expression:CXCL13",)})
+    reply = RulesReasoner(RESOURCES).ask(at_the_bench(bench(cohort)), given(cohort, cxcl13, OS))
+    single = [
+        candidate.hypothesis.direction
+        for candidate in reply.output.candidates
+        if {item.variable for item in candidate.hypothesis.exposures} == {"expression:CXCL13"}
+    ]
+    assert single and set(single) == {Direction.EITHER}
+
+
+def test_a_claim_with_a_direction_does_not_answer_a_question_without_one(tmp_path: Path) -> None:
+    cohort = world(tmp_path / "w")
+    asked = given(cohort, FABP5, OS)
+    hypothesis = Hypothesis.model_validate(claim("expression:FABP5"))
+    proposal = Proposal(hypothesis=hypothesis, support_absent=True)
+
+    def problems(direction: Direction) -> list[str]:
+        changed = hypothesis.model_copy(update={"direction": direction})
+        stated = proposal.model_copy(update={"hypothesis": changed})
+        return proposal_problems(asked, stated, cohort.dictionary(), {})
+
+    assert [len(problems(direction)) for direction in Direction] == [1, 1, 0]
+
+
+@pytest.mark.parametrize("level", ["low", None])
+def test_two_markers_are_compared_at_their_extremes_only_if_sides_are_asked_for(
+    level: Any, tmp_path: Path
+) -> None:
+    cohort = world(tmp_path / "w")
+    parts = [part.model_copy(update={"level": level}) for part in (TLS, FABP5)]
+    reply = RulesReasoner(RESOURCES).ask(at_the_bench(bench(cohort)), given(cohort, *parts, OS))
+    first = reply.output.candidates[0].hypothesis
+    assert first.comparison == ("extremes" if level else "added")
+    assert [exposure.variable for exposure in first.exposures] == [
+        "imaging:tls_density",
+        "expression:FABP5",
+    ]
 
 
 def test_the_rules_answer_the_question_first_and_their_turns_replay(tmp_path: Path) -> None:

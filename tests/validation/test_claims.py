@@ -129,6 +129,14 @@ KINDS: dict[str, tuple[dict[str, object], dict[str, float]]] = {
          "comparison": "combined", "covariates": ["clinical:stage"]},
         {"amount": 0.3, "score": 0.6},
     ),
+    "added": (
+        {"exposures": [AMOUNT | {"cut": "continuous"}, SCORE], "comparison": "added",
+         "covariates": ["clinical:stage"]},
+        {"amount": 0.3, "score": 0.6},
+    ),
+    "protective": (
+        {"exposures": [SCORE], "comparison": "per_sd", "direction": "either"}, {"score": -0.7},
+    ),
     "mediation": (
         {"exposures": [{"variable": "expression:G007", "label": "G007", "cut": "continuous"},
                        SCORE],
@@ -150,7 +158,9 @@ def test_a_planted_truth_of_each_kind_is_found(tmp_path: Path, kind: str) -> Non
     assert found.reproduction and not found.reproduction[0].with_state("differs", "missing")
 
 
-@pytest.mark.parametrize("kind", ["signature", "doubling", "trend", "mediation", "predictive"])
+@pytest.mark.parametrize(
+    "kind", ["signature", "doubling", "trend", "added", "protective", "mediation", "predictive"]
+)
 def test_null_worlds_support_almost_nothing(tmp_path: Path, kind: str) -> None:
     changes, _ = KINDS[kind]
     supported = sum(
@@ -161,6 +171,29 @@ def test_null_worlds_support_almost_nothing(tmp_path: Path, kind: str) -> None:
         for seed in range(3)
     )
     assert supported <= 1
+
+
+def test_a_second_exposure_adds_nothing_if_it_only_repeats_the_first(tmp_path: Path) -> None:
+    """G000 is part of the score and predicts alone, but not at the same score."""
+    exposures = [SCORE, {"variable": "expression:G008", "label": "G008", "cut": "continuous"}]
+    changes = {"exposures": exposures, "comparison": "added", "direction": "either"}
+    found = result(world(tmp_path / "w", 400, seed=3, score=0.9), claim(**changes))
+    assert found.number("primary.second.p").value < 0.001
+    assert found.number("primary.first.p").value < 0.001
+    assert found.number("primary.p").value > 0.05
+    assert found.number("primary.product.p").value > 0.01
+    assert found.verdict.verdict != "supported"
+    assert [row["against"] for row in found.tables["primary"]].count("") == 2
+
+
+def test_patients_in_neither_group_are_counted_and_reported(tmp_path: Path) -> None:
+    exposures = [AMOUNT, {"variable": "expression:G000", "label": "G000"}]
+    changes = {"exposures": exposures, "comparison": "extremes"}
+    found = result(world(tmp_path / "w", 200), claim(**changes), reproduce=False)
+    groups = [found.number(f"groups.{name}.n").value for name in ("exposed", "reference")]
+    neither = found.number("groups.neither.n").value
+    assert neither > 0 and sum(groups) + neither == found.number("population.n").value == 200
+    assert any(limit.startswith(f"{neither} of 200 patients") for limit in found.verdict.limits)
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "claims.md"
