@@ -137,7 +137,7 @@ def _compare(primary: TestOutcome, contract: Contract) -> str:
         who, other = _more(first), "others"
     else:
         who, other = contract.exposed, contract.reference
-        other = other if other == "all others" else f"patients with {other}"
+        other = _name_opposite(contract) if other != "all others" else other
     if not differ:
         return f"Patients with {who} did not differ clearly in {label} {link[1]} {other}"
     happened = {
@@ -147,6 +147,16 @@ def _compare(primary: TestOutcome, contract: Contract) -> str:
         "continuous": f"had {'higher' if worse else 'lower'} {label}",
     }[endpoint.kind]
     return f"Patients with {who} {happened} {link[0]} {other}"
+
+
+def _name_opposite(contract: Contract) -> str:
+    """Name the reference group; if each exposure is at the same level, without their labels."""
+    levels = {use.level for use in contract.exposures}
+    cut = all(use.kind != "binary" for use in contract.exposures)
+    if len(contract.exposures) == 1 or len(levels) > 1 or not cut:
+        return f"patients with {contract.reference}"
+    every = "both" if len(contract.exposures) == 2 else "all"
+    return f"patients with {'high' if levels == {'low'} else 'low'} levels of {every}"
 
 
 def _side(exposure: Exposure) -> str:

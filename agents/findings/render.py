@@ -26,23 +26,19 @@ from agents.findings.types import (
     Sensitivity,
     SubgroupEffect,
 )
+from sage.core.printable import within_sentence
 from validation.controls.keys import Key, random_key
 from validation.results.results import Part
 
-VERDICT_WORDS = {
-    "supported": "is supported by",
-    "not_supported": "is not supported by",
-    "inconclusive": "could not be decided on",
-}
 OUTCOMES = {
-    "significant": "significant",
-    "not_significant": "not significant",
-    "open": "not settled after error control",
+    "significant": "",
+    "not_significant": ", no clear difference",
+    "open": ", not clear when all claims tested on these patients are counted",
 }
 PATIENTS: dict[Part, str] = {
     "all": "",
-    "discovery": ", in the exploring patients",
-    "confirmation": ", in the patients held back to confirm it",
+    "discovery": ", in the patients used to explore",
+    "confirmation": ", in the patients held back for confirmation",
     "replication": "",
 }
 """Descriptions of the patients to whom the results refer."""
@@ -81,17 +77,15 @@ class Names:
     sides: Mapping[str, str] = field(default_factory=dict)
     either: bool = False
 
+    def name_of(self, subject: str) -> str:
+        """Return the label of an endpoint or test, for use within a sentence."""
+        return within_sentence(self.labels.get(subject, subject))
+
     def write(self, text: str, *keys: str) -> str:
         """Fill the keys into the text; return an empty text if the results lack one of them."""
         if not set(keys) <= self.keys:
             return ""
         return text.format(*(f"[[{key}]]" for key in keys))
-
-
-def verdict_sentence(verdict: str, *, simulated: bool) -> str:
-    """Write the verdict as a sentence."""
-    subject = "simulated data" if simulated else "this cohort"
-    return f"The hypothesis {VERDICT_WORDS[verdict]} {subject}."
 
 
 def render(finding: Finding, names: Names) -> str:
@@ -102,9 +96,9 @@ def render(finding: Finding, names: Names) -> str:
             return _compared(finding, names)
         case AddedValue(outcome=outcome):
             told = {
-                "better": "The exposure adds to the prediction by the covariates",
-                "worse": "The exposure takes away from the prediction by the covariates",
-                "open": "Whether the exposure adds to the prediction by the covariates is open",
+                "better": "The exposure improves prediction by the covariates",
+                "worse": "The exposure worsens prediction by the covariates",
+                "open": "It is not clear that the exposure improves prediction by the covariates",
             }
             change = names.write(
                 " (change in concordance {}, {} to {})",
@@ -114,63 +108,62 @@ def render(finding: Finding, names: Names) -> str:
         case Control():
             return _control(finding, names)
         case Sensitivity(outcome=outcome):
-            told = {"stable": "is stable", "unstable": "depends on analytical choices"}
+            told = {"stable": "does not depend", "unstable": "depends"}
             sign = "as in the primary comparison" if names.either else "as expected"
             shares = names.write(
-                f": {sign} in {{}} of {{}} registered specifications",
+                f": it is {sign} in {{}} of {{}} registered variants of the analysis",
                 Key.EXPECTED_SIGN, Key.SPECIFICATIONS,
             )  # fmt: skip
             shares += names.write(
-                ", and in {} of {} estimates without one site",
+                ", and in {} of {} estimates that leave out a site",
                 Key.LEFT_OUT_SIGN, Key.SITES_LEFT_OUT,
             )  # fmt: skip
-            return f"The sign {told[outcome]}{shares}."
+            return f"The direction {told[outcome]} on analytical choices{shares}."
         case Assumption(outcome=outcome):
             if subject == CENSORING:
-                return "Censoring is taken to be independent of the exposure; no data show it."
-            told = {"holds": "No departure from", "fails": "A departure from"}
+                return (
+                    "Censoring is assumed to be independent of the exposure; no data can show it."
+                )
+            told = {"holds": "do not clearly depart", "fails": "depart"}
             shown = names.write(" (p {})", "schoenfeld.p")
-            return f"{told[outcome]} proportional hazards was seen{shown}."
+            return f"The hazards {told[outcome]} from proportionality{shown}."
         case Replication(outcome=outcome):
             again = names.write(" ({}, p {})", "replicate.primary.summary", "replicate.primary.p")
             return {
                 "replicated": f"The claim was replicated in a second cohort{again}.",
-                "not_replicated": f"A second cohort does not confirm the claim{again}.",
+                "not_replicated": f"A second cohort did not confirm the claim{again}.",
                 "not_run": "The result has not been replicated in another cohort.",
             }[outcome]
         case NotMeasured():
-            return f"Not tested, because this cohort cannot: {subject}."
+            return f"This cohort cannot test {subject}."
         case NotAdjustedFor():
             if subject == COVARIATES:
-                return "Nothing was adjusted for."
-            return f"Not adjusted for: {subject}, which has no term in the model."
+                return "The comparison is not adjusted for any covariate."
+            return f"The comparison is not adjusted for {within_sentence(subject)}."
         case Sample(outcome=outcome):
-            needed = names.write(
-                ": {} in the comparison, where the registered power needs {}",
-                "primary.events", "power.required_events",
-            )  # fmt: skip
-            enough = "enough" if outcome == "enough" else "too few"
-            return f"The events are {enough}{needed}."
+            needed = names.write(" ({})", "power.required_events")
+            many = "as many" if outcome == "enough" else "fewer"
+            than = "as" if outcome == "enough" else "than"
+            return f"There are {many} events {than} the planned power needs{needed}."
         case MissingData():
             return _missing(finding, names)
         case Generalization(outcome=outcome):
             return {
-                "simulated": f"The patients of {subject} are simulated, so nothing follows.",
-                "one_cohort": f"All patients are of one cohort, {subject}.",
-                "two_cohorts": f"The patients are of {subject} and of a second cohort.",
+                "simulated": f"The patients of {subject} are simulated: nothing follows from them.",
+                "one_cohort": f"All patients come from one cohort, {subject}.",
+                "two_cohorts": f"The patients come from {subject} and from a second cohort.",
             }[outcome]
         case AlternativeExplanation():
             return _alternative(subject, names)
         case NextStep(design=design):
             return {
                 "repeat": f"Repeat the registered analysis in {subject}.",
-                "enlarge": "Enlarge the sample until it has the events that the power needs"
-                + names.write(" ({})", "power.required_events")
-                + ".",
-                "adjust": f"Adjust for {subject} in a contract of its own.",
+                "enlarge": "Test more patients, until there are as many events as the planned power"
+                " needs.",
+                "adjust": f"Adjust for {subject}, in a new contract.",
                 "measure": f"Design a test of {subject}.",
-                "test_endpoint": f"Register {names.labels.get(subject, subject)} as the primary"
-                " endpoint of a contract of its own.",
+                "test_endpoint": f"Register {names.name_of(subject)} as the primary endpoint in"
+                " a new contract.",
                 "turn_round": "Register the opposite direction, and test it in other patients.",
             }[design]
 
@@ -181,68 +174,49 @@ def _compared(finding: Compared, names: Names) -> str:
     about = names.labels.get(key) or names.labels.get(endpoint, endpoint)
     match finding:
         case SubgroupEffect():
-            words = f"In a part of the patients ({about})"
-        case SecondaryEndpoint():
-            words = f"{about} (secondary, in patients whose {names.primary_endpoint} is known)"
+            words = f"In a subgroup ({about})"
         case AdjustedEffect():
             beside = names.beside or "the registered covariates"
             words = f"{about}, adjusted for {beside}" if about else f"Adjusted for {beside}"
         case _ if key == "primary":
-            words = f"Primary comparison{PATIENTS[names.part]}"
+            words = f"{names.primary_endpoint or 'Primary comparison'}{PATIENTS[names.part]}"
         case _:
             words = about or key
-    shown = names.write("{}" + names.per + " (p {}", f"{key}.summary", f"{key}.p")
-    if shown and key == "primary":
-        # The ledger controls errors over primary comparisons alone.
-        shown += names.write(", q {} after error control over the ledger", f"{key}.q")
-    if shown:
-        shown += names.write("; {} patients, {} events", f"{key}.n", f"{key}.events") + "), "
+    shown = names.write(" {}" + names.per + ", p {}", f"{key}.summary", f"{key}.p")
+    shown += names.write("; {} patients, {} events", f"{key}.n", f"{key}.events") if shown else ""
     told = OUTCOMES[finding.outcome]
     if finding.direction in ("higher", "lower"):
         told += f", {names.sides[key]}"
-    elif finding.direction != "unknown":
-        told += f", in the {finding.direction} direction"
-    return f"{words}: {shown}{told}{_groups(names) if key == 'primary' else ''}."
-
-
-def _groups(names: Names) -> str:
-    """Write the medians and incidences of the two groups, to follow the primary comparison."""
-    medians = [f"kaplan_meier.{group}.median" for group in ("exposed", "reference")]
-    months = [" months" if key in names.reached else "" for key in medians]
-    text = names.write(
-        "; median time to event {}" + months[0] + " in the exposed, {}" + months[1]
-        + " in the reference group", *medians,
-    )  # fmt: skip
-    return text + names.write(
-        "; cumulative incidence by three years {} and {} (Gray's test p {})",
-        "cumulative_incidence.exposed.at_36", "cumulative_incidence.reference.at_36", "gray.p",
-    )  # fmt: skip
+    elif finding.direction == "opposite":
+        told += ", opposite to the claim"
+    return f"{words}:{shown}{told}."
 
 
 def _control(finding: Control, names: Names) -> str:
     passed = finding.outcome == "passed"
     if finding.subject == PERMUTED:
-        told = "Permuted outcomes do not do as well" if passed else "Permuted outcomes do as well"
-        return (
-            f"{told}{names.write(' (p {}, {} permutations)', Key.PERMUTED_P, Key.PERMUTED_DRAWS)}."
-        )
+        told = "does not arise" if passed else "also arises"
+        shown = names.write(" (p {}, {} permutations)", Key.PERMUTED_P, Key.PERMUTED_DRAWS)
+        return f"The effect {told} when outcomes are shuffled{shown}."
     if finding.subject == KNOWN:
         effect = names.write(
-            ": hazard ratio {} per standard deviation (p {}, {} events)",
-            Key.KNOWN_POSITIVE_HR, Key.KNOWN_POSITIVE_P, Key.KNOWN_POSITIVE_EVENTS,
+            " (hazard ratio {} per standard deviation, p {})",
+            Key.KNOWN_POSITIVE_HR, Key.KNOWN_POSITIVE_P,
         )  # fmt: skip
-        return f"The known positive was {'' if passed else 'not '}seen{effect}."
+        return f"A known association is {'' if passed else 'not '}seen in these patients{effect}."
     if finding.subject == NEGATIVE:
-        told = "was not touched" if passed else "was touched, which it should not be"
-        return f"The negative endpoint {told}{names.write(' (p {})', Key.NEGATIVE_P)}."
+        told = "is not" if passed else "is, though it should not be,"
+        shown = names.write(" (p {})", Key.NEGATIVE_P)
+        return f"The exposure {told} associated with the negative-control endpoint{shown}."
     place = names.features.index(finding.subject)
-    told = "few comparable features do" if passed else "too many comparable features do"
+    many = "Few" if passed else "Too many"
     share = names.write(
-        ": it is stronger than {} of {}",
+        " (it is stronger than {} of {})",
         random_key(place, "percentile"),
         random_key(place, "draws"),
     )
-    return f"For {finding.subject}, {told} as well{share}."
+    label = within_sentence(finding.subject)
+    return f"{many} comparable features predict as well as {label}{share}."
 
 
 def _missing(finding: MissingData, names: Names) -> str:
@@ -252,28 +226,29 @@ def _missing(finding: MissingData, names: Names) -> str:
         return names.write("{} of the patients have all covariates.", "missing_data.complete") or (
             "Some patients lack a covariate."
         )
-    told = {
+    lack = (
+        names.write("{} patients lack the exposure", Key.MISSING)
+        or "Some patients lack the exposure"
+    )
+    shown = names.write(" (p {})", Key.MISSING_P)
+    return {
         "none": "Every patient with the outcome has the exposure.",
-        "some": "Some patients lack the exposure, too few to compare",
-        "unrelated": "Patients without the exposure fare like those with it",
-        "related": "Patients without the exposure fare otherwise than those with it",
+        "some": f"{lack}, too few to compare with the others.",
+        "unrelated": f"{lack}; their outcomes do not clearly differ{shown}.",
+        "related": f"{lack}; their outcomes differ{shown}.",
     }[finding.outcome]
-    if finding.outcome == "none":
-        return told
-    shown = names.write("{} lack it", Key.MISSING) + names.write(", p {}", Key.MISSING_P)
-    return f"{told}{f' ({shown})' if shown else ''}."
 
 
 def _alternative(subject: str, names: Names) -> str:
     if subject == "confounding":
         needed = names.write(
-            "; to explain the estimate away it would need a risk ratio of {} with both",
+            " if it had a risk ratio of {} or more with both (E-value)",
             "adjusted.e_value" if "adjusted.e_value" in names.keys else "primary.e_value",
         )
-        return f"An unmeasured confounder may stand behind an association{needed}."
+        return f"An unmeasured confounder could explain the association{needed}."
     return {
         "chance": "Chance remains a plausible explanation.",
-        "selection": "Who has the exposure measured may not have been left to chance.",
+        "selection": "The patients with a measured exposure may not represent all patients.",
         "measurement": "Error in measuring the exposure may weaken or distort the estimate.",
         "reverse_causation": "The outcome may have led to the exposure.",
     }[subject]

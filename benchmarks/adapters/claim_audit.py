@@ -125,19 +125,19 @@ def list_texts(page: HypothesisPage) -> Iterator[Text]:
     The claim itself, the registration, SAGE's own scores, tables, advice on next steps, and the
     appendix, on which no verdict is based, are left out.
     """
-    yield "Verdict", "interpretive", f"Verdict: {page.answer.verdict_words}", ()
-    for text in page.lead:
-        yield "Summary", None, text, ()
-    for text in page.results.reasons:
-        yield "Reasons", None, f"\0{text}", ()
-    for text in page.changes:
-        yield "What would change this", "interpretive", f"\0{text}", ()
-    for text in page.findings:
-        yield "Interpretation", None, text, ()
-    for text in page.limits if page.interpretation else ():
-        yield "Limits", None, f"\0{text}", ()
-    for text in (*page.assumptions, *page.cautions):
-        yield "Limits", None, text, ()
+    yield "Answer", "data", page.answer.sentence, ()
+    if page.answer.objection:
+        yield "Objection", None, f"\0{page.answer.objection}", ()
+    for section, texts in (
+        ("What was found", page.front.also),
+        ("What speaks against it", page.front.against),
+        ("What was done", page.front.done),
+        ("In the literature", (page.papers,)),
+    ):
+        for text in texts:
+            yield section, None, text, ()
+    for text in page.results.changes:
+        yield "What would settle it", "interpretive", f"\0{text}", ()
     evidence = _collect_evidence(page)
     yield "Background", "literature", _words(page.expanded.background), evidence
     yield "Mechanism proposed", "interpretive", _words(page.expanded.mechanism), evidence
@@ -208,7 +208,7 @@ def collect_statements(root: Path) -> list[Statement]:
     pen = Pen(page.facts, page.sources, markdown_text)
     found: dict[str, Statement] = {}
     for name, hypothesis in ((item.id, item) for item in page.hypotheses):
-        within = _find_lines(name, lines)
+        within = _find_lines(name, _render(hypothesis.answer.sentence, False, pen, name), lines)
         says = _collect_context(name, hypothesis, pen, lines, within)
         for section, kind, raw, cited in list_texts(hypothesis):
             # Texts that begin with a null are verbatim; the rest is prose with numbers by key.
@@ -254,11 +254,14 @@ def _split(text: str) -> list[str]:
     ]
 
 
-def _find_lines(name: str, lines: Sequence[str]) -> range:
-    """Find the range of lines of a hypothesis' own part of the report."""
-    start = next((at for at, line in enumerate(lines) if line.startswith(f"## {name}: ")), 0)
-    rest = range(start + 1, len(lines))
-    return range(start, next((at for at in rest if lines[at].startswith("## ")), len(lines)))
+def _find_lines(name: str, answer: str, lines: Sequence[str]) -> list[int]:
+    """Find the lines of a hypothesis' own parts of the report: its front and its appendix."""
+    found = []
+    for start, until in ((answer, "## "), (f"### {name}. ", "### ")):
+        first = next((at for at, line in enumerate(lines) if start and start in line), 0)
+        rest = range(first + 1, len(lines))
+        found += range(first, next((at for at in rest if lines[at].startswith(until)), len(lines)))
+    return found
 
 
 def _render(text: str, verbatim: bool, pen: Pen, name: str) -> str:
@@ -274,15 +277,16 @@ def _strip_escapes(shown: str) -> str:
 
 
 def _collect_context(
-    name: str, page: HypothesisPage, pen: Pen, lines: Sequence[str], within: range
+    name: str, page: HypothesisPage, pen: Pen, lines: Sequence[str], within: Sequence[int]
 ) -> tuple[str, ...]:
-    """Collect verdict, reasons, findings and limits as printed: the basis of interpretations."""
+    """Collect the answer and what speaks against it as printed: the basis of interpretations."""
     here = [lines[at] for at in within]
-    findings = [_render(item, False, pen, name) for item in page.findings]
-    printed = [
-        _strip_escapes(item) for item in findings if any(item and item in line for line in here)
-    ]
-    return (f"Verdict: {page.answer.verdict_words}", *page.results.reasons, *printed, *page.limits)
+    told = [page.answer.sentence, *page.front.also, *page.front.against]
+    printed = [_strip_escapes(_render(item, False, pen, name)) for item in told]
+    return (
+        f"Verdict: {page.answer.verdict_words}",
+        *(item for item in printed if any(item and item in line for line in here)),
+    )
 
 
 def _load_notes(corpus: Path) -> dict[str, tuple[Path, tuple[str, ...]]]:

@@ -15,9 +15,10 @@ from agents.core.words import ModelText
 from agents.findings.answer import fill_numbers
 from sage.core.files import write_json, write_text
 from sage.report.candidates import rankings
-from sage.report.collect import PUT_OFF, Page, collect_page
+from sage.report.collect import PUT_OFF, WORDS, Page, collect_page
 from sage.report.facts import Pen, check, to_html, to_markdown, verbatim
 from sage.report.inert import Inert, html_text, markdown_text
+from sage.report.reading import Checklist
 from sage.run.folder import RunFolder
 from sage.run.questions import describe_question
 
@@ -83,6 +84,15 @@ def style_hash(name: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(block.encode()).digest()).decode()}"
 
 
+def _merge_checklists(page: Page) -> list[tuple[str, Checklist]]:
+    """List the completed checklists with the claims that they hold for, equal ones once."""
+    found: dict[Checklist, list[str]] = {}
+    for hypothesis in page.hypotheses:
+        for item in hypothesis.checklists:
+            found.setdefault(item, []).append(hypothesis.id)
+    return [(", ".join(names), item) for item, names in found.items()]
+
+
 def _render(page: Page, name: str) -> str:
     as_html = name.endswith(".html.j2")
     escape = html_text if as_html else markdown_text
@@ -123,6 +133,8 @@ def _render(page: Page, name: str) -> str:
         hypotheses=page.hypotheses,
         rejected=page.rejected,
         put_off=PUT_OFF,
+        words=WORDS,
+        checklists=_merge_checklists(page),
         candidates=page.candidates,
         explorations=page.explorations,
         ledger=page.ledger,

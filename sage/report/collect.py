@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from agents.core.statement import describe_design, describe_direction
+from agents.core.statement import describe_direction
 from agents.core.types import Citation, Draft, ExpandedHypothesis, OntologyBrief
 from agents.core.words import ModelText
 from agents.findings.answer import NOT_TESTED, Answer, answer_results
-from agents.findings.types import ASSUMPTIONS, LIMITS, RESULTS, Finding
+from agents.findings.types import Finding
 from agents.instructions.agent import list_tasks
 from agents.instructions.demands import Demands
 from agents.interpreter.agent import Interpretation
@@ -26,9 +26,10 @@ from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.files import read_json
 from sage.report.candidates import read_candidates
-from sage.report.debate import Turn, debate_facts, debate_sources, describe_relevant, list_turns
+from sage.report.debate import Turn, debate_facts, debate_sources, describe_papers, list_turns
 from sage.report.exploration import Exploration, read_explorations
 from sage.report.facts import Facts
+from sage.report.front import Front, build_front
 from sage.report.reading import Checklist, checklists
 from sage.report.reproduction import Exploratory, ReproductionPage, read_reproduction
 from sage.report.results import (
@@ -50,8 +51,15 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-RANK = ("supported", "inconclusive", "not_supported", "infeasible", "abandoned", "pending")
-"""Order of the claims in a report, by verdict or by how the evaluation ended."""
+WORDS = {
+    "supported": "Supported",
+    "inconclusive": "Inconclusive",
+    "not_supported": "Not supported",
+    "infeasible": "Not tested",
+    "abandoned": "Not tested",
+    "pending": "Not finished",
+}
+"""Words for a verdict, or for how the evaluation ended, in the order of claims in a report."""
 PUT_OFF = {"reject": "rejected", "another": "set aside for another"}
 
 
@@ -88,37 +96,27 @@ class Chain:
 
 @dataclass
 class HypothesisPage:
-    """Everything that the report says about a hypothesis.
-
-    `lead`, `findings`, `assumptions`, `cautions` and `next_steps` are SAGE's own sentences for the
-    statements that the summary and interpretation selected, with numbers written as `[[key]]`.
-    """
+    """Everything that the report says about a hypothesis."""
 
     id: str
     answer: Answer
+    front: Front
     results: ResultsPage
     expanded: ExpandedHypothesis
     review: str
     comment: str
     revisions: int
     direction_words: str
-    design_words: str
     chains: list[Chain]
     debate: dict[str, Any]
     turns: list[Turn]
-    borne: str = ""
+    papers: str
     feasibility: FeasibilityVerdict | None = None
     contract: ContractPage | None = None
     interpretation: Interpretation | None = None
     summary: Summary | None = None
-    changes: tuple[str, ...] = ()
     checklists: list[Checklist] = field(default_factory=list)
     limits: tuple[str, ...] = ()
-    lead: tuple[str, ...] = ()
-    findings: tuple[str, ...] = ()
-    assumptions: tuple[str, ...] = ()
-    cautions: tuple[str, ...] = ()
-    next_steps: tuple[str, ...] = ()
     blocked: tuple[str | ModelText, ...] = ()
     demands: Demands | None = None
     remark: ModelText | None = None
@@ -127,6 +125,12 @@ class HypothesisPage:
     sources: tuple[Citation, ...] = ()
     coding: dict[str, Any] | None = None
     reproduction: ReproductionPage | None = None
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps of all chains, each once."""
+        found = {step.process: step for chain in self.chains for step in chain.steps}
+        return list(found.values())
 
 
 @dataclass
@@ -177,7 +181,7 @@ def collect_page(folder: RunFolder) -> Page:
     for name in state.get("ranking", []):
         page = _hypothesis(folder, name, ended.get(name), decisions, paths, brief, facts, sources)
         pages.append(page)
-    pages.sort(key=lambda page: RANK.index(page.answer.verdict))
+    pages.sort(key=lambda page: list(WORDS).index(page.answer.verdict))
     for page in pages:
         page.carries = describe_carried(folder, page.expanded.hypothesis)
         page.checklists = checklists(page, facts) if page.contract and page.results.tables else []
@@ -234,7 +238,7 @@ def _answer_claim(home: Path, ended: str) -> Answer:
     from validation.results.results import Results
 
     if ended != "tested":
-        return Answer(verdict=ended, verdict_words="Not tested", sentence=NOT_TESTED[ended])
+        return Answer(verdict=ended, verdict_words=WORDS[ended], sentence=NOT_TESTED[ended])
     contract = FrozenContract.load(home / "contract.json").contract
     return answer_results(Results.load(home / "results" / "results.json"), contract)
 
@@ -275,15 +279,10 @@ def _hypothesis(
     tested = bool(results.verdict) and ended == "tested"
     interpretation = _interpretation(folder, name, facts)
     summary = _answer(folder, f"summary-{name}", Summary)
-    told = _sentences(home) if interpretation or summary else {}
-
-    def tell(findings: Sequence[Finding], *kinds: str) -> tuple[str, ...]:
-        """Select the sentences for statements of these kinds that the results support."""
-        return tuple(
-            told[item] for item in findings if item in told and (not kinds or item.kind in kinds)
-        )
-
-    chosen = interpretation.findings if interpretation else ()
+    chosen = (
+        *(interpretation.findings if interpretation else ()),
+        *(summary.next_steps if summary else ()),
+    )
     contract = read_contract(home)
     setting = question_of(folder, name).setting
     disease = setting.asked or setting.cohort
@@ -292,7 +291,8 @@ def _hypothesis(
     coding = _coding(folder, name, facts)
     return HypothesisPage(
         id=name,
-        answer=_answer_claim(home, ended if not tested else "tested"),
+        answer=_answer_claim(home, "tested" if tested else ended),
+        front=_front(home, name, facts, chosen) if tested else Front(),
         results=results,
         expanded=expanded,
         review=_review_words(decision),
@@ -301,24 +301,17 @@ def _hypothesis(
         direction_words=describe_direction(
             expanded.hypothesis, contract.endpoint_kind if contract else "survival"
         ),
-        design_words=describe_design(expanded.hypothesis),
         chains=chains,
         support_absent=draft.support_absent,
         sources=tuple(cited for cited in draft.citations if cited.key not in on_paths),
         debate=debate,
         turns=list_turns(debate),
-        borne=describe_relevant(debate) if debate else "",
+        papers=describe_papers(debate, name, facts, partial(_cancers_elsewhere, disease)),
         feasibility=feasibility,
         contract=contract,
         interpretation=interpretation,
         summary=summary,
-        changes=results.changes if tested else (),
         limits=results.limits,
-        lead=tell(summary.findings) if summary else (),
-        findings=tell(chosen, *RESULTS),
-        assumptions=tell(chosen, *ASSUMPTIONS),
-        cautions=tell(chosen, *LIMITS),
-        next_steps=tell(summary.next_steps) if summary else (),
         blocked=feasibility.what_would_make_it_feasible
         if feasibility and ended == "infeasible"
         else (),
@@ -329,17 +322,16 @@ def _hypothesis(
     )
 
 
-def _sentences(home: Path) -> dict[Finding, str]:
-    """Return the sentence for every statement that the results support; empty without results."""
+def _front(home: Path, name: str, facts: Facts, chosen: Sequence[Finding]) -> Front:
+    """Build the front of a tested claim."""
     from agents.findings.hold import hold
     from validation.contracts.contract import FrozenContract
     from validation.results.results import Results
 
-    path = home / "results" / "results.json"
-    if not path.exists():
-        return {}
+    results = Results.load(home / "results" / "results.json")
     contract = FrozenContract.load(home / "contract.json").contract
-    return {item.finding: item.sentence for item in hold(Results.load(path), contract)}
+    told = {item.finding: item.sentence for item in hold(results, contract)}
+    return build_front(results, contract, name, facts, told, chosen)
 
 
 def _tasks(home: Path) -> tuple[str, ...]:
@@ -383,10 +375,10 @@ def _debate(debate: dict[str, Any], name: str, facts: Facts) -> dict[str, Any]:
 
 def _review_words(decision: Decision | None) -> str:
     if decision is None:
-        return "not reviewed"
+        return "Not reviewed"
     if decision.automatic:
-        return "approved automatically, no person looked at it"
-    return {"approve": "approved by a person", "edit": "edited by a person"}.get(
+        return "Approved automatically; no person looked at it"
+    return {"approve": "Approved by a person", "edit": "Edited by a person"}.get(
         decision.action, decision.action
     )
 
@@ -449,16 +441,18 @@ def _chains(
 
 def _elsewhere(evidence: tuple[Citation, ...], disease: str) -> str:
     """Note the other cancers named if every passage or title of a step is about another cancer."""
-    from kg.literature.cancers import list_other_cancers
-
-    ontology = _ontology()
-    others = [
-        list_other_cancers(f"{cited.quote}. {cited.title}", disease, ontology) for cited in evidence
-    ]
+    others = [_cancers_elsewhere(disease, f"{cited.quote}. {cited.title}") for cited in evidence]
     if not others or not all(others):
         return ""
     named = ", ".join(dict.fromkeys(name for found in others for name in found))
-    return f"every passage is of {named}, none of {disease}"
+    return f"shown in {named} only"
+
+
+def _cancers_elsewhere(disease: str, text: str) -> tuple[str, ...]:
+    """List the cancers that a text is about if none of them is the question's."""
+    from kg.literature.cancers import list_other_cancers
+
+    return list_other_cancers(text, disease, _ontology())
 
 
 @cache

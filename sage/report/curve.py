@@ -34,6 +34,7 @@ class Point:
 class Curve:
     """All specifications sorted by estimate, with rows of choices, ticks and inestimable ones."""
 
+    scale: str
     points: tuple[Point, ...]
     rows: tuple[tuple[str, str], ...]
     ticks: tuple[tuple[float, str], ...]
@@ -97,7 +98,7 @@ def curve_of(rows: Sequence[dict[str, str]], scale: str) -> Curve | None:
     for at, label in ticks:
         if all(abs(at - other) >= 14 for other, _ in apart):
             apart.append((at, label))
-    return Curve(points, tuple(choices), tuple(apart), place(null), len(rows) - len(fitted))
+    return Curve(scale, points, tuple(choices), tuple(apart), place(null), len(rows) - len(fitted))
 
 
 def _number(text: str | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,13 +74,31 @@ def debate_facts(debate: dict[str, Any], name: str, facts: Facts) -> None:
             )
 
 
-def describe_relevant(debate: dict[str, Any]) -> str:
-    """Describe the relevant records, for use after "k of n records found" (`relevant_refs`)."""
-    foreign = debate.get("coverage", {}).get("foreign")
-    if foreign:
-        return f"count, as {foreign} was found in none"
-    count = len(debate.get("coverage", {}).get("relevant", debate["records"]))
-    return f"{'names' if count == 1 else 'name'} an exposure of the claim beside another part of it"
+def describe_papers(
+    debate: dict[str, Any], name: str, facts: Facts, elsewhere: Callable[[str], object]
+) -> str:
+    """Describe how many of the retrieved papers study the claim, with counts as `[[key]]`.
+
+    Parameters
+    ----------
+    elsewhere : true for a text that is about other cancers than the question's
+    """
+    coverage = debate.get("coverage", {})
+    if coverage.get("foreign"):
+        return (
+            f"{coverage['foreign']} is found in none of the [[novelty.records]] papers retrieved."
+        )
+    refs = coverage.get("relevant", [item["ref"] for item in debate["records"]])
+    found = [item["record"] for item in debate["records"] if item["ref"] in refs]
+    other = sum(
+        bool(elsewhere(". ".join((record["title"], record["abstract"], *record["snippets"]))))
+        for record in found
+    )
+    facts.add(f"{name}.novelty.elsewhere", other)
+    text = "[[novelty.relevant]] of [[novelty.records]] papers retrieved study part of this claim"
+    if other and other == len(found):
+        return f"{text}, all of them in other cancers."
+    return f"{text}, [[novelty.elsewhere]] of them in other cancers." if other else f"{text}."
 
 
 AGAINST = {"refutes": "against", "weakens": "in part against", "stands": "leaves it standing"}

@@ -12,28 +12,26 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
+from agents.findings.answer import capitalize
 from sage.report.facts import Facts
 from validation.results.results import Reason, Verdict
 from validation.verdict.verdict import TURNED_ROUND
 
 OBJECTIONS = {
-    "permuted outcome": "an effect that permuted outcomes do not give as often",
+    "permuted outcome": "an effect that shuffled outcomes do not give as often",
     "random features": "an exposure that does better than random features of its kind",
-    "known positive": "a cohort in which what is known to be associated is seen",
-    "negative control": "an effect that is absent where it cannot be",
-    "missingness": "values that are not missing by outcome",
-    "timing": "an exposure that was known before follow-up began",
-    "declared timing": "a declaration of when each of them became known",
-    "specification curve": "an effect that other defensible choices show as well",
+    "known positive": "a cohort in which a known association is seen",
+    "negative control": "a negative-control endpoint that the exposure does not affect",
+    "missingness": "exposure values that are not missing by outcome",
+    "timing": "an exposure that was measured before follow-up began",
+    "declared timing": "a declaration of when each variable became known",
+    "specification curve": "an effect that other defensible analyses show as well",
     "proportional hazards": "an effect that lasts over follow-up, or a claim about part of it",
     "replication": "a second cohort that agrees",
-    "registration": "data that were not looked at before the claim was written",
+    "registration": "patients whose data were not seen before the claim was written",
     "data": "a primary test that can be computed",
 }
 """For each rule that can raise an objection, what would resolve it."""
-CONTROLS = ("permuted outcome", "random features", "known positive", "negative control")
-NOT_RUN = ("the registered control was", "the contract switches")
-"""How the texts of controls that decided nothing begin."""
 ANSWERED = ("adjusted model", "relevant effect", "primary", "power", "direction")
 """Rules that are themselves answers within the verdict."""
 CLOSED = ("control", "data", "reproduction", "registration")
@@ -85,14 +83,13 @@ class Reached:
 CHANGES: tuple[tuple[str, Callable[[Reached], bool]], ...] = (
     ("Other patients in whom the difference is absent, or runs the other way.",
      lambda it: it.verdict.verdict == "supported" and not it.simulated),
-    ("A confounder that was not measured and is at least as strong as the E-value says.",
+    ("An unmeasured confounder as strong as the E-value.",
      lambda it: it.verdict.verdict == "supported" and it.answers("independence", "yes")),
     ("A smaller effect in patients who were not used to find it: estimates that pass a threshold"
      " tend to shrink.",
      lambda it: it.verdict.verdict == "supported" and it.answers("relevance", "yes")
      and not it.simulated),
-    ("A narrower interval, if it leaves out the effects that matter: it holds such effects and"
-     " smaller ones.",
+    ("A narrower interval: this one includes effects that matter and smaller ones.",
      lambda it: it.verdict.verdict == "supported" and it.answers("relevance", "unclear")),
     ("Other patients, as many as the contract's power asks for, in whom the difference is seen in"
      " the direction that was registered.",
@@ -105,14 +102,13 @@ CHANGES: tuple[tuple[str, Callable[[Reached], bool]], ...] = (
      or (it.prevented_by("relevant effect") and not it.adjusted_decides)),
     ("An adjusted estimate whose interval reaches the smallest effect that matters.",
      lambda it: it.prevented_by("relevant effect") and it.adjusted_decides),
-    ("More events: the primary comparison's interval holds no effect as well as one that matters.",
+    ("More events: the interval includes both no effect and an effect that matters.",
      lambda it: it.prevented_by("power")),
-    ("More events: the association is seen in the claim alone, and not among all claims of the"
-     " ledger.",
+    ("More events: the association is significant alone, but not when all claims are counted.",
      lambda it: it.verdict.because == "multiplicity" and it.answers("association", "unclear")),
-    ("A claim about the shape of the association: one was found, and no slope in one direction.",
+    ("A claim about the shape of the association, which has no slope in one direction.",
      lambda it: it.prevented_by("direction")),
-    ("Tests without and with the covariates that agree: the effect shows only beside them.",
+    ("Agreement of the tests with and without covariates: the effect appears only with them.",
      lambda it: it.answers("association", "no") and it.prevented_by("adjusted model")),
     ("The adjusted model with more events.",
      lambda it: it.dependent and it.answers("independence", "unclear")
@@ -132,7 +128,11 @@ CHANGES: tuple[tuple[str, Callable[[Reached], bool]], ...] = (
 def would_change(reached: Reached) -> tuple[str, ...]:
     """List what would alter the verdict: resolving its objections, or changing its answers."""
     verdict = reached.verdict
-    said = [_objecting(reason) for reason in verdict.reasons if _objects(reason, verdict)]
+    said = [
+        f"{capitalize(OBJECTIONS.get(reason.rule, f'this check, resolved: {reason.rule}'))}."
+        for reason in verdict.reasons
+        if _objects(reason, verdict)
+    ]
     if verdict.because not in CLOSED:
         said += [line for line, could in CHANGES if could(reached)]
     return tuple(dict.fromkeys(said))
@@ -142,14 +142,6 @@ def _objects(reason: Reason, verdict: Verdict) -> bool:
     """Check whether a reason prevents another verdict and is not already stated by an answer."""
     answered = (*ANSWERED, "ledger") if verdict.because == "multiplicity" else ANSWERED
     return reason.outcome == "prevents" and reason.rule not in answered
-
-
-def _objecting(reason: Reason) -> str:
-    what = "control" if reason.rule.startswith(CONTROLS) else "check"
-    ends = OBJECTIONS.get(reason.rule, "this to be resolved")
-    if reason.text.startswith(NOT_RUN):
-        ends = "this control, run"
-    return f"The {what} “{reason.rule}” objects: {reason.text}. It would take {ends}."
 
 
 @dataclass(frozen=True)

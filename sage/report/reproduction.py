@@ -116,7 +116,7 @@ def _table(found: Reproduction, name: str, facts: Facts) -> Table:
         rows.append([*cells, Cell(item.tolerance or "–"), Cell(item.state)])
     columns = ["test", "number", "SAGE", "second implementation", "off by", "tolerance", "finding"]
     title = f"Registered numbers computed twice{_find_deviation(found.part)}"
-    return Table(title, columns, rows, AUTHORS[found.by].capitalize() + ".", folded=True)
+    return Table(title, columns, rows, AUTHORS[found.by].capitalize() + ".")
 
 
 def _format_number(comparison: Compared, value: float, which: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agents.findings.answer import capitalize
 from sage.core.printable import as_cell
 from sage.report.curve import Curve, curve_of
 from sage.report.facts import Facts
@@ -18,7 +19,7 @@ from sage.report.inert import data_uri
 from sage.report.reading import Reached, would_change
 from validation.controls.keys import Key, random_key
 from validation.core.dictionary import JoinReport
-from validation.results.results import Answer, Results, TestOutcome
+from validation.results.results import Results, TestOutcome
 
 if TYPE_CHECKING:
     from validation.ledger.lines import Entry
@@ -37,13 +38,13 @@ class Cell:
 
 @dataclass
 class Table:
-    """A table of results."""
+    """A table of results. `core` tables are part of every form of the report, Markdown included."""
 
     title: str
     columns: list[str]
     rows: list[list[Cell]]
     note: str | None = None
-    folded: bool = False
+    core: bool = False
 
     @property
     def classes(self) -> list[str]:
@@ -80,12 +81,8 @@ class ResultsPage:
     """The content of a hypothesis's `results.json`; empty if that file does not exist."""
 
     verdict: str = ""
-    badge: str = ""
-    answers: tuple[dict[str, str], ...] = ()
     changes: tuple[str, ...] = ()
-    reasons: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
-    scale: str = ""
     curve: Curve | None = None
     figures: list[FigurePage] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
@@ -114,13 +111,9 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
         facts.add(f"{name}.{key}", number.value, number.text)
     return ResultsPage(
         verdict=results.verdict.verdict,
-        badge=results.verdict.badge,
-        answers=tuple(_answer_row(answer) for answer in results.verdict.answers),
         changes=would_change(
             Reached(results.verdict, results.simulated, _lost_to_covariates(results.tests))
         ),
-        scale=_scale(results.tests),
-        reasons=tuple(reason.text for reason in results.verdict.reasons),
         limits=results.verdict.limits,
         curve=curve_of(results.tables.get("specification", ()), _scale(results.tests)),
         figures=[
@@ -128,17 +121,61 @@ def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
             *_fields(home, name),
         ],
         tables=[
-            *_answers(results.verdict.answers),
             *_flow(results),
+            *_basis(results),
+            _effects(results, name, facts),
             *(
                 _table(key, list(rows), name, facts)
                 for key, rows in sorted(results.tables.items(), key=lambda item: _place(item[0]))
+                if not _is_elsewhere(key, results)
             ),
             *_single_numbers(name, facts),
             *_controls(name, facts),
-            *_tests(results, name, facts),
         ],
     )
+
+
+COMPARED = ("primary", "secondary", "adjusted", "specification")
+
+
+def _is_elsewhere(key: str, results: Results) -> bool:
+    """Check whether a table is part of another one, or of a figure's downloadable numbers."""
+    endpoint, _, plain = key.rpartition(".")
+    if plain in COMPARED:
+        return plain != "adjusted" or bool(endpoint) or "univariable" in results.tables
+    return plain == "kaplan_meier" and bool(endpoint)
+
+
+def _effects(results: Results, name: str, facts: Facts) -> Table:
+    """Build a table of every test: endpoint, model, patients, events, effect and p."""
+    several = len({test.part for test in results.tests}) > 1
+    rows, notes = [], list[str]()
+    for test in results.tests:
+        if test.id.startswith("control."):
+            continue
+        key = results.key(test)
+        cells = [
+            Cell("", f"{name}.{key}.{part}") if facts.contains(f"{name}.{key}.{part}") else Cell("")
+            for part in ("n", "events", "summary", "p")
+        ]
+        if all(cell.key is None for cell in cells[2:]) and not test.reason:
+            continue
+        notes += [note for note in test.notes if note not in notes]
+        why = f"; {test.status}: {test.reason}" if test.reason else ""
+        part = f" ({test.part})" if several else ""
+        rows.append([Cell(f"{_title(test.id)}{part}{why}"), *cells])
+    columns = ["test", "patients", "events", "effect (95% CI)", "p"]
+    return Table("All tests", columns, rows, "; ".join(notes) or None, core=True)
+
+
+def _basis(results: Results) -> list[Table]:
+    """Build the table of the verdict's argument: each rule, whether it speaks for or against."""
+    words = {"for": "for", "against": "against", "prevents": "against", "limits": "limits"}
+    rows = [
+        [Cell(capitalize(reason.rule)), Cell(words[reason.outcome]), Cell(reason.text)]
+        for reason in results.verdict.reasons
+    ]
+    return [Table("What the verdict rests on", ["rule", "speaks", "finding"], rows)]
 
 
 def _scale(tests: Sequence[TestOutcome]) -> str:
@@ -302,35 +339,6 @@ def _title(key: str) -> str:
     return f"{endpoint}: {words if name else words[0].lower() + words[1:]}"
 
 
-QUESTIONS = {
-    "association": "Associated, as claimed?",
-    "independence": "Still associated after adjustment?",
-    "relevance": "Large enough to matter, as claimed?",
-}
-
-
-def _answer_row(answer: Answer) -> dict[str, str]:
-    """Describe one answer of a verdict."""
-    return {
-        "question": QUESTIONS[answer.question],
-        "answer": answer.answer,
-        "estimate": answer.text,
-    }
-
-
-def _answers(answers: Sequence[Answer]) -> list[Table]:
-    """Build the table of answers behind the verdict; empty if the primary test has no result."""
-    if not answers:
-        return []
-    rows = [[Cell(text) for text in _answer_row(answer).values()] for answer in answers]
-    return [Table("What the verdict rests on", ["question", "answer", "estimate"], rows)]
-
-
-CURVE_NOTE = (
-    "Each row is a fit of its own, with Wald's p, on the patients who have all that it needs: that"
-    " of the claim's own choices may differ from the registered tests. Choices that come to the"
-    " same fit are one row, which names them under “same fit”."
-)
 LOSSES = ("population", "exposure", "outcome", "follow-up", "stratum")
 """Steps that each start from the patients left by the previous one."""
 
@@ -359,7 +367,7 @@ def _flow(results: Results) -> list[Table]:
         if counted is not None and counted.value != lost[-1].after:
             compared = Cell(str(int(counted.value or 0)))
             rows.append([Cell("in one of the groups compared"), rows[-1][-1], compared])
-        tables.append(Table("Flow of patients", ["step", "before", "after"], rows))
+        tables.append(Table("Flow of patients", ["step", "before", "after"], rows, core=True))
     return tables
 
 
@@ -393,35 +401,13 @@ def _single_numbers(name: str, facts: Facts) -> list[Table]:
     ]
     note = (
         "The E-value is the risk ratio that an unmeasured confounder needs with both exposure and"
-        " outcome, beyond the covariates, to explain the effect away (VanderWeele and Ding, Annals"
-        " of Internal Medicine). Where the interval holds no effect, that of the limit is one."
+        " outcome to explain the effect away (VanderWeele and Ding, Annals of Internal Medicine)."
     )
     has_e_value = facts.contains(f"{name}.primary.e_value")
     return [
         Table("Cut-points, assumptions, unmeasured confounding", ["what", "value"], rows,
-              note if has_e_value else None)
+              note if has_e_value else None, core=True)
     ] if rows else []  # fmt: skip
-
-
-def _tests(results: Results, name: str, facts: Facts) -> list[Table]:
-    """Build a table of every registered test with its patients and its notes."""
-    several = len({test.part for test in results.tests}) > 1
-    rows = [
-        [
-            Cell(f"{_title(test.id)}{f' ({test.part})' if several else ''}"),
-            Cell("" if test.n is None else str(test.n)),
-            Cell("" if test.events is None else str(test.events)),
-            _cell(f"{key}.p", name, facts) if facts.contains(f"{name}.{key}.p") else Cell(""),
-            Cell(
-                "; ".join(
-                    (*([f"{test.status}: {test.reason}"] if test.reason else []), *test.notes)
-                )
-            ),
-        ]
-        for test, key in ((test, results.key(test)) for test in results.tests)
-        if not test.id.startswith("control.")
-    ]
-    return [Table("All registered tests", ["test", "n", "events", "p", "notes"], rows)]
 
 
 CONTROLS = (
@@ -449,25 +435,25 @@ def _controls(name: str, facts: Facts) -> list[Table]:
     if not rows:
         return []
     note = (
-        "For permutations and random features p is the share of draws that did at least as well as"
-        " the claim, which is counted among them: of permutations in either direction, of random"
-        " features in the claimed one. Random features ask whether the exposure does better than"
-        " its like, not whether it is associated. The p of a known positive must be small."
+        "For permutations and random features, p is the share of draws that do at least as well as"
+        " the claim. Random features ask whether the exposure does better than features of its"
+        " kind, not whether it is associated. The p of a known positive should be small."
     )
-    return [Table("Controls", ["control", "draws or events", "p"], rows, note)]
+    return [Table("Controls", ["control", "draws or events", "p"], rows, note, core=True)]
 
 
 def _table(title: str, rows: list[dict[str, str]], name: str, facts: Facts) -> Table:
-    """Build a table of results, with the most informative columns first."""
+    """Build a table of results, with the most informative columns first, and groups by name."""
+    named = rows[0] if rows and rows[0].get("variable") == "group" else {}
+    rows = rows[1:] if named else rows
     found = dict.fromkeys(column for row in rows for column in row if row[column] != "")
     columns = [column for column in COLUMNS if column in found]
     columns += [item for item in found if item not in columns]
     return Table(
         title=_title(title),
-        columns=columns,
+        columns=[named.get(column) or column for column in columns],
         rows=[[_cell(row.get(column, ""), name, facts) for column in columns] for row in rows],
-        note=CURVE_NOTE if title == "specification" else None,
-        folded=title == "specification",
+        core=title in ("table_one", "univariable", "adjusted"),
     )
 
 
@@ -512,6 +498,7 @@ def read_ledger(path: Path, facts: Facts) -> tuple[Entry, ...]:
     if not path.exists():
         return ()
     book = Ledger(path)
+    facts.add("ledger.tests", len(book.entries))
     adjusted = {(item.contract, item.test, item.part): item for item in book.adjust("primary")}
     for number, test in enumerate(book.entries, 1):
         key = f"ledger.t{number}"

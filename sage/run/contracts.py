@@ -24,7 +24,7 @@ def statements(frozen: FrozenContract) -> tuple[str, ...]:
         fixed = f" {use.threshold:g}" if use.threshold is not None else ""
         unit = f" ({use.unit})" if use.unit else ""
         lines.append(f"Exposure: {use.label}{unit} from {use.source or use.key}{cut}{fixed}")
-    lines.append(f"Exposed: {contract.exposed}; reference: {contract.reference}")
+    lines.append(f"Groups: {contract.exposed}, compared with {contract.reference}")
     for endpoint in contract.endpoints:
         coding = f"; {endpoint.coding}" if endpoint.coding else ""
         lines.append(f"Endpoint {endpoint.key}: {endpoint.label} ({endpoint.kind}{coding})")
@@ -42,8 +42,6 @@ def statements(frozen: FrozenContract) -> tuple[str, ...]:
         lines.append(f"Adjusted for: {', '.join(contract.covariates)}")
     if contract.strata:
         lines.append(f"Compared within strata of: {', '.join(contract.strata)}")
-    others = [test for test in contract.tests if test.id != contract.primary]
-    lines.append(f"Further tests: {', '.join(f'{other.id} ({other.method})' for other in others)}")
     power = contract.power
     part = " confirmation" if contract.split.policy == "discovery_confirmation" else ""
     if power.minimum_detectable is not None:
@@ -54,7 +52,8 @@ def statements(frozen: FrozenContract) -> tuple[str, ...]:
             f" ({contract.effect_name})"
         )
     lines.append(f"Missing values: {contract.missing.policy.replace('_', ' ')}")
-    lines.append(f"Split: {contract.split.policy.replace('_', ' ')}")
+    if contract.split.policy != "none":
+        lines.append(f"Split: {contract.split.policy.replace('_', ' ')}")
     controls = contract.controls
     named = [
         f"{controls.permutations} permutations of the outcome",

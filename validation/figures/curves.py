@@ -70,9 +70,7 @@ def follow_up(
     marks = np.asarray(
         ticks if ticks is not None else round_ticks(end, time_unit), dtype=np.float64
     )
-    labels = {name: wrap_text(name, 24) for name in curves}
-    if len(set(labels.values())) < len(labels):  # cut off, groups would look alike
-        labels = {name: wrap_text(name, 24, 4) for name in curves}
+    labels = {name: wrap_text(name, 24, 4) for name in curves}
     widest = max(len(line) for label in labels.values() for line in label.split("\n"))
     left = max(0.12, 0.033 + 0.0115 * widest)
     lines = max(label.count("\n") for label in labels.values())

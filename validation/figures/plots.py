@@ -146,8 +146,7 @@ def _capitalized(text: str) -> str:
 
 
 def _cohort_words(analysis: Finished) -> str:
-    simulated = " (SIMULATED)" if analysis.contract.simulated else ""
-    return f"Cohort {analysis.provenance['cohort']}{simulated}."
+    return f"Cohort {analysis.provenance['cohort']}."
 
 
 def _kaplan_meier(sheet: _Sheet, outcome: TestOutcome) -> Figure:
@@ -172,8 +171,8 @@ def _kaplan_meier(sheet: _Sheet, outcome: TestOutcome) -> Figure:
     return sheet.draw(
         outcome.id,
         title,
-        "Kaplan-Meier estimate with 95% confidence bands and numbers at risk. "
-        f"{'; '.join(notes)}. {_cohort_words(analysis)}",
+        "Kaplan-Meier estimate with 95% confidence bands and numbers at risk."
+        f" {_cohort_words(analysis)}",
         kaplan_meier_figure,
         curves,
         time_unit="months",
@@ -349,8 +348,7 @@ def _incidence(sheet: _Sheet, outcome: TestOutcome) -> Figure:
         outcome.id,
         title,
         "Aalen-Johansen estimate: the event with its 95% confidence band (solid), the competing "
-        f"event (dashed), numbers at risk of either. {''.join(f'{note}. ' for note in notes)}"
-        f"{_cohort_words(analysis)}",
+        f"event (dashed), numbers at risk of either. {_cohort_words(analysis)}",
         cumulative_incidence_figure,
         curves,
         time_unit="months",

@@ -1,0 +1,156 @@
+"""The front of a claim's report: one table, what speaks against it, what was done, what is next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from agents.findings.answer import capitalize
+from agents.findings.types import Finding
+from sage.core.printable import within_sentence
+from sage.report.facts import Facts
+from validation.contracts.contract import Contract
+from validation.core.hypothesis import CutRule
+from validation.results.results import Results
+
+MONTHS = 36
+"""Time after the start of follow-up at which the front's table gives survival, in months."""
+FAVORABLE = {
+    "control": ("passed",),
+    "sensitivity": ("stable",),
+    "assumption": ("holds",),
+    "replication": ("replicated",),
+    "sample": ("enough",),
+    "missing_data": ("none", "unrelated"),
+}
+"""Outcomes of statements that do not speak against a claim, by kind."""
+QUALIFIES = ("not_adjusted_for", "alternative_explanation")
+"""Kinds of statements that always speak against a claim."""
+
+
+@dataclass
+class Front:
+    """The front of a claim. All texts are SAGE's sentences, with numbers written as `[[key]]`."""
+
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    also: tuple[str, ...] = ()
+    against: tuple[str, ...] = ()
+    done: tuple[str, ...] = ()
+    settle: tuple[str, ...] = ()
+
+
+def build_front(
+    results: Results,
+    contract: Contract,
+    name: str,
+    facts: Facts,
+    told: dict[Finding, str],
+    chosen: Sequence[Finding],
+) -> Front:
+    """Build the front of a claim from its results.
+
+    Parameters
+    ----------
+    name : the claim's id, under which the patient flow's numbers are added to the facts
+    told : SAGE's sentence for every statement that the results support
+    chosen : the statements that the interpreter and summary selected, in their order
+    """
+    chosen = tuple(dict.fromkeys(item for item in chosen if item in told))
+    first = next((item.text for item in results.verdict.reasons if item.outcome == "prevents"), "")
+    against = [
+        capitalize(reason.text) + "."
+        for reason in results.verdict.reasons
+        if reason.outcome == "prevents" and reason.text != first
+    ]
+    against += [told[item] for item in chosen if _speaks_against(item)]
+    against += [
+        f"{limit if limit.startswith(results.cohort) else capitalize(limit)}."
+        for limit in results.verdict.limits
+    ]
+    checks = [told[item] for item in chosen if _is_favorable(item)]
+    return Front(
+        columns=("", capitalize(contract.exposed), capitalize(contract.reference)),
+        rows=tuple(_rows(results, contract)),
+        also=tuple(
+            told[item] for item in chosen if item.kind in ("secondary_endpoint", "added_value")
+        ),
+        against=tuple(dict.fromkeys(against)),
+        done=(*_describe_design(results, contract, name, facts), *checks),
+        settle=tuple(told[item] for item in chosen if item.kind == "next_step"),
+    )
+
+
+def _is_favorable(item: Finding) -> bool:
+    return getattr(item, "outcome", "") in FAVORABLE.get(item.kind, ())
+
+
+def _speaks_against(item: Finding) -> bool:
+    if item.kind in QUALIFIES:
+        return True
+    # The verdict lists a failed control, and its limits say that there is no second cohort.
+    if item.kind in ("control", "sensitivity", "replication"):
+        return False
+    return item.kind in FAVORABLE and not _is_favorable(item)
+
+
+def _rows(results: Results, contract: Contract) -> Iterator[tuple[str, ...]]:
+    """Yield rows by group: patients, events, medians' intervals, and survival at three years."""
+    groups, keys = ("exposed", "reference"), results.numbers
+
+    def row(head: str, *parts: str) -> Iterator[tuple[str, ...]]:
+        needed = [part.format(group) for group in groups for part in parts]
+        if all(key in keys for key in needed):
+            cells = [" to ".join(f"[[{part.format(group)}]]" for part in parts) for group in groups]
+            yield head, *cells
+
+    yield from row("Patients", f"{contract.primary}.{{}}.n")
+    yield from row("Events", f"{contract.primary}.{{}}.events")
+    for endpoint in contract.endpoints:
+        primary = endpoint.key == contract.primary_test.endpoint
+        start = "kaplan_meier" if primary else f"{endpoint.key}.kaplan_meier"
+        label = endpoint.label or endpoint.key
+        if primary:
+            yield from row(
+                "Median, 95% CI, months",
+                f"{start}.{{}}.median_lower",
+                f"{start}.{{}}.median_upper",
+            )
+        yield from row(f"{label} at three years", f"{start}.{{}}.at_{MONTHS}")
+
+
+def _describe_design(
+    results: Results, contract: Contract, name: str, facts: Facts
+) -> Iterator[str]:
+    """Yield sentences on patients, groups, plan and power."""
+    flow = [join for join in results.joins if join.step in ("population", "exposure", "outcome")]
+    known, compared = (results.numbers.get(f"population.{key}") for key in ("n", "in_comparison"))
+    if flow and known is not None:
+        facts.add(f"{name}.flow.cohort", flow[0].before)
+        text = "Of [[flow.cohort]] patients, [[population.n]] had every measurement and the outcome"
+        left = int(known.value or 0) - int(compared.value or 0) if compared is not None else 0
+        if left:
+            facts.add(f"{name}.flow.left_out", left)
+            text += "; [[flow.left_out]] of them are in neither group and were not compared"
+        yield f"{text}."
+    cuts = [
+        f"{within_sentence(use.label)} at [[cut.{at}.upper]]{f' {use.unit}' if use.unit else ''}"
+        for at, use in enumerate(contract.exposures, 1)
+        if f"cut.{at}.upper" in results.numbers and use.cut is CutRule.MEDIAN
+    ]
+    if cuts:
+        yield f"The groups are divided at the median: {', '.join(cuts)}."
+    yield "The analysis was fixed before any outcome was compared."
+    if contract.power.minimum_detectable is not None and "power.minimum_detectable" in (
+        results.numbers
+    ):
+        yield (
+            "With the planned power of 80% the smallest effect that it can show is a"
+            f" {contract.effect_name} of [[power.minimum_detectable]]."
+        )
+    found = [text for item in results.reproduction for text in [_describe_second(item.part)]]
+    yield from dict.fromkeys(found[:1] if all(item.ran for item in results.reproduction) else ())
+
+
+def _describe_second(part: str) -> str:
+    return "A second program computed the registered numbers again; the appendix compares them."
