@@ -256,7 +256,7 @@ def _split(text: str) -> list[str]:
 
 def _find_lines(name: str, answer: str, lines: Sequence[str]) -> list[int]:
     """Find the lines of a hypothesis' own parts of the report: its front and its appendix."""
-    found = []
+    found: list[int] = []
     for start, until in ((answer, "## "), (f"### {name}. ", "### ")):
         first = next((at for at, line in enumerate(lines) if start and start in line), 0)
         rest = range(first + 1, len(lines))

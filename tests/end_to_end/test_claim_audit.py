@@ -23,7 +23,6 @@ def test_statements_are_printed_where_they_say_and_have_what_a_reader_opens(
         assert item.statement in printed.replace("&#58;", ":"), item
         assert item.statement != item.claim
         assert item.files, item
-    kinds = {item.statement: item.kind for item in pool}
     answer = next(item for item in pool if item.section == "Answer")
     assert answer.kind == "data"
     assert any(file.endswith("table.parquet") for file in answer.files)
