@@ -124,15 +124,11 @@ def _describe_design(
 ) -> Iterator[str]:
     """Yield sentences on patients, groups, plan and power."""
     flow = [join for join in results.joins if join.step in ("population", "exposure", "outcome")]
-    known, compared = (results.numbers.get(f"population.{key}") for key in ("n", "in_comparison"))
-    if flow and known is not None:
+    if flow and "population.n" in results.numbers:
         facts.add(f"{name}.flow.cohort", flow[0].before)
-        text = "Of [[flow.cohort]] patients, [[population.n]] had every measurement and the outcome"
-        left = int(known.value or 0) - int(compared.value or 0) if compared is not None else 0
-        if left:
-            facts.add(f"{name}.flow.left_out", left)
-            text += "; [[flow.left_out]] of them are in neither group and were not compared"
-        yield f"{text}."
+        yield (
+            "Of [[flow.cohort]] patients, [[population.n]] had every measurement and the outcome."
+        )
     cuts = [
         f"{within_sentence(use.label)} at [[cut.{at}.upper]]{f' {use.unit}' if use.unit else ''}"
         for at, use in enumerate(contract.exposures, 1)
@@ -148,9 +144,5 @@ def _describe_design(
             "With the planned power of 80% the smallest effect that it can show is a"
             f" {contract.effect_name} of [[power.minimum_detectable]]."
         )
-    found = [text for item in results.reproduction for text in [_describe_second(item.part)]]
-    yield from dict.fromkeys(found[:1] if all(item.ran for item in results.reproduction) else ())
-
-
-def _describe_second(part: str) -> str:
-    return "A second program computed the registered numbers again; the appendix compares them."
+    if results.reproduction and all(item.ran for item in results.reproduction):
+        yield "A second program computed the registered numbers again; the appendix compares them."
