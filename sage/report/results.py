@@ -300,6 +300,7 @@ COLUMNS = (
     "multivariable",
     "p, multivariable",
     "model",
+    "against",
     "group",
     "covariates",
     "n",

@@ -1179,6 +1179,12 @@ SHOWN = {
     "known positive {'p': 0.05}": "the known positive does not show",
     "negative control p 0.049": "the negative control moves",
     "primary refused": "the primary test was refused",
+    "either, longer": "no direction claimed, and the primary test shows one",
+    "either, adjusted points the other way": "the same, and the adjusted one points the other way",
+    "either, one side is open, 1.05": "no direction claimed; a relevant effect on a side is left",
+    "either, nothing": "no direction claimed; a relevant effect is excluded on both sides",
+    "either, only adjusted, longer": "the same, but an adjusted effect in either direction",
+    "either, confirmed the other way": "other patients show the opposite of what discovery showed",
 }
 """Rows that the README shows, in the words that stand there."""
 
