@@ -91,8 +91,8 @@ CHANGES: tuple[tuple[str, Callable[[Reached], bool]], ...] = (
      and not it.simulated),
     ("A narrower interval: this one includes effects that matter and smaller ones.",
      lambda it: it.verdict.verdict == "supported" and it.answers("relevance", "unclear")),
-    ("Other patients, as many as the contract's power asks for, in whom the difference is seen in"
-     " the direction that was registered.",
+    ("Other patients, as many as the contract's power asks for, in whom the difference is seen as"
+     " it was registered.",
      lambda it: it.verdict.verdict == "not_supported" and not it.simulated),
     ("Other patients, for whom the direction that was seen here is registered before they are"
      " looked at.",
