@@ -120,7 +120,7 @@ def _compare(primary: TestOutcome, contract: Contract) -> str:
         base = within_sentence(first.label)
         text = f"{capitalize(within_sentence(others[0].label))} {told} to {base}"
         if not differ:
-            return f"{text} in telling {label}"
+            return f"{text} in predicting {label}"
         direction = side_of(primary.effect)
         side = _more(others[0]) if unit_text(contract) else _side(others[0])
         outcome = describe_outcome(direction, endpoint.kind, label)

@@ -72,6 +72,7 @@ def names_of(results: Results, contract: Contract) -> say.Names:
             if test.effect is not None and test.role in KINDS
         },
         either=contract.direction is Side.EITHER,
+        base=", ".join(use.label for use in contract.exposures if use not in contract.claimed),
     )
 
 

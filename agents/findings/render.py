@@ -63,6 +63,7 @@ class Names:
     features : labels of the exposures, in the order of their random features
     sides : where the effect of a test points ("with shorter overall survival"), by key
     either : the claim names no direction
+    base : label of the exposure to which the claim's exposure is added
     """
 
     keys: frozenset[str]
@@ -76,6 +77,7 @@ class Names:
     simulated: bool = False
     sides: Mapping[str, str] = field(default_factory=dict)
     either: bool = False
+    base: str = ""
 
     def name_of(self, subject: str) -> str:
         """Return the label of an endpoint or test, for use within a sentence."""
@@ -95,10 +97,11 @@ def render(finding: Finding, names: Names) -> str:
         case Effect() | Interaction() | AdjustedEffect() | SecondaryEndpoint() | SubgroupEffect():
             return _compared(finding, names)
         case AddedValue(outcome=outcome):
+            beside = f"{names.base} and the covariates" if names.base else "the covariates"
             told = {
-                "better": "The exposure improves prediction by the covariates",
-                "worse": "The exposure worsens prediction by the covariates",
-                "open": "It is not clear that the exposure improves prediction by the covariates",
+                "better": f"The exposure improves prediction by {beside}",
+                "worse": f"The exposure worsens prediction by {beside}",
+                "open": f"It is not clear that the exposure improves prediction by {beside}",
             }
             change = names.write(
                 " (change in concordance {}, {} to {})",

@@ -35,7 +35,7 @@ from tests.agents.nov_helpers import expanded
 from tests.validation.verdict_table import controls, estimate, evidence, outcome
 from tests.validation.verdict_table import random_features as features
 from validation.contracts.contract import Contract, EndpointUse
-from validation.core.hypothesis import Comparison, Hypothesis
+from validation.core.hypothesis import Comparison, Direction, Hypothesis
 from validation.results.controls import Missingness, PermutedOutcome
 from validation.results.results import Book, Results
 from validation.verdict.verdict import judge
@@ -166,6 +166,17 @@ def test_a_claim_on_a_product_is_an_interaction() -> None:
     first = hold(found, agreed.model_copy(update={"hypothesis": claim}))[0].finding
     assert (first.kind, first.subject) == ("interaction", "primary")
     assert isinstance(claim, Hypothesis)
+
+
+def test_a_claim_without_a_direction_tells_the_directions_found() -> None:
+    """The primary test and a subgroup point apart; the subgroup shows nothing."""
+    found, agreed = result("supported")
+    either = agreed.model_copy(update={"direction": Direction.EITHER})
+    told = {item.finding.subject: item for item in hold(found, either)}
+    primary, subgroup = told["primary"], told["subgroup.1"]
+    assert getattr(primary.finding, "direction", "") == "higher"
+    assert "with shorter overall survival" in primary.sentence
+    assert getattr(subgroup.finding, "direction", "") == "unknown"
 
 
 def test_a_significance_that_the_ledger_takes_back_is_open() -> None:
