@@ -184,6 +184,7 @@ def test_a_second_exposure_adds_nothing_if_it_only_repeats_the_first(tmp_path: P
     assert found.number("primary.product.p").value > 0.01
     assert found.verdict.verdict != "supported"
     assert [row["against"] for row in found.tables["primary"]].count("") == 2
+    assert found.tables["table_one"][0]["exposed"].startswith("G008")
 
 
 def test_patients_in_neither_group_are_counted_and_reported(tmp_path: Path) -> None:

@@ -65,13 +65,13 @@ def _sides(study: Study) -> list[tuple[str, BoolArray]]:
     x, contract = study.exposed.x, study.contract
     if study.exposed.grouped:
         return [(contract.exposed, x == 1.0), (contract.reference, x == 0.0)]
-    label = contract.exposures[0].label
-    score = study.exposed.parts[0]
+    use = contract.claimed[0]
+    label, score = use.label, study.exposed.parts[contract.exposures.index(use)]
     middle = float(np.nanmedian(score))
     if middle == np.nanmax(score):  # A binary exposure that most patients have.
         middle = float(np.nanmin(score))
     more, less = ("above", "at or below")
-    if contract.exposures[0].level == "low":  # Scores are oriented so that high is exposed.
+    if use.level == "low":  # Scores are oriented so that high is exposed.
         more, less = ("below", "at or above")
     return [(f"{label} {more} median", score > middle), (f"{label} {less} median", score <= middle)]
 
