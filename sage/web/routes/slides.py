@@ -44,6 +44,10 @@ KEPT = 128 << 20
 """Maximum bytes of encoded tiles kept in memory."""
 UNFIT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """Exceptions that reading a JSON file of an unexpected structure can raise."""
+THUMBNAIL_PX = 320
+"""Longer side of a slide's picture in the list."""
+THUMBNAIL_FROM_PX = 1 << 26
+"""Maximum number of pixels that are decoded for it; a slide without a small level has none."""
 SAME = 0.0005
 """Relative difference up to which a stored resolution is used for a tile without resampling."""
 
@@ -115,6 +119,7 @@ class Tiles:
         self._slides: OrderedDict[tuple[Path, int], Held] = OrderedDict()
         self._tiles: OrderedDict[tuple[Path, int, int, int, int], bytes] = OrderedDict()
         self._size = 0
+        self._listing = threading.Semaphore(2)  # a long list leaves threads to whoever looks
         self._ready = False
 
     def prepare(self) -> None:
@@ -184,12 +189,8 @@ class Tiles:
         InputError
             If the level has no such tile.
         """
-        key = (path, path.stat().st_mtime_ns, level, x, y)
-        with self._lock:
-            if (kept := self._tiles.get(key)) is not None:
-                self._tiles.move_to_end(key)
-                return kept
-        with self.hold(path) as held:
+
+        def read(held: Held) -> U8:
             slide = held.slide
             last = levels_of(slide.width, slide.height)
             scale = 2.0 ** (last - level) if 0 <= level <= last else math.inf
@@ -197,7 +198,39 @@ class Tiles:
             left, top = x * TILE, y * TILE
             if not (0 <= left < width and 0 <= top < height):
                 raise InputError(f"the slide has no tile {x}, {y} at level {level}")
-            image = held.read(scale, left, top, min(TILE, width - left), min(TILE, height - top))
+            return held.read(scale, left, top, min(TILE, width - left), min(TILE, height - top))
+
+        return self._encoded(path, (level, x, y), read)
+
+    def thumbnail(self, path: Path) -> bytes:
+        """Return the whole slide, at most `THUMBNAIL_PX` pixels wide and high, as JPEG.
+
+        Raises
+        ------
+        InputError
+            If the slide stores no level that is small enough to be decoded for this.
+        """
+
+        def read(held: Held) -> U8:
+            level = held.slide.levels[-1]
+            if level.width * level.height > THUMBNAIL_FROM_PX:
+                raise InputError(f"{held.slide.name} stores no small level to show in a list")
+            return held.thumbnail(THUMBNAIL_PX)
+
+        with self._listing:
+            return self._encoded(path, (-1, 0, 0), read)
+
+    def _encoded(
+        self, path: Path, place: tuple[int, int, int], read: Callable[[Held], U8]
+    ) -> bytes:
+        """Return a part of the slide as JPEG, from memory unless the file changed."""
+        key = (path, path.stat().st_mtime_ns, *place)
+        with self._lock:
+            if (kept := self._tiles.get(key)) is not None:
+                self._tiles.move_to_end(key)
+                return kept
+        with self.hold(path) as held:
+            image = read(held)
         made = encode(image)
         with self._lock:
             if key not in self._tiles:
@@ -316,9 +349,18 @@ def tile(path: str, level: int, x: int, y: int, request: Request) -> Response:
     InputError
         If the file may not be shown, or the slide has no such tile; answered with status 422.
     """
-    made = request.app.state.tiles.tile(slide_file(request, path), level, x, y)
+    return _picture(request.app.state.tiles.tile(slide_file(request, path), level, x, y))
+
+
+@router.get("/thumbnail")
+def thumbnail(path: str, request: Request) -> Response:
+    """Return a small picture of the whole slide as JPEG."""
+    return _picture(request.app.state.tiles.thumbnail(slide_file(request, path)))
+
+
+def _picture(jpeg: bytes) -> Response:
     return Response(
-        made, media_type="image/jpeg", headers={"cache-control": "private, max-age=3600"}
+        jpeg, media_type="image/jpeg", headers={"cache-control": "private, max-age=3600"}
     )
 
 

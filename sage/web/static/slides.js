@@ -200,7 +200,7 @@ function Viewer({ path, join, title, site, leads, children }) {
       ${all.length > 1 ? html`<label class="small">Maps <select value=${maps.path} onChange=${(e) => { setCells(e.target.value); setHeat(null); }}>${all.map((overlay) => html`<option value=${overlay.path}>${overlay.name}</option>`)}</select></label>` : null}
       ${maps ? html`<${Heat} key=${maps.path} path=${path} maps=${maps} types=${maps.types || []} heat=${heat} setHeat=${setHeat}/>
         <${Measurements} key=${`m${maps.path}`} path=${path} maps=${maps} region=${where < held.regions.length ? where : -1} setRegion=${setWhere} regions=${held.regions} goTo=${goTo}/>`
-        : html`<p class="small soft">Maps of this slide (<code>sage slides measure</code>, <code>sage exchange maps import</code>) show measurements and their values as colors here.</p>`}
+        : html`<p class="small soft">No measurements of this slide yet. Make them with <code>sage slides measure</code> or import them with <code>sage exchange maps import</code>.</p>`}
     </div>` : null}</div>
   </section>`;
 }
@@ -231,7 +231,7 @@ function Side({ paths, site, children }) {
     });
   };
   const toggle = (on) => { together.current = on; setJoined(on); if (on) anchor(); };
-  return html`${paths.length > 1 ? html`<p><label><input type="checkbox" id="together" checked=${joined} onChange=${(e) => toggle(e.target.checked)}/> move together, the same way in µm</label></p>` : null}
+  return html`${paths.length > 1 ? html`<p><label><input type="checkbox" id="together" checked=${joined} onChange=${(e) => toggle(e.target.checked)}/> Move both slides together</label></p>` : null}
     <div class=${paths.length > 1 ? "pair" : ""}>${paths.map((path, n) => html`<${Viewer} key=${path + n} path=${path} site=${site} leads=${!n} title=${`slide ${n + 1}`} join=${paths.length > 1 ? join : null}>${paths.length > 1 ? null : children}<//>`)}</div>${paths.length > 1 ? children : null}`;
 }
 
@@ -248,9 +248,14 @@ export function Slides({ query: asked, go, site }) {
   const name = (value) => data?.find((item) => item.path === value)?.name || value;
   if (path) return html`<h1>${name(path)}</h1>
     <${Side} paths=${beside ? [path, beside] : [path]} site=${site}>
-    <p><label>Beside it <select value=${beside || ""} onChange=${(e) => go(`/slides?${query(path, e.target.value ? { beside: e.target.value } : {})}`)}><option value="">nothing</option>${data?.map((item) => html`<option value=${item.path}>${item.name}</option>`)}</select></label></p>
+    <p><label>Compare with <select value=${beside || ""} onChange=${(e) => go(`/slides?${query(path, e.target.value ? { beside: e.target.value } : {})}`)}><option value="">nothing</option>${data?.map((item) => html`<option value=${item.path}>${item.name}</option>`)}</select></label></p>
     <p><a href="/slides">All slides</a></p><//>`;
-  return html`<h1>Slides</h1><${Wrong} error=${error || (wanted && data && !meant ? `no slide “${wanted}” lies below the folders that are shown` : "")}/>
-    ${data && !data.length ? html`<p>No slide lies below the folders that are shown. Start <code>sage serve --root FOLDER</code>.</p>` : null}
-    <ul>${data?.map((item) => html`<li><a href=${`/slides?${query(item.path)}`}>${item.name}</a> <span class="soft small">${(item.bytes / 1e6).toFixed(1)} MB</span></li>`)}</ul>`;
+  return html`<h1>Slides</h1><${Wrong} error=${error || (wanted && data && !meant ? `No slide is named “${wanted}” in the folders that this server shows.` : "")}/>
+    ${data && !data.length ? html`<p>No slides yet. Start <code>sage serve --root FOLDER</code> with the folder that holds them.</p>` : null}
+    <ul class="thumbs">${data?.map((item) => html`<li key=${item.path}><a href=${`/slides?${query(item.path)}`}><${Thumbnail} path=${item.path}/>${item.name}</a> <span class="soft small">${item.bytes < 1e6 ? `${Math.ceil(item.bytes / 1e3)} kB` : `${(item.bytes / 1e6).toFixed(1)} MB`}</span></li>`)}</ul>`;
+}
+
+function Thumbnail({ path }) {
+  const [failed, fail] = useState(false);
+  return html`<span class="thumb">${failed ? html`<span class="soft small">no preview</span>` : html`<img loading="lazy" alt="" src=${`/api/slides/thumbnail?${query(path)}`} onError=${() => fail(true)}/>`}</span>`;
 }

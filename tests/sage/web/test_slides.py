@@ -19,6 +19,7 @@ from mcp_servers.measures.maps import CellMap, SlideMaps, multipolygon, write_ma
 from mcp_servers.servers.options import HttpOptions
 from mcp_servers.slides.slide import Slide
 from mcp_servers.slides.tiff import TiffSource
+from sage.core.errors import InputError
 from sage.settings import Settings
 from sage.web.app import create_app
 from sage.web.guard import Secrets
@@ -120,11 +121,36 @@ def test_only_slides_below_the_roots_are_read(place: Path, tmp_path: Path, path:
     if not link.is_symlink():
         link.symlink_to(outside)
     ask = client(place, tmp_path)
-    for route in ("about", "tile?level=0&x=0&y=0", "outlines", "cells?slide=large.svs"):
+    for route in (
+        "about",
+        "tile?level=0&x=0&y=0",
+        "thumbnail",
+        "outlines",
+        "cells?slide=large.svs",
+    ):
         join = "&" if "?" in route else "?"
         answered = ask("GET", f"/api/slides/{route}{join}path={path}")
         assert answered.status_code == 422 and "root:" not in answered.text
     link.unlink()
+
+
+def test_a_thumbnail_is_the_whole_slide_kept_until_the_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = np.ascontiguousarray(blobs(1000, 2000))
+    path = pyramid(tmp_path / "small.tif", image)
+    tiles = Tiles()
+    made = tiles.thumbnail(path)
+    shown = Image.open(io.BytesIO(made))
+    assert shown.size == (320, 160)
+    expected = Image.fromarray(image).resize(shown.size, Image.Resampling.BOX)
+    assert np.abs(np.asarray(shown).astype(int) - np.asarray(expected).astype(int)).mean() < 8
+    assert tiles.thumbnail(path) is made
+    pyramid(path, np.full_like(image, 255))
+    assert np.asarray(Image.open(io.BytesIO(tiles.thumbnail(path)))).min() > 250
+    monkeypatch.setattr(slides, "THUMBNAIL_FROM_PX", 1000)
+    with pytest.raises(InputError):
+        Tiles().thumbnail(path)
 
 
 def test_a_slide_without_a_pyramid_is_decoded_whole_but_once(
@@ -296,6 +322,9 @@ class TestInABrowser:
             page.goto(served.address)
             page.wait_for_selector("h1")
             page.goto(f"{served.origin}/slides")
+            page.wait_for_selector(".thumb img")
+            until(lambda: page.evaluate("document.querySelector('.thumb img').naturalWidth"))
+            assert serious(page) == []
             page.click("main li a")
             page.wait_for_selector("[data-open=yes]")
             assert serious(page) == []
