@@ -18,6 +18,7 @@ from rich.text import Text
 
 from sage.core.printable import clean_text
 from sage.core.progress import describe_progress, listen
+from sage.run.steps import describe_step
 
 STYLES = "/|bold|dim|red|green|yellow|cyan|magenta"
 # Text that rich parses as a tag (rich.markup.escape), except SAGE's own styles.
@@ -159,9 +160,7 @@ def nodes(*, quiet: bool = False) -> Iterator[Callable[[str, str, dict[str, Any]
     with err.status("starting") as status:
 
         def show_step(kind: str, node: str, fields: dict[str, Any]) -> None:
-            label = node.replace("_", " ")
-            if fields.get("hypothesis"):
-                label = f"{fields['hypothesis']} {label}"
+            label = describe_step(node, fields.get("hypothesis", ""))
             if kind == "start":
                 status.update(label)
             elif kind == "progress":

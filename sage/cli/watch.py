@@ -14,6 +14,7 @@ import typer
 
 from sage.core.errors import InputError
 from sage.core.progress import describe_progress
+from sage.run.steps import describe_step
 
 POLL = 0.2
 """Seconds between two reads of a run's event log."""
@@ -87,8 +88,7 @@ def _print_event(event: dict[str, Any]) -> str | None:
     """Print an event, and return the activity that it starts, if any."""
     from sage.cli.console import out
 
-    node = str(event.get("node", "")).replace("_", " ")
-    label = " ".join(part for part in (event.get("hypothesis", ""), node) if part)
+    label = describe_step(str(event.get("node", "")), str(event.get("hypothesis", "")))
     match event.get("event"):
         case "start":
             return label

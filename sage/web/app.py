@@ -21,6 +21,7 @@ from mcp_servers.servers.health import Watch, make_gauges
 from sage.core.errors import InputError, SageError
 from sage.core.extras import explain_absence
 from sage.core.plugins import load_first
+from sage.web.answers import Answers
 from sage.web.guard import Guard, Secrets
 from sage.web.pages import load_pages
 from sage.web.people import COUNTED, OverQuotaError
@@ -77,6 +78,7 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
     app = FastAPI(title="SAGE", openapi_url=None, docs_url=None, redoc_url=None)
     app.state.site = site
     app.state.commands = Commands(site.settings.runs_dir)
+    app.state.answers = Answers()
     app.state.tiles = slides.Tiles()
     app.state.maps = {}
     app.state.past = graph.Past()

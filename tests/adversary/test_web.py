@@ -381,6 +381,29 @@ def test_only_figures_of_a_run_are_saved(guard: Guard, tmp_path: Path) -> None:
         assert refused.status_code in (404, 422) and "secret" not in refused.text, file
 
 
+def test_a_curve_is_a_figure_that_an_answer_names(
+    guard: Guard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = write_run(tmp_path / "runs" / "x", "q").hypothesis("h1")
+    (home / "results" / "figures").mkdir(parents=True)
+    (home / "results" / "figures" / "curve.svg").write_text(f"<svg>{EVIL}</svg>")
+    (home / "results" / "results.json").write_text("a secret")
+    figure = "hypotheses/h1/results/figures/curve.svg"
+    inner: Any = guard.app
+    claims = [{"id": "h1", "figure": figure}]
+    monkeypatch.setattr(inner.state.answers, "of", lambda run: claims)
+    shown = ask(guard, "GET", "/api/runs/x/curve/h1", session())
+    assert shown.status_code == 200 and shown.headers["content-type"] == "image/svg+xml"
+    policy = shown.headers["content-security-policy"]
+    assert "sandbox" in policy and "default-src 'none'" in policy and "script" not in policy
+    assert ask(guard, "GET", "/api/runs/x/curve/h2", session()).status_code == 422
+    for file in ("", "hypotheses/h1/results/results.json", "manifest.json",
+                 "hypotheses/h1/results/figures/../results.json"):  # fmt: skip
+        claims[0]["figure"] = file
+        refused = ask(guard, "GET", "/api/runs/x/curve/h1", session())
+        assert refused.status_code == 422 and "secret" not in refused.text, file
+
+
 def test_a_picture_leads_to_slides_of_this_server_alone(
     guard: Guard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -508,13 +531,13 @@ def attacked(tmp_path: Path) -> Iterator[Path]:
 def test_in_a_browser_texts_stay_texts_and_a_report_runs_no_script(attacked: Path) -> None:
     with serving(attacked) as served, looking() as page:
         page.goto(served.address)
-        page.wait_for_selector("td:has-text('OWNED')")
-        assert page.title() == "Ask and runs · SAGE"
-        page.click("td a")
+        page.wait_for_selector(".card:has-text('OWNED')")
+        assert page.title() == "Home · SAGE"
+        page.click(".card h3 a")
         page.wait_for_selector("#problem:has-text('OWNED')")
         page.click("[data-step='/scientist']")
         page.wait_for_selector("#agent article")
-        page.wait_for_selector("h1:has-text('OWNED')")
+        page.wait_for_selector("#asked:has-text('OWNED')")
         assert page.title() == "Run · SAGE"
         assert page.locator("main img").count() == 0
         # The policy's refusals are logged as errors, so the report gets a page without a watch.

@@ -48,7 +48,7 @@ def test_a_run_is_followed_from_another_terminal_and_left_alone_by_who_stops(
     told, wrong = process.communicate(timeout=240)
     assert process.returncode == 0, wrong
     assert json.loads(told)["status"] == "waiting for review"
-    assert shown.index("✓ question") < shown.index("✓ scientist"), problem
+    assert shown.index("✓ Reading the question") < shown.index("✓ Proposing hypotheses"), problem
     assert f"sage review {next((tmp_path / 'runs').glob('2*')).name}" in shown
 
 

@@ -73,7 +73,7 @@ class Proposal:
             raise InputError(
                 "the files do not settle "
                 + ("this" if len(asked) == 1 else f"{len(asked)} things")
-                + ", and a wrong guess would turn results round; answer with --set KEY=VALUE:\n  "
+                + ", and a wrong guess would reverse the results; answer with --set KEY=VALUE:\n  "
                 + "\n  ".join(asked)
             )
 

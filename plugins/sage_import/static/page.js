@@ -27,13 +27,13 @@ function Typed({ id, value, say }) {
 function Questions({ open, say }) {
   if (!open.length) return null;
   return html`<article class="panel" id="questions" aria-label="Questions"><h2>${open.length === 1 ? "One question" : `${open.length} questions`} first</h2>
-    <p class="small">The files do not settle this, and a wrong guess would turn results round.</p>
+    <p class="small">Your files do not answer this, and a wrong guess would reverse the results.</p>
     ${open.map((guess) => html`<div class="said warn" key=${guess.key}><strong>${guess.what}</strong> <${Answer} guess=${guess} say=${say} id=${`open-${guess.key}`}/>
       <p class="small">${guess.evidence}${guess.value ? html` <span class="soft">Suggested: ${guess.value}</span>` : null}</p></div>`)}</article>`;
 }
 
 function Guesses({ guesses, say }) {
-  return html`<h2>What was read off the files</h2>
+  return html`<h2>How SAGE reads your files</h2>
     <div class="scroll" tabindex="0" role="region" aria-label="Guesses"><table id="guesses"><thead><tr><th>What</th><th>Read as</th><th>How sure</th><th>Evidence</th></tr></thead><tbody>
       ${guesses.map((guess, at) => html`<tr key=${`${guess.key}${guess.what}${guess.value}`}><td>${guess.what}</td><td><${Answer} guess=${guess} say=${say} id=${`guess-${at}`}/></td>
         <td><span class=${`pill ${guess.open ? "bad" : SURE[guess.confidence]}`}>${guess.open ? "open" : guess.confidence}</span></td><td class="small">${guess.evidence}</td></tr>`)}</tbody></table></div>`;
@@ -45,7 +45,7 @@ function Columns({ columns, say }) {
     const rows = columns.filter((column) => column.role === role);
     if (!rows.length) return null;
     return html`<h2>${title} <span class="soft small">${rows.length} columns</span></h2>
-      <div class="scroll" tabindex="0" role="region" aria-label=${title}><table id=${`columns-${role.replace(" ", "-")}`}><thead><tr><th>Column</th><th>Kind</th><th>Known</th><th>Missing</th><th>Values</th><th>Why</th></tr></thead><tbody>
+      <div class="scroll" tabindex="0" role="region" aria-label=${title}><table id=${`columns-${role.replace(" ", "-")}`}><thead><tr><th>Column</th><th>Kind</th><th>Measured</th><th>Missing</th><th>Values</th><th>Why</th></tr></thead><tbody>
       ${rows.map((column) => html`<tr key=${column.table + column.column}><td>${column.column}</td>
         <td>${role === "outcome" ? column.kind : html`<select aria-label=${`kind of ${column.column}`} value=${role === "variable" ? column.kind : "skip"} onChange=${(e) => say(`${column.column}.kind=${e.target.value}`)}>${KINDS.map((kind) => html`<option value=${kind}>${kind === "skip" ? "leave out" : kind}</option>`)}</select>`}</td>
         <td>${role === "variable" ? html`<select aria-label=${`when ${column.column} was known`} value=${column.known_at} onChange=${(e) => say(`${column.column}.known_at=${e.target.value}`)}><option>baseline</option><option>unknown</option></select>` : "–"}</td>
@@ -57,8 +57,8 @@ function Columns({ columns, say }) {
 
 function Written({ done }) {
   const bad = done.findings.filter((item) => item.severity !== "info");
-  return html`<article class="panel" id="written"><h2>Written</h2><p><code>${done.folder}</code> holds <code>cohort.toml</code> and the columns in use.</p>
-    <p>${bad.length ? `${bad.length} findings would mislead an analysis; each says what to do.` : "Nothing was found that would mislead an analysis."}</p>
+  return html`<article class="panel" id="written"><h2>Cohort saved</h2><p>In <code>${done.folder}</code>: <code>cohort.toml</code> and the columns in use.</p>
+    <p>${bad.length ? `${bad.length} ${bad.length === 1 ? "problem" : "problems"} could mislead an analysis; the cohort's page says what to do.` : "No problem was found that could mislead an analysis."}</p>
     <p><a class="button" href=${`/cohorts?cohort=${encodeURIComponent(done.cohort)}`} data-plain>Show the cohort</a></p></article>`;
 }
 
@@ -104,7 +104,7 @@ export default function Import() {
     setBusy("");
   };
   const drop = (event) => { event.preventDefault(); if (event.dataTransfer.files.length) choose([...event.dataTransfer.files]); };
-  return html`<h1>Your own files</h1>
+  return html`<h1>Import your own data</h1>
     <div class="panel" onDragOver=${(e) => e.preventDefault()} onDrop=${drop}>
       <p><label>Tables, a workbook, or a study folder as .zip: <input id="files" type="file" multiple accept=${ENDS} onChange=${(e) => e.target.files.length && choose([...e.target.files])}/></label></p>
       <p class="small soft">CSV, TSV, Excel, cBioPortal and GDC. They go to this server and nowhere else, and are removed once the cohort is written.</p></div>
@@ -116,13 +116,13 @@ export default function Import() {
       <article class="panel"><div class="row">
         <label>Name <${Typed} key=${found.name} id="name" value=${found.name} say=${say}/></label>
         <label>Title <${Typed} key=${found.title} id="title" value=${found.title} say=${say}/></label></div>
-        <p><label><input id="baseline" type="checkbox" checked=${settings.includes("known_at=baseline")} onChange=${(e) => e.target.checked ? say("known_at=baseline") : look(held.upload, settings.filter((old) => key(old) !== "known_at"))}/> every variable was known before follow-up began</label></p>
+        <p><label><input id="baseline" type="checkbox" checked=${settings.includes("known_at=baseline")} onChange=${(e) => e.target.checked ? say("known_at=baseline") : look(held.upload, settings.filter((old) => key(old) !== "known_at"))}/> All variables were measured before follow-up began</label></p>
         <form class="row" onSubmit=${(e) => { e.preventDefault(); if (more.includes("=")) { say(more); setMore(""); } }}>
           <label>Another correction <input id="more" placeholder="missing=9999,unk" value=${more} onInput=${(e) => setMore(e.target.value)}/></label><button type="submit">Set</button></form>
         ${settings.length ? html`<p class="small">Set by you: ${settings.map((setting) => html`<button type="button" class="plain" aria-label=${`take back ${setting}`} onClick=${() => look(held.upload, settings.filter((old) => old !== setting))}>${setting} ×</button> `)}</p>` : null}
-        <p><label><input id="replace" type="checkbox" checked=${replace} onChange=${(e) => setReplace(e.target.checked)}/> replace a cohort of this name that was imported before</label></p>
-        <button class="first" id="write" ...${only("administer", Boolean(busy) || found.open.length > 0)} onClick=${write}>Write the cohort</button>
-        ${found.open.length ? html` <span class="small soft">after the ${found.open.length === 1 ? "question" : "questions"} above</span>` : null}
+        <p><label><input id="replace" type="checkbox" checked=${replace} onChange=${(e) => setReplace(e.target.checked)}/> Replace an imported cohort of the same name</label></p>
+        <button class="first" id="write" ...${only("administer", Boolean(busy) || found.open.length > 0)} onClick=${write}>Save the cohort</button>
+        ${found.open.length ? html` <span class="small soft">Answer the ${found.open.length === 1 ? "question" : "questions"} above first.</span>` : null}
       </article>
       ${found.notes.map((note) => html`<p class="said">${note}</p>`)}
       <${Columns} columns=${found.columns} say=${say}/>

@@ -18,6 +18,8 @@ from sage.core.versions import own_version
 from sage.run.folder import RunFolder, find_holder, new_id
 from sage.run.questions import LONGEST, describe_question, make_contract, question_input
 from sage.run.spec import Corrections, RunSpec
+from sage.run.steps import describe_step
+from sage.web.answers import Answers
 from sage.web.people import Role, check_count, roles
 from sage.web.processes import Commands
 
@@ -26,6 +28,20 @@ if TYPE_CHECKING:
     from sage.web.site import Site
 
 router = APIRouter()
+
+WHY = {
+    "queued": "Waiting for a worker to start it.",
+    "starting": "Starting.",
+    "running": "Starting the next step.",
+    "pausing": "Finishing the current step before it pauses.",
+    "waiting for review": "Waiting for your review: no claim is tested before you approve it.",
+    "escalated": "Waiting for you: the program of an analysis has to be corrected.",
+    "paused": "Paused; finished steps are kept.",
+    "stopped": "Stopped by a person; finished steps are kept.",
+    "interrupted": "The process ended before the run did; finished steps are kept.",
+    "failed": "The run failed.",
+}
+"""Sentences for runs without an answer, by status; a problem that the run recorded comes first."""
 
 
 class Ask(Strict):
@@ -161,12 +177,16 @@ def _seconds(run: RunFolder) -> tuple[float, float]:
 
 @router.get("/runs")
 def runs(request: Request, limit: int = 40) -> dict[str, Any]:
-    """List runs and campaigns with their state, newest first."""
+    """List runs with their answers, and campaigns, newest first."""
     site: Site = request.app.state.site
     commands: Commands = request.app.state.commands
+    listed = site.runs()
     found = []
-    for name, run in site.runs()[: max(1, min(limit, 200))]:
-        found.append(summary(name, run, run.manifest(), commands))
+    for name, run in listed[: max(1, min(limit, 200))]:
+        item = summary(name, run, run.manifest(), commands)
+        if item["status"] == "running":
+            item["why"] = describe_activity(run) or item["why"]
+        found.append(item | collect_claims(request, run))
     campaigns = []
     for campaign in site.campaigns()[:20]:
         plan = campaign.plan()
@@ -174,7 +194,28 @@ def runs(request: Request, limit: int = 40) -> dict[str, Any]:
             {"name": campaign.root.name, "status": plan.status, "stopped": plan.stopped,
              "question": plan.spec.prompt}
         )  # fmt: skip
-    return {"runs": found, "campaigns": campaigns}
+    return {"runs": found, "all": len(listed), "campaigns": campaigns}
+
+
+def collect_claims(request: Request, run: RunFolder) -> dict[str, Any]:
+    """Return a run's answers; none, with the reason, if a file of the run was changed."""
+    answers: Answers = request.app.state.answers
+    try:
+        return {"claims": answers.of(run)}
+    except InputError as error:
+        return {"claims": [], "why": str(error)}
+
+
+def describe_activity(run: RunFolder) -> str:
+    """Describe the steps that were started and have not ended."""
+    begun: dict[str, None] = {}
+    for event in run.events():
+        label = describe_step(str(event.get("node", "")), str(event.get("hypothesis", "")))
+        if event["event"] == "start":
+            begun[label] = None
+        elif event["event"] in ("end", "error"):
+            begun.pop(label, None)
+    return ", ".join(begun)
 
 
 def summary(name: str, run: RunFolder, manifest: Manifest, commands: Commands) -> dict[str, Any]:
@@ -188,7 +229,8 @@ def summary(name: str, run: RunFolder, manifest: Manifest, commands: Commands) -
     Returns
     -------
     The fields of the line. The status is "interrupted" if the manifest says "running" but no
-    process holds the folder and no command of this server is working on the run.
+    process holds the folder and no command of this server is working on the run. `why` explains
+    in a sentence why there is no answer yet, or none.
     """
     status: str = manifest.status
     if status == "running" and not find_holder(run) and not commands.alive(name):
@@ -203,6 +245,7 @@ def summary(name: str, run: RunFolder, manifest: Manifest, commands: Commands) -
         "finished": manifest.finished,
         "status": status,
         "problem": manifest.problem,
+        "why": manifest.problem or WHY.get(status, "No claim was tested."),
         "report": (run.root / "report.html").is_file(),
     }
 

@@ -118,8 +118,8 @@ def _card(
 ) -> dict[str, Any]:
     hypothesis = draft.hypothesis
     endpoint = blind.dictionary.endpoint(hypothesis.endpoint)
-    steps = [
-        {
+    steps = {
+        row.process: {
             "process": row.process,
             "belief": row.belief,
             "evidence": [source.model_dump(mode="json") for source in row.evidence],
@@ -127,7 +127,7 @@ def _card(
         }
         for row in (brief.relationships if brief else ())
         if row.process in draft.mechanism
-    ]
+    }
     return {
         "id": hypothesis.id,
         "interrupt": interrupt_of(draft).model_dump(mode="json"),
@@ -136,7 +136,7 @@ def _card(
         "carries": describe_carried(run, hypothesis),
         "design": describe_design(hypothesis),
         "direction": describe_direction(hypothesis, endpoint.kind if endpoint else "survival"),
-        "steps": steps,
+        "steps": list(steps.values()),
         "citations": [source.model_dump(mode="json") for source in draft.citations],
         "contradicting": [source.model_dump(mode="json") for source in draft.contradicting],
         "support_absent": draft.support_absent,

@@ -21,8 +21,10 @@ from sage.core.models import Strict
 from sage.core.printable import clean_text
 from sage.report.spending import list_paid
 from sage.run.folder import RunFolder, find_holder
+from sage.run.steps import STEPS
+from sage.web.answers import Answers
 from sage.web.processes import Commands, stop
-from sage.web.routes.home import summary
+from sage.web.routes.home import WHY, collect_claims, summary
 
 if TYPE_CHECKING:
     from sage.web.site import Site
@@ -36,6 +38,8 @@ LONGEST = 60_000
 """Maximum number of characters shown of a text in a trace."""
 LINES = 400
 FIGURE = re.compile(r"(?:results/figures|fields)/[A-Za-z0-9_.-]{1,120}\.(?:svg|png)")
+FIGURE_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
+"""Policy for a figure opened by itself: it is drawn, and nothing in it runs or loads."""
 SCREEN = 800
 """Number of screen pixels that a picture's field should fill."""
 REPORT_POLICY = (
@@ -72,14 +76,15 @@ def _state(name: str, site: Site, commands: Commands) -> dict[str, Any]:
             raise
         failed = commands.failure(name)
         status = "failed" if failed else "starting" if commands.alive(name) else "stopped"
-        return {"name": name, "status": status, "problem": failed, "report": False}
+        why = failed or WHY.get(status, "")
+        return {"name": name, "status": status, "problem": failed, "why": why, "report": False}
     found = summary(name, run, run.manifest(), commands)
     if found["status"] == "waiting for review" and (commands.alive(name) or find_holder(run)):
-        found["status"] = "running"
+        found |= {"status": "running", "why": WHY["running"]}
     if found["status"] == "running" and run.pause_path.exists():
-        found["status"] = "pausing"
+        found |= {"status": "pausing", "why": WHY["pausing"]}
     if failed := commands.failure(name):
-        found["problem"] = failed
+        found["problem"] = found["why"] = failed
     return found
 
 
@@ -91,10 +96,12 @@ def show(name: str, request: Request) -> dict[str, Any]:
     try:
         run = site.run(name)
     except InputError:
-        return {**state, "hypotheses": [], "spending": []}
+        return {**state, "steps": STEPS, "claims": [], "hypotheses": [], "spending": []}
     manifest = run.manifest()
     return {
         **state,
+        **collect_claims(request, run),
+        "steps": STEPS,
         "budget_usd": manifest.spec.budget_usd,
         "seed": manifest.spec.seed,
         "models": manifest.models,
@@ -104,24 +111,13 @@ def show(name: str, request: Request) -> dict[str, Any]:
     }
 
 
-def _statements(run: RunFolder) -> list[dict[str, Any]]:
-    """Return each hypothesis's statement, and how its evaluation ended if it has."""
-    state_path = run.output("state")
-    ended = {}
-    if state_path.exists():
-        ended = {
-            item["hypothesis_id"]: item["ended"] for item in read_json(state_path)["evaluations"]
-        }
-    found = []
-    for path in sorted((run.root / "outputs").glob("draft-h*.json")):
-        draft = Draft.model_validate(read_json(path)).hypothesis
-        results = run.hypothesis(draft.id) / "results" / "results.json"
-        verdict = read_json(results)["verdict"]["badge"] if results.is_file() else ""
-        found.append(
-            {"id": draft.id, "statement": draft.statement, "ended": ended.get(draft.id, ""),
-             "verdict": verdict if ended.get(draft.id) == "tested" else ""}
-        )  # fmt: skip
-    return found
+def _statements(run: RunFolder) -> list[dict[str, str]]:
+    """Return each hypothesis's id and statement."""
+    drafts = [
+        Draft.model_validate(read_json(path)).hypothesis
+        for path in sorted((run.root / "outputs").glob("draft-h*.json"))
+    ]
+    return [{"id": draft.id, "statement": draft.statement} for draft in drafts]
 
 
 @router.get("/events")
@@ -277,15 +273,38 @@ def figure(name: str, hypothesis: str, file: str, request: Request) -> FileRespo
     InputError
         If the file is not a figure of the run; answered with status 422.
     """
-    home = request.app.state.site.run(name).hypothesis(hypothesis).resolve()
-    path = home / file
-    if not FIGURE.fullmatch(file) or path.resolve() != path or not path.is_file():
-        raise InputError("the run has no such figure")
+    path = _figure_path(request.app.state.site.run(name), hypothesis, file)
     return FileResponse(
         path,
         filename=f"{hypothesis}-{path.name}",
-        headers={"content-security-policy": "sandbox; default-src 'none'"},
+        headers={"content-security-policy": FIGURE_POLICY},
     )
+
+
+@router.get("/curve/{hypothesis}")
+def curve(name: str, hypothesis: str, request: Request) -> FileResponse:
+    """Return the figure of a claim's answer, to be shown beside the answer.
+
+    Raises
+    ------
+    InputError
+        If the claim has no answer with a figure, or a file of the run was changed; answered with
+        status 422.
+    """
+    run: RunFolder = request.app.state.site.run(name)
+    answers: Answers = request.app.state.answers
+    figures = {claim["id"]: claim["figure"] for claim in answers.of(run)}
+    file = figures.get(hypothesis, "").removeprefix(f"hypotheses/{hypothesis}/")
+    path = _figure_path(run, hypothesis, file)
+    return FileResponse(path, headers={"content-security-policy": FIGURE_POLICY})
+
+
+def _figure_path(run: RunFolder, hypothesis: str, file: str) -> Path:
+    home = run.hypothesis(hypothesis).resolve()
+    path = home / file
+    if not FIGURE.fullmatch(file) or path.resolve() != path or not path.is_file():
+        raise InputError("the run has no such figure")
+    return path
 
 
 @router.get("/fields/{hypothesis}/{number}/{side}")

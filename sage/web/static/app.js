@@ -9,7 +9,7 @@ import { Graph } from "./graph.js";
 import { Cohorts } from "./cohorts.js";
 
 const ROUTES = [
-  [/^\/$/, "Ask and runs", () => Home],
+  [/^\/$/, "Home", () => Home],
   [/^\/runs\/([^/]+)$/, "Run", () => Run],
   [/^\/review$/, "Review", () => Review],
   [/^\/compare$/, "Compare", () => Compare],
@@ -17,7 +17,7 @@ const ROUTES = [
   [/^\/graph$/, "Graph", () => Graph],
   [/^\/cohorts$/, "Cohorts", () => Cohorts],
 ];
-const LINKS = [["/", "Ask and runs"], ["/review", "Review"], ["/compare", "Compare"], ["/slides", "Slides"], ["/graph", "Graph"], ["/cohorts", "Cohorts"]];
+const LINKS = [["/", "Home"], ["/review", "Review"], ["/compare", "Compare"], ["/slides", "Slides"], ["/graph", "Graph"], ["/cohorts", "Cohorts"]];
 
 export function go(path) {
   history.pushState(null, "", path);
@@ -50,10 +50,10 @@ function App({ site }) {
     <header class="bar no-print"><nav class="row" aria-label="Pages">
       <a class="mark" href="/"><img src="/static/mark.svg" alt="" width="22" height="22"/>SAGE</a>
       ${[...LINKS, ...site.pages.map((own) => [own.path, own.title])].map(([to, words]) => html`<a href=${to} aria-current=${plain === to ? "page" : null}>${words}</a>`)}
-    </nav><span class="far">${site.user_fixed ? `${site.user} (${site.roles.join(", ")}) · ` : ""}${site.reasoner === "rules" ? "rules, no model" : "language model"} · ${site.version}</span></header>
+    </nav><span class="far">${site.user_fixed ? `${site.user} (${site.roles.join(", ")}) · ` : ""}${site.reasoner === "rules" ? "no language model" : "language model"} · ${site.version}</span></header>
     <main id="main" tabindex="-1" ref=${main}>${Page
       ? html`<${Page} key=${path} script=${added?.script} site=${site} name=${name} go=${go} query=${new URLSearchParams(location.search)}/>`
-      : html`<h1>There is no such page</h1>`}</main>`;
+      : html`<h1>Page not found</h1>`}</main>`;
 }
 
 const root = document.getElementById("app");

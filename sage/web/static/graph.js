@@ -107,7 +107,7 @@ export function Graph({ query, go }) {
         <label>First seen since <input id="since" type="number" size="5" min=${about?.first_year || 1900} max=${about?.last_year || 2100} placeholder="ever" value=${since || ""} onInput=${(e) => setSince(Number(e.target.value) || 0)}/></label>
         <label>Paper <select id="paper" value=${paper} onChange=${(e) => setPaper(e.target.value)}><option value="">any</option>${papers.map(([key, title]) => html`<option value=${key}>${title}</option>`)}</select></label>
         <span class="row tight small">Save what is shown: <button type="button" id="save-json" onClick=${save}>JSON</button><button type="button" id="save-svg" onClick=${() => download("graph.svg", "image/svg+xml", picture())}>SVG</button></span></div>
-      <p class="small"><a id="concept-page" target="_blank" rel="noopener" href=${`/api/graph/concept?node=${encodeURIComponent(data.nodes.find((item) => item.id === data.focus)?.id || data.name)}&as_of=${year}`}>All that the literature says of ${data.name}, for and against, by year</a></p>
+      <p class="small"><a id="concept-page" target="_blank" rel="noopener" href=${`/api/graph/concept?node=${encodeURIComponent(data.nodes.find((item) => item.id === data.focus)?.id || data.name)}&as_of=${year}`}>All papers on ${data.name}, for and against, by year</a></p>
       <p class="small soft" role="status" id="seen">${shown.edges.length} of ${data.edges.length} relations</p>
       <div class="split"><${Drawing} data=${shown} chosen=${chosen} choose=${choose} move=${move}/>
         <div>${chosen != null && shown.edges[chosen] ? html`<${Edge} edge=${shown.edges[chosen]} data=${shown} move=${move}/>` : null}

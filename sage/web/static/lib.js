@@ -61,7 +61,11 @@ const KINDS = {
   finished: "good", "waiting for review": "warn", escalated: "warn", failed: "bad",
   interrupted: "warn", stopped: "warn", paused: "warn", pausing: "busy", running: "busy", starting: "busy",
 };
-export const Pill = ({ state }) => html`<span class=${`pill ${KINDS[state] || ""}`}>${state}</span>`;
+const WORDS = { escalated: "needs you" };
+export const Pill = ({ state }) => html`<span class=${`pill ${KINDS[state] || ""}`}>${WORDS[state] || state}</span>`;
+const VERDICTS = { supported: "good", not_supported: "warn" };
+export const Verdict = ({ of }) => html`<span class=${`pill ${VERDICTS[of.verdict] || ""}`}>${of.word}</span>`;
+export const curveOf = (run, claim) => `/api/runs/${address(run)}/curve/${address(claim.id)}`;
 export const Wrong = ({ error }) => error ? html`<p class="said bad" role="alert">${error}</p>` : null;
 
 export function Source({ of, against }) {

@@ -3,7 +3,7 @@ import { html, api, address, number, only, Source, useEffect, useLoaded, useRef,
 
 const LEVELS = ["high", "low"];
 const CUTS = ["median", "tertile", "continuous"];
-const WAYS = [["accept", "a", "Approve"], ["edit", "e", "Take the edit"], ["response", "n", "Ask for another"], ["ignore", "r", "Reject"]];
+const WAYS = [["accept", "a", "Approve"], ["edit", "e", "Accept my edit"], ["response", "n", "Ask for another hypothesis"], ["ignore", "r", "Reject"]];
 
 function Bars({ of }) {
   const rows = Object.entries(of.levels || {});
@@ -33,10 +33,10 @@ function Quantiles({ of, shares }) {
 function Power({ of }) {
   if (of.refused) return html`<p class="said bad" id="power">${of.refused}</p>`;
   return html`<div class="grid" id="power">
-    <p><span class="number">${of.exposed == null ? "–" : `${of.exposed} vs ${of.reference}`}</span><span class="small soft">patients compared, about</span></p>
+    <p><span class="number">${of.exposed == null ? "–" : `${of.exposed} vs ${of.reference}`}</span><span class="small soft">patients in the two groups, about</span></p>
     <p><span class="number">${of.events == null ? "–" : Math.round(of.events)}</span><span class="small soft">events expected</span></p>
-    <p><span class="number">${of.detectable == null ? "–" : number(of.detectable)}</span><span class="small soft">${of.scale}: smallest effect seen with 80% power</span></p>
-    <p><span class="number">${of.power == null ? "–" : `${Math.round(100 * of.power)}%`}</span><span class="small soft">chance to see an effect of ${number(of.relevant)}, the smallest that matters</span></p>
+    <p><span class="number">${of.detectable == null ? "–" : number(of.detectable)}</span><span class="small soft">${of.scale}: the smallest that these patients can show (80% power)</span></p>
+    <p><span class="number">${of.power == null ? "–" : `${Math.round(100 * of.power)}%`}</span><span class="small soft">chance to detect a ${of.scale} of ${number(of.relevant)}, the smallest that matters</span></p>
   </div>`;
 }
 
@@ -131,17 +131,17 @@ function Card({ run, card, endpoints, notes, person, reload, response, respond, 
     ${card.hypothesis.rationale && !edited ? html`<p>${card.hypothesis.rationale}</p>` : null}
     ${card.remark ? html`<aside class="said"><span class="small soft">Written by the model ${card.remark.by}, not checked:</span> ${card.remark.text}</aside>` : null}
     <${Power} of=${shown.power}/>
-    <div class="split"><section aria-label="What is known"><h3>What is known</h3>
-      ${card.support_absent ? html`<p class="said warn">The search found no passage in support of it.</p>` : null}
+    <div class="split"><section aria-label="Evidence from the literature"><h3>Evidence from the literature</h3>
+      ${card.support_absent ? html`<p class="said warn">The search found no passage that supports this hypothesis.</p>` : null}
       ${card.steps.map((step) => html`<div><p class="small"><strong>${step.process}</strong> <span class="soft">belief ${number(step.belief)}</span></p>${step.evidence.slice(0, 3).map((s) => html`<${Source} of=${s}/>`)}${step.contradicting.slice(0, 3).map((s) => html`<${Source} of=${s} against/>`)}</div>`)}
       ${card.steps.length ? null : card.citations.slice(0, 6).map((s) => html`<${Source} of=${s}/>`)}
       ${card.contradicting.length ? html`<h3>What speaks against it</h3>${card.contradicting.slice(0, 6).map((s) => html`<${Source} of=${s} against/>`)}` : null}
       ${card.hypothesis.untested.length ? html`<p class="said warn">Not tested: ${card.hypothesis.untested.join("; ")}</p>` : null}
-    </section><section aria-label="Who is compared"><h3>The variables, without any outcome</h3>${shown.variables.map((item) => html`<${Bars} of=${item}/>`)}</section></div>
+    </section><section aria-label="Distribution of the variables"><h3>Distribution of the variables <span class="soft small">(no outcome is shown)</span></h3>${shown.variables.map((item) => html`<${Bars} of=${item}/>`)}</section></div>
     <details id=${`edit-${card.id}`}><summary>Edit the hypothesis</summary><${Editor} run=${run} card=${card} endpoints=${endpoints} changes=${changes} setChanges=${setChanges} seen=${seen}/></details>
     <${Wrong} error=${error}/>
     <div class="row" role="group" aria-label=${`decision on ${card.id}`}>${WAYS.map(([type, key, words]) => html`<button type="button" data-decide=${type} aria-pressed=${response?.type === type} class=${response?.type === type ? "first" : ""} onClick=${() => decide(type)}>${words} <kbd aria-hidden="true">${key}</kbd></button>`)}</div>
-    ${response && ["response", "ignore"].includes(response.type) ? html`<label class="stack">${response.type === "ignore" ? "Why is it rejected?" : "What should the next one be about?"}<input id=${`why-${card.id}`} autofocus value=${response.args} onInput=${(e) => respond({ ...response, args: e.target.value })}/></label>` : null}
+    ${response && ["response", "ignore"].includes(response.type) ? html`<label class="stack">${response.type === "ignore" ? "Why do you reject it?" : "What should the next hypothesis be about?"}<input id=${`why-${card.id}`} autofocus value=${response.args} onInput=${(e) => respond({ ...response, args: e.target.value })}/></label>` : null}
     <${Notes} run=${run} card=${card} notes=${notes} person=${person} reload=${reload}/>
   </article>`;
 }
@@ -164,19 +164,19 @@ function Cards({ run, site, person, setPerson, go }) {
     return () => removeEventListener("keydown", keys);
   });
   if (!data) return html`<${Wrong} error=${error}/>`;
-  if (!cards.length) return html`<p>Nothing of this run waits for a review. <a href=${`/runs/${address(run)}`}>To the run</a></p>`;
+  if (!cards.length) return html`<p>Nothing in this run is waiting for review. <a href=${`/runs/${address(run)}`}>Back to the run</a></p>`;
   const open = cards.filter((card) => !responses[card.id]);
   const send = () => api(`/api/runs/${address(run)}/review`, { body: { reviewer: person, responses } }).then((found) => {
     setWrong("");
     if (found.applied) go(`/runs/${address(run)}`);
-    else { setTold("Your decision is recorded. The run goes on once as many people agree as must."); setResponses({}); load(); }
+    else { setTold("Your decision is recorded. The run continues once enough reviewers agree."); setResponses({}); load(); }
   }, (e) => setWrong(e.message));
   return html`<p class="small soft"><a href=${`/runs/${address(run)}`}>${data.prompt}</a></p>
     ${cards.map((card, n) => html`<${Card} key=${card.id} run=${run} card=${card} endpoints=${data.endpoints} notes=${data.notes} person=${person} reload=${load}
       chosen=${n === at} response=${responses[card.id]} respond=${(response) => { setAt(n); setResponses((old) => ({ ...old, [card.id]: response })); }}/>`)}
     <div class="panel row"><label>Your name <input id="reviewer" disabled=${site.user_fixed} value=${person} onInput=${(e) => setPerson(e.target.value)}/></label>
-      <button type="button" class="first" id="send" ...${only("review", open.length > 0 || !person.trim())} onClick=${send}>Record ${cards.length > 1 ? "the decisions" : "the decision"} and go on</button>
-      <span class="small soft">${open.length ? `to decide: ${open.map((c) => c.id).join(", ")}` : data.reviewers > 1 ? `${data.reviewers} people must agree` : ""}</span></div>
+      <button type="button" class="first" id="send" ...${only("review", open.length > 0 || !person.trim())} onClick=${send}>Record ${cards.length > 1 ? "decisions" : "decision"} and continue</button>
+      <span class="small soft">${open.length ? `Still to decide: ${open.map((c) => c.id).join(", ")}` : data.reviewers > 1 ? `${data.reviewers} people must agree` : ""}</span></div>
     <${Wrong} error=${wrong}/>${told ? html`<p class="said" role="status">${told}</p>` : null}`;
 }
 
@@ -186,8 +186,8 @@ export function Review({ site, query, go }) {
   const [person, setPerson] = useState(site.user || localStorage.getItem("reviewer") || "");
   const name = (value) => { setPerson(value); localStorage.setItem("reviewer", value); };
   return html`<h1>Review</h1>
-    <p class="small soft">Keys: <kbd>a</kbd> approve, <kbd>e</kbd> take the edit, <kbd>n</kbd> another, <kbd>r</kbd> reject, <kbd>j</kbd> <kbd>k</kbd> next and previous.</p>
+    <p class="small soft">Keys: <kbd>a</kbd> approve, <kbd>e</kbd> accept your edit, <kbd>n</kbd> ask for another, <kbd>r</kbd> reject, <kbd>j</kbd> <kbd>k</kbd> next and previous.</p>
     ${run ? html`<${Cards} key=${run} run=${run} site=${site} person=${person} setPerson=${name} go=${go}/>` : html`<${Wrong} error=${error}/>
-      ${data && !data.length ? html`<p>Nothing waits for a review.</p>` : null}
+      ${data && !data.length ? html`<p>No run is waiting for review.</p>` : null}
       <ul>${data?.map((item) => html`<li><a href=${`/review?run=${address(item.name)}`}>${item.prompt}</a> <span class="soft">${item.cohort}; ${item.interrupts.length} to decide</span></li>`)}</ul>`}`;
 }

@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from sage.core.errors import InputError, Paused
+from sage.core.files import write_json
 from sage.run import graph
 from sage.run.drive import advance
 from sage.run.folder import Manifest, RunFolder
@@ -23,6 +24,7 @@ from sage.run.review import HumanResponse, decisions_from
 from sage.run.services import Services
 from sage.run.spec import RunSpec
 from sage.settings import Settings
+from sage.web.answers import Answers
 from sage.web.processes import Commands, holder, stop
 from sage.web.routes.run import pause
 from sage.web.site import Site
@@ -53,6 +55,29 @@ def test_rounds_of_a_campaign_are_runs_of_their_own_name(tmp_path: Path) -> None
     for wrong in ("c", "c~", "~a", "a~b~c", ".started", "c/round-1", "..", ""):
         with pytest.raises(InputError):
             site.run(wrong)
+
+
+def test_answers_are_built_once_and_again_after_a_file_was_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run(tmp_path / "a", "2026-01-01")
+    built: list[str] = []
+
+    def summarize(folder: RunFolder) -> dict[str, Any]:
+        built.append(folder.id)
+        if len(built) > 1:
+            raise InputError("a file was changed")
+        return {"hypotheses": [{"id": "h1", "answer": {"verdict": "supported"}}]}
+
+    monkeypatch.setattr("sage.report.build.summarize_run", summarize)
+    answers = Answers()
+    assert answers.of(run) == [] and not built
+    write_json(run.output("state"), {})
+    assert [claim["id"] for claim in answers.of(run)] == ["h1"]
+    assert answers.of(run) and len(built) == 1
+    write_json(run.output("state"), {"ranking": []})
+    with pytest.raises(InputError):
+        answers.of(run)
 
 
 HOLD = """
