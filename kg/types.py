@@ -11,7 +11,8 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from sage.core.models import Strict
+from sage.core.models import Name, Passage, Strict
+from sage.core.printable import quote_text
 
 
 class EntityType(StrEnum):
@@ -87,8 +88,8 @@ class Evidence(Strict):
     section: str
     start: int
     end: int
-    text: str
-    title: str = ""
+    text: Passage
+    title: Passage = ""
     year: int | None = None
     doi: str | None = None
     pmid: str | None = None
@@ -119,10 +120,10 @@ class PathNode(Strict):
     """An entity on a path, with what the ontology knows of it."""
 
     id: str
-    name: str
+    name: Name
     type: EntityType
     degree: int
-    definition: str | None = None
+    definition: Passage | None = None
     identifiers: dict[str, str] = Field(default_factory=dict)
 
 
@@ -227,7 +228,7 @@ class ScoredPath(Strict):
         doubts = [edge for edge in self.edges if edge.contradicted]
         for edge in doubts:
             against = edge.contradicting[0] if edge.contradicting else None
-            quoted = f": “{' '.join(against.text.split())}”" if against else ""
+            quoted = f": {quote_text(against.text)}" if against else ""
             dated = f" ({against.year})" if against and against.year else ""
             parts.append(
                 f"contradicted that {names[edge.head]} {_spoken(edge.relation)} "
@@ -252,9 +253,9 @@ def _spoken(relation: str) -> str:
 class ConceptMatch(Strict):
     """A concept of the prompt and the graph node that it was matched to."""
 
-    phrase: str
+    phrase: Name
     node_id: str
-    name: str
+    name: Name
     type: EntityType
     how: str
     score: float
@@ -263,9 +264,9 @@ class ConceptMatch(Strict):
 class PathSearch(Strict):
     """Result of a path search: the concepts of the prompt, and the ranked paths."""
 
-    prompt: str
+    prompt: Passage
     concepts: tuple[ConceptMatch, ...]
-    unmatched: tuple[str, ...]
+    unmatched: tuple[Name, ...]
     paths: tuple[ScoredPath, ...]
     candidates: int
     notes: tuple[str, ...] = ()

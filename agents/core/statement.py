@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from agents.core.types import DictionaryView
-from sage.core.printable import within_sentence
+from sage.core.printable import ForeignText, join_names, within_sentence
 from validation.contracts.registered import CONTINUOUS_CUTS, uses_groups
 from validation.core.dictionary import DataDictionary, Variable
 from validation.core.hypothesis import (
@@ -42,9 +42,9 @@ def label_of(key: str, known: Known) -> str:
     """Return a variable's name in a sentence, from the data dictionary."""
     kind, _, name = key.partition(":")
     if kind == "expression":
-        return f"{name} expression"
+        return ForeignText(f"{name} expression")
     found = _variable(key, known)
-    return within_sentence(found.label) if found is not None and found.label else key
+    return within_sentence(found.label) if found is not None and found.label else ForeignText(key)
 
 
 def settle_fields(hypothesis: Hypothesis, known: Known) -> Hypothesis:
@@ -87,7 +87,7 @@ def write_statement(hypothesis: Hypothesis, known: Known) -> str:
         _outcome(hypothesis.model_copy(update={"endpoint": key}), known)
         for key in hypothesis.secondary_endpoints
     ]
-    more = f"if that is supported, the same is claimed, in this order, of {_join(later)}"
+    more = f"if that is supported, the same is claimed, in this order, of {join_names(later)}"
     return f"{claim.rstrip('.')}; {more}."
 
 
@@ -117,8 +117,8 @@ def _write_claim(hypothesis: Hypothesis, known: Known) -> str:
             return f"{place}, {adds}: at the same {base}, {side} goes with {outcome}."
         case Comparison.COMBINED:
             beyond = [label_of(key, known) for key in hypothesis.covariates]
-            more = f" beyond {_join(beyond)}" if beyond else ""
-            sides = _join(_write_sides(hypothesis, names))
+            more = f" beyond {join_names(beyond)}" if beyond else ""
+            sides = join_names(_write_sides(hypothesis, names))
             return f"{place}, {sides} jointly go with {outcome}{more}."
         case Comparison.TREND:
             ends = "lowest to the highest" if more == "higher" else "highest to the lowest"
@@ -126,7 +126,7 @@ def _write_claim(hypothesis: Hypothesis, known: Known) -> str:
             return f"{place}, each step from the {ends} {groups} of {names[0]} goes with {outcome}."
         case Comparison.PER_DOUBLING:
             amount = "doubling" if more == "higher" else "halving"
-            name = names[0] + (" plus one" if first.transform == "log2_plus_1" else "")
+            name = f"{names[0]}{' plus one' if first.transform == 'log2_plus_1' else ''}"
             return f"{place}, each {amount} of {name} goes with {outcome}."
     if not uses_groups(hypothesis):
         scale = {"rank": "the percentile of ", "log2": "the logarithm of ", "none": ""}
@@ -163,10 +163,6 @@ def _write_sides(hypothesis: Hypothesis, names: list[str]) -> list[str]:
         f"{exposure.level}{'er' if exposure.cut in CONTINUOUS_CUTS else ''} {name}"
         for exposure, name in zip(hypothesis.exposures, names, strict=True)
     ]
-
-
-def _join(names: list[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
 
 
 ORDERED = {
@@ -225,7 +221,7 @@ def _write_modification(hypothesis: Hypothesis, known: Known, names: list[str]) 
 def _conditions(filters: tuple[Filter, ...], known: Known) -> str:
     return " and ".join(
         " ".join(
-            [label_of(condition.variable, known), OPERATORS[condition.op], _value(condition)]
+            [f"{label_of(condition.variable, known)}", OPERATORS[condition.op], _value(condition)]
         ).strip()
         for condition in filters
     )
@@ -235,7 +231,9 @@ def _value(condition: Filter) -> str:
     if condition.value is None:
         return ""
     values = condition.value if isinstance(condition.value, tuple) else (condition.value,)
-    return ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+    return ", ".join(
+        f"{value:g}" if isinstance(value, float) else f"{ForeignText(value)}" for value in values
+    )
 
 
 def _outcome(hypothesis: Hypothesis, known: Known) -> str:

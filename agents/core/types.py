@@ -11,6 +11,7 @@ from agents.core.base import View
 from agents.core.disclosure import MIN_COUNT
 from agents.core.words import ModelText, Words
 from kg.types import EntityType, Polarity
+from sage.core.models import Name, Passage
 from validation.core.dictionary import DataDictionary, Endpoint, Variable, pool_levels
 from validation.core.hypothesis import Exposure, Hypothesis
 from validation.core.signature import read_signature
@@ -25,11 +26,11 @@ STUDY_SIZE = re.compile(
 class Citation(View):
     """A source record: what a sentence of the report may point to."""
 
-    title: str
+    title: Name
     year: int | None = None
     doi: str | None = None
     pmid: str | None = None
-    quote: str = ""
+    quote: Passage = ""
     retracted: bool = False
 
     @property
@@ -51,7 +52,7 @@ class Citation(View):
 class Definition(View):
     """Definition of a term. `grounded` is False where no ontology entry was found."""
 
-    term: str
+    term: Name
     type: EntityType
     definition: Words
     grounded: bool
@@ -67,10 +68,10 @@ class Relationship(View):
 
     chain: int
     step: int
-    head: str
+    head: Name
     head_type: EntityType
     relation: str
-    tail: str
+    tail: Name
     tail_type: EntityType
     process: str
     remark: ModelText | None = None
@@ -96,18 +97,18 @@ class DictionaryView(View):
     that the task names, out of `genes_available` in the cohort.
     """
 
-    cohort: str
-    title: str
+    cohort: Name
+    title: Name
     simulated: bool
     n_patients: int
     variables: tuple[Variable, ...]
     genes: tuple[str, ...]
     genes_available: int
-    expression_unit: str | None = None
+    expression_unit: Name | None = None
     expression_n: int = 0
     endpoints: tuple[Endpoint, ...]
     slides: int = 0
-    notes: tuple[str, ...] = ()
+    notes: tuple[Passage, ...] = ()
 
     def keys(self) -> set[str]:
         """Return the keys of all variables in this view."""
@@ -232,7 +233,7 @@ class ReviewedHypothesis(Draft):
     """A hypothesis that passed the human checkpoint."""
 
     review: Literal["approved", "edited", "auto-approved"]
-    comment: str = ""
+    comment: Passage = ""
 
 
 class ExpandedHypothesis(View):

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from agents.core.base import View
-from sage.core.printable import count_noun, one_line
+from sage.core.printable import ForeignText, count_noun, quote_text
 from validation.core.hypothesis import Hypothesis
 
 LONGEST = 400
@@ -54,8 +54,7 @@ def _mark(value: object, info: ValidationInfo) -> object:
         return value
     if not isinstance(value, str):
         raise ValueError("give a plain text; its author is known")
-    text = one_line(value)
-    return ModelText(text=text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…", by=author)
+    return ModelText(text=str(ForeignText(value, LONGEST)), by=author)
 
 
 def _strip(hypothesis: Hypothesis, info: ValidationInfo) -> Hypothesis:
@@ -85,6 +84,13 @@ Words = Annotated[
 """SAGE's own text, or a model's remark."""
 PlainHypothesis = Annotated[Hypothesis, AfterValidator(_strip)]
 """A hypothesis of which a model fills in only the fields."""
+
+
+def quote_remark(words: str | ModelText) -> str:
+    """Return SAGE's own text as it is, and a model's remark as a quotation with its author."""
+    if isinstance(words, ModelText):
+        return f"written by the model {words.by}, not checked: {quote_text(words.text)}"
+    return words
 
 
 def remarks_in(value: object) -> Iterator[ModelText]:

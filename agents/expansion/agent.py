@@ -18,6 +18,7 @@ from agents.novelty.evidence import denies
 from kg.lexicon.ontology import Ontology
 from kg.literature.cancers import list_other_cancers
 from kg.types import EntityType
+from sage.core.printable import quote_text
 from validation.core.hypothesis import Comparison, Hypothesis
 
 
@@ -107,7 +108,7 @@ def _quotations(cited: Sequence[Citation], disease: str, ontology: Ontology | No
         others: tuple[str, ...] = ()
         if ontology is not None and not list_other_cancers(source.quote, disease, ontology):
             others = list_other_cancers(f"{source.quote}. {source.title}", disease, ontology)
-        said.append(f"“{source.quote.strip()}”" + (f" (in {', '.join(others)})" if others else ""))
+        said.append(quote_text(source.quote) + (f" (in {', '.join(others)})" if others else ""))
     return " ".join(dict.fromkeys(said))
 
 

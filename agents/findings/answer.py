@@ -8,7 +8,7 @@ from agents.core.base import View
 from agents.core.words import KEYED
 from agents.findings.hold import names_of
 from agents.findings.render import Names
-from sage.core.printable import within_sentence
+from sage.core.printable import join_names, within_sentence
 from validation.contracts.contract import Contract
 from validation.core.hypothesis import Comparison, Exposure, describe_outcome
 from validation.results.results import Results, TestOutcome, short_scale
@@ -77,7 +77,7 @@ def fill_numbers(answer: Answer, numbers: Mapping[str, str]) -> Answer:
     """Replace every `[[key]]` in an answer by the text of the number."""
 
     def fill(text: str) -> str:
-        return KEYED.sub(lambda found: numbers[found[1]], text)
+        return KEYED.sub(lambda found: numbers.get(found[1], found[0]), text)
 
     return answer.model_copy(
         update={name: fill(getattr(answer, name)) for name in ("sentence", "effect")}
@@ -118,7 +118,7 @@ def _compare(primary: TestOutcome, contract: Contract) -> str:
     if comparison is Comparison.ADDED:
         told = "added" if differ else "did not clearly add"
         base = within_sentence(first.label)
-        text = f"{capitalize(within_sentence(others[0].label))} {told} to {base}"
+        text = f"{capitalize(f'{within_sentence(others[0].label)}')} {told} to {base}"
         if not differ:
             return f"{text} in predicting {label}"
         direction = side_of(primary.effect)
@@ -127,7 +127,7 @@ def _compare(primary: TestOutcome, contract: Contract) -> str:
         return f"{text}: at the same {base}, {side} went with {outcome}"
     if comparison is Comparison.COMBINED:
         told = "improved" if differ else "did not clearly improve"
-        sides = " and ".join(within_sentence(item.label) for item in (first, *others))
+        sides = join_names(within_sentence(item.label) for item in (first, *others))
         return f"{capitalize(sides)} together {told} the prediction of {label}"
     if comparison is Comparison.INTERACTION:
         who = " and ".join(_side(item) for item in (first, *others))
@@ -181,7 +181,7 @@ def _details(primary: TestOutcome, contract: Contract, names: Names) -> list[str
     ]
     if names.beside and "adjusted.effect" in names.keys:
         scale = short_scale(contract.scale)
-        found.append(names.write(f"{scale} {{}} adjusted for {names.beside}", "adjusted.effect"))
+        found.append(f"{scale} [[adjusted.effect]] adjusted for {names.beside}")
     elif not names.beside and not contract.strata:
         found.append("not adjusted")
     return [text for text in found if text]

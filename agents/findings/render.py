@@ -87,7 +87,9 @@ class Names:
         """Fill the keys into the text; return an empty text if the results lack one of them."""
         if not set(keys) <= self.keys:
             return ""
-        return text.format(*(f"[[{key}]]" for key in keys))
+        for key in keys:
+            text = text.replace("{}", f"[[{key}]]", 1)
+        return text
 
 
 def render(finding: Finding, names: Names) -> str:
@@ -163,7 +165,7 @@ def render(finding: Finding, names: Names) -> str:
                 "repeat": f"Repeat the registered analysis in {subject}.",
                 "enlarge": "Test more patients, until there are as many events as the planned power"
                 " needs.",
-                "adjust": f"Adjust for {subject}, in a new contract.",
+                "adjust": f"Adjust for {within_sentence(subject)}, in a new contract.",
                 "measure": f"Design a test of {subject}.",
                 "test_endpoint": f"Register {names.name_of(subject)} as the primary endpoint in"
                 " a new contract.",

@@ -21,6 +21,7 @@ from kg.lexicon.ontology import Ontology
 from kg.literature.cancers import list_other_cancers
 from kg.literature.text import phrase_key, words
 from kg.literature.types import Record
+from sage.core.printable import quote_text
 
 _DENIAL = re.compile(
     r"\b(no (significant )?(association|correlation|difference|effect|evidence|benefit|"
@@ -84,7 +85,7 @@ class Nearest:
         """Describe the record in a few words, for prose."""
         title = self.record.title
         cut = title if len(title) <= 70 else title[:70].rsplit(" ", 1)[0] + " …"
-        return f"“{cut}”, {self.record.year}" if self.record.year else f"“{cut}”"
+        return f"{quote_text(cut)}, {self.record.year}" if self.record.year else quote_text(cut)
 
 
 @dataclass(frozen=True)

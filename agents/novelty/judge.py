@@ -8,6 +8,7 @@ from agents.novelty.evidence import NEAR, Reading, count_mentions
 from agents.novelty.stance import confidence, score_of
 from agents.novelty.types import CriticInput, JudgePosition
 from agents.novelty.verifier import refutations
+from sage.core.printable import quote_text
 
 
 def synthesize(given: CriticInput, resources: Resources) -> JudgePosition:
@@ -42,7 +43,9 @@ def _reasons(seen: Reading, refuted: bool) -> tuple[str, ...]:
     """List the changes that a revision would have to make, most important first."""
     reasons = []
     for refutation in seen.refutations[:2] if refuted else ():
-        reasons.append(f'Refuted by {refutation.record.citation()}: "{refutation.sentence}"')
+        reasons.append(
+            f"Refuted by {refutation.record.citation()}: {quote_text(refutation.sentence)}"
+        )
     for near in seen.nearest[:2]:
         if near.overlap >= NEAR:
             reasons.append(
@@ -50,7 +53,9 @@ def _reasons(seen: Reading, refuted: bool) -> tuple[str, ...]:
                 " add a part that it lacks, or a population or endpoint that it did not study."
             )
     for denial in seen.denials[:2]:
-        reasons.append(f'Answer this finding: "{denial.sentence}" ({denial.record.citation()})')
+        reasons.append(
+            f"Answer this finding: {quote_text(denial.sentence)} ({denial.record.citation()})"
+        )
     known = [f"{a} with {b}" for (a, b), n in zip(seen.pairs, seen.together, strict=True) if n >= 3]
     if known:
         reasons.append(f"Pairs found in three records or more: {', '.join(known[:3])}.")

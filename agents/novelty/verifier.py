@@ -13,6 +13,7 @@ from agents.novelty.types import (
     SpeciousFlag,
     VerifierPosition,
 )
+from sage.core.printable import quote_text
 
 WHOLE = "hypothesis"
 
@@ -70,7 +71,7 @@ def _answers(
         Answer(
             claim=WHOLE,
             verdict="refutes" if denial.overlap >= NEAR and denial.whole else "weakens",
-            text=f'Speaks against the claim ({denial.list_parts()}): "{denial.sentence}"',
+            text=f"Speaks against the claim ({denial.list_parts()}): {quote_text(denial.sentence)}",
             citations=(denial.ref,),
         )
         for denial in seen.denials[:3]
@@ -81,7 +82,7 @@ def _answers(
             claim=WHOLE,
             verdict="stands",
             text=f"A negative finding on {negative.list_parts()}{_unnamed_parts(negative, seen)}: "
-            f'"{negative.sentence}"',
+            f"{quote_text(negative.sentence)}",
             citations=(negative.ref,),
         )
         for negative in seen.negatives[:3]
@@ -132,7 +133,7 @@ def _nearest(seen: Reading) -> str:
 
 
 def _reason(nearest: Nearest) -> str:
-    return f'{nearest.record.citation()}: "{nearest.sentence}"'
+    return f"{nearest.record.citation()}: {quote_text(nearest.sentence)}"
 
 
 def _summary(seen: Reading, refuted: tuple[Nearest, ...]) -> str:

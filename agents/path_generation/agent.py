@@ -7,12 +7,13 @@ from pydantic import Field
 from agents.core.base import Agent, Resources, Role, View, prompt_file
 from agents.question.types import PartRole, Question
 from kg.types import EntityType
+from sage.core.models import Passage
 
 
 class PathRequest(View):
     """Input of path generation: the prompt and its parts."""
 
-    prompt: str
+    prompt: Passage
     question: Question = Question(prompt="")
     already: tuple[str, ...] = Field(
         default=(), description="queries already tried that led to no path"

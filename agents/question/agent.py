@@ -7,6 +7,7 @@ from agents.question.names import key_of
 from agents.question.read import read_by_rules
 from agents.question.types import PartRole, QuestionInput, Reading
 from agents.question.vocabulary import Vocabulary
+from sage.core.printable import quote_text
 
 
 def read_question(given: QuestionInput, resources: Resources) -> Reading:
@@ -21,12 +22,12 @@ def check_reading(given: QuestionInput, reading: Reading) -> list[str]:
     """
     prompt = key_of(given.prompt)
     problems = [
-        f'part "{part.words}" is not in the question; quote its words exactly'
+        f"part {quote_text(part.words)} is not in the question; quote its words exactly"
         for part in reading.parts
         if key_of(part.words) not in prompt
     ]
     problems += [
-        f'part "{part.words}" has no name; write the concept in plain English'
+        f"part {quote_text(part.words)} has no name; write the concept in plain English"
         for part in reading.parts
         if not part.name.strip()
     ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from agents.core.base import View
 from agents.question.types import Part, PartRole, Question
+from sage.core.printable import ForeignText, join_names
 from validation.core.hypothesis import Filter, Hypothesis
 
 
@@ -42,7 +43,7 @@ def account(question: Question, hypothesis: Hypothesis) -> tuple[Carried, ...]:
 def unanswered(question: Question, hypothesis: Hypothesis) -> list[str]:
     """List the parts that the cohort could represent but the hypothesis drops."""
     return [
-        f'the question names "{part.words}" ({part.role.value}), which the hypothesis leaves out;'
+        f"the question names {part.quoted} ({part.role.value}), which the hypothesis leaves out;"
         f" {_how_to_carry(part)}"
         for part, row in zip(question.parts, account(question, hypothesis), strict=True)
         if part.testable and not row.kept
@@ -55,15 +56,15 @@ def account_line(question: Question, hypothesis: Hypothesis) -> str:
     if not rows:
         return "The question left the claim open."
     kept = ", ".join(
-        f"{row.words}{_by_stand_in(part, row, hypothesis)}"
+        f"{ForeignText(row.words)}{_by_stand_in(part, row, hypothesis)}"
         for part, row in zip(question.parts, rows, strict=True)
         if row.kept
     )
-    dropped = "; ".join(f"{row.words}: {row.how}" for row in rows if not row.kept)
+    dropped = "; ".join(f"{ForeignText(row.words)}: {row.how}" for row in rows if not row.kept)
     line = f"Answers: {kept}." if kept else "Answers no part of the question."
     added = beyond(question, hypothesis)
     if added:
-        line += f" Added: {', '.join(added)}."
+        line += f" Added: {join_names(added)}."
     return f"{line} Not answered: {dropped}." if dropped else line
 
 

@@ -9,6 +9,7 @@ from agents.question.names import key_of
 from agents.question.types import Asked, PartRole, Question, QuestionInput, Reading
 from agents.question.vocabulary import Vocabulary
 from sage.core.errors import InputError
+from sage.core.printable import quote_text
 
 
 def apply_corrections(
@@ -42,7 +43,7 @@ def apply_corrections(
     named = {key_of(part.words) for part in parts} | {key_of(part.name) for part in parts}
     for key, words in wanted.items():
         if key not in named:
-            listed = ", ".join(f'"{part.words}"' for part in parts) or "none"
+            listed = ", ".join(quote_text(part.words) for part in parts) or "none"
             raise InputError(f'--drop "{words}": the question has no such part; it has {listed}')
     kept = tuple(
         part for part in parts if not {key_of(part.words), key_of(part.name)} & set(wanted)
@@ -87,7 +88,7 @@ def check_edited(question: Question, given: QuestionInput, read: Question) -> Qu
         strange = [key for key in named if key not in keys]
         if strange:
             raise InputError(
-                f'--question: part "{part.words}" names {strange[0]}, which {given.cohort.cohort}'
+                f"--question: part {part.quoted} names {strange[0]}, which {given.cohort.cohort}"
                 " does not have; see `sage cohort show`"
             )
         for item in part.filters:
@@ -97,17 +98,17 @@ def check_edited(question: Question, given: QuestionInput, read: Question) -> Qu
                 item.value is None and item.op != "present"
             ):  # fmt: skip
                 raise InputError(
-                    f'--question: part "{part.words}": {item.variable} {item.op} {item.value} is no'
+                    f"--question: part {part.quoted}: {item.variable} {item.op} {item.value} is no"
                     ' condition: "in" takes a list, an order takes a number'
                 )
         if part.role is PartRole.ENDPOINT and not part.endpoint and part.variables:
             raise InputError(
-                f'--question: part "{part.words}" is an endpoint and names variables: give it'
+                f"--question: part {part.quoted} is an endpoint and names variables: give it"
                 f" of {', '.join(sorted(endpoints))} as `endpoint`"
             )
         if part.endpoint and part.endpoint not in endpoints:
             raise InputError(
-                f'--question: part "{part.words}" names endpoint {part.endpoint};'
+                f"--question: part {part.quoted} names endpoint {part.endpoint};"
                 f" {given.cohort.cohort} has {', '.join(sorted(endpoints))}"
             )
     before = {(part.role, key_of(part.words)): part for part in read.parts}
@@ -116,13 +117,13 @@ def check_edited(question: Question, given: QuestionInput, read: Question) -> Qu
         was = before.pop((part.role, key_of(part.words)), None)
         carried = (*part.variables, part.endpoint, *(str(item) for item in part.filters))
         if was is None:
-            notes.append(f'The asker added the {part.role.value} "{part.words}".')
+            notes.append(f"The asker added the {part.role.value} {part.quoted}.")
         elif carried != (*was.variables, was.endpoint, *(str(item) for item in was.filters)):
-            notes.append(f'The asker changed what "{part.words}" is measured by.')
+            notes.append(f"The asker changed what {part.quoted} is measured by.")
             if part.variables and not set(part.variables) <= set(was.variables):
                 part = part.model_copy(update={"stands_in": BY_HAND})
         parts.append(part)
     notes += [
-        f'The asker took out the {part.role.value} "{part.words}".' for part in before.values()
+        f"The asker took out the {part.role.value} {part.quoted}." for part in before.values()
     ]
     return question.model_copy(update={"parts": tuple(parts), "notes": tuple(dict.fromkeys(notes))})

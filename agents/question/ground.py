@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from agents.core.words import quote_remark
 from agents.question.names import key_of
 from agents.question.read import OFF_TOPIC, match_within
 from agents.question.subgroups import (
@@ -27,6 +28,7 @@ from agents.question.types import (
 from agents.question.vocabulary import Concept, Vocabulary, organ_of
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType
+from sage.core.printable import quote_text
 from validation.core.hypothesis import Filter
 
 
@@ -37,7 +39,7 @@ def ground(given: QuestionInput, reading: Reading, vocabulary: Vocabulary) -> Qu
     determined here.
     """
     setting = _setting(given, reading)
-    notes = list(reading.notes)
+    notes = [quote_remark(note) for note in reading.notes]
     parts: list[Part] = []
     for asked in _with_exposure(reading):
         part, note = _part(asked, given, vocabulary, setting)
@@ -48,9 +50,9 @@ def ground(given: QuestionInput, reading: Reading, vocabulary: Vocabulary) -> Qu
             notes.append(f"{note}.")
         if part.stands_in and part.testable:
             notes.append(
-                f'"{part.words}" is not measured itself; measured instead: {part.stands_in}.'
+                f"{part.quoted} is not measured itself; measured instead: {part.stands_in}."
             )
-    refusals = [*reading.refusals]
+    refusals = [quote_remark(reason) for reason in reading.refusals]
     if not refusals:
         refusals = _refusals(reading, parts, given)
     return Question(
@@ -223,9 +225,9 @@ def _needs_cohort(name: str, given: QuestionInput) -> Supply:
 def _unknown(asked: Asked, given: QuestionInput) -> Supply:
     return Supply(
         kind="literature build",
-        how=f'neither graph nor ontology nor {given.cohort.cohort} has a name for "{asked.words}";'
-        " a graph built from literature on it would (`sage kg build`), and a cohort that measures"
-        " it",
+        how=f"neither graph nor ontology nor {given.cohort.cohort} has a name for "
+        f"{quote_text(asked.words)}; a graph built from literature on it would (`sage kg build`), "
+        "and a cohort that measures it",
     )
 
 
@@ -282,9 +284,9 @@ def _refusals(reading: Reading, parts: list[Part], given: QuestionInput) -> list
         out.append(OFF_TOPIC)
     if reading.intent is Intent.PREDICT_RESPONSE:
         out += [
-            f'Who benefits from "{part.words}" cannot be tested: {part.supply[0].how}. A claim on'
+            f"Who benefits from {part.quoted} cannot be tested: {part.supply[0].how}. A claim on"
             " survival without it would be prognostic, not predictive; to ask that instead, leave"
-            f' it out: --drop "{part.words}".'
+            f" it out: --drop {part.quoted}."
             for part in parts
             if part.role is PartRole.TREATMENT and part.supply
         ]
@@ -311,5 +313,5 @@ def _untestable(part: Part, role: str, option: str, given: QuestionInput) -> str
     how = part.supply[0].how if part.supply else f"{given.cohort.cohort} does not measure it"
     near = f" Nearest: {', '.join(part.nearest)}." if part.nearest else ""
     return (
-        f'The {role} "{part.words}" cannot be tested: {how}.{near} Another is chosen with {option}.'
+        f"The {role} {part.quoted} cannot be tested: {how}.{near} Another is chosen with {option}."
     )

@@ -12,7 +12,10 @@ from typing import Literal
 from pydantic import Field
 
 from agents.core.base import View
+from agents.core.words import Words
 from kg.types import EntityType
+from sage.core.models import Name, Passage
+from sage.core.printable import quote_text
 from validation.core.dictionary import Endpoint, Variable
 from validation.core.hypothesis import Direction, Filter
 
@@ -66,9 +69,9 @@ class Part(View):
     of the part itself (a marker gene for a cell type), and why they may stand for it.
     """
 
-    words: str
+    words: Name
     role: PartRole
-    name: str = ""
+    name: Name = ""
     kind: EntityType | None = None
     graph_node: str = ""
     ontology_id: str = ""
@@ -80,13 +83,18 @@ class Part(View):
     filters: tuple[Filter, ...] = ()
     level: Level | None = None
     negated: bool = False
-    corrected_from: str = Field(default="", description="the spelling that was read as `words`")
-    nearest: tuple[str, ...] = ()
+    corrected_from: Name = Field(default="", description="the spelling that was read as `words`")
+    nearest: tuple[Name, ...] = ()
     supply: tuple[Supply, ...] = ()
     setting: bool = Field(
         default=False, description="a disease that the whole cohort has or does not have"
     )
-    left_out: str = Field(default="", description="why the asker agreed to leave it out")
+    left_out: Passage = Field(default="", description="why the asker agreed to leave it out")
+
+    @property
+    def quoted(self) -> str:
+        """The words in quotation marks."""
+        return quote_text(self.words)
 
     @property
     def testable(self) -> bool:
@@ -99,9 +107,9 @@ class Part(View):
 class Setting(View):
     """Disease of the question, of the graph and of the cohort."""
 
-    asked: str = ""
-    graph: str = ""
-    cohort: str = ""
+    asked: Name = ""
+    graph: Name = ""
+    cohort: Name = ""
     mismatches: tuple[str, ...] = ()
 
 
@@ -113,7 +121,7 @@ class Question(View):
     read it (a spelling corrected, a word translated).
     """
 
-    prompt: str
+    prompt: Passage
     language: str = "en"
     intent: Intent = Intent.DISCOVER
     direction: Side | None = None
@@ -154,18 +162,18 @@ class Question(View):
 class GraphName(View):
     """A node of the knowledge graph by name."""
 
-    name: str
+    name: Name
     kind: EntityType
-    aliases: tuple[str, ...] = ()
+    aliases: tuple[Name, ...] = ()
     degree: int = 0
 
 
 class CohortWords(View):
     """The cohort's vocabulary: names and counts, never an outcome."""
 
-    cohort: str
-    title: str
-    notes: tuple[str, ...] = ()
+    cohort: Name
+    title: Name
+    notes: tuple[Passage, ...] = ()
     variables: tuple[Variable, ...] = ()
     genes: tuple[str, ...] = ()
     endpoints: tuple[Endpoint, ...] = ()
@@ -176,7 +184,7 @@ class CohortWords(View):
 class QuestionInput(View):
     """Input of the question agent: the prompt, and the names of graph and cohort."""
 
-    prompt: str
+    prompt: Passage
     cohort: CohortWords
     graph: tuple[GraphName, ...] = ()
 
@@ -184,12 +192,12 @@ class QuestionInput(View):
 class Asked(View):
     """A part as it was read: its words, what it is to the claim, and its plain English name."""
 
-    words: str
+    words: Name
     role: PartRole
-    name: str = Field(description="the concept in plain English, as a paper would write it")
+    name: Name = Field(description="the concept in plain English, as a paper would write it")
     negated: bool = False
     level: Level | None = None
-    corrected_from: str = ""
+    corrected_from: Name = ""
 
 
 class Reading(View):
@@ -199,5 +207,5 @@ class Reading(View):
     intent: Intent
     direction: Side | None = None
     parts: tuple[Asked, ...] = Field(default=(), max_length=16)
-    notes: tuple[str, ...] = ()
-    refusals: tuple[str, ...] = ()
+    notes: tuple[Words, ...] = ()
+    refusals: tuple[Words, ...] = ()

@@ -101,7 +101,7 @@ def _relation(view: EdgeView) -> Relation:
 def _quotations(supports: Iterable[Support], speaks_for: bool) -> list[Quotation]:
     rows = [
         Quotation(
-            text=" ".join(s.evidence.text.split()),
+            text=s.evidence.text,
             title=s.evidence.title,
             year=s.evidence.year,
             paper=paper_iri(s.evidence),

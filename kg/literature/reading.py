@@ -12,10 +12,6 @@ from typing import Any, TypeVar
 from kg.literature.types import Record
 from sage.core.http.errors import SourceChanged
 
-LONGEST_TITLE = 2_000
-LONGEST_ABSTRACT = 100_000
-LONGEST_NAME = 1_000
-"""Maximum number of characters in a name; an entry with a longer one is not a record."""
 _TAG = re.compile(r"<[^>]{0,200}>")
 _MOST_NAMES = 6
 
@@ -66,20 +62,10 @@ def parse_entries(
 ) -> tuple[tuple[T, ...], int]:
     """Parse a page's entries; return the records and the number of entries that are not records.
 
-    An entry with an implausibly long field is not a record. Raises `SourceChanged` if there are
-    entries but none of them is a record.
+    Raises `SourceChanged` if there are entries but none of them is a record.
     """
-    records = [record for row in rows if (record := read(row)) is not None and _fits(record)]
+    records = [record for row in rows if (record := read(row)) is not None]
     return tuple(require_records(service, rows, records)), len(rows) - len(records)
-
-
-def _fits(record: Record) -> bool:
-    named = (record.venue, record.doi, *record.authors)
-    return (
-        len(record.title) <= LONGEST_TITLE
-        and len(record.abstract) <= LONGEST_ABSTRACT
-        and all(len(name or "") <= LONGEST_NAME for name in named)
-    )
 
 
 def clean_text(value: Any) -> str:

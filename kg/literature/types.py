@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import Field
 
-from sage.core.models import Strict
+from sage.core.models import Name, Passage, Strict
+from sage.core.printable import quote_text
 
 
 def title_key(title: str) -> str:
@@ -44,7 +45,7 @@ def clean_doi(doi: str | None) -> str | None:
     if not doi:
         return None
     bare = re.sub(r"^\s*(https?://(dx\.)?doi\.org/|doi:\s*)", "", doi.strip(), flags=re.IGNORECASE)
-    return bare.lower() if re.match(r"10\.\d{4,9}/\S+$", bare) else None
+    return bare.lower() if re.match(r"10\.\d{4,9}/\S{1,200}$", bare) else None
 
 
 class Query(Strict):
@@ -76,12 +77,12 @@ class Record(Strict):
     matching sentences; `score` is the rank score of the search that returned it, in [0, 1].
     """
 
-    title: str
-    abstract: str = ""
+    title: Name
+    abstract: Passage = ""
     year: int | None = None
     published: date | None = None
-    venue: str | None = None
-    authors: tuple[str, ...] = ()
+    venue: Name | None = None
+    authors: tuple[Name, ...] = ()
     doi: str | None = None
     pmid: str | None = None
     arxiv: str | None = None
@@ -90,7 +91,7 @@ class Record(Strict):
     retraction_sources: tuple[str, ...] = ()
     preprint: bool = False
     sources: tuple[str, ...] = ()
-    snippets: tuple[str, ...] = ()
+    snippets: tuple[Passage, ...] = ()
     score: float = Field(default=0.0, ge=0.0, le=1.0)
 
     @property
@@ -123,11 +124,12 @@ class Record(Strict):
     def citation(self) -> str:
         """Format a one-line reference, with an identifier if known."""
         more = " et al." if len(self.authors) > 1 else ""
-        first = f"{self.authors[0]}{more}. " if self.authors else ""
-        where = ", ".join(str(number) for number in (self.venue, self.year) if number)
+        first = f"{self.authors[0]!s}{more}. " if self.authors else ""
+        where = ", ".join(str(part) for part in (self.venue, self.year) if part)
+        named = quote_text(f"{first}{self.title!s}{f' ({where})' if where else ''}")
         tail = f" doi:{self.doi}" if self.doi else (f" PMID {self.pmid}" if self.pmid else "")
         mark = "RETRACTED: " if self.retracted and not says_retracted(self.title) else ""
-        return f"{mark}{first}{self.title}{f' ({where})' if where else ''}{tail}"
+        return f"{mark}{named}{tail}"
 
     def known_by(self, as_of: date | None) -> bool:
         """Check whether the record had certainly appeared by `as_of`.
@@ -160,8 +162,8 @@ def union(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
 class MissingSource(Strict):
     """A source that did not contribute, and why."""
 
-    name: str
-    reason: str
+    name: Name
+    reason: Passage
 
 
 class SearchAnswer(Strict):

@@ -18,7 +18,7 @@ def describe_variable(measurement: Measurement) -> dict[str, object]:
     Measures of the location of cells or objects can also be found as their spatial arrangement.
     """
     return {
-        "label": measurement.label[:500],
+        "label": measurement.label,
         "unit": measurement.unit,
         "note": f"{measurement.sentence} Formula: {measurement.formula}"[:2000],
         "synonyms": [f"spatial arrangement of {what}" for what in measurement.arranged],

@@ -21,8 +21,17 @@ from sage.core.progress import describe_progress, listen
 from sage.run.steps import describe_step
 
 STYLES = "/|bold|dim|red|green|yellow|cyan|magenta"
+_QUOTED = re.compile(r'("[^"]*")')
 # Text that rich parses as a tag (rich.markup.escape), except SAGE's own styles.
 _FOREIGN = re.compile(rf"(\\*)(\[(?!(?:{STYLES})\])[a-z#/@][^\[]*?\])")
+
+
+def _make_inert(text: str) -> str:
+    """Escape whatever rich would parse within quotations, and all but SAGE's own styles outside."""
+    return "".join(
+        escape(part) if at % 2 else _FOREIGN.sub(r"\1\1\\\2", part)
+        for at, part in enumerate(_QUOTED.split(text))
+    )
 
 
 class Terminal(Console):
@@ -42,7 +51,7 @@ class Terminal(Console):
         if options.get("markup") is False:
             return super().render_str(shown, **options)
         try:
-            return super().render_str(_FOREIGN.sub(r"\1\1\\\2", shown), **options)
+            return super().render_str(_make_inert(shown), **options)
         except MarkupError:
             return super().render_str(escape(shown), **options)
 

@@ -9,6 +9,7 @@ import typer
 from sage.cli import kg_build, kg_graph
 from sage.cli.kg_options import Lexicons, OntologyDir, load_lexicons, load_ontology
 from sage.cli.options import AsJson
+from sage.core.printable import quote_text
 
 if TYPE_CHECKING:
     from kg.lexicon.asked import Asked, Between
@@ -67,7 +68,7 @@ def _print_term(answer: Asked) -> None:
 
     out.print(answer.name, style="bold", markup=False)
     for meaning in answer.meanings:
-        part = "" if meaning.whole else f"“{meaning.text}”: "
+        part = "" if meaning.whole else f"{quote_text(meaning.text)}: "
         out.print(f"  {part}{meaning.concept} ({meaning.type.value})", markup=False)
         if meaning.definition:
             out.print(f"    {meaning.definition}", markup=False, style="dim")

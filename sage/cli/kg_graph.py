@@ -11,7 +11,7 @@ import typer
 from sage.cli.kg_options import AsOf, GraphPath, MaxCost, load_graph
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
-from sage.core.printable import count_noun
+from sage.core.printable import count_noun, quote_text
 
 if TYPE_CHECKING:
     from kg.communities.find import Community
@@ -106,7 +106,7 @@ def list_paths(
                     f"PMID {evidence.pmid}" if evidence.pmid else evidence.doi or evidence.title
                 )
                 out.print(
-                    f"       “{evidence.text.strip()}” ({source}, {evidence.year or 'no year'})"
+                    f"       {quote_text(evidence.text)} ({source}, {evidence.year or 'no year'})"
                 )
     for note in found.notes:
         err.print(f"[yellow]note[/] {note}")
@@ -213,7 +213,9 @@ def _print_concept(report: ConceptReport, merges: Sequence[Merge], limit: int) -
         for quotation in (*[q for q in relation.quotations if q.speaks_for][:2], *against[:2]):
             mark = "·" if quotation.speaks_for else "✗"
             source = ", ".join(map(str, filter(None, (quotation.year, quotation.paper))))
-            out.print(f"      {mark} “{quotation.text}” ({source})", style="dim", markup=False)
+            out.print(
+                f"      {mark} {quote_text(quotation.text)} ({source})", style="dim", markup=False
+            )
     for merge in merges:
         score = f" {merge.score:.3f}" if merge.score is not None else ""
         out.print(

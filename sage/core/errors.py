@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from sage.core.printable import one_line
+
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
@@ -12,6 +14,10 @@ class SageError(Exception):
     """An error that the command line reports by its message, exiting with `exit_code`."""
 
     exit_code: ClassVar[int] = 1
+
+    def __str__(self) -> str:
+        """Return the message on one line, whatever text from outside it repeats."""
+        return one_line(super().__str__())
 
 
 class InputError(SageError, ValueError):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from sage.core.errors import InputError, explain_validation
 from sage.core.files import read_json
+from sage.core.printable import LONGEST_NAME, ForeignText
 
 
 class Strict(BaseModel):
@@ -17,6 +19,10 @@ class Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+Passage = Annotated[str, AfterValidator(ForeignText)]
+"""A note, abstract, quotation or question from outside, as `ForeignText`."""
+Name = Annotated[str, AfterValidator(partial(ForeignText, longest=LONGEST_NAME))]
+"""A label, title, level, unit or file name from outside, as `ForeignText`."""
 M = TypeVar("M", bound=BaseModel)
 
 

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from typing import Self
+
+LONGEST_NAME = 300
+"""Maximum number of characters of a label, title, level, unit or file name."""
+LONGEST_PASSAGE = 10_000
+"""Maximum number of characters of any other text from outside: enough for an abstract."""
 
 _BREAK = re.compile("\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 # Invisible, or made to reorder the text beside it: soft hyphens, bidi controls, tag characters.
@@ -36,10 +43,40 @@ def one_line(text: str) -> str:
     return " ".join(clean_text(text).split())
 
 
-def within_sentence(label: str) -> str:
+class ForeignText(str):
+    """Text that a file, a service or a person gave: printable, on one line, of bounded length.
+
+    Fields of the types `Passage` and `Name` (`sage.core.models`) clean what they are given, so that
+    no other text exists past a border. Formatted into a sentence the text stands in quotation
+    marks, unless it is a short name without punctuation, which can neither end the sentence nor
+    begin another.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, text: object = "", longest: int = LONGEST_PASSAGE) -> Self:
+        """Clean a text; one that is too long ends with an ellipsis."""
+        line = text if isinstance(text, cls) else one_line(str(text))
+        return super().__new__(cls, line if len(line) <= longest else f"{line[: longest - 1]}…")
+
+    def __format__(self, form: str) -> str:
+        """Format for a sentence."""
+        return format(str(self) if _NAME.fullmatch(self) else quote_text(self), form)
+
+
+_NAME = re.compile(r"[^\W_][\w +/%&-]{0,59}|")
+
+
+def within_sentence(label: str) -> ForeignText:
     """Format a label for a sentence: an ordinary first word in lower case, a symbol unchanged."""
     first = label.split(" ", 1)[0].split("-", 1)[0]  # "B-cell transcripts" keeps its B
-    return label[0].lower() + label[1:] if first[1:].islower() else label
+    return ForeignText(label[0].lower() + label[1:] if first[1:].islower() else label)
+
+
+def join_names(names: Iterable[object]) -> str:
+    """Join names as in a sentence: "a", "a and b", "a, b and c"; texts from outside are quoted."""
+    *first, last = [f"{name}" for name in names] or [""]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def count_noun(number: float, noun: str) -> str:

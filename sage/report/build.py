@@ -99,7 +99,7 @@ def _render(page: Page, name: str) -> str:
     pen = Pen(page.facts, page.sources, escape)
 
     def quote(text: object) -> Inert:
-        return Inert(verbatim(escape(text).strip()))
+        return Inert(verbatim(escape(f"{text}").strip()))
 
     def sentence(text: str, prefix: str) -> Inert:
         return Inert(pen.sentence(text, prefix))

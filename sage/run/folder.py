@@ -22,7 +22,7 @@ from pydantic import Field
 from sage.core import clock, log
 from sage.core.errors import InputError
 from sage.core.files import append_line, write_json
-from sage.core.models import Strict, read_model
+from sage.core.models import Name, Strict, read_model
 from sage.core.printable import one_line
 from sage.run.integrity import Record
 from sage.run.spec import RunSpec
@@ -72,7 +72,7 @@ class Manifest(Strict):
     status: RunStatus = "running"
     reasoner: Literal["rules", "chat"]
     models: dict[str, str] = Field(default_factory=dict)
-    cohort_title: str = ""
+    cohort_title: Name = ""
     simulated: bool = False
     kg: str = ""
     kg_hash: str = ""

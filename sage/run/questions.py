@@ -221,7 +221,7 @@ def describe_question(question: Question, *, begun: bool = False) -> list[str]:
 
 
 def _part(part: Part) -> str:
-    words = f'"{part.words}"'
+    words = part.quoted
     if part.negated:
         words = f"not {words}"
     if part.level:

@@ -19,6 +19,7 @@ from agents.scientist.agent import variable_problems
 from sage.core.errors import InputError, explain_validation
 from sage.core.files import read_json
 from sage.core.models import Strict
+from sage.core.printable import quote_text
 from sage.run.state import Decision
 from validation.core.hypothesis import Hypothesis
 
@@ -165,7 +166,7 @@ def show_draft(draft: Draft, dictionary: DataDictionary) -> None:
         for source in sources[:4]:
             mark = " RETRACTED" if source.retracted else ""
             where = source.doi or (f"PMID {source.pmid}" if source.pmid else "no identifier")
-            quote = f"\n  “{source.quote}”" if source.quote.strip() else ""
+            quote = f"\n  {quote_text(source.quote)}" if source.quote else ""
             table.add_row(title, f"{source.title} ({source.year}; {where}){mark}{quote}")
     out.print(Panel(hypothesis.statement, title=hypothesis.id, title_align="left"))
     out.print(table)

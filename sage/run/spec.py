@@ -11,7 +11,7 @@ from agents.core.types import History
 from agents.question.types import PartRole, Question
 from sage.core.errors import InputError, explain_validation
 from sage.core.files import read_json
-from sage.core.models import Strict
+from sage.core.models import Passage, Strict
 from sage.settings import RunOptions, Settings
 
 
@@ -33,7 +33,7 @@ class RunSpec(RunOptions):
     `history` holds the findings of earlier rounds of `campaign`.
     """
 
-    prompt: str
+    prompt: Passage
     corrections: Corrections = Corrections()
     campaign: str = ""
     history: History | None = None

@@ -24,7 +24,7 @@ from markdown_it import MarkdownIt
 
 from sage.cli.console import Terminal
 from sage.core.files import read_json, write_json
-from sage.core.printable import clean_text, one_line, quote_text
+from sage.core.printable import one_line
 from sage.report.build import _render
 from sage.report.collect import Page, collect_page
 from sage.report.crate import write_crate
@@ -126,16 +126,6 @@ def test_escaped_text_is_read_back_as_itself(text: str) -> None:
     rendered = MarkdownIt().enable(["table", "strikethrough"]).render(f"x {markdown_text(text)}")
     assert re.sub(r"</?p>", "", rendered).count("<") == 0
     assert one_line(html.unescape(rendered.strip()[3:-4])) == one_line(f"x {text}")
-
-
-@many
-@given(text=nasty_texts)
-def test_quoted_text_is_one_line_and_ends_where_it_says(text: str) -> None:
-    line = quote_text(text)
-    assert len(line.splitlines()) <= 1
-    assert line[1:-1] == one_line(text).replace(chr(34), "”")
-    assert line.count(chr(34)) == 2
-    assert clean_text(clean_text(text)) == clean_text(text)
 
 
 def test_honest_labels_are_shown_and_figures_are_whole_svg() -> None:

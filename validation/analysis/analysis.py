@@ -25,6 +25,7 @@ from sage.core.errors import InputError
 from sage.core.files import append_line, write_text
 from sage.core.hashes import hash_file
 from sage.core.log import logger
+from sage.core.printable import join_names
 from validation.analysis.e_value import put_e_value
 from validation.analysis.flow import group_numbers, patient_flow
 from validation.contracts.contract import FrozenContract, TestPlan
@@ -443,5 +444,5 @@ def _without_terms(study: Study, plan: TestPlan, found: TestOutcome) -> TestOutc
     labels = tuple(use.label for use in study.contract.variables if use.key in lacking)
     if not labels:
         return found
-    note = f"no term for {', '.join(labels)}: {NO_TERM}"
+    note = f"no term for {join_names(labels)}: {NO_TERM}"
     return found.model_copy(update={"absent": labels, "notes": (*found.notes, note)})

@@ -13,6 +13,7 @@ SWAP = "if the flag is the other way round, swap event_values and censored_value
 
 CODES: dict[str, tuple[Severity, str]] = {
     "censoring_flag": ("warning", "check it against vital status or the time of death"),
+    "cleaned_text": ("info", ""),
     "constant": ("warning", "leave it out: it can be related to nothing"),
     "duplicate_symbols": ("info", ""),
     "empty": ("error", "check its column and its codes for missing, or leave it out"),

@@ -15,7 +15,7 @@ from validation.cohort.data import CohortData
 from validation.cohort.derive import Signature, composed_scores, mean_z, ssgsea, z_scores
 from validation.cohort.endpoints import decode
 from validation.cohort.model import BARCODE_SITE, SOURCE_SITE, RatioSpec, VariableSpec
-from validation.cohort.tables import Loaded, codes, numeric, text_of
+from validation.cohort.tables import Loaded, clean_levels, codes, numeric, text_of
 from validation.cohort.timing import months_known
 from validation.core.dictionary import SINCE
 from validation.core.signature import GeneSignature, genes_of, read_signature
@@ -156,10 +156,12 @@ class CohortColumns(CohortData):
         rule = spec.collapse or table.spec.rows_per_patient
         if spec.values:
             values = _map_codes(raw, spec, table, where)
+            if spec.kind not in ("continuous", "ordinal"):
+                values = clean_levels(values, where)
         elif spec.kind == "continuous" or spec.kind == "ordinal":
             values = numeric(raw, table.missing, where)
         else:
-            values = codes(raw).where(~raw.isin(table.missing))
+            values = clean_levels(codes(raw).where(~raw.isin(table.missing)), where)
         return collapse(values, table.patient, rule, where)
 
     def _derived_column(self, key: str, spec: RatioSpec) -> pd.Series:

@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 
 from sage.core.data import data_folder
 from sage.core.errors import InputError
-from sage.core.models import Strict
+from sage.core.models import Name, Passage, Strict
 from validation.core.signature import GeneSignature
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ class Signature(Strict):
     """A set of genes with a score: what it stands for, and who defined it."""
 
     id: str
-    label: str
+    label: Name
     genes: tuple[str, ...] = Field(min_length=2)
     method: Literal["mean_z", "ssgsea"] = "mean_z"
     min_coverage: float = Field(default=0.7, gt=0, le=1)
     modality: Literal["immune", "derived"] = "derived"
-    source: str
-    synonyms: tuple[str, ...] = ()
-    note: str = ""
+    source: Passage
+    synonyms: tuple[Name, ...] = ()
+    note: Passage = ""
 
 
 @lru_cache(maxsize=8)

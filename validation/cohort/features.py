@@ -10,6 +10,7 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from sage.core.errors import InputError
+from sage.core.models import Name, Passage
 from validation.cohort.model import CohortSpec, TableSpec, VariableSpec
 from validation.cohort.tables import MISSING, inside, read_text_table
 from validation.core.dictionary import Modality
@@ -22,10 +23,10 @@ class ColumnAbout(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    label: str = Field(default="", max_length=500)
-    unit: str | None = Field(default=None, max_length=60)
-    note: str = Field(default="", max_length=2000)
-    synonyms: tuple[str, ...] = Field(default=(), max_length=20)
+    label: Name = ""
+    unit: Name | None = None
+    note: Passage = ""
+    synonyms: tuple[Name, ...] = Field(default=(), max_length=20)
     known_at: Literal["baseline", "unknown"] | None = None
 
 

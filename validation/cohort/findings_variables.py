@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sage.core.errors import InputError
+from sage.core.printable import LONGEST_NAME, ForeignText, count_noun
 from validation.cohort.codes import report
 from validation.cohort.describe import variable_of
 from validation.cohort.findings_values import of_values
+from validation.cohort.tables import codes
 from validation.core.types import Finding
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ def of_expression(cohort: Cohort) -> Iterator[Finding]:
 
 def of_variables(cohort: Cohort) -> Iterator[Finding]:
     """Find variables that are empty, constant, mostly missing, or have outliers."""
+    yield from _report_cleaned("cohort.toml", cohort.spec.cleaned)
     for key in cohort.keys():  # noqa: SIM118 (a method, not a mapping)
         where = f"variables.{key}"
         try:
@@ -65,6 +68,10 @@ def of_variables(cohort: Cohort) -> Iterator[Finding]:
         except InputError as error:
             yield report("variable", where, str(error))
             continue
+        if (spec := cohort.variables.get(key)) is not None and not spec.values:
+            raw = codes(cohort.tables[spec.table].column(spec.column, where)).unique()
+            changed = sum(ForeignText(level, LONGEST_NAME) != level for level in raw)
+            yield from _report_cleaned(where, changed)
         known = values.dropna()
         if known.empty:
             yield report("empty", where, "no patient has a value")
@@ -76,6 +83,14 @@ def of_variables(cohort: Cohort) -> Iterator[Finding]:
             yield report("mostly_missing", where, f"missing in {share:.0%}")
         yield from _levels(where, known)
         yield from of_values(where, variable_of(cohort, key), known) or _far_values(where, known)
+
+
+def _report_cleaned(where: str, changed: int) -> list[Finding]:
+    """Report texts that are shown without some of their characters."""
+    if not changed:
+        return []
+    text = f"{count_noun(changed, 'text')} put on one line, cut, or cleaned of invisible characters"
+    return [report("cleaned_text", where, text)]
 
 
 def _levels(where: str, known: pd.Series) -> list[Finding]:

@@ -14,10 +14,10 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from sage.core.errors import InputError
-from sage.core.models import Strict
+from sage.core.models import Name, Passage, Strict
 from validation.core.dictionary import Modality
 
 Cell = str | int | float | bool
@@ -95,7 +95,7 @@ class TableSpec(Strict):
     rows_per_patient: Collapse = "error"
     sample_types: tuple[str, ...] = ()
     known_at: Known | None = None
-    source: str = ""
+    source: Passage = ""
 
 
 class ExpressionSpec(Strict):
@@ -121,9 +121,9 @@ class ExpressionSpec(Strict):
     sample_types: tuple[str, ...] = ("01",)
     duplicate_samples: Literal["mean", "first", "deepest", "error"] = "mean"
     duplicate_genes: Literal["highest_mean", "sum", "mean", "error"] = "highest_mean"
-    unit: str = ""
+    unit: Name = ""
     known_at: Literal["baseline", "unknown"] | float | None = None
-    source: str = ""
+    source: Passage = ""
 
     @model_validator(mode="after")
     def _transform_fits(self) -> ExpressionSpec:
@@ -144,15 +144,15 @@ class VariableSpec(Strict):
     table: str
     column: str
     kind: Literal["continuous", "binary", "categorical", "ordinal"]
-    label: str = ""
-    unit: str | None = None
+    label: Name = ""
+    unit: Name | None = None
     modality: Modality = "clinical"
     values: dict[str, Cell] = Field(default_factory=dict)
     other: Literal["refuse", "missing"] = "refuse"
     collapse: Collapse | None = None
     known_at: Known | None = None
-    synonyms: tuple[str, ...] = ()
-    note: str = ""
+    synonyms: tuple[Name, ...] = ()
+    note: Passage = ""
 
 
 class RatioSpec(Strict):
@@ -160,10 +160,10 @@ class RatioSpec(Strict):
 
     formula: Literal["ratio", "log_difference", "mean_z"]
     of: tuple[str, ...] = Field(min_length=1)
-    label: str = ""
-    unit: str | None = None
-    synonyms: tuple[str, ...] = ()
-    note: str = ""
+    label: Name = ""
+    unit: Name | None = None
+    synonyms: tuple[Name, ...] = ()
+    note: Passage = ""
 
 
 class TimedSpec(Strict):
@@ -175,10 +175,10 @@ class TimedSpec(Strict):
     event: str
     event_values: tuple[Cell, ...] = Field(min_length=1)
     censored_values: tuple[Cell, ...] = Field(min_length=1)
-    label: str = ""
+    label: Name = ""
     max_months: float = 360.0
     invalid_times: Literal["refuse", "exclude"] = "refuse"
-    note: str = ""
+    note: Passage = ""
 
 
 class SurvivalSpec(TimedSpec):
@@ -218,8 +218,8 @@ class BinarySpec(Strict):
     negative_values: tuple[Cell, ...] = Field(min_length=1)
     missing_values: tuple[Cell, ...] = ()
     contained_in: tuple[str, ...] = ()
-    label: str = ""
-    note: str = ""
+    label: Name = ""
+    note: Passage = ""
 
 
 class ContinuousSpec(Strict):
@@ -228,9 +228,9 @@ class ContinuousSpec(Strict):
     kind: Literal["continuous"]
     table: str
     column: str
-    unit: str | None = None
-    label: str = ""
-    note: str = ""
+    unit: Name | None = None
+    label: Name = ""
+    note: Passage = ""
 
 
 EndpointSpec = Annotated[
@@ -258,12 +258,12 @@ class CohortSpec(Strict):
     is the folder of the slides' maps, from which pictures of measured patients are drawn.
     """
 
-    id: str
-    title: str
+    id: Name
+    title: Name
     simulated: bool = False
     root: str | None = None
-    license: str = ""
-    notes: tuple[str, ...] = ()
+    license: Name = ""
+    notes: tuple[Passage, ...] = ()
     min_level: int = Field(default=5, ge=1)
     known_at: Literal["baseline", "unknown"] = "unknown"
     patient: PatientRule
@@ -276,6 +276,8 @@ class CohortSpec(Strict):
     slides: SlideSpec | None = None
     maps: str | None = None
     truth: dict[str, str | float | bool | tuple[str, ...]] = Field(default_factory=dict)
+
+    _cleaned: int = PrivateAttr(0)
 
     @model_validator(mode="after")
     def _names_fit(self) -> CohortSpec:
@@ -299,6 +301,11 @@ class CohortSpec(Strict):
             chain = " of ".join(reversed(error.args[1]))
             raise ValueError(f"a variable is derived from itself: {chain}") from None
         return self
+
+    @property
+    def cleaned(self) -> int:
+        """Number of texts of the file that are shown without some of their characters."""
+        return self._cleaned
 
     @property
     def follow_up_unit(self) -> TimeUnit | None:
@@ -349,9 +356,20 @@ def read_spec(path: Path) -> CohortSpec:
         if isinstance(endpoint, dict):
             endpoint.setdefault("kind", "survival")
     try:
-        return CohortSpec.model_validate(raw)
+        spec = CohortSpec.model_validate(raw)
+        spec._cleaned = _count_cleaned(raw, spec.model_dump())
+        return spec
     except ValidationError as error:
         raise InputError(f"{path}: {describe(error)}") from None
+
+
+def _count_cleaned(raw: object, read: object) -> int:
+    """Count texts that differ from those of the file."""
+    if isinstance(raw, dict) and isinstance(read, dict):
+        return sum(_count_cleaned(value, read.get(key)) for key, value in raw.items())
+    if isinstance(raw, list) and isinstance(read, tuple):
+        return sum(map(_count_cleaned, raw, read))
+    return isinstance(raw, str) and isinstance(read, str) and raw != read
 
 
 def describe(error: ValidationError) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from sage.core.errors import InputError
 from sage.core.extras import require_extra
+from sage.core.printable import LONGEST_NAME, ForeignText
 from validation.cohort.ids import patient_of, sample_type_of
 from validation.cohort.model import Cell, TableSpec
 from validation.core.dictionary import JoinReport
@@ -211,6 +212,20 @@ def codes(column: pd.Series) -> pd.Series:
     text = text.str.replace(r"^(-?\d+)\.0+$", r"\1", regex=True)
     folded = text.str.lower()
     return text.mask(folded.isin(["true", "false"]), folded)
+
+
+def clean_levels(values: pd.Series, where: str) -> pd.Series:
+    """Clean levels as the data dictionary and filters do, so that they match.
+
+    Raises `InputError` if two levels of the file would become one.
+    """
+    clean = {level: str(ForeignText(level, LONGEST_NAME)) for level in values.dropna().unique()}
+    if len(set(clean.values())) < len(clean):
+        raise InputError(
+            f"{where}: levels differ only in invisible characters, in spaces, or after "
+            f"{LONGEST_NAME} characters; correct them, or map them in `values`"
+        )
+    return values.map(clean, na_action="ignore")
 
 
 def numeric(column: pd.Series, missing: frozenset[str], where: str) -> pd.Series:

@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError, model_validator
 from sage.core.errors import InputError
 from sage.core.files import write_text
 from sage.core.hashes import hash_text
-from sage.core.models import Strict
+from sage.core.models import Name, Passage, Strict
 from validation.core.dictionary import known_since
 from validation.core.hypothesis import Comparison, CutRule, Direction, Filter, Hypothesis, KnownAt
 from validation.core.types import canonical_json
@@ -91,17 +91,17 @@ class VariableUse(Strict):
 
     key: str
     role: Role
-    label: str
+    label: Name
     kind: Literal["continuous", "binary", "categorical", "ordinal"]
-    source: str = ""
-    unit: str | None = None
+    source: Passage = ""
+    unit: Name | None = None
     transform: Literal["as_is", "z_score", "indicator"] = "as_is"
     cut: CutRule | None = None
     threshold: float | None = None
     rescale: Rescale | None = Field(default=None, exclude_if=lambda given: given is None)
     level: Literal["high", "low"] | None = None
     known_at: KnownAt = "unknown"
-    before: str | float | None = None
+    before: Name | float | None = None
 
 
 class EndpointUse(Strict):
@@ -109,9 +109,9 @@ class EndpointUse(Strict):
 
     key: str
     kind: Literal["survival", "binary", "continuous", "competing"]
-    label: str
-    coding: str = ""
-    unit: str | None = None
+    label: Name
+    coding: Passage = ""
+    unit: Name | None = None
 
 
 class Within(Strict):
@@ -194,7 +194,7 @@ class KnownPositive(Strict):
     variable: str
     endpoint: str
     direction: Direction = Direction.HIGHER_RISK
-    label: str = ""
+    label: Name = ""
 
 
 class ControlPlan(Strict):

@@ -93,7 +93,7 @@ def _require_records(late: list[VariableUse], endpoints: list[Endpoint], claim: 
 
 
 def _describe_use(use: VariableUse) -> str:
-    return f'{use.role.replace("_", " ")} "{use.label}" ({use.key})'
+    return f"{use.role.replace('_', ' ')} {use.label} ({use.key})"
 
 
 def _describe_time(use: VariableUse) -> str:

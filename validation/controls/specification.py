@@ -171,7 +171,7 @@ def _labels(study: Study, keys: tuple[str, ...]) -> str:
         for variable in study.contract.variables
         if variable.key == key
     ]
-    return ", ".join(dict.fromkeys(found))
+    return ", ".join(f"{label}" for label in dict.fromkeys(found))
 
 
 def _model(study: Study, known: BoolArray) -> Model:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sage.core.models import Strict
+from sage.core.models import Name, Passage, Strict
 from validation.core.hypothesis import KnownAt
 from validation.core.signature import read_signature
 
@@ -31,18 +31,18 @@ class Variable(Strict):
     """
 
     key: str
-    label: str
+    label: Name
     modality: Modality
     kind: Literal["continuous", "binary", "categorical", "ordinal"]
-    unit: str | None = None
-    source: str = ""
+    unit: Name | None = None
+    source: Passage = ""
     n: int
     missing: float = Field(ge=0.0, le=1.0)
-    levels: dict[str, int] = Field(default_factory=dict)
-    synonyms: tuple[str, ...] = ()
+    levels: dict[Name, int] = Field(default_factory=dict)
+    synonyms: tuple[Name, ...] = ()
     known_at: KnownAt = "unknown"
-    before: str | float | None = None
-    note: str = ""
+    before: Name | float | None = None
+    note: Passage = ""
 
     @property
     def late(self) -> bool:
@@ -57,24 +57,24 @@ class Endpoint(Strict):
     """
 
     key: str
-    label: str
+    label: Name
     kind: Literal["survival", "binary", "continuous", "competing"]
-    unit: str | None = None
+    unit: Name | None = None
     n: int
     events: int | None = None
     median_follow_up: float | None = None
-    coding: str = ""
+    coding: Passage = ""
     contained_in: tuple[str, ...] = ()
-    note: str = ""
+    note: Passage = ""
 
 
 class JoinReport(Strict):
     """Patients or samples kept by a step, and why the others were lost."""
 
-    step: str
+    step: Name
     before: int
     after: int
-    reason: str
+    reason: Passage
 
 
 POOLED = "other (pooled)"
@@ -95,13 +95,13 @@ class DataDictionary(Strict):
     looked up by key ("expression:FABP5") in `expression`, the sorted list of symbols.
     """
 
-    cohort: str
-    title: str
+    cohort: Name
+    title: Name
     simulated: bool
     n_patients: int
     variables: tuple[Variable, ...]
     expression: tuple[str, ...] = ()
-    expression_unit: str | None = None
+    expression_unit: Name | None = None
     expression_n: int = 0
     expression_known_at: KnownAt = "unknown"
     endpoints: tuple[Endpoint, ...]
@@ -109,8 +109,8 @@ class DataDictionary(Strict):
     cluster: str | None = None
     site: str | None = None
     slides: int = 0
-    license: str = ""
-    notes: tuple[str, ...] = ()
+    license: Name = ""
+    notes: tuple[Passage, ...] = ()
 
     def has_variable(self, key: str) -> bool:
         """Check whether `key` names a variable of this cohort."""

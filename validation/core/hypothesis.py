@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from sage.core.models import Strict
+from sage.core.models import Name, Passage, Strict
 from sage.core.printable import within_sentence
 from validation.core.signature import GeneSignature, genes_of, read_signature
 
@@ -34,7 +34,7 @@ class Filter(Strict):
 
     variable: str
     op: Literal["eq", "ne", "in", "lt", "le", "gt", "ge", "present"]
-    value: str | float | tuple[str | float, ...] | None = None
+    value: Name | float | tuple[Name | float, ...] | None = None
 
 
 class Population(Strict):
@@ -82,7 +82,7 @@ class Exposure(Strict):
     """
 
     variable: str = ""
-    label: str
+    label: Name
     level: Literal["high", "low"] = "high"
     cut: CutRule = CutRule.MEDIAN
     threshold: float | None = None
@@ -113,14 +113,14 @@ class Exposure(Strict):
     @model_validator(mode="after")
     def _names_a_variable(self) -> Exposure:
         if not self.variable:
-            raise ValueError(f'exposure "{self.label}": give `variable`, or a `signature`')
+            raise ValueError(f"exposure {self.label}: give `variable`, or a `signature`")
         return self
 
     @model_validator(mode="after")
     def _threshold_belongs_to_fixed(self) -> Exposure:
         if (self.cut is CutRule.FIXED) != (self.threshold is not None):
             raise ValueError(
-                f'exposure "{self.label}": give `threshold` exactly when `cut` is "fixed"'
+                f'exposure {self.label}: give `threshold` exactly when `cut` is "fixed"'
             )
         return self
 
@@ -219,10 +219,10 @@ class Hypothesis(Strict):
     landmark: float | None = Field(default=None, gt=0, le=600)
     time_dependent: bool = False
     causes: tuple[str, ...] = Field(default=(), max_length=200)
-    unadjusted_because: str = ""
-    rationale: str = ""
-    feasibility: str = ""
-    untested: tuple[str, ...] = ()
+    unadjusted_because: Passage = ""
+    rationale: Passage = ""
+    feasibility: Passage = ""
+    untested: tuple[Passage, ...] = ()
 
     @model_validator(mode="after")
     def _comparison_fits(self) -> Hypothesis:
@@ -239,7 +239,7 @@ class Hypothesis(Strict):
                 raise ValueError("comparison `mediation` names a direction, not `either`")
             if self.exposures[1].cut is not CutRule.CONTINUOUS:
                 raise ValueError(
-                    f'mediator "{self.exposures[1].label}": a mediator is not cut; set its `cut` '
+                    f"mediator {self.exposures[1].label}: a mediator is not cut; set its `cut` "
                     'to "continuous"'
                 )
         if self.comparison is Comparison.COMBINED and count < 2:
@@ -257,7 +257,7 @@ class Hypothesis(Strict):
     def _values_and_cuts_fit(self) -> Hypothesis:
         comparison = self.comparison
         for exposure in self.exposures:
-            named = f'exposure "{exposure.label}"'
+            named = f"exposure {exposure.label}"
             ordered = exposure.cut in (CutRule.TERTILE, CutRule.QUARTILE, CutRule.LEVELS)
             if comparison is Comparison.TREND and not ordered:
                 raise ValueError(f'{named}: a trend takes cut "tertile", "quartile" or "levels"')
@@ -290,8 +290,8 @@ class Hypothesis(Strict):
             for other in self.exposures[:at]:
                 if both := genes_of(exposure.variable) & genes_of(other.variable):
                     raise ValueError(
-                        f'gene "{min(both)}" is part of "{other.label}" and of '
-                        f'"{exposure.label}": keep it in a single exposure'
+                        f'gene "{min(both)}" is part of {other.label} and of '
+                        f"{exposure.label}: keep it in a single exposure"
                     )
         return self
 

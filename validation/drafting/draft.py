@@ -7,7 +7,7 @@ written into the contract, where they can be reviewed.
 from __future__ import annotations
 
 from sage.core.errors import InputError
-from sage.core.printable import within_sentence
+from sage.core.printable import ForeignText, within_sentence
 from validation.contracts.contract import (
     Contract,
     ControlPlan,
@@ -217,17 +217,17 @@ def _exposure(
     mediator = hypothesis.comparison is Comparison.MEDIATION and exposure is hypothesis.exposures[1]
     if mediator and found.kind == "binary":
         raise InputError(
-            f'mediator "{exposure.label}" ({exposure.variable}) is binary; a mediator is '
+            f"mediator {exposure.label} ({exposure.variable}) is binary; a mediator is "
             "continuous or ordinal here. Name the exposure first and then the mediator"
         )
     if continuous and several and not apart:
         raise InputError(
-            f'exposure "{exposure.label}": cut "{exposure.cut}" cannot form joint groups; use '
+            f'exposure {exposure.label}: cut "{exposure.cut}" cannot form joint groups; use '
             "median, tertile or fixed, or compare by interaction"
         )
     if exposure.cut in SEARCHING and apart:
         raise InputError(
-            f'exposure "{exposure.label}": comparison `{hypothesis.comparison}` takes '
+            f"exposure {exposure.label}: comparison `{hypothesis.comparison}` takes "
             '"continuous" or a cut'
         )
     treatment = (
@@ -235,11 +235,11 @@ def _exposure(
     )
     if treatment and found.kind != "binary":
         raise InputError(
-            f'exposure "{exposure.label}" ({exposure.variable}) is {found.kind}; a predictive '
+            f"exposure {exposure.label} ({exposure.variable}) is {found.kind}; a predictive "
             "claim names the biomarker first and then the treatment, which is yes or no"
         )
     if continuous and hypothesis.comparison is Comparison.EXTREMES:
-        raise InputError(f'exposure "{exposure.label}": extremes need a cut, not "{exposure.cut}"')
+        raise InputError(f'exposure {exposure.label}: extremes need a cut, not "{exposure.cut}"')
     return VariableUse(
         key=exposure.variable,
         role="exposure",
@@ -264,7 +264,7 @@ def _rescale(exposure: Exposure, found: Variable, comparison: Comparison) -> Res
         return None
     if found.kind in ("binary", "categorical"):
         raise InputError(
-            f'exposure "{exposure.label}" ({exposure.variable}) is {found.kind}: there is nothing '
+            f"exposure {exposure.label} ({exposure.variable}) is {found.kind}: there is nothing "
             "to transform"
         )
     if exposure.transform == "rank":
@@ -274,7 +274,7 @@ def _rescale(exposure: Exposure, found: Variable, comparison: Comparison) -> Res
         return None
     if logged:
         raise InputError(
-            f'exposure "{exposure.label}" ({exposure.variable}) is on a logarithmic scale already '
+            f"exposure {exposure.label} ({exposure.variable}) is on a logarithmic scale already "
             f"({found.unit}): leave `transform` out"
         )
     return "log2" if exposure.transform == "none" else exposure.transform
@@ -289,12 +289,12 @@ def _refuse_unfit_exposures(
         holds = [also.key for also in (endpoint, *secondary) if mine & set(also.contained_in)]
         if holds:
             raise InputError(
-                f'exposure "{exposure.label}" ({exposure.variable}) holds the outcome "{holds[0]}" '
+                f'exposure {exposure.label} ({exposure.variable}) holds the outcome "{holds[0]}" '
                 "in it (`contained_in`): the outcome cannot predict itself. Choose another endpoint"
             )
         if exposure.cut in SEARCHING and endpoint.kind != "survival":
             raise InputError(
-                f'exposure "{exposure.label}": cut "{exposure.cut}" serves survival endpoints; '
+                f'exposure {exposure.label}: cut "{exposure.cut}" serves survival endpoints; '
                 f'"{endpoint.key}" is {endpoint.kind}. Use "continuous", or a cut'
             )
 
@@ -487,5 +487,5 @@ def _notes(
             notes.append(f"{exposure.label}: a doubling is one unit of {found.unit}")
     if endpoint.note:
         notes.append(f"{endpoint.label}: {endpoint.note}")
-    notes += [f"{dictionary.cohort}: {note.rstrip('.')}" for note in dictionary.notes]
+    notes += [f"{dictionary.cohort}: {ForeignText(note.rstrip('.'))}" for note in dictionary.notes]
     return tuple(notes)

@@ -239,7 +239,7 @@ def _refuse_outcome_columns(contract: Contract, cohort: Cohort) -> None:
             if both:
                 path, column = min(both)
                 raise InputError(
-                    f'{use.role} "{use.label}" ({use.key}) reads column "{column}" of {path.name},'
+                    f'{use.role} {use.label} ({use.key}) reads column "{column}" of {path.name},'
                     f" from which endpoint {name} is made: the outcome cannot predict itself"
                 )
 

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Required, TypedDict
-from unicodedata import category
 
 import numpy as np
 
+from sage.core import printable
 from sage.core.errors import InputError
 from sage.core.files import write_bytes
 
@@ -122,14 +122,7 @@ LONGEST = 300
 
 def clean_text(text: str) -> str:
     """Clean text for a figure and an SVG: printable characters, in lines of bounded length."""
-    shown = []
-    for char in text:
-        kind = category(char)
-        if char == "\n" or char.isprintable() or kind == "Zs":
-            shown.append(char)
-        elif kind != "Cf":
-            shown.append("\N{REPLACEMENT CHARACTER}")
-    lines = "".join(shown).split("\n")
+    lines = printable.clean_text(text).split("\n")
     return "\n".join(line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…" for line in lines)
 
 

@@ -106,7 +106,7 @@ def rescale(values: FloatArray, use: VariableUse) -> FloatArray:
     if none:
         remedy = 'use transform "log2_plus_1", "rank"' if least == 0.0 else 'use transform "rank"'
         raise InputError(
-            f'exposure "{use.label}" ({use.key}): {none} of {int(known.sum())} patients have '
+            f"exposure {use.label} ({use.key}): {none} of {int(known.sum())} patients have "
             f"values of {least:g} or below, which have no logarithm; {remedy}, or compare per_sd"
         )
     found[known] = np.log2(values[known] - least)
@@ -165,10 +165,10 @@ def find_cut(values: FloatArray, use: VariableUse, rule: CutRule | None = None) 
     rule = rule or use.cut or CutRule.MEDIAN
     known = values[~np.isnan(values)]
     if known.size == 0:
-        raise InputError(f'exposure "{use.label}" ({use.key}) is missing in every patient')
+        raise InputError(f"exposure {use.label} ({use.key}) is missing in every patient")
     if np.all(known == known[0]):
         raise InputError(
-            f'exposure "{use.label}" ({use.key}) is constant ({known[0]:g}) in the population: '
+            f"exposure {use.label} ({use.key}) is constant ({known[0]:g}) in the population: "
             "it cannot be related to anything"
         )
     mean, sd = float(known.mean()), float(known.std(ddof=1))
@@ -193,7 +193,7 @@ def find_cut(values: FloatArray, use: VariableUse, rule: CutRule | None = None) 
         lower = upper = use.threshold
     if not (known <= lower).any() or not (known > upper).any():
         raise InputError(
-            f'exposure "{use.label}" ({use.key}): the cut {rule.value} at {upper:g} leaves one '
+            f"exposure {use.label} ({use.key}): the cut {rule.value} at {upper:g} leaves one "
             f"side empty (values from {known.min():g} to {known.max():g})"
         )
     return Cut(variable=use.key, rule=rule, lower=lower, upper=upper, mean=mean, sd=sd)
@@ -217,7 +217,7 @@ def ordered_cut(values: FloatArray, use: VariableUse) -> Cut:
     if rule is CutRule.LEVELS:
         if len(levels) > MOST_GROUPS:
             raise InputError(
-                f'exposure "{use.label}" ({use.key}) has {len(levels)} values; a trend over levels '
+                f"exposure {use.label} ({use.key}) has {len(levels)} values; a trend over levels "
                 f'takes at most {MOST_GROUPS}. Use cut "tertile" or "quartile"'
             )
         points = tuple(float(level) for level in levels[:-1])
@@ -225,7 +225,7 @@ def ordered_cut(values: FloatArray, use: VariableUse) -> Cut:
         points = tuple(float(item) for item in np.quantile(known, SHARES[rule]))
     if len(set(points)) < len(points) or points[-1] >= levels[-1] or len(points) < 2:
         raise InputError(
-            f'exposure "{use.label}" ({use.key}): cut "{rule}" makes fewer groups than it names, '
+            f'exposure {use.label} ({use.key}): cut "{rule}" makes fewer groups than it names, '
             f"since too many patients share a value ({len(levels)} values in all); a trend needs "
             "three groups or more"
         )
@@ -344,7 +344,7 @@ def _mean_of(parts: tuple[FloatArray, ...], uses: tuple[VariableUse, ...]) -> Fl
     for part, use in zip(parts, uses, strict=True):
         spread = float(np.nanstd(part, ddof=1)) if len(part) > 1 else 0.0
         if not spread > 0:
-            raise InputError(f'exposure "{use.label}" ({use.key}) is the same for all patients')
+            raise InputError(f"exposure {use.label} ({use.key}) is the same for all patients")
         total = total + (part - np.nanmean(part)) / spread
     return np.asarray((total - np.nanmean(total)) / np.nanstd(total, ddof=1), dtype=float)
 

@@ -274,7 +274,7 @@ def _refuse_the_outcome_itself(study: Study, use: VariableUse, values: FloatArra
         apart = apart or not np.intersect1d(had, had_not).size
     if apart:
         raise InputError(
-            f'exposure "{use.label}" ({use.key}) parts the {len(had)} patients with {endpoint} '
+            f"exposure {use.label} ({use.key}) parts the {len(had)} patients with {endpoint} "
             f"from the {len(had_not)} without, all of them: it holds the outcome itself, or was "
             "recorded after it. Use what was known before"
         )
@@ -283,7 +283,7 @@ def _refuse_the_outcome_itself(study: Study, use: VariableUse, values: FloatArra
         same = abs(float(np.corrcoef(ranks(values[known]), ranks(outcome[known]))[0, 1]))
         if same > SAME_ORDER:
             raise InputError(
-                f'exposure "{use.label}" ({use.key}) orders the patients as the time of {endpoint} '
+                f"exposure {use.label} ({use.key}) orders the patients as the time of {endpoint} "
                 f"does (rank correlation {same:.3f}): it holds the outcome itself. Use what was "
                 "known before"
             )

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sage.core.printable import within_sentence
+from sage.core.printable import join_names, within_sentence
 from validation.cohort.model import declaration_remedy
 from validation.contracts.contract import Contract
 from validation.core.hypothesis import Direction
@@ -104,7 +104,7 @@ def timing_objections(contract: Contract) -> list[Objection]:
     }
     if not unsaid:
         return []
-    words = f"it is not declared when {', '.join(unsaid.values())} became known"
+    words = f"it is not declared when {join_names(unsaid.values())} became known"
     text = f"{words}: {declaration_remedy(unsaid)}"
     return [Objection("timing", "declared timing", words, text)]
 

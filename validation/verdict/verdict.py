@@ -99,7 +99,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from sage.core.printable import within_sentence
+from sage.core.printable import join_names, within_sentence
 from validation.contracts.contract import Contract, TestPlan
 from validation.core.hypothesis import Direction
 from validation.methods.sites import site_limits
@@ -332,7 +332,7 @@ def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
         answer = "yes" if expected else "no"
     else:
         answer = "unclear" if allows_relevant(contract, effect) else "no"
-    lacking = f" (no term for {', '.join(absent)})" if (absent := _absent(evidence)) else ""
+    lacking = f" (no term for {join_names(absent)})" if (absent := _absent(evidence)) else ""
     beside = f"{independent_of(evidence)}{lacking}{found.estimation_note}"
     text = f"adjusted for {beside}: {_effect_per_unit(contract, effect)}, {p_is(p)}"
     if answer == "no":
@@ -383,8 +383,7 @@ def adjusted_for(contract: Contract, plan: TestPlan, absent: tuple[str, ...] = (
     """Name a test's covariates and strata, without those that have no term in the model."""
     labels = {use.key: use.label for use in contract.variables if use.role != "exposure"}
     names = [labels.get(key, key) for key in (*plan.covariates, *plan.strata)]
-    names = [within_sentence(name) for name in names if name not in absent]
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
+    return join_names(within_sentence(name) for name in names if name not in absent)
 
 
 def _absent(evidence: Evidence) -> tuple[str, ...]:

@@ -112,7 +112,7 @@ def page(flow: Flow) -> str:
     plan = flow.plan
     since = f", published since {plan.since}" if plan.since else ""
     lines = [
-        f"# {one_line(plan.topic)}",
+        f"# {plan.topic}",
         "",
         f"Gathered by `sage literature gather` (round {flow.round}, {flow.date}){since}; at most "
         f"{plan.most:,} records of each catalog and as many papers. `sage kg build` reads this"
@@ -127,11 +127,11 @@ def page(flow: Flow) -> str:
         lines += [f"   - {text}" for text in beside]
     lines += ["", "## Searches", ""]
     for catalog in flow.catalogs:
-        state = f"**missing: {one_line(catalog.problem)}**" if catalog.problem else "read"
+        state = f"**missing: {catalog.problem!s}**" if catalog.problem else "read"
         notes = "".join(f"; {note}" for note in catalog.notes)
         lines += [
             f"- {LABELS[catalog.name]}: {catalog.taken:,} of {catalog.total:,}, {state}{notes}",
-            f"  `{one_line(catalog.asked)}`",
+            f"  `{catalog.asked!s}`",
         ]
     concepts = "; ".join(
         f"{names[0]} ({count_noun(len(names) - 1, 'other name')})" for names in flow.concepts
@@ -153,18 +153,18 @@ def page(flow: Flow) -> str:
             f"Waiting for a service that did not answer: {count_noun(flow.pending, 'paper')}.",
             "",
         ]
-    lines += [f"- {one_line(note)}" for note in flow.notes] + ([""] if flow.notes else [])
+    lines += [f"- {note!s}" for note in flow.notes] + ([""] if flow.notes else [])
     if flow.changes:
         lines += ["## Changed by the last update", ""]
         for change in flow.changes:
-            why = f": {one_line(change.why)}" if change.why else ""
-            lines.append(f"- {change.what}: {one_line(change.title)} ({change.keys[0]}){why}")
+            why = f": {change.why!s}" if change.why else ""
+            lines.append(f"- {change.what}: {change.title} ({change.keys[0]}){why}")
         lines.append("")
     return "\n".join(lines)
 
 
 def _join_counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{one_line(name)} {count:,}" for name, count in counts.items()) or "none"
+    return ", ".join(f"{name!s} {count:,}" for name, count in counts.items()) or "none"
 
 
 def figure(flow: Flow) -> str:
@@ -185,7 +185,7 @@ def figure(flow: Flow) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {top}" width="{wide}" '
         f'height="{top}" font-family="sans-serif" font-size="13" role="img">'
-        f"<title>{escape(one_line(flow.plan.topic))}: from records to the corpus</title>"
+        f"<title>{escape(flow.plan.topic)}: from records to the corpus</title>"
         '<defs><marker id="tip" markerWidth="8" markerHeight="8" refX="7" refY="4" orient="auto">'
         '<path d="M0,0 L8,4 L0,8 z"/></marker></defs>'
         f'<rect width="{wide}" height="{top}" fill="white"/>{"".join(parts)}</svg>\n'
@@ -195,7 +195,7 @@ def figure(flow: Flow) -> str:
 def _box(left: int, top: int, height: int, lines: Sequence[str]) -> str:
     words = "".join(
         f'<text x="{left + 10}" y="{top + 20 + n * _HIGH}" font-weight="{400 if n else 700}">'
-        f"{escape(one_line(line)[:58])}</text>"
+        f"{escape(line[:58])}</text>"
         for n, line in enumerate(lines)
     )
     return (

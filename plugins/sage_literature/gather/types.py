@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sage.core.models import Strict
+from sage.core.models import Name, Passage, Strict
 
 Stage = Literal["screening", "full text"]
 
@@ -18,7 +18,7 @@ class Plan(Strict):
     (`topic.score_relevance`).
     """
 
-    topic: str = Field(min_length=1, max_length=500)
+    topic: Name = Field(min_length=1, max_length=500)
     since: int | None = Field(default=None, ge=1500, le=2200)
     most: int = Field(default=1000, ge=1, le=100_000)
     threshold: float = Field(default=0.6, ge=0.0, le=1.0)
@@ -33,7 +33,7 @@ class Kept(Strict):
     """
 
     keys: tuple[str, ...]
-    title: str
+    title: Name
     file: str | None
     text: Literal["full text", "abstract", "none"]
     source: str
@@ -46,33 +46,33 @@ class Kept(Strict):
 class LeftOut(Strict):
     """A paper that is not in the corpus, at which stage it was dropped, and why."""
 
-    title: str
+    title: Name
     year: int | None
     keys: tuple[str, ...]
     sources: tuple[str, ...]
     stage: Stage
-    reason: str
+    reason: Passage
 
 
 class CatalogFlow(Strict):
     """Records read from a catalog. `problem` says why it is missing, or stopped before its end."""
 
     name: str
-    asked: str
+    asked: Passage
     total: int = 0
     taken: int = 0
     unread: int = 0
-    problem: str | None = None
-    notes: tuple[str, ...] = ()
+    problem: Passage | None = None
+    notes: tuple[Passage, ...] = ()
 
 
 class Change(Strict):
     """Change of a paper in an update."""
 
     what: Literal["new", "retracted"]
-    title: str
+    title: Name
     keys: tuple[str, ...]
-    why: str = ""
+    why: Passage = ""
 
 
 class Flow(Strict):
@@ -94,10 +94,10 @@ class Flow(Strict):
     retrieved: int
     included: int
     abstracts: int
-    texts: dict[str, int]
-    licenses: dict[str, int]
+    texts: dict[Name, int]
+    licenses: dict[Name, int]
     pending: int = 0
-    notes: tuple[str, ...] = ()
+    notes: tuple[Passage, ...] = ()
     changes: tuple[Change, ...] = ()
 
     @property

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sage.core import clock
 from sage.core.errors import FaultError, InputError
+from sage.core.printable import ForeignText
 
 if TYPE_CHECKING:
     import openai
@@ -29,10 +30,8 @@ class Unavailable(Exception):  # noqa: N818 - carries the error to raise when no
 
 def one_line(text: object, limit: int = 300) -> str:
     """Put a provider's message on one line, without control characters, at most `limit` long."""
-    flat = " ".join(str(text).split())
-    plain = "".join(letter for letter in flat if letter.isprintable())
-    plain = re.sub(r"\b(sk|key|Bearer)[-_ ][\w-]{6,}", "(key)", plain)
-    return plain if len(plain) <= limit else plain[: limit - 1] + "…"
+    plain = re.sub(r"\b(sk|key|Bearer)[-_ ][\w-]{6,}", "(key)", str(text))
+    return str(ForeignText(plain, limit))
 
 
 def provider_reason(error: openai.APIError) -> str:
