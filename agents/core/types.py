@@ -225,7 +225,7 @@ class Draft(View):
     citations: tuple[Citation, ...] = ()
     contradicting: tuple[Citation, ...] = ()
     refinements: tuple[Exposure, ...] = ()
-    concepts: tuple[str, ...] = ()
+    concepts: tuple[Name, ...] = ()
     support_absent: bool = False
 
 
@@ -247,5 +247,5 @@ class ExpandedHypothesis(View):
     mechanism: Words
     clinical_interpretation: Words
     improvements: tuple[Words, ...] = ()
-    parts: tuple[str, ...]
+    parts: tuple[Name, ...]
     citations: tuple[Citation, ...] = ()

@@ -77,7 +77,7 @@ class Nearest:
     def list_parts(self) -> str:
         """List the parts that the record names, for prose."""
         return ", ".join(
-            f"{part} (counted for it: {self.met[part]})" if part in self.met else part
+            f"{part} (counted for it: {self.met[part]})" if part in self.met else f"{part}"
             for part in self.parts
         )
 

@@ -8,7 +8,7 @@ from agents.novelty.evidence import NEAR, Reading, count_mentions
 from agents.novelty.stance import confidence, score_of
 from agents.novelty.types import CriticInput, JudgePosition
 from agents.novelty.verifier import refutations
-from sage.core.printable import quote_text
+from sage.core.printable import join_names, quote_text
 
 
 def synthesize(given: CriticInput, resources: Resources) -> JudgePosition:
@@ -69,7 +69,7 @@ def _summary(seen: Reading, refuted: bool) -> str:
         return "Retrieved work reports against most of the claim; see what is cited."
     alone = [part for part, links in zip(seen.parts, seen.degree, strict=True) if not links]
     apart = (
-        f" By its name in no record beside another part: {', '.join(alone)}."
+        f" By its name in no record beside another part: {join_names(alone)}."
         if alone and seen.nearest
         else ""
     )

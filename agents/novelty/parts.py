@@ -14,6 +14,7 @@ from kg.literature.expansion import list_related, list_synonyms
 from kg.literature.text import mentions, phrase_key, words
 from kg.literature.types import Record
 from kg.types import EntityType
+from sage.core.printable import ForeignText
 
 _OUTCOME = re.compile(
     r"\b(survival|mortality|death|recurrence|relapse|progression|interval|prognosis|outcomes?)\b",
@@ -156,7 +157,7 @@ def _part(name: str, ontology: Ontology | None) -> Part:
     to = _RESPONSE.match(name)
     drug = list_synonyms(to[1], ontology) if to else ()
     stems = _word_stems(name) if role == "subject" and not to else ()
-    return Part(name, role, names, others, drug, stems)
+    return Part(ForeignText(name), role, names, others, drug, stems)
 
 
 def _of_others(names: tuple[str, ...], ontology: Ontology | None) -> dict[str, str]:

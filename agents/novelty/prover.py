@@ -7,6 +7,7 @@ from agents.novelty.checks import check_prover
 from agents.novelty.evidence import Reading, count_mentions
 from agents.novelty.stance import confidence, score_after_objections, score_of
 from agents.novelty.types import Claim, CriticInput, ProverPosition
+from sage.core.printable import join_names
 
 _CLAIMS = 3
 
@@ -53,7 +54,7 @@ def _claims(seen: Reading, round_number: int) -> tuple[Claim, ...]:
         rest = [part for part in seen.parts if part not in top.parts]
         text = (
             "Every pair of parts was found in some record, but in the nearest record not: "
-            f"{', '.join(rest)}."
+            f"{join_names(rest)}."
             if rest
             else "At least one record names every part that was looked for; whether it makes the"
             f" claim was not read{seen.describe_unsearched()}."

@@ -13,7 +13,7 @@ from agents.novelty.types import (
     SpeciousFlag,
     VerifierPosition,
 )
-from sage.core.printable import quote_text
+from sage.core.printable import join_names, quote_text
 
 WHOLE = "hypothesis"
 
@@ -114,7 +114,7 @@ def _answers(
 def _unnamed_parts(negative: Nearest, seen: Reading) -> str:
     """List the parts of the claim that a sentence does not name."""
     rest = [part for part in seen.parts if part not in negative.parts]
-    return f"; not found in the sentence: {', '.join(rest)}" if rest else ""
+    return f"; not found in the sentence: {join_names(rest)}" if rest else ""
 
 
 def _counter_queries(given: CriticInput) -> tuple[str, ...]:
