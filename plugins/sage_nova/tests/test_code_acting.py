@@ -418,7 +418,7 @@ def test_a_model_is_told_how_data_are_called_by_their_owner(
         ("/inputs/2_Schnitt__.svs", "Schnitt ü.svs"),
         ("/inputs/plain.svs", ""),
     ]
-    assert "named {{ item.name | quoted }}" in CODE_ACTOR.prompt.text
+    assert "named {{ item.name }}" in CODE_ACTOR.prompt.text
 
 
 def test_a_slide_is_seen_by_its_whole_name(tools: Registry, image: Path, tmp_path: Path) -> None:
