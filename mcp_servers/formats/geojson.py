@@ -13,6 +13,7 @@ import numpy as np
 from mcp_servers.slides.arrays import F64
 from mcp_servers.slides.geometry import FARTHEST, Polygon
 from sage.core.errors import InputError
+from sage.core.printable import LONGEST_NAME, ForeignText
 
 ObjectType = Literal["annotation", "detection", "cell", "tile"]
 Color = tuple[int, int, int]
@@ -251,4 +252,4 @@ def _polygon(parts: Any, label: str, path: Path, number: int) -> Polygon:
         raise InputError(f"{path}: feature {number} needs rings of at least 4 finite points")
     _require_near(rings, path, number)
     opened = [r[:-1] if np.allclose(r[0], r[-1]) else r for r in rings]
-    return Polygon(opened[0], tuple(opened[1:]), label)
+    return Polygon(opened[0], tuple(opened[1:]), ForeignText(label, LONGEST_NAME))

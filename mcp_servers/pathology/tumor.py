@@ -19,6 +19,7 @@ from mcp_servers.pathology.common import (
 )
 from mcp_servers.spec import InputPath, OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
+from sage.core.printable import quote_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -187,10 +188,8 @@ def tumor_outlines(path: Path) -> tuple[list[Polygon], list[str]]:
 
     outlines = read_polygons(path)
     named = [outline for outline in outlines if means_tumor(outline.label)]
-    others = sorted(
-        {outline.label.strip() for outline in outlines if not means_tumor(outline.label)}
-    )
-    classes = ", ".join(f'"{label}"' for label in others if label)
+    others = sorted({outline.label for outline in outlines if not means_tumor(outline.label)})
+    classes = ", ".join(quote_text(label) for label in others if label)
     if named:
         left = len(outlines) - len(named)
         words = classes or "without a class"
