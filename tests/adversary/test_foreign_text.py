@@ -187,7 +187,7 @@ def require_inert(value: Any) -> None:
 
 def test_pages_are_given_lines_of_visible_characters() -> None:
     ask = client(place(), place())
-    for path in ("/api/runs", "/api/runs/run", "/api/runs/run/agents?node=scientist"):
+    for path in ("/api/runs", "/api/runs/run"):
         answer = ask("GET", path)
         assert answer.status_code == 200, (path, answer.text[:300])
         require_inert(answer.json())
