@@ -12,7 +12,7 @@ from sage.core.printable import clean_text
 IMAGES = {".svg": "image/svg+xml", ".png": "image/png"}
 # Text that CommonMark and GitHub parse as markup, anywhere in a line and at its start.
 _INLINE = re.compile(
-    r"[\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|<(?=[A-Za-z/!?])|&(?=#?\w+;)"
+    r"[\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|<(?=[A-Za-z/!?]|$)|&(?=#?\w+;)"
 )
 _BLOCK = re.compile(r" ?(?:\d+(?=[.)](?: |$))|(?=[-+](?:[ -]|$)|[=>]|#{1,6}(?: |$)))")
 
