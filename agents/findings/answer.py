@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pydantic import computed_field
+
 from agents.core.base import View
 from agents.core.words import KEYED
 from agents.findings.hold import names_of
@@ -20,6 +22,15 @@ NOT_TESTED = {
     "pending": "Not finished.",
 }
 """Answers of hypotheses without results, by how their evaluation ended."""
+VERDICT_WORDS = {
+    "supported": "Supported",
+    "inconclusive": "Inconclusive",
+    "not_supported": "Not supported",
+    "infeasible": "Not tested",
+    "abandoned": "Not tested",
+    "pending": "Not finished",
+}
+"""Words for a verdict, or for how the evaluation ended, in the order of claims in a report."""
 UNCONFIRMED = "Not yet confirmed in a second cohort."
 
 
@@ -28,17 +39,22 @@ class Answer(View):
 
     `sentence` says who was compared with whom, what happened, how large the difference was and what
     was adjusted for. `objection` is the strongest reason for doubt. `verdict` is the verdict, or
-    how the evaluation ended without one; `verdict_words` add its basis. `effect` is the primary
+    how the evaluation ended without one. `effect` is the primary
     estimate with its interval, and `figure` the path of the curve within the run's folder. In the
     texts of `answer_results`, numbers are written as `[[key]]`.
     """
 
     verdict: str
-    verdict_words: str
     sentence: str
     objection: str = ""
     effect: str = ""
     figure: str = ""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def verdict_words(self) -> str:
+        """The verdict in words."""
+        return VERDICT_WORDS[self.verdict]
 
 
 def answer_results(results: Results, contract: Contract) -> Answer:
@@ -65,7 +81,6 @@ def answer_results(results: Results, contract: Contract) -> Answer:
         effect = _effect(contract.primary, primary, names) + names.per
     return Answer(
         verdict=verdict.verdict,
-        verdict_words=verdict.badge,
         sentence=sentence,
         objection=doubt,
         effect=effect,

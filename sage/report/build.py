@@ -15,7 +15,7 @@ from agents.core.words import ModelText
 from agents.findings.answer import fill_numbers
 from sage.core.files import write_json, write_text
 from sage.report.candidates import rankings
-from sage.report.collect import PUT_OFF, WORDS, Page, collect_page
+from sage.report.collect import PUT_OFF, Page, collect_page
 from sage.report.facts import Pen, check, to_html, to_markdown, verbatim
 from sage.report.inert import Inert, html_text, markdown_text
 from sage.report.reading import Checklist
@@ -133,7 +133,6 @@ def _render(page: Page, name: str) -> str:
         hypotheses=page.hypotheses,
         rejected=page.rejected,
         put_off=PUT_OFF,
-        words=WORDS,
         checklists=_merge_checklists(page),
         candidates=page.candidates,
         explorations=page.explorations,

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from agents.core.statement import describe_direction
 from agents.core.types import Citation, Draft, ExpandedHypothesis, OntologyBrief
 from agents.core.words import ModelText
-from agents.findings.answer import NOT_TESTED, Answer, answer_results
+from agents.findings.answer import NOT_TESTED, VERDICT_WORDS, Answer, answer_results
 from agents.findings.types import Finding
 from agents.instructions.agent import list_tasks
 from agents.instructions.demands import Demands
@@ -51,15 +51,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-WORDS = {
-    "supported": "Supported",
-    "inconclusive": "Inconclusive",
-    "not_supported": "Not supported",
-    "infeasible": "Not tested",
-    "abandoned": "Not tested",
-    "pending": "Not finished",
-}
-"""Words for a verdict, or for how the evaluation ended, in the order of claims in a report."""
 PUT_OFF = {"reject": "rejected", "another": "set aside for another"}
 
 
@@ -181,7 +172,7 @@ def collect_page(folder: RunFolder) -> Page:
     for name in state.get("ranking", []):
         page = _hypothesis(folder, name, ended.get(name), decisions, paths, brief, facts, sources)
         pages.append(page)
-    pages.sort(key=lambda page: list(WORDS).index(page.answer.verdict))
+    pages.sort(key=lambda page: list(VERDICT_WORDS).index(page.answer.verdict))
     for page in pages:
         page.carries = describe_carried(folder, page.expanded.hypothesis)
         page.checklists = checklists(page, facts) if page.contract and page.results.tables else []
@@ -238,7 +229,7 @@ def _answer_claim(home: Path, ended: str) -> Answer:
     from validation.results.results import Results
 
     if ended != "tested":
-        return Answer(verdict=ended, verdict_words=WORDS[ended], sentence=NOT_TESTED[ended])
+        return Answer(verdict=ended, sentence=NOT_TESTED[ended])
     contract = FrozenContract.load(home / "contract.json").contract
     return answer_results(Results.load(home / "results" / "results.json"), contract)
 

@@ -248,6 +248,7 @@ def look(folder: Path, pages: dict[str, str]) -> dict[str, dict[str, Any]]:
     return said
 
 
+ANCHOR = '<h2 id="appendix">'
 INJECTED = {
     "style": "<style>.verdict{display:none!important}</style>",
     "script": "<script>parent.document.title='OWNED'</script>",
@@ -282,7 +283,7 @@ def test_an_attacked_report_stays_where_it_is_and_shows_its_badges(tmp_path: Pat
         "texts": _build("html", poisoned(page(), lambda old: f"{attack}{old}")),
         "figure": _build("html", figured),
     } | {
-        name: plain.replace("<h2>Result</h2>", f"{injected}<h2>R</h2>")
+        name: plain.replace(ANCHOR, f"{injected}{ANCHOR}")
         for name, injected in INJECTED.items()
     }
     assert all(injected in pages[name] for name, injected in INJECTED.items())
@@ -291,7 +292,7 @@ def test_an_attacked_report_stays_where_it_is_and_shows_its_badges(tmp_path: Pat
     for name, said in found.items():
         assert said["title"] == "quiet", name
         assert said["at"].endswith(f"{name}.html"), name
-        assert len(said["badges"]) == 2, name
+        assert len(said["badges"]) == 1, name
         for badge in said["badges"]:
             assert badge["seen"] and badge["right"] and badge["words"], name
             assert badge["wide"] > 40, name

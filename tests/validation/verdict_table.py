@@ -430,13 +430,13 @@ def _controls() -> Iterator[Row]:
         "everything agrees",
         SUPPORTED,
         "yyy",
-        words="supported: associated, also adjusted for Age and Stage",
+        words="Supported: associated, also after adjustment for age and stage",
         reasons=(
             "permuted outcome [for]",
             "random features [for]",
             "matched genes for FABP5",
             "specification curve [for] expected sign in 100%",
-            "stronger, in the claimed direction, than 990 of 1000 matched genes for FABP5",
+            "stronger in the claimed direction than 990 of 1000 matched genes for FABP5",
             "adjusted model [for]",
             "relevant effect [for]",
         ),
@@ -552,16 +552,16 @@ def _controls() -> Iterator[Row]:
     for share, says in ((0.949, control), (0.95, SUPPORTED), (0.2, control)):
         yield given(f"random features {share}", says,
                     controls(random=(random_features(0.99), random_features(share))),
-                    reasons=("random features [for] stronger, in the claimed direction, than 990",)
+                    reasons=("random features [for] stronger in the claimed direction than 990",)
         )  # fmt: skip
     yield given("one of a thousand features does as well", SUPPORTED,
                 controls(random=(random_features(0.999), random_features(0.99))),
-                reasons=("stronger, in the claimed direction, than 999 of 1000",))  # fmt: skip
+                reasons=("stronger in the claimed direction than 999 of 1000",))  # fmt: skip
     yield given(
         "permuted feature",
         control,
         controls(random=(random_features(0.5, "permuted feature"), random_features(0.99))),
-        reasons=("only stronger, in the claimed direction, than 500 of 1000 permutations of",),
+        reasons=("only stronger in the claimed direction than 500 of 1000 permutations of",),
     )
     yield given("random features switched off", control, controls(random=()),
                 words="the random features are switched off",
@@ -604,7 +604,7 @@ def _association() -> Iterator[Row]:
     sign = estimate(1.4, 0.2, 0.0999)
     beside: dict[str, Any] = {"adjusted": one, "q_adjusted": 0.0499}
     yield row("a sign alone, shown beside the covariates", SUPPORTED, "yyu", primary=sign, **beside,
-              reasons=("primary [for]", "with the p beside Age and Stage in its place q = 0.050")
+              reasons=("primary [for]", "adjusted for age and stage in its place, q = 0.050")
     )  # fmt: skip
     for name, changes, answers in (
         ("no sign alone", {"primary": estimate(1.4, 0.2, 0.1)}, "uyu"),
@@ -638,7 +638,7 @@ def _association() -> Iterator[Row]:
               plan={"required": None}, without=("needed",))  # fmt: skip
     yield row("weak, no events", open_("power"), "uuu", primary=WEAK | {"events": None},
               reasons=("0 events, 191 are needed",))  # fmt: skip
-    yield row("nothing", NOT, "nnn", words="not supported: no relevant association",
+    yield row("nothing", NOT, "nnn", words="Not supported: no relevant association",
               primary=NOTHING, reasons=("the interval excludes the smallest relevant effect",)
     )  # fmt: skip
     yield row("nothing, adjusted wide", NOT, "nun", primary=NOTHING, adjusted=estimate(0.9, 0.4))
@@ -728,7 +728,7 @@ def _independence() -> Iterator[Row]:
         "adjusted p 0.0499",
         SUPPORTED,
         "yyu",
-        words="also adjusted for Age and Stage; whether it is large enough to matter is open",
+        words="after adjustment for age and stage; whether it is large enough to matter is open",
         adjusted=estimate(1.5, 0.2, 0.0499),
         reasons=(
             "relevant effect [limits] ",
@@ -736,13 +736,13 @@ def _independence() -> Iterator[Row]:
         ),
     )
     yield row("no term for a covariate", SUPPORTED, "yyy",
-              words="supported: associated, also adjusted for Age",
+              words="Supported: associated, also after adjustment for age",
               adjusted=STRONG | {"absent": ("Stage",)},
-              reasons=("beside Age (no term for Stage): ",))  # fmt: skip
+              reasons=("adjusted for age (no term for Stage): ",))  # fmt: skip
     yield row("no term for any covariate", open_("independence"), "y-y",
               adjusted=STRONG | {"absent": ("Age", "Stage")})  # fmt: skip
     yield row("adjusted the other way, wide", independence, "ynu",
-              words="no relevant effect as claimed beside Age and Stage",
+              words="no relevant effect after adjustment for age and stage",
               adjusted=estimate(0.8, 0.5, 0.01),
               reasons=("p = 0.010: significant in the other direction",))  # fmt: skip
     yield row("adjusted to nothing", independence, "ynn", adjusted=NOTHING,
@@ -754,7 +754,7 @@ def _independence() -> Iterator[Row]:
         plan={"exposed": "FABP5 higher (per standard deviation of the exploring patients)"},
         reasons=(
             "2.43) per standard deviation of the exploring patients, p <",
-            "beside Age and Stage: hazard ratio 2.00 (95% CI 1.64 to 2.43) per standard",
+            "adjusted for age and stage: hazard ratio 2.00 (95% CI 1.64 to 2.43) per standard",
         ),
     )
     yield row(
@@ -780,12 +780,14 @@ def _independence() -> Iterator[Row]:
     declared = none | {"unadjusted_because": "the exposure was randomized"}
     yield row("nothing to adjust for", SUPPORTED, "y-y", plan=declared)
     within = {"strata": ("clinical:site",)}
-    yield row("strata alone", SUPPORTED, "yyy", words="also adjusted for Site", plan=none | within)
+    yield row(
+        "strata alone", SUPPORTED, "yyy", words="also after adjustment for site", plan=none | within
+    )
     yield row("strata alone, p not below alpha", open_("power"), "uuu", primary=WEAK,
               plan=none | within)  # fmt: skip
     yield row("strata and covariates", SUPPORTED, "yyy",
-              words="also adjusted for Age, Stage and Site", plan=within)  # fmt: skip
-    yield row("one covariate", SUPPORTED, "yyy", words="also adjusted for Age",
+              words="also after adjustment for age, stage and site", plan=within)  # fmt: skip
+    yield row("one covariate", SUPPORTED, "yyy", words="also after adjustment for age",
               plan={"covariates": ("clinical:age",)})  # fmt: skip
     yield row("nothing crude, but adjusted", independence, "nyn", primary=NOTHING, adjusted=STRONG)
     yield row("weak crude, but adjusted", open_("power"), "uyu", primary=WEAK, adjusted=STRONG)
@@ -1041,7 +1043,7 @@ def _edges() -> Iterator[Row]:
     "Texts and limits of comparisons that no other row reaches."
     yield row("random features at the contract's share", SUPPORTED, "yyy",
               ran=controls(random=(random_features(0.95), random_features(0.99))),
-              reasons=("random features [for] stronger, in the claimed direction, than 950",)
+              reasons=("random features [for] stronger in the claimed direction than 950",)
     )  # fmt: skip
     yield row("share of signs in percent", open_("assumption"), "yyy",
               ran=controls(specification=specification(0.5)),
