@@ -282,10 +282,7 @@ def test_an_attacked_report_stays_where_it_is_and_shows_its_badges(tmp_path: Pat
     pages = {
         "texts": _build("html", poisoned(page(), lambda old: f"{attack}{old}")),
         "figure": _build("html", figured),
-    } | {
-        name: plain.replace(ANCHOR, f"{injected}{ANCHOR}")
-        for name, injected in INJECTED.items()
-    }
+    } | {name: plain.replace(ANCHOR, f"{injected}{ANCHOR}") for name, injected in INJECTED.items()}
     assert all(injected in pages[name] for name, injected in INJECTED.items())
     found = look(tmp_path, pages)
     assert list(found) == list(pages)

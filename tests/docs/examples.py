@@ -88,9 +88,9 @@ NOT_RUN = {
     "sage tools run cox … --json": "docs/mcp.md does without --json",
     "sage tools run spatialdata_export": "plugins/sage_exchange/tests/test_spatialdata.py",
     "sage tools run tls … mpp=0.25": "docs/routes/pathologist.md has another resolution",
-    "sage tools serve all --transport http": "README.md serves a suite so",
-    "sage tools serve oncology": "README.md serves all suites so",
-    "sage tools serve pathology --root": "README.md serves all suites so",
+    "sage tools serve all --transport http": "tests/mcp_servers serves the suites",
+    "sage tools serve oncology": "tests/mcp_servers serves the suites",
+    "sage tools serve pathology --root": "tests/mcp_servers serves the suites",
     "sage validate docs/hypotheses/claims/": "tests/validation runs such claims; that a contract"
     " can be made of the file is checked",
     "sage validate os.json": "docs/cohorts.md validates a frozen contract too",
