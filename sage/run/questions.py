@@ -10,6 +10,7 @@ from agents.question.carried import account_line, without_subgroups
 from agents.question.types import (
     CohortWords,
     GraphName,
+    Intent,
     Part,
     PartRole,
     Question,
@@ -190,13 +191,25 @@ def refuse(question: Question) -> None:
         raise InputError(" ".join(question.refusals))
 
 
+AIMS = {
+    Intent.RELATE: "Association",
+    Intent.PREDICT_RESPONSE: "Benefit from a treatment",
+    Intent.MODIFY: "Difference between groups of patients",
+    Intent.EXPLAIN: "Mechanism",
+    Intent.DISCOVER: "Open question",
+}
+"""Words for the aim of a question."""
+
+
 def describe_question(question: Question, *, begun: bool = False) -> list[str]:
     """Describe the contract as text, one line per part.
 
     Refusals are not included, since they end the command with a message of their own. For a run
     that has `begun`, the user is no longer asked to agree.
     """
-    out = [f"{question.intent.value.replace('_', ' ')} ({question.language})"]
+    out = [AIMS[question.intent]]
+    if question.language != "en":
+        out[0] += f" (language: {question.language})"
     width = max((len(part.role.value) for part in question.parts), default=0)
     out += [f"  {part.role.value:<{width}}  {_part(part)}" for part in question.parts]
     if not question.list_parts(PartRole.ENDPOINT) and not question.refusals:

@@ -27,7 +27,6 @@ class Answers:
             If a file of the run was changed, lost or added.
         """
         from sage.report.build import summarize_run
-        from sage.report.collect import WORDS
 
         if not run.output("state").is_file():
             return []
@@ -35,7 +34,7 @@ class Answers:
         kept = self._kept.get(run.root)
         if kept is None or kept[0] != files:
             claims = [
-                {"id": item["id"], "word": WORDS[item["answer"]["verdict"]], **item["answer"]}
+                {"id": item["id"], "word": item["answer"]["verdict_words"], **item["answer"]}
                 for item in summarize_run(run)["hypotheses"]
             ]
             self._kept[run.root] = kept = files, claims

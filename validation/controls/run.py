@@ -111,6 +111,9 @@ def write_numbers(controls: Controls, scale: str, book: Book) -> None:
     for at, found in enumerate(controls.random):
         if found.ran:
             book.add(random_key(at, "percentile"), found.percentile, "share")
+            if found.percentile is not None and found.draws is not None:
+                as_good = found.draws - round(found.percentile * found.draws)
+                book.add(random_key(at, "as_good"), as_good, str(found.kind))
             book.add(random_key(at, "draws"), found.draws, str(found.kind))
             book.add(random_key(at, "p"), found.p, "p-value")
     if positive is not None and positive.ran:

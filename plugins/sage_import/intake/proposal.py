@@ -162,9 +162,9 @@ class _Draft:
         )
         if silent:
             self.notes.append(
-                f"{silent} variables do not say when they became known, and so support "
-                "nothing: set known_at=baseline if all were known before follow-up "
-                "began, else COLUMN.known_at=baseline for those that were"
+                f"were these {silent} variables measured before follow-up began? set "
+                "known_at=baseline if all were, else COLUMN.known_at=baseline for those that "
+                "were; the others support no claim"
             )
         return Proposal(
             name,
