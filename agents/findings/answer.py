@@ -112,6 +112,7 @@ def _compare(primary: TestOutcome, contract: Contract) -> str:
     label = within_sentence(endpoint.label or endpoint.key)
     differ = primary.p < contract.rules.alpha
     worse = primary.effect.distance_from_null(primary.effect.value) > 0
+    patients = "Simulated patients" if contract.simulated else "Patients"
     first, *others = contract.hypothesis.exposures
     comparison, link = contract.comparison, ("than", "from")
     if comparison in (Comparison.PREDICTIVE, Comparison.MODIFICATION):
@@ -154,14 +155,14 @@ def _compare(primary: TestOutcome, contract: Contract) -> str:
         who, other = contract.exposed, contract.reference
         other = _name_opposite(contract) if other != "all others" else other
     if not differ:
-        return f"Patients with {who} did not differ clearly in {label} {link[1]} {other}"
+        return f"{patients} with {who} did not differ clearly in {label} {link[1]} {other}"
     happened = {
         "survival": f"had {'shorter' if worse else 'longer'} {label}",
         "competing": f"had {label} {'sooner' if worse else 'later'}",
         "binary": f"had {label} {'more' if worse else 'less'} often",
         "continuous": f"had {'higher' if worse else 'lower'} {label}",
     }[endpoint.kind]
-    return f"Patients with {who} {happened} {link[0]} {other}"
+    return f"{patients} with {who} {happened} {link[0]} {other}"
 
 
 def _name_opposite(contract: Contract) -> str:
@@ -187,7 +188,7 @@ def _details(primary: TestOutcome, contract: Contract, names: Names) -> list[str
     key = contract.primary
     medians = [f"kaplan_meier.{group}.median" for group in ("exposed", "reference")]
     found = [
-        names.write("median {} against {} months", *medians)
+        names.write("median {} versus {} months", *medians)
         if set(medians) <= names.reached
         else "",
         _effect(key, primary, names) + names.per,

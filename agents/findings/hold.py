@@ -28,6 +28,7 @@ from agents.findings.types import (
     Significance,
     SubgroupEffect,
 )
+from sage.core.printable import within_sentence
 from validation.contracts.contract import Contract
 from validation.core.hypothesis import Direction as Side
 from validation.results.controls import Controls
@@ -56,6 +57,7 @@ def names_of(results: Results, contract: Contract) -> say.Names:
         for plan in contract.tests
         if plan.note and (plan.role == "subgroup" or plan.method == "fine_gray")
     }
+    positive = contract.controls.known_positive
     return say.Names(
         keys=frozenset(results.numbers),
         reached=frozenset(key for key, item in results.numbers.items() if item.value is not None),
@@ -66,6 +68,7 @@ def names_of(results: Results, contract: Contract) -> say.Names:
         part=results.tests[0].part if results.tests else "all",
         features=tuple(use.label for use in contract.claimed),
         simulated=results.simulated,
+        known=within_sentence(positive.label) if positive else "",
         sides={
             results.key(test): describe_side(contract, side_of(test.effect), test.endpoint)
             for test in results.tests

@@ -61,6 +61,7 @@ class Names:
     beside : covariates with a term in the adjusted model
     per : unit of an estimate (" per standard deviation"; empty for groups)
     features : labels of the exposures, in the order of their random features
+    known : the known association of the contract's positive control
     sides : where the effect of a test points ("with shorter overall survival"), by key
     either : the claim names no direction
     base : label of the exposure to which the claim's exposure is added
@@ -74,6 +75,7 @@ class Names:
     per: str = ""
     part: Part = "all"
     features: tuple[str, ...] = ()
+    known: str = ""
     simulated: bool = False
     sides: Mapping[str, str] = field(default_factory=dict)
     either: bool = False
@@ -101,15 +103,15 @@ def render(finding: Finding, names: Names) -> str:
         case AddedValue(outcome=outcome):
             beside = f"{names.base} and the covariates" if names.base else "the covariates"
             told = {
-                "better": f"The exposure improves prediction by {beside}",
-                "worse": f"The exposure worsens prediction by {beside}",
-                "open": f"It is not clear that the exposure improves prediction by {beside}",
+                "better": "raises the concordance",
+                "worse": "lowers the concordance",
+                "open": "does not clearly change the concordance",
             }
             change = names.write(
-                " (change in concordance {}, {} to {})",
+                " by {} (95% CI {} to {})",
                 "concordance.gain", "concordance.gain_lower", "concordance.gain_upper",
             )  # fmt: skip
-            return f"{told[outcome]}{change}."
+            return f"Adding the claimed variables to {beside} {told[outcome]}{change}."
         case Control():
             return _control(finding, names)
         case Sensitivity(outcome=outcome):
@@ -126,12 +128,15 @@ def render(finding: Finding, names: Names) -> str:
             return f"The direction {told[outcome]} on analytical choices{shares}."
         case Assumption(outcome=outcome):
             if subject == CENSORING:
-                return (
-                    "Censoring is assumed to be independent of the exposure; no data can show it."
-                )
-            told = {"holds": "do not clearly depart", "fails": "depart"}
+                return "Censoring is assumed to be unrelated to prognosis within each group."
             shown = names.write(" (p {})", "schoenfeld.p")
-            return f"The hazards {told[outcome]} from proportionality{shown}."
+            if outcome == "holds":
+                return f"The data are compatible with proportional hazards{shown}."
+            mean = names.write(
+                " Mean survival within {} months differs by {} months ({} to {}).",
+                "rmst.horizon", "rmst.difference", "rmst.lower", "rmst.upper",
+            )  # fmt: skip
+            return f"The hazard ratio changes over follow-up{shown} and is an average.{mean}"
         case Replication(outcome=outcome):
             again = names.write(" ({}, p {})", "replicate.primary.summary", "replicate.primary.p")
             return {
@@ -147,9 +152,8 @@ def render(finding: Finding, names: Names) -> str:
             return f"The comparison is not adjusted for {within_sentence(subject)}."
         case Sample(outcome=outcome):
             needed = names.write(" ({})", "power.required_events")
-            many = "as many" if outcome == "enough" else "fewer"
-            than = "as" if outcome == "enough" else "than"
-            return f"There are {many} events {than} the planned power needs{needed}."
+            many = "As many events as" if outcome == "enough" else "Fewer events than"
+            return f"{many} planned{needed} were observed."
         case MissingData():
             return _missing(finding, names)
         case Generalization(outcome=outcome):
@@ -163,12 +167,11 @@ def render(finding: Finding, names: Names) -> str:
         case NextStep(design=design):
             return {
                 "repeat": f"Repeat the registered analysis in {subject}.",
-                "enlarge": "Test more patients, until there are as many events as the planned power"
-                " needs.",
+                "enlarge": "Repeat the analysis in a cohort with as many events as planned.",
                 "adjust": f"Adjust for {within_sentence(subject)}, in a new contract.",
                 "measure": f"Design a test of {subject}.",
-                "test_endpoint": f"Register {names.name_of(subject)} as the primary endpoint in"
-                " a new contract.",
+                "test_endpoint": f"Test {names.name_of(subject)} as the primary endpoint, in other"
+                " patients.",
                 "turn_round": "Register the opposite direction, and test it in other patients.",
             }[design]
 
@@ -202,26 +205,29 @@ def _control(finding: Control, names: Names) -> str:
     if finding.subject == PERMUTED:
         told = "does not arise" if passed else "also arises"
         shown = names.write(" (p {}, {} permutations)", Key.PERMUTED_P, Key.PERMUTED_DRAWS)
-        return f"The effect {told} when outcomes are shuffled{shown}."
+        return f"An effect as large {told} when outcomes are shuffled{shown}."
     if finding.subject == KNOWN:
         effect = names.write(
             " (hazard ratio {} per standard deviation, p {})",
             Key.KNOWN_POSITIVE_HR, Key.KNOWN_POSITIVE_P,
         )  # fmt: skip
-        return f"A known association is {'' if passed else 'not '}seen in these patients{effect}."
+        known = f" ({names.known})" if names.known else ""
+        seen = f"is {'' if passed else 'not '}seen"
+        return f"As a check, a known association{known} {seen}{effect}."
     if finding.subject == NEGATIVE:
         told = "is not" if passed else "is, though it should not be,"
         shown = names.write(" (p {})", Key.NEGATIVE_P)
         return f"The exposure {told} associated with the negative-control endpoint{shown}."
     place = names.features.index(finding.subject)
-    many = "Few" if passed else "Too many"
-    share = names.write(
-        " (it is stronger than {} of {})",
-        random_key(place, "percentile"),
-        random_key(place, "draws"),
+    share = (
+        names.write(
+            "{} of {} comparable features predict at least as well",
+            random_key(place, "as_good"),
+            random_key(place, "draws"),
+        )
+        or f"{'few' if passed else 'too many'} comparable features predict at least as well"
     )
-    label = within_sentence(finding.subject)
-    return f"{many} comparable features predict as well as {label}{share}."
+    return f"In place of {within_sentence(finding.subject)}, {share}."
 
 
 def _missing(finding: MissingData, names: Names) -> str:
@@ -231,13 +237,10 @@ def _missing(finding: MissingData, names: Names) -> str:
         return names.write("{} of the patients have all covariates.", "missing_data.complete") or (
             "Some patients lack a covariate."
         )
-    lack = (
-        names.write("{} patients lack the exposure", Key.MISSING)
-        or "Some patients lack the exposure"
-    )
+    lack = f"The exposure was not measured in {names.write('{}', Key.MISSING) or 'some'} patients"
     shown = names.write(" (p {})", Key.MISSING_P)
     return {
-        "none": "Every patient with the outcome has the exposure.",
+        "none": "The exposure was measured in every patient with the outcome.",
         "some": f"{lack}, too few to compare with the others.",
         "unrelated": f"{lack}; their outcomes do not clearly differ{shown}.",
         "related": f"{lack}; their outcomes differ{shown}.",
@@ -246,11 +249,13 @@ def _missing(finding: MissingData, names: Names) -> str:
 
 def _alternative(subject: str, names: Names) -> str:
     if subject == "confounding":
+        model = "adjusted" if "adjusted.e_value" in names.keys else "primary"
         needed = names.write(
-            " if it had a risk ratio of {} or more with both (E-value)",
-            "adjusted.e_value" if "adjusted.e_value" in names.keys else "primary.e_value",
-        )
-        return f"An unmeasured confounder could explain the association{needed}."
+            " associated with both exposure and outcome by a risk ratio of at least {} each"
+            " ({} for the confidence limit; E-values)",
+            f"{model}.e_value", f"{model}.e_value_limit",
+        )  # fmt: skip
+        return f"An unmeasured confounder{needed} could explain the association."
     return {
         "chance": "Chance remains a plausible explanation.",
         "selection": "The patients with a measured exposure may not represent all patients.",

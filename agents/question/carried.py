@@ -61,11 +61,11 @@ def account_line(question: Question, hypothesis: Hypothesis) -> str:
         if row.kept
     )
     dropped = "; ".join(f"{ForeignText(row.words)}: {row.how}" for row in rows if not row.kept)
-    line = f"Answers: {kept}." if kept else "Answers no part of the question."
+    line = f"Parts of the question covered: {kept or 'none'}."
     added = beyond(question, hypothesis)
     if added:
         line += f" Added: {join_names(added)}."
-    return f"{line} Not answered: {dropped}." if dropped else line
+    return f"{line} Not covered: {dropped}." if dropped else line
 
 
 def _by_stand_in(part: Part, row: Carried, hypothesis: Hypothesis) -> str:

@@ -97,7 +97,7 @@ def describe_papers(
     facts.add(f"{name}.novelty.elsewhere", other)
     text = "[[novelty.relevant]] of [[novelty.records]] papers retrieved study part of this claim"
     if other and other == len(found):
-        return f"{text}, all of them in other cancers."
+        return f"{text}, all in other cancers."
     return f"{text}, [[novelty.elsewhere]] of them in other cancers." if other else f"{text}."
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from agents.findings.answer import capitalize
+from agents.findings.render import CENSORING
 from agents.findings.types import Finding
 from sage.core.printable import within_sentence
 from sage.report.facts import Facts
@@ -20,10 +21,15 @@ FAVORABLE = {
     "sensitivity": ("stable",),
     "assumption": ("holds",),
     "replication": ("replicated",),
-    "sample": ("enough",),
-    "missing_data": ("none", "unrelated"),
+    "sample": ("enough", "too_few"),
+    "missing_data": ("none", "some", "unrelated"),
 }
-"""Outcomes of statements that do not speak against a claim, by kind."""
+"""Outcomes of statements that do not speak against a claim, by kind.
+
+The verdict has a reason of its own where too few events decide nothing.
+"""
+GENERAL = ("selection", "measurement", CENSORING)
+"""Subjects of statements that apply to any such study."""
 QUALIFIES = ("not_adjusted_for", "alternative_explanation")
 """Kinds of statements that always speak against a claim."""
 
@@ -37,6 +43,7 @@ class Front:
     also: tuple[str, ...] = ()
     against: tuple[str, ...] = ()
     done: tuple[str, ...] = ()
+    general: tuple[str, ...] = ()
     settle: tuple[str, ...] = ()
 
 
@@ -64,11 +71,14 @@ def build_front(
         if reason.outcome == "prevents" and reason.text != first
     ]
     against += [told[item] for item in chosen if _speaks_against(item)]
+    notes = contract.notes if results.simulated else ()  # the page's banner says it
     against += [
         f"{limit if limit.startswith(results.cohort) else capitalize(limit)}."
         for limit in results.verdict.limits
+        if limit not in notes
     ]
     checks = [told[item] for item in chosen if _is_favorable(item)]
+    general = [told[item] for item in chosen if item.subject in GENERAL]
     return Front(
         columns=("", capitalize(contract.exposed), capitalize(contract.reference)),
         rows=tuple(_rows(results, contract)),
@@ -77,6 +87,7 @@ def build_front(
         ),
         against=tuple(dict.fromkeys(against)),
         done=(*_describe_design(results, contract, name, facts), *checks),
+        general=tuple(general),
         settle=tuple(told[item] for item in chosen if item.kind == "next_step"),
     )
 
@@ -86,8 +97,8 @@ def _is_favorable(item: Finding) -> bool:
 
 
 def _speaks_against(item: Finding) -> bool:
-    if item.kind in QUALIFIES:
-        return True
+    if item.kind in QUALIFIES or item.subject in GENERAL:
+        return item.subject not in GENERAL
     # The verdict lists a failed control, and its limits say that there is no second cohort.
     if item.kind in ("control", "sensitivity", "replication"):
         return False
@@ -98,11 +109,10 @@ def _rows(results: Results, contract: Contract) -> Iterator[tuple[str, ...]]:
     """Yield rows by group: patients, events, medians' intervals, and survival at three years."""
     groups, keys = ("exposed", "reference"), results.numbers
 
-    def row(head: str, *parts: str) -> Iterator[tuple[str, ...]]:
-        needed = [part.format(group) for group in groups for part in parts]
+    def row(head: str, part: str) -> Iterator[tuple[str, ...]]:
+        needed = [part.format(group) for group in groups]
         if all(key in keys for key in needed):
-            cells = [" to ".join(f"[[{part.format(group)}]]" for part in parts) for group in groups]
-            yield head, *cells
+            yield head, *(f"[[{key}]]" for key in needed)
 
     yield from row("Patients", f"{contract.primary}.{{}}.n")
     yield from row("Events", f"{contract.primary}.{{}}.events")
@@ -111,11 +121,11 @@ def _rows(results: Results, contract: Contract) -> Iterator[tuple[str, ...]]:
         start = "kaplan_meier" if primary else f"{endpoint.key}.kaplan_meier"
         label = endpoint.label or endpoint.key
         if primary:
-            yield from row(
-                "Median, 95% CI, months",
-                f"{start}.{{}}.median_lower",
-                f"{start}.{{}}.median_upper",
-            )
+            ends = ("median", "median_lower", "median_upper")
+            found = [[f"{start}.{group}.{end}" for end in ends] for group in groups]
+            if all(key in keys for median in found for key in median):
+                cells = ("[[{}]] ([[{}]] to [[{}]])".format(*median) for median in found)
+                yield "Median (95% CI), months", *cells
         yield from row(f"{label} at three years", f"{start}.{{}}.at_{MONTHS}")
 
 
@@ -127,7 +137,8 @@ def _describe_design(
     if flow and "population.n" in results.numbers:
         facts.add(f"{name}.flow.cohort", flow[0].before)
         yield (
-            "Of [[flow.cohort]] patients, [[population.n]] had every measurement and the outcome."
+            "Of [[flow.cohort]] patients, [[population.n]] had the compared variables and the"
+            " outcome."
         )
     cuts = [
         f"{within_sentence(use.label)} at [[cut.{at}.upper]]{f' {use.unit}' if use.unit else ''}"
@@ -135,14 +146,21 @@ def _describe_design(
         if f"cut.{at}.upper" in results.numbers and use.cut is CutRule.MEDIAN
     ]
     if cuts:
-        yield f"The groups are divided at the median: {', '.join(cuts)}."
+        yield f"Groups were split at the median: {', '.join(cuts)}."
     yield "The analysis was fixed before any outcome was compared."
     if contract.power.minimum_detectable is not None and "power.minimum_detectable" in (
         results.numbers
     ):
         yield (
-            "With the planned power of 80% the smallest effect that it can show is a"
+            "With 80% power, the smallest detectable effect is a"
             f" {contract.effect_name} of [[power.minimum_detectable]]."
         )
-    if results.reproduction and all(item.ran for item in results.reproduction):
-        yield "A second program computed the registered numbers again; the appendix compares them."
+    compared = [item for found in results.reproduction for item in found.compared]
+    if compared:
+        agreed = [item for item in compared if item.state == "reproduced"]
+        facts.add(f"{name}.reproduction.all", len(compared))
+        facts.add(f"{name}.reproduction.agreed", len(agreed))
+        yield (
+            "A second program recomputed [[reproduction.agreed]] of [[reproduction.all]] registered"
+            " numbers and agreed on them."
+        )

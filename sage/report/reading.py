@@ -83,7 +83,7 @@ class Reached:
 CHANGES: tuple[tuple[str, Callable[[Reached], bool]], ...] = (
     ("Other patients in whom the difference is absent, or runs the other way.",
      lambda it: it.verdict.verdict == "supported" and not it.simulated),
-    ("Discovery of a confounder as strong as the E-value.",
+    ("Adjustment for likely confounders that were not measured here.",
      lambda it: it.verdict.verdict == "supported" and it.answers("independence", "yes")),
     ("A smaller effect in patients who were not used to find it: estimates that pass a threshold"
      " tend to shrink.",

@@ -158,7 +158,7 @@ def _effects(results: Results, name: str, facts: Facts) -> Table:
             Cell("", f"{name}.{key}.{part}") if facts.contains(f"{name}.{key}.{part}") else Cell("")
             for part in ("n", "events", "summary", "p")
         ]
-        if all(cell.key is None for cell in cells[2:]) and not test.reason:
+        if cells[2].key is None and not test.reason:
             continue
         notes += [note for note in test.notes if note not in notes]
         why = f"; {test.status}: {test.reason}" if test.reason else ""
@@ -271,7 +271,7 @@ TITLES = {
     "fine_gray_adjusted": "Fine and Gray's model, adjusted",
     "period_hazards": "Hazards by period of follow-up",
     "specification": "Specification curve",
-    "joint_groups": "All groups that the exposures form",
+    "joint_groups": "All groups",
     "ordered_groups": "Ordered groups",
     "calibration": "Calibration of the adjusted model",
     "concordance": "Discrimination without and with the exposure (apparent)",
@@ -364,7 +364,7 @@ def _flow(results: Results) -> list[Table]:
         tables.append(Table("What the files hold", heading, rows_of(held)))
     if lost:
         rows = rows_of(lost)
-        rows.insert(0, [Cell("patients of the part that is analyzed"), Cell(""), rows[0][1]])
+        rows.insert(0, [Cell("patients in the analyzed cohort or part"), Cell(""), rows[0][1]])
         if counted is not None and counted.value != lost[-1].after:
             compared = Cell(str(int(counted.value or 0)))
             rows.append([Cell("in one of the groups compared"), rows[-1][-1], compared])
@@ -379,7 +379,7 @@ SINGLE_NUMBERS = (
     ("cut-point found by the search", "primary.cut"),
     ("p without correction for the search", "primary.p_uncorrected"),
     ("p for a departure from a straight line", "primary.nonlinearity.p"),
-    ("difference in mean survival, exposed less reference, months", "rmst.difference"),
+    ("difference in mean survival (exposed minus reference), months", "rmst.difference"),
     ("  its lower limit", "rmst.lower"),
     ("  its upper limit", "rmst.upper"),
     ("  its p", "rmst.p"),
@@ -401,8 +401,9 @@ def _single_numbers(name: str, facts: Facts) -> list[Table]:
         if facts.contains(f"{name}.{key}")
     ]
     note = (
-        "The E-value is the risk ratio that an unmeasured confounder needs with both exposure and"
-        " outcome to explain the effect away (VanderWeele and Ding, Annals of Internal Medicine)."
+        "The E-value is the smallest risk ratio that an unmeasured confounder needs with exposure"
+        " and outcome to explain the effect away (VanderWeele and Ding, Annals of Internal"
+        " Medicine)."
     )
     has_e_value = facts.contains(f"{name}.primary.e_value")
     return [
@@ -436,11 +437,15 @@ def _controls(name: str, facts: Facts) -> list[Table]:
     if not rows:
         return []
     note = (
-        "For permutations and random features, p is the share of draws that do at least as well as"
-        " the claim. Random features ask whether the exposure does better than features of its"
-        " kind, not whether it is associated. The p of a known positive should be small."
+        "For permutations and random features, p = (k + 1) / (n + 1), where k of n draws do at"
+        " least as well as the claim. Random features ask whether the exposure does better than"
+        " features of its kind, not whether it is associated. The p of a known positive should be"
+        " small."
     )
     return [Table("Controls", ["control", "draws or events", "p"], rows, note, core=True)]
+
+
+COMPLETE = "Both columns are of the patients with all covariates."
 
 
 def _table(title: str, rows: list[dict[str, str]], name: str, facts: Facts) -> Table:
@@ -454,7 +459,8 @@ def _table(title: str, rows: list[dict[str, str]], name: str, facts: Facts) -> T
         title=_title(title),
         columns=[named.get(column) or column for column in columns],
         rows=[[_cell(row.get(column, ""), name, facts) for column in columns] for row in rows],
-        core=title in ("table_one", "univariable", "adjusted"),
+        core=title in ("table_one", "univariable", "adjusted", "joint_groups"),
+        note=COMPLETE if title == "univariable" else None,
     )
 
 

@@ -45,7 +45,7 @@ def statements(frozen: FrozenContract) -> tuple[str, ...]:
     power = contract.power
     part = " confirmation" if contract.split.policy == "discovery_confirmation" else ""
     if power.minimum_detectable is not None:
-        counted = "" if power.events is None else f", {power.events:g} events"
+        counted = "" if power.events is None else f", {power.events:.0f} events expected"
         lines.append(
             f"Power: {power.n}{part} patients{counted}; with 80% power the"
             f" smallest effect that can be seen is {power.minimum_detectable:.2f}"

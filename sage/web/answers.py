@@ -19,8 +19,6 @@ class Answers:
     def of(self, run: RunFolder) -> list[dict[str, Any]]:
         """Return an answer per claim, supported claims first; none before the report is written.
 
-        `word` is the verdict in words.
-
         Raises
         ------
         InputError
@@ -34,8 +32,7 @@ class Answers:
         kept = self._kept.get(run.root)
         if kept is None or kept[0] != files:
             claims = [
-                {"id": item["id"], "word": item["answer"]["verdict_words"], **item["answer"]}
-                for item in summarize_run(run)["hypotheses"]
+                {"id": item["id"], **item["answer"]} for item in summarize_run(run)["hypotheses"]
             ]
             self._kept[run.root] = kept = files, claims
         return kept[1]

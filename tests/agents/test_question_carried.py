@@ -89,5 +89,5 @@ def test_what_the_cohort_could_carry_must_be_carried_and_the_rest_is_said() -> N
     assert unanswered(question, claim("expression:FGFR3", endpoint="nodes")) == []
     kept, _, dropped = account_line(
         question, claim("expression:FGFR3", endpoint="nodes")
-    ).partition("Not answered")
+    ).partition("Not covered")
     assert "FGFR3" in kept and "pN+" in kept and "cisplatin" in dropped

@@ -38,7 +38,7 @@ class Key(StrEnum):
 
 
 def random_key(exposure: int, number: str) -> str:
-    """Return the key of a number (`percentile`, `draws`, `as_good`, `p`) of an exposure's random features.
+    """Return the key of a number of an exposure's random features, such as `as_good` or `p`.
 
     Exposures are counted from 0 in the argument and from 1 in the key.
     """

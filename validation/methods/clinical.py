@@ -41,7 +41,7 @@ def table_one(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
     If the claim is a slope, patients are split at the median of the exposure, for description only.
     """
     sides = _sides(study)
-    everybody = ("all patients", sides[0][1] | sides[1][1])
+    everybody = ("both groups", sides[0][1] | sides[1][1])
     columns = [everybody, *sides]
     heads = ["all", "exposed", "reference"]
     rows = [

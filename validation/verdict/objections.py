@@ -267,7 +267,9 @@ def _random_texts(contract: Contract, controls: Controls) -> Iterator[tuple[str,
             which = "either" if either else "the claimed"
             text = f"stronger in {which} direction than {weaker} of {found.draws} {kind} {label}"
             like = "permutations" if permuted else "comparable genes"
-            words = f"not specific to {label}: {found.draws - weaker} of {found.draws} {like} in its"
+            words = (
+                f"not specific to {label}: {found.draws - weaker} of {found.draws} {like} in its"
+            )
             words += " place predict at least as well"
             yield words, found.percentile, text
 
