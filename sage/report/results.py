@@ -459,7 +459,7 @@ def _table(title: str, rows: list[dict[str, str]], name: str, facts: Facts) -> T
         title=_title(title),
         columns=[named.get(column) or column for column in columns],
         rows=[[_cell(row.get(column, ""), name, facts) for column in columns] for row in rows],
-        core=title in ("table_one", "univariable", "adjusted", "joint_groups"),
+        core=title in ("table_one", "univariable", "adjusted"),
         note=COMPLETE if title == "univariable" else None,
     )
 
