@@ -1,9 +1,9 @@
 """Export of a graph to Biological Expression Language (BEL 2.2), and a list of what it omits.
 
-Each reading becomes a statement with its citation and quotation. The following
-are omitted, each with a reason: denied relations (BEL has no negation), readings of retracted
-papers or of papers without an identifier, types that are not BEL functions (endpoints, image
-features, cohorts), and relations that BEL cannot express (`treats`, `acts_in`).
+Each reading becomes a statement with its citation and quotation. The following are omitted, each
+with a reason: denied relations (BEL has no negation), readings of retracted papers or of papers
+without an identifier, types that are not BEL functions (endpoints, image features, cohorts), and
+relations that BEL cannot express (`treats`, `acts_in`).
 """
 
 from __future__ import annotations

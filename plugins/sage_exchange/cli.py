@@ -25,23 +25,26 @@ Format = Literal["trrust", "signor", "ctd", "hetionet", "pubtator", "semmeddb", 
 @app.command("import")
 def import_graph(
     format: Annotated[Format, typer.Argument(help="Collection that the files come from.")],
-    files: Annotated[list[Path], typer.Argument(help="Files as their source publishes them.")],
+    files: Annotated[list[Path], typer.Argument(help="Files as published by their source.")],
     out_path: Annotated[Path, typer.Option("--out", "-o", help="Folder for the graph.")],
     also: Annotated[
         list[str] | None,
-        typer.Option(help="A file of another format for the same graph, as FORMAT:FILE."),
+        typer.Option(help="Additional file in another format for the same graph, as FORMAT:FILE."),
     ] = None,
     years: Annotated[
         Path | None,
-        typer.Option(help="Years by PMID; without, they are estimated from the number."),
+        typer.Option(help="Table of years by PMID; by default, years are estimated from the PMID."),
     ] = None,
     genes: Annotated[
         Path | None,
-        typer.Option(help="NCBI gene_info: numbers for genes known by symbol, to join sources."),
+        typer.Option(
+            help="NCBI gene_info: identifies genes known only by symbol, so that "
+            "sources can be joined."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read relations of another collection into a graph, dated where years are known.
+    """Import relations from another collection into a graph, with years if known.
 
     Example: sage exchange import pubtator BioRED/Dev.PubTator --out dated/
 
@@ -60,7 +63,7 @@ def import_graph(
         name, _, path = item.partition(":")
         if name not in FORMATS or not path:
             known = ", ".join(FORMATS)
-            raise InputError(f'--also "{item}": give FORMAT:FILE, FORMAT from {known}')
+            raise InputError(f'--also "{item}": expected FORMAT:FILE, with FORMAT one of {known}')
         wanted.append((name, Path(path)))
     numbers = read_gene_numbers(genes) if genes else {}
     dated = read_years(years) if years else {}
@@ -89,7 +92,7 @@ def import_lexicon(
     files: Annotated[
         list[Path], typer.Argument(help="NCBI gene_info, HGNC table, OBO, MeSH (.gz allowed).")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The lexicon file to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Lexicon file to write.")],
     as_json: AsJson = False,
 ) -> None:
     """Compile vocabularies into one compact lexicon for `sage kg build --lexicon`.
@@ -110,22 +113,24 @@ def import_lexicon(
     for name, count in report.files.items():
         console.print(f"{count:8,}  {name}{'' if count else ' (tree numbers of MeSH, no names)'}")
     for reason, count in sorted(report.left_out.items()):
-        console.print(f"{count:8,}  left out: {reason}", style="dim")
+        console.print(f"{count:8,}  omitted: {reason}", style="dim")
     console.print(f"{report.entries:,} entries, {report.terms:,} spellings in {out}")
 
 
 @app.command("export")
 def export(
     graph: GraphPath,
-    format: Annotated[Literal["turtle", "bel", "kgx", "neo4j"], typer.Option(help="Format.")],
+    format: Annotated[
+        Literal["turtle", "bel", "kgx", "neo4j"], typer.Option(help="Export format.")
+    ],
     out_path: Annotated[
-        Path, typer.Option("--out", "-o", help="File to write; kgx and neo4j: a folder.")
+        Path, typer.Option("--out", "-o", help="File to write; for kgx and neo4j, a folder.")
     ],
     as_json: AsJson = False,
 ) -> None:
     """Write a graph as Turtle (RDF with evidence), BEL, or tables for KGX or Neo4j.
 
-    BEL has no words for some relations; they are listed in a table beside the script.
+    Relations that BEL cannot express are listed in a table next to the script.
 
     Example: sage exchange export --graph graph/ --format kgx --out kgx/
 
@@ -148,9 +153,12 @@ def export(
 @app.command()
 def trace(
     name: str = RunName,
-    out: Annotated[Path | None, typer.Option(help="File to write; default: print.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write; default: standard output.")
+    ] = None,
     content: Annotated[
-        bool, typer.Option("--content", help="Include prompts, replies, arguments and results.")
+        bool,
+        typer.Option("--content", help="Include prompts, replies, tool arguments and results."),
     ] = False,
 ) -> None:
     """Export a run's trace as OpenTelemetry spans (OTLP in JSON, GenAI conventions).

@@ -32,11 +32,17 @@ def export_graph(graph: Graph, path: Path, format: str) -> Exported:
         reverse.
     """
     if format not in FORMATS:
-        raise InputError(f'export format "{format}": choose {", ".join(FORMATS)}.')
+        raise InputError(
+            f'export format "{format}" is not known; choose from {", ".join(FORMATS)}.'
+        )
     if format in TABLES and path.exists() and not path.is_dir():
-        raise InputError(f"--out {path} is a file; {format} writes a folder: name another")
+        raise InputError(
+            f"--out {path} is a file, but {format} writes a folder; choose another path"
+        )
     if format not in TABLES and path.is_dir():
-        raise InputError(f"--out {path} is a folder; {format} writes a file: name a file in it")
+        raise InputError(
+            f"--out {path} is a folder, but {format} writes a file; give a file name in it"
+        )
     note = None
     if format == "turtle":
         with report_write_errors(path), writing(path) as stream:

@@ -69,7 +69,7 @@ def read_gene_numbers(path: Path) -> dict[str, str]:
         rows = (line.rstrip("\n").split("\t") for line in stream if not line.startswith("#"))
         numbers = {row[2]: row[1] for row in rows if len(row) > 2 and row[1].isdigit()}
     if not numbers:
-        raise InputError(f"{path}: no gene was found; expected NCBI's gene_info columns")
+        raise InputError(f"{path}: no genes found; expected the columns of NCBI's gene_info")
     return numbers
 
 
@@ -99,7 +99,7 @@ def fuse_facts(facts: Iterable[Fact], years: Mapping[str, int] | None = None) ->
             types.setdefault(entity.id, entity.type)
         gathered[fact.head.id, fact.relation, fact.tail.id, fact.negated].append(fact)
     if not gathered:
-        raise InputError("no relation between two entities was found in what was given")
+        raise InputError("no relation between two different entities found in the input")
     ids = sorted(names)
     place = {id_: n for n, id_ in enumerate(ids)}
     nodes = tuple(_node(id_, types[id_], names[id_]) for id_ in ids)
@@ -188,11 +188,11 @@ def read_table(path: Path, stream: IO[str], needed: tuple[str, ...]) -> Iterator
         if not line.startswith("#"):
             missing = ", ".join(name for name in needed if name.lower() not in cells)
             raise InputError(
-                f"{path}: no column {missing}; it has {', '.join(cells[:12])}. Give the file as "
-                "its source publishes it, header included"
+                f"{path}: column {missing} not found. Columns: {', '.join(cells[:12])}. Use the "
+                "file as published, including the header"
             )
     if not header:
-        raise InputError(f"{path}: no header row with {', '.join(needed)}")
+        raise InputError(f"{path}: no header row with the columns {', '.join(needed)}")
     for cells in csv.reader(
         (line for line in lines if not line.startswith("#")), delimiter=delimiter
     ):

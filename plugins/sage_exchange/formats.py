@@ -182,7 +182,7 @@ def hetionet(path: Path) -> Iterator[Fact]:
             for node in (row["source"], row["target"]):
                 kind, _, number = node.partition("::")
                 if kind not in _HETIONET:
-                    raise InputError(f'{path}: "{node}" is no node of Hetionet (KIND::IDENTIFIER)')
+                    raise InputError(f'{path}: "{node}" is not a Hetionet node (KIND::IDENTIFIER)')
                 id_ = f"ncbigene:{number}" if kind == "Gene" else number
                 ends.append(Entity(id_, names.get(node, number), _HETIONET[kind]))
             yield Fact(ends[0], relation, ends[1], polarity, source="Hetionet")
@@ -250,8 +250,8 @@ def pubtator(path: Path) -> Iterator[Fact]:
                         )  # fmt: skip
     if not found:
         raise InputError(
-            f"{path}: no relation was found; expected PubTator text (PMID|t|, PMID|a|, "
-            "annotations, relations) or a BioC-JSON export"
+            f"{path}: no relations found; expected PubTator text (PMID|t|, PMID|a|, annotations, "
+            "relations) or a BioC-JSON export"
         )
 
 
@@ -308,7 +308,7 @@ def _documents(path: Path, text: str) -> Iterator[dict[str, Any]]:
         try:  # a document per line
             read = [json.loads(line) for line in text.splitlines() if line.strip()]
         except ValueError as error:
-            raise InputError(f"{path}: no JSON ({error})") from None
+            raise InputError(f"{path}: invalid JSON ({error})") from None
     if isinstance(read, dict):
         read = read.get("PubTator3") or read.get("documents") or [read]
     if not isinstance(read, list) or not all(isinstance(d, dict) for d in read):
@@ -382,7 +382,7 @@ def indra(path: Path) -> Iterator[Fact]:
         try:
             read = json.load(stream)
         except ValueError as error:
-            raise InputError(f"{path}: no JSON ({error})") from None
+            raise InputError(f"{path}: invalid JSON ({error})") from None
     statements = read.get("statements", read) if isinstance(read, dict) else read
     if isinstance(statements, dict):  # keyed by hash, as in the INDRA database's responses
         statements = list(statements.values())

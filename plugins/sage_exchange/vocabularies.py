@@ -53,7 +53,7 @@ def import_lexicons(paths: Sequence[Path], out: Path) -> ImportReport:
         rows += _rows(path, text, trees, report)
         report.files[str(path)] = len(rows) - before
         if len(rows) == before and not _TREE_LINE.match(text):
-            raise InputError(f"{path}: no usable entry in it; leave it out or give the whole table")
+            raise InputError(f"{path}: no usable entries; omit it or provide the complete table")
     official = {row[1] for row in rows if row[2] == EntityType.GENE}
     claims = Counter(
         synonym for row in rows if row[2] == EntityType.GENE for synonym in set(row[3])
@@ -82,7 +82,7 @@ def import_lexicons(paths: Sequence[Path], out: Path) -> ImportReport:
             else:
                 synonyms.append(Term(synonym, index, gene and " " not in synonym))
     if not entries:
-        raise InputError("nothing to import: the files hold no usable entry")
+        raise InputError("nothing to import: the files contain no usable entries")
     lexicon = Lexicon.compile(entries, [term for tier in tiers for term in tier])
     lexicon.save(out)
     report.entries, report.terms = len(entries), lexicon.terms
@@ -127,7 +127,7 @@ def _text(path: Path) -> str:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise InputError(f"{path}: cannot read the vocabulary ({error.strerror})") from None
+        raise InputError(f"{path}: the vocabulary cannot be read ({error.strerror})") from None
     if data[:2] == b"\x1f\x8b":
         try:
             data = gzip.decompress(data)
@@ -151,8 +151,8 @@ def _rows(path: Path, text: str, trees: dict[str, str], report: ImportReport) ->
         if recognized:
             return list(read())
     raise InputError(
-        f"{path}: unknown vocabulary; known are NCBI gene_info, the HGNC table, OBO, and MeSH "
-        f"(mesh_id, mesh_name, with the tree-number list beside it)"
+        f"{path}: unknown vocabulary format; supported are NCBI gene_info, the HGNC table, OBO, "
+        "and MeSH (mesh_id, mesh_name, with the list of tree numbers in the same folder)"
     )
 
 
@@ -266,8 +266,8 @@ def _mesh(text: str, trees: dict[str, str], path: Path) -> Iterator[Row]:
         yield f"MESH:{row['mesh_id']}", name, kind, _tidy(name, names)
     if not trees and not symptoms:
         raise InputError(
-            f"{path}: MeSH names without tree numbers have no type; give the tree list "
-            f"(tree number, tab, name) too"
+            f"{path}: MeSH names need tree numbers to determine their type; also provide the "
+            "tree list (tree number, tab, name)"
         )
 
 

@@ -56,5 +56,5 @@ def read_years(path: Path) -> dict[str, int]:
             if len(cells) >= 2 and cells[0].isdigit() and year:
                 found[cells[0]] = int(year)
     if not found:
-        raise InputError(f"{path}: no row with a PMID and a year of four digits")
+        raise InputError(f"{path}: no row with a PMID and a four-digit year")
     return found

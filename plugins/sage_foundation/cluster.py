@@ -22,15 +22,18 @@ MOST_WARD = 10_000
 
 
 class ClusterInput(SlideInput):
-    """Features and how many clusters."""
+    """Features and the number of clusters."""
 
-    features: InputPath = Field(description="HDF5 with features and coords, from encode_tiles")
+    features: InputPath = Field(
+        description="HDF5 with features and coords, as written by encode_tiles"
+    )
     clusters: int = Field(default=6, ge=2, le=20)
     how: Literal["kmeans", "ward"] = Field(
         default="kmeans",
-        description=f"ward: hierarchical, for up to {MOST_WARD} tiles; finds small groups better",
+        description=f"ward: hierarchical, at most {MOST_WARD} tiles; better at "
+        "finding small groups",
     )
-    components: int = Field(default=20, ge=2, le=256, description="Principal components kept")
+    components: int = Field(default=20, ge=2, le=256, description="Number of principal components")
     seed: Seed = 0
 
 
@@ -49,9 +52,11 @@ class ClusterResult(SlideResult):
     tiles: int
     clusters: list[Cluster]
     silhouette: float | None = Field(
-        description="-1 to 1, how apart the clusters lie, on up to 2,000 tiles"
+        description="Silhouette, -1 to 1: separation of the clusters, computed on up to 2,000 tiles"
     )
-    explained_variance: float = Field(description="Share kept by the principal components")
+    explained_variance: float = Field(
+        description="Share of the variance explained by the principal components"
+    )
     table: OutputName
     overlay: OutputName
 
@@ -65,7 +70,7 @@ class ClusterResult(SlideResult):
     title="Group the tiles of a slide by appearance",
 )
 def cluster_tiles(given: ClusterInput, context: ToolContext) -> ClusterResult:
-    """Clusters of a slide; the same seed gives the same clusters."""
+    """Cluster a slide's tiles; the same seed gives the same clusters."""
     import numpy as np
     from sklearn.cluster import AgglomerativeClustering, KMeans
     from sklearn.decomposition import PCA
@@ -79,11 +84,13 @@ def cluster_tiles(given: ClusterInput, context: ToolContext) -> ClusterResult:
     slide = open_slide(given, context)
     features, coords, attributes = read_features(context.input(given.features, "file"))
     if coords is None:
-        raise InputError(f"{given.features}: has no coords; encode the tiles with encode_tiles")
+        raise InputError(
+            f"{given.features}: coords are missing; encode the tiles with encode_tiles"
+        )
     if len(features) < 2 * given.clusters:
         raise InputError(f"{len(features)} tiles are too few for {given.clusters} clusters")
     if (coords < 0).any() or (coords >= [slide.width, slide.height]).any():
-        raise InputError(f"{given.features}: coordinates lie outside this slide")
+        raise InputError(f"{given.features}: some coordinates are outside this slide")
     # features of a large slide are hundreds of MiB, so nothing of their size is copied
     for start in range(0, features.shape[1], 64):
         part = features[:, start : start + 64]
@@ -95,7 +102,7 @@ def cluster_tiles(given: ClusterInput, context: ToolContext) -> ClusterResult:
     if given.how == "ward":
         if len(reduced) > MOST_WARD:
             raise InputError(
-                f"{len(reduced)} tiles are too many for how=ward ({MOST_WARD}); take kmeans"
+                f"how=ward supports at most {MOST_WARD} tiles, not {len(reduced)}; use kmeans"
             )
         first = AgglomerativeClustering(given.clusters, linkage="ward").fit_predict(reduced)
     else:

@@ -23,16 +23,16 @@ EncoderName = Literal[
 
 
 class EncodeInput(TilesInput):
-    """The encoder and the tiles."""
+    """The encoder and the tiles to encode."""
 
     encoder: EncoderName = "handcrafted"
     weights: InputPath | None = Field(
         default=None,
-        description="Folder of the encoder's weights; none for handcrafted",
+        description="Folder with the encoder's weights; not needed for handcrafted",
     )
     coords: InputPath | None = Field(
         default=None,
-        description="HDF5 of coordinates (Trident, CLAM); cut from the tissue when absent",
+        description="HDF5 with coordinates (Trident, CLAM); default: tiles are cut from the tissue",
     )
     device: Device = "auto"
     normalize: Literal["none", "macenko", "reinhard"] = "none"
@@ -45,15 +45,17 @@ class EncodeResult(SlideResult):
     encoder: str
     dimension: int
     device: str
-    precision: str = Field(description="Of the computation: float32, or autocast on a GPU")
+    precision: str = Field(
+        description="Precision of the computation: float32, or autocast on a GPU"
+    )
     at_mpp: float
     license: str = Field(description="License of the encoder's weights")
-    tcga_overlap: str = Field(description="Whether the encoder was trained on TCGA")
+    tcga_overlap: str = Field(description="True if the encoder was trained on TCGA")
     features: OutputName = Field(description="HDF5 with features and coords (Trident, CLAM)")
 
 
 class UsesEncoder(Protocol):
-    """Arguments that name an encoder."""
+    """Arguments that select an encoder."""
 
     encoder: EncoderName
 
@@ -86,7 +88,7 @@ def choose_batch(mb_per_patch: float, device: str, memory_mb: int) -> int:
     resources=Resources(
         cpu=2,
         memory_mb=1024,
-        memory_note="handcrafted; 2,048 to 6,144 with a foundation model, by its size",
+        memory_note="handcrafted; 2,048 to 6,144 with a foundation model, depending on its size",
         gpu="optional",
         seconds_per_item=60.0,
     ),
@@ -95,18 +97,18 @@ def choose_batch(mb_per_patch: float, device: str, memory_mb: int) -> int:
         stain="H&E",
         mpp=(0.2, 1.05),
         organ="any",
-        training_data="handcrafted: none; others: see the result's tcga_overlap and license",
+        training_data="handcrafted: none; others: see tcga_overlap and license in the result",
         tcga_overlap="handcrafted: none; Phikon was trained on TCGA",
         known_failures=(
-            "handcrafted features follow color: normalize before mixing labs",
-            "handcrafted features are no match for a foundation model on subtle morphology",
+            "handcrafted features depend on color: normalize before combining labs",
+            "handcrafted features cannot match a foundation model on subtle morphology",
         ),
     ),
     license="the encoder's own; handcrafted: Apache-2.0",
-    title="Tile features by an encoder",
+    title="Compute tile features with an encoder",
 )
 def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
-    """Features of a slide."""
+    """Encode a slide's tiles."""
     from mcp_servers.formats.hdf5 import Grid, stored_level
     from mcp_servers.pathology.tiles import tile_grid
     from mcp_servers.pathology.tissue import slide_tissue
@@ -117,7 +119,7 @@ def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
     from sage_stains.separation import Normalizer
 
     if given.coords is not None and given.regions is not None:
-        raise InputError("give coords or regions, not both: tiles of coords are taken as they are")
+        raise InputError("coords and regions cannot be combined: all tiles in coords are encoded")
     spec = encoder_spec(given.encoder)
     slide = open_slide(given, context)
     warnings = list(slide.warnings)
@@ -126,10 +128,12 @@ def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
         size = int(attributes.get("patch_size_level0", 0))
         patch = int(attributes.get("patch_size", given.tile_px))
         if not 16 <= size <= 65536 or not 16 <= patch <= 4096:
-            raise InputError(f"{given.coords}: its attributes lack patch_size_level0, patch_size")
+            raise InputError(
+                f"{given.coords}: attributes patch_size_level0 and patch_size are required"
+            )
         outside = (corners < 0).any() or (corners > [slide.width, slide.height]).any()
         if outside:
-            raise InputError(f"{given.coords}: coordinates lie outside this slide")
+            raise InputError(f"{given.coords}: some coordinates are outside this slide")
         base = slide.need_mpp()
         level = stored_level(slide.levels, patch, size)
         grid = Grid(
@@ -139,10 +143,11 @@ def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
         found, view = slide_tissue(slide)
         corners, _, grid = tile_grid(slide, found.mask, view.scale, given, context)
     if len(corners) == 0:
-        raise InputError(f"{slide.path}: no tile to encode; see the tool tile_slide")
+        raise InputError(f"{slide.path}: no tiles to encode; see the tool tile_slide")
     if not 0.6 <= grid.mpp / spec.mpp <= 1.7:
         warnings.append(
-            f"{spec.name} expects about {spec.mpp:g} µm per pixel, the tiles have {grid.mpp:.3g}"
+            f"{spec.name} expects about {spec.mpp:g} µm per pixel, but the tiles have "
+            f"{grid.mpp:.3g}"
         )
     encoder, device = encoder_for(spec, given.weights, given.device, grid.mpp, context)
     recolor = None if given.normalize == "none" else Normalizer(slide, given.normalize)

@@ -16,7 +16,7 @@ from sage.core.errors import InputError
 def write_features(path: Path, coords: I64, parts: Iterable[F32], grid: Grid, encoder: str) -> int:
     """Write features, which arrive in chunks of rows, together with their coordinates.
 
-    The attributes name the encoder. Return the features' dimension.
+    The attributes identify the encoder. Return the features' dimension.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def write_features(path: Path, coords: I64, parts: Iterable[F32], grid: Grid, en
         for part in parts:
             end = seen + len(part)
             if end > len(coords):
-                raise InputError(f"{len(coords)} coordinates but {end} feature rows or more")
+                raise InputError(f"{len(coords)} coordinates but at least {end} feature rows")
             if data is None:
                 wide = part.shape[1]
                 data = file.create_dataset(
@@ -80,7 +80,7 @@ def read_features(path: Path) -> tuple[F32, I64 | None, dict[str, Any]]:
         if features.ndim != 2 or not len(features):
             raise InputError(f"{path}: features must be (n, d) with n > 0, not {features.shape}")
         if not np.isfinite(features).all():
-            raise InputError(f"{path}: features hold NaN or infinity; extract them again")
+            raise InputError(f"{path}: features contain NaN or infinity; extract them again")
         attributes = {key: _plain(value) for key, value in stored.attrs.items()}
         coords = None
         if "coords" in file:
@@ -115,7 +115,9 @@ def open_hdf5(path: Path) -> Any:
     name = file.visititems_links(elsewhere)
     if name is not None:
         file.close()
-        raise InputError(f'{path}: "{name}" is in another file, which is not followed')
+        raise InputError(
+            f'{path}: "{name}" links to another file, and external links are not followed'
+        )
     return file
 
 
@@ -126,7 +128,7 @@ def dataset(file: Any, name: str, path: Path) -> Any:
     found = file.get(name)
     if not isinstance(found, h5py.Dataset):
         held = ", ".join(file.keys()) or "nothing"
-        raise InputError(f'{path}: has no dataset "{name}" (it holds: {held})')
+        raise InputError(f'{path}: dataset "{name}" not found (datasets: {held})')
     return found
 
 

@@ -27,14 +27,18 @@ class HeatmapInput(SlideInput):
     tile_px_level0: float | None = Field(
         default=None,
         gt=0,
-        description="Side of a tile; from the file or the grid when absent",
+        description="Side of a tile in level-0 pixels; default: from the file or the grid",
     )
-    low: float | None = Field(default=None, description="Score drawn blue; the 1st percentile")
-    high: float | None = Field(default=None, description="Score drawn yellow; the 99th percentile")
+    low: float | None = Field(
+        default=None, description="Score drawn in blue; default: the 1st percentile"
+    )
+    high: float | None = Field(
+        default=None, description="Score drawn in yellow; default: the 99th percentile"
+    )
 
 
 class HeatmapResult(SlideResult):
-    """The picture and the range of its colors."""
+    """The picture and the range of its color scale."""
 
     tiles: int
     low: float
@@ -49,10 +53,10 @@ class HeatmapResult(SlideResult):
     "1.0.1",
     "Draw scores of tiles (attention, text similarity, any column) over a slide.",
     resources=Resources(memory_mb=512, seconds_per_item=0.5),
-    title="Heat map of tile scores",
+    title="Draw a heat map of tile scores",
 )
 def heatmap(given: HeatmapInput, context: ToolContext) -> HeatmapResult:
-    """Heatmap of a slide; tiles without a score stay as they are."""
+    """Draw a heat map of a slide; tiles without a score are left uncolored."""
     import cv2
     import numpy as np
 
@@ -63,10 +67,10 @@ def heatmap(given: HeatmapInput, context: ToolContext) -> HeatmapResult:
     coords, scores, stored = read_scores(context.input(given.scores, "file"), given.column)
     inside = (coords >= 0).all(axis=1) & (coords < [slide.width, slide.height]).all(axis=1)
     if not inside.all():
-        raise InputError(f"{given.scores}: {int((~inside).sum())} tiles lie outside this slide")
+        raise InputError(f"{given.scores}: {int((~inside).sum())} tiles are outside this slide")
     finite = np.isfinite(scores)
     if not finite.any():
-        raise InputError(f'{given.scores}: "{given.column}" holds no number')
+        raise InputError(f'{given.scores}: "{given.column}" contains no numbers')
     warnings = list(slide.warnings)
     if not finite.all():
         warnings.append(f"{int((~finite).sum())} tiles have no score and are not drawn")
@@ -75,7 +79,7 @@ def heatmap(given: HeatmapInput, context: ToolContext) -> HeatmapResult:
     low = float(np.percentile(scores, 1)) if given.low is None else given.low
     high = float(np.percentile(scores, 99)) if given.high is None else given.high
     if high < low:
-        raise InputError(f"high ({high:g}) lies below low ({low:g})")
+        raise InputError(f"high ({high:g}) is below low ({low:g})")
     colors = colorize(scores, low, max(high, low + 1e-9))
     picture = slide.thumbnail(2048)
     ratio = slide.width / picture.shape[1]
@@ -136,11 +140,11 @@ def read_scores(path: Path, column: str) -> tuple[I64, F64, float | None]:
     try:
         table = pd.read_csv(path)
     except (ValueError, OSError) as error:
-        raise InputError(f"{path}: not a readable CSV: {error}") from error
+        raise InputError(f"{path}: not a readable CSV file: {error}") from error
     missing = [name for name in ("x", "y", column) if name not in table.columns]
     if missing:
         held = ", ".join(map(str, table.columns[:20]))
-        raise InputError(f"{path}: has no column {', '.join(missing)}. It has: {held}")
+        raise InputError(f"{path}: column {', '.join(missing)} not found. Columns: {held}")
     try:
         coords = table[["x", "y"]].to_numpy(dtype=np.float64).round().astype(np.int64)
         scores = table[column].to_numpy(dtype=np.float64)

@@ -29,29 +29,30 @@ def find_cached(name: str) -> Path:
     named = NAME.match(name)
     if named is None:
         raise InputError(
-            f"hub={name[:120]!r} is no name of a file on the hub; write OWNER/NAME:FILE, or"
-            " OWNER/NAME@REVISION:FILE. Names of timm without a file name classifiers of images,"
-            " which outline no nuclei"
+            f"hub={name[:120]!r} does not specify a file on the hub; use OWNER/NAME:FILE or "
+            "OWNER/NAME@REVISION:FILE. timm names without a file are image classifiers, which "
+            "cannot segment nuclei"
         )
     repo, revision, file = named["repo"], named["revision"], named["file"]
     if not file.endswith(SAFE):
         raise InputError(
-            f"hub={name!r}: by name only {' and '.join(SAFE)} are taken, which run no code; a"
-            " TorchScript module is code: download and name it as weights=FILE if you trust it"
+            f"hub={name!r}: only {' and '.join(SAFE)} files, which cannot run code, are loaded "
+            "by name. A TorchScript module is code: if you trust it, download it and pass it as "
+            "weights=FILE"
         )
     try:
         from huggingface_hub import try_to_load_from_cache
     except ImportError:
         raise InputError(
-            'hub= needs the package huggingface_hub: pip install "sage-pathology[models]"'
+            'hub= requires the package huggingface_hub: pip install "sage-pathology[models]"'
         ) from None
     found = try_to_load_from_cache(repo, file, revision=revision)
     if not isinstance(found, str):
         at = f" --revision {revision}" if revision else ""
         raise InputError(
-            f"hub={name!r} is not in the hub's cache on this machine, and tools download nothing;"
-            f" where there is a network: hf download {repo} {file}{at}, then copy the cache"
-            " (HF_HUB_CACHE) if that was another machine"
+            f"hub={name!r} is not in this machine's hub cache, and tools do not download. On a "
+            f"machine with network access run: hf download {repo} {file}{at}. If that is another "
+            "machine, copy its cache (HF_HUB_CACHE) here"
         )
     return Path(found)
 

@@ -23,22 +23,26 @@ MIL_VALIDITY = Validity(
     tcga_overlap="that of the features' encoder and of the training slides",
     known_failures=(
         "with fewer than about 50 patients the interval is wide and the model unstable",
-        "a label that goes with scanner or hospital is learned as scanner or hospital",
-        "attention shows what the model used, not what caused the label",
+        "if a label correlates with scanner or hospital, the model learns scanner or hospital",
+        "attention shows which tiles the model used, not the cause of the label",
     ),
 )
 
 
 class TrainInput(Given):
-    """Bags, labels and how to train."""
+    """Bags, labels and training settings."""
 
-    features: InputPath = Field(description="Folder of one HDF5 of features per slide")
-    labels: InputPath = Field(description="CSV with columns slide, label and, if any, patient")
-    name: str = Field(default="mil", pattern=r"^[A-Za-z0-9_-]{1,60}$", description="Of the model")
-    folds: int = Field(default=5, ge=2, le=20, description="Folds of the cross-validation")
+    features: InputPath = Field(description="Folder with one HDF5 file of features per slide")
+    labels: InputPath = Field(description="CSV with columns slide, label and, optionally, patient")
+    name: str = Field(
+        default="mil", pattern=r"^[A-Za-z0-9_-]{1,60}$", description="Name of the model"
+    )
+    folds: int = Field(default=5, ge=2, le=20, description="Number of cross-validation folds")
     epochs: int = Field(default=40, ge=1, le=1000)
     hidden: int = Field(default=128, ge=8, le=1024)
-    max_tiles: int = Field(default=2048, ge=16, description="Tiles drawn from a bag per epoch")
+    max_tiles: int = Field(
+        default=2048, ge=16, description="Number of tiles drawn from each bag per epoch"
+    )
     seed: Seed = 0
     device: Device = "auto"
 
@@ -50,7 +54,9 @@ class MilScores(BaseModel):
     patients: int
     classes: list[str]
     auc: float | None
-    auc_low: float | None = Field(description="95% interval, patients drawn with replacement")
+    auc_low: float | None = Field(
+        description="95% interval from resampling patients with replacement"
+    )
     auc_high: float | None
     balanced_accuracy: float
     predictions: OutputName
@@ -59,19 +65,19 @@ class MilScores(BaseModel):
 
 
 class TrainResult(MilScores):
-    """Scores of slides that the fold's model did not see, and the model of all slides."""
+    """Held-out scores from cross-validation, and the model trained on all slides."""
 
     folds: int
     encoder: str | None
-    weights: OutputName = Field(description="safetensors")
-    card: OutputName = Field(description="JSON: shape, classes, encoder, scores")
+    weights: OutputName = Field(description="Model as a safetensors file")
+    card: OutputName = Field(description="JSON with architecture, classes, encoder and scores")
 
 
 @tool(
     "mil_train",
     SUITE,
     "1.0.0",
-    "Train an attention MIL classifier on slide labels, cross-validated with patients kept apart.",
+    "Train an attention MIL classifier on slide labels, cross-validated by patient.",
     resources=Resources(cpu=2, memory_mb=4096, gpu="optional", seconds_per_item=120.0),
     validity=MIL_VALIDITY,
     title="Train a multiple-instance model",
@@ -92,13 +98,16 @@ def mil_train(given: TrainInput, context: ToolContext) -> TrainResult:
     data = _load(given.features, given.labels, context)
     classes = sorted(set(data.labels))
     if len(classes) < 2:
-        raise InputError(f"{given.labels}: all slides have the label {classes[0]}; two are needed")
+        raise InputError(
+            f"{given.labels}: all slides have the label {classes[0]}; at least two "
+            "labels are needed"
+        )
     y = np.array([classes.index(label) for label in data.labels])
     smallest = min(len(set(data.patients[y == c])) for c in range(len(classes)))
     if smallest < given.folds:
         raise InputError(
-            f"{given.labels}: the rarest label has {smallest} patients, fewer than {given.folds} "
-            "folds; take fewer folds or more slides"
+            f"{given.labels}: the rarest label has {smallest} patients, fewer than the "
+            f"{given.folds} folds; use fewer folds or more slides"
         )
     settings = attention.MilSettings(given.hidden, epochs=given.epochs, max_tiles=given.max_tiles)
     device = choose_device(given.device, context.device)
@@ -150,13 +159,17 @@ def mil_train(given: TrainInput, context: ToolContext) -> TrainResult:
 
 
 class EvaluateInput(Given):
-    """A trained model and slides it has not seen."""
+    """A trained model and slides that it has not seen."""
 
-    weights: InputPath = Field(description="safetensors from mil_train; its JSON is beside it")
-    features: InputPath = Field(description="Folder of one HDF5 of features per slide")
-    labels: InputPath = Field(description="CSV with columns slide, label and, if any, patient")
+    weights: InputPath = Field(
+        description="safetensors file from mil_train; its JSON must be in the same folder"
+    )
+    features: InputPath = Field(description="Folder with one HDF5 file of features per slide")
+    labels: InputPath = Field(description="CSV with columns slide, label and, optionally, patient")
     name: str = Field(default="mil", pattern=r"^[A-Za-z0-9_-]{1,60}$")
-    attention: bool = Field(default=True, description="Write each slide's attention for heatmap")
+    attention: bool = Field(
+        default=True, description="Write each slide's attention, for the tool heatmap"
+    )
     seed: Seed = 0
     device: Device = "auto"
 
@@ -164,7 +177,9 @@ class EvaluateInput(Given):
 class EvaluateResult(MilScores):
     """Scores on the given slides."""
 
-    attention: list[OutputName] = Field(description="HDF5 per slide: coords and attention")
+    attention: list[OutputName] = Field(
+        description="One HDF5 file per slide, with coords and attention"
+    )
 
 
 @tool(
@@ -177,7 +192,7 @@ class EvaluateResult(MilScores):
     title="Evaluate a multiple-instance model",
 )
 def mil_evaluate(given: EvaluateInput, context: ToolContext) -> EvaluateResult:
-    """Predict each slide and score against its label."""
+    """Predict each slide's label and score the predictions."""
     import numpy as np
 
     from mcp_servers.pathology.common import choose_device
@@ -190,13 +205,13 @@ def mil_evaluate(given: EvaluateInput, context: ToolContext) -> EvaluateResult:
     foreign = sorted(set(data.labels) - set(classes))
     if foreign:
         raise InputError(
-            f"{given.labels}: labels {', '.join(foreign)} are not those of the model "
-            f"({', '.join(classes)})"
+            f"{given.labels}: labels {', '.join(foreign)} are unknown to the model, which has "
+            f"{', '.join(classes)}"
         )
     if data.bags[0].shape[1] != card["dimension"]:
         raise InputError(
-            f"{given.features}: features have {data.bags[0].shape[1]} numbers, the model was "
-            f"trained on {card['dimension']} ({card['encoder']})"
+            f"{given.features}: features have dimension {data.bags[0].shape[1]}, but the model "
+            f"was trained on dimension {card['dimension']} ({card['encoder']})"
         )
     device = choose_device(given.device, context.device)
     network = network.to(device)
@@ -216,7 +231,7 @@ def mil_evaluate(given: EvaluateInput, context: ToolContext) -> EvaluateResult:
     table = f"{given.name}.evaluation.csv"
     scores = _scores(data, y, classes, out, given.seed, table, context)
     if card["encoder"] and data.encoder and card["encoder"] != data.encoder:
-        scores.warnings.append(f"trained on {card['encoder']}, evaluated on {data.encoder}")
+        scores.warnings.append(f"trained on {card['encoder']}, but evaluated on {data.encoder}")
     return EvaluateResult(**scores.model_dump(), attention=written)
 
 
@@ -244,12 +259,14 @@ def _load(features: str, labels: str, context: ToolContext) -> Bags:
     try:
         table = pd.read_csv(path, dtype=str)
     except (ValueError, OSError) as error:
-        raise InputError(f"{labels}: not a readable CSV: {error}") from error
+        raise InputError(f"{labels}: not a readable CSV file: {error}") from error
     if not {"slide", "label"} <= set(table.columns):
-        raise InputError(f"{labels}: needs columns slide and label; has {', '.join(table.columns)}")
+        raise InputError(
+            f"{labels}: columns slide and label are required. Columns: {', '.join(table.columns)}"
+        )
     doubled = table["slide"][table["slide"].duplicated()].tolist()
     if doubled:
-        raise InputError(f"{labels}: slide {doubled[0]} stands there twice")
+        raise InputError(f"{labels}: slide {doubled[0]} is listed twice")
     table = table.dropna(subset=["slide", "label"])
     folder = context.input(features, "folder")
     found: dict[str, Path] = {}
@@ -258,8 +275,10 @@ def _load(features: str, labels: str, context: ToolContext) -> Bags:
         found.setdefault(file.stem, file)
     missing = [name for name in table["slide"] if _file(found, name) is None]
     if len(missing) == len(table) or table.empty:
-        raise InputError(f"{features}: holds no features (.h5) of the slides in {labels}")
-    warnings = [] if "patient" in table.columns else ["no column patient: each slide is a patient"]
+        raise InputError(f"{features}: no features (.h5) found for the slides in {labels}")
+    warnings = (
+        [] if "patient" in table.columns else ["no patient column: each slide counts as a patient"]
+    )
     if missing:
         warnings.append(f"{len(missing)} slides have no features, e.g. {missing[0]}")
     have = table[~table["slide"].isin(missing)]
@@ -271,7 +290,8 @@ def _load(features: str, labels: str, context: ToolContext) -> Bags:
         bag, where, attrs = read_features(file)
         if bags and bag.shape[1] != bags[0].shape[1]:
             raise InputError(
-                f"{file}: {bag.shape[1]} numbers per tile, other slides have {bags[0].shape[1]}"
+                f"{file}: features have dimension {bag.shape[1]}, but those of other slides have "
+                f"{bags[0].shape[1]}"
             )
         bags.append(bag)
         coords.append(where)
@@ -279,7 +299,7 @@ def _load(features: str, labels: str, context: ToolContext) -> Bags:
     encoders = {str(a["encoder"]) for a in attributes if "encoder" in a}
     if len(encoders) > 1:
         raise InputError(
-            f"{features}: features come from several encoders: {', '.join(sorted(encoders))}"
+            f"{features}: features come from different encoders: {', '.join(sorted(encoders))}"
         )
     patients = have["patient"] if "patient" in have.columns else have["slide"]
     return Bags(
@@ -334,7 +354,7 @@ def _scores(
     warnings = list(data.warnings)
     patients = len(set(data.patients.tolist()))
     if patients < 50:
-        warnings.append(f"only {patients} patients: the scores are unsure")
+        warnings.append(f"only {patients} patients: the scores are uncertain")
 
     def drop_nan(number: float) -> float | None:
         return number if np.isfinite(number) else None
@@ -365,7 +385,7 @@ def _load_model(weights: str, context: ToolContext) -> tuple[Any, dict[str, Any]
     try:
         card = json.loads(card_path.read_text(encoding="utf-8"))
         if card.get("format") != "sage-mil-1":
-            raise InputError(f"{card_path}: not the card of a model of mil_train")
+            raise InputError(f"{card_path}: not the card of a mil_train model")
         state = load_file(path)
         mean, sd = state.pop("feature_mean"), state.pop("feature_sd")
         settings = attention.MilSettings(**card["settings"])
@@ -374,5 +394,5 @@ def _load_model(weights: str, context: ToolContext) -> tuple[Any, dict[str, Any]
     except InputError:
         raise
     except Exception as error:  # safetensors and json raise exceptions of their own
-        raise InputError(f"{path}: not a model of mil_train: {error}") from error
+        raise InputError(f"{path}: not a mil_train model: {error}") from error
     return network.eval(), card, mean, sd

@@ -79,8 +79,9 @@ def timm_network(name: str) -> Any:
         timm: Any = importlib.import_module("timm")
     except (ImportError, RuntimeError) as error:  # RuntimeError: torchvision of another torch
         raise InputError(
-            f"encoder {name} needs the package timm, which cannot be imported ({_short(error)}): "
-            'pip install "sage-pathology[encoders]" (docs/slides.md, Encoders)'
+            f"encoder {name} requires the package timm, which cannot be imported "
+            f'({_short(error)}): pip install "sage-pathology[encoders]" (docs/slides.md, '
+            "Encoders)"
         ) from error
     architecture, given = TIMM[name]
     options = dict(given)
@@ -156,8 +157,8 @@ def from_folder(kind: Any, folder: Path, model_type: str) -> Any:
     missing = sorted(k for k in report["missing_keys"] if not k.startswith("pooler."))
     if missing:
         raise InputError(
-            f"{folder}: model.safetensors does not fit the architecture that config.json states: "
-            f"{len(missing)} tensors are missing, {missing[0]} the first"
+            f"{folder}: model.safetensors does not match the architecture in config.json: "
+            f"{len(missing)} tensors are missing, starting with {missing[0]}"
         )
     return module
 
@@ -169,30 +170,33 @@ def _check_config(folder: Path, model_type: str) -> None:
     of the folder, so all such references are refused.
     """
     if not folder.is_dir() or not (folder / "config.json").is_file():
-        raise InputError(f"{folder}: not a model folder (it needs config.json, model.safetensors)")
+        raise InputError(
+            f"{folder}: not a model folder; config.json and model.safetensors are required"
+        )
     index = next(iter(sorted(folder.glob("*.index.json"))), None)
     if index is not None:
         raise InputError(
-            f"{index}: weights in shards are not read; make one model.safetensors of them "
-            f'(transformers: AutoModel.from_pretrained("{folder.name}").save_pretrained("merged", '
-            'max_shard_size="100GB")), or remove the index where model.safetensors is whole'
+            f"{index}: sharded weights are not supported; merge them into one model.safetensors "
+            "(transformers: "
+            f'AutoModel.from_pretrained("{folder.name}").save_pretrained("merged", '
+            'max_shard_size="100GB")), or delete the index if model.safetensors is complete'
         )
     if (folder / "adapter_config.json").exists():
         raise InputError(
-            f"{folder / 'adapter_config.json'}: adapters are not read; merge them into the model "
-            "(peft: merge_and_unload, then save_pretrained)"
+            f"{folder / 'adapter_config.json'}: adapters are not supported; merge them into the "
+            "model (peft: merge_and_unload, then save_pretrained)"
         )
     config = _json_object(folder / "config.json")
     found = config.get("model_type")
     if found != model_type:
         raise InputError(
-            f"{folder}: config.json says model_type {json.dumps(found)[:60]}, needed is "
-            f'"{model_type}"; these are another model\'s weights'
+            f'{folder}: config.json has model_type {json.dumps(found)[:60]}, but "{model_type}" '
+            "is required; these are the weights of another model"
         )
     led = [k for k in LEADS_ELSEWHERE if config.get(k) is not None]
     if led:
         raise InputError(
-            f"{folder / 'config.json'}: sets {led[0]}, which SAGE does not follow; remove it"
+            f"{folder / 'config.json'}: sets {led[0]}, which SAGE does not follow; remove this key"
         )
     tokens = folder / "tokenizer_config.json"
     named = _json_object(tokens).get("fast_tokenizer_files") if tokens.is_file() else None
@@ -200,7 +204,7 @@ def _check_config(folder: Path, model_type: str) -> None:
         isinstance(item, str) and item == Path(item).name and "\\" not in item
         for item in (named if isinstance(named, list) else [None])
     ):
-        raise InputError(f"{tokens}: fast_tokenizer_files may name only files in this folder")
+        raise InputError(f"{tokens}: fast_tokenizer_files may list only files in this folder")
 
 
 def _json_object(file: Path) -> dict[str, Any]:
@@ -221,14 +225,15 @@ def _transformers(spec: EncoderSpec, weights: Path) -> Any:
     config = module.config
     if config.hidden_size != spec.dimension:
         raise InputError(
-            f"{weights}: gives {config.hidden_size} numbers per patch, {spec.name} gives "
-            f"{spec.dimension}; these are another model's weights"
+            f"{weights}: the model outputs {config.hidden_size} features per patch, but "
+            f"{spec.name} outputs {spec.dimension}; these are the weights of another model"
         )
     side, channels = config.image_size, config.num_channels
     if channels != 3 or (spec.name == "phikon" and side != spec.patch_px):
         raise InputError(
-            f"{weights}: takes images of {side} px and {channels} channels, {spec.name} those of "
-            f"{spec.patch_px} px and 3; these are another model's weights"
+            f"{weights}: the model takes images of {side} px with {channels} channels, but "
+            f"{spec.name} takes {spec.patch_px} px with 3 channels; these are the weights of "
+            "another model"
         )
     return module
 
@@ -258,8 +263,8 @@ def conch_network(weights: Path, *, texts: bool = False) -> Any:
         model: Any = importlib.import_module("conch.open_clip_custom.coca_model")
     except (ImportError, RuntimeError) as error:
         raise InputError(
-            "encoder conch needs its own package, which is not on PyPI: "
-            "pip install git+https://github.com/mahmoodlab/CONCH.git (docs/slides.md, Encoders)"
+            "encoder conch requires its own package, which is not on PyPI: pip install "
+            "git+https://github.com/mahmoodlab/CONCH.git (docs/slides.md, Encoders)"
         ) from error
     # the package's own loader would unpickle the file and skip tensors that do not fit
     config = json.loads((Path(factory.CFG_DIR) / "conch_ViT-B-16.json").read_text("utf-8"))
@@ -275,7 +280,7 @@ def conch_network(weights: Path, *, texts: bool = False) -> Any:
         names = module.text.state_dict().keys()
         _fill(module.text, {k: v for k, v in _below("text.", state).items() if k in names}, file)
         if "logit_scale" not in state:
-            raise InputError(f"{file}: does not fit the encoder: logit_scale missing")
+            raise InputError(f"{file}: does not match the encoder: logit_scale is missing")
         module.logit_scale.data = state["logit_scale"].float()
     return module
 
@@ -307,7 +312,7 @@ def weights_file(weights: Path) -> Path:
     for name in ("model.safetensors", "pytorch_model.bin"):
         if (weights / name).is_file():
             return weights / name
-    raise InputError(f"{weights}: holds neither model.safetensors nor pytorch_model.bin")
+    raise InputError(f"{weights}: contains neither model.safetensors nor pytorch_model.bin")
 
 
 def read_tensors(file: Path) -> dict[str, Any]:
@@ -322,11 +327,11 @@ def read_tensors(file: Path) -> dict[str, Any]:
         state = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise InputError(
-            f"{file}: refused, it holds more than tensors (code or objects, which could do "
-            "anything when loaded), or is no file of PyTorch"
+            f"{file}: not loaded, because it contains code or objects besides tensors, or is not "
+            "a PyTorch file"
         ) from error
     except (RuntimeError, ValueError, OSError, EOFError, KeyError, SafetensorError) as error:
-        raise InputError(f"{file}: cannot be read, perhaps cut short: {_short(error)}") from error
+        raise InputError(f"{file}: cannot be read; it may be truncated: {_short(error)}") from error
     if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
         state = state["state_dict"]
     if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
@@ -342,10 +347,10 @@ def _fill(module: Any, state: dict[str, Any], file: Path, unused: tuple[str, ...
     try:
         found = module.load_state_dict(state, strict=not unused, assign=True)
     except (RuntimeError, ValueError, TypeError) as error:
-        raise InputError(f"{file}: does not fit the encoder: {_short(error)}") from error
+        raise InputError(f"{file}: does not match the encoder: {_short(error)}") from error
     missing = [k for k in found.missing_keys if not k.startswith(unused)] if unused else []
     if missing:
-        raise InputError(f"{file}: does not fit the encoder: {', '.join(missing[:3])} missing")
+        raise InputError(f"{file}: does not match the encoder: {', '.join(missing[:3])} missing")
     module.float()  # some are published in half precision
 
 

@@ -1,13 +1,12 @@
 """Nucleus segmentation tile by tile with a TorchScript or ONNX network, with types if available.
 
-The module maps (1, 3, H, W) float to (1, k, H, W): a label image (whole numbers, 0 outside; the
-first channel holds nuclei where there are more), or a probability of nucleus between 0 and 1
-(InstanSeg's interface). Or it gives the named maps of HoVer-Net and its kin (`typed_maps`), of
-which the third holds types. Attributes (of ONNX: the metadata's) are `pixel_size`, the µm per pixel
-it was trained at, `types`, the names of its types, and `window`, the pixels of a side where it
-takes a single size (ONNX:  its input's own, where that is fixed). A TorchScript file is code:
-loading another person's file runs what they wrote. An ONNX file is a graph of known
-operators.
+The module maps (1, 3, H, W) float to (1, k, H, W): a label image (whole numbers, 0 outside; nuclei
+are in the first channel), or a probability of nucleus between 0 and 1 (InstanSeg's interface).
+Alternatively, it returns the named maps of HoVer-Net and related models (`typed_maps`), the third
+of which contains types. Attributes (for ONNX, metadata) are `pixel_size`, the µm per pixel it was
+trained at; `types`, the names of its types; and `window`, the side in pixels if it accepts a single
+size (for ONNX, the fixed size of the input). A TorchScript file is code: loading another person's
+file runs their code. An ONNX file is a graph of known operators.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ UNLIKE, TOO_UNLIKE = 1.2, 2.0
 """
 
 Answer = Callable[[F32], Any]
-"""From (1, 3, H, W) to what a module gives: an array, or arrays by name, where it gives these."""
+"""From (1, 3, H, W) to a module's output: one array, or several by name."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,8 @@ def _torchscript(path: Path, device: str) -> tuple[Answer, Stated]:
         module = load(str(path), map_location="cpu")
     except (RuntimeError, ValueError, OSError) as error:
         raise InputError(
-            f"{path}: not a TorchScript module ({str(error).split('. ')[0][:120]}); export "
-            "one with torch.jit.script or torch.jit.trace and save, or give an .onnx file"
+            f"{path}: not a TorchScript module ({str(error).split('. ')[0][:120]}); export it "
+            "with torch.jit.script or torch.jit.trace and save it, or provide an .onnx file"
         ) from error
     module = module.eval().to(device)
     size, types, window = (getattr(module, key, None) for key in ("pixel_size", "types", "window"))
@@ -95,8 +94,8 @@ def _onnx(path: Path, device: str) -> tuple[Answer, Stated]:
         runtime: Any = importlib.import_module("onnxruntime")
     except ImportError as error:
         raise InputError(
-            f"{path}: an ONNX file needs the package onnxruntime: "
-            'pip install "sage-pathology[onnx]"'
+            f"{path}: ONNX files require the package onnxruntime: pip install "
+            '"sage-pathology[onnx]"'
         ) from error
     providers: list[Any] = ["CPUExecutionProvider"]
     if device != "cpu" and "CUDAExecutionProvider" in runtime.get_available_providers():
@@ -160,8 +159,8 @@ class LearnedNuclei:
         self.kept: int | None = None
         if self.window is not None and not WINDOWS[0] <= self.window <= WINDOWS[1]:
             raise InputError(
-                f"{path}: takes windows of {self.window} pixels, which must be {WINDOWS[0]} to "
-                f"{WINDOWS[1]}"
+                f"{path}: the window is {self.window} px; it must be {WINDOWS[0]} to "
+                f"{WINDOWS[1]} px"
             )
         try:
             self.types = plain_names(types or stated.types)
@@ -197,9 +196,9 @@ class LearnedNuclei:
         out = self._run_module(padded)
         if out.shape[1:] != padded.shape[:2]:
             raise InputError(
-                f"{self.path}: gives an image of {out.shape[2]} x {out.shape[1]} for one of "
-                f"{padded.shape[1]} x {padded.shape[0]}; the sizes must agree, or the module "
-                "states the `window` that it takes"
+                f"{self.path}: the output is {out.shape[2]} x {out.shape[1]} px for an input of "
+                f"{padded.shape[1]} x {padded.shape[0]} px; the sizes must match, or the module "
+                "must state its `window`"
             )
         return np.ascontiguousarray(out[:, :height, :width])
 
@@ -220,8 +219,8 @@ class LearnedNuclei:
             ]
             if odd := [array.shape[1:] for array in row if array.shape[1:] != (kept, kept)]:
                 raise InputError(
-                    f"{self.path}: gives an image of {odd[0][1]} x {odd[0][0]} for a window of "
-                    f"{window}; each must be as large as the others, and square"
+                    f"{self.path}: the output is {odd[0][1]} x {odd[0][0]} px for a window of "
+                    f"{window} px; outputs must be square and of equal size"
                 )
             rows.append(np.concatenate(row, axis=2))
         return np.ascontiguousarray(np.concatenate(rows, axis=1)[:, :height, :width])
@@ -231,7 +230,9 @@ class LearnedNuclei:
         if self.kept is None:
             self.kept = self._run_module(np.zeros((window, window, 3), dtype=np.float32)).shape[-1]
             if not 0 < self.kept <= window:
-                raise InputError(f"{self.path}: gives {self.kept} pixels for a window of {window}")
+                raise InputError(
+                    f"{self.path}: the output is {self.kept} px for a window of {window} px"
+                )
         return self.kept
 
     def _run_module(self, values: F32) -> F32:
@@ -241,14 +242,12 @@ class LearnedNuclei:
         except RuntimeError as error:
             # TorchScript's message holds a listing of the module; the last line says what failed
             last = str(error).strip().splitlines()[-1][:300]
-            raise InputError(
-                f"{self.path}: fails on an image (1, 3, H, W) of float: {last}"
-            ) from error
+            raise InputError(f"{self.path}: fails on a float image (1, 3, H, W): {last}") from error
         if isinstance(out, dict):
             return self._maps(out)
         if not isinstance(out, np.ndarray) or out.ndim not in (3, 4):
             kind = out.shape if isinstance(out, np.ndarray) else type(out).__name__
-            raise InputError(f"{self.path}: gives {kind}, not one image (1, k, H, W)")
+            raise InputError(f"{self.path}: returns {kind} instead of one image (1, k, H, W)")
         return np.asarray(out.reshape(-1, *out.shape[-2:])[:1], dtype=np.float32)
 
     def _maps(self, out: dict[str, Any]) -> F32:
@@ -258,9 +257,9 @@ class LearnedNuclei:
             raise InputError(f"{self.path}: {error}") from error
         if len(maps) - TYPED != len(self.types):
             raise InputError(
-                f"{self.path}: has {len(maps) - TYPED} types and names of {len(self.types)}; name "
-                "them in weights_types, in the order of its channels and without the background, "
-                f"such as {', '.join(PANNUKE)}"
+                f"{self.path}: predicts {len(maps) - TYPED} types but has names for "
+                f"{len(self.types)}; give the names in weights_types, in the order of the "
+                f"channels and without the background, such as {', '.join(PANNUKE)}"
             )
         return maps
 
@@ -277,7 +276,9 @@ class LearnedNuclei:
 
         maps = self.raw(image)
         if self.types and len(maps) == 1:
-            raise InputError(f"{self.path}: types are named, and the module gives none")
+            raise InputError(
+                f"{self.path}: type names were given, but the module predicts no types"
+            )
         labels = split_nuclei(maps, mpp) if self.types else as_labels(maps[0], self.path)
         if labels is None:
             labels = part_touching((maps[0] > CUT).astype(np.uint8), 1.0 / mpp)
@@ -321,24 +322,24 @@ def open_network(
     base = slide.need_mpp()
     if base > TOO_UNLIKE * network.mpp:
         raise InputError(
-            f"{network.path.name} expects {network.mpp:g} µm per pixel, {slide.path} has {base:g}: "
-            f"nuclei would be {base / network.mpp:.1f} times too small for it. Use a network for "
-            "coarser scans, a finer scan, or the shipped network (leave out weights)"
+            f"{network.path.name} expects {network.mpp:g} µm per pixel, but {slide.path} has "
+            f"{base:g}: nuclei would appear {base / network.mpp:.1f} times too small. Use a "
+            "network for coarser scans, a finer scan, or the bundled network (omit weights)"
         )
     notes = []
     if not network.stated and given.weights_mpp is None:
         notes.append(
-            f"{network.path.name} does not state its pixel size; {network.mpp:g} µm was taken"
+            f"{network.path.name} does not state its pixel size; {network.mpp:g} µm is assumed"
         )
     if network.types and given.scaling == "percentile":
         notes.append(
-            f"{network.path.name} got its input as InstanSeg's networks take it (scaling="
-            "percentile); HoVer-Net takes gray values: scaling=none"
+            f"the input of {network.path.name} was scaled as InstanSeg's networks require "
+            "(scaling=percentile); for HoVer-Net, which requires gray values, use scaling=none"
         )
     if base > UNLIKE * network.mpp:
         notes.append(
-            f"{network.path.name} expects {network.mpp:g} µm per pixel, the scan has {base:g}: its "
-            "nuclei look smaller than those it was trained on"
+            f"{network.path.name} expects {network.mpp:g} µm per pixel, but the scan has "
+            f"{base:g}: its nuclei look smaller than those in training"
         )
     mpp = max(network.mpp, base)
     network.scale_to(sample_tissue(slide, mask, scale, mpp), given.scaling)
@@ -356,11 +357,13 @@ def as_labels(plane: F32, path: Path) -> AnyArray | None:
     Raises `InputError` if they are neither.
     """
     if not np.isfinite(plane).all() or float(plane.min()) < -1e-3:
-        raise InputError(f"{path}: gives negative or infinite values: logits? Add a sigmoid")
+        raise InputError(
+            f"{path}: returns negative or infinite values, perhaps logits; add a sigmoid"
+        )
     if float(plane.max()) <= 1.0 + 1e-3:
         return None
     if not np.array_equal(plane, np.round(plane)):
-        raise InputError(f"{path}: gives values above 1 that are no whole numbers: not a label map")
+        raise InputError(f"{path}: returns non-integer values above 1, so it is not a label map")
     found, labels = np.unique(plane.astype(np.int64), return_inverse=True)
     # label 0 is the background, even if it does not occur
     first = 0 if found[0] == 0 else 1

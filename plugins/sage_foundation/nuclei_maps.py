@@ -40,12 +40,13 @@ def plain_names(names: Sequence[str]) -> tuple[str, ...]:
         If a name is not short plain text or is repeated, or if there are more than `MOST_TYPES`.
     """
     if len(names) > MOST_TYPES:
-        raise ValueError(f"names {len(names)} types; {MOST_TYPES} at most")
+        raise ValueError(f"has {len(names)} type names; the maximum is {MOST_TYPES}")
     low = tuple(name.strip().lower() for name in names)
     for name in low:
         if not _PLAIN.fullmatch(name) or low.count(name) > 1:
             raise ValueError(
-                f"{name[:60]!r} is no name of a type: letters, digits, spaces, - and _, none twice"
+                f"{name[:60]!r} is not a valid type name; use letters, digits, spaces, - and _, "
+                "and no name twice"
             )
     return low
 
@@ -64,8 +65,8 @@ def typed_maps(out: dict[str, Any]) -> F32:
         if not isinstance(array, np.ndarray) or array.ndim != 4 or len(array) != 1:
             given = f"{names[0]} {array.shape}" if isinstance(array, np.ndarray) else ", ".join(out)
             raise ValueError(
-                f"gives the maps {given}; nuclei with types need {names[0]} (1, k, H, W)"
-                f" or {names[1]}"
+                f"returns the maps {given}; typed nuclei require {names[0]} (1, k, H, W) or "
+                f"{names[1]}"
             )
         found[key] = array[0].astype(np.float32)
     nucleus, place, kind = found.values()
@@ -73,10 +74,11 @@ def typed_maps(out: dict[str, Any]) -> F32:
     if (len(nucleus), len(place), len(sizes)) != (2, 2, 1) or len(kind) < 2:
         shapes = ", ".join(f"{NAMES[key][0]} {array.shape}" for key, array in found.items())
         raise ValueError(
-            f"gives {shapes}; np and hv have two channels, tp the background and the types"
+            f"returns {shapes}; np and hv must have two channels, tp one for the background and "
+            "one per type"
         )
     if not all(np.isfinite(array).all() for array in found.values()):
-        raise ValueError("gives values that are not finite")
+        raise ValueError("returns values that are not finite")
     return np.concatenate([normalize_channels(nucleus)[1:], place, normalize_channels(kind)[1:]])
 
 

@@ -96,7 +96,7 @@ class PatchModel:
 
 
 class HeldOut(BaseModel):
-    """Figures on patients that the fold's model did not see."""
+    """Metrics on patients that the fold's model did not see."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -120,48 +120,48 @@ class ModelCard(BaseModel):
     held_out: HeldOut = Field(default_factory=HeldOut)
 
     def wrong(self) -> str:
-        """Problem with the model's classes, or None."""
+        """Describe the problem with the model's classes, or return None."""
         if len(set(self.classes)) < len(self.classes):
-            return "a class stands twice in its card"
+            return "a class is listed twice in its card"
         if not set(self.tumor_classes) <= set(self.classes):
-            return "the tumor_classes of its card are not among the classes"
+            return "tumor_classes in its card are not among the classes"
         if set(self.tumor_classes) == set(self.classes):
-            return f"all its classes ({', '.join(self.classes)}) mean tumor; train it again"
+            return f"all of its classes ({', '.join(self.classes)}) mean tumor; train it again"
         guessed = [] if self.tumor_named else [t for t in self.tumor_classes if not means_tumor(t)]
         if guessed:
             return (
-                f'its class "{guessed[0]}" was taken for tumor by a part of its name; train it '
-                "again with tumor_classes"
+                f'its class "{guessed[0]}" was assumed to be tumor because of a part of its '
+                "name; train it again with tumor_classes"
             )
         return ""
 
 
 def load_model(path: Path) -> PatchModel:
-    """Load a model written by `PatchModel.save`; raises `InputError` that names the problem."""
+    """Load a model written by `PatchModel.save`; raises `InputError` if it is invalid."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="numpy") as file:
             card = json.loads((file.metadata() or {}).get("card", "{}"))
             if not isinstance(card, dict) or card.get("format") != FORMAT:
-                raise InputError(f"{path}: not a model of patch_train")
+                raise InputError(f"{path}: not a patch_train model")
             parts = [np.asarray(file.get_tensor(k)) for k in ("mean", "sd", "weights", "bias")]
     except (SafetensorError, OSError, ValueError, TypeError, RecursionError) as error:
-        raise InputError(f"{path}: not a model of patch_train: {error}") from error
+        raise InputError(f"{path}: not a patch_train model: {error}") from error
     try:
         known = ModelCard.model_validate(card)
     except ValidationError as error:
         raise InputError(
-            f"{path}: its card cannot be used: {explain_validation(error, limit=5)}"
+            f"{path}: invalid model card: {explain_validation(error, limit=5)}"
         ) from error
     if known.wrong():
         raise InputError(f"{path}: {known.wrong()}")
     wide, classes = parts[0].size, len(known.classes)
     shapes = [(wide,), (wide,), (wide, classes), (classes,)]
     if [v.shape for v in parts] != shapes or any(v.dtype != np.float32 for v in parts):
-        raise InputError(f"{path}: its numbers do not fit its card ({classes} classes)")
+        raise InputError(f"{path}: the weights do not match the card ({classes} classes)")
     if not all(np.isfinite(v).all() for v in parts) or not (parts[1] > 0).all():
-        raise InputError(f"{path}: its numbers are damaged: not finite, or a spread of 0")
+        raise InputError(f"{path}: damaged weights: not finite, or a standard deviation of 0")
     return PatchModel(Head(*parts), known.model_dump())
 
 
@@ -218,9 +218,12 @@ def predict_tumor(
     accuracy = (
         f"held-out balanced accuracy {figure:.2f}" if figure else "never tested on held-out data"
     )
-    warnings = [f"tumor was found by the model {model.card['name']} ({accuracy})"]
+    warnings = [f"tumor was detected by the model {model.card['name']} ({accuracy})"]
     if slide.name in model.card.get("training_slides", []):
-        warnings.append("the model was trained on this slide: its mask here says nothing of others")
+        warnings.append(
+            "the model was trained on this slide, so this mask does not show how it "
+            "performs on others"
+        )
     return tumor_probability(slide, surveyed, context, given, model), warnings
 
 
@@ -248,8 +251,8 @@ def tumor_probability(
     if card["at_mpp"] < 0.95 * base:
         raise InputError(
             f"{slide.path}: the model {card['name']} was trained at {card['at_mpp']:g} µm per "
-            f"pixel, and this scan has {base:g}; use a finer scan, or a model that patch_train "
-            f"trained with at_mpp {base:g} or more"
+            f"pixel, but this scan has {base:g}; use a finer scan, or train a model with "
+            f"patch_train at at_mpp {base:g} or more"
         )
     wanted = TilesInput(
         slide=str(slide.path), tile_px=card["tile_px"], at_mpp=card["at_mpp"], min_tissue=0.25
@@ -259,9 +262,9 @@ def tumor_probability(
         if not tissue.any():
             return np.zeros(tissue.shape, dtype=np.float32)
         raise InputError(
-            f"{slide.path}: no tile of {card['tile_px']} px at {card['at_mpp']:g} µm per pixel, as "
-            f"the model {card['name']} takes them, fits on the tissue, so it cannot be asked; "
-            "train one with smaller tiles, or find tumor without a model"
+            f"{slide.path}: the model {card['name']} requires tiles of {card['tile_px']} px at "
+            f"{card['at_mpp']:g} µm per pixel, and none fits on the tissue; train a model with "
+            "smaller tiles, or detect tumor without a model"
         )
     parts = []
     for features in encode_corners(
@@ -270,13 +273,13 @@ def tumor_probability(
         if features.shape[1] != len(model.head.mean):
             raise InputError(
                 f"{card['name']}: trained on {len(model.head.mean)} features of "
-                f"{card['encoder']}, these weights give {features.shape[1]}"
+                f"{card['encoder']}, but these weights give {features.shape[1]}"
             )
         with np.errstate(over="ignore", invalid="ignore"):  # checked below
             parts.append(model.head.probabilities(features)[:, model.tumor].sum(axis=1))
     probability = np.concatenate(parts)
     if not np.isfinite(probability).all():
-        raise InputError(f"{card['name']}: gives no finite probability here; its file is damaged")
+        raise InputError(f"{card['name']}: returns no finite probability; its file is damaged")
     size = grid.patch_size_level0
     at = np.round(corners / size).astype(int)
     rows, columns = at.max(axis=0)[::-1] + 1
@@ -305,12 +308,12 @@ def tumor_probability(
 
 
 def tumor_classes(classes: Sequence[str], asked: Sequence[str]) -> list[str]:
-    """Choose the tumor classes: those asked for, or else those with a tumor name (`means_tumor`).
+    """Choose the tumor classes: those requested, or else those with a tumor name (`means_tumor`).
 
     Raises
     ------
     InputError
-        If a requested class is unknown, no class matches, or none is left for the rest.
+        If a requested class is unknown, no class matches, or all classes are tumor.
     """
     named = ", ".join(classes)
     foreign = sorted(set(asked) - set(classes))
@@ -319,12 +322,12 @@ def tumor_classes(classes: Sequence[str], asked: Sequence[str]) -> list[str]:
     found = [name for name in classes if (name in asked if asked else means_tumor(name))]
     if not found:
         raise InputError(
-            f"none of the classes ({named}) is called {', '.join(sorted(TUMOR))}; say which of "
-            "them mean tumor as tumor_classes"
+            f"no class ({named}) is called {', '.join(sorted(TUMOR))}; list the tumor classes in "
+            "tumor_classes"
         )
     if len(found) == len(classes):
         raise InputError(
-            f"all classes ({named}) mean tumor, so that everything would be tumor; label what is "
-            "none too, or name fewer as tumor_classes"
+            f"all classes ({named}) mean tumor, so everything would be tumor; label other tissue "
+            "too, or list fewer classes in tumor_classes"
         )
     return found

@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 
 
 class TextScoreInput(TilesInput):
-    """Texts to score against, and the model."""
+    """Texts to compare, and the model."""
 
     texts: list[str] = Field(
-        min_length=2, max_length=50, description="At least two texts that compete for each tile"
+        min_length=2, max_length=50, description="Two or more texts that compete for each tile"
     )
     weights: InputPath | None = Field(
         default=None,
-        description="Folder of a CLIP-type pathology model in the transformers layout, e.g. PLIP",
+        description="Folder with a CLIP-type pathology model in the transformers layout, e.g. PLIP",
     )
     device: Device = "auto"
 
 
 class TextScore(BaseModel):
-    """A text prompt scored over the slide."""
+    """A text and its scores over the slide."""
 
     text: str
     mean_probability: float
-    share_of_tiles: float = Field(description="Tiles for which this text scored highest")
+    share_of_tiles: float = Field(description="Number of tiles for which this text scored highest")
 
 
 class TextScoreResult(SlideResult):
-    """Scores per text; the table holds one row per tile for the tool heatmap."""
+    """Scores per text; the table has one row per tile, for the tool heatmap."""
 
     tiles: int
     texts: list[TextScore]
@@ -51,7 +51,7 @@ class TextScoreResult(SlideResult):
     "text_score",
     SUITE,
     "1.0.3",
-    "Score a slide's tiles against texts, zero-shot, with a vision-language model's weights.",
+    "Score a slide's tiles against texts, zero-shot, with a vision-language model.",
     resources=Resources(cpu=2, memory_mb=4096, gpu="optional", seconds_per_item=120.0),
     validity=Validity(
         stain="as the model",
@@ -59,15 +59,15 @@ class TextScoreResult(SlideResult):
         training_data="the model's own",
         tcga_overlap="the model's own",
         known_failures=(
-            "there is no classical substitute: without a model the tool refuses",
-            "scores depend on wording; compare texts within one slide, not numbers across slides",
+            "there is no classical substitute: without a model the tool fails",
+            "scores depend on wording; compare texts within one slide, not scores across slides",
         ),
     ),
     license="the model's own",
-    title="Score tiles by a description",
+    title="Score tiles by a text description",
 )
 def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
-    """Zero-shot scores of a slide."""
+    """Score a slide's tiles against texts, zero-shot."""
     import numpy as np
 
     from mcp_servers.formats.tables import write_columns
@@ -79,9 +79,8 @@ def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
 
     if given.weights is None:
         raise InputError(
-            "text_score needs a vision-language model: pass weights=... with the folder of a "
-            "CLIP-type pathology model in the transformers layout (for example PLIP). Without one "
-            "there is nothing that could compare a tile with a text"
+            "text_score requires a vision-language model: pass weights=... with the folder of a "
+            "CLIP-type pathology model in the transformers layout (for example PLIP)"
         )
     folder = context.model(given.weights, "folder")  # a tokenizer's settings may refer to any file
     stamp = check_weights(folder, context)
@@ -93,7 +92,7 @@ def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
     found, view = slide_tissue(slide)
     corners, _, grid = tile_grid(slide, found.mask, view.scale, given, context)
     if len(corners) == 0:
-        raise InputError(f"{slide.path}: no tile has enough tissue; see the tool tile_slide")
+        raise InputError(f"{slide.path}: no tile contains enough tissue; see the tool tile_slide")
     words = embed_texts(model, tokens, given.texts, device)
     parts = []
     for done, batch in batches(tiles(slide, corners, grid), 16, np.stack):

@@ -30,7 +30,7 @@ CREATE INDEX IF NOT EXISTS sage_audit_who ON sage_audit (who, what, at)
 """
 FIRST = hash_text("sage audit 1")
 REFUSED = "refused"
-"""Action logged for a request beyond a quota; `about` is the number of its row."""
+"""Action logged for a request beyond a quota; `about` is the number of that request's row."""
 
 
 class Entry(Strict):

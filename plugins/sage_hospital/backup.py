@@ -69,9 +69,9 @@ def backup(settings: Settings, archive: Path) -> dict[str, int]:
     """
     runs = settings.runs_dir.resolve()
     if archive.exists():
-        raise InputError(f"{archive} exists; name another file")
+        raise InputError(f"{archive} already exists; choose another file")
     if archive.resolve().is_relative_to(runs):
-        raise InputError(f"{archive} is inside runs_dir; choose another place")
+        raise InputError(f"{archive} is inside runs_dir; choose another folder")
     hashes: dict[str, str] = {}
     rows = 0
     with tempfile.TemporaryDirectory() as folder, replacing(archive) as part:
@@ -143,15 +143,17 @@ def restore(settings: Settings, archive: Path) -> dict[str, int]:
         for kind in sorted(kinds):
             if kind not in servers:
                 setting = "ledger.url" if kind == "ledger" else "checkpoint_url"
-                raise InputError(f"{archive} holds tables of PostgreSQL; set {setting} for them")
+                raise InputError(
+                    f"{archive} contains PostgreSQL tables; set {setting} to restore them"
+                )
         if (place / "ledger").is_dir():
             if "://" in settings.ledger.place:
                 raise InputError(
-                    f"{archive} holds a ledger in a file; set SAGE_LEDGER to a path, then merge it"
-                    " with `sage validate ledger merge`"
+                    f"{archive} contains a ledger file; set SAGE_LEDGER to a path, then merge "
+                    "the ledger with `sage validate ledger merge`"
                 )
             if ledger.exists():
-                raise InputError(f"{ledger} exists; set SAGE_LEDGER to another file")
+                raise InputError(f"{ledger} already exists; set SAGE_LEDGER to another file")
         folders = {}
         for run in runs_and_rounds(place / "runs"):
             run.verify(under_way=True)
@@ -224,12 +226,12 @@ def _copy_run(run: RunFolder, to: Path) -> Path:
             return to
     if at_work:
         raise InputError(
-            f"run {run.id} changed while it was copied; no archive was written. Pause it"
-            f" (`sage admin pause {run.id}`), then back up again"
+            f"run {run.id} changed while it was copied, so no archive was written. Pause it "
+            f"(`sage admin pause {run.id}`), then run the backup again"
         )
     raise InputError(
-        f"run {run.id} is damaged, and no archive was written: {problem}. Repair it, or move it out"
-        f" of {run.root.parent}"
+        f"run {run.id} is damaged, so no archive was written: {problem}. Repair it, or move it "
+        f"out of {run.root.parent}"
     )
 
 
@@ -296,7 +298,7 @@ def _connect(url: str) -> Iterator[Connection[Any]]:
         with psycopg.connect(url, connect_timeout=10) as live:
             yield live
     except psycopg.Error as error:
-        raise FaultError(f"the database refuses: {reason_of(error)}") from None
+        raise FaultError(f"the database refused the request: {reason_of(error)}") from None
 
 
 def _list_tables(live: Connection[Any]) -> list[str]:
@@ -368,7 +370,9 @@ def _load(url: str, place: Path, folders: dict[str, str]) -> int:
             if table == "checkpoint_migrations":
                 live.execute(sql.SQL("DELETE FROM {}").format(name))
             if live.execute(sql.SQL("SELECT 1 FROM {} LIMIT 1").format(name)).fetchone():
-                raise InputError(f"the database has rows in {table}; restore into an empty one")
+                raise InputError(
+                    f"table {table} in the database is not empty; restore into an empty database"
+                )
             with path.open("rb") as stream, live.cursor() as cursor:
                 named = stream.readline().decode().strip().split(",")
                 columns = sql.SQL(", ").join(map(sql.Identifier, named))
@@ -386,7 +390,7 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, place: Path) -> None
     """Extract a file or folder below `place`, like the "data" filter of Python after 3.11.2."""
     name = PurePosixPath(member.name)
     if name.is_absolute() or ".." in name.parts:
-        raise tarfile.TarError(f"{member.name[:200]!r} is outside of the archive's folder")
+        raise tarfile.TarError(f"{member.name[:200]!r} is outside the archive's folder")
     target = place / name
     if member.isdir():
         target.mkdir(parents=True, exist_ok=True)
@@ -408,10 +412,10 @@ def _unpack(archive: Path, place: Path) -> dict[str, str]:
         with tarfile.open(archive, "r:gz") as tar:
             for member in tar:
                 if not (member.isreg() or member.isdir()) or member.issparse():
-                    raise tarfile.TarError(f"{member.name[:200]!r} is neither file nor folder")
+                    raise tarfile.TarError(f"{member.name[:200]!r} is neither a file nor a folder")
                 room -= member.size
                 if room < 0:
-                    raise InputError(f"{archive}: not enough free space for its files")
+                    raise InputError(f"{archive}: not enough free disk space to unpack it")
                 if (place / member.name).exists() and not member.isdir():
                     raise tarfile.TarError(f"{member.name[:200]!r} occurs twice")
                 _extract(tar, member, place)
@@ -427,10 +431,10 @@ def _unpack(archive: Path, place: Path) -> dict[str, str]:
         form = int(contents["format"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise InputError(
-            f"{archive} is not an archive of `sage hospital backup`, or was cut off"
+            f"{archive} is not an archive of `sage hospital backup`, or is truncated"
         ) from None
     if form > FORMAT:
-        raise InputError(f"{archive} was written by a newer SAGE; upgrade")
+        raise InputError(f"{archive} was written by a newer version of SAGE; upgrade first")
     found = {
         path.relative_to(place).as_posix(): path
         for path in place.rglob("*")
@@ -440,9 +444,9 @@ def _unpack(archive: Path, place: Path) -> dict[str, str]:
     strange = {name for name in found if name.startswith("ledger/")} - ledgers
     if strange or set(found) != set(hashes):
         odd = min(strange or set(found) ^ set(hashes))
-        raise InputError(f"{archive} does not match its own list: {odd}")
+        raise InputError(f"{archive} does not match its own list of files: {odd}")
     for name, path in found.items():
         with path.open("rb") as stream:
             if hashlib.file_digest(stream, "sha256").hexdigest() != hashes[name]:
-                raise InputError(f"{archive}: {name} was changed since the backup")
+                raise InputError(f"{archive}: {name} was changed after the backup")
     return hashes

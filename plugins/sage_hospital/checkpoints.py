@@ -27,7 +27,7 @@ def open_checkpoints(
         from langgraph.checkpoint.postgres import PostgresSaver
 
         class Persistent(PostgresSaver):
-            """Each call is whole by itself, and writing a checkpoint twice leaves a single copy."""
+            """Checkpoints in PostgreSQL; each call is atomic, and repeated writes are harmless."""
 
             def get_tuple(self, *given: Any, **named: Any) -> Any:
                 return retry(lambda: super(Persistent, self).get_tuple(*given, **named))

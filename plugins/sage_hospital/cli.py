@@ -17,20 +17,22 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 Outputs = Annotated[
-    Path, typer.Option("--out", help="The output folder of `sage tools serve` or `sage tools run`.")
+    Path, typer.Option("--out", help="Output folder of `sage tools serve` or `sage tools run`.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Remove nothing; list what would go.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Remove nothing; list what would be removed.")
+]
 
 
 @app.callback()
 def _group() -> None:
-    """Queue, workers, audit log, archives, removal of outputs and of a patient's data, checks."""
+    """Manage the queue, workers, audit log, archives, outputs and a patient's data."""
 
 
 @app.command()
 def audit(
-    who: str | None = typer.Option(None, help="Only actions of this person."),
-    limit: int = typer.Option(50, min=1, help="Number of rows, the latest."),
+    who: str | None = typer.Option(None, help="Show only this person's actions."),
+    limit: int = typer.Option(50, min=1, help="Maximum number of rows, latest first."),
     as_json: AsJson = False,
 ) -> None:
     """Show the actions of people on servers and by commands, and check the log.
@@ -56,11 +58,11 @@ def audit(
             line = f"{row.at}  {row.who}  {row.what}  {row.about}  {detail}"
             print_line(one_line(line))
         if not shown and kept:
-            print_line("the log is empty" if who is None else f"the log has no rows of {who}")
+            print_line("the log is empty" if who is None else f"the log has no rows for {who}")
         elif not shown:
             out.print(
-                "there is no log: one is kept if `sage serve --trust-header` names people, or if"
-                " checkpoint_url is set"
+                "there is no log; a log is kept if `sage serve --trust-header` is used or "
+                "checkpoint_url is set"
             )
     if problem:
         raise FaultError(f"{problem}; restore it from a backup")
@@ -68,16 +70,14 @@ def audit(
 
 @app.command()
 def backup(
-    archive: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The archive to write (.tar.gz).")
-    ],
+    archive: Annotated[Path, typer.Argument(metavar="FILE", help="Archive to write (.tar.gz).")],
     as_json: AsJson = False,
 ) -> None:
     """Write all runs, their checkpoints, the queue and the ledger into one archive.
 
     Runs may continue meanwhile: the databases are copied in one snapshot, then the folders. If a
-    run changes too fast to be copied, the command names it and leaves no archive. Cohorts, slides
-    and caches are not included; of a PostgreSQL server only SAGE's tables are.
+    run changes too fast to be copied, the command reports it and writes no archive. Cohorts,
+    slides, caches and other tables of a PostgreSQL server are not included.
 
     Example: sage hospital backup monday.tar.gz
     """
@@ -100,8 +100,8 @@ def backup(
     )
     if elsewhere := found["elsewhere"]:
         out.print(
-            f"[yellow]not in it:[/] {count_noun(elsewhere, 'run')} of the queue outside of runs_dir"
-            " (`sage show --json` lists the folders)",
+            f"[yellow]not included:[/] {count_noun(elsewhere, 'run')} in the queue outside "
+            "runs_dir (`sage show --json` lists the folders)",
             soft_wrap=True,
         )
 
@@ -109,15 +109,15 @@ def backup(
 @app.command()
 def restore(
     archive: Annotated[
-        Path, typer.Argument(metavar="FILE", help="An archive of `sage hospital backup`.")
+        Path, typer.Argument(metavar="FILE", help="Archive of `sage hospital backup`.")
     ],
     as_json: AsJson = False,
 ) -> None:
     """Restore an archive's runs, checkpoints, queue and ledger to the places in the settings.
 
-    Nothing is overwritten: runs_dir must be empty, the ledger's file absent, the tables without
-    rows (SAGE_RUNS_DIR and SAGE_LEDGER name others). Each file is compared with the archive's
-    list first.
+    Nothing is overwritten: runs_dir and the tables must be empty, and the ledger file must not
+    exist (use SAGE_RUNS_DIR and SAGE_LEDGER to restore elsewhere). Each file is first compared with
+    the archive's list.
 
     Example: sage hospital restore monday.tar.gz
     """
@@ -143,21 +143,21 @@ def restore(
 @app.command()
 def forget(
     patient: Annotated[
-        str, typer.Argument(metavar="PATIENT", help="As the cohort's files name them.")
+        str, typer.Argument(metavar="PATIENT", help="Identifier as in the cohort's files.")
     ],
     cohort: Annotated[str, typer.Option(help="The patient's cohort: a folder or built-in name.")],
     out: Outputs = Path("sage-output"),
     dry_run: DryRun = False,
     unnamed: Annotated[
-        bool, typer.Option("--unnamed", help="Continue if no file names the patient.")
+        bool, typer.Option("--unnamed", help="Continue even if no file contains the identifier.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove one patient's data from runs, caches and outputs; list what cannot be removed.
 
-    Tables of patients in the cohort's runs are emptied, the identifier is struck out of texts, and
-    cached matrices and outputs that name the patient are removed. The cohort's own files are only
-    listed. A name that no file contains is refused, since it may be misspelled.
+    Tables of patients in the cohort's runs are emptied, the identifier is removed from texts, and
+    cached matrices and outputs that contain it are deleted. The cohort's own files are only listed.
+    An identifier that no file contains is refused, since it may be misspelled.
 
     Example: sage hospital forget SIM-0001 --cohort demo --dry-run
     """
@@ -183,7 +183,7 @@ def forget(
     verb = "would be" if dry_run else "were"
     for what, paths in (
         (f"tables of patients that {verb} emptied", found.emptied),
-        (f"texts from which the name {verb} removed", found.struck_out),
+        (f"texts from which the identifier {verb} removed", found.struck_out),
         (f"caches that {verb} removed", found.caches),
         (f"outputs of tools that {verb} removed", found.outputs),
         ("left for you to remove", found.left),
@@ -198,17 +198,18 @@ def forget(
 def prune(
     out: Outputs = Path("sage-output"),
     days: Annotated[
-        float | None, typer.Option(min=0.0, help="Remove what is older than so many days.")
+        float | None, typer.Option(min=0.0, help="Remove outputs older than this many days.")
     ] = None,
     mb: Annotated[
-        float | None, typer.Option(min=0.0, help="Remove the oldest beyond so many megabytes.")
+        float | None,
+        typer.Option(min=0.0, help="Remove the oldest outputs beyond this many megabytes."),
     ] = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove old outputs of tool calls; what a run or a cohort refers to stays.
+    """Remove old outputs of tool calls, except those that a run or a cohort refers to.
 
-    Runs are never removed: the ledger refers to them. What was written within the last hour stays.
+    Runs are never removed, since the ledger refers to them. Outputs from the last hour are kept.
 
     Example: sage hospital prune --out sage-output --days 30 --dry-run
     """
@@ -236,9 +237,9 @@ def prune(
         return
     verb = "would remove" if dry_run else "removed"
     console.print(
-        f"{verb} {len(found.removed)} call folders, {found.freed / 1e6:,.1f} MB;"
-        f" {found.kept} stay, {found.kept_bytes / 1e6:,.1f} MB"
-        + (f", {found.referenced} of them because a run or cohort needs them" if found.referenced
+        f"{verb} {len(found.removed)} call folders, {found.freed / 1000000.0:,.1f} MB; "
+        f"{found.kept} remain, {found.kept_bytes / 1000000.0:,.1f} MB"
+        + (f", {found.referenced} of them needed by a run or cohort" if found.referenced
            else "")
     )  # fmt: skip
 
@@ -260,7 +261,7 @@ def referenced(settings: Settings) -> Iterator[Path]:
             content = tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise InputError(
-                f"{path} cannot be read ({error}), and may refer to outputs; correct it first"
+                f"{path} cannot be read ({error}) but may refer to outputs; correct it first"
             ) from None
         yield path
         yield from (path.parent / text for text in _texts(content) if "/" in text or "." in text)
@@ -279,9 +280,9 @@ def _texts(value: Any) -> Iterator[str]:
 
 @app.command()
 def check(as_json: AsJson = False) -> None:
-    """Check what a server of several people needs: database, queue, disk, log, records.
+    """Check a server for several people: database, queue, disk, log, records.
 
-    Exit code 1 where something is broken.
+    Exit code 1 if something is broken.
 
     Example: sage hospital check
     """
@@ -297,26 +298,28 @@ def check(as_json: AsJson = False) -> None:
 @app.command()
 def worker(
     most: Annotated[
-        int | None, typer.Option(min=1, help="Stop after this many runs; default: continue.")
+        int | None, typer.Option(min=1, help="Stop after this many runs; default: no limit.")
     ] = None,
     drain: Annotated[
         bool, typer.Option("--drain", help="Stop when no run is queued or running.")
     ] = False,
     lease: Annotated[
         float,
-        typer.Option(min=2.0, help="Seconds after which others take over a dead worker's run."),
+        typer.Option(
+            min=2.0, help="Seconds after which another worker takes over a dead worker's run."
+        ),
     ] = 60.0,
     grace: Annotated[
         float,
-        typer.Option(min=0.0, help="Seconds for the current step to finish after SIGTERM."),
+        typer.Option(min=0.0, help="Seconds to finish the current step after SIGTERM."),
     ] = 30.0,
     as_json: AsJson = False,
 ) -> None:
-    """Work on the runs that `sage run --queue` put in, in turn, until Ctrl-C or SIGTERM.
+    """Work on the runs queued by `sage run --queue`, in order, until Ctrl-C or SIGTERM.
 
-    The queue is in PostgreSQL (`checkpoint_url`) or, for workers of one machine, in a file beside
-    the runs. On SIGTERM a worker finishes its step and puts the run back; the run of a killed
-    worker goes to another, and no finished step runs again.
+    The queue is in PostgreSQL (`checkpoint_url`) or, for workers of one machine, in a file next to
+    the runs. On SIGTERM a worker finishes its step and requeues the run. Another worker resumes the
+    run of a killed worker, and no finished step runs again.
 
     Example: sage hospital worker --drain
     """
@@ -344,10 +347,10 @@ def worker(
 
 @app.command()
 def queue(
-    limit: int = typer.Option(20, min=1, help="How many runs to list, newest first."),
+    limit: int = typer.Option(20, min=1, help="Maximum number of runs to list, newest first."),
     as_json: AsJson = False,
 ) -> None:
-    """List the runs of the queue with who asked and who works on each, on all machines.
+    """List the queued runs of all machines, with their owners and workers.
 
     Example: sage hospital queue
     """
@@ -361,12 +364,12 @@ def queue(
         print_json([run.model_dump(mode="json", exclude={"answer"}) for run in known])
         return
     if not known:
-        out.print("no runs in the queue; `sage run --queue` puts one in")
+        out.print("no runs in the queue; add one with `sage run --queue`")
     for run in known:
         # Names of rounds are unique only within their campaign.
         of = f" of {Path(run.folder).parent.name}" if run.name.startswith("round-") else ""
         out.print(f"[cyan]{run.name}[/]{of}  {run.state}", soft_wrap=True)
         print_line(f"    {run.prompt[:200]}")
-        at = f", worked on by {run.worker}" if run.state == "running" else ""
+        at = f", assigned to {run.worker}" if run.state == "running" else ""
         why = f"; {run.problem}" if run.problem else ""
-        print_line(f"    asked by {run.owner}{at}{why}; in {run.folder}", style="dim")
+        print_line(f"    requested by {run.owner}{at}{why}; in {run.folder}", style="dim")

@@ -55,7 +55,7 @@ class Database(ABC):
 
 
 class SqliteDatabase(Database):
-    """SQLite file shared by the processes of a machine."""
+    """SQLite file shared by the processes of one machine."""
 
     def __init__(self, path: Path, tables: str) -> None:
         self.where = str(path)

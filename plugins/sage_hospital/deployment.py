@@ -34,8 +34,8 @@ def check_deployment(settings: Settings) -> list[Check]:
         except (SageError, OSError) as error:
             asked = settings.checkpoint_url is not None and isinstance(error, SageError)
             remedy = (
-                "start the server, or mend checkpoint_url" if asked
-                else "see that this user can write runs_dir"
+                "start the server, or correct checkpoint_url" if asked
+                else "make sure that this user can write to runs_dir"
             )  # fmt: skip
             found.append(Check(what=what, state="broken", found=str(error), remedy=remedy))
     return found
@@ -49,8 +49,8 @@ def _check(what: str, good: bool, found: str, remedy: str = "", *, needed: bool 
 def _database(settings: Settings) -> Iterator[Check]:
     what = "database of runs"
     if settings.checkpoint_url is None:
-        yield _check(what, False, "SQLite files, for one machine", "set checkpoint_url to "
-                     "postgresql://… for several machines, and for connections that come back",
+        yield _check(what, False, "SQLite files, for a single machine", "set checkpoint_url to "
+                     "postgresql://… for several machines and to recover broken connections",
                      needed=False)  # fmt: skip
         return
     if gone := absent("postgres"):
@@ -61,13 +61,18 @@ def _database(settings: Settings) -> Iterator[Check]:
         (row,) = runs.database.run("SELECT {now} AS now, version() AS version")
     off = abs(clock.seconds() - float(row["now"]))
     yield _check(what, True, " ".join(str(row["version"]).split()[:2]))
-    yield _check("clock", off < OFF_S, f"{off:.1f} s off the database's", "set both by NTP")
+    yield _check(
+        "clock",
+        off < OFF_S,
+        f"{off:.1f} s apart from the database's clock",
+        "synchronize both with NTP",
+    )
 
 
 def _queue(settings: Settings) -> Iterator[Check]:
     with open_runs(settings) as runs:
         if runs is None:
-            yield _check("queue of runs", True, "none; `sage run --queue` begins one")
+            yield _check("queue of runs", True, "none; `sage run --queue` adds runs")
             return
         counts = runs.count_states()
         late = runs.database.run(
@@ -80,15 +85,15 @@ def _queue(settings: Settings) -> Iterator[Check]:
         "queue of runs",
         not late,
         states,
-        f"{count_noun(late, 'run')} waited for 15 minutes: start `sage hospital worker`",
+        f"{count_noun(late, 'run')} waiting for over 15 minutes: start `sage hospital worker`",
     )
 
 
 def _ledger(settings: Settings) -> Iterator[Check]:
     shared = "://" in settings.ledger.place
-    yield _check("ledger for all", shared, settings.ledger.shown, "a file serves one user; "
-                 "set [ledger] url to postgresql://… to count the claims of several people on the "
-                 "same patients together", needed=False)  # fmt: skip
+    yield _check("ledger for all", shared, settings.ledger.shown, "a file serves a single "
+                 "user; set [ledger] url to postgresql://… to count the claims of several people "
+                 "on the same patients together", needed=False)  # fmt: skip
 
 
 def _audit(settings: Settings) -> Iterator[Check]:
@@ -109,8 +114,8 @@ def _storage(settings: Settings) -> Iterator[Check]:
         os.fsync(file.fileno())
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     free = shutil.disk_usage(runs).free
-    yield _check("folder of runs", free > ROOM, f"{runs}: {free / 2**30:.0f} GiB free, can be "
-                 "written and locked", f"free some: {ROOM >> 30} GiB at least",
+    yield _check("folder of runs", free > ROOM, f"{runs}: {free / 2**30:.0f} GiB free, "
+                 "writable and lockable", f"free at least {ROOM >> 30} GiB",
                  needed=free < 1 << 30)  # fmt: skip
 
 
@@ -123,23 +128,25 @@ def _runs(settings: Settings) -> Iterator[Check]:
             problems.append(str(error))
     unreadable = f", of which {len(problems)} cannot be read: {problems[0]}" if problems else ""
     yield _check("manifests of runs", not problems, count_noun(len(runs), "run") + unreadable,
-                 "restore it, or move its folder out of runs_dir; lists leave it out")  # fmt: skip
+                 "restore it, or move its folder out of runs_dir; lists skip it")  # fmt: skip
 
 
 def _secrets(settings: Settings) -> Iterator[Check]:
     path = config_file()
     if not path.is_file():
-        yield _check("settings with secrets", True, f"{path} (absent); variables are used")
+        yield _check(
+            "settings with secrets", True, f"{path} (not found); environment variables are used"
+        )
         return
     secret = any(word in path.read_text(encoding="utf-8") for word in ("api_key", "_key", "://"))
     open_to_all = bool(path.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH))
     yield _check("settings with secrets", not (secret and open_to_all), str(path),
-                 f"others can read it: chmod 640 {path}")  # fmt: skip
+                 f"other users can read it: chmod 640 {path}")  # fmt: skip
 
 
 def _user(settings: Settings) -> Iterator[Check]:
     name = "root" if os.geteuid() == 0 else str(os.geteuid())
-    yield _check("user", os.geteuid() != 0, f"runs as {name}", "run it as a user of its own",
+    yield _check("user", os.geteuid() != 0, f"runs as {name}", "run the server as a separate user",
                  needed=False)  # fmt: skip
 
 

@@ -40,17 +40,17 @@ QUEUE = f".{FILE}"
 LARGEST = 256 << 20
 """Size in bytes of the largest file whose content is searched; larger files match only by name."""
 CANNOT = (
-    "numbers, curves and figures that were computed with the patient among others",
-    "the ledger's fingerprints: hashes that recognize patients, in a chain of rows",
+    "numbers, curves and figures computed from data that included the patient",
+    "the ledger's fingerprints: hashes that recognize patients, in a hash chain of rows",
     "earlier archives of `sage hospital backup`",
-    "the audit log: a chain of rows",
-    "PostgreSQL's checkpoints of runs, its logs and own backups",
-    "sessions recorded outside of runs_dir",
+    "the audit log: a hash chain of rows",
+    "PostgreSQL's checkpoints of runs, its logs and its own backups",
+    "sessions recorded outside runs_dir",
 )
 
 
 class Removed(Strict):
-    """Paths removed, by kind, and found but left."""
+    """Affected paths by kind, and those found but not removed."""
 
     emptied: list[str]
     struck_out: list[str]
@@ -127,8 +127,9 @@ def forget(
         caches or calls or rows or beside or own or unnamed or any(named for *_, named in affected)
     ):
         raise InputError(
-            f'no file names "{known}", and nothing was removed: is it spelled as in the files of'
-            f" {name or cohort}? If so (compressed files are not searched), add --unnamed"
+            f'no file contains "{known}", so nothing was removed. Check that it is spelled as in '
+            f"the files of {name or cohort}. If it is (compressed files are not searched), add "
+            "--unnamed"
         )
     for run, _, _ in affected:  # nothing is changed until everything can be
         if not dry:
@@ -160,14 +161,16 @@ def forget(
         _rows(settings, token, dry=False)
         for path in [*caches, *calls]:
             remove_path(path)
-    left += [f"{path}: belongs to no run; remove it if it is the patient's" for path in beside]
     left += [
-        f"{path}: too large to be searched"
+        f"{path}: does not belong to a run; remove it if it is the patient's" for path in beside
+    ]
+    left += [
+        f"{path}: too large to search"
         for run in runs
         for path in _files(run.root)
         if path.stat().st_size > LARGEST
     ]
-    left += [f"{path}: the cohort's own file; remove the patient yourself" for path in own]
+    left += [f"{path}: one of the cohort's own files; remove the patient yourself" for path in own]
     return Removed(
         emptied=emptied, struck_out=struck, caches=[str(path) for path in caches],
         outputs=[str(path) for path in calls], left=left, cannot=list(CANNOT),

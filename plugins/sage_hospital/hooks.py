@@ -108,9 +108,7 @@ def collect_metrics(settings: Settings) -> list[Metric]:
         with open_runs(settings) as table:
             if table is not None:
                 states = table.count_states()
-                found.append(
-                    make_gauges("sage_queue_runs", "Runs that the queue knows.", "state", states)
-                )
+                found.append(make_gauges("sage_queue_runs", "Runs in the queue.", "state", states))
         up = True
     found.append(GaugeMetricFamily("sage_database_up", "1 if the database of runs answers.", up))
     return found

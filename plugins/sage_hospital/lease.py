@@ -36,7 +36,7 @@ def renewing(runs: Runs, run_id: str, worker: str, lease_s: float) -> Iterator[N
 
     def end() -> None:
         if not ended.is_set():
-            sys.stderr.write("error: another worker may have taken the run over; stopped\n")
+            sys.stderr.write("error: another worker may have taken over the run; stopped\n")
             sys.stderr.flush()
             os._exit(LOST)
 

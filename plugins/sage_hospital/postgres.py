@@ -34,7 +34,7 @@ def retry(call: Callable[[], T]) -> T:
         try:
             return call()
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-            log.info("database asked again", reason=reason_of(error), pause_s=pause)
+            log.info("retrying the database", reason=reason_of(error), pause_s=pause)
             time.sleep(pause)
     return call()
 
@@ -94,14 +94,14 @@ def reconnecting(url: str, what: str) -> Iterator[ConnectionPool[Connection[dict
         raise FaultError(f"{what} cannot be reached: {reason_of(error)}") from None
     except (InsufficientPrivilege, InvalidSchemaName, ReadOnlySqlTransaction) as error:
         raise FaultError(
-            f"{what} refuses: {reason_of(error)}; its user must own the database, or be granted"
-            " CREATE and USAGE on its schema"
+            f"{what} refused the request: {reason_of(error)}; its user must own the database, or "
+            "be granted CREATE and USAGE on its schema"
         ) from None
 
 
 @contextmanager
 def hold_lock(live: Connection[dict[str, Any]], key: int) -> Iterator[None]:
-    """Hold the database-wide advisory lock `key`, which other processes wait for.
+    """Acquire the database-wide advisory lock `key`, which other processes wait for.
 
     They poll, because a process waiting inside a statement would hold a snapshot, and an index that
     is built meanwhile waits for all snapshots.

@@ -55,7 +55,8 @@ def _day_ago() -> str:
 
 def _explain_excess(who: str, most: int, thing: str) -> OverQuotaError:
     return OverQuotaError(
-        f"{who} may have {count_noun(most, thing)} in 24 hours; wait, or ask for more"
+        f"{who} has reached the quota of {count_noun(most, thing)} in 24 hours; wait, or request "
+        "a higher quota"
     )
 
 
@@ -101,8 +102,8 @@ def grant_budget(
         left = month - sum(_cost(other, table.get(other), promised.get(other)) for other in others)
         if left <= 0 or (asked is not None and asked > left):
             raise OverQuotaError(
-                f"{who} may spend {month:.2f} USD in 30 days, of which"
-                f" {max(0.0, left):.2f} are left; ask for less, or wait"
+                f"{who} may spend {month:.2f} USD in 30 days, of which {max(0.0, left):.2f} "
+                "remain; lower the budget, or wait"
             )
         return min(bound for bound in (left, asked, at_most) if bound is not None)
 

@@ -23,7 +23,7 @@ NAME = re.compile(r"[^\x00-\x1f\x7f]{1,80}")
 class Roles(Strict):
     """Roles and quotas by person, from the file of `--roles`.
 
-    `default` applies to people who are not listed; without it they are refused. `quotas` apply to
+    `default` applies to people who are not listed; without it, they are rejected. `quotas` apply to
     each person without an entry in `quotas_of`.
     """
 
@@ -45,7 +45,7 @@ class Roles(Strict):
         return {who: [role] if isinstance(role, str) else role for who, role in value.items()}
 
     def roles_of(self, who: str) -> frozenset[Role]:
-        """Roles of a person; none if they are not listed and there is no default."""
+        """Return a person's roles; none if they are not listed and there is no default."""
         return frozenset(self.people.get(who, self.default))
 
 
@@ -59,7 +59,7 @@ def read_roles(path: Path) -> Roles:
     """
     try:
         if path.stat().st_mode & stat.S_IWOTH:
-            raise InputError(f"--roles {path}: every user can edit it; run chmod o-w")
+            raise InputError(f"--roles {path}: world-writable; run chmod o-w")
         return Roles.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise InputError(f"--roles {path}: {error.strerror}") from None
@@ -67,7 +67,7 @@ def read_roles(path: Path) -> Roles:
         raise InputError(f"--roles {path}: not valid TOML: {error}") from None
     except ValidationError as error:
         raise InputError(
-            f"--roles {path}: {explain_validation(error)}; roles are {', '.join(Role)}"
+            f"--roles {path}: {explain_validation(error)}; valid roles are {', '.join(Role)}"
         ) from None
 
 
@@ -111,9 +111,9 @@ class Trust:
         """Explain why a person may not do what requires `role`; empty if they may."""
         held = self.roles_of(who)
         if not held:
-            return f"{who} has no role here; ask the administrator of this server for one"
+            return f"{who} has no role on this server; ask its administrator for one"
         if role not in held and not (role is Role.READ or Role.ADMINISTER in held):
-            return f'this needs the role "{role}"; {who} has: {", ".join(sorted(held))}'
+            return f'the role "{role}" is required; {who} has: {", ".join(sorted(held))}'
         return ""
 
     def quotas(self, who: str) -> Quotas:
@@ -131,7 +131,10 @@ def parse_trust(header: str, proxies: list[str], roles: Path | None) -> Trust | 
     """
     if not header:
         if proxies or roles:
-            raise InputError("--trust-proxy and --roles need --trust-header, which names people")
+            raise InputError(
+                "--trust-proxy and --roles require --trust-header, the header with "
+                "the person's name"
+            )
         return None
     if not re.fullmatch(r"[A-Za-z0-9-]{1,64}", header):
         raise InputError(f"--trust-header {header[:80]!r} is not a header name")
@@ -139,6 +142,6 @@ def parse_trust(header: str, proxies: list[str], roles: Path | None) -> Trust | 
         networks = tuple(ip_network(text) for text in proxies or ["127.0.0.1", "::1"])
     except ValueError as error:
         raise InputError(
-            f"--trust-proxy: {error}; give an address, or a network like 10.0.0.0/8"
+            f"--trust-proxy: {error}; expected an address, or a network such as 10.0.0.0/8"
         ) from None
     return Trust(header, networks, read_roles(roles) if roles else None)

@@ -35,7 +35,7 @@ class KnownRun(Strict):
     """Row of the table. Times are seconds since 1970, by the database's clock.
 
     `pooled` runs are for workers; others belong to the process that started them. `answer` is a
-    person's decision until a worker has taken it.
+    person's decision until a worker has used it.
     """
 
     id: str
@@ -131,8 +131,9 @@ class Runs:
         if not found:
             known = self.get(manifest.run_id)
             raise InputError(
-                f"run {manifest.id} is taken by {known.worker if known else 'another process'};"
-                " wait until it ends, or stop it"
+                f"run {manifest.id} is in use by "
+                f"{(known.worker if known else 'another process')}; wait until it ends, or stop "
+                "it"
             )
         return _row(found[0])
 
@@ -204,9 +205,9 @@ class Runs:
             known = self.get(manifest.run_id)
             decided = known is not None and known.state == "queued"
             raise InputError(
-                f"run {manifest.id} has a decision already, and waits for a worker"
+                f"run {manifest.id} already has a decision and is waiting for a worker"
                 if decided
-                else f"run {manifest.id} is being worked on already"
+                else f"run {manifest.id} is already in progress"
             )
 
     def get(self, run_id: str) -> KnownRun | None:

@@ -112,10 +112,14 @@ class Worker:
         try:
             with renewing(self.runs, run.id, self.name, self.lease_s):
                 if not Path(run.folder).is_dir():
-                    raise InputError(f"{run.folder} and the run are not on this machine")
+                    raise InputError(
+                        f"the run {run.folder} is not on this machine, and neither is its folder"
+                    )
                 services = reopen(run.folder)
                 if services.manifest.run_id != run.id:
-                    raise InputError(f"{run.folder} is another run, not {run.name} of the queue")
+                    raise InputError(
+                        f"{run.folder} contains another run, not {run.name} from the queue"
+                    )
                 services.listener = self._progress(run)
                 advance_to_person(services, _select_answer(services, run))
         except Paused:
@@ -151,7 +155,7 @@ class Worker:
         return reset
 
     def _requeue(self, run: KnownRun, error: Exception, *, mine: bool) -> None:
-        """Requeue a run after a fault; `mine` if this worker holds its folder."""
+        """Requeue a run after a fault; `mine` if this worker has its folder."""
         problem = f"on {socket.gethostname()}: {error}"
         if run.attempts >= ATTEMPTS:
             self._fail(run, problem)

@@ -29,27 +29,31 @@ def import_files(
     ],
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Correct a guess; may be repeated."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Correct a guess, as KEY=VALUE; repeatable."
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The new folder; default cohorts/NAME.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to create; default: cohorts/NAME.")
+    ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Write without asking. What is open has to be set.")
+        bool, typer.Option("--yes", help="Write without asking; open guesses must be set.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the guesses, and write nothing.")
+        bool, typer.Option("--dry-run", help="Show the guesses without writing anything.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace a cohort that this command wrote before.")
+        bool, typer.Option("--force", help="Replace a cohort that this command wrote earlier.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a cohort from your own files: outcomes, variables and codes are guessed and shown.
+    """Make a cohort from your own files; outcomes, variables and codes are guessed and shown.
 
     Every guess is shown with its evidence, and `--set` corrects it: `time=os_months`,
     `event=OS_STATUS:1:DECEASED`, `unit=months`, `id=PATIENT`, `missing=9999,unk`,
-    `STAGE.order=I<II<III`, `where=type:BLCA`, `known_at=baseline`. On a terminal you are asked
-    what the files do not settle; elsewhere the command ends with exit code 2 and names it. The
-    new folder holds cohort.toml and the columns in use; your files stay as they are.
+    `STAGE.order=I<II<III`, `where=type:BLCA`, `known_at=baseline`. In a terminal, you are asked
+    about what the files do not settle; otherwise the command lists it and exits with code 2. The
+    new folder contains cohort.toml and the columns in use; your files are not changed.
 
     Example: sage import patients.csv --set "event=status:dead" --yes
     """
@@ -148,7 +152,7 @@ def _ask_open(files: list[Path], corrections: list[str], proposal: Proposal) -> 
                                 default=guess.value or None, console=out)  # fmt: skip
             correction = f"{guess.key}={answer or ''}"
         else:
-            answer = Prompt.ask("\nWrite it? yes, no, or KEY=VALUE to correct a guess",
+            answer = Prompt.ask("\nWrite the cohort? yes, no, or KEY=VALUE to correct a guess",
                                 default="yes", console=out)  # fmt: skip
             if answer.casefold() in ("yes", "y"):
                 return proposal
@@ -164,7 +168,7 @@ def _ask_open(files: list[Path], corrections: list[str], proposal: Proposal) -> 
         corrections.append(correction)
         if not proposal.open:
             _print_proposal(proposal)
-    raise InputError(f"{MOST_CORRECTIONS} corrections; give them with --set")
+    raise InputError(f"more than {MOST_CORRECTIONS} corrections; give them with --set")
 
 
 def _print_written(folder: Path, findings: list[Finding]) -> None:
@@ -179,6 +183,6 @@ def _print_written(folder: Path, findings: list[Finding]) -> None:
             print_line(f"    {finding.message}")
             print_line(f"    → {finding.remedy}", style="dim")
     out.print(f"\nwritten: {folder / 'cohort.toml'}", soft_wrap=True)
-    out.print(f"`check` finds {counts['error']} errors and {counts['warning']} warnings; next:")
+    out.print(f"`check` found {counts['error']} errors and {counts['warning']} warnings; next:")
     out.print(f"  sage cohort check {folder}\n  sage cohort show {folder}", soft_wrap=True)
     out.print(f'  sage run "QUESTION" --cohort {folder}', soft_wrap=True)

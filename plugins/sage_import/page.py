@@ -39,7 +39,7 @@ writing = threading.Lock()
 
 
 class Import(Strict):
-    """Uploaded files and what was corrected of their guesses, as `--set` takes it."""
+    """Uploaded files and corrections to their guesses, in the form of `--set`."""
 
     upload: str = Field(min_length=32, max_length=32)
     settings: tuple[str, ...] = Field(default=(), max_length=400)
@@ -59,8 +59,8 @@ async def upload(request: Request, name: str, to: str = "") -> dict[str, Any]:
 def _keep(site: Site, name: str, to: str, content: bytes) -> dict[str, Any]:
     if not FILE.fullmatch(name):
         raise InputError(
-            f"{one_line(name)[:80]}: no file that the import reads (.csv, .tsv, .txt, .xlsx, "
-            ".json, .zip, also .gz), or a name with unusual characters"
+            f"{one_line(name)[:80]}: not a file type that the import reads (.csv, .tsv, .txt, "
+            ".xlsx, .json, .zip, or these with .gz), or a name with unusual characters"
         )
     home = _home(site)
     with writing:
@@ -69,12 +69,12 @@ def _keep(site: Site, name: str, to: str, content: bytes) -> dict[str, Any]:
         held = sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
         if held + len(content) > MOST_HELD:
             raise InputError(
-                f"more than {MOST_HELD >> 20} MB of uploads wait to be imported; use "
-                "`sage import` on the machine itself"
+                f"more than {MOST_HELD >> 20} MB of uploads are waiting to be imported; use "
+                "`sage import` on the server itself"
             )
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if len(list(folder.iterdir())) >= MOST_FILES:
-            raise InputError(f"{MOST_FILES} files at most; pack a study folder as .zip")
+            raise InputError(f"at most {MOST_FILES} files are allowed; pack a study folder as .zip")
         (folder / name).write_bytes(content)
     return {"upload": folder.name, "files": sorted(path.name for path in folder.iterdir())}
 
@@ -86,7 +86,7 @@ def _home(site: Site) -> Path:
 def _folder(site: Site, name: str) -> Path:
     folder = _home(site) / name
     if not UPLOAD.fullmatch(name) or not folder.is_dir():
-        raise InputError("these files are no longer here; choose them again")
+        raise InputError("these uploads have expired; choose the files again")
     return folder
 
 
@@ -115,11 +115,11 @@ def import_files(asked: Import, request: Request) -> dict[str, Any]:
         proposal.name in names
         and Path(names[proposal.name].path or proposal.name).resolve() != target.resolve()
     ):
-        raise InputError(f'a cohort "{proposal.name}" is here already; set another name')
+        raise InputError(f'a cohort "{proposal.name}" already exists here; set another name')
     if target.is_dir() and any(target.iterdir()) and not asked.replace:
         raise InputError(
-            f'a cohort "{proposal.name}" was imported before; tick "replace a cohort of this name",'
-            " or set another name"
+            f'a cohort "{proposal.name}" was imported before; select "replace a cohort of this '
+            'name", or set another name'
         )
     with writing:
         findings = publish(proposal, target, force=asked.replace)

@@ -32,35 +32,41 @@ def describe_group() -> None:
 
 @app.command("gather")
 def gather_papers(
-    topic: Annotated[str, typer.Argument(help="What the papers are about.")],
+    topic: Annotated[str, typer.Argument(help="Topic of the papers.")],
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="A new folder; `sage kg build` reads it.")
+        Path, typer.Option("--out", "-o", help="Folder to create; `sage kg build` reads it.")
     ],
     most: Annotated[
         int,
         typer.Option(
-            "--limit", min=1, max=100_000, help="Most records of each catalog, and most papers."
+            "--limit",
+            min=1,
+            max=100_000,
+            help="Maximum number of records per catalog, and of papers.",
         ),
     ] = 1000,
     since: Annotated[
         int | None,
-        typer.Option(min=1500, max=2200, help="Published in this year or later.", metavar="YEAR"),
+        typer.Option(
+            min=1500, max=2200, help="Only papers published in this year or later.", metavar="YEAR"
+        ),
     ] = None,
     relevance: Annotated[
         float,
-        typer.Option(min=0, max=1, help="Share of the topic's concepts a paper must name."),
+        typer.Option(
+            min=0, max=1, help="Minimum share of the topic's concepts that a paper must mention."
+        ),
     ] = 0.6,
-    pdf: Annotated[
-        bool, typer.Option(help="Also fetch open PDFs where there is no open XML.")
-    ] = True,
+    pdf: Annotated[bool, typer.Option(help="Also fetch open PDFs if there is no open XML.")] = True,
     ontology: OntologyDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Search PubMed, Europe PMC, bioRxiv, OpenAlex and Semantic Scholar; screen; fetch open texts.
+    """Search five literature catalogs, screen the records, and fetch open full texts.
 
-    The same command resumes after a stop and asks silent services again; nothing is fetched
-    twice. Exit code 1 if no service answered. The folder also gets a PRISMA flow, the
-    license of each document, and what was left out.
+    The catalogs are PubMed, Europe PMC, bioRxiv, OpenAlex and Semantic Scholar. Repeat the command
+    to resume after an interruption and retry services that did not answer; nothing is fetched
+    twice. Exit code 1 if no service answered. The folder also gets a PRISMA flow diagram, the
+    license of each document, and a list of excluded papers.
 
     Example: sage literature gather "tertiary lymphoid structures in bladder cancer" --since 2015
     --out corpus/
@@ -92,7 +98,7 @@ def gather_papers(
         console.print(f"  next      sage kg build {out} --out graph/")
     elif not flow.missing:
         lower = "a lower --relevance" if flow.screened else "an earlier --since"
-        err.print(f"no paper was kept: name a new --out with another topic or {lower}")
+        err.print(f"no paper was kept: choose a new --out with another topic or {lower}")
 
 
 def is_unanswered(flow: Flow) -> bool:
@@ -108,7 +114,7 @@ def explain_resume() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        err.print("stopped; the same command resumes and fetches nothing twice")
+        err.print("stopped; repeat the command to resume, and nothing is fetched twice")
         raise
 
 
@@ -126,7 +132,8 @@ def load_services() -> Services:
     settings = load()
     if not settings.contact_email:
         raise InputError(
-            "the services ask who is calling: set contact_email in sage.toml, or SAGE_CONTACT_EMAIL"
+            "the services require a contact address: set contact_email in sage.toml, or "
+            "SAGE_CONTACT_EMAIL"
         )
     return Services(settings.services, settings.contact_email)
 
@@ -143,14 +150,14 @@ def print_flow(flow: Flow, folder: Path) -> None:
         note = f"missing: {catalog.problem}" if catalog.problem else "; ".join(catalog.notes)
         table.add_row(LABELS[catalog.name], f"{catalog.total:,}", f"{catalog.taken:,}", note)
     out.print(table)
-    earlier = f" ({flow.earlier:,} of earlier rounds)" if flow.earlier else ""
+    earlier = f" ({flow.earlier:,} from earlier rounds)" if flow.earlier else ""
     out.print(
         f"{count_noun(flow.identified, 'record')}{earlier}, {flow.duplicates:,} merged as "
         f"duplicates or versions, {count_noun(flow.screened, 'paper')} screened"
     )
     for stage, reasons in flow.left_out.items():
         for reason, count in reasons.items():
-            out.print(f"{count:8,}  left out ({stage}): {reason}", style="dim")
+            out.print(f"{count:8,}  excluded ({stage}): {reason}", style="dim")
     texts = ", ".join(f"{name} {count:,}" for name, count in flow.texts.items()) or "none"
     out.print(
         f"{count_noun(flow.included, 'paper')} in the corpus:"
@@ -166,24 +173,26 @@ def print_flow(flow: Flow, folder: Path) -> None:
     if flow.missing or flow.pending:
         due = [count_noun(flow.pending, "full text")] if flow.pending else []
         waits = " and ".join([*due, *(["what is missing"] if flow.missing else [])])
-        err.print(f"call again to ask for {waits}; the rest is kept")
+        err.print(f"repeat the command to request {waits}; everything else is kept")
     out.print(f"  flow      {folder / 'README.md'}, {folder / 'prisma.svg'}")
-    out.print(f"  left out  {folder / 'left-out.tsv'}")
+    out.print(f"  excluded  {folder / 'left-out.tsv'}")
 
 
 @app.command("update")
 def update_graph(
     graph: GraphPath,
     runs: Annotated[
-        Path | None, typer.Option(help="Folder of runs; without, `runs_dir` of the settings.")
+        Path | None, typer.Option(help="Folder of runs; default: `runs_dir` from the settings.")
     ] = None,
     max_cost: MaxCost = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before paid calls.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Skip the confirmation before paid calls.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Update a graph: gather its corpora again and list the affected hypotheses.
 
-    New papers are added; retracted papers are removed with the statements that only they support.
+    New papers are added; retracted papers are removed, with the statements that only they support.
     The result equals a full build of the new corpus with the same options. Exit code 1 if no
     service answered.
 
@@ -203,7 +212,7 @@ def update_graph(
     from sage_literature.gather.gather import update as update_corpus
 
     if runs is not None and not runs.is_dir():
-        raise InputError(f"{runs} is not a folder; --runs names the folder of the runs")
+        raise InputError(f"{runs} is not a folder; set --runs to the folder of the runs")
     folder = graph_folder(graph)
     if not (folder / RECIPE).is_file() and (graph.parent / RECIPE).is_file():
         folder = graph.parent  # the file that `sage kg build --out FOLDER` reports as written
@@ -211,8 +220,8 @@ def update_graph(
         recipe = read_model(folder / RECIPE, Recipe)
     except FileNotFoundError:
         raise InputError(
-            f"{folder}: no {RECIPE}; name the output of `sage kg build` (rebuild graphs of earlier "
-            "versions)"
+            f"{folder}: {RECIPE} not found; give the output folder of `sage kg build` (rebuild "
+            "graphs of earlier versions)"
         ) from None
     settings = load()
     given = {source: resolve_source(folder, source) for source in recipe.sources}
@@ -225,7 +234,7 @@ def update_graph(
     if not corpora:
         raise InputError(
             f"{folder}: none of its sources was gathered by `sage literature gather` "
-            f"({', '.join(map(str, given.values()))}); there is no search to repeat"
+            f"({', '.join(map(str, given.values()))}), so there is no search to repeat"
         )
     earlier = _read_rounds(folder, corpora)
     ontology = load_ontology(resolve_source(folder, recipe.ontology) if recipe.ontology else None)
@@ -306,7 +315,7 @@ def print_changes(
         out.print(f"[bold]{change.what}[/]  {change.title} ({change.keys[0]}){why}")
     for edge in edges:
         if not edge.after:
-            out.print(f"  gone from the graph: {edge} (only from {'; '.join(edge.lost)})")
+            out.print(f"  removed from the graph: {edge} (only from {'; '.join(edge.lost)})")
         elif edge.before and edge.lost:
             kind = "other" if edge.gained else "less"
             out.print(f"  {kind} evidence: {edge}, belief {edge.before:.2f} to {edge.after:.2f}")
@@ -322,4 +331,4 @@ def print_changes(
     if not found:
         out.print("no hypothesis of an earlier run is affected")
     for line in unread:
-        err.print(f"[yellow]run not read[/] {line}")
+        err.print(f"[yellow]unreadable run[/] {line}")

@@ -55,9 +55,9 @@ class Search:
 
 
 class Page(Strict):
-    """A page of a search. `next` continues it, None at its end; `total` is what the catalog has.
+    """A page of a search. `next` continues it, None at its end; `total` is the catalog's count.
 
-    `unread` counts entries that are no records: without a title, or too long.
+    `unread` counts entries that are not records: without a title, or too long.
     """
 
     records: tuple[Found, ...]

@@ -40,7 +40,7 @@ SITES = {
     "pancrea": "Pancreas", "prostate": "Prostate gland", "gastric": "Stomach",
     "stomach": "Stomach", "glioma": "Brain", "head and neck": "Larynx",
 }  # fmt: skip
-"""Primary site in the Genomic Data Commons by words that name a disease."""
+"""Primary site in the Genomic Data Commons by words that indicate a disease."""
 
 
 class _Registry:
@@ -118,7 +118,7 @@ class Geo(_Registry):
             )
         largest = "; ".join(f"{name} ({samples} samples)" for name, samples in listed[:3])
         statement = f"GEO lists {total} human series on {disease} and survival" + (
-            f", among them {largest}." if largest else "."
+            f", including {largest}." if largest else "."
         )
         return [self.state(statement, total > 0, 1.0 if total else 0.0, total)]
 
@@ -145,7 +145,7 @@ class DataCommons(_Registry):
         }
         found = await self.fetch(client, "projects", read_projects, params)
         listed = "; ".join(f"{name} ({cases} cases)" for name, cases in found[:3])
-        statement = f"GDC holds {len(found)} projects of primary site {site}" + (
+        statement = f"GDC has {len(found)} projects with primary site {site}" + (
             f": {listed}." if listed else "."
         )
         cases = sum(cases for _, cases in found)
@@ -274,7 +274,7 @@ class PackageIndex(_Registry):
                 found.count,
             )
             if found
-            else self.state(f"The package index did not answer about {name}.", None, 0.0)
+            else self.state(f"The package index did not answer for {name}.", None, 0.0)
             for name, found in zip(PACKAGES, known, strict=True)
         ]
 
@@ -351,7 +351,7 @@ def read_papers(body: bytes) -> list[str | None]:
     """Read each paper's repository, None if none is linked; most stars first, None last."""
     listed: Any = parse_json("reference_code", body)
     if not isinstance(listed, list):
-        raise TypeError("an object where a list is documented")
+        raise TypeError("the answer has an object where a list is documented")
     found = []
     for item in listed:
         paper = get_field("reference_code", item, "paper", dict)

@@ -17,20 +17,22 @@ if TYPE_CHECKING:
 Program = Annotated[
     Path | None,
     typer.Option(
-        help="Run this program of yours, cells separated by `# %%`, instead of asking a model."
+        help="Run this program, with cells separated by `# %%`, instead of asking a model."
     ),
 ]
 Steps = Annotated[int, typer.Option(min=1, max=200, help="Maximum number of programs.")]
 StepSeconds = Annotated[float, typer.Option(min=1, help="Time limit of a program without tools.")]
-Memory = Annotated[int, typer.Option(min=256, help="Memory limit of a program, MiB.")]
+Memory = Annotated[int, typer.Option(min=256, help="Memory limit of a program, in MiB.")]
 Engine = Annotated[
     Literal["auto", "docker", "bubblewrap"] | None,
-    typer.Option(help="Where programs run; default: from sage.toml, else auto."),
+    typer.Option(help="Sandbox for programs; default: from sage.toml, or auto."),
 ]
-Budget = Annotated[float | None, typer.Option(min=0, help="Maximum cost of the model.")]
+Budget = Annotated[float | None, typer.Option(min=0, help="Maximum cost of the model, in USD.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Overwrite the folder's contents.")]
 
-app = typer.Typer(no_args_is_help=True, help="NOVA's tools and its agent.")
+app = typer.Typer(
+    no_args_is_help=True, help="Answer questions with programs that call NOVA's tools."
+)
 
 
 @app.callback()
@@ -39,28 +41,30 @@ def _group() -> None: ...
 
 @app.command()
 def ask(
-    question: Annotated[str, typer.Argument(help="In plain words.")],
-    data: Annotated[list[Path], typer.Argument(help="Slides, images, tables, or folders of them.")],
+    question: Annotated[str, typer.Argument(help="Question in plain words.")],
+    data: Annotated[
+        list[Path], typer.Argument(help="Slides, images, tables, or folders of these.")
+    ],
     program: Program = None,
     suite: Annotated[
-        str, typer.Option("--tools", help="Suite of tools that programs may call; or none.")
+        str, typer.Option("--tools", help="Suite of tools that programs may call, or none.")
     ] = "nova",
     steps: Steps = 20,
     step_seconds: StepSeconds = 300,
     memory: Memory = 4096,
     sandbox: Engine = None,
     budget_usd: Budget = None,
-    out: Annotated[Path, typer.Option(help="Folder of the session.")] = Path("answer"),
+    out: Annotated[Path, typer.Option(help="Folder for the session.")] = Path("answer"),
     replace: Replace = False,
     as_json: AsJson = False,
 ) -> None:
-    """Answer a question about histology data by programs that call tools (NOVA's agent).
+    """Answer a question about histology data with programs that call tools (NOVA's agent).
 
     A model writes a program, reads its output and continues, at most 20 times. Programs run in the
-    sandbox: they read DATA, write into the session's folder and reach nothing else. What they print
-    is sent to the model; DATA is not. Numbers of the answer must appear in the printed output. The
-    folder holds the answer, the programs, a notebook, a trace and all files. The same command
-    continues an interrupted session without repeating replies or tool calls.
+    sandbox: they can read DATA and write to the session's folder, nothing else. Their printed
+    output is sent to the model; DATA is not. Numbers in the answer must appear in the printed
+    output. The folder contains the answer, the programs, a notebook, a trace and all files. The
+    same command resumes an interrupted session without repeating replies or tool calls.
 
     Example: sage nova ask "How much of the slide is tissue?" slide.svs --program tissue.py
 
@@ -103,16 +107,18 @@ def ask(
 def explore(
     subject: Annotated[
         str,
-        typer.Argument(metavar="COHORT_OR_RUN", help="A cohort, or the folder of a finished run."),
+        typer.Argument(metavar="COHORT_OR_RUN", help="Cohort, or folder of a finished run."),
     ],
-    question: Annotated[str, typer.Argument(help="In plain words.")],
+    question: Annotated[str, typer.Argument(help="Question in plain words.")],
     variables: Annotated[
         list[str] | None,
         typer.Option("--variable", help="Show only this variable or gene; repeatable."),
     ] = None,
     endpoints: Annotated[
         list[str] | None,
-        typer.Option("--endpoint", help="Show this outcome too, which spends it; repeatable."),
+        typer.Option(
+            "--endpoint", help="Show this outcome too, which makes it exploratory; repeatable."
+        ),
     ] = None,
     cohort_root: CohortRoot = None,
     features: Features = None,
@@ -124,23 +130,21 @@ def explore(
     budget_usd: Budget = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the session; default: exploration, or within the run."),
+        typer.Option(help="Folder for the session; default: exploration, or within the run."),
     ] = None,
     replace: Replace = False,
     as_json: AsJson = False,
 ) -> None:
-    """Explore a cohort by programs that a model writes, apart from every verdict.
+    """Explore a cohort with programs written by a model, separately from any verdict.
 
-    A model writes a program, reads the small tables that it leaves in exploratory.json, and
+    A model writes a program, reads the small tables that it saves in exploratory.json, and
     continues. Printed output, rows, small counts and error messages do not reach the model. All
-    variables and genes that contain no outcome are shown; an outcome only with --endpoint. The
-    ledger records the look: a claim about these outcomes in these patients is exploratory from then
-    on.
+    variables and genes without outcomes are shown; outcomes only with --endpoint. The ledger
+    records the exploration: later claims about these outcomes in these patients are exploratory.
 
     The answer is titled as exploratory, and its numbers appear in the tables. The report of a
-    finished RUN shows it in a section of its own. The same command continues an interrupted
-    session. What a program reads and leaves, and what a hostile program could still carry:
-    docs/nova.md.
+    finished RUN shows it in a separate section. The same command resumes an interrupted session.
+    docs/nova.md describes what a program reads and writes, and what a hostile program could leak.
 
     Example: sage nova explore demo "Which variables move with TLS density?" --program look.py
 
@@ -159,8 +163,8 @@ def explore(
         from sage.core.errors import InputError
 
         raise InputError(
-            "--cohort-root, --features, --out and --replace are for cohorts: a run has its own data"
-            " and keeps every exploration"
+            "--cohort-root, --features, --out and --replace apply only to cohorts: a run has its "
+            "own data and keeps every exploration"
         )
     else:
         explore_run(subject, request)

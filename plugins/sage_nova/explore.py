@@ -163,7 +163,9 @@ def _explore(
             print_line(console, f"Not shown (contain outcomes): {', '.join(look.held_back)}")
         if look.spent:
             note_look(open_ledger(out / "ledger.jsonl", settings), cohort, look)
-            print_line(console, "Noted in the ledger: claims on these are exploratory from now on.")
+            print_line(
+                console, "Recorded in the ledger: claims about these are exploratory from now on."
+            )
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` is reached
         try:
             inputs = write_inputs(cohort, look, out / "inputs")
@@ -179,8 +181,8 @@ def _explore(
             _remove_rows(out)
         found = build_exploration(record, str(look))
         if request.program and not (found.appendix.tables or found.appendix.refused):
-            print_line(console, "The program shows no table: it left no exploratory.json"
-                " (docs/nova.md has an example).")  # fmt: skip
+            print_line(console, "The program produced no table: it did not write "
+                "exploratory.json (docs/nova.md has an example).")  # fmt: skip
         write_json(out / "appendix.json", found)
     kept = keep(found)
     if request.as_json:

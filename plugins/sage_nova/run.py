@@ -47,8 +47,8 @@ def read_program(program: Path | None) -> list[str] | None:
     if program is None:
         if load().effective_reasoner != "chat":
             raise InputError(
-                "no model is set: set base_url or api_key (`sage admin config` shows where), or"
-                " give a program of yours with --program"
+                "no model is set: set base_url or api_key (`sage admin config` shows where), or "
+                "provide a program with --program"
             )
         return None
     try:
@@ -79,7 +79,9 @@ def open_session(out: Path, request: dict[str, object], *, replace: bool) -> IO[
     if not str(request["question"]).strip():
         raise InputError("the question is empty")
     if out.exists() and any(out.iterdir()) and not (replace or is_unfinished(out, request)):
-        raise InputError(f"--out {out} exists; choose another folder, or overwrite with --replace")
+        raise InputError(
+            f"--out {out} already exists; choose another folder, or overwrite with --replace"
+        )
     with naming(out):
         out.mkdir(parents=True, exist_ok=True)
         lock = (out / ".lock").open("a", encoding="utf-8")

@@ -12,37 +12,40 @@ from sage.core.errors import InputError
 if TYPE_CHECKING:
     from sage_planning.planning import Plan
 
-Ratio = Annotated[float, typer.Option("--hazard-ratio", min=0.01, help="The effect to find.")]
+Ratio = Annotated[float, typer.Option("--hazard-ratio", min=0.01, help="Hazard ratio to detect.")]
 
 
 def plan(
     hazard_ratio: Ratio,
     design: Annotated[str, typer.Option(help="groups, per_sd or interaction.")] = "groups",
     exposed: Annotated[float, typer.Option(help="Share of patients who are exposed.")] = 0.5,
-    power: Annotated[float, typer.Option(help="Wanted power.")] = 0.8,
+    power: Annotated[float, typer.Option(help="Desired power.")] = 0.8,
     alpha: Annotated[
-        float, typer.Option(min=0.0001, max=0.2, help="Two-sided level of the test.")
+        float, typer.Option(min=0.0001, max=0.2, help="Two-sided significance level.")
     ] = 0.05,
     events: Annotated[
         float | None, typer.Option("--event-share", help="Share of patients with the event.")
     ] = None,
     median_survival: Annotated[
-        float | None, typer.Option(help="Months, of the reference group; instead of --event-share.")
+        float | None,
+        typer.Option(
+            help="Median survival in months in the reference group; alternative to --event-share."
+        ),
     ] = None,
-    recruitment: Annotated[float, typer.Option(help="Months in which patients are entered.")] = 0,
-    follow_up: Annotated[
-        float, typer.Option(help="Months that the last patient is followed.")
-    ] = 60,
+    recruitment: Annotated[float, typer.Option(help="Months of recruitment.")] = 0,
+    follow_up: Annotated[float, typer.Option(help="Months of follow-up of the last patient.")] = 60,
     lost: Annotated[float, typer.Option(help="Share lost to follow-up per year.")] = 0,
     r_squared: Annotated[
-        float, typer.Option(help="Share of the exposure that the covariates explain.")
+        float, typer.Option(help="Share of the exposure's variance that the covariates explain.")
     ] = 0,
-    claims: Annotated[int, typer.Option(help="Primary claims that share the error rate.")] = 1,
+    claims: Annotated[
+        int, typer.Option(help="Number of primary claims that share the error rate.")
+    ] = 1,
     split: Annotated[
         float | None,
-        typer.Option(min=0.2, max=0.8, help="Hold this share back to confirm a discovery."),
+        typer.Option(min=0.2, max=0.8, help="Share of patients held back to confirm a discovery."),
     ] = None,
-    missing: Annotated[float, typer.Option(help="Share that cannot be analyzed.")] = 0,
+    missing: Annotated[float, typer.Option(help="Share of patients that cannot be analyzed.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Plan the number of events and patients of a study, before its cohort exists.

@@ -31,7 +31,7 @@ class Accrual(Strict):
     lost: float = Field(default=0.0, ge=0, lt=1)
 
     def event_share(self, hazard_ratio: float = 1.0) -> float:
-        """Share of patients whose event is seen, with uniform recruitment.
+        """Compute the share of patients whose event is observed, with uniform recruitment.
 
         The integral over entry times of the probability that the event comes first, before loss
         and before the end: h / (h + l) * (1 - mean of exp(-(h + l) * time under observation)).
@@ -73,14 +73,16 @@ class Question(Strict):
     @model_validator(mode="after")
     def _is_answerable(self) -> Question:
         if self.hazard_ratio == 1:
-            raise ValueError("a hazard ratio of 1 is no effect: nothing can be planned for it")
+            raise ValueError(
+                "a hazard ratio of 1 means no effect, so no study can be planned for it"
+            )
         if (self.event_share is None) == (self.accrual is None):
             raise ValueError("give the share of patients with the event, or accrual and survival")
         return self
 
 
 class Row(Strict):
-    """The need at one effect, and the power that the chosen number gives it."""
+    """Required numbers for one effect, and the power that the chosen number gives."""
 
     hazard_ratio: float
     events: int
@@ -89,7 +91,7 @@ class Row(Strict):
 
 
 class Plan(Strict):
-    """Events and patients needed; `rows` show what other effects would need."""
+    """Events and patients needed; `rows` show the numbers for other effects."""
 
     question: Question
     alpha: float
@@ -167,7 +169,7 @@ def _patients(question: Question, events: int, share: float) -> int:
     found = math.ceil(events / share / smaller / (1 - question.missing))
     if found > 10_000_000:
         raise InputError(
-            f"{events} events would take {found:,} patients: plan for a larger effect, or for "
+            f"{events} events would require {found:,} patients; plan for a larger effect, or for "
             "patients with more events"
         )
     return found
@@ -181,7 +183,7 @@ def _assumptions(question: Question, alpha: float, share: float) -> tuple[str, .
             if question.claims > 1
             else ""
         ),
-        f"the event is seen in {100 * share:.0f}% of patients",
+        f"the event is observed in {100 * share:.0f}% of patients",
         "proportional hazards",
     ]
     if question.accrual is not None:

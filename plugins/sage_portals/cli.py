@@ -19,19 +19,23 @@ def describe_group() -> None:
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="tcga-blca")],
-    out: Annotated[Path | None, typer.Option(help="Folder; default cohorts/NAME.")] = None,
-    gene: Annotated[list[str] | None, typer.Option(help="A further gene; repeat.")] = None,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the cohort, such as tcga-blca")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to create; default: cohorts/NAME.")
+    ] = None,
+    gene: Annotated[list[str] | None, typer.Option(help="Additional gene; repeatable.")] = None,
     counts: Annotated[
-        bool, typer.Option("--counts", help="All genes, as counts from GDC (about 2 GB).")
+        bool, typer.Option("--counts", help="Fetch all genes, as counts from GDC (about 2 GB).")
     ] = False,
-    gdc: Annotated[str | None, typer.Option(help="Another address of the GDC API.")] = None,
+    gdc: Annotated[str | None, typer.Option(help="Alternative address of the GDC API.")] = None,
     cbioportal: Annotated[
-        str | None, typer.Option(help="Another address of the cBioPortal API.")
+        str | None, typer.Option(help="Alternative address of the cBioPortal API.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch a cohort from the public APIs of GDC and cBioPortal. A repeated call continues.
+    """Fetch a cohort from the public APIs of GDC and cBioPortal; a repeated call resumes.
 
     Example: sage portals fetch tcga-blca --gene CD274
     """

@@ -83,7 +83,7 @@ def fetch_cohort(
         If a service cannot be reached or its response has an unexpected form.
     """
     if name not in STUDIES:
-        raise InputError(f'"{name}" cannot be fetched; there are: {", ".join(STUDIES)}')
+        raise InputError(f'"{name}" cannot be fetched; available: {", ".join(STUDIES)}')
     project, study = STUDIES[name]
     say = progress or _quiet
     out.mkdir(parents=True, exist_ok=True)
@@ -145,7 +145,7 @@ def _pages(service: Service, path: str, body: dict[str, Any], say: Progress) -> 
         if len(hits) >= total:
             return hits
         if not found:
-            raise FaultError(f"{service.name}: {path} gave {len(hits)} of {total} hits")
+            raise FaultError(f"{service.name}: {path} returned {len(hits)} of {total} hits")
 
 
 def _project_filter(project: str, field: str) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def _cases(service: Service, project: str, say: Progress) -> str:
     }
     hits = _pages(service, "cases", body, say)
     if not hits:
-        raise FaultError(f"GDC has no case of project {project}")
+        raise FaultError(f"GDC has no cases for project {project}")
     columns = [field.rsplit(".", 1)[-1] for field in CASE_FIELDS]
     return _csv(columns, (_case(hit, service.name) for hit in hits))
 
@@ -242,7 +242,7 @@ def _clinical(service: Service, study: str, say: Progress) -> str:
             break
         page += 1
     if not rows:
-        raise FaultError(f"cBioPortal has no clinical data of study {study}")
+        raise FaultError(f"cBioPortal has no clinical data for study {study}")
     order = sorted(columns)
     return _csv(
         ["PATIENT_ID", *order],
@@ -268,7 +268,7 @@ def _expression(
     }
     unknown = sorted(set(asked) - set(symbols.values()))
     if unknown:
-        raise InputError(f"cBioPortal knows no gene {', '.join(unknown)}; use HGNC symbols")
+        raise InputError(f"cBioPortal has no gene {', '.join(unknown)}; use HGNC symbols")
     profile = f"{study}_rna_seq_v2_mrna"
     values: dict[str, dict[str, str]] = {}
     identifiers = sorted(symbols)
@@ -287,7 +287,7 @@ def _expression(
         say("cBioPortal expression", start + len(part), len(identifiers))
     genes = sorted({gene for row in values.values() for gene in row})
     if not genes:
-        raise FaultError(f"cBioPortal gave no expression for {profile}")
+        raise FaultError(f"cBioPortal returned no expression for {profile}")
     rows = (
         [sample, *(values[sample].get(gene, "") for gene in genes)] for sample in sorted(values)
     )
@@ -309,11 +309,13 @@ def _counts(service: Service, out: Path, say: Progress) -> None:
         if not path.is_file():
             body = service.call("GET", f"data/{item['file_id']}", bytes)
             if hashlib.md5(body, usedforsecurity=False).hexdigest() != item["md5sum"]:
-                raise FaultError(f"GDC file {item['file_id']} arrived damaged; call again")
+                raise FaultError(
+                    f"GDC file {item['file_id']} was damaged in transfer; repeat the command"
+                )
             write_bytes(path, body)
         names, column = _star(path)
         if genes and names != genes:
-            raise FaultError(f"{path}: its genes differ from those in the files before it")
+            raise FaultError(f"{path}: its genes differ from those in earlier files")
         genes = names
         columns.append(column)
         say("GDC counts", done + 1, len(listed))
@@ -334,7 +336,9 @@ def _star(path: Path) -> tuple[list[tuple[str, str]], list[int]]:
         at = {name: place for place, name in enumerate(header)}
         missing = {"gene_id", "gene_name", "gene_type", "unstranded"} - set(at)
         if missing:
-            raise FaultError(f"{path}: no column {', '.join(sorted(missing))}; the format changed")
+            raise FaultError(
+                f"{path}: column {', '.join(sorted(missing))} not found; the format has changed"
+            )
         for row in rows:
             if row[at["gene_type"]] == "protein_coding":
                 names.append((row[at["gene_id"]].split(".")[0], row[at["gene_name"]]))

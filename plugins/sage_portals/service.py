@@ -54,11 +54,11 @@ class Service:
         try:
             return self.client.fetch(request, read)
         except SourceChanged:
-            raise FaultError(f"{self.name}: {path} did not answer with JSON") from None
+            raise FaultError(f"{self.name}: {path} did not return JSON") from None
         except ServiceError as error:
             raise FaultError(
-                f"{self.name} ({url}): {error.reason}. What was fetched is kept; call again to go"
-                " on"
+                f"{self.name} ({url}): {error.reason}. Fetched data is kept; repeat the command "
+                "to continue"
             ) from None
 
     def json(
@@ -81,5 +81,5 @@ class Service:
 def field_of(value: Any, name: str, service: str) -> Any:
     """Return a required field of a response; its absence means that the service changed."""
     if not isinstance(value, dict) or name not in value:
-        raise FaultError(f'{service} changed: its answer has no field "{name}"')
+        raise FaultError(f'{service} has changed: its answer has no field "{name}"')
     return value[name]

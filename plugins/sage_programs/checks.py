@@ -1,8 +1,8 @@
 """Checks of a program before the gate: its unit, and its dependence on the map alone.
 
 The unit is checked by experiment. If slides are made twice as large (cells, outlines, columns, and
-parameters, each according to its unit), a length doubles and a density per mm² becomes a quarter. A
-length that is written into the code as a plain number fails this check.
+parameters, each according to its unit), a length must double and a density per mm² must drop to a
+quarter. A length hard-coded as a plain number fails this check.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def check_values(program: Program, slides: Sequence[SlideMaps], box: Sandbox) ->
     known = [place for place, value in enumerate(plain) if isinstance(value, float)]
     if len(known) < LEAST:
         why = {value for value in plain if isinstance(value, str)}
-        return [f"a value on {len(known)} of {len(slides)} slides: {'; '.join(sorted(why))}"]
+        return [f"a value on only {len(known)} of {len(slides)} slides: {'; '.join(sorted(why))}"]
     chosen = [slides[place] for place in known]
     before = np.array([plain[place] for place in known], dtype=np.float64)
     found = []
@@ -61,9 +61,9 @@ def check_values(program: Program, slides: Sequence[SlideMaps], box: Sandbox) ->
         if not _agree(wanted[[place]], [value]):
             shown = value if isinstance(value, str) else f"{value:.6g}"
             found.append(
-                f"unit {program.contract.unit}: on slides twice as large {before[place]:.6g} should"
-                f" be {wanted[place]:.6g} and is {shown}; the unit is another, or a length"
-                " is in the code instead of in `parameters`"
+                f"unit {program.contract.unit}: on slides twice as large, {before[place]:.6g} "
+                f"should be {wanted[place]:.6g} but is {shown}; either the unit is wrong, or a "
+                "length is in the code instead of in `parameters`"
             )
             break
     return found

@@ -25,12 +25,12 @@ CHECKED_ON = 24
 """Number of slides, spread over the cohort, on which a program's unit is checked first."""
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
-Define = Annotated[Path, typer.Option("--define", metavar="FILE.py", help="The program.")]
+Define = Annotated[Path, typer.Option("--define", metavar="FILE.py", help="File with the program.")]
 
 
 @app.callback()
 def _group() -> None:
-    """Measurements written as programs, tools made of their functions, variables by tools."""
+    """Measure by programs, promote functions to tools, and extract variables with tools."""
 
 
 @app.command()
@@ -43,10 +43,10 @@ def gate(
     seed: GateSeed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Judge a program as `sage validate gate` judges measurements. No outcome is read.
+    """Judge a program as `sage validate gate` judges measurements, without reading outcomes.
 
-    The program is checked without running it, then runs in the sandbox: its unit by slides made
-    twice as large, then as every measurement.
+    The program is checked statically, then run in the sandbox: first on enlarged slides to check
+    its unit, then as any measurement.
 
     Example: sage programs gate my-cohort --maps maps --define reach.py --out gate-reach
     """
@@ -70,21 +70,22 @@ def _check(path: Path, slides: MapsOnDisk, seed: int) -> Candidates:
     if against := check_values(program, looked_at, box):
         raise InputError(f"{path}: {'; '.join(against)}")
     checked = (
-        f"its unit was checked on {len(looked_at)} of {len(slides)} slides, spread over the cohort;"
-        " a constant factor (µm² given as mm²) is not seen by it: compare a value with the slide"
+        f"its unit was checked on {len(looked_at)} of {len(slides)} slides, spread over the "
+        "cohort; a wrong constant factor (µm² given as mm²) is not detected, so compare a value "
+        "with the slide"
     )
     return Candidates([program.measurement], partial(with_values, [program], box=box), checked)
 
 
 @app.command()
 def approve(
-    program: Annotated[Path, typer.Argument(metavar="FILE.py", help="The program that you read.")],
+    program: Annotated[Path, typer.Argument(metavar="FILE.py", help="Program that you have read.")],
     by: Annotated[str, typer.Option(metavar="NAME", help="Your name.")],
     gate: Annotated[
-        Path, typer.Option(help="Folder of the report of `sage programs gate`.")
+        Path, typer.Option(help="Folder with the report of `sage programs gate`.")
     ] = Path("gate"),
 ) -> None:
-    """Record that you approve a program, after you read it and its gate.txt.
+    """Record your approval of a program, after reading it and its gate.txt.
 
     Example: sage programs approve reach.py --gate gate-reach --by "A. Reader"
     """
@@ -101,10 +102,11 @@ def measure(
     ],
     define: Define,
     slides: Annotated[
-        Path | None, typer.Option(help="Folder of slides, or one slide: maps are made of them.")
+        Path | None,
+        typer.Option(help="Folder of slides, or a single slide, from which maps are made."),
     ] = None,
     maps: Annotated[
-        Path | None, typer.Option(help="Folder of ready maps (`sage exchange maps import`).")
+        Path | None, typer.Option(help="Folder of existing maps (`sage exchange maps import`).")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for states, maps and tables.")] = Path(
         "measured"
@@ -117,7 +119,7 @@ def measure(
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the slides or maps of a cohort by an approved program, as `sage slides measure` does.
+    """Measure a cohort's slides or maps with an approved program, like `sage slides measure`.
 
     Example: sage programs measure my-cohort --maps maps --define approved.py --out by-program
     """
@@ -125,7 +127,7 @@ def measure(
     from sage_programs.review import approved_program
 
     if (slides is None) == (maps is None):
-        raise InputError("give --slides or --maps")
+        raise InputError("--slides or --maps is required")
     found, _, conflicts = measure_cohort(
         cohort, slides, maps, out, program=Approved(approved_program(define)), pattern=pattern,
         mpp=mpp, known_at=known_at, workers=workers, quiet=as_json,
@@ -136,15 +138,15 @@ def measure(
 @app.command()
 def promote(
     run: Annotated[
-        str, typer.Argument(metavar="RUN", help='A run\'s id, "last", or any folder with programs')
+        str, typer.Argument(metavar="RUN", help='Run ID, "last", or any folder with programs')
     ],
     function: Annotated[
-        str, typer.Argument(metavar="FUNCTION", help="A function defined by a program of the run")
+        str, typer.Argument(metavar="FUNCTION", help="Function defined by a program of the run")
     ],
-    into: Annotated[Path, typer.Option(help="Your folder of tools, for --tools later")],
+    into: Annotated[Path, typer.Option(help="Folder of your tools, for use with --tools")],
     as_json: AsJson = False,
 ) -> None:
-    """Make a function of a reviewed analysis a tool of yours. Read it first: tools run as you.
+    """Turn a function of a reviewed analysis into a tool. Read it first: tools run as you.
 
     Example: sage programs promote last joint_risk --into my-tools
     """
@@ -158,7 +160,7 @@ def promote(
     if as_json:
         print_json({"file": str(written)})
         return
-    print_line(f"{written}\nuse it with: sage tools list --tools {into}")
+    print_line(f"{written}\nto use it: sage tools list --tools {into}")
 
 
 @app.command("extract")
@@ -167,15 +169,15 @@ def extract_features(
     variables: Annotated[
         list[str], typer.Argument(help="Variables to compute, e.g. imaging:tls_density.")
     ],
-    out: Annotated[Path, typer.Option(help="New folder for the tables.")],
+    out: Annotated[Path, typer.Option(help="Folder to create for the tables.")],
     cohort_root: CohortRoot = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute imaging variables that a cohort lacks, by registered tools on its slides.
 
     The data agent reports which variables exist, which a tool can compute, and which are not
-    available. The tables serve `sage validate --features` and runs (`features` in `[run]` of
-    sage.toml).
+    available. The tables can be used by `sage validate --features` and by runs (`features` in
+    `[run]` of sage.toml).
 
     Example: sage programs extract demo imaging:tls_area --out features
     """

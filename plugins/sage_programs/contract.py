@@ -14,7 +14,7 @@
         ...
         return 123.4  # or None, where there is no value
 
-`slide` contains only what `reads` names (see `harness.Slide`). Numbers with a unit are listed in
+`slide` contains only what `reads` lists (see `harness.Slide`). Numbers with a unit are listed in
 `parameters`, under names that end with the unit (`radius_um`, `least_um2`), and are passed to
 `measure` by name.
 """
@@ -79,7 +79,9 @@ class Contract(Strict):
     @classmethod
     def _has_no_parts(cls, value: Rule) -> Rule:
         if value == "pooled":
-            raise ValueError("pooled sums counts and areas, which a program does not give")
+            raise ValueError(
+                "pooled sums require counts and areas, which a program does not return"
+            )
         return value
 
 
@@ -140,24 +142,24 @@ def check_program(source: str, origin: str = "program") -> Program:
 def _refusal(node: ast.AST) -> str:
     """Return the reason to refuse a node of a measurement's code; empty if it is accepted."""
     if isinstance(node, ast.Name) and node.id in FORBIDDEN_NAMES:
-        return f"`{node.id}` is not allowed: a measurement computes from the slide it is given"
+        return f"`{node.id}` is not allowed: a measurement may depend only on its slide"
     if isinstance(node, ast.Attribute) and node.attr in FORBIDDEN_ATTRIBUTES:
-        return f"`.{node.attr}` is not allowed: no files and nothing random in a measurement"
+        return f"`.{node.attr}` is not allowed: a measurement may not use files or random numbers"
     if isinstance(node, ast.ImportFrom) and (
         {alias.name for alias in node.names} & FORBIDDEN_ATTRIBUTES
         or set((node.module or "").split(".")) & FORBIDDEN_ATTRIBUTES
     ):
-        return "this import is not allowed: no files and nothing random in a measurement"
+        return "this import is not allowed: a measurement may not use files or random numbers"
     if isinstance(node, ast.Import) and any(
         set(alias.name.split(".")) & FORBIDDEN_ATTRIBUTES for alias in node.names
     ):
-        return "this import is not allowed: no files and nothing random in a measurement"
+        return "this import is not allowed: a measurement may not use files or random numbers"
     if isinstance(node, ast.MatchClass):
-        return "`match` on classes is not allowed: it reaches attributes by a pattern"
+        return "`match` on classes is not allowed: it accesses attributes by pattern"
     if isinstance(node, ast.Global | ast.Nonlocal):
-        return "`global` and `nonlocal` are not allowed: slides are measured one by one"
+        return "`global` and `nonlocal` are not allowed: slides are measured independently"
     if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.Yield | ast.YieldFrom):
-        return "a measurement is a plain function"
+        return "a measurement must be a plain function"
     return ""
 
 
@@ -171,26 +173,28 @@ def _contract(tree: ast.Module, origin: str) -> Contract:
         named = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
         if not named or not isinstance(node, ast.Assign) or not _is_literal(node.value):
             raise InputError(
-                f"{origin}, line {node.lineno}: beside MEASUREMENT a program holds imports,"
-                " constants and functions"
+                f"{origin}, line {node.lineno}: besides MEASUREMENT, a program may contain only "
+                "imports, constants and functions"
             )
         if isinstance(node.targets[0], ast.Name) and node.targets[0].id == "MEASUREMENT":
             given = node.value
     if given is None:
-        raise InputError(f"{origin}: has no MEASUREMENT = {{...}} with name, sentence, unit, rule")
+        raise InputError(
+            f"{origin}: MEASUREMENT = {{...}} with name, sentence, unit, rule is missing"
+        )
     plain = _texts(tree, given)
     for text in (n for n in ast.walk(tree) if isinstance(n, ast.Constant) and n not in plain):
         if isinstance(text.value, str) and _PATH.search(text.value):
             raise InputError(
-                f"{origin}, line {text.lineno}: a text that looks like a path; a measurement reads"
-                " no file"
+                f"{origin}, line {text.lineno}: this text looks like a path, but a measurement "
+                "may not read files"
             )
     try:
         return Contract.model_validate_json(_json(ast.literal_eval(given)))
     except ValidationError as error:
         raise InputError(f"{origin}: MEASUREMENT: {explain_validation(error)}") from None
     except (ValueError, TypeError, RecursionError) as error:
-        raise InputError(f"{origin}: MEASUREMENT is no plain dictionary: {error}") from None
+        raise InputError(f"{origin}: MEASUREMENT is not a plain dictionary: {error}") from None
 
 
 def _json(value: object) -> str:
@@ -221,9 +225,9 @@ def _texts(tree: ast.Module, given: ast.expr) -> set[ast.AST]:
 def _check_function(tree: ast.Module, contract: Contract, origin: str) -> None:
     functions = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "measure"]
     if len(functions) != 1:
-        raise InputError(f"{origin}: needs one function measure(slide)")
+        raise InputError(f"{origin}: exactly one function measure(slide) is required")
     arguments = functions[0].args
     names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
     if arguments.vararg or arguments.kwarg or names[1:] != list(contract.parameters):
         wanted = ", ".join(["slide", *contract.parameters])
-        raise InputError(f"{origin}: measure takes ({wanted}), as MEASUREMENT says")
+        raise InputError(f"{origin}: measure must take ({wanted}), as declared in MEASUREMENT")

@@ -30,7 +30,7 @@ def extract(
     out: Path,
     progress: Callable[[str, int, int], None],
 ) -> Extracted:
-    """Ask the data agent for `wanted`, run the tools that it names, and keep their tables.
+    """Ask the data agent for `wanted`, run the tools that it selects, and keep their tables.
 
     A variable `imaging:tls_density` is written as column `density` of `tls.csv`, to which
     `--features` gives the same name.

@@ -210,8 +210,10 @@ def _extract(
         else:
             without += 1
     if len(rows) == 1:
-        why = "; ".join(reasons) or f"{extraction.field} is empty everywhere"
-        raise InputError(f"{extraction.tool} gave no {extraction.variable} for any patient: {why}")
+        why = "; ".join(reasons) or f"{extraction.field} is empty for all slides"
+        raise InputError(
+            f"{extraction.tool} returned no {extraction.variable} for any patient: {why}"
+        )
     table = root / "features" / f"{name}.csv"
     write_text(table, "\n".join(rows) + "\n")
     return FeatureProvenance(

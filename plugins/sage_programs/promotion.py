@@ -18,8 +18,7 @@ from sandbox import policy
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,60}")
 PROGRAMS = ("analysis.py", "attempt-*/analysis.py", "**/attempt-*/analysis.py", "**/analysis.py")
 
-MODULE = '''\
-"""Promoted from a reviewed analysis: {function}({parameters}).
+MODULE = '''"""Promoted from a reviewed analysis: {function}({parameters}).
 
 From {origin}, program {digest}. Read before it was promoted; change it as you see fit.
 """
@@ -38,13 +37,13 @@ from mcp_servers.spec import tool
 
 
 class {stem}Input(BaseModel):
-    """What `{function}` takes."""
+    """Arguments of `{function}`."""
 
 {fields}
 
 
 class {stem}Result(BaseModel):
-    """What `{function}` returned."""
+    """Result of `{function}`."""
 
     value: Any = Field(description="The function's return value, as JSON")
 
@@ -55,8 +54,7 @@ def {function}_tool(given: {stem}Input, context: ToolContext) -> {stem}Result:
     return {stem}Result(value={function}({call}))
 '''
 
-TEST = '''\
-"""Test of the promoted tool `{function}`: it is registered, typed, and refuses what it must."""
+TEST = '''"""Test of the promoted tool `{function}`: registered, typed, and validating its input."""
 
 from __future__ import annotations
 
@@ -96,7 +94,9 @@ def promote(run_dir: Path, function: str, into: Path) -> Path:
         values, or the tool already exists.
     """
     if not _NAME.fullmatch(function):
-        raise InputError(f'"{function}" is no function name; use lower case letters, digits, _')
+        raise InputError(
+            f'"{function}" is not a valid function name; use lower-case letters, digits, _'
+        )
     program = _program(run_dir, function)
     text = program.read_text(encoding="utf-8")
     tree = ast.parse(text)
@@ -104,7 +104,9 @@ def promote(run_dir: Path, function: str, into: Path) -> Path:
     target, test = into / f"{function}.py", into / "tests" / f"test_{function}.py"
     for path in (target, test):
         if path.exists():
-            raise InputError(f"{path} exists; remove it, or choose another folder with --into")
+            raise InputError(
+                f"{path} already exists; remove it, or choose another folder with --into"
+            )
     module = _module(tree, node, text, program)
     _must_be_allowed(module, program)
     write_text(test, _test(node))
@@ -133,7 +135,7 @@ def _program(run_dir: Path, function: str) -> Path:
             return path
         names |= here
     known = ", ".join(sorted(names - {"main"})) or "none"
-    raise InputError(f'no program under {run_dir} defines "{function}"; they define: {known}')
+    raise InputError(f'no program in {run_dir} defines "{function}"; defined functions: {known}')
 
 
 def _number(path: Path) -> tuple[str, int]:
@@ -149,12 +151,12 @@ def _function(tree: ast.Module, name: str) -> ast.FunctionDef:
     )
     arguments = node.args
     if arguments.vararg or arguments.kwarg or arguments.posonlyargs:
-        raise InputError(f"{name}: a tool's parameters are named separately, without * or **")
+        raise InputError(f"{name}: a tool's parameters must be explicit, without * or **")
     for argument in (*arguments.args, *arguments.kwonlyargs):
         if argument.annotation is None or not _plain(argument.annotation):
             raise InputError(
-                f'{name}: parameter "{argument.arg}" needs a plain type (int, float, str, bool, or '
-                "list, dict, tuple of them); tools take what can be written as JSON"
+                f'{name}: parameter "{argument.arg}" needs a plain type (int, float, str, bool, '
+                "or a list, dict or tuple of these), because tool arguments are JSON"
             )
     if node.decorator_list:
         raise InputError(f"{name}: a function with decorators cannot be promoted")

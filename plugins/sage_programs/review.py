@@ -47,18 +47,20 @@ def approve(path: Path, gate_report: Path, person: str) -> Path:
         report = GateReport.model_validate_json(gate_report.read_bytes())
     except (OSError, ValidationError):
         raise InputError(
-            f"{gate_report}: no gate report; run sage programs gate --define {path.name} first"
+            f"{gate_report}: gate report not found; run sage programs gate --define {path.name} "
+            "first"
         ) from None
     formula = program.measurement.formula
     gated = [row for row in report.measurements if row.formula == formula]
     if not gated:
         raise InputError(
-            f"{gate_report}: is not about {path.name} as it is now; run sage programs gate again"
+            f"{gate_report}: the gate report is for another version of {path.name}; run sage "
+            "programs gate again"
         )
     if not gated[0].passed:
         raise InputError(f"{path.name} did not pass the gate: {'; '.join(gated[0].reasons)}")
     if not person.strip() or not person.isprintable():
-        raise InputError("--by takes the name of the person who read the program")
+        raise InputError("--by must be the name of the person who read the program")
     record = Review(
         program=program.digest,
         gate=hash_file(gate_report),
@@ -83,9 +85,9 @@ def approved_program(path: Path) -> Program:
     try:
         review = Review.model_validate_json(review_path(path).read_bytes())
     except OSError:
-        raise InputError(f"{path}: nobody approved this program; {remedy}") from None
+        raise InputError(f"{path}: nobody has approved this program; {remedy}") from None
     except ValidationError:
-        raise InputError(f"{review_path(path)}: is no review; {remedy}") from None
+        raise InputError(f"{review_path(path)}: not a valid review; {remedy}") from None
     if review.program != program.digest:
-        raise InputError(f"{path}: was changed after it was approved; {remedy}")
+        raise InputError(f"{path}: changed since it was approved; {remedy}")
     return program

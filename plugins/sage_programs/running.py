@@ -104,7 +104,7 @@ def run_program(
         if not result.ok:
             ended = f"{result.reason.value} {result.message}".strip()
             if result.reason is Reason.TIMEOUT:
-                ended = f"it did not end within {job.limits.seconds:.0f} s"
+                ended = f"it did not finish within {job.limits.seconds:.0f} s"
             raise InputError(f"{program.contract.name}: the program did not run: {ended[:300]}")
         return _read_values(output / "values.json", len(slides), program.contract.name)
 
@@ -210,10 +210,10 @@ def _read_values(path: Path, count: int, name: str) -> list[float | str]:
     """Read the harness's output, checking only its form."""
     try:
         if path.is_symlink() or path.stat().st_size > MAX_BYTES:
-            raise InputError(f"{name}: what the program left is no table of values")
+            raise InputError(f"{name}: the program's output is not a table of values")
         rows = TypeAdapter(list[_Row]).validate_json(path.read_bytes(), strict=True)
     except (OSError, ValidationError):
-        raise InputError(f"{name}: the program left no values") from None
+        raise InputError(f"{name}: the program wrote no values") from None
     if len(rows) != count:
         raise InputError(f"{name}: {len(rows)} values for {count} slides")
     return [WHY[row.why or "none"] if row.value is None else row.value for row in rows]

@@ -8,7 +8,7 @@ from typing import Any
 
 from mcp_servers.spec import Resources
 
-REMEDY = "start larger nodes (ray start --num-cpus, --memory, --num-gpus) or ask for less"
+REMEDY = "start larger nodes (ray start --num-cpus, --memory, --num-gpus) or request less"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def explain_refusal(tool: str, need: Resources, nodes: Sequence[Node], cpus: flo
     if find_hosts(need, nodes, cpus)[0]:
         return None
     if not nodes:
-        return f"{tool}: no node of the cluster is alive; start a node (ray start --address=…)"
+        return f"{tool}: the cluster has no live node; start one (ray start --address=…)"
     if need.gpu == "required" and not any(node.gpus for node in nodes):
         return f"{tool} needs a GPU, and the cluster has none"
     most = max(node.memory_mb for node in nodes)
@@ -74,5 +74,5 @@ def explain_refusal(tool: str, need: Resources, nodes: Sequence[Node], cpus: flo
     else:
         card = " and a GPU" if need.gpu == "required" else ""
         what = f"{cpus:g} processors with {need.memory_mb} MiB{card}"
-        has = "no node has that together"
-    return f"{tool} needs {what}, and of the cluster's {len(nodes)} node(s) {has}; {REMEDY}"
+        has = "no single node has all of these"
+    return f"{tool} needs {what}, but of the cluster's {len(nodes)} node(s) {has}; {REMEDY}"

@@ -21,7 +21,7 @@ _warm: dict[str, Any] = {}
 class Board:
     """Ray actor that records heartbeats and progress of running jobs, and which of them must stop.
 
-    Its contents can be sent again, since Ray restarts the actor if it or its node dies.
+    Its contents can be resent, since Ray restarts the actor if it or its node dies.
     """
 
     def __init__(self) -> None:

@@ -104,7 +104,7 @@ def open_cluster(word: str, recipe: Recipe, *, grace: float = 5.0) -> RayWorkers
         If there is no cluster.
     """
     if word not in ("ray", "ray:auto") and not word.startswith("ray://"):
-        raise InputError(f'workers "{word}": give "ray", "ray:auto", or "ray://host:port"')
+        raise InputError(f'workers "{word}": expected "ray", "ray:auto", or "ray://host:port"')
     return RayWorkers(recipe, {"ray": None, "ray:auto": "auto"}.get(word, word), grace=grace)
 
 
@@ -147,7 +147,7 @@ class RayWorkers(Workers):
         """
         require_extra("ray", "a cluster of workers")
         if address and address.startswith("ray://") and find_spec("grpc") is None:
-            raise InputError(f"the client of {address} needs grpc: {install('ray')}")
+            raise InputError(f"the client of {address} requires grpc: {install('ray')}")
         super().__init__(recipe or Recipe(), max_attempts, grace)
         import ray
 
@@ -180,8 +180,8 @@ class RayWorkers(Workers):
                 raise FaultError(f"no Ray cluster {self._where}: {said}") from error
             said = str(error).partition(". ")[0]
             raise FaultError(
-                f"no Ray cluster {self._where}: {said}. Start one (ray start --head), join one (ray"
-                ' start --address=HOST:PORT), or name one: "ray://HOST:PORT"'
+                f"no Ray cluster {self._where}: {said}. Start a cluster (ray start --head), join "
+                'one (ray start --address=HOST:PORT), or give its address: "ray://HOST:PORT"'
             ) from error
         self._remote = ray.remote(max_retries=0)(run_on_ray)
         self._recipe = json.dumps(asdict(self.recipe))
@@ -209,7 +209,7 @@ class RayWorkers(Workers):
             except ConnectionAbortedError as error:
                 if not left:
                     raise
-                log.info("joining tried again", why=shorten_message(str(error))[-1])
+                log.info("retrying to join", why=shorten_message(str(error))[-1])
                 time.sleep(1.0)
 
     @property
@@ -223,7 +223,7 @@ class RayWorkers(Workers):
             raise self._gone
         if job.device.startswith("cuda:") and job.resources.gpu != "none":
             raise InputError(
-                f"{job.tool}: device {job.device}: the cluster chooses the card; say cuda"
+                f"{job.tool}: device {job.device}: the cluster assigns the GPU; use cuda"
             )
         if words := self._refusal(job):
             raise InputError(words)
@@ -269,8 +269,8 @@ class RayWorkers(Workers):
         """End every job with the error that the cluster is lost, and refuse new jobs."""
         last = f" (last: {self._trouble})" if self._trouble else ""
         self._gone = FaultError(
-            f"the Ray cluster {self._where} {why}{last}: its head node or the network to it was "
-            "lost; start the cluster again and repeat the command, finished results are kept"
+            f"the Ray cluster {self._where} {why}{last}: its head node or the network connection "
+            "was lost; start the cluster again and repeat the command (finished results are kept)"
         )
         log.warning("ray cluster lost", why=why)
         self._end_all(self._gone)
@@ -297,7 +297,7 @@ class RayWorkers(Workers):
             except ConnectionError as error:  # the client has given up after its own attempts
                 self._trouble = str(error)
                 if self._gone is None and not self.closed:
-                    self._lose("has cut the connection")
+                    self._lose("closed the connection")
             except Exception as error:  # noqa: BLE001 - the guard ends what takes too long
                 self._trouble = f"{type(error).__name__}: {error}".partition("\n")[0]
                 log.warning("ray cluster in trouble", why=self._trouble)
@@ -374,7 +374,7 @@ class RayWorkers(Workers):
             self._news = self._board.take.remote(stopping, len(self._flights))
             self._asked = now
         elif self._news is not None and now - self._asked > self._silence:
-            log.warning("the board of the ray cluster does not answer; started again")
+            log.warning("the Ray cluster's board does not respond; restarted")
             self._replace_board()
 
     def _replace_board(self) -> None:
@@ -397,7 +397,7 @@ class RayWorkers(Workers):
         except self._ray.exceptions.ActorUnavailableError:
             return  # Ray is starting it again
         except self._ray.exceptions.RayActorError as error:
-            log.warning("the board of the ray cluster died; started again", why=str(error))
+            log.warning("the Ray cluster's board died; restarted", why=str(error))
             self._replace_board()
             return
         self._answered = time.monotonic()
@@ -422,7 +422,7 @@ class RayWorkers(Workers):
             self._ray.cancel(flight.reference, force=True)
             self._land(flight)
             self._retry_or_fail(
-                job, f"no sign of life from {self._name(flight.node)} for {self._quiet:g} s"
+                job, f"no heartbeat from {self._name(flight.node)} for {self._quiet:g} s"
             )
 
     def _name(self, node: str | None) -> str:
@@ -466,7 +466,7 @@ class RayWorkers(Workers):
         if all(node.id in search.lacking for node in able):
             self._nowhere(job)
         elif job.cancel_requested:
-            job.finish(error=Cancelled("cancelled by the caller"))
+            job.finish(error=Cancelled("canceled by the caller"))
         else:
             job.attempts -= 1  # no worker died
             job.requeue(f"{self._name(answer['node'])} lacks a file; trying another")
@@ -555,6 +555,6 @@ class RayWorkers(Workers):
         except Exception:
             self._land(flight)
             job.attempts -= 1
-            job.requeue("the cluster did not take it; waiting")
+            job.requeue("the cluster did not accept it; waiting")
             self._queue(job)
             raise

@@ -12,15 +12,16 @@ from sage.cli.options import AsJson, CohortOption, CohortRoot, Features
 
 def screen(
     cohort: CohortOption,
-    endpoint: Annotated[str, typer.Option(help="A survival endpoint of the cohort.")] = "OS",
+    endpoint: Annotated[str, typer.Option(help="Survival endpoint of the cohort.")] = "OS",
     cohort_root: CohortRoot = None,
     features: Features = None,
     covariates: Annotated[
-        list[str] | None, typer.Option("--covariate", help="Adjust for it; repeat for more.")
+        list[str] | None, typer.Option("--covariate", help="Covariate to adjust for; repeatable.")
     ] = None,
     top: Annotated[int, typer.Option(min=1)] = 20,
     detected: Annotated[
-        float, typer.Option(min=0, max=1, help="Leave out genes detected in a smaller share.")
+        float,
+        typer.Option(min=0, max=1, help="Exclude genes detected in a smaller share of patients."),
     ] = 0.2,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the table and the volcano plot.")
@@ -55,7 +56,7 @@ def screen(
     summary = found.summary()
     console.print(
         f"{summary['features']} features, {summary['n']} patients, {summary['events']} events; "
-        f"{summary['significant']} with q below 0.05; {summary['undetected']} genes left out; "
+        f"{summary['significant']} with q below 0.05; {summary['undetected']} genes excluded; "
         f"{summary['seconds']:.1f} s",
         soft_wrap=True,
     )
@@ -72,6 +73,9 @@ def screen(
             f"  {row['feature']:<34} HR {row['hr']:.2f} per SD (95% CI {row['lower']:.2f} to "
             f"{row['upper']:.2f})  p {row['p']:.2g}  q {row['q']:.2g}"
         )
-    console.print("ranked by the larger of Wald's p (shown) and the score test's", style="dim")
+    console.print(
+        "ranked by the larger of the p-values of Wald's test (shown) and the score test",
+        style="dim",
+    )
     if out is not None:
         console.print(f"table and volcano plot in {out}")

@@ -30,7 +30,7 @@ Q_LEVEL = 0.05
 class CohortScreen:
     """A screen's result in the context of its cohort.
 
-    `losses` counts the excluded patients with the endpoint, by what they lack.
+    `losses` counts the excluded patients with the endpoint, by their missing variable.
     """
 
     cohort: str
@@ -65,8 +65,8 @@ class CohortScreen:
     def warnings(self) -> list[str]:
         """List caveats for readers of the ranking."""
         found = [
-            f"{name} is left out: it parts all patients with {self.endpoint} from those without: "
-            "it holds the outcome itself, or was recorded after it"
+            f"{name} is excluded: it separates all patients with {self.endpoint} from those "
+            "without, so it either contains the outcome or was recorded after it"
             for name in self.leaks
         ]
         lost, n = sum(count for _, count in self.losses), self.result.n
@@ -75,8 +75,8 @@ class CohortScreen:
         why = ", ".join(f"{count} without {what}" for what, count in self.losses)
         return [
             *found,
-            f"only {n} of {n + lost} patients with {self.endpoint} are screened ({why}): they may "
-            "not stand for the rest; leave out what most patients lack",
+            f"only {n} of {n + lost} patients with {self.endpoint} are screened ({why}) and may "
+            "not represent the rest; exclude variables that most patients lack",
         ]
 
     def rows(self, top: int | None = None) -> list[dict[str, Any]]:
@@ -151,7 +151,7 @@ def screen_cohort(
     leaks = tuple(np.asarray(given.names)[apart & given.detectable].tolist())
     picked = given.detectable & ~apart
     if not picked.any():
-        raise InputError(f'cohort "{cohort.id}": no feature is left to screen')
+        raise InputError(f'cohort "{cohort.id}": no feature left to screen')
     features = features if picked.all() else features[:, picked]
     names = [name for name, item in zip(given.names, picked, strict=True) if item]
     if ledger is not None:
@@ -187,8 +187,8 @@ def _require_survival(cohort: Cohort, endpoint: str) -> None:
     if spec is None or spec.kind != "survival":
         has = [name for name, spec in cohort.spec.endpoints.items() if spec.kind == "survival"]
         raise InputError(
-            f'endpoint "{endpoint}" is no survival endpoint of "{cohort.id}"; it has: '
-            f"{', '.join(has) or 'none'}"
+            f'endpoint "{endpoint}" is not a survival endpoint of "{cohort.id}". Survival '
+            f"endpoints: {', '.join(has) or 'none'}"
         )
 
 

@@ -81,11 +81,12 @@ def macenko(density: AnyArray, *, beta: float = 0.15, alpha: float = 1.0) -> Sta
     pixels = pixels[np.linalg.norm(pixels, axis=1) > beta * np.sqrt(3)]
     if len(pixels) < 200:
         raise InputError(
-            f"only {len(pixels)} stained pixels: too few to estimate the stain vectors (200 needed)"
+            f"only {len(pixels)} stained pixels; at least 200 are needed to estimate the stain "
+            "vectors"
         )
     values, axes = np.linalg.eigh(np.cov(pixels.T))
     if values[1] < 1e-6:
-        raise InputError("the image holds a single color; its stain vectors cannot be estimated")
+        raise InputError("the image has a single color, so its stain vectors cannot be estimated")
     plane = axes[:, [2, 1]]
     plane = plane * np.where(plane.sum(axis=0) < 0, -1, 1)[None, :]
     projected = pixels @ plane

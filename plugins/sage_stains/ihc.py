@@ -19,30 +19,37 @@ if TYPE_CHECKING:
 
 
 class IhcInput(SlideInput):
-    """Region, and the density from which staining counts as positive."""
+    """Region, and the density thresholds of positive staining."""
 
     regions: InputPath | None = Field(
-        default=None, description="GeoJSON of regions of interest; all tissue when absent"
+        default=None, description="GeoJSON with regions of interest; default: all tissue"
     )
     search: Search = Field(
-        default="auto", description="tissue, everything, or auto: everything below 1 mm²"
+        default="auto",
+        description="tissue, everything, or auto: everything if the area is below 1 mm²",
     )
-    weak: float = Field(default=0.20, gt=0, description="Least mean DAB density of a 1+ nucleus")
-    moderate: float = Field(default=0.40, gt=0, description="Least mean DAB density of 2+")
-    strong: float = Field(default=0.60, gt=0, description="Least mean DAB density of 3+")
+    weak: float = Field(default=0.20, gt=0, description="Minimum mean DAB density of a 1+ nucleus")
+    moderate: float = Field(
+        default=0.40, gt=0, description="Minimum mean DAB density of a 2+ nucleus"
+    )
+    strong: float = Field(
+        default=0.60, gt=0, description="Minimum mean DAB density of a 3+ nucleus"
+    )
 
 
 class IhcResult(SlideResult):
-    """Positivity of nuclei and of area."""
+    """Positivity by nuclei and by area."""
 
     nuclei: int
     positive: int
-    percent_positive: float | None = Field(description="Of nuclei, 0 to 100")
-    h_score: float | None = Field(description="1 x %1+ plus 2 x %2+ plus 3 x %3+, 0 to 300")
+    percent_positive: float | None = Field(description="Percentage of positive nuclei")
+    h_score: float | None = Field(description="%1+ plus 2 x %2+ plus 3 x %3+, 0 to 300")
     percent_1: float | None
     percent_2: float | None
     percent_3: float | None
-    positive_area_fraction: float = Field(description="Of tissue, 0 to 1")
+    positive_area_fraction: float = Field(
+        description="Share of the tissue area that is positive, 0 to 1"
+    )
     table: OutputName
     overlay: OutputName
 
@@ -54,25 +61,27 @@ class IhcResult(SlideResult):
     "Positive nuclei, H-score and positive area of an H-DAB immunohistochemistry slide.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=25.0),
     validity=Validity(
-        stain="hematoxylin with DAB; nuclear markers for the counts",
+        stain="hematoxylin with DAB; nuclear markers for the nuclear counts",
         mpp=(0.15, 1.05),
         organ="any",
-        training_data="none; thresholds chosen on the two labelled fields named under accuracy",
+        training_data="none; thresholds were chosen on the two labeled fields described under "
+        "accuracy",
         tcga_overlap="none",
         known_failures=(
-            "membrane and cytoplasmic markers: read the area, not the nuclei",
-            "pale counterstain loses negative nuclei, which raises the percentage",
-            "melanin and hemosiderin pass for DAB; other chromogens are not separated",
+            "membrane and cytoplasmic markers: use the area, not the nuclei",
+            "with a pale counterstain, negative nuclei are missed, which raises the percentage",
+            "melanin and hemosiderin are counted as DAB; other chromogens are not separated",
         ),
         accuracy=(
-            "two Ki67 fields against DeepLIIF's segmentation: positive 8.8% against 8.2% (bladder) "
-            "and 16.1% against 18.0% (lung); constants were chosen with these in view"
+            "two Ki67 fields compared with DeepLIIF's segmentation: positive 8.8% against 8.2% "
+            "(bladder) and 16.1% against 18.0% (lung); both fields were used to choose the "
+            "constants"
         ),
     ),
     title="Immunohistochemistry: positive cells",
 )
 def ihc(given: IhcInput, context: ToolContext) -> IhcResult:
-    """Positivity of a slide."""
+    """Measure a slide's positivity."""
     import numpy as np
 
     from mcp_servers.formats.images import write_png
@@ -86,18 +95,18 @@ def ihc(given: IhcInput, context: ToolContext) -> IhcResult:
     from sage_stains.positivity import h_score
 
     if not given.weak < given.moderate < given.strong:
-        raise InputError("weak, moderate and strong must rise, e.g. 0.2, 0.4, 0.6")
+        raise InputError("weak, moderate and strong must increase, e.g. 0.2, 0.4, 0.6")
     slide = open_slide(given, context)
     base = slide.need_mpp()
     if base > COARSEST_MPP:
         raise InputError(
-            f"{slide.path}: nuclei cannot be separated at {base:g} µm per pixel; a scan of "
-            f"{COARSEST_MPP:g} or finer is needed"
+            f"{slide.path}: nuclei cannot be separated at {base:g} µm per pixel; use a scan at "
+            f"{COARSEST_MPP:g} µm per pixel or finer"
         )
     if GRAY in slide.warnings:
         raise InputError(
-            f"{slide.path}: a gray image: separating DAB from hematoxylin needs color; give "
-            "the RGB scan"
+            f"{slide.path}: the image is grayscale, and separating DAB from hematoxylin requires "
+            "color; provide the RGB scan"
         )
     mask, scale, warnings = search_area(slide, given.regions, context, given.search)
     view = slide.view(max(WORKING_MPP, base))
@@ -128,14 +137,14 @@ def ihc(given: IhcInput, context: ToolContext) -> IhcResult:
         write_png(path, captioned(picture, um, legend))
     count = len(grades)
     if count < 50:
-        warnings.append(f"only {count} nuclei: the percentages are unsure")
+        warnings.append(f"only {count} nuclei: the percentages are uncertain")
     if brown and brown / area > 0.05 and outside / brown > 0.6:
         warnings.append(
-            f"{outside / brown:.0%} of the positive area lies outside nuclei: a marker of membrane "
-            "or cytoplasm? Then read the area, not the nuclei"
+            f"{outside / brown:.0%} of the positive area is outside nuclei. For a membrane or "
+            "cytoplasmic marker, use the area, not the nuclei"
         )
     if area and brown / area > 0.9:
-        warnings.append("nearly all tissue counts as positive: is this an H-DAB stain?")
+        warnings.append("nearly all tissue is positive; check that this is an H-DAB stain")
 
     def percent(of: int) -> float | None:
         return 100.0 * of / count if count else None

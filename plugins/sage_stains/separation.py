@@ -19,13 +19,17 @@ MAX_PIXELS = 36_000_000
 
 
 class FieldInput(SlideInput):
-    """A rectangle; the whole slide when no size is given."""
+    """A rectangle; the whole slide if no size is given."""
 
-    x: int = Field(default=0, description="Left edge, level-0 pixels")
-    y: int = Field(default=0, description="Top edge, level-0 pixels")
-    width_um: float | None = Field(default=None, gt=0, description="Whole width when absent")
-    height_um: float | None = Field(default=None, gt=0, description="Whole height when absent")
-    at_mpp: float = Field(default=1.0, gt=0, description="µm per pixel of the images")
+    x: int = Field(default=0, description="Left edge, in level-0 pixels")
+    y: int = Field(default=0, description="Top edge, in level-0 pixels")
+    width_um: float | None = Field(
+        default=None, gt=0, description="Width in level-0 pixels; default: the whole width"
+    )
+    height_um: float | None = Field(
+        default=None, gt=0, description="Height in level-0 pixels; default: the whole height"
+    )
+    at_mpp: float = Field(default=1.0, gt=0, description="µm per pixel of the output images")
 
 
 def read_field(slide: Slide, given: FieldInput) -> U8:
@@ -36,28 +40,29 @@ def read_field(slide: Slide, given: FieldInput) -> U8:
     height = given.height_um or (slide.height - given.y) * base
     columns, rows = round(width / view.mpp), round(height / view.mpp)
     if columns < 1 or rows < 1:
-        raise InputError("the region is smaller than one pixel; ask for a smaller at_mpp")
+        raise InputError("the region is smaller than one pixel; decrease at_mpp")
     if columns * rows > MAX_PIXELS:
         raise InputError(
-            f"the region would be {columns} x {rows} px; ask for a larger at_mpp or a smaller part"
+            f"the region would be {columns} x {rows} px; increase at_mpp or select a smaller region"
         )
     return view.read(round(given.x / view.scale), round(given.y / view.scale), columns, rows)
 
 
 class SeparateInput(FieldInput):
-    """The dyes."""
+    """Choice of dyes."""
 
     stain: Literal["he", "hdab"] = "he"
     vectors: Literal["fixed", "macenko"] = Field(
-        default="fixed", description="fixed: Ruifrok and Johnston; macenko: fitted to this slide"
+        default="fixed",
+        description="fixed: vectors of Ruifrok and Johnston; macenko: fitted to this slide",
     )
 
 
 class SeparateResult(SlideResult):
-    """Density images of each dye and the vectors that were used (red, green, blue)."""
+    """Density images of each dye and the stain vectors used (red, green, blue)."""
 
     hematoxylin: OutputName
-    second: OutputName = Field(description="Eosin or DAB")
+    second: OutputName = Field(description="Density of eosin or DAB")
     hematoxylin_vector: list[float]
     second_vector: list[float]
     mean_hematoxylin: float
@@ -71,8 +76,8 @@ STAIN_VALIDITY = Validity(
     training_data="none",
     tcga_overlap="none",
     known_failures=(
-        "Macenko's fit fails where one dye is nearly absent, or with ink and blood in the field",
-        "DAB scatters light, so its density is not its amount",
+        "Macenko's method fails if one dye is nearly absent, or with ink or blood in the field",
+        "DAB scatters light, so its density is not proportional to its amount",
     ),
 )
 
@@ -87,7 +92,7 @@ STAIN_VALIDITY = Validity(
     title="Separate the stains",
 )
 def stain_separate(given: SeparateInput, context: ToolContext) -> SeparateResult:
-    """Dyes of one region."""
+    """Separate the dyes of a region."""
     import numpy as np
 
     from mcp_servers.formats.images import write_png
@@ -98,7 +103,9 @@ def stain_separate(given: SeparateInput, context: ToolContext) -> SeparateResult
     image = read_field(slide, given)
     if given.vectors == "macenko":
         if given.stain == "hdab":
-            raise InputError("Macenko's fit is for H&E; use vectors=fixed with stain=hdab")
+            raise InputError(
+                "Macenko's method works only for H&E; with stain=hdab, use vectors=fixed"
+            )
         fitted = dyes.macenko(dyes.natural_density(image[::2, ::2]))
         matrix = np.vstack([fitted.vectors, np.cross(*fitted.vectors)])
     else:
@@ -124,7 +131,7 @@ def stain_separate(given: SeparateInput, context: ToolContext) -> SeparateResult
 
 
 class NormalizeInput(FieldInput):
-    """Method of color normalization."""
+    """Color normalization method."""
 
     how: Literal["macenko", "reinhard"] = "macenko"
 
@@ -147,7 +154,7 @@ class NormalizeResult(SlideResult):
     title="Normalize the stain",
 )
 def stain_normalize(given: NormalizeInput, context: ToolContext) -> NormalizeResult:
-    """Get a region in reference colors; fitted on the slide's tissue, not on the region alone."""
+    """Normalize a region, with parameters fitted to the whole slide's tissue."""
     from mcp_servers.formats.images import write_png
 
     slide = open_slide(given, context)
@@ -166,7 +173,7 @@ def stain_normalize(given: NormalizeInput, context: ToolContext) -> NormalizeRes
 
 
 class Normalizer:
-    """Normalizes the colors of tiles; fitted once per slide."""
+    """Color normalizer of tiles, fitted once per slide."""
 
     def __init__(self, slide: Slide, how: Literal["macenko", "reinhard"]) -> None:
         """Fit on patches spread over the slide's tissue.
@@ -183,7 +190,7 @@ class Normalizer:
         at = max(1.0, slide.need_mpp())
         samples = sample_tissue(slide, found.mask, view.scale, at)
         if not samples:
-            raise InputError(f"{slide.path}: no tissue to fit a stain normalization on")
+            raise InputError(f"{slide.path}: no tissue found to fit the stain normalization")
         self.how = how
         pixels = np.concatenate([sample[::2, ::2].reshape(-1, 3) for sample in samples])
         if how == "macenko":
@@ -191,7 +198,9 @@ class Normalizer:
         else:
             tissue = pixels[pixels.min(axis=1) < 215]
             if len(tissue) < 200:
-                raise InputError(f"{slide.path}: too little stained tissue to normalize")
+                raise InputError(
+                    f"{slide.path}: too little stained tissue to fit the normalization"
+                )
             lab = dyes.to_lab(tissue[None])[0]
             self.mean, self.sd = lab.mean(axis=0), lab.std(axis=0)
 

@@ -12,13 +12,13 @@ from sage.cli.options import AsJson, Mpp
 app = typer.Typer(
     add_completion=False,
     name="training",
-    help="Networks: train on own data, score, show the card.",
+    help="Train networks on your own data, score them, and show their cards.",
     no_args_is_help=True,
 )
 Kind = Annotated[Literal["nuclei"], typer.Argument(help="Kind of network.")]
 Weights = Annotated[
     Path | None,
-    typer.Option(help="A network of `sage training train`; default: the network that ships."),
+    typer.Option(help="Network written by `sage training train`; default: the bundled network."),
 ]
 
 
@@ -45,18 +45,21 @@ def show(kind: Kind, weights: Weights = None, as_json: AsJson = False) -> None:
 def train(
     kind: Kind,
     tiles: Annotated[Path, typer.Option(help="Folder of NAME.png and NAME_labels.png.")],
-    out: Annotated[Path, typer.Option(help="The safetensors file to write.")],
+    out: Annotated[Path, typer.Option(help="Path of the safetensors file to write.")],
     mpp: Mpp = None,
-    steps: Annotated[int, typer.Option(min=1, help="Batches of 12 examples.")] = 700,
+    steps: Annotated[
+        int, typer.Option(min=1, help="Number of training steps, with 12 examples each.")
+    ] = 700,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 17,
     license: Annotated[str, typer.Option(help="License of the data, for the card.")] = "not stated",
     checkpoints: Annotated[
-        Path | None, typer.Option(help="Folder of states, from which a stopped training continues.")
+        Path | None,
+        typer.Option(help="Folder for checkpoints, from which interrupted training resumes."),
     ] = None,
 ) -> None:
-    """Train a network on labelled tiles; a part of them is held out and scored.
+    """Train a network on labeled tiles, and score it on held-out ones.
 
-    A label image is 0 outside nuclei and has a number for each nucleus (8 or 16 bits). Similar
+    Label images are 8 or 16 bits: 0 outside nuclei, a different number for each nucleus. Similar
     tiles are held out together.
 
     Example: sage training train nuclei --tiles tiles --out own.safetensors --steps 2
@@ -86,10 +89,10 @@ def score(
     weights: Weights = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score a network on labelled tiles, per organ, beside Otsu + watershed.
+    """Score a network on labeled tiles, per organ, next to Otsu + watershed.
 
-    F1 at an overlap of half, Dice, AJI and PQ are means over tiles. Without a pixel size the
-    median nucleus of each tile is taken as 40 µm². Organs are read from TCGA barcodes.
+    F1 at an overlap of half, Dice, AJI and PQ are means over tiles. Without a pixel size, the
+    median nucleus of each tile is assumed to be 40 µm². Organs are read from TCGA barcodes.
 
     Example: sage training score nuclei tiles --mpp 0.5
     """
@@ -139,7 +142,7 @@ def score(
             table.add_row(organ, str(len(group)), str(nuclei), method.replace("_", " + "), *figures)
     console.print(table)
     console.print(f"tiles with F1 below Otsu + watershed: {', '.join(below) or 'none'}")
-    console.print(f"megapixels per second of processor time: {answer['megapixels_per_cpu_second']}")
+    console.print(f"megapixels per CPU second: {answer['megapixels_per_cpu_second']}")
 
 
 def _find_shipped() -> Path:
@@ -149,7 +152,7 @@ def _find_shipped() -> Path:
     path = shipped_network()
     if path is None:
         raise InputError(
-            'the network needs PyTorch: pip install "sage-pathology[models]"; without it nuclei '
-            "are found by the classical method"
+            'the network requires PyTorch: pip install "sage-pathology[models]"; without it, '
+            "nuclei are segmented by the classical method"
         )
     return path

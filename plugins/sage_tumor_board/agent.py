@@ -30,7 +30,7 @@ class Past(Strict):
 
 
 class BoardInput(View):
-    """A multiple-choice question with names of files, never their texts."""
+    """A multiple-choice question with file names, never file texts."""
 
     contexts: tuple[str, ...]
     question: str
@@ -55,14 +55,14 @@ class PassagesInput(View):
 
 
 class Passage(Strict):
-    """Words of a file, exactly as they occur there."""
+    """Exact quote from a file."""
 
     file: str = Field(max_length=200)
     quote: str = Field(max_length=600)
 
 
 class Passages(View):
-    """Passages that bear on a question. There is no field for the model's own words."""
+    """Passages relevant to a question. There is no field for the model's own words."""
 
     passages: tuple[Passage, ...] = Field(default=(), max_length=MOST_PASSAGES)
 

@@ -42,7 +42,7 @@ class Desk:
     ----------
     he : scores texts against an H&E image as probabilities that sum to 1
     ihc : returns the percentage of positive cells in an immunohistochemistry image
-    pubmed : returns the best abstracts for a query
+    pubmed : returns the top abstracts for a query
     drug : returns a drug's description, or None for an unknown name
     """
 
@@ -146,7 +146,7 @@ class Board:
         if file is None:
             return Opened(name=one_line(name)[:200], note=NOT_FOUND)
         if file.is_image:
-            note = "an image; use the image tools, where offered"
+            note = "an image; use the image tools, if offered"
             return Opened(name=name, note=note if file.path else file.missing or "not available")
         if file.text is None:
             return Opened(name=name, note=file.missing or "not available")
@@ -158,7 +158,7 @@ class Board:
         self.calls += 1
         file = self._find_image(given.name)
         if self.desk.he is None:
-            raise InputError("no H&E model is configured; give its weights as --weights FOLDER")
+            raise InputError("no H&E model is configured; set --weights FOLDER")
         if file.path is None:
             raise InputError(f"{given.name}: the image is not available")
         chances = self.desk.he(file.path, given.options)
@@ -195,7 +195,9 @@ class Board:
         """Return the best three of thirty abstracts."""
         self.calls += 1
         if self.desk.pubmed is None:
-            raise InputError("PubMed is off; --pubmed offers it (queries leave the machine)")
+            raise InputError(
+                "PubMed is disabled; enable it with --pubmed (queries leave the machine)"
+            )
         found = self.desk.pubmed(given.query)
         self.papers |= {f"PMID {p.pmid}": f"{p.title} {p.abstract}" for p in found if p.pmid}
         return found
@@ -204,7 +206,7 @@ class Board:
         """Return a drug's description."""
         self.calls += 1
         if self.desk.drug is None:
-            raise InputError("no drug descriptions are available; give a CSV with --drugs")
+            raise InputError("no drug descriptions are available; provide a CSV with --drugs")
         found = self.desk.drug(given.name)
         if found is None:
             raise InputError(f"no description of {one_line(given.name)}")
@@ -218,18 +220,20 @@ class Board:
             file.percent_positive is not None or (file.path and self.desk.ihc) for file in images
         )
         offered: tuple[tuple[bool, Tool[Any]], ...] = (
-            (True, Tool("request_files", "Open listed files, for this question.", Files,
+            (True, Tool("request_files", "Open listed files for this question.", Files,
                         self.request_files)),
             (he and self.desk.he is not None,
-             Tool("he_zero_shot", "The option that an H&E image resembles most.", Options,
+             Tool("he_zero_shot", "Find the option that an H&E image resembles most.", Options,
                   self.he_zero_shot)),
-            (stained, Tool("ihc_percent_positive", "Percent of positive cells of an IHC image.",
+            (stained, Tool("ihc_percent_positive", "Get the percentage of positive cells in an "
+                                                   "IHC image.",
                            Named, self.ihc_percent_positive)),
             (self.desk.pubmed is not None,
-             Tool("pubmed", "The best three of thirty abstracts for a query: words that must all"
-                  " occur, OR between alternatives. Name no patient.", Query, self.pubmed)),
+             Tool("pubmed", "Get the best three of thirty abstracts for a query: words that must "
+                            "all occur, with OR between alternatives. Do not include patient "
+                            "names.", Query, self.pubmed)),
             (self.desk.drug is not None,
-             Tool("drug_description", "What a drug is and how it works.", Named,
+             Tool("drug_description", "Describe a drug and how it works.", Named,
                   self.drug_description)),
         )  # fmt: skip
         return tuple(tool for present, tool in offered if present)

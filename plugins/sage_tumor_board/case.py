@@ -18,7 +18,7 @@ _END_AGE = re.compile(r'((?:STOP|START)_AGE"?:\s*)(\d+(?:\.\d+)?)')
 
 
 class CaseFile(Strict):
-    """A file of the patient: its text, or an image's path, or why neither is available.
+    """A file of the patient: its text or an image's path, or why neither is available.
 
     `percent_positive` is a recorded reading of an immunohistochemistry image.
     """
@@ -54,7 +54,7 @@ class BoardQuestion(Strict):
 
 
 class Case(Strict):
-    """A patient. Holds no answer key."""
+    """A patient, without an answer key."""
 
     id: str
     stages: tuple[Stage, ...]
@@ -73,7 +73,9 @@ class Case(Strict):
         """
         asked = next((item for item in self.questions if item.number == number), None)
         if asked is None:
-            raise InputError(f"{self.id} has no question {number}; it has {len(self.questions)}")
+            raise InputError(
+                f"{self.id} has no question {number}; it has {len(self.questions)} questions"
+            )
         stages = self.stages[: asked.stage + 1]
         listed = {name for stage in stages for name in stage.listed}
         files = tuple(

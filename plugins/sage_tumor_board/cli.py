@@ -12,15 +12,15 @@ from sage.cli.options import AsJson
 from sage.core.models import Strict
 from sage_tumor_board.agent import Passage
 
-app = typer.Typer(no_args_is_help=True, help="Questions over a patient's dated files.")
+app = typer.Typer(no_args_is_help=True, help="Answer questions from a patient's dated files.")
 CAUTION = (
-    "These are words of the files, no advice. The command was not validated on patients;"
-    " clinicians read the files and decide."
+    "These are quotes from the files, not advice. The command was not validated on patients; "
+    "clinicians read the files and decide."
 )
 
 
 class Answer(Strict):
-    """The passages found for a question, with what was not read."""
+    """The passages found for a question, and the files that were not read."""
 
     patient: str
     question: str
@@ -41,37 +41,40 @@ def _group() -> None: ...
 
 @app.command()
 def ask(
-    patient: Annotated[Path, typer.Argument(help="Folder of one patient: texts, tables, images.")],
+    patient: Annotated[
+        Path, typer.Argument(help="Folder with one patient's texts, tables and images.")
+    ],
     question: Annotated[
         str | None, typer.Option(help="Question; default: disease, treatment and course.")
     ] = None,
     as_of: Annotated[
-        str | None, typer.Option(help="YYYY-MM-DD: read nothing dated later. Default: today.")
+        str | None, typer.Option(help="YYYY-MM-DD; later content is not read. Default: today.")
     ] = None,
     age: Annotated[
         float | None,
-        typer.Option(min=0, max=130, help="Age in years at that day, for timelines by age."),
+        typer.Option(min=0, max=130, help="Age in years on that day, for timelines by age."),
     ] = None,
     weights: Annotated[
         Path | None, typer.Option(help="Folder of a CLIP-type pathology model, for the H&E tool.")
     ] = None,
     mpp: Annotated[float | None, typer.Option(min=0.01, help="µm per pixel of the images.")] = None,
     drugs: Annotated[
-        Path | None, typer.Option(help="CSV of name and description, for the drug tool.")
+        Path | None, typer.Option(help="CSV with name and description, for the drug tool.")
     ] = None,
     pubmed: Annotated[
         bool, typer.Option("--pubmed", help="Offer PubMed; queries leave the machine.")
     ] = False,
     budget_usd: Annotated[float | None, typer.Option(min=0, help="Limit on the cost.")] = None,
     out: Annotated[
-        Path, typer.Option(help="Folder for the answer and the model's conversation.")
+        Path, typer.Option(help="Folder for the answer and the conversation with the model.")
     ] = Path("board"),
     as_json: AsJson = False,
 ) -> None:
-    """Quote the passages of a patient's files that bear on a question. Needs a language model.
+    """Quote passages of a patient's files relevant to a question. Requires a language model.
 
-    Each passage occurs word for word in its file; nothing is added, and no advice is given. Files
-    dated after --as-of are not read. The texts of requested files go to the model's endpoint.
+    Each passage is copied word for word from its file; nothing is added, and no advice is given.
+    Files dated after --as-of are not read. The texts of requested files are sent to the model's
+    endpoint.
 
     Example: sage board ask patient/ --question "Was the margin free?" --as-of 2024-06-01
     """
@@ -92,8 +95,8 @@ def ask(
     settings = load()
     if settings.effective_reasoner != "chat":
         raise InputError(
-            "sage board ask needs a language model: set base_url or api_key"
-            ' (`sage admin config` shows where) and reasoner = "chat"'
+            "sage board ask requires a language model: set base_url or api_key (`sage admin "
+            'config` shows where) and reasoner = "chat"'
         )
     try:
         day = date.fromisoformat(as_of) if as_of is not None else now().date()
@@ -102,7 +105,7 @@ def ask(
     asked = DEFAULT_QUESTION if question is None else question
     found = read_patient(patient, asked, day, age)
     if out.resolve().is_relative_to(patient.resolve()):
-        raise InputError(f"--out {out} is inside the patient's folder; name another")
+        raise InputError(f"--out {out} is inside the patient's folder; choose another folder")
     desk = make_desk(settings, drugs=read_drugs(drugs) if drugs else {}, weights=weights, mpp=mpp,
                      pubmed=pubmed)  # fmt: skip
     chat = settings.model_copy(update={"repairs": REPLIES - 1})
@@ -111,7 +114,7 @@ def ask(
     try:
         passages = find_passages(board, reasoner, day.isoformat()).output.passages
     except (UnusableError, BoundError) as error:
-        raise FaultError(f"the model gave no answer whose passages occur in the files: {error}"
+        raise FaultError(f"the model returned no answer whose passages occur in the files: {error}"
                          ) from None  # fmt: skip
     answer = Answer(
         patient=patient.resolve().name, question=asked, as_of=day,

@@ -1,8 +1,8 @@
 """Truncation of text, tables, and JSON at a day, removing content that is dated later.
 
 Days are read as 2024-06-01, 01.06.2024, 01.06.24, 1/6/2024 and 1 June 2024. An ambiguous day counts
-as the later reading, a month alone (June 2024, 06/2024, 2024-06) as its first day; a year alone
-counts as no day.
+as the later reading, and a month (June 2024, 06/2024, 2024-06) as its first day; a year without a
+month is ignored.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _cut_rows(text: str, suffix: str, as_of: date, *, within: bool) -> tuple[str
 
 
 class _Cut:
-    """Replaces objects whose own field dates them later, and counts them."""
+    """Replaces objects dated later by one of their own fields, and counts them."""
 
     def __init__(self, as_of: date, within: bool) -> None:
         self.as_of, self.within, self.count = as_of, within, 0

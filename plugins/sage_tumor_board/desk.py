@@ -71,7 +71,9 @@ def make_desk(
 def _zero_shot(weights: Path, mpp: float | None) -> Callable[[Path, Sequence[str]], list[float]]:
     own = weights.resolve()
     if not own.is_dir():
-        raise InputError(f"--weights {weights}: folder not found; give that of a CLIP-type model")
+        raise InputError(
+            f"--weights {weights}: folder not found; give the folder of a CLIP-type model"
+        )
 
     def score(image: Path, options: Sequence[str]) -> list[float]:
         from mcp_servers.context import ToolContext

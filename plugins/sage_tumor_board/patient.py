@@ -24,7 +24,7 @@ DEFAULT_QUESTION = "What do the files state about the disease, its treatment and
 
 
 class Patient(Strict):
-    """A case with one question, and what was left out: later files and rows, unread files."""
+    """A case with one question, and what was excluded: later files and rows, unread files."""
 
     case: Case
     later: tuple[str, ...]
@@ -49,7 +49,7 @@ def read_patient(folder: Path, question: str, as_of: date, age: float | None = N
         If the folder is missing, contains nothing to read or too much, or links to outside files.
     """
     if not folder.is_dir():
-        raise InputError(f"{folder}: folder not found; give the folder of one patient's files")
+        raise InputError(f"{folder}: folder not found; give the folder with one patient's files")
     if not question.strip():
         raise InputError("--question is empty")
     root = folder.resolve()
@@ -111,14 +111,16 @@ def _walk(folder: Path, root: Path) -> Iterator[tuple[Path, str]]:
                                  " name; rename it")  # fmt: skip
             if path.is_symlink():
                 if not path.resolve().is_relative_to(root):
-                    raise InputError(f"{folder / shown}: a link out of the folder; copy the file"
-                                     " into it")  # fmt: skip
+                    raise InputError(f"{folder / shown}: a link that leaves the folder; copy the "
+                                     "file into it")  # fmt: skip
                 continue
             if not stat.S_ISREG(path.lstat().st_mode):
                 raise InputError(f"{folder / shown}: not a regular file; remove it")
             count += 1
             if count > MOST_FILES:
-                raise InputError(f"{folder}: more than {MOST_FILES} files; give one patient's")
+                raise InputError(
+                    f"{folder}: more than {MOST_FILES} files; give the folder of one patient"
+                )
             yield path, shown
 
 

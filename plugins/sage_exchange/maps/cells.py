@@ -31,8 +31,8 @@ def read_cells_json(
 
     CellViT writes `{"wsi_metadata", "type_map", "cells": [{"centroid", "contour", "type",
     "type_prob"}]}`, HoVer-Net `{"mag", "nuc": {ID: {"centroid", "contour", "type", "type_prob"}}}`;
-    centers are x, y. Unless `types` says otherwise, numeric types follow
-    CellViT's `type_map`, or else PanNuke; all of them count as looked for.
+    centers are x, y. Numeric types are named by `types`, CellViT's `type_map`, or else PanNuke; all
+    of them count as analyzed.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def read_cells_json(
         listed = data.get("type_map")
         by_number = {str(k): str(v) for k, v in listed.items()} if isinstance(listed, dict) else {}
     else:
-        raise InputError(f'{path}: neither CellViT ("cells") nor HoVer-Net ("nuc") wrote it')
+        raise InputError(f'{path}: not written by CellViT ("cells") or HoVer-Net ("nuc")')
     own = dict(types or {})
     names = [_name(cell, by_number, own) for cell in cells]
     listed_types = [match_name(text, TYPES, own) for k, text in by_number.items() if k != "0"]
@@ -86,9 +86,9 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON: {error}") from None
+        raise InputError(f"{path}: invalid JSON: {error}") from None
     if not isinstance(data, dict):
-        raise InputError(f"{path}: a JSON object is expected")
+        raise InputError(f"{path}: expected a JSON object")
     return data
 
 
@@ -110,11 +110,11 @@ def _centers(path: Path, cells: Sequence[Any]) -> F64:
         centers = centers.reshape(-1, 2)
     except (KeyError, TypeError, ValueError):
         raise InputError(
-            f"{path}: a cell has no centroid, or one that is not two numbers"
+            f"{path}: a cell has no centroid, or its centroid is not two numbers"
         ) from None
     broken = np.flatnonzero(~np.isfinite(centers).all(axis=1))
     if len(broken):
-        raise InputError(f"{path}: cell {broken[0]} has no finite centroid")
+        raise InputError(f"{path}: the centroid of cell {broken[0]} is not finite")
     return np.asarray(centers, dtype=np.float64)
 
 

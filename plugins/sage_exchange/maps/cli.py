@@ -14,7 +14,9 @@ from sage.core.errors import InputError
 if TYPE_CHECKING:
     from mcp_servers.measures.maps import SlideMaps
 
-app = typer.Typer(no_args_is_help=True, help="Maps of cells, objects and regions: import, export.")
+app = typer.Typer(
+    no_args_is_help=True, help="Import and export maps of cells, objects and regions."
+)
 
 Format = Literal["qupath", "cellvit", "hovernet", "inform", "steinbock", "hooknet", "table"]
 """Programs whose formats can be imported."""
@@ -34,41 +36,45 @@ def import_maps(
             "(CSV or JSON), table",
         ),
     ],
-    file: Annotated[Path, typer.Argument(help="The file that the program wrote.")],
-    out: Annotated[Path, typer.Option(help="Folder of maps, one folder per slide.")] = Path("maps"),
+    file: Annotated[Path, typer.Argument(help="File written by the program.")],
+    out: Annotated[
+        Path, typer.Option(help="Folder for maps, with one subfolder per slide.")
+    ] = Path("maps"),
     mpp: Annotated[
         float | None,
-        typer.Option(help="µm per pixel of the file's coordinates; none where they are µm.", min=0),
+        typer.Option(help="µm per pixel of the file's coordinates; omit if they are in µm.", min=0),
     ] = None,
     slide: Annotated[
         str | None, typer.Option(help="Name of the slide; default: the file's name.")
     ] = None,
     patient: Annotated[
-        str | None, typer.Option(help="Its patient; default: from the slide's name.")
+        str | None, typer.Option(help="Patient of the slide; default: from the slide's name.")
     ] = None,
     types: Annotated[
         list[str] | None,
-        typer.Option("--type", metavar="THEIRS=OURS", help="A type's name; repeatable."),
+        typer.Option(
+            "--type", metavar="THEIRS=OURS", help="Name of a type, as TEXT=NAME; repeatable."
+        ),
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN=VALUE", help="Rows of a table to keep; repeatable."),
+        typer.Option(metavar="COLUMN=VALUE", help="Keep only these table rows; repeatable."),
     ] = None,
     mapping: Annotated[
-        Path | None, typer.Option(help="TOML that names the columns of a table.")
+        Path | None, typer.Option(help="TOML file that gives the roles of the table's columns.")
     ] = None,
     window: Annotated[
-        Around, typer.Option(help="Tissue if the file has only cells; none: unknown.")
+        Around, typer.Option(help="Assumed tissue if the file has only cells; none: unknown.")
     ] = "none",
     replace: Annotated[
-        bool, typer.Option("--replace", help="Take these cells, objects ... where there are some.")
+        bool, typer.Option("--replace", help="Import only cells, objects ... if there are several.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Import cells, objects and regions of another program as typed maps in µm.
+    """Import cells, objects and regions from another program as typed maps in µm.
 
-    The result is joined to maps of the slide in OUT, e.g. cells of one program and objects of
-    another. Types that SAGE does not know are kept as other_NAME.
+    The result is merged with existing maps of the slide in OUT, e.g. cells from one program and
+    objects from another. Unknown types are kept as other_NAME.
 
     Example:
 
@@ -88,7 +94,7 @@ def import_maps(
     check_own(own)
     kept = dict(split_setting(word) for word in where or ())
     if (mapping is None) == (form == "table"):
-        raise InputError("the format table needs --mapping FILE, and only this format takes it")
+        raise InputError("the format table, and no other, requires --mapping FILE")
     found = [
         store_maps(maps, out, replace=replace)
         for maps in _read_file(form, file, mpp, slide, patient, own, kept, mapping, window)
@@ -120,7 +126,9 @@ def _read_file(
         )  # fmt: skip
         return
     if mpp is None:
-        raise InputError(f"{file}: the coordinates are pixels; give the pixel size in µm (--mpp)")
+        raise InputError(
+            f"{file}: the coordinates are in pixels; give the pixel size in µm (--mpp)"
+        )
     name = slide or file.name.split(".")[0]
     who = patient or parse_patient(Path(name))
     if form == "hooknet" and not is_json:
@@ -137,9 +145,11 @@ def _read_file(
 
 @app.command("export")
 def export_maps(
-    folder: Annotated[Path, typer.Argument(help="Folder of maps, of one slide or of many.")],
-    to: Annotated[Target, typer.Option(help="anndata (cells), spatialdata or qupath (all of it).")],
-    out: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("exported"),
+    folder: Annotated[Path, typer.Argument(help="Folder with maps of one or more slides.")],
+    to: Annotated[
+        Target, typer.Option(help="anndata (cells only), spatialdata or qupath (everything).")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the exported files.")] = Path("exported"),
 ) -> None:
     """Export maps to AnnData or SpatialData (in µm), or to QuPath (in level-0 pixels).
 
@@ -163,4 +173,4 @@ def export_maps(
         write(maps, target)
         typer.echo(str(target))
     if left_out:
-        typer.echo(f"nothing to export, left out: {', '.join(left_out)}", err=True)
+        typer.echo(f"nothing to export; skipped: {', '.join(left_out)}", err=True)

@@ -31,7 +31,7 @@ def to_anndata(maps: SlideMaps) -> Any:
     import pandas as pd
 
     if maps.cells is None:
-        raise InputError(f"{maps.slide}: has no cells, which AnnData holds")
+        raise InputError(f"{maps.slide}: the maps have no cells to export to AnnData")
     cells = maps.cells
     names = list(cells.columns)
     matrix = np.column_stack([cells.columns[name].values for name in names]) if names else None
@@ -78,7 +78,7 @@ def write_spatialdata(maps: SlideMaps, path: Path) -> None:
     if maps.window is not None:
         elements["window"] = _shapes([maps.window], ["window"])
     if not elements:
-        raise InputError(f"{maps.slide}: the maps hold nothing to export")
+        raise InputError(f"{maps.slide}: the maps are empty, so there is nothing to export")
     part = path.with_name(f".{path.name}.part")
     try:
         write_store(part, elements, describe_maps(maps))
@@ -99,7 +99,7 @@ def write_qupath(maps: SlideMaps, path: Path) -> None:
     from mcp_servers.formats.geojson import write_geojson
 
     if maps.mpp is None:
-        raise InputError(f"{maps.slide}: its pixel size is not known, and QuPath counts in pixels")
+        raise InputError(f"{maps.slide}: QuPath uses pixels, but the slide's pixel size is unknown")
     with replacing(path) as part:
         write_geojson(part, _features(maps, maps.mpp))
 

@@ -186,7 +186,7 @@ def read_hooknet_json(path: Path, *, mpp: float, slide: str, patient: str) -> Sl
     try:
         data = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON: {error}") from None
+        raise InputError(f"{path}: invalid JSON: {error}") from None
     shapes, kinds = [], []
     for number, thing in enumerate(data if isinstance(data, list) else [None]):
         try:

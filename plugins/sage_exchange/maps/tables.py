@@ -38,17 +38,17 @@ CODES = "\0codes"
 
 
 class Measured(Strict):
-    """A column of numbers to keep, and its unit; in px or px^2 it is turned into µm."""
+    """A numeric column to keep, and its unit; px and px^2 are converted to µm."""
 
     column: str
     unit: str = "1"
 
 
 class TableMapping(Strict):
-    """Roles of a table's columns. `unit` is that of x and y.
+    """Roles of a table's columns. `unit` applies to x and y.
 
-    `markers` are columns that say of each marker whether it is there ("CD8+", "Other-"); their
-    positive ones together are the type, where `type` names none.
+    `markers` are columns that state whether each marker is present ("CD8+", "Other-"); the positive
+    markers together form the type if `type` is not set.
     """
 
     x: str
@@ -63,7 +63,7 @@ class TableMapping(Strict):
 
 
 def read_mapping(path: Path) -> TableMapping:
-    """Read a mapping from a TOML file; raises `InputError` that names the problem."""
+    """Read a mapping from a TOML file; raises `InputError` if it is invalid."""
     try:
         return TableMapping.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -98,11 +98,11 @@ def read_rows(
     for column in (*needed, *where):
         if column not in rows.columns:
             held = ", ".join(rows.columns[:15])
-            raise InputError(f'{path}: no column "{column}"; it has {held}')
+            raise InputError(f'{path}: column "{column}" not found. Columns: {held}')
     for column, value in where.items():
         rows = rows[rows[column].str.strip() == value]
     if rows.empty:
-        raise InputError(f"{path}: no row" + (" is left" if where else ""))
+        raise InputError(f"{path}: no rows" + (" left" if where else ""))
     return rows
 
 
@@ -153,8 +153,8 @@ def preset(name: str, path: Path) -> TableMapping:
     found = makers[name](titles)
     if found is None:
         raise InputError(
-            f"{path}: not a table of {name}; it has {', '.join(titles[:15])}. Name its columns in "
-            "a mapping (--mapping FILE)"
+            f"{path}: not a table of {name}. Columns: {', '.join(titles[:15])}. Describe the "
+            "columns in a mapping (--mapping FILE)"
         )
     return found
 
@@ -179,8 +179,8 @@ def _inform(titles: Sequence[str]) -> TableMapping | None:
     pixels = any(title.endswith("(pixels)") for title in titles)
     if microns == pixels:
         raise InputError(
-            "inForm: the titles of the areas do not say whether the table is in pixels or microns; "
-            "name its columns and their unit in a mapping (--mapping FILE)"
+            "inForm: the titles of the area columns do not state whether the table is in pixels "
+            "or microns; give its columns and their unit in a mapping (--mapping FILE)"
         )
     markers = tuple(title for title in titles if title.startswith("Phenotype "))
     areas = [title for title in titles if re.search(r" Area \((pixels|square microns)\)$", title)]
@@ -242,12 +242,12 @@ def read_table(
 ) -> Iterator[SlideMaps]:
     """Yield the cells of a table, one slide at a time, ordered by name.
 
-    A type that is found on any slide counts as looked for on all of them.
+    A type that is found on any slide counts as analyzed on all of them.
 
     Parameters
     ----------
     mpp : µm per pixel; required if the table is in pixels, refused otherwise
-    slide, patient : used for all rows if the mapping names no column for them
+    slide, patient : used for all rows if the mapping has no column for them
     where : column values of the rows to keep
     window : shape to assume for the analyzed tissue, which tables do not record
 
@@ -258,9 +258,9 @@ def read_table(
     """
     in_pixels = mapping.unit == "px"
     if in_pixels and mpp is None:
-        raise InputError(f"{path}: x and y are in pixels; say how many µm a pixel is (mpp)")
+        raise InputError(f"{path}: x and y are in pixels; give the pixel size in µm (mpp)")
     if not in_pixels and mpp is not None:
-        raise InputError(f"{path}: x and y are in µm already; leave out mpp")
+        raise InputError(f"{path}: x and y are already in µm; omit mpp")
     measured = [column.column for column in mapping.columns.values()]
     named_columns = [mapping.slide, mapping.patient, mapping.type]
     needed = [mapping.x, mapping.y, *mapping.markers, *measured]
@@ -292,8 +292,8 @@ def _patient_of_rows(path: Path, slide: str, rows: Any, mapping: TableMapping) -
     patients = sorted(set(rows[mapping.patient].str.strip()))
     if len(patients) > 1:
         raise InputError(
-            f'{path}: rows of "{slide}" ({mapping.slide or "the whole table"}) are of '
-            f"{len(patients)} patients; name the column that identifies slides"
+            f'{path}: the rows of "{slide}" ({mapping.slide or "the whole table"}) belong to '
+            f"{len(patients)} patients; specify the column that identifies slides"
         )
     return str(patients[0])
 
@@ -323,7 +323,7 @@ def _unit(path: Path, column: Measured, mpp: float | None) -> tuple[str, float]:
     if power is None:
         return column.unit, 1.0
     if mpp is None:
-        raise InputError(f'{path}: "{column.column}" is in pixels; say how many µm a pixel is')
+        raise InputError(f'{path}: "{column.column}" is in pixels; give the pixel size in µm')
     return ("µm", "µm²")[power - 1], mpp**power
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from mcp_servers.slides.arrays import F64
 
 Window = Literal["none", "hull", "box"]
-"""Shape around the detected cells (hull or box); none is unknown, so densities are undefined."""
+"""Shape around the detected cells (hull or box); none means unknown, so densities are undefined."""
 
 
 def window_of(window: Window, points: F64) -> tuple[Any, dict[str, str]]:

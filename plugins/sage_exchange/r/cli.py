@@ -10,11 +10,11 @@ import typer
 
 def export_script(
     folder: Annotated[
-        Path, typer.Argument(help="Folder of a validated claim, below --out of `sage validate`.")
+        Path, typer.Argument(help="Folder of a validated claim, within --out of `sage validate`.")
     ],
-    out: Annotated[Path | None, typer.Option(help="Folder to write; default FOLDER/r.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write; default: FOLDER/r.")] = None,
 ) -> None:
-    """Write a claim's analysis as an R script, with its data and SAGE's numbers beside it.
+    """Write a claim's analysis as an R script, with its data and SAGE's numbers.
 
     Example: sage exchange r sage-validation/cxcl13-os
     """
@@ -28,7 +28,9 @@ def export_script(
     parts = ("confirmation", "all", "discovery")  # the verdict rests on the first that is there
     part = next((part for part in parts if (analyses / part / "analysis.json").is_file()), None)
     if part is None:
-        raise InputError(f"{folder}: holds no analysis; name OUT/NAME of `sage validate`")
+        raise InputError(
+            f"{folder}: no analysis found; give OUT/NAME as written by `sage validate`"
+        )
     log_command(load(), EXPORTED, folder, command="exchange r")
     found = read_analysis(analyses / part)
     script = export_r(folder / "inputs" / part, found, out or folder / "r")

@@ -25,7 +25,7 @@ from validation.inputs.population import POSITIVE, Cut, exposure_values
 from validation.results.results import AnalysisResult
 
 BODY = "analysis.R"
-OWN_DRAWS = "rests on SAGE's own random draws"
+OWN_DRAWS = "based on SAGE's own random draws"
 NOT_IN_R: dict[str, str] = {
     "maximally_selected": OWN_DRAWS,
     "calibration": OWN_DRAWS,
@@ -109,10 +109,11 @@ def _head(frozen: FrozenContract, part: str) -> str:
     statement = " ".join(frozen.contract.hypothesis.statement.split())
     printable = "".join(item if item.isprintable() else " " for item in statement)
     return (
-        f"# Validation contract {frozen.sha256}, {part} patients.\n# {printable}\n#\n"
-        "# Rscript analysis.R: repeats the registered tests on table.csv and compares the numbers\n"
-        "# with expected.csv. Needs R with the package survival; cmprsk for competing risks.\n"
-        "# table.csv holds patients' values under pseudonyms: keep it where the cohort may lie.\n\n"
+        f"# Validation contract {frozen.sha256}, {part} patients.\n# {printable}\n#\n# Rscript "
+        "analysis.R: repeats the registered tests on table.csv and compares the numbers\n# with "
+        "expected.csv. Needs R with the package survival; cmprsk for competing risks.\n# "
+        "table.csv contains patients' values under pseudonyms: store it as securely as the "
+        "cohort.\n\n"
     )
 
 
@@ -219,15 +220,15 @@ def _skip(contract: Contract, plan: TestPlan, analysis: AnalysisResult) -> str:
     """Return the reason why R cannot repeat a test, or an empty string if it can."""
     outcome = analysis.test(plan.id)
     if outcome is None or outcome.status != "ok":
-        return "SAGE has no number" if outcome is None else f"{outcome.status}: {outcome.reason}"
+        return "not computed by SAGE" if outcome is None else f"{outcome.status}: {outcome.reason}"
     notes = " ".join(outcome.notes)
     repeated = plan.method in PENALIZED and contract.cluster is None
     if _penalized(plan, analysis) and not repeated:
-        return "Firth's penalty is no part of this script here"
+        return "the script does not implement Firth's penalty here"
     if "imputed" in notes and "nothing is imputed" not in notes:
         return OWN_DRAWS
     if plan.method not in IN_R:
-        return NOT_IN_R.get(plan.method, "no part of this script")
+        return NOT_IN_R.get(plan.method, "not part of this script")
     return ""
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mcp_servers.slides.view import View
 
 REGION_KEY, INSTANCE_KEY = "element", "instance_id"
-"""Columns of a table that name the annotated shapes element and the shape within it."""
+"""Table columns with the annotated shapes element and the shape within it."""
 CHUNK_PX, CHUNK_ROWS = 1024, 4096
 SMALLEST_LEVEL = 1024
 """Longest side, in pixels, below which no coarser image level is added."""
@@ -78,7 +78,7 @@ def _areas(
     check_inside(path, bounds[:, :2], bounds[:, 2:], size)
     crossing = int((~shapely.is_valid(shapes)).sum())
     if crossing:
-        warnings.append(f"{path.name}: {crossing} outlines cross themselves; kept as they are")
+        warnings.append(f"{path.name}: {crossing} outlines intersect themselves; kept unchanged")
     frame = geopandas.GeoDataFrame(
         _columns(path, objects, ("geometry",), warnings), geometry=shapes
     )
@@ -127,7 +127,10 @@ def column_names(
         held.add(name)
         names[text] = name
         if number > 1:
-            warnings.append(f'{path.name}: "{text}" is the column {name}, as {_clean(text)} is had')
+            warnings.append(
+                f'{path.name}: "{text}" becomes the column {name}, because '
+                f"{_clean(text)} already exists"
+            )
     return [names[text] for text in texts]
 
 
@@ -178,11 +181,11 @@ def from_hdf5(
     corners, attributes = read_coords(path)
     side = int(attributes.get("patch_size_level0", 0))
     if side < 1:
-        raise InputError(f"{path}: the attributes of coords lack patch_size_level0")
+        raise InputError(f"{path}: the attribute patch_size_level0 of coords is missing")
     if not len(corners):
         return {}
     if (corners < 0).any() or (corners + side > np.array(size) + side // 2).any():
-        raise InputError(f"{path}: tiles lie outside the slide ({size[0]} x {size[1]} px)")
+        raise InputError(f"{path}: some tiles are outside the slide ({size[0]} x {size[1]} px)")
     x, y = corners[:, 0], corners[:, 1]
     frame = geopandas.GeoDataFrame(geometry=shapely.box(x, y, x + side, y + side))
     grid = f"{name}_grid"
@@ -223,7 +226,7 @@ def _table(
         observed[column] = pd.Categorical(stored.asstr()[()]) if text else values
     for key in (REGION_KEY, INSTANCE_KEY):
         if key in observed:
-            raise InputError(f'{path}: a dataset is called "{key}", which the store needs')
+            raise InputError(f'{path}: rename the dataset "{key}"; the store uses this name')
     observed[REGION_KEY] = pd.Categorical([grid] * count)
     observed[INSTANCE_KEY] = np.arange(count)
     matrix, names = None, []
@@ -233,11 +236,13 @@ def _table(
         lead = stored.ndim == 3 and stored.shape[0] == 1  # as Trident writes for some encoders
         shape = stored.shape[1:] if lead else stored.shape
         if len(shape) != 2 or shape[0] != count:
-            raise InputError(f"{path}: features of shape {stored.shape} for {count} coordinates")
+            raise InputError(
+                f"{path}: features have shape {stored.shape}, but there are {count} coordinates"
+            )
         for at in range(0, count, CHUNK_ROWS):
             part = stored[0, at : at + CHUNK_ROWS] if lead else stored[at : at + CHUNK_ROWS]
             if not np.isfinite(part).all():
-                raise InputError(f"{path}: features hold NaN or infinity; extract them again")
+                raise InputError(f"{path}: features contain NaN or infinity; extract them again")
         chunks = (1, CHUNK_ROWS, shape[1]) if lead else (CHUNK_ROWS, shape[1])
         matrix = da.from_array(stored, chunks=chunks, name=f"features-{path}", lock=True)
         matrix = (matrix[0] if lead else matrix).astype(np.float32)
@@ -311,6 +316,6 @@ def check_inside(path: Path, low: F64, high: F64, size: tuple[int, int], start: 
     if outside.any():
         first = start + int(np.flatnonzero(outside)[0])
         raise InputError(
-            f"{path}: object {first} is outside the slide ({size[0]} x {size[1]} px); "
-            "is it of another slide, or not in level-0 pixels?"
+            f"{path}: object {first} is outside the slide ({size[0]} x {size[1]} px); check that "
+            "it belongs to this slide and is in level-0 pixels"
         )

@@ -98,15 +98,16 @@ def _read_chunks(path: Path, kinds: Mapping[str, Kind] | None) -> Iterator[Any]:
 
 
 def _check(path: Path, frame: Any, start: int, size: tuple[int, int]) -> None:
-    """Refuse rows that have no position on the slide."""
+    """Raise an error for rows without a position on the slide."""
     import pandas as pd
 
     if not {"x", "y"} <= set(frame.columns):
         held = ", ".join(map(str, frame.columns[:12]))
-        raise InputError(f"{path}: needs columns x and y (level-0 pixels); it has: {held}")
+        raise InputError(f"{path}: columns x and y (level-0 pixels) are required. Columns: {held}")
     if not isinstance(frame.index, pd.RangeIndex):  # pandas took the first values for row names
         raise InputError(
-            f"{path}: row {start + 2} has more values than the header has columns; name each column"
+            f"{path}: row {start + 2} has more values than the header has columns; name every "
+            "column"
         )
     where = frame[["x", "y"]].apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
     broken = np.flatnonzero(~np.isfinite(where).all(axis=1))

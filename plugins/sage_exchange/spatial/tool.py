@@ -28,22 +28,22 @@ class SpatialInput(SlideInput):
 
     results: InputPath | None = Field(
         default=None,
-        description="Folder with results of other tools: every SLIDE.NAME.geojson, .csv with x and "
-        "y, and .h5 of this slide in it or below is taken",
+        description="Folder with results of other tools: every SLIDE.NAME.geojson, .csv with x "
+        "and y, and .h5 of this slide in it or its subfolders is included",
     )
     files: list[InputPath] = Field(
         default_factory=list,
         max_length=64,
-        description="Further files: GeoJSON (also of QuPath), CSV with x and y in level-0 pixels, "
-        "HDF5 with coords and features (Trident, CLAM)",
+        description="Additional files: GeoJSON (including QuPath's), CSV with x and y in level-0 "
+        "pixels, HDF5 with coords and features (Trident, CLAM)",
     )
     image_mpp: float | None = Field(
         default=None,
         gt=0,
         le=200,
-        description="Store an image of the slide too, its finest level at this µm per pixel",
+        description="Include an image of the slide, with this µm per pixel at its finest level",
     )
-    replace: bool = Field(default=False, description="Replace a store that is there already")
+    replace: bool = Field(default=False, description="Replace an existing store")
 
 
 class SpatialElement(BaseModel):
@@ -51,24 +51,26 @@ class SpatialElement(BaseModel):
 
     name: str
     kind: Kind
-    count: int = Field(description="Shapes, points, rows of a table, or levels of an image")
-    columns: int = Field(description="Columns beside the geometry; features of a table")
-    file: str = Field(description="Name of the file it comes from")
+    count: int = Field(
+        description="Number of shapes, points or table rows, or of levels of an image"
+    )
+    columns: int = Field(description="Columns besides the geometry; features of a table")
+    file: str = Field(description="Name of the source file")
 
 
 class SpatialResult(SlideResult):
     """Contents of the store."""
 
-    store: OutputName = Field(description="Folder that spatialdata.read_zarr opens")
+    store: OutputName = Field(description="Folder that spatialdata.read_zarr can open")
     elements: list[SpatialElement]
     shapes: int
     points: int
     tables: int
     images: int
     coordinate_systems: list[str] = Field(
-        description="global is level-0 pixels; um is µm, where the pixel size is known"
+        description="global is in level-0 pixels; um is in µm, if the pixel size is known"
     )
-    spatialdata: str = Field(description="Version of the package that wrote it")
+    spatialdata: str = Field(description="Version of the package that wrote the store")
 
 
 @tool(
@@ -82,7 +84,7 @@ class SpatialResult(SlideResult):
     title="Export to SpatialData",
 )
 def spatialdata_export(given: SpatialInput, context: ToolContext) -> SpatialResult:
-    """Return the store of a slide."""
+    """Export a slide to a store."""
     from importlib.metadata import version
 
     from mcp_servers.formats import spatial
@@ -102,7 +104,7 @@ def spatialdata_export(given: SpatialInput, context: ToolContext) -> SpatialResu
         for stem, source in chosen:
             made = _elements(stem, source, slide, warnings, open_files)
             if not made:
-                warnings.append(f"{source.name} holds nothing; it has no element")
+                warnings.append(f"{source.name} is empty, so it has no element")
             elements |= made
             sources |= dict.fromkeys(made, source)
             context.progress(0.3 * len(sources) / (2 * len(chosen)), source.name)
@@ -113,8 +115,8 @@ def spatialdata_export(given: SpatialInput, context: ToolContext) -> SpatialResu
             sources["slide"] = slide.path
         if not elements and chosen:
             raise InputError(
-                f"{', '.join(str(source) for _, source in chosen)}: nothing to export; no file "
-                "holds an outline, a point or a tile"
+                f"{', '.join((str(source) for _, source in chosen))}: nothing to export; no file "
+                "contains an outline, a point or a tile"
             )
         if not elements:
             raise InputError(
@@ -153,7 +155,7 @@ def _files(slide: Slide, given: SpatialInput, context: ToolContext) -> list[Path
     for path in found:
         if path.suffix.lower() not in SUFFIXES:
             raise InputError(
-                f"{path}: give {', '.join(SUFFIXES)}, not {path.suffix or 'no ending'}"
+                f"{path}: expected {', '.join(SUFFIXES)}, not {path.suffix or 'no ending'}"
             )
     if given.results is not None:
         folder = context.roots.input(given.results, "folder")
@@ -184,7 +186,7 @@ def name_elements(files: Sequence[Path], slide: str) -> list[tuple[str, Path]]:
         key = (stem.lstrip("_") or "file", path.suffix.lower())
         if key in held:
             raise InputError(
-                f'{held[key]} and {path} would both be "{key[0]}"; name the one you mean in files, '
+                f'{held[key]} and {path} would both be named "{key[0]}"; list only one in files, '
                 "or rename one"
             )
         held[key] = path

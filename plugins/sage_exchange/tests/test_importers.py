@@ -180,14 +180,14 @@ def test_denials_and_doubts_are_kept_as_such(tmp_path: Path) -> None:
     ("format", "text", "message"),
     [
         ("trrust", "A\tB\tSometimes\t1\n", "row 1: expected factor, target"),
-        ("signor", "A\tB\n1\t2\n", "no column ENTITYA"),
-        ("ctd", "# nothing\n", "no header row with PubMedIDs"),
-        ("hetionet", "source\tmetaedge\ttarget\nx\tGpBP\ty\n", '"x" is no node of Hetionet'),
-        ("pubtator", "just words\n", "no relation was found"),
-        ("pubtator", "{broken", "no JSON"),
+        ("signor", "A\tB\n1\t2\n", "column ENTITYA"),
+        ("ctd", "# nothing\n", "no header row with the columns PubMedIDs"),
+        ("hetionet", "source\tmetaedge\ttarget\nx\tGpBP\ty\n", '"x" is not a Hetionet node'),
+        ("pubtator", "just words\n", "no relations found"),
+        ("pubtator", "{broken", "invalid JSON"),
         ("semmeddb", "1,2,3\n", "row 1: expected SemMedDB"),
         ("indra", "[1]", "expected a list of INDRA statements"),
-        ("indra", "nothing", "no JSON"),
+        ("indra", "nothing", "invalid JSON"),
     ],
 )
 def test_a_file_of_another_kind_is_refused_by_name(

@@ -83,7 +83,7 @@ def test_qupath_reads_back(tmp_path: Path, maps: SlideMaps) -> None:
     assert shapely.equals(read.regions.shapes, maps.regions.shapes).all()
     assert read.objects is not None
     assert read.objects.kinds == ("tls",)
-    with pytest.raises(InputError, match="pixel size is not known"):
+    with pytest.raises(InputError, match="pixel size is unknown"):
         write_qupath(SlideMaps("s", "p"), tmp_path / "none.geojson")
 
 

@@ -89,7 +89,7 @@ def make(tmp_path: Path) -> Path:
     collection = {"type": "FeatureCollection", "features": FEATURES}
     (results / "s.mine.geojson").write_text(json.dumps(collection))
     (results / "s.tls.geojson").write_text('{"type":"FeatureCollection","features":[]}')
-    (results / "other.mine.geojson").write_text("of another slide")
+    (results / "other.mine.geojson").write_text("belongs to this slide")
     (results / "s.counts.csv").write_text("n\n3\n")
     (results / "s.nuclei.csv").write_text(
         "x,y,area_um2,lymphocyte_like,kind\n1.5,2.25,30.5,true,a\n2999,1999,41,false,\n"
@@ -131,7 +131,7 @@ def test_the_store_holds_what_the_files_hold(exported: tuple[Path, Any]) -> None
     made, done = exported
     assert done["store"] == "s.zarr"
     assert done["coordinate_systems"] == ["global", "um"]
-    assert any("s.tls.geojson holds nothing" in warning for warning in done["warnings"])
+    assert any("s.tls.geojson is empty" in warning for warning in done["warnings"])
     store = read(made)
     assert set(store.shapes) == {"mine", "phikon_grid", "regions_grid"}
     assert set(store.points) == {"mine_points", "nuclei_points"}
@@ -225,10 +225,10 @@ def test_a_store_that_exists_is_kept_unless_replacing_is_asked_for(made: Path) -
         ("s.far.csv", "x,y\n5,6\n5000,6\n", "object 1 is outside the slide (3000 x 2000 px)"),
         ("s.gap.csv", "x,y\n5,6\nNA,6\n", "row 3 has no number for x or y"),
         ("s.more.csv", "x,y\n100,200,0.9\n", "row 2 has more values than the header"),
-        ("s.no.csv", "a,b\n5,6\n", "needs columns x and y"),
+        ("s.no.csv", "a,b\n5,6\n", "columns x and y"),
         ("s.line.geojson", '{"type":"LineString","coordinates":[[0,0],[1,1]]}', "LineString"),
         ("s.bad.h5", "text", "not a readable HDF5 file"),
-        ("s.doc.txt", "text", "give .geojson, .csv, .h5"),
+        ("s.doc.txt", "text", "expected .geojson, .csv, .h5"),
     ],
 )
 def test_a_bad_file_is_named_and_nothing_is_left(
@@ -276,7 +276,7 @@ def test_columns_of_one_name_are_numbered_and_none_is_lost(made: Path) -> None:
     assert point.drop("object_type").to_dict() == wanted
     tiles = store.tables["dup_table"].obs.iloc[0]
     assert (tiles["score"], tiles["a_b"], tiles["a_b_2"]) == (1, 3, 2)
-    assert 's.dup.geojson: "Area µm^2" is the column Area_um2_2' in " ".join(done["warnings"])
+    assert 's.dup.geojson: "Area µm^2" becomes the column Area_um2_2' in " ".join(done["warnings"])
     again = ["s.dup.csv"]
     run(context(made), "spatialdata_export", slide="s.svs", files=again, replace=True)
     point = read(made).points["dup_points"].compute().iloc[0]
@@ -326,7 +326,7 @@ def test_two_files_of_one_name_and_a_slide_without_pixel_size(made: Path) -> Non
     (made / "results" / "again").mkdir()
     twice = made / "results" / "again" / "s.nuclei.csv"
     twice.write_text("x,y\n1,1\n")
-    with pytest.raises(InputError, match='would both be "nuclei"'):
+    with pytest.raises(InputError, match='would both be named "nuclei"'):
         run(context(made), "spatialdata_export", slide="s.svs", results="results")
     pyramid(made / "u.svs", blobs(600, 800), mpp=None)
     again = ["results/again/s.nuclei.csv"]

@@ -232,7 +232,7 @@ def test_conch_gets_pixels_as_clip_does_and_only_tensors_are_read(folder: Path, 
     assert np.abs(features - expected.numpy()).max() < 1e-5
     state.pop("visual.trunk.bias")
     torch.save(state, folder / "conch" / "pytorch_model.bin")
-    with pytest.raises(InputError, match=r"does not fit.*trunk\.bias missing"):
+    with pytest.raises(InputError, match=r"does not match.*trunk\.bias missing"):
         encode(folder, encoder="conch", weights="conch", tile_px=448, min_tissue=0.3)
 
 

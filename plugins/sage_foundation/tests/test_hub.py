@@ -22,7 +22,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     network = shipped_network()
     if network is None:
-        pytest.skip("PyTorch is absent")
+        pytest.skip("PyTorch is not installed")
     root = tmp_path / "hub"
     model = root / "models--lab--nuclei"
     (model / "refs").mkdir(parents=True)
@@ -55,13 +55,13 @@ def test_a_cached_network_is_used_by_its_name(cache: Path, tmp_path: Path) -> No
     [
         ("lab/nuclei:other.safetensors", "hf download lab/nuclei other.safetensors"),
         ("lab/nuclei@v2:net.safetensors", "hf download lab/nuclei net.safetensors --revision v2"),
-        ("nobody/nothing:net.onnx", "not in the hub's cache"),
+        ("nobody/nothing:net.onnx", "not in this machine's hub cache"),
         ("lab/nuclei:net.pt", "TorchScript module is code"),
         ("lab/nuclei", "OWNER/NAME:FILE"),
-        ("resnet50.a1_in1k", "Names of timm"),
-        ("lab/nuclei:../../../etc/passwd.onnx", "no name of a file"),
-        ("../x/y:net.onnx", "no name of a file"),
-        ("https://host/lab/nuclei:net.onnx", "no name of a file"),
+        ("resnet50.a1_in1k", "timm names"),
+        ("lab/nuclei:../../../etc/passwd.onnx", "does not specify a file"),
+        ("../x/y:net.onnx", "does not specify a file"),
+        ("https://host/lab/nuclei:net.onnx", "does not specify a file"),
     ],
 )
 def test_what_is_missing_or_no_name_is_said(cache: Path, name: str, said: str) -> None:
@@ -75,7 +75,10 @@ def test_one_of_weights_and_hub(cache: Path, tmp_path: Path) -> None:
     png(tmp_path / "a.png", blobs(300, 300))
     (tmp_path / "b.safetensors").write_bytes(b"x")
     both = {"hub": "lab/nuclei:net.safetensors", "weights": "b.safetensors"}
-    for wrong, said in ((both, "not both"), ({**both, "method": "classical"}, "no weights")):
+    for wrong, said in (
+        (both, "not both"),
+        ({**both, "method": "classical"}, "no weights"),
+    ):
         with pytest.raises(InputError, match=said):
             run(context(tmp_path), "nuclei", slide="a.png", mpp=0.5, **wrong)
 

@@ -217,7 +217,7 @@ def test_a_scan_too_coarse_for_the_network_is_said_or_refused(tmp_path: Path) ->
 
     assert not notes(0.2) and not notes(0.3)
     (note,) = notes(0.31)
-    assert "net.pt expects 0.25 µm per pixel, the scan has 0.31" in note
+    assert "net.pt expects 0.25 µm per pixel, but the scan has 0.31" in note
     assert len(notes(0.5)) == 1
     with pytest.raises(
         InputError, match=r"net\.pt expects 0\.25 .* has 1: .* 4\.0 times too small"
@@ -238,9 +238,9 @@ def test_the_classical_method_names_no_network(tmp_path: Path) -> None:
     ("module", "words"),
     [
         (Logits, "sigmoid"),
-        (Vector, r"not one image"),
-        (Smaller, "sizes must agree"),
-        (Failing, "fails on an image"),
+        (Vector, r"instead of one image"),
+        (Smaller, "sizes must match"),
+        (Failing, "fails on a float image"),
     ],
 )
 def test_a_network_of_another_kind_is_refused(tmp_path: Path, module: Any, words: str) -> None:

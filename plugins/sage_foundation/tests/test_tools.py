@@ -63,7 +63,7 @@ def test_encoding_without_weights_says_classical(encoded: tuple[Path, dict[str, 
 def test_a_named_model_without_weights_is_never_replaced_silently(
     encoded: tuple[Path, dict[str, Any]], name: str
 ) -> None:
-    with pytest.raises(InputError, match=r"needs its weights.*handcrafted"):
+    with pytest.raises(InputError, match=r"requires its weights.*handcrafted"):
         run(context(encoded[0]), "encode_tiles", slide="s.svs", encoder=name, tile_px=128)
 
 
@@ -111,8 +111,8 @@ def test_a_heatmap_is_brightest_where_the_score_is_highest(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("a,b\n1,2\n", "no column"), ("x,y,score\n9999,0,1\n", "outside"),
-     ("x,y,score\n1,2,\n", "no number"), ("x,y,score\n1,2,high\n", "numbers")],
+    [("a,b\n1,2\n", "column .*not found"), ("x,y,score\n9999,0,1\n", "outside"),
+     ("x,y,score\n1,2,\n", "contains no number"), ("x,y,score\n1,2,high\n", "numbers")],
 )  # fmt: skip
 def test_scores_that_do_not_fit_are_named(tmp_path: Path, text: str, words: str) -> None:
     png(tmp_path / "a.png", np.full((64, 64, 3), 240, np.uint8))
@@ -199,7 +199,7 @@ def test_mil_training_repeats_to_the_digit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        ("slide,label\np1_0,a\np1_1,a\n", "two are needed"),
+        ("slide,label\np1_0,a\np1_1,a\n", "at least two labels are needed"),
         ("slide,label\np1_0,a\np1_0,b\n", "twice"),
         ("name,label\np1_0,a\n", "columns slide and label"),
         ("slide,label\nzzz,a\nyyy,b\n", "no features"),
@@ -217,7 +217,7 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
     bags(tmp_path / "train", 6, seed=1)
     (tmp_path / "m.safetensors").write_bytes(b"junk")
     (tmp_path / "m.json").write_text('{"format": "sage-mil-1"}')
-    with pytest.raises(InputError, match="not a model"):
+    with pytest.raises(InputError, match="not a mil_train model"):
         run(context(tmp_path), "mil_evaluate", weights="m.safetensors", features="train",
             labels="train/labels.csv")  # fmt: skip
 
@@ -265,7 +265,7 @@ def test_text_scores_with_a_local_model_sum_to_one(encoded: tuple[Path, dict[str
     ("write", "words"),
     [
         (lambda p: p.write_bytes(b"no hdf5"), "not a readable HDF5"),
-        (lambda p: _h5(p, other=np.zeros(3)), "no dataset"),
+        (lambda p: _h5(p, other=np.zeros(3)), "not found"),
         (lambda p: _h5(p, features=np.full((3, 2), np.nan)), "NaN"),
         (lambda p: _h5(p, features=np.zeros((3, 2)), coords=np.zeros((2, 2))), "coordinates"),
     ],

@@ -102,5 +102,5 @@ def test_a_log_without_rows_of_somebody_is_told_from_no_log(
         assert audit is not None
         assert run_audit() == "the log is empty\n"
         audit.add("ann", "asked")
-    assert run_audit("--who", "bob") == "the log has no rows of bob\n"
+    assert run_audit("--who", "bob") == "the log has no rows for bob\n"
     assert "ann" in run_audit("--who", "ann")

@@ -243,7 +243,7 @@ def test_links_and_devices_are_refused(kind: bytes, target: str, tmp_path: Path)
         link.type, link.linkname = kind, target
         tar.addfile(link)
     settings = Settings(runs_dir=tmp_path / "home" / "runs")
-    with pytest.raises(InputError, match="neither file nor folder"):
+    with pytest.raises(InputError, match="neither a file nor a folder"):
         restore(settings, path)
     assert not list((tmp_path / "home").iterdir())
 
@@ -253,7 +253,7 @@ def test_files_larger_than_the_disk_are_not_unpacked(
 ) -> None:
     path = archive(tmp_path / "bomb.tar.gz", {"runs/zeros": b"0" * 5_000_000})
     monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=1_000_000))
-    with pytest.raises(InputError, match="not enough free space"):
+    with pytest.raises(InputError, match="not enough free disk space"):
         restore(Settings(runs_dir=tmp_path / "home" / "runs"), path)
 
 
@@ -282,7 +282,7 @@ def test_the_queue_of_a_restored_place_knows_its_own_folders(
         runs.add(outside.model_copy(update={"run_id": "2"}), "ann")
     saved = sage("hospital", "backup", "all.tar.gz", cwd=tmp_path, **first)
     assert saved.code == 0, saved.err
-    assert "not in it: 1 run of the queue outside of runs_dir" in saved.out
+    assert "not included: 1 run in the queue outside runs_dir" in saved.out
     second |= {"SAGE_RUNS_DIR": str(tmp_path / "restored")}
     assert sage("hospital", "restore", "all.tar.gz", cwd=tmp_path, **second).code == 0
     url = {"checkpoint_url": place} if (place := second.get("SAGE_CHECKPOINT_URL")) else {}

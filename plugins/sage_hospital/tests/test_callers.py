@@ -96,7 +96,7 @@ def test_each_call_of_a_session_is_of_whom_the_proxy_names_for_it(url: str, fold
 
         client.headers["x-user"] = "reviewer"
         client.post(url, json={"jsonrpc": "2.0", "method": "notifications/initialized"})
-        assert "stranger has no role here" in read_reply("stranger", "run_status", {})
+        assert "stranger has no role on this server" in read_reply("stranger", "run_status", {})
         assert "no runs in" in read_reply("reader", "run_status", {})
         for who, tool, given in (
             ("reader", "start_run", START),
@@ -104,7 +104,7 @@ def test_each_call_of_a_session_is_of_whom_the_proxy_names_for_it(url: str, fold
             ("runner", "review_run", REVIEW),
         ):
             role = "review" if tool == "review_run" else "run"
-            assert f'this needs the role \\"{role}\\"; {who} has' in read_reply(who, tool, given)
+            assert f'the role \\"{role}\\" is required; {who} has' in read_reply(who, tool, given)
         for _ in range(2):  # what did not begin does not count
             assert "no-such-cohort" in read_reply("runner", "start_run", START)
         with open_audit(Settings(runs_dir=folder / "runs")) as audit:
@@ -116,7 +116,7 @@ def test_each_call_of_a_session_is_of_whom_the_proxy_names_for_it(url: str, fold
         saved.parent.mkdir(parents=True)
         saved.write_text("patient,age\n")
         address = {"uri": "sage://output/save_table/abc/table.csv"}
-        for who, words in (("reader", "patient,age"), ("stranger", "has no role here")):
+        for who, words in (("reader", "patient,age"), ("stranger", "has no role")):
             assert words in call_server(client, url, who, "resources/read", address)
         asking: list[tuple[str, dict[str, Any]]] = [
             ("resources/list", {}),
@@ -125,8 +125,8 @@ def test_each_call_of_a_session_is_of_whom_the_proxy_names_for_it(url: str, fold
             ("tools/call", {"name": "job_status", "arguments": {"job": "x"}}),
         ]  # fmt: skip
         for method, params in asking:
-            assert "has no role here" in call_server(client, url, "stranger", method, params)
-            assert "has no role here" not in call_server(client, url, "reader", method, params)
+            assert "has no role" in call_server(client, url, "stranger", method, params)
+            assert "has no role" not in call_server(client, url, "reader", method, params)
         metrics = client.get(url.removesuffix("/mcp") + "/metrics", headers={"x-user": ""})
         assert metrics.status_code == 200
     with open_audit(Settings(runs_dir=folder / "runs")) as audit:
@@ -155,7 +155,7 @@ def test_a_run_is_its_caller_s_and_within_what_is_left_of_their_month(folder: Pa
         CALLER.set("runner")
         drive(["run", "--json", "--", "does it matter?"], lambda: False)
         drive(["review", "--json", "--approve", "--", "r"], lambda: False)
-        with pytest.raises(Exception, match=r"of which 0\.00 are left"):
+        with pytest.raises(Exception, match=r"of which 0\.00 remain"):
             drive(["run", "--json", "--", "does it matter?"], lambda: False)
     (words, owner), (review, reviewer) = given
     assert owner == reviewer == "runner"
@@ -168,6 +168,6 @@ def test_a_run_is_its_caller_s_and_within_what_is_left_of_their_month(folder: Pa
 def test_roles_without_a_proxy_are_refused_at_the_start(folder: Path) -> None:
     words = ["tools", "serve", "knowledge", "--roles", str(folder / "roles.toml")]
     ended = CliRunner().invoke(app, words)
-    assert "need --trust-header" in str(ended.exception)
+    assert "require --trust-header" in str(ended.exception)
     ended = CliRunner().invoke(app, ["tools", "serve", "knowledge", "--trust-header", "X-User"])
     assert "--transport http" in str(ended.exception)

@@ -66,8 +66,8 @@ def test_a_database_that_cannot_keep_every_letter_is_refused(
     found = check_deployment(Settings.model_validate(place))
     found_broken = {check.what: check.found for check in found if check.state == "broken"}
     assert set(found_broken) == {"database of runs", "queue of runs", "audit log"}
-    assert all("keeps text as SQL_ASCII" in said for said in found_broken.values())
-    with pytest.raises(InputError, match=r"the ledger .* keeps text as SQL_ASCII"):
+    assert all("uses the encoding SQL_ASCII" in said for said in found_broken.values())
+    with pytest.raises(InputError, match=r"the ledger .* uses the encoding SQL_ASCII"):
         open_store(old)
 
 

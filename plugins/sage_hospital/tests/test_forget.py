@@ -155,7 +155,7 @@ def test_a_name_that_no_file_holds_empties_nothing_unless_that_is_wanted(tmp_pat
     for more in ((), ("--dry-run",)):
         done = sage("hospital", "forget", "TCGA-AB-1243", "--cohort", "cohort", *more, cwd=tmp_path)
         assert done.code == 2
-        assert "is it spelled" in done.err
+        assert "it is spelled" in done.err
         assert "--unnamed" in done.err
     assert len(pd.read_parquet(table)) == 2
     run.verify()
@@ -226,5 +226,5 @@ def test_texts_in_postgresql_lose_the_name(tmp_path: Path) -> None:
         assert {json.loads(body)["text"] for body in kept} == {
             f"[forgotten] is odd, {OTHER} is not"
         }
-        with pytest.raises(InputError, match="no file names"):
+        with pytest.raises(InputError, match="no file contains"):
             forget(PATIENT, tmp_path / "cohort", settings_of_server, tmp_path / "out")

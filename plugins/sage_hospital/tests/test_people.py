@@ -100,7 +100,7 @@ def test_a_run_gets_what_is_left_of_the_month_and_open_runs_count_whole(
         runs.take(manifest, "ann", "shell", 600.0)
     too_much = start(guard, ANN, reasoner="chat", budget_usd=3.0)
     assert too_much.status_code == 429
-    assert "2.50 are left" in too_much.json()["error"]
+    assert "2.50 remain" in too_much.json()["error"]
     assert start(guard, ANN, reasoner="chat").status_code == 200
     assert started_runs[-1][1].budget_usd == 2.5
 
@@ -111,7 +111,7 @@ def test_runs_that_are_asked_for_at_once_do_not_get_the_same_money(
     first = start(guard, ANN, reasoner="chat", budget_usd=8.0)
     second = start(guard, ANN, reasoner="chat", budget_usd=8.0)
     assert [first.status_code, second.status_code] == [200, 429]
-    assert "2.00 are left" in second.json()["error"]
+    assert "2.00 remain" in second.json()["error"]
     assert len(started_runs) == 1
     assert start(guard, BOB, reasoner="chat", budget_usd=8.0).status_code == 200
 
@@ -312,7 +312,7 @@ def test_of_two_who_decide_at_once_one_is_told_that_the_other_did(
     applied = [who for who, answer in answers.items() if answer.status_code == 200]
     assert len(applied) == 1
     (other,) = kinds.keys() - applied
-    assert "worked on already" in answers[other].json()["error"]
+    assert "is already in progress" in answers[other].json()["error"]
     assert [(item["type"], item["reviewers"]) for item in begun] == [
         (kinds[applied[0]]["type"], applied)
     ]

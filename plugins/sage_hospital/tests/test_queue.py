@@ -142,7 +142,7 @@ def test_a_run_of_a_person_at_the_shell_is_listed_and_never_claimed(runs: Runs) 
     taken = runs.claim("worker", LONG)
     assert taken is not None
     assert (taken.owner, taken.answer) == ("ann", {"interrupt": {"decisions": []}})
-    with pytest.raises(InputError, match="worked on"):
+    with pytest.raises(InputError, match="assigned to"):
         runs.answer(manifest(1), "bob", {})
 
 
@@ -208,7 +208,7 @@ def test_who_cannot_reach_the_database_ends_when_the_lease_does(
         holder.kill()
         line.close()
     assert holder.returncode == LOST
-    assert "another worker may have taken the run over" in said
+    assert "another worker may have taken over the run" in said
 
 
 def test_a_decision_that_waits_for_a_worker_is_not_replaced_by_the_next_person_s(
@@ -217,7 +217,7 @@ def test_a_decision_that_waits_for_a_worker_is_not_replaced_by_the_next_person_s
     runs.take(manifest(1), "ann", "shell", LONG)
     runs.settle("id-001", "shell", "waiting for review")
     runs.answer(manifest(1), "ann", {"interrupt": {"decisions": ["approve"]}})
-    with pytest.raises(InputError, match="run-1 has a decision already"):
+    with pytest.raises(InputError, match="run-1 already has a decision"):
         runs.answer(manifest(1), "bob", {"interrupt": {"decisions": ["reject"]}})
     taken = runs.claim("worker", LONG)
     assert taken is not None

@@ -58,9 +58,9 @@ def interpret_columns(table: RawTable, said: Corrections) -> tuple[list[Column],
         guesses.append(
             make_guess(
                 "missing",
-                f"{table.origin}: codes for missing",
+                f"{table.origin}: codes for missing values",
                 ", ".join(f"{code!r}" for code, _ in coded.most_common(6))[:200],
-                f"{sum(coded.values()):,} cells, beside empty ones",
+                f"{sum(coded.values()):,} cells, besides empty ones",
             )
         )
     return own, guesses
@@ -96,8 +96,8 @@ def _decimals(table: RawTable, own: list[Column], said: Corrections) -> list[Gue
             )
             line = column.line_of(odd, table.lines)
             raise InputError(
-                f"{table.origin}, line {line}: {column.name} holds {odd!r} among "
-                f"numbers with a decimal {whole!r}; write all of them alike"
+                f"{table.origin}, line {line}: {column.name} contains {odd!r} among numbers with "
+                f"a decimal {whole!r}; write all of them the same way"
             )
     if comma or point:
         guesses.append(
@@ -105,7 +105,7 @@ def _decimals(table: RawTable, own: list[Column], said: Corrections) -> list[Gue
                 "decimal",
                 f"{table.origin}: decimal sign",
                 whole,
-                f"{point:,} numbers need a point, {comma:,} a comma",
+                f"{point:,} numbers use a point, {comma:,} a comma",
                 "sure" if not (comma and point) else "likely",
             )
         )
@@ -121,8 +121,8 @@ def _decimals(table: RawTable, own: list[Column], said: Corrections) -> list[Gue
                 f"{table.origin}: decimal sign",
                 "",
                 (
-                    f"{shown_cell!r} in {either[0]} is {shown_cell.replace(',', '')} or "
-                    f"{shown_cell.replace(',', '.')}; no other number decides"
+                    f"{shown_cell!r} in {either[0]} could be {shown_cell.replace(',', '')} or "
+                    f"{shown_cell.replace(',', '.')}; no other number settles it"
                 ),
                 "unsure",
                 open=True,
@@ -142,9 +142,9 @@ def _dates(table: RawTable, own: list[Column], said: Corrections) -> list[Guess]
     dots = any("." in cell for column in dated for cell in column.counts)
     order = said.whole.get("dates", "")
     if not order and days and not months:
-        order, why = "dmy", f"{days} dates have a day above 12 first"
+        order, why = "dmy", f"{days} dates start with a number above 12"
     elif not order and months and not days:
-        order, why = "mdy", f"{months} dates have a day above 12 second"
+        order, why = "mdy", f"{months} dates have a number above 12 in second place"
     elif not order and dots and not months:
         order, why = "dmy", "dates with points are written day first"
     else:
@@ -155,18 +155,17 @@ def _dates(table: RawTable, own: list[Column], said: Corrections) -> list[Guess]
             cell for cell in column.counts if date_votes(Counter([cell]))[0 if months > days else 1]
         )
         raise InputError(
-            f"{table.origin}, line {column.line_of(odd, table.lines)}: {odd} in "
-            f"{column.name} fits another order of day and month than most dates; "
-            "correct it, or write dates as 2019-03-31"
+            f"{table.origin}, line {column.line_of(odd, table.lines)}: {odd} in {column.name} "
+            "does not match the order of day and month in most dates; correct it, or write dates "
+            "as 2019-03-31"
         )
     for column in dated:
         column.order = order or "dmy"  # an undetermined order is not written
         bad = [cell for cell in column.counts if parse_date(cell, column.order) is None]
         if bad:
             raise InputError(
-                f"{table.origin}, line {column.line_of(bad[0], table.lines)}: "
-                f"{bad[0]} in {column.name} is no day of the calendar, read as "
-                f"{order}; correct it"
+                f"{table.origin}, line {column.line_of(bad[0], table.lines)}: {bad[0]} in "
+                f"{column.name} is not a calendar date when read as {order}; correct it"
             )
     if days or months or either:
         guesses.append(
@@ -177,7 +176,7 @@ def _dates(table: RawTable, own: list[Column], said: Corrections) -> list[Guess]
                 (
                     why
                     if order
-                    else f"{either} dates fit day first and month first alike, as "
+                    else f"{either} dates could be day first or month first, such as "
                     f"{next(iter(dated[0].counts))}"
                 ),
                 ("given" if why == "as set" and order else "likely" if order else "unsure"),

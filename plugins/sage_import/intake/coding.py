@@ -69,7 +69,7 @@ def detect_coding(
         happened,
         shown,
         "unsure",
-        f"{', '.join(unclear)} is not clearly an event or censored",
+        f"{', '.join(unclear)} could be an event or censored",
     )
     return happened, rest, guess.model_copy(update={"open": True})
 
@@ -85,16 +85,16 @@ def _coded_by_number(
         return [code], [other], event_guess(event, [code], shown, "likely", why)
     named = set(tokens(event.name))
     if named & {"censor", "censored", "censoring", "cens"}:
-        why, code = "a name of censoring is used in both directions", high
+        why, code = "a column named for censoring is used in both directions", high
     elif named & {"alive", "living"}:
         return [low], [high], event_guess(event, [low], shown, "likely", "1 means alive")
     elif plain == ["1", "2"]:
-        why, code = "1/2 is R's coding, of which 2 is the event; other sources differ", high
+        why, code = "1/2 is R's coding, where 2 is the event; other sources differ", high
     else:
         return (
             [high],
             [low],
-            event_guess(event, [high], shown, "likely", "0/1 under a name of the event"),
+            event_guess(event, [high], shown, "likely", "0/1 in a column named for the event"),
         )
     other = low if code == high else high
     guess = event_guess(event, [code], shown, "unsure", why)
@@ -167,6 +167,6 @@ def event_guess(event: Column, happened: list[str], shown: str, confidence: str,
         "event",
         "event",
         f"{event.name}:{'|'.join(happened)}",
-        f"{why}; {shown}; the others are censored",
+        f"{why}; {shown}; all other values are censored",
         confidence,
     )

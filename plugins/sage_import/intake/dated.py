@@ -90,7 +90,9 @@ def build_dated_outcome(
         else:
             coded = detect_coding(event, lasting, own)
             if coded is None:
-                raise InputError(f"{event.name}: which code is it? set event={event.name}:CODE")
+                raise InputError(
+                    f"{event.name}: specify the event's code with event={event.name}:CODE"
+                )
             spec |= {"event": event.name, "event_values": coded[0], "censored_values": coded[1]}
             guesses.append(
                 coded[2].model_copy(update={"key": f"{name}.event", "what": f"{name}: event"})
@@ -98,13 +100,13 @@ def build_dated_outcome(
         happened = spec["event_values"]
         if dead is not None:
             end = end.where(~event.cells.isin(happened) | dead.isna(), dead)
-            how += f", of the dead to {died.name if died else ''}"
+            how += f", for deaths to {(died.name if died else '')}"
         made = {f"{name}.days": (end - begin).map(_text)}
     else:
         assert dead is not None and died is not None
         happened_at = dead.notna()
         end = end.where(~happened_at, dead)
-        how += f", of the dead to {died.name}"
+        how += f", for deaths to {died.name}"
         guesses.append(
             make_guess(
                 f"{name}.event",
@@ -128,7 +130,7 @@ def build_dated_outcome(
     evidence = f"{len(lasted)} differences, {lasted.min():g} to {lasted.max():g} days"
     if below:
         spec["invalid_times"] = "exclude"
-        evidence += f"; {below} below zero are left out of this outcome"
+        evidence += f"; {below} negative times are omitted from this outcome"
     guesses.insert(
         0,
         make_guess(

@@ -63,8 +63,8 @@ class Variables:
                 self.report(
                     column,
                     "left out",
-                    warning=f"“{outcome[0]}”: known only after follow-up began; it "
-                    "would give the outcome away",
+                    warning=f"“{outcome[0]}”: known only after follow-up began, so it would "
+                    "reveal the outcome",
                 )
             )
             return None
@@ -83,7 +83,7 @@ class Variables:
         found = self._as_said(column, found, said)
         if found.kind == "continuous" and self._identifies(column):
             self.reports.append(
-                self.report(column, "left out", evidence="numbers rows; no measure")
+                self.report(column, "left out", evidence="numbers the rows; not a measurement")
             )
             return None
         return self._declare_variable(column, found, said, taken, people, several)
@@ -98,14 +98,17 @@ class Variables:
         if kind in (None, "skip", found.kind):
             return found
         if kind == "continuous" and not column.numeric:
-            raise InputError(f"--set {column.name}.kind: it holds no numbers")
+            raise InputError(f"--set {column.name}.kind: the column contains no numbers")
         if kind == "ordinal" and not (found.values or column.numeric):
             raise InputError(
-                f"--set {column.name}.kind: say the order of its levels, "
+                f"--set {column.name}.kind: give the order of its levels, "
                 f"{column.name}.order={'<'.join(sorted(column.counts))[:80]}"
             )
         if kind == "binary" and len(column.counts) != 2:
-            raise InputError(f"--set {column.name}.kind: it has {len(column.counts)} values")
+            raise InputError(
+                f"--set {column.name}.kind: the column has {len(column.counts)} "
+                "values, and binary requires 2"
+            )
         values = found.values if kind == "ordinal" else {}
         return Levels(kind, "as set", values, found.drops_others)
 
@@ -164,12 +167,15 @@ class Variables:
         if "known_at" in said:
             made["known_at"], evidence = said["known_at"], "as set"
         elif self.said.whole.get("known_at") == "baseline":
-            evidence = "baseline: as set for all"
+            evidence = "baseline: as set for all variables"
         elif AFTER.search(words(column.name)) and not BEFORE.search(words(column.name)):
             made["known_at"], evidence = "unknown", ""
-            warning = "may have begun after follow-up did: say when it became known"
+            warning = "may be from after follow-up began; set when it became known"
         elif implies_baseline(column.name):
-            made["known_at"], evidence = "baseline", "baseline: by its name, recorded at diagnosis"
+            made["known_at"], evidence = (
+                "baseline",
+                ("baseline: its name suggests that it was recorded at diagnosis"),
+            )
         else:
             evidence = ""
         known = made.get("known_at") or self.said.whole.get("known_at", "unknown")

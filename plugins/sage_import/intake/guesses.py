@@ -12,31 +12,31 @@ from sage.core.models import Strict
 
 Confidence = Literal["sure", "likely", "unsure", "given"]
 WHOLE = {
-    "name": "the cohort's id, and its folder",
+    "name": "ID of the cohort, and name of its folder",
     "title": "its title",
-    "delimiter": 'what separates fields: ",", ";", "tab" or "|"',
-    "encoding": "utf-8, utf-16, cp1252, latin-1 or another",
-    "decimal": "the decimal sign, . or ,",
-    "dates": "the order of dates: dmy, mdy or ymd",
-    "columns": "names of the columns, separated by commas, of a file without a line of names",
-    "id": "the column that names the patient",
+    "delimiter": 'field delimiter: ",", ";", "tab" or "|"',
+    "encoding": "encoding: utf-8, utf-16, cp1252, latin-1 or another",
+    "decimal": "decimal sign: . or ,",
+    "dates": "order of dates: dmy, mdy or ymd",
+    "columns": "column names, separated by commas, for a file without a header",
+    "id": "column that identifies the patient",
     "where": "COLUMN:VALUE|VALUE, the rows to keep",
-    "missing": "further codes for missing, separated by commas",
+    "missing": "additional codes for missing values, separated by commas",
     "known_at": '"baseline": every variable was known before follow-up began',
-    "drop": "columns to leave out, separated by commas",
+    "drop": "columns to omit, separated by commas",
 }
 OF_ENDPOINT = {
-    "time": "its column of times",
+    "time": "column with the times",
     "unit": "days, weeks, months or years",
     "event": "COLUMN:CODE|CODE, the codes of the event",
-    "censored": "CODE|CODE; without it, every other code is censored",
-    "start": "the column of dates at which follow-up begins",
-    "end": "the column of dates of the last contact",
-    "death": "the column of dates of death",
+    "censored": "CODE|CODE; by default, every other code is censored",
+    "start": "column with the dates at which follow-up begins",
+    "end": "column with the dates of the last contact",
+    "death": "column with the dates of death",
 }
 OF_COLUMN = {
     "kind": "continuous, binary, categorical, ordinal or skip",
-    "order": "LEVEL<LEVEL<LEVEL of an ordinal variable",
+    "order": "LEVEL<LEVEL<LEVEL, the order of an ordinal variable",
     "known_at": "baseline or unknown",
 }
 
@@ -44,8 +44,8 @@ OF_COLUMN = {
 class Guess(Strict):
     """Guess inferred from the files.
 
-    `key` is what `--set KEY=VALUE` takes. An `open` guess is not taken without a person's word; a
-    `fixed` guess is shown, but no value of its key would replace it.
+    `key` is the key for `--set KEY=VALUE`. An `open` guess must be confirmed by a person; a `fixed`
+    guess is shown but cannot be changed by its key.
     """
 
     key: str
@@ -126,7 +126,7 @@ def read_corrections(settings: Iterable[str]) -> Corrections:
         key, equals, value = setting.partition("=")
         key, value = key.strip(), value.strip()
         if not equals or not value or len(setting) > 4000:
-            raise InputError(f'--set {setting[:80]}: give KEY=VALUE, such as time="os_months"')
+            raise InputError(f'--set {setting[:80]}: expected KEY=VALUE, such as time="os_months"')
         owner, dot, field = key.rpartition(".")
         if key in WHOLE:
             found.whole[key] = value
@@ -140,9 +140,9 @@ def read_corrections(settings: Iterable[str]) -> Corrections:
             found.columns.setdefault(owner, {})[field] = value
         else:
             raise InputError(
-                f"--set {key[:60]}: no such key. Keys are {', '.join(WHOLE)}; of the endpoint"
-                f" {', '.join(OF_ENDPOINT)} (OS.{'time'} selects an endpoint); of a column"
-                f" {', '.join(f'COLUMN.{field}' for field in OF_COLUMN)}; id.FILE"
+                f"--set {key[:60]}: no such key. Keys: {', '.join(WHOLE)}; for the endpoint "
+                f"{', '.join(OF_ENDPOINT)} (OS.{'time'} selects an endpoint); for a column "
+                f"{', '.join(f'COLUMN.{field}' for field in OF_COLUMN)}; id.FILE"
             )
     _check(found)
     return found
@@ -170,4 +170,4 @@ def _check(found: Corrections) -> None:
             checked.append((f"{name}.known_at", said["known_at"], ("baseline", "unknown")))
     for key, value, choices in checked:
         if choices is not None and value not in choices:
-            raise InputError(f'--set {key}: "{value[:40]}" is none of {" ".join(choices)}')
+            raise InputError(f'--set {key}: "{value[:40]}" is not one of {" ".join(choices)}')

@@ -65,7 +65,7 @@ def classify_column(column: Column) -> Levels | str:
     if not counts:
         return "empty"
     if len(counts) == 1:
-        return f"the same for all ({next(iter(counts))[:40]})"
+        return f"the same value for all ({next(iter(counts))[:40]})"
     if column.is_date or column.short_years:
         return "dates"
     if column.numeric:
@@ -81,7 +81,7 @@ def classify_column(column: Column) -> Levels | str:
         return f"free text of up to {max(map(len, counts))} characters"
     kind = "binary" if levels == 2 else "categorical"
     if levels == 1:
-        return "the same for all, in several spellings"
+        return "the same value for all, in several spellings"
     if levels < len(counts):
         values: dict[str, str | int | float] = {}
         for name in set(folded.values()):
@@ -94,7 +94,7 @@ def classify_column(column: Column) -> Levels | str:
 def _numbers(column: Column) -> Levels | str:
     if column.odd:
         shown = ", ".join(repr(item)[:24] for item in column.odd[:3])
-        return f"numbers, but for {shown}: set missing={column.odd[0][:24]}, or its kind"
+        return f"numbers, except for {shown}: set missing={column.odd[0][:24]}, or its kind"
     values = column.numbers
     distinct = sorted(set(values))
     named = set(tokens(column.name))
@@ -103,10 +103,10 @@ def _numbers(column: Column) -> Levels | str:
     if len(distinct) == 2 and not named & (COUNTED - {"n", "node"}):
         return Levels("binary", f"two values, {distinct[0]:g} and {distinct[1]:g}")
     if named & ORDERED and whole and len(distinct) <= 11:
-        return Levels("ordinal", f"{len(distinct)} whole numbers, by its name in this order")
+        return Levels("ordinal", f"{len(distinct)} whole numbers, ordered as its name suggests")
     if whole and len(distinct) <= 6 and not named & COUNTED and len(values) > 4 * len(distinct):
         return Levels(
-            "categorical", f"{len(distinct)} whole numbers that read as codes", sure=False
+            "categorical", f"{len(distinct)} whole numbers that appear to be codes", sure=False
         )
     return Levels("continuous", span)
 
@@ -180,11 +180,11 @@ def normalize_level(level: str) -> str:
 
 
 def parse_order(text: str, levels: list[str], name: str) -> dict[str, str | int | float] | str:
-    """Return the ranks of levels in a person's order, or a message about what does not fit."""
+    """Return the ranks of levels in a person's order, or a message about the mismatch."""
     order = [item.strip() for item in text.split("<") if item.strip()]
     strange = sorted(set(order) - set(levels))
     if strange or len(order) < 2:
-        return f"{name}.order: {strange[0] if strange else text!r} is no level; levels: " + (
+        return f"{name}.order: {(strange[0] if strange else text)!r} is not a level; levels: " + (
             ", ".join(sorted(levels)[:8])
         )
     return {level: place for place, level in enumerate(order)}

@@ -55,7 +55,7 @@ class RawMatrix:
 
 
 def parse_matrix(path: Path, text: str, delimiter: str, *, certain: bool = True) -> Any:
-    """Parse the matrix in a file; None if it is not a matrix and does not have to be.
+    """Parse the matrix in a file; None if it is not a matrix and need not be one.
 
     Raises `InputError` if it should be a matrix and has no numbers.
     """
@@ -85,7 +85,9 @@ def parse_matrix(path: Path, text: str, delimiter: str, *, certain: bool = True)
     ]
     if len(numeric) < (1 if certain else FEWEST) or len(numeric) < 0.5 * (len(header) - 1):
         if certain:
-            raise InputError(f"{path.name}: no matrix of numbers; is the download complete?")
+            raise InputError(
+                f"{path.name}: not a matrix of numbers; check that the download is complete"
+            )
         return None
     first = [row[0] for row in body]
     by_column = sum(bool(GENE.match(header[place])) for place in numeric) / len(numeric)
@@ -131,8 +133,8 @@ def parse_matrix(path: Path, text: str, delimiter: str, *, certain: bool = True)
             "expression matrix",
             path.name,
             (
-                f"{len(numeric)} columns of numbers, {genes:.0%} of the names looked at are "
-                f"genes; {found.orientation.replace('_', ' ')} by “{found.label}”"
+                f"{len(numeric)} numeric columns, {genes:.0%} of the sampled names are genes; "
+                f"{found.orientation.replace('_', ' ')} by “{found.label}”"
             ),
         ),
         make_guess("expression", "scale of expression", found.scale, evidence),
@@ -171,8 +173,8 @@ def parse_mutations(path: Path, text: str, cases: Path) -> RawTable:
     names = reader.fieldnames or []
     if not {"Hugo_Symbol", "Tumor_Sample_Barcode", "Variant_Classification"} <= set(names):
         raise InputError(
-            f"{path.name}: no MAF file: it lacks Hugo_Symbol, Tumor_Sample_Barcode or "
-            "Variant_Classification"
+            f"{path.name}: not a MAF file; Hugo_Symbol, Tumor_Sample_Barcode or "
+            "Variant_Classification is missing"
         )
     carriers: dict[str, set[str]] = {}
     counts: Counter[str] = Counter()
@@ -189,7 +191,7 @@ def parse_mutations(path: Path, text: str, cases: Path) -> RawTable:
         if ids := listed.split("\n")[0].split():
             samples, known = sorted(set(ids)), "the study's list of sequenced samples"
     if not samples:
-        raise InputError(f"{path.name}: no mutation in it")
+        raise InputError(f"{path.name}: contains no mutations")
     often = [
         gene
         for gene, who in sorted(carriers.items(), key=lambda item: (-len(item[1]), item[0]))
@@ -241,8 +243,8 @@ def join_star_counts(sheet: Path, home: Path) -> RawMatrix | None:
         symbols, counts = _counts(path)
         if genes is not None and symbols != genes:
             raise InputError(
-                f"{path.name}: other genes than the files before it; fetch all files of "
-                "the same workflow"
+                f"{path.name}: the genes differ from those in earlier files; download all files "
+                "from the same workflow"
             )
         genes = symbols
         samples.setdefault(sample, counts)
@@ -280,7 +282,7 @@ def _counts(path: Path) -> tuple[list[str], list[str]]:
     text = decode(path.read_bytes()[: 64 << 20], path.name, None)[0]
     lines = [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]
     if not lines or lines[0][:2] != ["gene_id", "gene_name"] or "unstranded" not in lines[0]:
-        raise InputError(f"{path.name}: no STAR counts (gene_id, gene_name, …, unstranded)")
+        raise InputError(f"{path.name}: not STAR counts (gene_id, gene_name, …, unstranded)")
     at, kind = lines[0].index("unstranded"), lines[0].index("gene_type")
     kept = [line for line in lines[1:] if len(line) > at and line[kind] == "protein_coding"]
     for line in kept:
@@ -330,8 +332,8 @@ def rewrite_matrix(matrix: RawMatrix, decimal: str, rename: dict[str, str | None
             continue
         if len(row) != len(header):
             raise InputError(
-                f"{matrix.origin}, line {reader.line_num}: {len(row)} fields under "
-                f"{len(header)} column names"
+                f"{matrix.origin}, line {reader.line_num}: {len(row)} fields, but {len(header)} "
+                "column names"
             )
         name: str | None = row[label].strip()
         if matrix.orientation == "samples_by_genes":

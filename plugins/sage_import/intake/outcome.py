@@ -40,7 +40,7 @@ def find_column(
         if own.casefold() == name.casefold():
             return column
     shown = ", ".join(dict.fromkeys(own for _, own in columns))
-    raise InputError(f'--set {key}: no column "{name[:60]}"; the files have: {shown[:400]}')
+    raise InputError(f'--set {key}: no column "{name[:60]}". Columns: {shown[:400]}')
 
 
 def time_guess(
@@ -49,8 +49,8 @@ def time_guess(
     """Build the guess about a time column, with its range and median."""
     values = time.numbers
     evidence = (
-        f"{len(values)} of {len(time.cells)} known, {values.min():g} to {values.max():g}, "
-        f"median {values.median():g}; beside {event.name}"
+        f"{len(values)} of {len(time.cells)} known, {values.min():g} to {values.max():g}, median "
+        f"{values.median():g}; next to {event.name}"
     )
     if contact is not None:
         evidence += f"; of those without the event {contact.name}"
@@ -72,8 +72,8 @@ def negative_times(
             f"{name}: negative times",
             "left out",
             (
-                f"{below} times are below zero (lowest {lowest:g}); they are "
-                "left out of this outcome"
+                f"{below} times are negative (minimum {lowest:g}); they are omitted from this "
+                "outcome"
             ),
             "unsure",
             fixed=True,

@@ -38,22 +38,22 @@ def apply_settings(
         time = find_column(fields["time"], columns, "time")
         if not time.numeric or time.odd:
             raise InputError(
-                f"--set {name}.time: {time.name} holds no numbers"
-                + (f" only ({', '.join(time.odd[:3])})" if time.odd else "")
+                f"--set {name}.time: {time.name} contains no numbers"
+                + (f", only text ({', '.join(time.odd[:3])})" if time.odd else "")
             )
         if spec.get("time") != time.name:
             spec.pop("time_censored", None)
         spec |= {"table": time.table, "time": time.name}
         used.add(time.name)
     if "time" not in spec:
-        raise InputError(f"--set {name}: which column holds its time? set {name}.time=COLUMN")
+        raise InputError(f"--set {name}: specify the column with its time, {name}.time=COLUMN")
     timed = columns.get((spec["table"], spec["time"]))
     if "event" in fields:
         event = find_column(fields["event"].split(":")[0], columns, "event", whole=fields["event"])
         spec |= _codes_as_set(name, event, fields, spec)
         used.add(event.name)
     elif "event" not in spec:
-        raise InputError(f"--set {name}: which code is its event? set {name}.event=COLUMN:CODE")
+        raise InputError(f"--set {name}: specify its event code, {name}.event=COLUMN:CODE")
     guesses = [
         guess
         for guess in guesses
@@ -108,13 +108,13 @@ def _codes_as_set(
         happened = list(spec["event_values"])
     else:
         raise InputError(
-            f"--set {name}.event: say the code, {event.name}:CODE; codes: "
+            f"--set {name}.event: specify the code, {event.name}:CODE; codes: "
             f"{', '.join(event.counts)}"[:300]
         )
     strange = [code for code in happened if code not in known]
     if strange:
         raise InputError(
-            f'--set {name}.event: {event.name} holds no "{strange[0][:40]}"; codes: '
+            f'--set {name}.event: {event.name} has no code "{strange[0][:40]}"; codes: '
             f"{', '.join(event.counts)}"[:300]
         )
     if "censored" in fields:
@@ -124,12 +124,16 @@ def _codes_as_set(
             code for code in event.counts if code not in {*happened, *censored} and code in left
         ]
         if rest:
-            raise InputError(f"--set {name}.censored: {', '.join(rest[:3])} is on neither side")
+            raise InputError(
+                f"--set {name}.censored: {', '.join(rest[:3])} is neither an event nor censored"
+            )
     else:
         plain = set(codes(event.present)) if set(happened) <= set(codes(event.present)) else set()
         censored = sorted((plain or set(event.counts)) - set(happened))
     if not censored:
-        raise InputError(f"--set {name}.event: every code would be the event; nobody is censored")
+        raise InputError(
+            f"--set {name}.event: all codes would be events, so nobody would be censored"
+        )
     return {"event": event.name, "event_values": happened, "censored_values": censored}
 
 
@@ -139,19 +143,23 @@ def _dates_as_set(
     for key in ("start", "end"):
         if key not in fields:
             raise InputError(
-                f"--set {name}: dates need both start and end; set {name}.{key}=COLUMN"
+                f"--set {name}: dates require both start and end; set {name}.{key}=COLUMN"
             )
     start, end = (find_column(fields[key], columns, key) for key in ("start", "end"))
     died = find_column(fields["death"], columns, "death") if "death" in fields else None
     for column in (start, end, *([died] if died else [])):
         if not column.is_date:
-            why = "years of two digits" if column.short_years else "no dates"
-            raise InputError(f"--set {name}: {column.name} holds {why}; write them as 2019-03-31")
+            why = "two-digit years" if column.short_years else "no dates"
+            raise InputError(
+                f"--set {name}: {column.name} contains {why}; write dates as 2019-03-31"
+            )
     event = None
     if "event" in fields:
         event = find_column(fields["event"].split(":")[0], columns, "event", whole=fields["event"])
     if died is None and event is None:
-        raise InputError(f"--set {name}: who had the event? set {name}.event or {name}.death")
+        raise InputError(
+            f"--set {name}: specify which patients had the event, with {name}.event or {name}.death"
+        )
     same = [column for column in own if column.table == start.table]
     codes_of = None
     if event is not None and fields["event"] != event.name:

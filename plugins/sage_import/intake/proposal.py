@@ -71,9 +71,9 @@ class Proposal:
         ]
         if asked:
             raise InputError(
-                "the files do not settle "
+                "the files leave open "
                 + ("this" if len(asked) == 1 else f"{len(asked)} things")
-                + ", and a wrong guess would reverse the results; answer with --set KEY=VALUE:\n  "
+                + ", and a wrong guess could reverse the results; answer with --set KEY=VALUE:\n  "
                 + "\n  ".join(asked)
             )
 
@@ -81,8 +81,8 @@ class Proposal:
 def propose(paths: Iterable[Path], settings: Iterable[str] = ()) -> Proposal:
     """Read files and propose a cohort without writing anything.
 
-    Raises `InputError` that names file, line, and remedy if something cannot be read or a setting
-    does not fit.
+    Raises `InputError` with file, line, and remedy if something cannot be read or a setting is
+    invalid.
     """
     said = read_corrections(settings)
     with tempfile.TemporaryDirectory(prefix="sage-import-") as unpacked:
@@ -144,7 +144,7 @@ class _Draft:
                     "outcome",
                     "",
                     (
-                        "no column reads as an outcome; without it nothing is tested; set "
+                        "no column appears to be an outcome, so nothing could be tested; set "
                         "time=COLUMN and event=COLUMN:CODE"
                     ),
                     "unsure",
@@ -179,7 +179,7 @@ class _Draft:
         given = self.said.whole.get("name")
         if given is not None and not NAME.match(given):
             raise InputError(
-                f'--set name: "{given[:60]}" is no folder name: letters, digits, _ . -'
+                f'--set name: "{given[:60]}" is not a valid folder name; use letters, digits, _ . -'
             )
         return given or slug(self.sources.name or "cohort", set()).replace("_", "-")
 
@@ -195,7 +195,7 @@ class _Draft:
         strange = [name for name in asked if name not in names and name != ROWS]
         if strange:
             raise InputError(
-                f'--set: no column "{strange[0][:60]}"; the files have: '
+                f'--set: no column "{strange[0][:60]}". Columns: '
                 f"{', '.join(dict.fromkeys(c.name for c in self.columns.values()))[:400]}"
             )
 
@@ -215,8 +215,8 @@ class _Draft:
                 strange = [value for value in values if value not in counts]
                 if strange:
                     raise InputError(
-                        f'--set where: {name} holds no "{strange[0][:40]}"; it holds '
-                        f"{', '.join(value for value, _ in counts.most_common(8))}"
+                        f'--set where: {name} has no value "{strange[0][:40]}"; values: '
+                        f"{', '.join((value for value, _ in counts.most_common(8)))}"
                     )
                 keep = table.rows[name].isin(values).to_numpy()
                 self.guesses.append(
@@ -232,7 +232,9 @@ class _Draft:
                 table.lines = [line for line, kept in zip(table.lines, keep, strict=True) if kept]
                 table.origin += f" where {name} is {' or '.join(values)}"
                 return
-        raise InputError(f'--set where: "{given[:60]}" begins with no column; give COLUMN:VALUE')
+        raise InputError(
+            f'--set where: "{given[:60]}" does not start with a column name; use COLUMN:VALUE'
+        )
 
     def _id(self, table: RawTable) -> str:
         own = [column for (where, _), column in self.columns.items() if where == table.name]
@@ -264,14 +266,14 @@ class _Draft:
             if item[0] >= best[0] - 1 or (item[0] >= 6 and len(item[2].counts) >= distinct)
         ]
         example = column.present.iloc[0]
-        evidence = f"{distinct} different values in {len(column.present)} rows, as {example}"
+        evidence = f"{distinct} different values in {len(column.present)} rows, such as {example}"
         if others:
             evidence += f"; could also be {', '.join(others)}"
         if (twice := people_twice(own, column)) is not None:
             others.append(twice.name)
             evidence += (
-                f"; {twice.name} names {len(twice.counts)} patients in {len(twice.present)} of the "
-                "rows, so people may be counted twice"
+                f"; {twice.name} identifies {len(twice.counts)} patients in {len(twice.present)} "
+                "of the rows, so patients may be counted twice"
             )
         self.guesses.append(
             make_guess(
@@ -294,10 +296,10 @@ class _Draft:
                 f"{table.origin}: patient",
                 ROWS,
                 (
-                    "each row is a patient of its own, as set"
+                    "each row is a separate patient, as set"
                     if given
-                    else "no column identifies patients; rows can be numbered if each is a patient"
-                    f" of its own. Columns: {', '.join(names)[:200]}"
+                    else "no column identifies patients; rows can be numbered if each row is a "
+                    f"separate patient. Columns: {', '.join(names)[:200]}"
                 ),
                 "given" if given else "unsure",
                 open=not given,
@@ -330,8 +332,8 @@ class _Draft:
                     "identifiers",
                     "TCGA barcodes",
                     (
-                        f"{barcodes.mean():.0%} of {len(cells)} read as such; "
-                        "their first twelve characters are the patient"
+                        f"{barcodes.mean():.0%} of {len(cells)} are TCGA barcodes; their first "
+                        "twelve characters identify the patient"
                     ),
                     "sure",
                     fixed=True,
@@ -355,7 +357,7 @@ class _Draft:
                 continue
             if share < JOINED:
                 self.notes.append(
-                    f"{table.origin} was left out: {share:.0%} of its identifiers ({best}) are "
+                    f"{table.origin} was omitted: {share:.0%} of its identifiers ({best}) are "
                     f"patients of {base.origin}; set {self._id_key(table)}=COLUMN"
                 )
                 self.variables.reports = [
@@ -386,7 +388,7 @@ class _Draft:
                             self._id_key(table),
                             f"{table.origin}: patient",
                             f"by {samples}",
-                            f"{other.origin} says whose {name} it is",
+                            f"{other.origin} maps {name} to patients",
                             fixed=True,
                         )
                     )
@@ -507,9 +509,10 @@ class _Draft:
         )
         made["rows_per_patient"] = "last" if differ else "identical"
         how = (
-            "the outcome differs between them: the latest follow-up stands"
+            "the outcome differs between them: the latest follow-up is used"
             if differ
-            else "their outcome is the same; of a variable that differs the mean or first is taken"
+            else "their outcome is the same; where a variable differs, the mean or first value "
+            "is used"
         )
         self.guesses.append(
             make_guess(
@@ -569,7 +572,7 @@ class _Draft:
         found = sum(name in patients for name in named if name)
         if not found:
             self.notes.append(
-                f"{matrix.origin} was left out: none of its samples "
+                f"{matrix.origin} was omitted: none of its samples "
                 f"({', '.join(matrix.samples[:3])}) is a patient"
             )
             return
@@ -627,7 +630,8 @@ class _Draft:
                             "expression",
                             "samples of the matrix",
                             column.name,
-                            f"{table.origin} says whose; a patient's first counts",
+                            f"{table.origin} maps samples to patients; a patient's first sample "
+                            "counts",
                         )
                     )
                     return rename
@@ -643,7 +647,7 @@ def _comma_decimals(matrix: RawMatrix) -> bool:
 
 
 def _cells(column: Column) -> pd.Series:
-    """Return a column's cells as they are written."""
+    """Return a column's cells unchanged."""
     cells = column.cells.where(~column.absent, "")
     if column.is_date:
         return cells.map(lambda cell: str(parse_date(cell, column.order) or "") if cell else "")

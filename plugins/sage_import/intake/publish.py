@@ -34,8 +34,8 @@ def publish(proposal: Proposal, folder: Path, *, force: bool = False) -> list[Fi
     text = render_toml(proposal)
     if CohortSpec.model_validate(tomllib.loads(text)) != spec:
         raise InputError(
-            f"{folder}: the description does not read back as it was meant; please "
-            "report the files' names of columns"
+            f"{folder}: the description cannot be read back correctly; please report the column "
+            "names of the files"
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
     stage = folder.parent / f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}.part"
@@ -55,18 +55,20 @@ def publish(proposal: Proposal, folder: Path, *, force: bool = False) -> list[Fi
 
 def _require_free(folder: Path, *, force: bool) -> None:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise InputError(f"{folder}: exists and is no folder; choose another name")
+        raise InputError(f"{folder}: exists and is not a folder; choose another name")
     if not folder.exists() or not any(folder.iterdir()):
         return
     description = folder / "cohort.toml"
     ours = description.is_file() and description.read_text("utf-8", "replace").startswith(MARK)
     if not ours:
         raise InputError(
-            f"{folder}: holds files that this did not write; choose another name, or "
-            "remove it yourself"
+            f"{folder}: contains files that were not written by `sage import`; choose another "
+            "name, or remove it yourself"
         )
     if not force:
-        raise InputError(f"{folder}: exists; --force replaces it, --out names another folder")
+        raise InputError(
+            f"{folder}: already exists; use --force to replace it, or --out for another folder"
+        )
 
 
 def _write(path: Path, content: str) -> None:
@@ -99,7 +101,7 @@ def render_toml(proposal: Proposal) -> str:
     for column in proposal.columns:
         if column.role == "left out":
             why = column.warning or column.evidence
-            lines.append(f"# left out: {_comment(column.column)} ({_comment(why)})")
+            lines.append(f"# omitted: {_comment(column.column)} ({_comment(why)})")
     plain = {key: value for key, value in raw.items() if not isinstance(value, dict)}
     lines += [f"{key} = {_value(value)}" for key, value in plain.items()]
     lines.append(f"patient = {_value(raw['patient'])}")

@@ -94,10 +94,10 @@ def read_sources(paths: Iterable[Path], said: Corrections, unpacked: Path) -> So
         else:
             _file(path, said, found)
     if len(found.tables) > MOST_TABLES:
-        raise InputError(f"{len(found.tables)} tables; name at most {MOST_TABLES} of the files")
+        raise InputError(f"{len(found.tables)} tables; give at most {MOST_TABLES} of the files")
     if not found.tables:
         what = "only expression or no table" if found.matrices else "no table"
-        raise InputError(f"{what} in what was given: name a file with one row per patient")
+        raise InputError(f"{what} in the input: give a file with one row per patient")
     return found
 
 
@@ -112,16 +112,20 @@ def unzip(path: Path, folder: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             members = [item for item in archive.infolist() if not item.is_dir()]
             if len(members) > MOST_MEMBERS:
-                raise InputError(f"{path}: {len(members):,} files in it; unpack it and name them")
+                raise InputError(
+                    f"{path}: contains {len(members):,} files; unpack it and list the files to use"
+                )
             for item in members:
                 place = PurePosixPath(item.filename.replace("\\", "/"))
                 if place.is_absolute() or ".." in place.parts or ":" in item.filename:
                     raise InputError(
-                        f"{path}: the name {item.filename[:80]!r} leads out of the "
-                        "archive's folder; nothing was unpacked"
+                        f"{path}: the name {item.filename[:80]!r} points outside the archive's "
+                        "folder; nothing was unpacked"
                     )
                 if stat.S_ISLNK(item.external_attr >> 16):
-                    raise InputError(f"{path}: {item.filename[:80]!r} is a link; pack the file")
+                    raise InputError(
+                        f"{path}: {item.filename[:80]!r} is a link; pack the file itself"
+                    )
                 if item.flag_bits & 1:
                     raise InputError(f"{path}: password-protected; unpack it first")
             for item in members:
@@ -135,15 +139,14 @@ def unzip(path: Path, folder: Path) -> None:
                         total += len(block)
                         if total > MOST_BYTES or total > (1 << 24) + MOST_PACKED_RATIO * packed:
                             raise InputError(
-                                f"{path}: grows beyond {total >> 20} MB when unpacked "
-                                f"(packed: {packed >> 10} kB); unpack it yourself and "
-                                "name its tables"
+                                f"{path}: expands to more than {total >> 20} MB (packed: "
+                                f"{packed >> 10} kB); unpack it yourself and list its tables"
                             )
                         out.write(block)
     except (zipfile.BadZipFile, EOFError, NotImplementedError, OSError, RuntimeError) as error:
-        raise InputError(f"{path}: not a whole .zip archive: {error}") from None
+        raise InputError(f"{path}: damaged .zip archive: {error}") from None
     if not folder.is_dir():
-        raise InputError(f"{path}: no table in it (.csv, .tsv, .txt, .xlsx)")
+        raise InputError(f"{path}: contains no table (.csv, .tsv, .txt, .xlsx)")
 
 
 def _is_readable(name: str) -> bool:
@@ -218,11 +221,10 @@ def _file(path: Path, said: Corrections, found: Sources) -> None:
         table.sha256 = hash_file(path)
         found.tables.append(table)
     elif lower.endswith((".xls", ".ods", ".sav", ".dta", ".rds", ".rdata", ".arff", ".h5")):
-        raise InputError(f"{path.name}: this kind of file is not read; save it as .csv or .xlsx")
+        raise InputError(f"{path.name}: this file type is not supported; save it as .csv or .xlsx")
     else:
         raise InputError(
-            f"{path.name}: neither {', '.join(TABLES)}, .xlsx, .json nor .zip; a table "
-            "needs any of these suffixes"
+            f"{path.name}: the file name must end in {', '.join(TABLES)}, .xlsx, .json or .zip"
         )
 
 
@@ -240,9 +242,9 @@ def _bytes(path: Path) -> bytes:
         with gzip.open(path) as stream:
             data = stream.read(MOST_BYTES + 1)
     except (OSError, EOFError) as error:
-        raise InputError(f"{path.name}: not a whole .gz file: {error}") from None
+        raise InputError(f"{path.name}: damaged .gz file: {error}") from None
     if len(data) > MOST_BYTES:
-        raise InputError(f"{path.name}: more than {MOST_BYTES >> 20} MB unpacked")
+        raise InputError(f"{path.name}: larger than {MOST_BYTES >> 20} MB when unpacked")
     return data
 
 
@@ -260,7 +262,9 @@ def _book(path: Path) -> Iterator[RawTable]:
         with zipfile.ZipFile(path) as archive:
             size = sum(item.file_size for item in archive.infolist())
             if size > min(MOST_BYTES, (1 << 24) + MOST_PACKED_RATIO * path.stat().st_size):
-                raise InputError(f"{path.name}: {size >> 20} MB unpacked; save the sheet as .csv")
+                raise InputError(
+                    f"{path.name}: {size >> 20} MB when unpacked; save the sheet as .csv"
+                )
         data = io.BytesIO(path.read_bytes())
         book = load_workbook(data, read_only=True, data_only=True, keep_links=False)
         formulas = load_workbook(data, read_only=True, keep_links=False)
@@ -277,7 +281,7 @@ def _book(path: Path) -> Iterator[RawTable]:
                         "formulas",
                         "formulas",
                         f"{computed} cells",
-                        "the values that were saved with them are taken",
+                        "the values saved with the formulas are used",
                     )
                 )
             table.sha256 = hash_file(path)
@@ -286,8 +290,8 @@ def _book(path: Path) -> Iterator[RawTable]:
         raise
     except Exception as error:  # noqa: BLE001 - a library's refusal of a damaged workbook
         raise InputError(
-            f"{path.name}: not a workbook that can be read ({type(error).__name__}: "
-            f"{str(error)[:120]}); save the sheet as .csv"
+            f"{path.name}: not a readable workbook ({type(error).__name__}: {str(error)[:120]}); "
+            "save the sheet as .csv"
         ) from None
 
 
@@ -309,8 +313,8 @@ def _cells(sheet: Any, formulas: Any, origin: str) -> tuple[list[tuple[int, list
                 computed += 1
                 if value.value is None:
                     raise InputError(
-                        f"{origin}, cell {cell.coordinate}: a formula without its value; open the "
-                        "file in a spreadsheet and save it, or export it as .csv"
+                        f"{origin}, cell {cell.coordinate}: formula without a stored value; open "
+                        "and save the file in a spreadsheet program, or export it as .csv"
                     )
         cells = [_cell(value.value) for value in values]
         if any(cells):
@@ -336,7 +340,7 @@ def _cases(path: Path) -> RawTable:
     try:
         cases = json.loads(_bytes(path))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path.name}: not JSON ({type(error).__name__})") from None
+        raise InputError(f"{path.name}: invalid JSON ({type(error).__name__})") from None
     if isinstance(cases, dict):
         cases = cases.get("data", {}).get("hits", []) if isinstance(cases.get("data"), dict) else []
     if (
@@ -344,7 +348,7 @@ def _cases(path: Path) -> RawTable:
         or not all(isinstance(case, dict) for case in cases)
         or not cases
     ):
-        raise InputError(f"{path.name}: no list of cases, as GDC exports them")
+        raise InputError(f"{path.name}: not a list of cases as exported by GDC")
     if len(cases) > MOST_ROWS:
         raise InputError(f"{path.name}: more than {MOST_ROWS:,} cases")
     flat = [dict(_flat(case)) for case in cases]

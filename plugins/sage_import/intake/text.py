@@ -51,7 +51,7 @@ class RawTable:
 def decode(data: bytes, origin: str, given: str | None) -> tuple[str, Guess]:
     """Decode a file, and report the encoding and its evidence.
 
-    Raises `InputError` that names the line if bytes fit no encoding or there is a NUL byte.
+    Raises `InputError` with the line if bytes match no encoding or there is a NUL byte.
     """
     if given:
         try:
@@ -80,10 +80,12 @@ def decode(data: bytes, origin: str, given: str | None) -> tuple[str, Guess]:
         except UnicodeDecodeError:
             text, name = data.decode("latin-1"), "latin-1"
         shown = next((word for word in re.findall(r"\S*[^\x00-\x7f]\S*", text)), "")[:24]
-        evidence = f"not UTF-8 at line {line}; so it reads “{shown}”"
+        evidence = f"not UTF-8 at line {line}; decoded this way, it reads “{shown}”"
         return _plain(text, origin), _encoding(name, evidence, "likely")
     foreign = sum(not line.isascii() for line in text.splitlines())
-    evidence = f"{foreign} lines beyond ASCII fit it" if foreign else "plain ASCII"
+    evidence = (
+        f"{foreign} lines with non-ASCII characters are valid in it" if foreign else "plain ASCII"
+    )
     return _plain(text, origin), _encoding("utf-8", evidence, "sure")
 
 
@@ -95,8 +97,8 @@ def _decoded_as(
         text = data.decode(name)
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{origin}: begins as {name}, but byte {error.start} does not fit it; "
-            "save it again as UTF-8"
+            f"{origin}: starts as {name}, but byte {error.start} is invalid; save the file again "
+            "as UTF-8"
         ) from None
     return _plain(text.removeprefix("\ufeff"), origin), _encoding(name, evidence, confidence)
 
@@ -106,8 +108,8 @@ def _plain(text: str, origin: str) -> str:
     if at >= 0:
         line = text.count("\n", 0, at) + 1
         raise InputError(
-            f"{origin}, line {line}: holds a NUL byte, which no table has. Is it a binary file, or "
-            "cut off? Export it again, or set encoding=utf-16"
+            f"{origin}, line {line}: contains a NUL byte. If the file is binary or truncated, "
+            "export it again; otherwise set encoding=utf-16"
         )
     return text
 
@@ -146,13 +148,12 @@ def detect_delimiter(text: str, origin: str, given: str | None) -> tuple[str, Gu
     if not scores:
         if lines and not any(sign in lines[0] for sign in DELIMITERS):
             raise InputError(
-                f"{origin}: only a single column. A cohort needs an identifier and an "
-                "outcome or a variable; if fields are separated otherwise, set "
-                "delimiter"
+                f"{origin}: only one column. A cohort needs an identifier and an outcome or a "
+                "variable; if fields are delimited differently, set delimiter"
             )
         raise InputError(
-            f"{origin}: no delimiter (tab , ; |) cuts its lines alike; set delimiter, "
-            "or export it again"
+            f"{origin}: no delimiter (tab , ; |) splits its lines into equal numbers of fields; "
+            "set delimiter, or export the file again"
         )
     _, usual, sign, times, looked = max(scores)
     evidence = f"{times} of {looked} lines have {usual} fields"
@@ -181,8 +182,8 @@ def parse_table(
         for fields in reader:
             if len(fields) > MOST_COLUMNS:
                 raise InputError(
-                    f"{origin}, line {reader.line_num}: {len(fields):,} columns; a "
-                    f"table of patients has at most {MOST_COLUMNS:,}"
+                    f"{origin}, line {reader.line_num}: {len(fields):,} columns; a table of "
+                    f"patients may have at most {MOST_COLUMNS:,}"
                 )
             if (
                 fields
@@ -200,9 +201,8 @@ def parse_table(
                 )
     except csv.Error as error:
         raise InputError(
-            f"{origin}, line {reader.line_num}: a field does not end or is larger than "
-            f"{LONGEST_FIELD:,} characters ({error}); look for a quotation mark that is "
-            "never closed"
+            f"{origin}, line {reader.line_num}: a field has no end or is longer than "
+            f"{LONGEST_FIELD:,} characters ({error}); look for an unclosed quotation mark"
         ) from None
     return build_table(rows, name, origin, columns, comments)
 
@@ -214,7 +214,7 @@ def build_table(
     columns: str | None = None,
     comments: list[list[str]] | None = None,
 ) -> RawTable:
-    """Build a table from numbered rows of cells, finding the header and refusing misfits.
+    """Build a table from numbered rows of cells, finding the header and rejecting mismatches.
 
     Raises `InputError` if there are no rows below a header, or if rows are longer than the header.
     """
@@ -222,13 +222,16 @@ def build_table(
 
     guesses: list[Guess] = []
     if len(rows) < 2:
-        raise InputError(f"{origin}: no rows below a line of column names")
+        raise InputError(f"{origin}: no rows below a header line")
     usual = Counter(len(cells) for _, cells in rows[:LOOKED_AT]).most_common(1)[0][0]
     if columns is None:
         skipped = _preamble(rows, usual)
         if skipped:
             guesses.append(
-                _note(f"line {rows[skipped][0]}", f"{skipped} lines above it have hardly any field")
+                _note(
+                    f"line {rows[skipped][0]}",
+                    f"the {skipped} lines above it have hardly any fields",
+                )
             )
         header = rows[skipped][1]
         body = rows[skipped + 1 :]
@@ -238,7 +241,7 @@ def build_table(
             guesses.append(
                 _note(
                     "row_name added",
-                    "lines have a field more than the header, as R writes row names",
+                    "lines have one field more than the header, as when R writes row names",
                 )
             )
         repeated = 0
@@ -247,22 +250,22 @@ def build_table(
         if repeated:
             guesses.append(
                 _note(
-                    f"{repeated} repeated header lines left out",
-                    "they hold the names again, or codes of the names",
+                    f"{repeated} repeated header lines omitted",
+                    "they repeat the column names, or contain codes for them",
                 )
             )
     else:
         header, body = [cell.strip() for cell in columns.split(",")], rows
         if len(header) != usual:
             raise InputError(
-                f"{origin}: columns names {len(header)}, but lines have {usual} fields"
+                f"{origin}: columns lists {len(header)} names, but lines have {usual} fields"
             )
     body, summaries = _without_summaries(body)
     if summaries:
         guesses.append(
             _note(
-                f"{len(summaries)} summary rows left out",
-                f"the last rows begin with {', '.join(summaries)[:80]}, and are no patients",
+                f"{len(summaries)} summary rows omitted",
+                f"the last rows begin with {', '.join(summaries)[:80]}, so they are not patients",
             )
         )
     while header and not header[-1] and all(not any(row[len(header) - 1 :]) for _, row in body):
@@ -273,8 +276,8 @@ def build_table(
     for line, row in body:
         if len(row) > width and any(row[width:]):
             raise InputError(
-                f"{origin}, line {line}: {len(row)} fields under {width} column names; "
-                "quote the field that holds the delimiter"
+                f"{origin}, line {line}: {len(row)} fields, but {width} column names; quote the "
+                "field that contains the delimiter"
             )
         short += len(row) < width
         cells.append((row + [""] * (width - len(row)))[:width])
@@ -282,7 +285,7 @@ def build_table(
         guesses.append(
             _note(
                 f"{short} short lines filled up",
-                f"they have fewer than {width} fields; the rest counts as missing",
+                f"they have fewer than {width} fields; the others count as missing",
             )
         )
     if not cells:
@@ -328,8 +331,8 @@ def _require_names(header: list[str], origin: str) -> None:
     barcodes = [cell for cell in filled if re.match(r"^TCGA-\w\w-\w{4}", cell)]
     if filled and (len(numbers) > len(filled) / 2 or (numbers and barcodes)):
         raise InputError(
-            f"{origin}: its first line holds values ({', '.join(filled[:4])}), not names; "
-            "add a line of names, or set columns=NAME,NAME,…"
+            f"{origin}: its first line contains values ({', '.join(filled[:4])}) instead of "
+            "names; add a header line, or set columns=NAME,NAME,…"
         )
 
 

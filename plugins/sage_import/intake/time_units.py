@@ -39,11 +39,12 @@ def detect_time_unit(
         if values.max() * DAYS[named] / 365.25 > 60:
             return named, guess(
                 named,
-                f"by its name, but {span} would be {values.max() * DAYS[named] / 365.25:.0f} years",
+                f"its name says so, but {span} would be "
+                f"{values.max() * DAYS[named] / 365.25:.0f} years",
                 "unsure",
                 still_open=True,
             )
-        return named, guess(named, f"by its name; {span}", "sure")
+        return named, guess(named, f"from its name; {span}", "sure")
     for other in own:
         named = unit_in(other.name)
         if (
@@ -64,14 +65,14 @@ def detect_time_unit(
             if len(ratio) >= FEWEST and ((ratio / wanted - 1).abs() < 0.03).mean() > 0.8:
                 return unit, guess(
                     unit,
-                    f"{wanted:.3g} times it is {other.name} ({named}) in {len(ratio)} rows",
+                    f"{wanted:.3g} times the value of {other.name} ({named}) in {len(ratio)} rows",
                     "likely",
                 )
     if values.max() > FAR_DAYS:
         return "days", guess(
-            "days", f"{span}: as months that would be {values.max() / 12:.0f} years", "likely"
+            "days", f"{span}: in months this would be {values.max() / 12:.0f} years", "likely"
         )
     unit = "years" if values.max() < 15 and any(value % 1 for value in values) else "months"
     return unit, guess(
-        unit, f"{span} fits several units, and no name shows which", "unsure", still_open=True
+        unit, f"{span} fits several units, and no column name settles it", "unsure", still_open=True
     )

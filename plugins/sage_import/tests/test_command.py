@@ -64,7 +64,7 @@ def test_on_a_terminal_the_open_is_asked_and_a_guess_corrected(series: Path) -> 
                  ("to correct a guess", "title=Our series"), ("to correct a guess", "yes")],
     )  # fmt: skip
     assert code == 0, shown[-2000:]
-    assert 'holds no "7"' in shown.replace("\r\n", " ") and "is none of" in shown
+    assert 'has no code "7"' in shown.replace("\r\n", " ") and "is not one of" in shown
     text = (series.parent / "cohorts/series/cohort.toml").read_text()
     assert 'title = "Our series"' in text and 'event_values = ["0"]' in text
 

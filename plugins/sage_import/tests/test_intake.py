@@ -449,13 +449,13 @@ def test_nothing_is_overwritten_without_force_and_never_another_folder(tmp_path:
     proposal = propose([written(tmp_path)])
     publish(proposal, tmp_path / "out")
     before = (tmp_path / "out" / "cohort.toml").read_bytes()
-    with pytest.raises(InputError, match="--force replaces it"):
+    with pytest.raises(InputError, match="--force to replace it"):
         publish(proposal, tmp_path / "out")
     publish(proposal, tmp_path / "out", force=True)
     assert (tmp_path / "out" / "cohort.toml").read_bytes() == before
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "cohort.toml").write_text('id = "mine"\n')
-    with pytest.raises(InputError, match="did not write"):
+    with pytest.raises(InputError, match="not written by"):
         publish(proposal, tmp_path / "own", force=True)
     assert (tmp_path / "own" / "cohort.toml").read_text() == 'id = "mine"\n'
 
@@ -482,12 +482,12 @@ def test_a_failure_leaves_nothing_half_written(
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("time", "KEY=VALUE"), ("colour=red", "no such key"), ("decimal=;", "none of"),
-        ("time=nothing", "no column"), ("event=vital_status:Gone", "holds no"),
+        ("time", "KEY=VALUE"), ("colour=red", "no such key"), ("decimal=;", "not one of"),
+        ("time=nothing", "no column"), ("event=vital_status:Gone", "has no code"),
         ("id=who", "no column"),
-        ("unit=hours", "none of"), ("where=sex:other", "holds no"),
-        ("name=../up", "no folder name"),
-        ("stage.order=Stage I<Stage X", "no level"), ("sex.kind=continuous", "holds no numbers"),
+        ("unit=hours", "not one of"), ("where=sex:other", "has no value"),
+        ("name=../up", "not a valid folder name"),
+        ("stage.order=Stage I<Stage X", "not a level"), ("sex.kind=continuous", "no numbers"),
         ("encoding=utf-99", "try another encoding"),
     ],
 )  # fmt: skip
@@ -535,7 +535,7 @@ def test_a_column_of_patients_that_is_half_empty_is_named_beside_the_samples(
     proposal = propose([table(tmp_path, "\n".join(lines))])
     (chosen,) = [guess for guess in proposal.guesses if guess.key == "id"]
     assert (chosen.value, chosen.confidence) == ("Sample_ID", "unsure")
-    assert "Patient_ID names 10 patients in 20 of the rows" in chosen.evidence
+    assert "Patient_ID identifies 10 patients in 20 of the rows" in chosen.evidence
 
 
 def test_rows_without_a_name_are_patients_only_where_a_person_says_so(tmp_path: Path) -> None:

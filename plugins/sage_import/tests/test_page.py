@@ -59,7 +59,7 @@ class TestInChromium:
             page.wait_for_selector("#questions")
             assert page.is_disabled("#write")
             assert "median time" in page.inner_text("#questions")
-            assert "may have begun after follow-up" in page.inner_text("#columns-variable")
+            assert "may be from after follow-up" in page.inner_text("#columns-variable")
             assert serious(page) == []
             page.select_option("#questions select", "censor:0")
             page.wait_for_selector("#questions", state="detached")
@@ -151,7 +151,7 @@ def test_nothing_is_written_with_an_open_question_over_another_or_outside(
     assert not (home / "cohorts").exists()
     assert asked("write", "event=censor:0").json()["cohort"] == "series"
     upload = sent(http, "series.csv", ROWS.encode()).json()["upload"]
-    assert 'tick "replace a cohort' in asked("write", "event=censor:0").json()["error"]
+    assert 'select "replace a cohort' in asked("write", "event=censor:0").json()["error"]
     assert asked("write", "event=censor:1", replace=True).status_code == 200
     assert http.get("/api/cohorts/series").json()["endpoints"][0]["events"] == 30
     assert sorted(path.name for path in (home / "cohorts").iterdir()) == ["series"]

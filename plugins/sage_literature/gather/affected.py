@@ -26,7 +26,7 @@ Step = tuple[str, str, str]
 
 
 class EdgeChange(Strict):
-    """A statement of the graph whose evidence changed; beliefs are 0 where it does not stand."""
+    """A statement of the graph whose evidence changed; beliefs are 0 if it is not in the graph."""
 
     head: str
     relation: str
@@ -158,7 +158,7 @@ def _step(step: Step, before: Graph, after: Graph) -> Iterator[_Touch]:
     had = _papers(was.supports)
     if now is None:
         for paper in had.values():
-            yield "gone", paper, f"its step {said} is no longer in the graph: it rested on {paper}"
+            yield "gone", paper, f"its step {said} is no longer in the graph: it relied on {paper}"
         return
     has = _papers(now.supports)
     beliefs = f"belief {was.belief:.2f} before, {now.belief:.2f} now"
@@ -167,7 +167,7 @@ def _step(step: Step, before: Graph, after: Graph) -> Iterator[_Touch]:
     for paper in _keep_only(has, had):
         yield "more evidence", paper, f"its step {said} is also stated by {paper}; {beliefs}"
     for paper in _keep_only(_papers(now.contradicting), _papers(was.contradicting)):
-        yield "evidence against", paper, f"against its step {said} speaks {paper}; {beliefs}"
+        yield "evidence against", paper, f"{paper} contradicts its step {said}; {beliefs}"
 
 
 def _links(draft: dict[str, Any], before: Graph, after: Graph) -> Iterator[_Touch]:

@@ -30,7 +30,8 @@ def write_flow(
     """Write `prisma.json`, `prisma.svg`, `README.md`, `documents.tsv` and `left-out.tsv`."""
     _table(
         root / "documents.tsv",
-        ("file", "title", "year", "identifiers", "text", "source", "license", "why no full text"),
+        ("file", "title", "year", "identifiers", "text", "source", "license", "reason for no "
+                                                                              "full text"),
         (
             (
                 kept.file, paper.title, paper.year, " ".join(kept.keys), kept.text, kept.source,
@@ -74,7 +75,7 @@ def boxes(flow: Flow) -> list[tuple[list[str], list[str]]]:
         for catalog in flow.catalogs
     ]
     if flow.earlier:
-        found.append(f"Of earlier rounds: {flow.earlier:,}")
+        found.append(f"From earlier rounds: {flow.earlier:,}")
     screening = flow.left_out.get("screening", {})
     late = flow.left_out.get("full text", {})
     kept = flow.screened - sum(screening.values())
@@ -90,7 +91,7 @@ def boxes(flow: Flow) -> list[tuple[list[str], list[str]]]:
         ),
         (
             [f"Papers kept: {kept:,}", f"Open full text sought: {flow.sought:,}"],
-            [f"No full text to be had: {not_had:,}", *_list_counts(late)],
+            [f"No full text available: {not_had:,}", *_list_counts(late)],
         ),
         (
             [
@@ -115,8 +116,8 @@ def page(flow: Flow) -> str:
         f"# {plan.topic}",
         "",
         f"Gathered by `sage literature gather` (round {flow.round}, {flow.date}){since}; at most "
-        f"{plan.most:,} records of each catalog and as many papers. `sage kg build` reads this"
-        " folder, `sage literature update` brings a graph of it up to date.",
+        f"{plan.most:,} records of each catalog and as many papers. `sage kg build` reads this "
+        "folder, and `sage literature update` updates a graph built from it.",
         "",
         "## Flow",
         "",
@@ -138,8 +139,8 @@ def page(flow: Flow) -> str:
     )
     lines += [
         "",
-        f"A paper is on the topic if title or abstract name at least {plan.threshold:.0%} of these"
-        f" concepts: {concepts}.",
+        "A paper is on the topic if its title or abstract mentions at least "
+        f"{plan.threshold:.0%} of these concepts: {concepts}.",
         "",
         "## Full texts and licenses",
         "",

@@ -45,18 +45,20 @@ class CorpusFolder:
             If another process gathers here, or the folder contains something else.
         """
         if self.root.exists() and not self.root.is_dir():
-            raise InputError(f"{self.root} is a file; name a folder")
+            raise InputError(f"{self.root} is a file; give a folder")
         if not self.state.is_dir() and self.root.is_dir() and any(self.root.iterdir()):
             raise InputError(
-                f"{self.root} holds files that no gathering left; name a new folder with --out, and"
-                " give both to `sage kg build`"
+                f"{self.root} contains files that are not from `sage literature gather`; choose "
+                "a new folder with --out, and give both to `sage kg build`"
             )
         self.state.mkdir(parents=True, exist_ok=True)
         with (self.state / "lock").open("a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise InputError(f"another process gathers into {self.root}; wait for it") from None
+                raise InputError(
+                    f"another process is gathering into {self.root}; wait for it to finish"
+                ) from None
             self._load_journal()
             yield
 

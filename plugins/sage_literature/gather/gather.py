@@ -96,8 +96,8 @@ def gather(
             folder.set_plan(plan)
         elif before != plan:
             raise InputError(
-                f"{root} was gathered with other settings ({_difference(before, plan)}); "
-                "name another folder, or repeat the former command to resume"
+                f"{root} was gathered with other settings ({_difference(before, plan)}); choose "
+                "another folder, or repeat the earlier command to resume"
             )
         if not folder.round:
             folder.begin_round()
@@ -125,7 +125,7 @@ def update(
     plan = folder.plan() if folder.state.is_dir() else None
     if plan is None:
         raise InputError(
-            f"{root} was not gathered by `sage literature gather`; there is nothing to repeat"
+            f"{root} was not gathered by `sage literature gather`, so there is nothing to repeat"
         )
     with folder.lock():
         if folder.is_finished:
@@ -223,9 +223,9 @@ class _Gathering:
             which = ", the most relevant" if catalog.ordered else ", in the catalog's own order"
             bound = "--limit"
             if _count(pages) >= MOST:
-                bound = "PubMed hands out no more"
+                bound = "PubMed returns no more"
             elif _count(pages) < self.plan.most:
-                bound, which = "it gave no more", ""
+                bound, which = "it returned no more", ""
             notes.append(f"{_count(pages):,} of {total:,} were read ({bound}){which}")
         return CatalogFlow(
             name=catalog.name,
@@ -312,8 +312,8 @@ class _Gathering:
             if not self.services.access.key("openalex"):
                 if without := sum(paper.pmid is None for paper in unseen):
                     self.notes.append(
-                        f"not checked for retraction: {count_noun(without, 'paper')} without a PMID"
-                        " that no search brought up again (OpenAlex would check, with a key)"
+                        f"not checked for retraction: {count_noun(without, 'paper')} without a "
+                        "PMID that no search found again (OpenAlex would check, with a key)"
                     )
             else:
                 marker = OpenAlex(self.services.access, self.services.email)
@@ -322,8 +322,8 @@ class _Gathering:
                     again += [found for found in marked if isinstance(found, Found)]
         except ServiceError as problem:
             self.notes.append(
-                "not checked for retraction: "
-                f"{count_noun(len(unseen), 'paper')} of the corpus ({problem})"
+                f"not checked for retraction: {count_noun(len(unseen), 'paper')} in the corpus "
+                f"({problem})"
             )
         return merge([*papers, *again])
 
@@ -402,7 +402,7 @@ class _Gathering:
             held = self.folder.find(paper)
             if held is None or held.file is None:
                 wanted.remove(paper)
-                reason = "no abstract, and no full text could be had"
+                reason = "no abstract, and no full text available"
                 if held is not None and held.retracted:
                     reason = f"retracted (says {held.source})"
                 self._leave_out(paper, "full text", reason)
@@ -552,7 +552,7 @@ class _Gathering:
             pending=sum(kept.pending for _, kept in rows if kept.text != "full text"),
             notes=(
                 *self.notes,
-                *(f"{p} did not give every full text: {why}" for p, why in self.silent.items()),
+                *(f"{p} did not return every full text: {why}" for p, why in self.silent.items()),
             ),
             changes=tuple(self.folder.changes()),
         )

@@ -31,10 +31,10 @@ _NOTICE = re.compile(
 def find_objection(found: Found, query: Query, plan: Plan) -> str | None:
     """Return the first reason to exclude a paper, or None if it is kept."""
     if found.retracted:
-        return f"retracted (says {', '.join(found.retraction_sources) or 'its title'})"
+        return f"retracted (according to {', '.join(found.retraction_sources) or 'its title'})"
     kind = next((_NO_RESEARCH[kind] for kind in found.kinds if kind in _NO_RESEARCH), None)
     if kind or _NOTICE.match(found.title):
-        return f"no research article: {kind or 'notice about another paper'}"
+        return f"not a research article: {kind or 'notice about another paper'}"
     if found.language and found.language not in _ENGLISH:
         return f"not in English ({found.language})"
     if plan.since and found.year and found.year < plan.since:
@@ -45,8 +45,8 @@ def find_objection(found: Found, query: Query, plan: Plan) -> str | None:
     if found.abstract and (share := score_relevance(query, found)) < plan.threshold:
         named = round(share * len(query.groups()))
         return (
-            f"off topic: names {named} of {len(query.groups())} concepts, "
-            f"share below {plan.threshold:g}"
+            f"off topic: mentions {named} of {len(query.groups())} concepts, a share below "
+            f"{plan.threshold:g}"
         )
     return None
 

@@ -47,7 +47,7 @@ _PUBLIC = re.compile(
 
 
 class FullText(Strict):
-    """A full text: JATS as it came, or the text of a PDF."""
+    """A full text: JATS as received, or the text of a PDF."""
 
     source: str
     license: str
@@ -56,7 +56,7 @@ class FullText(Strict):
 
 
 class RefusedText(Strict):
-    """Why a source yields no full text; `final` if asking again would not help."""
+    """Reason why a source returns no full text; `final` if a retry would not help."""
 
     source: str
     reason: str
@@ -121,26 +121,26 @@ class FullTexts:
         start = body.lstrip()[:2000].lower()
         if start and (not start.startswith(b"<") or b"<html" in start):
             if b"<html" not in start:
-                return RefusedText(source=place, reason="has no open full text of it")
-            raise SourceChanged(place, "it answered a web page where XML is documented")
+                return RefusedText(source=place, reason="has no open full text of the paper")
+            raise SourceChanged(place, "returned a web page instead of XML")
         if start and not body.rstrip().endswith(b">"):
-            raise SourceChanged(place, "its answer is cut short")
+            raise SourceChanged(place, "returned a truncated answer")
         try:
             documents = list(read_xml(Path("article"), body)) if start else []
             license_ = license_name(read_license(body) or found.license) if documents else ""
         except SourceError as problem:
             if "Premature end" in str(problem):
-                raise SourceChanged(place, "its answer is cut short") from None
+                raise SourceChanged(place, "returned a truncated answer") from None
             lacking = "neither JATS" in str(problem) or "without abstract" in str(problem)
-            reason = "has no open full text of it" if lacking else str(problem)
+            reason = "has no open full text of the paper" if lacking else str(problem)
             return RefusedText(source=place, reason=reason)
         if len(documents) != 1:
-            return RefusedText(source=place, reason="has no open full text of it")
+            return RefusedText(source=place, reason="has no open full text of the paper")
         if another := _of_another(found, documents[0]):
             return RefusedText(source=place, reason=another)
         inside = sum(s.end - s.start for s in documents[0].sections if s.title != "Abstract")
         if inside < _BODY:
-            return RefusedText(source=place, reason="gives the abstract alone")
+            return RefusedText(source=place, reason="returns only the abstract")
         return FullText(source=place, license=license_, xml=body, document=documents[0])
 
     def _europe_pmc(self, found: Found) -> Request:
@@ -172,13 +172,13 @@ class FullTexts:
         try:
             host, refused = await self._check_address(url)
         except ValueError:  # a port, name, or brackets that are invalid in an address
-            host, refused = "", "no address that is followed"
+            host, refused = "", "no permitted address"
         if refused:
             return RefusedText(source=url, reason=refused)
         request = Request(f"PDFs of {host}", Limit(1, 1.0, concurrency=1), url)
         body = await self._client.fetch(request, lambda got: got)
         if not body[:1024].lstrip().startswith(b"%PDF-"):
-            return RefusedText(source=url, reason="answered no PDF")
+            return RefusedText(source=url, reason="did not return a PDF")
         path = self._pdfs / f"{file_name(found)}.pdf"
         write_bytes(path, body)
         ((_, result),) = await asyncio.to_thread(
@@ -187,10 +187,10 @@ class FullTexts:
             )  # in a process, so that a crash costs only this PDF
         )
         if not result.documents:
-            reason = f"PDF that cannot be read: {result.report.reason}"
+            reason = f"unreadable PDF: {result.report.reason}"
             return RefusedText(source=url, reason=reason)
         if not _opens_with(found.title, result.documents[0].text):
-            return RefusedText(source=url, reason="PDF that does not open with the paper's title")
+            return RefusedText(source=url, reason="PDF that does not start with the paper's title")
         return FullText(source=url, license=license_, document=result.documents[0])
 
     async def _check_address(self, url: str) -> tuple[str, str | None]:
@@ -206,7 +206,7 @@ class FullTexts:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or 443
         if parts.scheme not in ("http", "https") or not host or parts.username:
-            return host, "no address that is followed"
+            return host, "no permitted address"
         if host in self._access.hosts():
             return host, None
         try:
@@ -232,7 +232,7 @@ def _of_another(found: Found, document: Document) -> str | None:
             shared = True
         elif getattr(found, kind) is not None:
             return f"is the text of another paper ({kind.upper()} {one_line(value)[:60]})"
-    return None if shared else "names no identifier of the paper"
+    return None if shared else "does not contain the paper's identifier"
 
 
 def _opens_with(title: str, text: str) -> bool:

@@ -14,7 +14,7 @@ Stage = Literal["screening", "full text"]
 class Plan(Strict):
     """Topic and limits of a gathering. `most` bounds records per catalog and papers kept.
 
-    `threshold` is the share of the topic's concepts that a paper must name
+    `threshold` is the share of the topic's concepts that a paper must mention
     (`topic.score_relevance`).
     """
 
@@ -28,8 +28,8 @@ class Plan(Strict):
 class Kept(Strict):
     """Entry of a paper in the folder. `file` is relative to it, None after a removal.
 
-    `tried` are the places that gave no full text, with what they said. `pending` marks a place that
-    did not answer, so that it is asked again.
+    `tried` lists the sources that returned no full text, with their answers. `pending` marks a
+    source that did not answer, so that it is tried again.
     """
 
     keys: tuple[str, ...]
@@ -44,7 +44,7 @@ class Kept(Strict):
 
 
 class LeftOut(Strict):
-    """A paper that is not in the corpus, at which stage it was dropped, and why."""
+    """A paper excluded from the corpus, with the stage and the reason."""
 
     title: Name
     year: int | None
@@ -55,7 +55,7 @@ class LeftOut(Strict):
 
 
 class CatalogFlow(Strict):
-    """Records read from a catalog. `problem` says why it is missing, or stopped before its end."""
+    """Records read from a catalog. `problem` explains why it is missing or incomplete."""
 
     name: str
     asked: Passage
@@ -78,7 +78,7 @@ class Change(Strict):
 class Flow(Strict):
     """A PRISMA 2020 flow: every record is counted once, from identification to the corpus.
 
-    `left_out` are counts by stage and reason; `changes` is what the last update did.
+    `left_out` counts papers by stage and reason; `changes` lists the changes by the last update.
     """
 
     plan: Plan

@@ -56,9 +56,9 @@ class Arxiv:
         try:
             feed = fromstring(body, forbid_dtd=True)
         except (ParseError, DefusedXmlException) as problem:
-            raise SourceChanged(self.name, "it answered no well-formed Atom feed") from problem
+            raise SourceChanged(self.name, "did not return a well-formed Atom feed") from problem
         if feed.tag != f"{_ATOM}feed":
-            raise SourceChanged(self.name, f"it answered <{feed.tag}> where a feed is documented")
+            raise SourceChanged(self.name, f"returned <{feed.tag}> instead of a feed")
         entries = feed.findall(f"{_ATOM}entry")
         if len(entries) == 1 and clean_text(entries[0].findtext(f"{_ATOM}title")) == "Error":
             reason = clean_text(entries[0].findtext(f"{_ATOM}summary"))[:120]
@@ -69,7 +69,7 @@ class Arxiv:
         link = entry.findtext(f"{_ATOM}id")
         title = entry.findtext(f"{_ATOM}title")
         if not link or not title:
-            raise SourceChanged(self.name, "an entry has no id or title")
+            raise SourceChanged(self.name, "an entry has no ID or title")
         match = re.search(r"abs/(.+?)(v\d+)?$", link.strip())
         published = entry.findtext(f"{_ATOM}published") or ""
         comment = clean_text(entry.findtext(f"{_OWN}comment")).lower()

@@ -1,7 +1,7 @@
 """bioRxiv and medRxiv.
 
 Their API has no text search: preprints are found through Europe PMC's preprint index, and the
-servers' own API then tells which of the best were withdrawn or became journal articles.
+servers' own API then tells which of the top results were withdrawn or became journal articles.
 Rate: none published; limited to 2 requests/s. Docs: api.biorxiv.org.
 """
 

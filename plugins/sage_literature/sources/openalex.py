@@ -65,7 +65,7 @@ class OpenAlex:
         if self._refused:
             raise Unavailable(
                 self.name,
-                "needs a key, which is free (openalex.org): set services.openalex_key in "
+                "requires a key, which is free (openalex.org): set services.openalex_key in "
                 "sage.toml, or OPENALEX_API_KEY",
             )
         request = Request(

@@ -340,7 +340,7 @@ def test_a_catalog_that_ends_before_its_count_is_not_said_to_be_bounded(
         {"meta": {"count": 900, "next_cursor": "x"}, "results": []}
     )
     (openalex,) = (x for x in gathered(world, tmp_path / "c").catalogs if x.name == "openalex")
-    assert openalex.notes == ("0 of 900 were read (it gave no more)",)
+    assert openalex.notes == ("0 of 900 were read (it returned no more)",)
 
 
 def test_a_cursor_in_a_circle_ends(world: Catalogs, tmp_path: Path) -> None:
@@ -370,7 +370,7 @@ def test_keys_are_sent_and_never_written(world: Catalogs, tmp_path: Path) -> Non
     "address", ["ftp://host/", "file:///etc/passwd", "//host", "https://user:pw@host/", "host"]
 )
 def test_an_address_that_is_no_plain_web_address_is_refused(address: str) -> None:
-    with pytest.raises(ValueError, match="give an address"):
+    with pytest.raises(ValueError, match="the address must"):
         Access(urls={"pubmed": address})
 
 
@@ -380,9 +380,9 @@ ABOUT = "FABP5 promotes bladder cancer."
 SCREENED = [
     ({}, None),
     ({"retracted": True, "retraction_sources": ("pubmed",)}, r"retracted \(says pubmed\)"),
-    ({"kinds": ("editorial",)}, "no research article: editorial"),
-    ({"kinds": ("journal article", "comment")}, "no research article: comment"),
-    ({"kinds": ("retraction of publication",)}, "no research article: retraction notice"),
+    ({"kinds": ("editorial",)}, "not a research article: editorial"),
+    ({"kinds": ("journal article", "comment")}, "not a research article: comment"),
+    ({"kinds": ("retraction of publication",)}, "not a research article: retraction notice"),
     ({"kinds": ("review",)}, None),
     ({"title": "Retraction: FABP5 and bladder cancer"}, "notice about another paper"),
     ({"title": "Correction to: FABP5 and bladder cancer"}, "notice about another paper"),
@@ -392,9 +392,9 @@ SCREENED = [
     ({"year": 2014}, "published before 2015"),
     ({"abstract": ""}, "no abstract and no open full text"),
     ({"abstract": "", "pmcid": "PMC123"}, None),
-    ({"abstract": "A study of mice.", "title": "Sleep in mice"}, "off topic: names 0 of 2"),
+    ({"abstract": "A study of mice.", "title": "Sleep in mice"}, "off topic: mentions 0 of 2"),
     ({"abstract": "Cancer of the bladder and FABP5 were studied."}, None),
-    ({"abstract": "Bladder function. Cancer of the lung.", "title": "FABP5"}, "names 1 of 2"),
+    ({"abstract": "Bladder function. Cancer of the lung.", "title": "FABP5"}, "mentions 1 of 2"),
 ]
 
 
@@ -467,7 +467,7 @@ REFUSED = {
         b"</article-meta></front>" + BODY.encode() + b"</article>",
         "is the text of another paper (DOI 10.5555/other)",
     ),
-    "nobody's": (b"<article><front/>" + BODY.encode() + b"</article>", "names no identifier"),
+    "nobody's": (b"<article><front/>" + BODY.encode() + b"</article>", "does not contain"),
     "error in XML": (b"<errorBean><errCode>0</errCode></errorBean>", "has no open full text"),
     "nothing": (b"", "has no open full text"),
 }
@@ -479,7 +479,7 @@ def test_a_reply_that_is_no_full_text_leaves_the_abstract_and_says_why(
 ) -> None:
     body, why = REFUSED[how]
     row = text_of(world, tmp_path, body)
-    assert row["text"] == "abstract" and why in row["why no full text"]
+    assert row["text"] == "abstract" and why in row["reason for no full text"]
 
 
 @pytest.mark.parametrize("body", [b"<html>Are you a robot?</html>", b"<article><front>"])
@@ -490,7 +490,7 @@ def test_a_place_that_fails_is_asked_again_by_the_next_call(
     assert row["text"] == "abstract"
     flow = json.loads((tmp_path / "c" / "prisma.json").read_text())
     assert flow["pending"] == 1
-    assert "Europe PMC did not give every full text" in flow["notes"][0]
+    assert "Europe PMC did not return every full text" in flow["notes"][0]
     del world.broken["texts"]
     assert gathered(world, tmp_path / "c").retrieved == 1
     assert [d.path.endswith(".xml") for d in read_documents(tmp_path / "c")] == [True]
@@ -568,24 +568,24 @@ def test_a_pdf_of_another_paper_is_refused(world: Catalogs, tmp_path: Path) -> N
     world.broken["pdf"] = lambda _: Answer((tmp_path / "other.pdf").read_bytes())
     gathered(world, tmp_path / "c")
     (row,) = rows(tmp_path / "c" / "documents.tsv")
-    assert row["text"] == "abstract" and "does not open with" in row["why no full text"]
+    assert row["text"] == "abstract" and "does not start with" in row["reason for no full text"]
 
 
 @pytest.mark.parametrize(
     ("url", "body", "why"),
     [
-        ("/pdf/a.pdf", b"<html>login</html>", "answered no PDF"),
-        ("/pdf/a.pdf", b"%PDF-1.4 broken", "PDF that cannot be read"),
+        ("/pdf/a.pdf", b"<html>login</html>", "did not return a PDF"),
+        ("/pdf/a.pdf", b"%PDF-1.4 broken", "unreadable PDF"),
         ("http://10.0.0.1/a.pdf", b"", "in a private network"),
         ("http://localhost:1/a.pdf", b"", "in a private network"),
         ("http://[::1]/a.pdf", b"", "in a private network"),
         ("http://169.254.169.254/latest", b"", "in a private network"),
-        ("file:///etc/passwd", b"", "no address that is followed"),
-        ("ftp://host/a.pdf", b"", "no address that is followed"),
-        ("http://host:99999999/a.pdf", b"", "no address that is followed"),
-        ("http://[::1/a.pdf", b"", "no address that is followed"),
-        ("http://user:pw@host/a.pdf", b"", "no address that is followed"),
-        ("http://" + "a" * 300 + ".org/a.pdf", b"", "no address that is followed"),
+        ("file:///etc/passwd", b"", "no permitted address"),
+        ("ftp://host/a.pdf", b"", "no permitted address"),
+        ("http://host:99999999/a.pdf", b"", "no permitted address"),
+        ("http://[::1/a.pdf", b"", "no permitted address"),
+        ("http://user:pw@host/a.pdf", b"", "no permitted address"),
+        ("http://" + "a" * 300 + ".org/a.pdf", b"", "no permitted address"),
     ],
 )
 def test_an_address_out_of_a_record_is_followed_with_care(
@@ -595,7 +595,7 @@ def test_an_address_out_of_a_record_is_followed_with_care(
     world.broken["pdf"] = lambda _: Answer(body)
     flow = gathered(world, tmp_path / "c")
     assert flow.retrieved == 0 and flow.included == 1
-    assert why in rows(tmp_path / "c" / "documents.tsv")[0]["why no full text"]
+    assert why in rows(tmp_path / "c" / "documents.tsv")[0]["reason for no full text"]
 
 
 def test_no_pdf_is_fetched_without_an_open_license_or_against_the_wish(
@@ -746,7 +746,7 @@ def test_an_error_of_the_disk_is_the_error_that_is_seen(
 FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "of something else": (
         lambda p: (p.mkdir(), (p / "x").write_text("")),
-        "that no gathering left",
+        "not from",
     ),
     "a file": (lambda p: p.write_text(""), "is a file"),
 }
@@ -827,7 +827,9 @@ def test_a_catalog_that_is_down_in_an_update_takes_nothing_away(
     flow = updated(world, tmp_path / "c")
     assert len(flow.missing) == 5 and not flow.changes
     assert flow.included == before.included
-    assert f"Of earlier rounds: {before.identified})" in (tmp_path / "c" / "README.md").read_text()
+    assert (
+        f"From earlier rounds: {before.identified})" in (tmp_path / "c" / "README.md").read_text()
+    )
 
 
 def test_an_update_of_any_other_folder_is_refused(world: Catalogs, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ CODE_ACTOR = Agent(
 def check_answer(question: str, seen: Sequence[Observation], output: CodeAnswer) -> list[str]:
     """List problems of an answer: no step was run, or numbers or files that no step produced."""
     if output.answer is None and not output.reason.strip():
-        return ["reason: an answer of null says why"]
+        return ["reason: required, because answer is null"]
     if output.answer is not None and all(step.undone for step in seen):
         return ["answer: no step has run yet; look at the data first, or answer null with a reason"]
     shown = [question]
@@ -82,11 +82,11 @@ def check_answer(question: str, seen: Sequence[Observation], output: CodeAnswer)
             counts = text != words and _is_digit(text)  # in a sentence, not as a value
             if not counts and not _matches(text, known):
                 found.append(
-                    f"{where or text}: {text} appears in no step's output; print it in a step"
-                    " first, or leave it out"
+                    f"{where or text}: {text} does not appear in the output of any step; print "
+                    "it in a step first, or remove it"
                 )
     files = seen[-1].files if seen else ()
-    found += [f"files: /output has no {name!r}" for name in output.files if name not in files]
+    found += [f"files: {name!r} is not in /output" for name in output.files if name not in files]
     return found
 
 
@@ -161,7 +161,7 @@ def ask(
     def act(cell: Cell) -> dict[str, Any]:
         if by_model and len(session.done) >= steps:  # a turn can request several programs
             raise InputError(
-                f"the {count_noun(steps, 'step')} of this session are used up; answer now"
+                f"the session's limit of {count_noun(steps, 'step')} is reached; answer now"
             )
         seen = session.act(cell)
         on_step(cell, seen)
@@ -170,7 +170,7 @@ def ask(
         return seen.model_dump(mode="json", exclude_defaults=True, exclude=timed)
 
     tool = Tool(
-        "act", "Run a program as the next step; returns what came of it, and its error.", Cell, act
+        "act", "Run a program as the next step; returns its output and any error.", Cell, act
     )
     given = task.build_input(session, question, steps)
     answer: CodeAnswer | None = None
@@ -196,7 +196,7 @@ def ask(
             answer, model, spent = reply.output, reply.model, reply.spent
     except BoundError as wrong:  # its only limit: a turn per step, and a turn to answer
         most = count_noun(steps, "step")
-        error = f"no answer within {most}; ask for less, or allow more with --steps"
+        error = f"no answer within {most}; simplify the question, or allow more steps with --steps"
         spent = wrong.spent
     except (UnusableError, RefusedError) as wrong:
         error, spent = str(wrong), wrong.spent

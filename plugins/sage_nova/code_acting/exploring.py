@@ -50,8 +50,8 @@ BY_PERSON = TITLE.replace("a model", "a person")
 MAX_SHOWN = 2000
 """Maximum number of labels and numbers in all tables of a session."""
 _MORE = (
-    "Counts are rounded. It entered no verdict, no interpretation and no summary. Not for decisions"
-    " about patients."
+    "Counts are rounded. These results were not used in any verdict, interpretation or summary. "
+    "Not for decisions about patients."
 )
 
 
@@ -108,7 +108,8 @@ def check_exploration(question: str, seen: Sequence[Observation], output: CodeAn
     found = check_answer(question, seen, output)
     if word := judges(f"{output.answer or ''} {output.reason}"):
         found.append(
-            f'answer: "{word}" judges, which an exploration cannot; describe what was seen'
+            f'answer: "{word}" is a judgment, which an exploration cannot make; describe the '
+            "observation"
         )
     return found
 
@@ -205,7 +206,7 @@ class Tables:
         lines = describe_failure(stderr, "", code, f"step_{number}")
         error = "\n".join(line for line in lines if line != WITHHELD)
         if stderr and not error:
-            error = "an error of its own"
+            error = "an error"
         programs = "\n".join(code for _, code in steps)
         found = read_appendix(
             out, programs, self.numbers, self.min_count, self.names, for_model=True
@@ -237,7 +238,7 @@ class Tables:
 
     def describe_failure(self, ended: SandboxResult) -> str:
         """See `StepView.describe_failure`."""
-        return ENDINGS.get(ended.reason) or "it left no result"
+        return ENDINGS.get(ended.reason) or "it wrote no result"
 
 
 def write_inputs(cohort: Cohort, look: Look, folder: Path) -> dict[str, Path]:

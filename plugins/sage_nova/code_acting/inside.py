@@ -30,7 +30,7 @@ MOST_PRINTED, MOST_VALUE, MOST_ERROR = 8000, 3000, 3000
 
 
 class ToolError(Exception):
-    """Error of a tool that gave no result; the message contains the reason."""
+    """Error of a tool that returned no result; the message contains the reason."""
 
 
 def hash_call(tool: str, arguments: dict[str, Any], again: int) -> str:
@@ -48,14 +48,14 @@ def to_json(value: Any) -> Any:
         return str(value)
     if isinstance(value, set | frozenset | tuple):
         return list(value)
-    raise TypeError(f"a tool cannot be given a {type(value).__name__}")
+    raise TypeError(f"a tool does not accept a {type(value).__name__}")
 
 
 def truncate(text: str, limit: int) -> str:
     """Shorten a text longer than `limit` by removing its middle."""
     if len(text) <= limit:
         return text
-    return f"{text[: limit // 2]}\n[{len(text) - limit} characters left out]\n{text[-limit // 2 :]}"
+    return f"{text[: limit // 2]}\n[{len(text) - limit} characters omitted]\n{text[-limit // 2 :]}"
 
 
 class Tools:

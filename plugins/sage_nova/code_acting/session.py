@@ -86,7 +86,7 @@ class Prints:
 
     def describe_failure(self, ended: SandboxResult) -> str:
         """See `StepView.describe_failure`."""
-        why = ENDINGS.get(ended.reason) or ended.message or "it left no result"
+        why = ENDINGS.get(ended.reason) or ended.message or "it wrote no result"
         return f"{why}\n{truncate(clean_text(ended.stderr_tail), 1500)}".strip()
 
 
@@ -165,8 +165,8 @@ class Session:
             return Observation(step=number, calls=tuple(calls), files=self.list_files(), **fields)
         return self._undone(
             number,
-            f"more than {MOST_REQUESTS} rounds of tool calls; ask for many at once with"
-            " call_together([(tool, {argument: value}), ...])",
+            f"more than {MOST_REQUESTS} rounds of tool calls; make many at once with "
+            "call_together([(tool, {argument: value}), ...])",
             calls,
         )
 
@@ -217,9 +217,9 @@ class Session:
             raise InputError("this session has no tools")
         for call in request:
             if not (isinstance(call, list) and [type(part) for part in call] == [str, dict, int]):
-                raise InputError("a call is (tool, {argument: value})")
+                raise InputError("expected a call as (tool, {argument: value})")
             if len(self._answers) >= MOST_CALLS:
-                raise InputError(f"more than {MOST_CALLS} tool calls for a question")
+                raise InputError(f"more than {MOST_CALLS} tool calls for one question")
             name, arguments, again = call
             key = hash_call(name, arguments, again)
             if key in self._answers:

@@ -18,7 +18,7 @@ Scalar = float | int | str | bool | None
 
 
 class Given(View):
-    """File or folder as programs see it; of a folder, its first `files`.
+    """File or folder as seen by programs; for a folder, its first `files`.
 
     `name` is the original name, if the path differs from it.
     """
@@ -42,7 +42,7 @@ class Asked(View):
 
 
 class Cell(View):
-    """A step: the reason, and the program that is run."""
+    """A step: its reason, and the program to run."""
 
     thought: Annotated[str, Field(max_length=4000)] = ""
     code: Annotated[str, Field(min_length=1, max_length=LONGEST_CODE)]
@@ -57,7 +57,7 @@ class Called(View):
 
 
 class Observation(View):
-    """Output of a step. An `undone` step left neither variables nor files.
+    """Output of a step. An `undone` step has no lasting effect on variables or files.
 
     `tables` and `left_out` belong to explorations, where nothing is printed.
     """
@@ -75,7 +75,7 @@ class Observation(View):
 
 
 class CodeAnswer(View):
-    """The answer; None where the data do not give one, and `reason` then says why."""
+    """The answer; None if the data do not determine it, with the `reason`."""
 
     answer: Annotated[str, Field(max_length=4000)] | None
     values: dict[str, Scalar] = Field(default_factory=dict, max_length=50)

@@ -12,7 +12,7 @@ from sage.core.printable import clean_text, one_line
 from sage_nova.code_acting.types import Acted, Done
 
 RECORD, PROGRAM, NOTEBOOK = "session.json", "analysis.py", "session.ipynb"
-CONTINUED = "# ended with an error, and the session went on with what it had done"
+CONTINUED = "# ended with an error; the session continued with the partial results"
 """First line of a step that ended with an error but whose results later steps may need."""
 
 

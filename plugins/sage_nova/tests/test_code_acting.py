@@ -127,7 +127,7 @@ def test_a_model_of_an_earlier_session_is_never_run(
     call += " level0_mpp_of_imgs=0.5, weights='/inputs/files/m.pt')"
     made = session(tools, tmp_path, image, earlier / "files")
     acted = ask(made, "What is there?", [call], trace=Trace())
-    assert "nor in the folder of a session" in errors(acted)[0]
+    assert "in the folder of a session" in errors(acted)[0]
 
 
 def test_what_a_program_may_not_do_is_said_and_leaves_nothing(
@@ -150,7 +150,7 @@ def test_what_a_program_may_not_do_is_said_and_leaves_nothing(
     assert "import of `os` is not allowed" in refused and " cv2, " in refused
     assert "import of `pickle` is not allowed" in run("import pickle").error
     looping = run("x = 2\nwhile True:\n    pass")
-    assert looping.undone and "longer than it may" in looping.error
+    assert looping.undone and "exceeded its time limit" in looping.error
     # A step that was undone is not run again, and changed nothing.
     assert run("x").value == "1"
     for path in ("/inputs/secret.csv", "secret.csv", "/inputs/tissue.png/../secret.csv",
@@ -167,10 +167,10 @@ def test_what_a_program_may_not_do_is_said_and_leaves_nothing(
         "from pathlib import Path\nPath('_sage').mkdir(exist_ok=True)\n"
         "Path('_sage/request.json').write_text('[[\"nova\", 3]]')"
     )
-    assert forged.undone and "a call is (tool," in forged.error
+    assert forged.undone and "expected a call as (tool," in forged.error
     assert run("from pathlib import Path\nPath('link').symlink_to('/etc/passwd')").files == ()
     flood = run("print('y' * 100000)").printed
-    assert len(flood) < 10_000 and "characters left out" in flood
+    assert len(flood) < 10_000 and "characters omitted" in flood
 
 
 def replies(*said: str | list[str] | dict[str, Any]) -> Any:
@@ -227,7 +227,7 @@ def test_a_model_sees_what_its_programs_gave_and_cannot_invent_a_number(
     assert acted.answer.values == {"width": 600}
     said = [message["content"] for message in requests[-1]["messages"]]
     assert any("ZeroDivisionError" in text for text in said)
-    assert any("0.52 appears in no step" in text for text in said)
+    assert any("0.52 does not appear" in text for text in said)
     assert any("no 'b.txt'" in text for text in said)
     assert "segment_and_classify_nuclei_in_histology_roi_tool" in said[1]
     lines = read_trace(tmp_path / "trace.jsonl")
@@ -268,7 +268,7 @@ def test_several_programs_in_one_reply_are_a_step_each(
     acted, requests = by_model(tools, image, tmp_path, said, steps=3)
     assert [done.observation.value for done in acted.steps] == ["1", "2", "3"]
     contents = [message["content"] for message in requests[-1]["messages"]]
-    assert any("the 3 steps of this session are used up; answer now" in text for text in contents)
+    assert any("the session's limit of 3 steps is reached; answer now" in text for text in contents)
 
 
 def test_no_answer_within_the_steps_is_told_by_their_number(
@@ -309,7 +309,9 @@ def test_numbers_of_an_answer_stand_in_what_was_shown(answer: str, shown: str, t
 
 
 def test_an_answer_of_none_says_why() -> None:
-    assert check_answer("", [], CodeAnswer(answer=None)) == ["reason: an answer of null says why"]
+    assert check_answer("", [], CodeAnswer(answer=None)) == [
+        "reason: required, because answer is null"
+    ]
     seen = [Observation(step=1)]
     assert check_answer("", seen, CodeAnswer(answer="x", values={"a": 0.25})) != []
     assert check_answer("", seen, CodeAnswer(answer="x", values={"a": "99.3 percent"})) != []
@@ -392,7 +394,7 @@ def test_a_model_that_cannot_be_reached_is_asked_by_the_same_command(
     assert refused.code == 2 and refused.err.endswith("set SAGE_API_KEY\n"), refused.err
     bound = ("--tools", "none", "--budget-usd", "1", "--out", "o")
     unpriced = sage("nova", "ask", "What is x?", str(image), *bound, cwd=tmp_path, **there)
-    assert unpriced.code == 2 and "--budget-usd needs prices" in unpriced.err
+    assert unpriced.code == 2 and "--budget-usd requires prices" in unpriced.err
     assert not (tmp_path / "o").exists()
 
 

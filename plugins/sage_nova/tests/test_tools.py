@@ -110,7 +110,7 @@ def test_a_slide_is_encoded_by_the_mean_only_where_it_is_named(
     slide_store: dict[str, Any], job: ToolContext
 ) -> None:
     slide = slide_store["slide"]
-    with pytest.raises(InputError, match="titan needs its weights"):
+    with pytest.raises(InputError, match="titan requires its weights"):
         run(job, "encode_wsi_tool", **slide)
     made = run(job, "encode_wsi_tool", slide_encoder="mean", **slide)
     assert made["embedding_dim"] == 81
@@ -144,14 +144,14 @@ def test_a_job_goes_on_where_each_call_has_a_folder_of_its_own(
     }.items()):  # fmt: skip
         call = ToolContext(Roots.resolve([painted_slide[0], tmp_path], tmp_path / f"call{at}"))
         if at:
-            with pytest.raises(InputError, match="give the folder of its files as job_dir"):
+            with pytest.raises(InputError, match="set job_dir to the folder of its files"):
                 run(call, name, wsi_path="one.tiff", job_dir="work", **more)
             log = run(call, "check_tile_key_in_wsi_tool", wsi_path="one.tiff")["operations_log"][0]
         run(call, name, wsi_path="one.tiff", job_dir=place, **more)
         assert (tmp_path / f"call{at}" / "work" / "one.zarr").is_dir()
         place = f"call{at}/work"
-    assert log.endswith("give the folder of its files as job_dir")
-    with pytest.raises(InputError, match=r"same grid first.* give the folder of its files"):
+    assert log.endswith("set job_dir to the folder of its files")
+    with pytest.raises(InputError, match=r"same grid first.* the folder of its files"):
         run(
             call, "dataset_of_wsi_patch_features_extraction_tool",
             wsi_source=str(painted_slide[0]), job_dir=place, patch_encoder_name="handcrafted",
@@ -169,7 +169,7 @@ def test_pictures_and_exemplars_of_clusters(slide_store: dict[str, Any], job: To
     ):
         picture = job.roots.output / made["visualization_save_path"]
         assert picture.read_bytes()[:4] == b"\x89PNG"
-    with pytest.raises(InputError, match="captioner needs its weights"):
+    with pytest.raises(InputError, match="captioner requires its weights"):
         run(job, "caption_single_wsi_tool", clustering_key="leiden_0.75", **slide)
 
 
@@ -201,7 +201,7 @@ def test_a_folder_of_slides_step_by_step(
         job, "dataset_of_wsi_patch_coordinate_extraction_tool",
         min_tissue_proportion=0.9, **source, **GRID,
     )  # fmt: skip
-    with pytest.raises(InputError, match="encoder conch_v15 needs its weights"):
+    with pytest.raises(InputError, match="encoder conch_v15 requires its weights"):
         run(job, "dataset_of_wsi_patch_features_extraction_tool", **source, **GRID)
     hand = {"patch_encoder_name": "handcrafted"}
     run(job, "dataset_of_wsi_patch_features_extraction_tool", **source, **GRID, **hand)
@@ -305,7 +305,7 @@ def test_shapes_worked_out_by_hand(job: ToolContext) -> None:
         (
             "score_single_histology_image_using_text_tool",
             {"image_path": "one.tiff", "classes": ["a", "b"]},
-            "text encoder plip needs its weights",
+            "text encoder plip requires its weights",
         ),
         ("trident_docs_retriever", {"query": "patch size"}, "git clone"),
         (
@@ -466,7 +466,7 @@ def test_conch_reads_texts_with_the_weights_that_were_given(
     )
     for lack in ("text.weight", "visual.proj_contrast", "logit_scale"):
         torch.save({k: v for k, v in own.state_dict().items() if k != lack}, file)
-        with pytest.raises(InputError, match="does not fit the encoder"):
+        with pytest.raises(InputError, match="does not match the encoder"):
             load_text_encoder("conch", named, context)
 
 
@@ -502,7 +502,7 @@ def test_absurd_arguments_are_refused_in_words(
         )  # fmt: skip
     with pytest.raises(InputError, match='"x" is a column'):
         make_score_table(_square(), np.zeros((1, 1)), ["x"])
-    with pytest.raises(InputError, match="has no scores of the slides"):
+    with pytest.raises(InputError, match="scores for the slides"):
         run(
             job, "dataset_of_wsi_create_score_heatmap_tool",
             wsi_source=str(job.roots.inputs[0]), scores_path=str(job.roots.inputs[0]),
@@ -567,7 +567,7 @@ def test_numbers_of_another_file_are_not_read_through_hdf5(tmp_path: Path, way: 
         context, "dataset_of_wsi_check_patch_features_exist_and_schema_tool",
         wsis=["s"], job_dir=".", saveto_folder="grid", patch_encoder_name="x",
     )["slides"]["s"]  # fmt: skip
-    assert not found["file_schema_ok"] and "is in another file" in found["problem"]
+    assert not found["file_schema_ok"] and "links to another file" in found["problem"]
 
 
 def test_parts_that_are_as_frequent_keep_the_order_in_which_they_were_said() -> None:
@@ -595,7 +595,7 @@ def test_montecarlo_sets_a_validation_share_apart(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="montecarlo"):
         run(context, name, split_method="kfold", **asked, **shares)
     for column in ("slide_id", "case_id"):
-        with pytest.raises(InputError, match="not a label"):
+        with pytest.raises(InputError, match="cannot be a label"):
             run(
                 context, "prepare_wsi_classification_metadata",
                 metadata_path="clean.csv", label_column=column,
@@ -696,5 +696,5 @@ def test_points_of_another_file_are_not_read_through_a_store(tmp_path: Path) -> 
     index = parquet.read_metadata(secret)
     index.set_file_path("../" * 5 + "secret.parquet")
     index.write_metadata_file(parts / "_metadata")
-    with pytest.raises(InputError, match="does not follow an index of Parquet files"):
+    with pytest.raises(InputError, match="does not follow Parquet index"):
         run(context, "read_zarr_data_tool", **arguments)

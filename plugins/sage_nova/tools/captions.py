@@ -56,7 +56,7 @@ def _load_blip(path: Any) -> Any:
 class CaptionInput(ModelWeights):
     """An image."""
 
-    path_to_img: InputPath = Field(description="PNG, JPEG or TIFF")
+    path_to_img: InputPath = Field(description="PNG, JPEG or TIFF file")
 
 
 class CaptionResult(NovaResult):
@@ -82,9 +82,9 @@ class CaptionSetInput(ModelWeights):
 class CaptionSetResult(NovaResult):
     """A description per image, and the most frequent parts."""
 
-    dense_description: dict[str, dict[str, str]] = Field(description="By image")
+    dense_description: dict[str, dict[str, str]] = Field(description="Description of each image")
     one_sentence_summary: str | None
-    cluster_name: str | None = Field(description="The most frequent part of the descriptions")
+    cluster_name: str | None = Field(description="Most frequent part of the descriptions")
 
 
 def summarize_captions(descriptions: list[dict[str, str]]) -> tuple[str, str]:
@@ -117,17 +117,19 @@ def caption_images(given: CaptionSetInput, context: ToolContext) -> CaptionSetRe
 class CaptionWsiInput(WsiInput, ModelWeights):
     """A slide with clustered tiles."""
 
-    clustering_key: str = Field(pattern=KEY, description="E.g. leiden_0.75")
+    clustering_key: str = Field(pattern=KEY, description="Key of the clusters, e.g. leiden_0.75")
     tile_key: str = Field(default=TILES, pattern=KEY)
     patch_features_key: str = Field(default=FEATURES, pattern=KEY)
-    n_tiles_to_select: int = Field(default=10, ge=1, le=200, description="Of each cluster")
+    n_tiles_to_select: int = Field(
+        default=10, ge=1, le=200, description="Number of tiles per cluster"
+    )
 
 
 class CaptionWsiResult(NovaResult):
     """Report of the slide."""
 
     report: str
-    clusters: dict[str, str] = Field(description="A sentence per cluster")
+    clusters: dict[str, str] = Field(description="One sentence per cluster")
     report_path: OutputName
 
 
@@ -173,6 +175,6 @@ def prism_report(given: PrismInput, context: ToolContext) -> CaptionWsiResult:
     PRISM is published as code, which is not run.
     """
     raise InputError(
-        "PRISM writes its reports with Python code of its own folder, which is not run here; "
+        "PRISM writes its reports with Python code from its own folder, which SAGE does not run; "
         "caption_single_wsi_tool describes the clusters of a slide"
     )

@@ -30,13 +30,17 @@ Found = dict[str, dict[str, int]]
 
 
 class CheckResult(NovaResult):
-    """True if the key exists, and the keys there are."""
+    """Whether the key exists, and the existing keys."""
 
     exists: bool
     key: str
     available_keys: list[str]
-    count: int | None = Field(default=None, description="Regions, tiles, rows or clusters")
-    dimension: int | None = Field(default=None, description="Of features or of the reduction")
+    count: int | None = Field(
+        default=None, description="Number of regions, tiles, rows or clusters"
+    )
+    dimension: int | None = Field(
+        default=None, description="Dimension of the features or of the reduction"
+    )
 
 
 def _list_shapes(held: Any, tiles: bool) -> Found:
@@ -103,7 +107,7 @@ def _make_check(
         found = (
             {} if held is None or (default is None and table is None) else list_keys(held, table)
         )
-        log = [] if held is not None else [f"the job has no store of this slide{ELSEWHERE}"]
+        log = [] if held is not None else [f"the job has no store for this slide{ELSEWHERE}"]
         return CheckResult(
             exists=key in found, key=key, available_keys=sorted(found), operations_log=log,
             **found.get(key, {}),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SUITE = "nova"
 TISSUES, TILES, FEATURES = "tissues", "tissue_tiles", "handcrafted_tissue_tiles"
 """Default keys of tissue, tiles, and features in a store."""
-ELSEWHERE = "; if another call made it, give the folder of its files as job_dir"
+ELSEWHERE = "; if another call created it, set job_dir to the folder of its files"
 """Remedy to name over MCP, where each call writes to a separate folder."""
 KEY = r"^[A-Za-z0-9_.-]{1,120}$"
 F = TypeVar("F", bound=Callable[..., BaseModel])
@@ -54,8 +54,8 @@ class JobInput(Given):
 
     job_dir: str = Field(
         default="nova", min_length=1, max_length=1024,
-        description="Folder of the job: a name below the output folder, or a folder that an "
-        "earlier call wrote",
+        description="Folder of the job: a name in the output folder, or a folder written by an "
+        "earlier call",
     )  # fmt: skip
 
 
@@ -64,7 +64,7 @@ class WsiInput(JobInput):
 
     wsi_path: InputPath = Field(description="Slide or image file")
     base_mpp: float | None = Field(
-        default=None, gt=0, le=100, description="µm per level-0 pixel, to override the file"
+        default=None, gt=0, le=100, description="µm per level-0 pixel, overriding the file"
     )
 
     def open(self, context: ToolContext) -> tuple[Slide, Job]:
@@ -76,11 +76,19 @@ class WsiInput(JobInput):
 class GridInput(JobInput):
     """A grid of patches."""
 
-    target_magnification: float = Field(default=20, gt=0, le=100, description="10 / µm per pixel")
-    patch_size: int = Field(default=512, ge=16, le=8192, description="Pixels at the magnification")
-    overlap: int = Field(default=0, ge=0, description="Pixels at the magnification")
+    target_magnification: float = Field(
+        default=20, gt=0, le=100, description="Magnification: 10 / µm per pixel"
+    )
+    patch_size: int = Field(
+        default=512, ge=16, le=8192, description="Side of a patch, in pixels at this magnification"
+    )
+    overlap: int = Field(
+        default=0, ge=0, description="Overlap of patches, in pixels at this magnification"
+    )
     saveto_folder: str | None = Field(
-        default=None, max_length=200, description="MAGx_SIZEpx_OVERLAPpx_overlap when absent"
+        default=None,
+        max_length=200,
+        description="Name of the grid; default: MAGx_SIZEpx_OVERLAPpx_overlap",
     )
 
     def grid_folder(self) -> str:
@@ -97,9 +105,9 @@ class NovaResult(BaseModel):
 
 
 class Job:
-    """Folder of a job, written below the output folder, read there or in an earlier call's folder.
+    """Folder of a job, written in the output folder, read there or in an earlier call's folder.
 
-    `name` is the folder's name below the output folder.
+    `name` is the folder's name in the output folder.
     """
 
     def __init__(self, job_dir: str, context: ToolContext) -> None:
@@ -151,7 +159,7 @@ def check_unique(names: list[str], folder: str) -> None:
     """Raise `InputError` if two files have the same stem, under which results are stored."""
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise InputError(f'{folder}: two files are called "{twice}"; results use that name')
+        raise InputError(f'{folder}: two files are called "{twice}", and results use that name')
 
 
 @contextlib.contextmanager

@@ -24,17 +24,17 @@ class SourceInput(Given):
     """A folder of slides."""
 
     wsi_source: InputPath = Field(description="Folder of slides")
-    search_nested: bool = Field(default=False, description="Search folders below it too")
+    search_nested: bool = Field(default=False, description="Also search subfolders")
     extensions: list[str] | None = Field(
-        default=None, description='Only these endings, e.g. [".svs"]; all known endings when absent'
+        default=None, description='Only these suffixes, e.g. [".svs"]; default: all known suffixes'
     )
 
 
 class PathsResult(NovaResult):
     """Slides by name."""
 
-    slide_paths: list[str] = Field(description="In order of name")
-    slide_names: list[str] = Field(description="The same without folder and ending")
+    slide_paths: list[str] = Field(description="Paths, sorted by name")
+    slide_names: list[str] = Field(description="Names without folder and suffix, in the same order")
     total: int
 
 
@@ -56,7 +56,7 @@ def list_slides(
         wanted = frozenset("." + word.lower().lstrip(".") for word in extensions)
         if unknown := sorted(wanted - SLIDE_SUFFIXES):
             known = ", ".join(sorted(SLIDE_SUFFIXES))
-            raise InputError(f"{unknown[0]} is not a slide's file ending; known: {known}")
+            raise InputError(f"{unknown[0]} is not a slide's file suffix; known: {known}")
     return sorted(
         path
         for path in (folder.rglob("*") if nested else folder.glob("*"))
@@ -70,14 +70,16 @@ def list_slides(
 class NamesInput(JobInput):
     """A job and slides by name."""
 
-    wsis: list[str] = Field(min_length=1, max_length=100_000, description="Names without ending")
+    wsis: list[str] = Field(
+        min_length=1, max_length=100_000, description="Names of the slides, without suffix"
+    )
     skip_wsi_to_check: list[str] = Field(default_factory=list)
 
     def names(self) -> list[str]:
         """Return the names to check; raises `InputError` for an invalid file name."""
         for name in self.wsis:
             if not NAME.match(name):
-                raise InputError(f"wsis: {name[:80]!r} is not a slide's name without ending")
+                raise InputError(f"wsis: {name[:80]!r} is not the name of a slide without suffix")
         return [name for name in self.wsis if name not in set(self.skip_wsi_to_check)]
 
 
@@ -119,7 +121,7 @@ def check_segmentation(given: NamesInput, context: ToolContext) -> SegmentationR
 class FileState(BaseModel):
     """File of the job."""
 
-    path: str = Field(description="Below the job's folder")
+    path: str = Field(description="Path in the job's folder")
     path_exists: bool = False
     file_schema_ok: bool = False
     rows: int | None = None

@@ -27,7 +27,7 @@ class DocsInput(Given):
 
     query: str = Field(min_length=2, max_length=1000)
     docs: InputPath | None = Field(
-        default=None, description="Folder of the documentation, e.g. a clone of the repository"
+        default=None, description="Folder with the documentation, e.g. a clone of the repository"
     )
     k: int = Field(default=5, ge=1, le=50, description="Number of passages")
 
@@ -36,17 +36,17 @@ class Passage(BaseModel):
     """A part of a file."""
 
     file: str
-    start: int = Field(description="Its first character in the file")
+    start: int = Field(description="Position of its first character in the file")
     score: float
     text: str
 
 
 class DocsResult(NovaResult):
-    """Passages, the nearest first."""
+    """Passages, nearest first."""
 
     passages: list[Passage]
     files: int
-    searched: int = Field(description="Passages that were compared")
+    searched: int = Field(description="Number of passages that were compared")
 
 
 def split_words(text: str) -> list[str]:
@@ -85,8 +85,8 @@ def _make_retriever(package: str) -> object:
     def retrieve(given: DocsInput, context: ToolContext) -> DocsResult:
         if given.docs is None:
             raise InputError(
-                f"{package}_docs_retriever needs the documentation: git clone {address} (or its "
-                "pages) into a readable folder, and give docs=FOLDER"
+                f"{package}_docs_retriever requires the documentation: git clone {address} (or "
+                "download its pages) into a readable folder, and give docs=FOLDER"
             )
         folder = context.input(given.docs, "folder")
         found, files = _read_passages(folder)

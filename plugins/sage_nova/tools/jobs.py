@@ -41,12 +41,16 @@ class SlidesInput(JobInput):
     wsi_source: InputPath = Field(description="Folder of slides")
     search_nested: bool = False
     skip_errors: bool = Field(default=False, description="Continue after slides that fail")
-    skip_specific_wsi: list[str] = Field(default_factory=list, description="Names without ending")
-    keep_only_these_wsi: list[str] | None = Field(default=None, description="Names without ending")
-    base_mpp: float | None = Field(
-        default=None, gt=0, le=100, description="µm per level-0 pixel, to override the files"
+    skip_specific_wsi: list[str] = Field(
+        default_factory=list, description="Process only these slides, by name without suffix"
     )
-    overwrite: bool = Field(default=False, description="Compute existing results again")
+    keep_only_these_wsi: list[str] | None = Field(
+        default=None, description="Skip these slides, by name without suffix"
+    )
+    base_mpp: float | None = Field(
+        default=None, gt=0, le=100, description="µm per level-0 pixel, overriding the files"
+    )
+    overwrite: bool = Field(default=False, description="Recompute existing results")
 
 
 class SlidesGridInput(SlidesInput, GridInput):
@@ -54,10 +58,10 @@ class SlidesGridInput(SlidesInput, GridInput):
 
 
 class Done(NovaResult):
-    """Slides that were processed, found and failed."""
+    """Slides that were processed, had results already, or failed."""
 
     processed: list[str]
-    found_before: list[str] = Field(description="Slides whose result existed")
+    found_before: list[str] = Field(description="Slides whose result already existed")
     failed: dict[str, str] = Field(default_factory=dict)
 
 
@@ -67,10 +71,10 @@ def select_slides(given: SlidesInput, context: ToolContext) -> list[Path]:
     names = {path.stem for path in every}
     wanted = names if given.keep_only_these_wsi is None else set(given.keep_only_these_wsi)
     if unknown := sorted(wanted - names):
-        raise InputError(f"keep_only_these_wsi: {given.wsi_source} has no slide {unknown[0]}")
+        raise InputError(f"keep_only_these_wsi: slide {unknown[0]} not found in {given.wsi_source}")
     kept = [p for p in every if p.stem in wanted and p.stem not in set(given.skip_specific_wsi)]
     if not kept:
-        raise InputError(f"{given.wsi_source}: contains no slide to work on")
+        raise InputError(f"{given.wsi_source}: contains no slides to process")
     check_unique([path.stem for path in kept], given.wsi_source)
     return kept
 
@@ -132,7 +136,7 @@ class SegmentInput(SlidesInput):
 
     holes_are_tissue: bool = True
     remove_artifacts: bool = Field(
-        default=True, description="Exclude pen marks and tissue out of focus (1 µm per pixel)"
+        default=True, description="Exclude pen marks and out-of-focus tissue (at 1 µm per pixel)"
     )
 
 
@@ -221,7 +225,9 @@ class CoordinatesResult(Done):
     dir_with_visualization: str | None
     patch_job_config_file: OutputName
     patch_job_log_file: OutputName
-    patches: dict[str, int] = Field(description="Count per slide processed by this call")
+    patches: dict[str, int] = Field(
+        description="Number of patches per slide processed by this call"
+    )
 
 
 @nova_tool(
@@ -285,7 +291,9 @@ class PatchFeaturesInput(SlidesGridInput, ModelWeights):
     """A patch encoder."""
 
     patch_encoder_name: PatchEncoder = Field(
-        default="conch_v15", description="handcrafted needs no weights, and is used only if named"
+        default="conch_v15",
+        description="Name of the encoder; handcrafted, which needs no "
+        "weights, is used only on request",
     )
     patch_feats_save_folder: str | None = Field(default=None, max_length=200)
     device: Device = "auto"
@@ -325,7 +333,9 @@ def extract_patch_features(given: PatchFeaturesInput, context: ToolContext) -> P
         held = job.need(f"{folder}/patches/{slide.name}_patches.h5", remedy)
         corners, attributes = read_coords(held)
         if not len(corners):
-            raise InputError(f"{slide.path}: no patch has enough tissue; nothing to encode")
+            raise InputError(
+                f"{slide.path}: no patch has enough tissue, so there is nothing to encode"
+            )
         side = int(attributes["patch_size_level0"])
         features = encode_squares(slide, corners, side, name, given, context)
         sizes.append(features.shape[1])
@@ -349,7 +359,8 @@ class SlideFeaturesInput(SlidesGridInput, ModelWeights):
     """A slide encoder, and the features that it reads."""
 
     slide_encoder_name: SlideEncoder = Field(
-        default="titan", description="mean needs no weights, and is used only if named"
+        default="titan",
+        description="Name of the encoder; mean, which needs no weights, is used only on request",
     )
     patch_encoder_name: PatchEncoder = "conch_v15"
     patch_feats_save_folder: str | None = Field(default=None, max_length=200)
@@ -388,7 +399,7 @@ def extract_slide_features(given: SlideFeaturesInput, context: ToolContext) -> S
         file = f"{folder}/{source}/{slide.name}.h5"
         features, coords, has = read_features(job.need(file, remedy))
         if coords is None:
-            raise InputError(f"{file}: has no coords")
+            raise InputError(f"{file}: coords are missing")
         side = int(has.get("patch_size_level0", given.patch_size))
         vector = encode_slide(name, features, coords, side, given, context)
         sizes.append(len(vector))
@@ -409,10 +420,16 @@ def extract_slide_features(given: SlideFeaturesInput, context: ToolContext) -> S
 class HeatmapInput(SlidesGridInput):
     """Scores to draw."""
 
-    scores_path: InputPath = Field(description="Folder of NAME.h5 with the scores of each patch")
+    scores_path: InputPath = Field(
+        description="Folder of NAME.h5 files with the scores of each patch"
+    )
     scores_key: str = Field(default="attention_scores", max_length=100)
-    output_dir: str = Field(default="heatmaps", max_length=500, description="Below the output")
-    normalize: bool = Field(default=True, description="Scores to ranks in (0, 1], ties averaged")
+    output_dir: str = Field(
+        default="heatmaps", max_length=500, description="Folder in the output folder"
+    )
+    normalize: bool = Field(
+        default=True, description="Convert scores to ranks in (0, 1], with ties averaged"
+    )
     num_top_patches_to_save: int = Field(default=10, ge=1, le=500)
 
 
@@ -421,8 +438,10 @@ class SlideHeat(BaseModel):
 
     heatmap: OutputName
     topk_patches_dir: str
-    topk_patches: list[OutputName] = Field(description="From lowest to highest score")
-    topk_coords: list[tuple[int, int]] = Field(description="Level-0 corners, same order")
+    topk_patches: list[OutputName] = Field(
+        description="Colors from the lowest to the highest score"
+    )
+    topk_coords: list[tuple[int, int]] = Field(description="Level-0 corners, in the same order")
     topk_scores: list[float]
 
 
@@ -438,8 +457,7 @@ class HeatmapResult(Done):
 def create_heatmaps(given: HeatmapInput, context: ToolContext) -> HeatmapResult:
     """Create score heatmaps overlaid on WSIs for visualization and analysis.
 
-    The patches with the highest scores are saved at level 0 (top_INDEX_score_SCORE.png, higher is
-    higher).
+    The patches with the highest scores are saved at level 0 (top_INDEX_score_SCORE.png).
     """
     import numpy as np
     from scipy.stats import rankdata
@@ -453,7 +471,9 @@ def create_heatmaps(given: HeatmapInput, context: ToolContext) -> HeatmapResult:
     names = [path.stem for path in select_slides(given, context)]
     absent = [name for name in names if not (scores_folder / f"{name}.h5").exists()]
     if absent == names:
-        raise InputError(f"{given.scores_path}: has no scores of the slides, e.g. {names[0]}.h5")
+        raise InputError(
+            f"{given.scores_path}: scores for the slides are missing, e.g. {names[0]}.h5"
+        )
 
     def draw(slide: Slide) -> None:
         remedy = "run dataset_of_wsi_patch_coordinate_extraction_tool with the same grid first"
@@ -488,7 +508,7 @@ def create_heatmaps(given: HeatmapInput, context: ToolContext) -> HeatmapResult:
 
     less = {"skip_specific_wsi": [*given.skip_specific_wsi, *absent], "overwrite": True}
     done = process_slides(given.model_copy(update=less), context, job, "NAME", draw)
-    done.warnings += [f"{name}: has no scores" for name in absent]
+    done.warnings += [f"{name}: no scores found" for name in absent]
     return HeatmapResult(**done.model_dump(), heatmaps_save_paths=saved)
 
 

@@ -47,13 +47,20 @@ Pixel = Annotated[float, Field(ge=-1e9, le=1e9)]
 class EncodeRoiInput(ModelWeights):
     """An image and an encoder."""
 
-    img_path: InputPath = Field(description="PNG, JPEG or TIFF")
-    output_dir: str = Field(default="nova", max_length=500, description="Folder below the output")
+    img_path: InputPath = Field(description="PNG, JPEG or TIFF file")
+    output_dir: str = Field(
+        default="nova", max_length=500, description="Folder in the output folder"
+    )
     histology_roi_encoder_name: PatchEncoder = Field(
-        default="conch_v15", description="handcrafted needs no weights, and is used only if named"
+        default="conch_v15",
+        description="Name of the encoder; handcrafted, which needs no "
+        "weights, is used only on request",
     )
     mpp: float | None = Field(
-        default=None, gt=0.05, le=2, description=f"µm per pixel; for handcrafted; else {USUAL_MPP}"
+        default=None,
+        gt=0.05,
+        le=2,
+        description=f"µm per pixel, used by handcrafted; default: {USUAL_MPP}",
     )
     device: Device = "auto"
 
@@ -61,7 +68,9 @@ class EncodeRoiInput(ModelWeights):
 class EncodeRoiResult(NovaResult):
     """Vector of the image."""
 
-    embedding_path: OutputName = Field(description="HDF5, dataset embedding of (1, dimension)")
+    embedding_path: OutputName = Field(
+        description="HDF5 file with the dataset embedding of shape (1, dimension)"
+    )
     embedding_dim: int
     encoder: str
 
@@ -112,15 +121,19 @@ class NucleiInput(Given):
     """A folder of images, and the size of their pixels."""
 
     input_dir: InputPath = Field(description="Flat folder of images (png, jpg, tif)")
-    output_dir: str = Field(default="nuclei", max_length=500, description="Folder below the output")
+    output_dir: str = Field(
+        default="nuclei", max_length=500, description="Folder in the output folder"
+    )
     level0_mpp_of_imgs: dict[str, Mpp] | Mpp = Field(
-        description="µm per pixel: a number, or a number per image name without ending"
+        description="µm per pixel: one number, or one per image name without suffix"
     )
     weights: InputPath | None = Field(
-        default=None, description="A network of the user, as for the tool nuclei"
+        default=None, description="Network provided by the user, as for the tool nuclei"
     )
     weights_types: list[str] | None = Field(
-        default=None, max_length=20, description="Its types, if it does not name them"
+        default=None,
+        max_length=20,
+        description="Types that the network predicts, if its file does not list them",
     )
     scaling: Scaling = "percentile"
     weights_mpp: float | None = Field(default=None, ge=0.1, le=2.0)
@@ -131,11 +144,13 @@ class NucleiInput(Given):
 class NucleiResult(NovaResult):
     """Nuclei by image."""
 
-    path_to_jsons: str = Field(description="Folder of a JSON per image, below the output")
-    path_to_default_overlays: str = Field(description="Folder of overlays, below the output")
+    path_to_jsons: str = Field(
+        description="Folder in the output folder, with one JSON file per image"
+    )
+    path_to_default_overlays: str = Field(description="Folder of overlays in the output folder")
     jsons: list[OutputName]
     overlays: list[OutputName]
-    nuclei: dict[str, int] = Field(description="Count per image")
+    nuclei: dict[str, int] = Field(description="Number of nuclei per image")
     classes: list[str]
     method: str
 
@@ -150,7 +165,7 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
 
     JSON per image with nuc[id] = bbox, centroid, contour (pixels), type, type_prob, area,
     perimeter, hull_area, convexity, solidity, circularity, eccentricity. Types: Neoplastic,
-    Inflammatory, Connective, Other, Unclassified; with weights= those of the network.
+    Inflammatory, Connective, Other, Unclassified; with weights=, those of the network.
     """
     from mcp_servers.pathology.nuclei import NucleiInput as SlideNucleiInput
     from mcp_servers.pathology.nuclei import segment_nuclei as nuclei
@@ -160,11 +175,13 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
     folder = context.input(given.input_dir, "folder")
     images = sorted(p for p in folder.iterdir() if p.suffix.lower() in IMAGES)
     if not images:
-        raise InputError(f"{given.input_dir}: contains no image ({', '.join(sorted(IMAGES))})")
+        raise InputError(f"{given.input_dir}: contains no images ({', '.join(sorted(IMAGES))})")
     check_unique([image.stem for image in images], given.input_dir)
     sizes = given.level0_mpp_of_imgs
     if isinstance(sizes, dict) and (lack := [p.stem for p in images if p.stem not in sizes]):
-        raise InputError(f"level0_mpp_of_imgs has no entry for {lack[0]}; give a number per image")
+        raise InputError(
+            f"level0_mpp_of_imgs has no entry for {lack[0]}; give a number for each image"
+        )
     counts: dict[str, int] = {}
     classes: dict[str, None] = {}
     jsons, overlays, warnings, methods = [], [], [], set()
@@ -230,7 +247,9 @@ class ContourInput(Given):
     """Outline of an object."""
 
     contour: list[tuple[Pixel, Pixel]] = Field(
-        min_length=1, max_length=200_000, description="Corners [x, y] in order; closed by itself"
+        min_length=1,
+        max_length=200_000,
+        description="Corners [x, y] in order; the contour is closed automatically",
     )
 
 
@@ -247,13 +266,13 @@ class PerimeterResult(NovaResult):
 
 
 class HullResult(NovaResult):
-    """Hull, and its relation to the outline."""
+    """Convex hull, and its relation to the outline."""
 
     contour_convex_hull: list[tuple[float, float]]
     hull_area: float
     hull_perimeter: float
-    solidity: float = Field(description="Area over the hull's area")
-    convexity: float = Field(description="The hull's perimeter over the outline's")
+    solidity: float = Field(description="Area divided by the hull's area")
+    convexity: float = Field(description="The hull's perimeter divided by the outline's")
 
 
 SMALL = Resources(memory_mb=64)

@@ -40,7 +40,7 @@ class ReduceInput(SpaceInput):
     neighbors_key_added: str = Field(default="neighbors", pattern=KEY)
     compute_pca: bool = True
     pca_key_added: str = Field(default="X_pca", pattern=KEY)
-    compute_umap: bool = Field(default=False, description="Needs the package umap-learn")
+    compute_umap: bool = Field(default=False, description="Requires the package umap-learn")
     umap_key_added: str = Field(default="X_umap", pattern=KEY)
     compute_tsne: bool = False
     tsne_key_added: str = Field(default="X_tsne", pattern=KEY)
@@ -52,7 +52,9 @@ class ReduceResult(NovaResult):
 
     path_to_zarr: OutputName
     keys_added: list[str]
-    explained_variance: float = Field(description="Share kept by the principal components")
+    explained_variance: float = Field(
+        description="Share of variance explained by the principal components"
+    )
 
 
 @nova_tool(
@@ -71,7 +73,9 @@ def reduce_space(given: ReduceInput, context: ToolContext) -> ReduceResult:
     table = store.get_element(held, "features", given.patch_features_key)
     features = np.asarray(table.X, dtype=np.float64)
     if len(features) < 5:
-        raise InputError(f"{len(features)} tiles are too few to reduce; 5 are needed")
+        raise InputError(
+            f"{len(features)} tiles are too few; at least 5 are needed for a reduction"
+        )
     spread = features.std(axis=0) if given.scale_data else np.ones(features.shape[1])
     scaled = (features - features.mean(axis=0)) / np.where(spread > 1e-9, spread, 1.0)
     pca = PCA(min(COMPONENTS, len(scaled) - 1, scaled.shape[1]), random_state=given.seed)
@@ -137,8 +141,8 @@ def _reduce_umap(reduced: Any, neighbors: int, seed: int) -> Any:
         umap: Any = importlib.import_module("umap")
     except ImportError:
         raise InputError(
-            "compute_umap needs the package umap-learn (BSD): pip install umap-learn; without it "
-            "compute_tsne and compute_pca work"
+            "compute_umap requires the package umap-learn (BSD): pip install umap-learn; "
+            "compute_tsne and compute_pca work without it"
         ) from None
     count = min(neighbors, len(reduced) - 1)
     return umap.UMAP(n_neighbors=count, random_state=seed).fit_transform(reduced)
@@ -149,7 +153,7 @@ class LeidenInput(SpaceInput):
 
     leiden_resolution: float = Field(default=0.75, gt=0, le=100)
     leiden_key: str | None = Field(
-        default=None, pattern=KEY, description="leiden_RESOLUTION when absent"
+        default=None, pattern=KEY, description="Key of the clusters; default: leiden_RESOLUTION"
     )
     neighbors_key_added: str = Field(default="neighbors", pattern=KEY)
     seed: Seed = 42
@@ -169,8 +173,8 @@ class LeidenResult(NovaResult):
 def run_leiden(given: LeidenInput, context: ToolContext) -> LeidenResult:
     """Perform Leiden clustering on patch features for morphological analysis.
 
-    Traag, Waltman and van Eck 2019, with modularity, on the stored graph; kept as a category in
-    obs[leiden_key], the largest cluster is 0.
+    Traag, Waltman and van Eck 2019, with modularity, on the stored graph. The clusters are stored
+    as a category in obs[leiden_key]; the largest is 0.
     """
     import numpy as np
     import pandas as pd
@@ -182,8 +186,8 @@ def run_leiden(given: LeidenInput, context: ToolContext) -> LeidenResult:
     graph = f"{given.neighbors_key_added}_connectivities"
     if graph not in table.obsp:
         raise InputError(
-            f'the features have no graph "{graph}"; run reduce_single_wsi_patch_feature_space_tool '
-            "with compute_neighbors=true first"
+            f'the features have no graph "{graph}"; first run '
+            "reduce_single_wsi_patch_feature_space_tool with compute_neighbors=true"
         )
     labels = cluster_graph(table.obsp[graph], given.leiden_resolution, given.seed)
     key = given.leiden_key or f"leiden_{given.leiden_resolution:g}"
@@ -262,7 +266,7 @@ class TopResult(NovaResult):
 def top_patches(given: TopInput, context: ToolContext) -> TopResult:
     """Get coordinates of top-k patches closest to embedding space cluster centers, as JSON.
 
-    A center is the mean of the features of a Leiden cluster; distances are Euclidean.
+    A center is the mean feature vector of a Leiden cluster; distances are Euclidean.
     """
     slide, job, held = store.open_store(given, context)
     table = store.get_element(held, "features", given.patch_features_key)
@@ -304,7 +308,9 @@ def find_clusters(table: Any, key: str | None, resolution: float) -> str:
     """Find the key of the clusters; raises `InputError` if there are none under it."""
     named = key or f"leiden_{resolution:g}"
     if named not in table.obs:
-        raise InputError(f'the features have no clusters "{named}"; run run_leiden_clustering_tool')
+        raise InputError(
+            f'the features have no clusters "{named}"; run run_leiden_clustering_tool first'
+        )
     return named
 
 
@@ -315,10 +321,16 @@ class ShowInput(WsiInput):
     add_tiles: bool = False
     tissue_key: str = Field(default=TISSUES, pattern=KEY)
     tile_key: str = Field(default=TILES, pattern=KEY)
-    tissue_id: int | None = Field(default=None, ge=0, description="Only this region and its tiles")
-    color_tiles_by: str | None = Field(default=None, pattern=KEY, description="A column of obs")
+    tissue_id: int | None = Field(
+        default=None, ge=0, description="Draw only this region and its tiles"
+    )
+    color_tiles_by: str | None = Field(
+        default=None, pattern=KEY, description="Column of obs by which to color the tiles"
+    )
     patch_features_key: str | None = Field(default=None, pattern=KEY)
-    max_px: int = Field(default=2048, ge=64, le=8192, description="Longer side of the picture")
+    max_px: int = Field(
+        default=2048, ge=64, le=8192, description="Longer side of the picture, in pixels"
+    )
 
 
 class PictureResult(NovaResult):
@@ -335,7 +347,7 @@ def visualize_wsi(given: ShowInput, context: ToolContext) -> PictureResult:
 
     slide, job = given.open(context)
     if given.color_tiles_by is not None and given.patch_features_key is None:
-        raise InputError("color_tiles_by needs patch_features_key: the table that has the column")
+        raise InputError("color_tiles_by requires patch_features_key, the table with that column")
     picture = slide.thumbnail(given.max_px)
     legend: dict[str, Any] = {}
     if given.add_contours or given.add_tiles or given.color_tiles_by:
@@ -353,7 +365,9 @@ def visualize_wsi(given: ShowInput, context: ToolContext) -> PictureResult:
                 table = store.get_element(held, "features", given.patch_features_key)
                 if given.color_tiles_by not in table.obs:
                     have = ", ".join(table.obs.columns)
-                    raise InputError(f'obs has no column "{given.color_tiles_by}" (it has: {have})')
+                    raise InputError(
+                        f'column "{given.color_tiles_by}" not found in obs (columns: {have})'
+                    )
                 labels = table.obs[given.color_tiles_by].astype(str).to_numpy()
             picture, colors = draw_tiles(slide, picture, tiles, labels, given.tissue_id)
             legend |= colors
@@ -382,7 +396,7 @@ def select_region(frame: Any, tissue_id: int) -> Any:
     own = (frame["tissue_id"] == tissue_id).to_numpy()
     if not own.any():
         have = ", ".join(map(str, sorted(set(frame["tissue_id"].tolist()))[:30]))
-        raise InputError(f"tissue_id {tissue_id}: no such region (there are: {have})")
+        raise InputError(f"tissue_id {tissue_id}: no such region (regions: {have})")
     return own
 
 
@@ -417,7 +431,7 @@ class ClustersInput(SpaceInput):
     leiden_resolution: float = Field(default=0.75, gt=0, le=100)
     leiden_key: str | None = Field(default=None, pattern=KEY)
     cluster_labels_key: dict[str, str] | None = Field(
-        default=None, description="A name for each cluster"
+        default=None, description="Name of each cluster"
     )
     figure_title: str | None = Field(default=None, max_length=200)
 
@@ -428,7 +442,7 @@ class ClustersInput(SpaceInput):
 def visualize_clusters(given: ClustersInput, context: ToolContext) -> PictureResult:
     """Visualize morphological clusters overlaid on WSI tissue regions.
 
-    A second panel has the reduced feature space (UMAP if it was computed, else t-SNE, else PCA).
+    A second panel shows the reduced feature space (UMAP if available, else t-SNE, else PCA).
     """
     import numpy as np
 
@@ -439,12 +453,14 @@ def visualize_clusters(given: ClustersInput, context: ToolContext) -> PictureRes
     space = next((name for name in ("X_umap", "X_tsne", "X_pca") if name in table.obsm), None)
     if space is None:
         raise InputError(
-            "the features are not reduced; run reduce_single_wsi_patch_feature_space_tool"
+            "the features are not reduced; run reduce_single_wsi_patch_feature_space_tool first"
         )
     names = given.cluster_labels_key or {}
     clusters = [str(name) for name in table.obs[key].cat.categories]
     if unknown := sorted(set(names) - set(clusters)):
-        raise InputError(f"cluster_labels_key names {unknown[0]}; there are {', '.join(clusters)}")
+        raise InputError(
+            f"cluster_labels_key has no cluster {unknown[0]}; clusters: {', '.join(clusters)}"
+        )
     labels = np.array([names.get(v, v) for v in table.obs[key].astype(str)])
     picture, colors = draw_tiles(slide, slide.thumbnail(2048), tiles, labels, given.tissue_id)
     from matplotlib.figure import Figure

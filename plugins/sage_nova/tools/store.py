@@ -42,9 +42,9 @@ def read_store(path: Path) -> Any:
     import spatialdata
 
     if not (path / "zarr.json").exists() and not (path / ".zgroup").exists():
-        raise InputError(f"{path}: not a zarr store (it has neither zarr.json nor .zgroup)")
+        raise InputError(f"{path}: not a zarr store (zarr.json and .zgroup are missing)")
     if index := next(path.rglob("_metadata"), None):  # it can name files anywhere on this machine
-        raise InputError(f"{index}: SAGE does not follow an index of Parquet files; remove it")
+        raise InputError(f"{index}: SAGE does not follow Parquet index files; remove it")
     try:
         return spatialdata.read_zarr(path)
     except Exception as error:  # the library has its own errors for a damaged store
@@ -69,7 +69,7 @@ def get_element(store: Any, kind: str, key: str) -> Any:
     held = getattr(store, part)
     if key not in held:
         have = ", ".join(held) or "none"
-        raise InputError(f'the store has no {part} "{key}" (it has: {have}); run {maker}')
+        raise InputError(f'the store has no {part} "{key}" (existing: {have}); run {maker} first')
     return held[key]
 
 
@@ -78,7 +78,7 @@ def save_store(
 ) -> str:
     """Write the store with `new` elements and return its output name.
 
-    Other elements are kept unless `fresh`. The old store stays until the new store is complete.
+    Other elements are kept unless `fresh`. The old store is kept until the new store is complete.
     """
     require_extra("spatialdata", "a zarr store")
     from mcp_servers.formats.spatial import write_store

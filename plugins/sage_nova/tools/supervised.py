@@ -29,38 +29,44 @@ def read_table(path: str, context: ToolContext, needed: list[str]) -> Any:
     try:
         table = pd.read_csv(file)
     except (ValueError, OSError) as error:
-        raise InputError(f"{path}: not a readable CSV: {error}") from error
+        raise InputError(f"{path}: not a readable CSV file: {error}") from error
     if lack := [name for name in needed if name not in table.columns]:
         have = ", ".join(map(str, table.columns[:30]))
-        raise InputError(f"{path}: has no column {lack[0]}. It has: {have}")
+        raise InputError(f"{path}: column {lack[0]} not found. Columns: {have}")
     return table
 
 
 class MetadataInput(Given):
     """A table of slides with labels."""
 
-    metadata_path: InputPath = Field(description="CSV, a row per slide")
+    metadata_path: InputPath = Field(description="CSV with one row per slide")
     slide_id_column: str = Field(default="slide_id", pattern=COLUMN)
     case_id_column: str | None = Field(
-        default=None, pattern=COLUMN, description="The patient; case_id or patient_id when absent"
+        default=None,
+        pattern=COLUMN,
+        description="Column with the patient; default: case_id or patient_id",
     )
     label_column: str = Field(pattern=LABEL)
     wsi_source: InputPath | None = Field(
-        default=None, description="Folder of slides: rows without a slide there are dropped"
+        default=None, description="Folder of slides; rows whose slide is not there are dropped"
     )
-    drop_classes_with_fewer_than: int = Field(default=1, ge=1, description="Cases of a class")
-    output_dir: str = Field(default="metadata", max_length=500, description="Below the output")
+    drop_classes_with_fewer_than: int = Field(
+        default=1, ge=1, description="Minimum number of cases per class"
+    )
+    output_dir: str = Field(
+        default="metadata", max_length=500, description="Path in the output folder"
+    )
 
 
 class MetadataResult(NovaResult):
     """Table for create_wsi_classification_splits."""
 
     cleaned_metadata_path: OutputName
-    label_map: dict[str, int] = Field(description="Class to number in LABEL_cats")
+    label_map: dict[str, int] = Field(description="Number of each class in LABEL_cats")
     class_counts: dict[str, int]
     n_slides: int
     n_cases: int
-    dropped: dict[str, int] = Field(description="Rows by reason")
+    dropped: dict[str, int] = Field(description="Number of dropped rows, by reason")
 
 
 @nova_tool("prepare_wsi_classification_metadata", Resources(memory_mb=512))
@@ -77,10 +83,12 @@ def prepare_metadata(given: MetadataInput, context: ToolContext) -> MetadataResu
     if case is None:
         case = next((name for name in ("case_id", "patient_id") if name in raw.columns), None)
     elif case not in raw.columns:
-        raise InputError(f"{given.metadata_path}: has no column {case}")
+        raise InputError(f"{given.metadata_path}: column {case} not found")
     if given.label_column in (given.slide_id_column, case, "case_id", "slide_id"):
-        raise InputError(f"{given.label_column} names slides or cases and is not a label")
-    warnings = [] if case else ["no column of cases: each slide counts as a case of its own"]
+        raise InputError(
+            f"{given.label_column} identifies slides or cases, so it cannot be a label"
+        )
+    warnings = [] if case else ["no column with cases: each slide counts as a separate case"]
     suffix = re.compile(r"\.(svs|tiff?|ndpi|scn|mrxs|bif|czi|png|jpe?g)$", re.IGNORECASE)
     slides = raw[given.slide_id_column].astype("string").str.replace(suffix, "", regex=True)
     table = pd.DataFrame(
@@ -102,12 +110,12 @@ def prepare_metadata(given: MetadataInput, context: ToolContext) -> MetadataResu
     keep(~table.duplicated("slide_id"), "the slide appears twice")
     if given.wsi_source is not None:
         have = {path.stem for path in list_slides(context, given.wsi_source, True)}
-        keep(table["slide_id"].isin(have), "no such slide in the folder")
+        keep(table["slide_id"].isin(have), "the slide is not in the folder")
     cases = table.groupby(given.label_column)["case_id"].nunique()
     rare = cases[cases < given.drop_classes_with_fewer_than].index
     keep(~table[given.label_column].isin(rare), "its class has too few cases")
     if table.empty:
-        raise InputError(f"{given.metadata_path}: no row is left ({dropped})")
+        raise InputError(f"{given.metadata_path}: no rows left ({dropped})")
     values = sorted(table[given.label_column].unique().tolist(), key=lambda v: (str(type(v)), v))
     if len(values) < 2:
         raise InputError(f"{given.metadata_path}: all rows have the label {values[0]}")
@@ -131,7 +139,9 @@ def prepare_metadata(given: MetadataInput, context: ToolContext) -> MetadataResu
 class SplitsInput(Given):
     """Assignment of cases to folds."""
 
-    cleaned_metadata_path: InputPath = Field(description="From prepare_wsi_classification_metadata")
+    cleaned_metadata_path: InputPath = Field(
+        description="Table from prepare_wsi_classification_metadata"
+    )
     label_column: str = Field(pattern=LABEL)
     split_method: Literal["kfold", "stratifiedkfold", "montecarlo"] = "stratifiedkfold"
     n_folds: int = Field(default=5, ge=2, le=100)
@@ -139,10 +149,13 @@ class SplitsInput(Given):
         default=None,
         min_length=2,
         max_length=3,
-        description="montecarlo: shares of train and test, or of train, val and test; sum is 1",
+        description="For montecarlo: shares of train and test, or of train, val and test, with "
+        "sum 1",
     )
     random_seed: Seed = 42
-    output_dir: str = Field(default="metadata", max_length=500, description="Below the output")
+    output_dir: str = Field(
+        default="metadata", max_length=500, description="Path in the output folder"
+    )
 
 
 class SplitsResult(NovaResult):
@@ -150,7 +163,7 @@ class SplitsResult(NovaResult):
 
     split_metadata_path: OutputName
     n_folds: int
-    fold_columns: list[str] = Field(description='Each row is "train", "val" or "test"')
+    fold_columns: list[str] = Field(description='Columns whose values are "train", "val" or "test"')
     splits_visualization_path: OutputName
 
 
@@ -159,7 +172,7 @@ def create_splits(given: SplitsInput, context: ToolContext) -> SplitsResult:
     """Create train/validation/test splits for WSI classification datasets.
 
     Columns fold_0, fold_1 ... with train, val (montecarlo with three shares) or test; no case is in
-    two of them. The same seed gives the same folds.
+    more than one of them. The same seed gives the same folds.
     """
     import numpy as np
     from sklearn.model_selection import GroupKFold, GroupShuffleSplit, StratifiedGroupKFold
@@ -169,14 +182,14 @@ def create_splits(given: SplitsInput, context: ToolContext) -> SplitsResult:
     table = read_table(path, context, ["case_id", "slide_id", cats])
     ratios = given.split_ratios or [0.8, 0.2]
     if min(ratios) <= 0 or abs(sum(ratios) - 1) > 1e-6:
-        raise InputError(f"split_ratios {ratios}: shares above 0 that sum to 1")
+        raise InputError(f"split_ratios {ratios}: shares must be above 0 and sum to 1")
     if given.split_ratios is not None and given.split_method != "montecarlo":
         raise InputError(f"split_ratios applies to montecarlo, not to {given.split_method}")
     cases = table["case_id"].astype(str).to_numpy()
     least = int(table.groupby(cats)["case_id"].nunique().min())
     need = len(set(cases)) if given.split_method != "stratifiedkfold" else least
     if given.split_method != "montecarlo" and need < given.n_folds:
-        raise InputError(f"{path}: {need} cases (of the rarest class) for {given.n_folds} folds")
+        raise InputError(f"{path}: only {need} cases of the rarest class for {given.n_folds} folds")
     seed, count = given.random_seed, given.n_folds
     splitter: Any = {
         "kfold": lambda: GroupKFold(count, shuffle=True, random_state=seed),
@@ -219,14 +232,14 @@ class MilInput(Given):
     """Folds, features and training."""
 
     splits_path: InputPath = Field(
-        description="CSV: slide_id, LABEL_cats, fold_0, fold_1 ... of train, val and test; val is "
-        "scored if a fold has no test"
+        description="CSV with slide_id, LABEL_cats, and fold_0, fold_1 ... containing train, val "
+        "or test; val is scored if a fold has no test"
     )
     patch_features_path: InputPath = Field(
-        description="Folder of SLIDE.h5, dataset features (n, d)"
+        description="Folder of SLIDE.h5 files with the dataset features (n, d)"
     )
     label_column: str = Field(pattern=LABEL)
-    job_dir: str = Field(default="mil", max_length=500, description="Folder below the output")
+    job_dir: str = Field(default="mil", max_length=500, description="Folder in the output folder")
     n_heads: int = Field(default=1, ge=1, le=64)
     head_dim: int = Field(default=512, ge=1, le=4096)
     hidden_dim: int = Field(default=256, ge=1, le=4096)
@@ -235,7 +248,9 @@ class MilInput(Given):
     num_epochs: int = Field(default=10, ge=1, le=1000)
     learning_rate: float = Field(default=1e-3, gt=0, le=1)
     num_folds: int = Field(default=5, ge=1, le=100)
-    sample_during_training: bool = Field(default=False, description="Draw patches each step")
+    sample_during_training: bool = Field(
+        default=False, description="Number of patches drawn at each step"
+    )
     num_patches_to_sample: int = Field(default=2048, ge=1)
     seed: Seed = 42
     device: Device = "auto"
@@ -252,8 +267,10 @@ class FoldResult(BaseModel):
     loss: float
     accuracy: float
     bacc: float
-    auc: float | None = Field(description="One against the rest, averaged over several classes")
-    f1: float = Field(description="Macro")
+    auc: float | None = Field(
+        description="One-vs-rest AUC, averaged over classes if there are more than two"
+    )
+    f1: float = Field(description="Macro average")
     n_samples: int
     attention_save_dir: str
 
@@ -266,7 +283,9 @@ class MilResult(NovaResult):
     root_save_dir: str
     experiment_config_json_path: OutputName
     final_metrics_json_path: OutputName
-    attention: list[OutputName] = Field(description="FOLD/attention_scores/SLIDE.h5, (n_heads, n)")
+    attention: list[OutputName] = Field(
+        description="Folder with FOLD/attention_scores/SLIDE.h5, each (n_heads, n)"
+    )
 
 
 @nova_tool(
@@ -277,7 +296,7 @@ class MilResult(NovaResult):
 def train_test_mil(given: MilInput, context: ToolContext) -> MilResult:
     """Train and test multiple instance learning models for WSI classification over given folds.
 
-    ABMIL with one or more heads, AdamW, cross-entropy, one bag a step; saves attention.
+    ABMIL with one or more heads, AdamW, cross-entropy, one bag per step; saves attention.
     """
     import h5py
     import numpy as np
@@ -366,10 +385,14 @@ def _load_bags(
             continue
         bags[name] = read_features(file)[0]
     if not bags:
-        raise InputError(f"{given.patch_features_path}: contains no SLIDE.h5 of the table's slides")
+        raise InputError(
+            f"{given.patch_features_path}: contains no SLIDE.h5 for the slides in the table"
+        )
     sizes = {bag.shape[1] for bag in bags.values()}
     if len(sizes) > 1:
-        raise InputError(f"{given.patch_features_path}: features differ in length: {sorted(sizes)}")
+        raise InputError(
+            f"{given.patch_features_path}: features have different dimensions: {sorted(sizes)}"
+        )
     note = f"{len(missing)} slides have no features, e.g. {missing[0]}" if missing else ""
     return bags, [note] if note else []
 

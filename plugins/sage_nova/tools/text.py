@@ -53,10 +53,10 @@ def _make_texts(classes: list[str], prompts: list[str] | None) -> list[str]:
 class ScoreImageInput(TextModelInput):
     """An image and competing classes."""
 
-    image_path: InputPath = Field(description="PNG, JPEG or TIFF; not a whole slide")
+    image_path: InputPath = Field(description="PNG, JPEG or TIFF file, not a whole slide")
     classes: Classes = Field(min_length=2, max_length=50)
     prompts: list[str] | None = Field(
-        default=None, description='A text per class; "An H&E image of CLASS" when absent'
+        default=None, description='One text per class; default: "An H&E image of CLASS"'
     )
     apply_softmax: bool = True
 
@@ -72,7 +72,7 @@ class ScoreImageResult(NovaResult):
 
 @nova_tool("score_single_histology_image_using_text_tool", NETWORK)
 def score_image(given: ScoreImageInput, context: ToolContext) -> ScoreImageResult:
-    """Score a histology image based on text-based criteria: the class that fits best."""
+    """Score a histology image based on text-based criteria, and select the best class."""
     texts = _make_texts(given.classes, given.prompts)
     model = load_text_encoder(given.text_encoder, given, context)
     image = read_image(given.image_path, context)
@@ -90,7 +90,9 @@ class TilesByTextInput(WsiInput, TextModelInput):
     tissue_key: str = Field(default=TISSUES, pattern=KEY)
     tile_key: str = Field(default=TILES, pattern=KEY)
     patch_features_key: str = Field(
-        default=f"plip_{TILES}", pattern=KEY, description="Features by the same model as the texts"
+        default=f"plip_{TILES}",
+        pattern=KEY,
+        description="Features from the same model as the texts",
     )
 
 
@@ -106,7 +108,9 @@ class ScoreTilesInput(TilesByTextInput):
 class ScoreTilesResult(NovaResult):
     """A score per tile and text."""
 
-    similarity_key: str = Field(description="In obsm of the features; columns as classes")
+    similarity_key: str = Field(
+        description="Key in obsm of the features; its columns are the classes"
+    )
     similarity_scores_csv_save_path: OutputName
     path_to_zarr: OutputName
     mean_scores: dict[str, float]
@@ -127,15 +131,16 @@ def score_texts(
     encoder = str(table.uns.get("encoder", ""))
     if encoder not in (given.text_encoder, "conch_v1" if given.text_encoder == "conch" else "plip"):
         raise InputError(
-            f'features "{given.patch_features_key}" are of {encoder or "an unknown encoder"}, '
-            f"texts of {given.text_encoder}: they cannot be compared; extract the features with "
-            f"the same model"
+            f'features "{given.patch_features_key}" come from '
+            f"{encoder or 'an unknown encoder'} and texts from {given.text_encoder}, so they "
+            "cannot be compared; extract the features with the same model"
         )
     model = load_text_encoder(given.text_encoder, given, context)
     words, features = model.embed_texts(texts), np.asarray(table.X, dtype=np.float32)
     if words.shape[1] != features.shape[1]:
         raise InputError(
-            f"features have {features.shape[1]} numbers, texts {words.shape[1]}: other weights"
+            f"features have dimension {features.shape[1]} but texts {words.shape[1]}; the "
+            "weights differ"
         )
     features = model.project(features)
     if not dot:
@@ -156,7 +161,7 @@ def make_score_table(tiles: Any, scores: Any, texts: list[str]) -> dict[str, Any
         "side_level0": np.full(len(tiles), store.tile_side(tiles)),
     }
     if taken := sorted(set(texts) & set(columns)):
-        raise InputError(f'"{taken[0]}" is a column of the table; word the text differently')
+        raise InputError(f'"{taken[0]}" is already a column of the table; change the text')
     return columns | {name: scores[:, i].astype(np.float64) for i, name in enumerate(texts)}
 
 
@@ -164,7 +169,7 @@ def make_score_table(tiles: Any, scores: Any, texts: list[str]) -> dict[str, Any
 def score_tiles(given: ScoreTilesInput, context: ToolContext) -> ScoreTilesResult:
     """Score individual tiles in a WSI based on text-based similarity criteria.
 
-    A CSV row per tile, and obsm[similarity_key] of the features.
+    Writes a CSV with one row per tile, and obsm[similarity_key] of the features.
     """
     from mcp_servers.formats.tables import write_columns
 
@@ -207,7 +212,7 @@ class PromptResult(NovaResult):
 def visualize_prompt(given: PromptInput, context: ToolContext) -> PromptResult:
     """Visualize text prompt similarity scores overlaid on WSI tissue regions.
 
-    With a CSV of the score (cosine) of each tile.
+    Also writes a CSV with the score (cosine) of each tile.
     """
     from mcp_servers.formats.images import write_png
     from mcp_servers.formats.tables import write_columns
@@ -233,9 +238,9 @@ class LabelInput(TilesByTextInput):
     """Competing classes."""
 
     classes: Classes = Field(min_length=2, max_length=50)
-    prompts: list[str] | None = Field(default=None, description="A text per class")
+    prompts: list[str] | None = Field(default=None, description="One text per class")
     top_tiles: int = Field(
-        default=50, ge=1, le=100_000, description="Tiles whose similarities are averaged"
+        default=50, ge=1, le=100_000, description="Number of tiles whose similarities are averaged"
     )
 
 
@@ -251,8 +256,8 @@ class LabelResult(NovaResult):
 def predict_label(given: LabelInput, context: ToolContext) -> LabelResult:
     """Predict WSI-level class labels using text-based zero-shot classification.
 
-    MI-Zero (Lu et al. 2023, CVPR) with PLIP or CONCH features: the mean of the best tiles'
-    similarities per class. TITAN is not run, since it is published as code.
+    MI-Zero (Lu et al. 2023, CVPR) with PLIP or CONCH features: the mean similarity of the top tiles
+    per class. TITAN is not run, since it is published as code.
     """
     import numpy as np
 
@@ -266,6 +271,6 @@ def predict_label(given: LabelInput, context: ToolContext) -> LabelResult:
     return LabelResult(
         probs_for_classes=found,
         predicted_class=max(found, key=lambda name: found[name]),
-        method=f"mi-zero, mean of the {count} best tiles",
+        method=f"mi-zero, mean of the {count} top tiles",
         warnings=["scores depend on wording; they are not calibrated probabilities"],
     )

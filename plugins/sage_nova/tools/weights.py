@@ -30,11 +30,11 @@ PatchEncoder = Literal[
 ]  # fmt: skip
 SlideEncoder = Literal["mean", "titan", "prism", "madeleine", "gigapath"]
 TextEncoder = Literal["plip", "conch"]
-AS_FOLDER = "weights=FOLDER, or hub=OWNER/NAME if the hub's cache has them"
+AS_FOLDER = "weights=FOLDER, or hub=OWNER/NAME if the model is in the hub's cache"
 AS_GRAPH = "its graph, ONNX or TorchScript, as weights=FILE"
 EXPORT = (
-    "is published as Python code, which is not run here; export its graph once (torch.jit.trace or"
-    " torch.onnx.export, inputs {inputs}) and give that file as weights"
+    "is published as Python code, which SAGE does not run; export its graph once "
+    "(torch.jit.trace or torch.onnx.export, inputs {inputs}) and pass that file as weights"
 )
 HUGGING_FACE = {
     "uni": "MahmoodLab/UNI", "conch_v15": "MahmoodLab/TITAN", "virchow": "paige-ai/Virchow",
@@ -47,9 +47,12 @@ class ModelWeights(Given):
     """Weights of a model."""
 
     weights: InputPath | None = Field(
-        default=None, description="Folder of the weights, or the model's graph (ONNX, TorchScript)"
+        default=None,
+        description="Folder with the weights, or the model's graph (ONNX, TorchScript)",
     )
-    hub: str | None = Field(default=None, max_length=200, description="OWNER/NAME in hub's cache")
+    hub: str | None = Field(
+        default=None, max_length=200, description="OWNER/NAME of a model in the hub's cache"
+    )
 
 
 def _make_spec(name: str, dimension: int, px: int, **options: Any) -> EncoderSpec:
@@ -80,7 +83,7 @@ SPECS: dict[str, EncoderSpec] = {
     "hoptimus0": ENCODERS["h-optimus-0"],
     "hoptimus1": ENCODERS["h-optimus-1"],
     "plip": _make_spec(
-        "plip", 512, 224, license="as the model's card", loader="transformers", normalize=CLIP,
+        "plip", 512, 224, license="see the model's card", loader="transformers", normalize=CLIP,
         resize="bicubic", precision="float32",
     ),
 }  # fmt: skip
@@ -115,7 +118,7 @@ def find_weights(
         return _find_cached(given.hub)
     if given.weights is None:
         raise InputError(
-            f"{what} needs its weights: get them from {source} under their license and give "
+            f"{what} requires its weights: get them from {source} under their license and pass "
             f"{how}; nothing is downloaded here"
         )
     return context.model(given.weights)
@@ -129,20 +132,20 @@ def stamp_files(path: Path) -> tuple[tuple[str, int, int], ...]:
 
 def _find_cached(hub: str) -> Path:
     if not REPO.match(hub):
-        raise InputError(f"hub={hub[:120]!r} is not a model's name; write OWNER/NAME")
+        raise InputError(f"hub={hub[:120]!r} is not a model's name; use OWNER/NAME")
     try:
         from huggingface_hub import try_to_load_from_cache
     except ImportError:
         raise InputError(
-            'hub= needs the package huggingface_hub: pip install "sage-pathology[models]"'
+            'hub= requires the package huggingface_hub: pip install "sage-pathology[models]"'
         ) from None
     for file in ("config.json", "model.safetensors", "pytorch_model.bin"):
         found = try_to_load_from_cache(hub, file)
         if isinstance(found, str):
             return Path(found).parent
     raise InputError(
-        f"hub={hub!r} is not in the hub's cache on this machine, and tools download nothing; on a"
-        f" machine with network access: hf download {hub}"
+        f"hub={hub!r} is not in this machine's hub cache, and tools do not download; on a "
+        f"machine with network access run: hf download {hub}"
     )
 
 
@@ -169,7 +172,7 @@ class Graph:
             runtime: Any = importlib.import_module("onnxruntime")
         except ImportError:
             raise InputError(
-                f'{path}: an ONNX file needs onnxruntime: pip install "sage-pathology[onnx]"'
+                f'{path}: ONNX files require onnxruntime: pip install "sage-pathology[onnx]"'
             ) from None
         try:
             return runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
@@ -214,7 +217,7 @@ def load_patch_encoder(
     spec = SPECS[name]
     if spec.loader == "handcrafted":
         if given.weights is not None or given.hub is not None:
-            raise InputError("the encoder handcrafted has no weights; leave them out")
+            raise InputError("the encoder handcrafted has no weights; omit them")
         own = load_encoder(spec, None, "cpu", mpp)
         return lambda patches: own.encode(own.stack(list(patches)))
     how = AS_GRAPH if name == "conch_v15" else AS_FOLDER
@@ -240,8 +243,9 @@ def _load_encoder(name: str, spec: EncoderSpec, path: Path, device: str) -> Any:
             out = graph((pixels.astype(np.float32) / 255 - mean) / sd)
             if out.shape != (len(pixels), spec.dimension):
                 raise InputError(
-                    f"{path}: gives {out.shape} for {len(pixels)} patches, {name} gives "
-                    f"{(len(pixels), spec.dimension)}; this is another model's graph"
+                    f"{path}: the output has shape {out.shape} for {len(pixels)} patches, but "
+                    f"{name} outputs {(len(pixels), spec.dimension)}; this is another model's "
+                    "graph"
                 )
             return out
 
@@ -339,7 +343,7 @@ def encode_slide(
     """
     if name == "mean":
         if given.weights is not None or given.hub is not None:
-            raise InputError("the mean of the tiles has no weights; leave them out")
+            raise InputError("the mean of the tiles has no weights; omit them")
         return np.asarray(features.mean(axis=0), dtype=np.float32)
     source = f"Hugging Face {HUGGING_FACE[name]}"
     path = find_weights(given, f"the slide encoder {name}", source, context, AS_GRAPH)
@@ -351,5 +355,5 @@ def encode_slide(
     )
     out = graph(features[None], coords[None].astype(np.int64), np.array([side], np.int64))
     if out.size == 0 or out.size != out.shape[-1]:
-        raise InputError(f"{path}: gives {out.shape}; a slide's vector is (1, dimension)")
+        raise InputError(f"{path}: the output has shape {out.shape} instead of (1, dimension)")
     return np.asarray(out.reshape(-1), dtype=np.float32)

@@ -56,16 +56,16 @@ class PropertiesInput(WsiInput):
 
 
 class PropertiesResult(NovaResult):
-    """Properties of the slide and, for named keys, of its store."""
+    """Properties of the slide and, for given keys, of its store."""
 
     slide_name: str
     n_levels: int
     base_width: int
     base_height: int
     base_magnification: float | None = Field(
-        description="The file's objective power, else 10 / µm per pixel"
+        description="Objective power from the file, or else 10 / µm per pixel"
     )
-    base_mpp: float | None = Field(description="Mean of both axes, µm per pixel")
+    base_mpp: float | None = Field(description="µm per pixel, averaged over both axes")
     mpp_x: float | None
     mpp_y: float | None
     levels: dict[str, LevelInfo]
@@ -86,7 +86,8 @@ class PropertiesResult(NovaResult):
 def retrieve_properties(given: PropertiesInput, context: ToolContext) -> PropertiesResult:
     """Retrieve metadata and properties from a single WSI file.
 
-    Levels, sizes, µm per pixel, magnification, format, vendor; counts of its store.
+    Returns levels, sizes, µm per pixel, magnification, format and vendor, and counts from its
+    store.
     """
     slide, job = given.open(context)
     has = slide.properties()
@@ -154,16 +155,17 @@ class StoreInput(WsiInput):
     """A slide with a store."""
 
     load_from_src: bool = Field(
-        default=True, description="Keep the contents of the job's store; false: begin a new store"
+        default=True,
+        description="Keep the contents of the job's store; if false, start a new store",
     )
-    overwrite: bool = Field(default=False, description="Compute existing results again")
+    overwrite: bool = Field(default=False, description="Recompute existing results")
     tissue_key: str = Field(default=TISSUES, pattern=KEY)
 
 
 class TissueInput(StoreInput):
-    """Key of the tissue, and its smallest piece."""
+    """Key of the tissue, and its minimum area."""
 
-    min_area_um2: float = Field(default=20_000.0, ge=0, description="Smaller pieces are dropped")
+    min_area_um2: float = Field(default=20_000.0, ge=0, description="Drop pieces smaller than this")
 
 
 class TissueResult(NovaResult):
@@ -187,7 +189,7 @@ def extract_tissue(given: TissueInput, context: ToolContext) -> TissueResult:
     frame, warnings, new = None, list[str](), {}
     if given.load_from_src and not given.overwrite and job.find(store.store_name(slide)):
         frame = store.load_store(job, slide).shapes.get(given.tissue_key)
-    log = [f"{given.tissue_key} existed; not computed again"]
+    log = [f"{given.tissue_key} already existed; not recomputed"]
     if frame is None:
         frame, warnings = find_regions(slide, given.min_area_um2)
         new, log = {given.tissue_key: frame}, [f"{len(frame)} regions of tissue"]
@@ -227,7 +229,7 @@ def find_regions(slide: Slide, min_area_um2: float) -> tuple[Any, list[str]]:
         parts = [p for p in getattr(valid, "geoms", [valid]) if p.geom_type == "Polygon"]
         shapes.append(max(parts, key=lambda part: part.area))
     if not shapes:
-        raise InputError(f"{slide.path}: no tissue was found, so there is nothing to store")
+        raise InputError(f"{slide.path}: no tissue found, so there is nothing to store")
     rows = [measure_region(shape) for shape in shapes]
     columns = {key: np.array([row[key] for row in rows]) for key in rows[0]}
     columns = {"tissue_id": np.arange(len(shapes)), **columns}
@@ -266,8 +268,10 @@ class TilesInput(StoreInput):
     tile_key: str = Field(default=TILES, pattern=KEY)
     tile_px: int = Field(default=256, ge=16, le=4096, description="Side in pixels at mpp")
     mpp: float = Field(default=0.5, gt=0, le=32, description="µm per pixel of the tiles")
-    overlap: float = Field(default=0.0, ge=0, lt=1, description="Share of a tile that overlaps")
-    min_tissue: float = Field(default=0.5, ge=0, le=1, description="Least share of tissue")
+    overlap: float = Field(
+        default=0.0, ge=0, lt=1, description="Share by which neighboring tiles overlap"
+    )
+    min_tissue: float = Field(default=0.5, ge=0, le=1, description="Minimum share of tissue")
 
 
 class TilesResult(NovaResult):
@@ -290,7 +294,7 @@ def extract_tiles(given: TilesInput, context: ToolContext) -> TilesResult:
     tissue = store.get_element(held, "tissues", given.tissue_key)
     if given.tile_key in held.shapes and not given.overwrite:
         frame, new = held.shapes[given.tile_key], {}
-        log = [f"{given.tile_key} existed; not computed again"]
+        log = [f"{given.tile_key} already existed; not recomputed"]
     else:
         frame, log = cut_tiles(slide, tissue, given)
         new = {given.tile_key: frame}
@@ -345,10 +349,12 @@ class FeaturesInput(StoreInput, ModelWeights):
 
     tile_key: str = Field(default=TILES, pattern=KEY)
     patch_features_key: str | None = Field(
-        default=None, pattern=KEY, description="MODEL_TILEKEY when absent"
+        default=None, pattern=KEY, description="Key of the features; default: MODEL_TILEKEY"
     )
     model: PatchEncoder = Field(
-        default="conch_v15", description="handcrafted needs no weights, and is used only if named"
+        default="conch_v15",
+        description="Name of the encoder; handcrafted, which needs no "
+        "weights, is used only on request",
     )
     device: Device = "auto"
 
@@ -382,7 +388,7 @@ def extract_features(given: FeaturesInput, context: ToolContext) -> FeaturesResu
     tiles, new = store.get_element(held, "tiles", given.tile_key), {}
     key = given.patch_features_key or f"{given.model}_{given.tile_key}"
     if key in held.tables and not given.overwrite:
-        table, log = held.tables[key], [f"{key} existed; not computed again"]
+        table, log = held.tables[key], [f"{key} already existed; not recomputed"]
     else:
         corners, side = store.tile_corners(tiles), store.tile_side(tiles)
         made = encode_squares(slide, corners, side, given.model, given, context)
@@ -430,10 +436,11 @@ class EncodeInput(StoreInput, ModelWeights):
     tile_key: str = Field(default=TILES, pattern=KEY)
     patch_features_key: str = Field(default=FEATURES, pattern=KEY)
     slide_encoder: SlideEncoder = Field(
-        default="titan", description="mean needs no weights, and is used only if named"
+        default="titan",
+        description="Name of the encoder; mean, which needs no weights, is used only on request",
     )
     slide_features_key: str | None = Field(
-        default=None, pattern=KEY, description="The encoder's name when absent"
+        default=None, pattern=KEY, description="Key of the vector; default: the encoder's name"
     )
 
 
@@ -445,14 +452,16 @@ class EncodeResult(NovaResult):
     patch_features_key: str
     embedding_dim: int
     slide_encoder: str
-    features_path: OutputName = Field(description="HDF5, dataset features of (dimension,)")
+    features_path: OutputName = Field(
+        description="HDF5 file with the dataset features of shape (dimension,)"
+    )
 
 
 @nova_tool("encode_wsi_tool", Resources(memory_mb=4096, seconds_per_item=5.0))
 def encode_wsi(given: EncodeInput, context: ToolContext) -> EncodeResult:
     """Encode a single WSI with slide-level features, kept in uns[slide_features_KEY].
 
-    The user's TITAN, PRISM, MADELEINE or GigaPath graph, or the mean of its patch features.
+    Uses the user's TITAN, PRISM, MADELEINE or GigaPath graph, or the mean of the patch features.
     """
     import h5py
     import numpy as np
@@ -502,7 +511,7 @@ class HierarchyResult(NovaResult):
     """Contents of a store."""
 
     nodes: list[ZarrNode]
-    tree: str = Field(description="A line per node, indented")
+    tree: str = Field(description="One line per node, indented")
 
 
 MOST_NODES = 2000
@@ -533,7 +542,7 @@ def access_zarr(given: ZarrInput, context: ToolContext) -> HierarchyResult:
         nodes.append(item)
         lines.append(line)
     more = len(members) - len(nodes)
-    warnings = [f"{more} further nodes are not listed"] if more else []
+    warnings = [f"{more} more nodes are not listed"] if more else []
     return HierarchyResult(nodes=nodes, tree="\n".join(lines), warnings=warnings)
 
 
@@ -541,7 +550,7 @@ class ReadInput(ZarrInput):
     """An element of the store, by its key."""
 
     key: str | None = Field(
-        default=None, max_length=200, description="tissues or shapes/tissues; all when absent"
+        default=None, max_length=200, description="tissues or shapes/tissues; default: all"
     )
     start: int = Field(default=0, ge=0, description="First row of a table or shapes element")
     rows: int = Field(default=100, ge=1, le=20_000, description="Number of rows")
@@ -557,20 +566,24 @@ class ElementInfo(BaseModel):
 
 
 class ReadResult(NovaResult):
-    """Elements of the store and rows of the named element."""
+    """Elements of the store and rows of the requested element."""
 
     data_str: str = Field(description="Description of the store")
     elements: list[ElementInfo]
-    rows: list[dict[str, Any]] = Field(description="Of the named element; shapes with WKT geometry")
+    rows: list[dict[str, Any]] = Field(
+        description="Rows of the requested element; shapes have WKT geometry"
+    )
     total_rows: int | None = None
-    table_csv: OutputName | None = Field(default=None, description="All rows of the element")
+    table_csv: OutputName | None = Field(
+        default=None, description="Total number of rows of the element"
+    )
 
 
 @nova_tool("read_zarr_data_tool", Resources(memory_mb=1024))
 def read_zarr(given: ReadInput, context: ToolContext) -> ReadResult:
-    """Read data from a Zarr file: its elements, and the rows of the named element.
+    """Read data from a Zarr file: its elements, and the rows of the requested element.
 
-    Shapes have geometry as WKT; tables obs, features f0 ..., reductions.
+    Rows of shapes have geometry as WKT; rows of tables have obs, features f0 ..., and reductions.
     """
     import json
 
@@ -586,7 +599,7 @@ def read_zarr(given: ReadInput, context: ToolContext) -> ReadResult:
     found = next((i for i in infos if given.key in (i.key, f"{i.kind}/{i.key}")), None)
     if found is None:
         have = ", ".join(info.key for info in infos) or "nothing"
-        raise InputError(f'{given.path}: has no element "{given.key}" (it has: {have})')
+        raise InputError(f'{given.path}: element "{given.key}" not found (elements: {have})')
     frame = make_frame(held[found.key])
     result.total_rows = len(frame)
     part = frame.iloc[given.start : given.start + given.rows]
@@ -623,8 +636,8 @@ class Region(Given):
 
     top_left_x: int
     top_left_y: int
-    base_width: int = Field(ge=1, le=16_384, description="Pixels of base_level")
-    base_height: int = Field(ge=1, le=16_384, description="Pixels of base_level")
+    base_width: int = Field(ge=1, le=16_384, description="Width in pixels of base_level")
+    base_height: int = Field(ge=1, le=16_384, description="Height in pixels of base_level")
     base_level: int = Field(default=0, ge=0)
 
 
@@ -633,7 +646,7 @@ class RegionInput(WsiInput):
 
     region: Region
     custom_save_dir: str | None = Field(
-        default=None, max_length=500, description="Folder below the output; the job's when absent"
+        default=None, max_length=500, description="Folder in the output folder; default: the job's"
     )
 
 
@@ -662,7 +675,7 @@ def read_region(given: RegionInput, context: ToolContext) -> RegionResult:
     if max(x - slide.width, y - slide.height, -right, -bottom) >= 0:
         raise InputError(f"the region at ({x}, {y}) is outside {size}")
     if min(x, y, slide.width - right, slide.height - bottom) < 0:
-        warnings.append(f"a part of the region is outside {size} and blank")
+        warnings.append(f"a part of the region is outside {size} and is left blank")
     file = f"{slide.name}_region_x{x}_y{y}_H{height}_W{width}.png"
     name = job.out(file) if given.custom_save_dir is None else f"{given.custom_save_dir}/{file}"
     with context.writing(name) as path:

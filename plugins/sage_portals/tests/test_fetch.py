@@ -188,7 +188,7 @@ def test_a_service_that_asks_for_time_is_given_it(api: tuple[Api, str], tmp_path
 
 def test_a_service_that_asks_for_an_hour_is_named(api: tuple[Api, str], tmp_path: Path) -> None:
     api[0].busy, api[0].wait = 1, "3600"
-    says = r"GDC \(http.*HTTP 429, asks to wait 3600 s. What was fetched is kept; call again"
+    says = r"GDC \(http.*HTTP 429, requests a wait of 3600 s. Fetched data is kept"
     with pytest.raises(FaultError, match=says):
         get(api, tmp_path / "blca")
 
@@ -217,7 +217,7 @@ def test_a_damaged_file_is_refused_and_what_came_before_is_kept(
 ) -> None:
     folder = get(api, tmp_path / "blca")
     api[0].counts["file-40"] = b"cut short"
-    with pytest.raises(FaultError, match="arrived damaged"):
+    with pytest.raises(FaultError, match="was damaged"):
         get(api, folder, counts=True)
     assert not (folder / "counts.csv.gz").exists()
     assert len(list((folder / "star_counts").glob("*.tsv"))) >= 1
@@ -225,7 +225,7 @@ def test_a_damaged_file_is_refused_and_what_came_before_is_kept(
 
 def test_a_changed_answer_names_the_field(api: tuple[Api, str], tmp_path: Path) -> None:
     api[0].broken = "/gdc/cases"
-    with pytest.raises(FaultError, match='GDC changed: its answer has no field "pagination"'):
+    with pytest.raises(FaultError, match='GDC has changed: its answer has no field "pagination"'):
         get(api, tmp_path / "blca")
     assert not list((tmp_path / "blca").glob("*.csv"))
 
@@ -237,9 +237,9 @@ def test_an_unreachable_service_is_a_fault_with_its_address(tmp_path: Path) -> N
 
 
 def test_unknown_cohorts_and_genes_are_bad_input(api: tuple[Api, str], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be fetched; there are: tcga-blca"):
+    with pytest.raises(InputError, match="cannot be fetched; available: tcga-blca"):
         fetch_cohort("tcga-xyz", tmp_path)
-    with pytest.raises(InputError, match="knows no gene NOSUCH"):
+    with pytest.raises(InputError, match="has no gene NOSUCH"):
         get(api, tmp_path / "blca", genes=("NOSUCH",))
 
 

@@ -124,14 +124,14 @@ def slides(count: int = 12, seed: int = 0) -> list[SlideMaps]:
         (body("return 1.0", before="from numpy import load"), "import is not allowed"),
         (body("return 1.0", before="from numpy.random import default_rng"), "import is not"),
         (body("global seen", "seen = 1", "return 1.0"), "`global`"),
-        (body("return 1.0", before="np.zeros(3)"), "beside MEASUREMENT"),
-        (body("return 1.0", before="if True:\n    x = 1"), "beside MEASUREMENT"),
-        (body("return 1.0", before="SEEN = [len(str())]"), "beside MEASUREMENT"),
-        ("def measure(slide):\n    return 1.0\n", "no MEASUREMENT"),
-        (CONTRACT, "needs one function"),
+        (body("return 1.0", before="np.zeros(3)"), "besides MEASUREMENT"),
+        (body("return 1.0", before="if True:\n    x = 1"), "besides MEASUREMENT"),
+        (body("return 1.0", before="SEEN = [len(str())]"), "besides MEASUREMENT"),
+        ("def measure(slide):\n    return 1.0\n", "is missing"),
+        (CONTRACT, "one function"),
         (CONTRACT + "\ndef measure(slide, radius_um):\n    return 1.0\n", "measure takes (slide)"),
         (CONTRACT + "\ndef measure(slide, *more):\n    return 1.0\n", "measure takes (slide)"),
-        (HONEST.replace('"µm"', '"not a unit!"'), "is no unit"),
+        (HONEST.replace('"µm"', '"not a unit!"'), "is not a unit"),
         (HONEST.replace('"mean"', '"pooled"'), "pooled sums"),
         (HONEST.replace('"name": "far_neighbor"', '"name": "Far Neighbor"'), "name"),
         (HONEST.replace("the median", "Median"), "sentence"),
@@ -288,10 +288,10 @@ def test_an_endless_program_ends_and_gives_nothing(
     monkeypatch.setattr(running, "SECONDS", 4.0)
     monkeypatch.setattr(running, "SECONDS_PER_SLIDE", 0.0)
     endless = hostile(body("while True:", "    pass"))
-    with pytest.raises(InputError, match="did not end within 4 s"):
+    with pytest.raises(InputError, match="did not finish within 4 s"):
         run_program(endless, slides(1), box)
     (maps,) = with_values([endless], slides(1), box)
-    assert "did not end" in str(maps.coded[endless.digest])
+    assert "did not finish" in str(maps.coded[endless.digest])
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_gate_approval_and_measurement_from_the_command_line(box: Sandbox, tmp_p
         "--workers",
         "1",
     )
-    assert "nobody approved this program" in sage(*measure, cwd=tmp_path, code=2)
+    assert "nobody has approved this program" in sage(*measure, cwd=tmp_path, code=2)
     approve = (
         "programs",
         "approve",
@@ -350,7 +350,7 @@ def test_gate_approval_and_measurement_from_the_command_line(box: Sandbox, tmp_p
         "--by",
         "A. Reader",
     )
-    assert "no gate report" in sage(*approve, cwd=tmp_path, code=2)
+    assert "gate report not found" in sage(*approve, cwd=tmp_path, code=2)
     sage("programs", "gate", "-", "--maps", "maps", "--define", "far.py", cwd=tmp_path)
     report = json.loads((tmp_path / "gate" / "gate.json").read_text())
     (noted,) = [n for n in report["measurements"][0]["notes"] if "unit" in n]
@@ -371,5 +371,5 @@ def test_gate_approval_and_measurement_from_the_command_line(box: Sandbox, tmp_p
     assert (again["resumed"], again["failures"]) == (12, {})
     assert f"[variables.{name}]" in (tmp_path / "out" / "measured.toml").read_text()
     file.write_text(HONEST + "# one more line\n")
-    assert "changed after it was approved" in sage(*measure, cwd=tmp_path, code=2)
-    assert "not about far.py as it is now" in sage(*approve, cwd=tmp_path, code=2)
+    assert "changed since it was approved" in sage(*measure, cwd=tmp_path, code=2)
+    assert "is for another version of far.py" in sage(*approve, cwd=tmp_path, code=2)

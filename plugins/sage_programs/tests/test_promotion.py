@@ -106,11 +106,11 @@ def test_a_function_of_a_recorded_program_can_be_promoted(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("function", "says"),
     [
-        ("nothing", r"no program under .* defines \"nothing\"; they define: .*distance"),
+        ("nothing", r"no program .* defines \"nothing\"; defined functions: .*distance"),
         ("untyped", 'parameter "table" needs a plain type'),
         ("many", "without \\* or \\*\\*"),
-        ("../evil", "is no function name"),
-        ("Distance", "is no function name"),
+        ("../evil", "not a valid function name"),
+        ("Distance", "not a valid function name"),
     ],
 )
 def test_what_cannot_be_a_tool_is_refused_with_the_reason(
@@ -154,7 +154,7 @@ def test_a_link_out_of_the_run_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere" / "analysis.py").write_text(PROGRAM)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "attempt-1").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InputError, match="no program under"):
+    with pytest.raises(InputError, match="no program"):
         promote(tmp_path / "run", "distance", tmp_path / "tools")
 
 

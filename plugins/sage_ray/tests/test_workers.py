@@ -104,7 +104,7 @@ def die(_: object) -> None:
 
 
 def test_what_no_node_holds_is_refused_at_once(workers: Workers, roots: Roots) -> None:
-    with pytest.raises(InputError, match=r"needs \d+ MiB, and of the cluster's 1 node\(s\) the"):
+    with pytest.raises(InputError, match=r"needs \d+ MiB, but of the cluster's 1 node\(s\) the"):
         workers.submit("gorge", {}, roots)
     with pytest.raises(InputError, match="needs a GPU, and the cluster has none"):
         workers.submit("needs_gpu", {}, roots)

@@ -75,7 +75,7 @@ def test_a_screen_names_what_it_cannot_estimate(tmp_path: Path) -> None:
     given = ["--cohort", str(cohort), "--endpoint", "OS"]
     done = run_screen(*given)
     assert "clinical:stage" in done.output and "not estimated: constant_feature" in done.output
-    assert "clinical:marker is left out: it parts all patients with OS" in done.output
+    assert "clinical:marker is excluded: it separates all patients with OS" in done.output
     assert "nan" not in done.output and "clinical:marker  " not in done.output
 
     def refuse(token: str) -> None:

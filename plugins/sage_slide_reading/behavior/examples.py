@@ -61,7 +61,7 @@ def read_examples(
     Parameters
     ----------
     sessions : a session file, or a folder to search for session files
-    slides : folder with the slides that the sessions name
+    slides : folder with the slides of the sessions
     thumbnail_px : longer side of the thumbnails
     settings : thresholds for converting sessions to actions
     patient : maps a slide's file name to its patient; an unknown name counts as its own patient
@@ -73,7 +73,7 @@ def read_examples(
     """
     files = [sessions] if sessions.is_file() else sorted(sessions.rglob(f"*{SUFFIX}"))
     if not files:
-        raise InputError(f"{sessions}: there is no *{SUFFIX}; record some with sage serve")
+        raise InputError(f"{sessions}: no *{SUFFIX} found; record sessions with sage serve")
     return gather(
         ((path, read_session(path)) for path in files), slides, thumbnail_px,
         settings=settings, patient=patient,
@@ -92,7 +92,7 @@ def gather(
     found: dict[str, Example] = {}
     places: dict[str, list[Path]] = defaultdict(list)
     if not slides.is_dir():
-        raise InputError(f"{slides}: no such folder of slides")
+        raise InputError(f"{slides}: slide folder not found")
     for path in sorted(slides.rglob("*")):
         if path.is_file() and not path.is_symlink():
             places[path.name].append(path)
@@ -101,8 +101,8 @@ def gather(
         if header.slide not in found:
             here = places.get(header.slide, [])
             if len(here) != 1:
-                what = "no such slide" if not here else "several slides of this name"
-                raise InputError(f"{path}: {header.slide}: {what} below {slides}")
+                what = "no such slide" if not here else "several slides with this name"
+                raise InputError(f"{path}: {header.slide}: {what} in {slides}")
             with Slide.open(here[0], threads=1) as slide:
                 size = (slide.width, slide.height)
                 thumbnail = thumbnail_of(slide, thumbnail_px)
@@ -110,7 +110,7 @@ def gather(
         example = found[header.slide]
         if example.size != (header.width, header.height):
             raise InputError(
-                f"{path}: it was recorded on {header.width} x {header.height} pixels, "
+                f"{path}: recorded on {header.width} x {header.height} pixels, but "
                 f"{header.slide} has {example.size[0]} x {example.size[1]}"
             )
         visits = tuple(actions_of(session, settings))

@@ -31,16 +31,16 @@ MOST = 200
 
 
 class Behavior(Strict):
-    """Entry of the bank: the task of its readers, and what their sessions hold."""
+    """Entry of the bank: the readers' task, and statistics of their sessions."""
 
     task: str = Field(min_length=1, max_length=500)
     sessions: int = Field(ge=1)
     slides: int = Field(ge=1)
-    regions: float = Field(gt=0, le=10_000, description="Per session, on average")
+    regions: float = Field(gt=0, le=10_000, description="Average number of regions per session")
     sides: tuple[Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)], ...] = Field(
-        description="Usual side of a box per bin, of slide heights"
+        description="Usual side of a box per bin, in slide heights"
     )
-    usual_bin: float = Field(gt=0, allow_inf_nan=False, description="The commonest")
+    usual_bin: float = Field(gt=0, allow_inf_nan=False, description="Most frequent magnification")
 
 
 class Score(Strict):
@@ -49,7 +49,7 @@ class Score(Strict):
     behavior: str
     guide: str
     metric: str
-    value: float | None = Field(description="Mean over slides; None where it is undefined")
+    value: float | None = Field(description="Mean over slides; None if undefined")
     low: float | None = None
     high: float | None = None
 
@@ -68,12 +68,13 @@ class BehaviorCard(Strict):
     patients: int = Field(ge=1)
     data_sha256: str
     parameters: int = Field(ge=1)
-    folds: int = Field(ge=0, description="0: it was not measured")
+    folds: int = Field(ge=0, description="Number of folds; 0 if it was not measured")
     scores: tuple[Score, ...] = ()
     training_data: str = Field(max_length=2000)
     use: str = Field(
-        default="Proposes where a reader of these sessions would look. It learned looking, not "
-        "disease: a region is no finding, and what it leaves out is not normal. Not for diagnosis.",
+        default="Proposes where a reader of these sessions would look. It learned where readers "
+        "look, not disease: a proposed region is not a finding, and a region without a proposal "
+        "is not necessarily normal. Not for diagnosis.",
         max_length=2000,
     )
 
@@ -90,12 +91,12 @@ class BehaviorCard(Strict):
             return 0
         if task not in tasks:
             said = "several behaviors" if task is None else f'no behavior "{task[:80]}"'
-            raise InputError(f"the model has {said}; name one of: {'; '.join(tasks)}")
+            raise InputError(f"the model has {said}; choose one of: {'; '.join(tasks)}")
         return tasks.index(task)
 
 
 class Proposed(Strict):
-    """A region where a reader would look: level-0 pixels, how sure, at which bin, in which order.
+    """A proposed region: level-0 pixels, score, bin and order.
 
     `order` runs from 0, the first look, to 1, the last.
     """
@@ -124,7 +125,7 @@ def shipped_model() -> Path:
     """
     folder = data_folder("models") / "behavior"
     if not (folder / WEIGHTS).is_file():
-        raise InputError("this installation has no behavior model; name one (sage reading train)")
+        raise InputError("this installation has no behavior model; give one (sage reading train)")
     return folder
 
 
@@ -163,7 +164,7 @@ class BehaviorModel:
 
         path = folder / WEIGHTS
         if not path.is_file():
-            raise InputError(f"{folder}: no {WEIGHTS}; sage reading train writes one")
+            raise InputError(f"{folder}: {WEIGHTS} not found; sage reading train writes it")
         if path.stat().st_size > MAX_BYTES:
             raise InputError(f"{path}: larger than any behavior model")
         try:
@@ -173,18 +174,18 @@ class BehaviorModel:
             net = RegionNet(len(self.card.behaviors), len(self.card.bins), self.card.widths)
             tensors = {name: value.float() for name, value in load_file(path).items()}
             if not all(torch.isfinite(value).all() for value in tensors.values()):
-                raise InputError(f"{path}: its numbers are damaged: not finite")
+                raise InputError(f"{path}: damaged weights: not finite")
             missing, unknown = net.load_state_dict(tensors, strict=False)
         except ValidationError as error:
             raise InputError(
-                f"{path}: no behavior model of SAGE: {explain_validation(error, limit=5)}"
+                f"{path}: not a SAGE behavior model: {explain_validation(error, limit=5)}"
             ) from error
         except (SafetensorError, OSError, ValueError, RecursionError, RuntimeError) as error:
-            raise InputError(f"{path}: no behavior model of SAGE: {error}") from error
+            raise InputError(f"{path}: not a SAGE behavior model: {error}") from error
         lacking = [name for name in missing if not name.endswith("num_batches_tracked")]
         if lacking or unknown or any(len(b.sides) != len(self.card.bins) for b in
                                      self.card.behaviors):  # fmt: skip
-            raise InputError(f"{path}: its numbers do not fit its card")
+            raise InputError(f"{path}: the weights do not match the card")
         self.folder, self.net = folder, net.eval()
 
     def predict(self, slide: Slide, task: str | None = None, most: int | None = None

@@ -125,7 +125,7 @@ def loss(
 ) -> Tensor:
     """Compute cross-entropy of relevance, 1 - complete IoU of boxes, and distance of order.
 
-    A cell is relevant for a box if it lies within a quarter of the box's sides from its center; the
+    A cell is relevant for a box if it is within a quarter of the box's sides from its center; the
     cell at the center always is.
 
     Parameters

@@ -54,13 +54,20 @@ Tell = Callable[[str], None]
 
 
 class TrainSettings(Strict):
-    """Settings of training; the paper's network is larger, its rate 1e-4 and its batch 32."""
+    """Training settings; the paper's network is larger, its rate 1e-4 and its batch size 32."""
 
-    thumbnail_px: int = Field(default=192, ge=64, le=2048, description="Longer side")
+    thumbnail_px: int = Field(
+        default=192, ge=64, le=2048, description="Longer side of the thumbnail, in pixels"
+    )
     epochs: int = Field(default=100, ge=1, le=10_000)
     batch: int = Field(default=2, ge=1, le=256)
     learning_rate: float = Field(default=2e-3, gt=0, le=1)
-    folds: int = Field(default=5, ge=0, le=50, description="Of patients; 0 measures nothing")
+    folds: int = Field(
+        default=5,
+        ge=0,
+        le=50,
+        description="Number of folds, split by patient; 0 skips the measurement",
+    )
     seed: int = Field(default=0, ge=0, lt=2**32)
     widths: tuple[int, int, int, int] = (16, 32, 48, 64)
 
@@ -128,7 +135,7 @@ def card_of(examples: Sequence[Example], settings: TrainSettings, source: str) -
         If the recordings contain nothing that a model could learn.
     """
     if not examples:
-        raise InputError("the sessions hold no regions: nobody stayed, panned or peeked")
+        raise InputError("the sessions contain no regions: nobody stayed, panned or peeked")
     every = [a for e in examples for s in e.visits.values() for visits in s for a in visits]
     bins = tuple(sorted(bin_ for bin_, _ in Counter(a.bin for a in every).most_common(8)))
     digest = hashlib.sha256()
@@ -306,8 +313,8 @@ def split_patients(examples: Sequence[Example], folds: int, seed: int) -> list[s
     patients = sorted({example.patient for example in examples})
     if not 2 <= folds <= len(patients):
         raise InputError(
-            f"{folds} folds need at least {max(2, folds)} patients, and there are "
-            f"{len(patients)}; take fewer --folds, or 0 to measure nothing"
+            f"{folds} folds need at least {max(2, folds)} patients, but there are "
+            f"{len(patients)}; use fewer --folds, or 0 to skip the measurement"
         )
     order = generator(seed, PURPOSE, 1).permutation(len(patients))
     groups = [{patients[place] for place in order[fold::folds]} for fold in range(folds)]
@@ -315,8 +322,8 @@ def split_patients(examples: Sequence[Example], folds: int, seed: int) -> list[s
         shown = {example.patient for example in examples if example.visits.get(task)}
         if any(shown <= group for group in groups):
             raise InputError(
-                f'"{task}" was shown on slides of too few patients ({len(shown)}) for folds; '
-                "record more, or take --folds 0"
+                f'"{task}" was shown on slides of too few patients ({len(shown)}) for the folds; '
+                "record more sessions, or use --folds 0"
             )
     return groups
 

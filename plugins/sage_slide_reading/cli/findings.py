@@ -20,25 +20,27 @@ def measure(
     cohort: Annotated[
         str, typer.Argument(metavar="COHORT", help="Cohort folder or name, or - for none.")
     ],
-    slides: Annotated[Path, typer.Option(help="Folder of slides, or a slide.")],
+    slides: Annotated[Path, typer.Option(help="Folder of slides, or a single slide.")],
     questions: Annotated[
         list[str],
         typer.Option(
-            "--question", help="Asked of every slide, each about something else; repeatable."
+            "--question",
+            help="Question for every slide, each about a different concept; repeatable.",
         ),
     ],
     define: Annotated[
-        Path | None, typer.Option(help="File of measurements, one formula a line.")
+        Path | None, typer.Option(help="File of measurements, one formula per line.")
     ] = None,
     suite: Annotated[
-        SuiteName, typer.Option(help="Measurements made by rule; replaced by --define.")
+        SuiteName, typer.Option(help="Measurements defined by rule; replaced by --define.")
     ] = "standard",
     out: Annotated[Path, typer.Option(help="Folder for states, maps and tables.")] = Path("read"),
     mpp: Annotated[
-        float | None, typer.Option(help="µm per pixel of slides whose file does not say.", min=0.01)
+        float | None,
+        typer.Option(help="µm per pixel of slides whose files do not state it.", min=0.01),
     ] = None,
     workers: Annotated[
-        str, typer.Option(help='A number of processes, "pool", "ray", or "ray://host:port".')
+        str, typer.Option(help='Number of processes, or "pool", "ray", or "ray://host:port".')
     ] = "pool",
     cache: Annotated[
         Path | None, typer.Option(help="Folder for results by content; default: in OUT.")
@@ -67,15 +69,17 @@ def measure(
 
 def import_reading(
     file: Annotated[Path, typer.Argument(help="reading.json of `sage reading read`.")],
-    out: Annotated[Path, typer.Option(help="Folder of maps, one folder per slide.")] = Path("maps"),
+    out: Annotated[
+        Path, typer.Option(help="Folder for maps, with one subfolder per slide.")
+    ] = Path("maps"),
     slide: Annotated[
         str | None, typer.Option(help="Name of the slide; default: the reading's.")
     ] = None,
     patient: Annotated[
-        str | None, typer.Option(help="Its patient; default: read off the slide's name.")
+        str | None, typer.Option(help="Patient of the slide; default: from the slide's name.")
     ] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace objects that the folder holds.")
+        bool, typer.Option("--replace", help="Replace objects already in the folder.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -40,16 +40,18 @@ class OrderName(StrEnum):
 
 
 def read_slide(
-    slide: Annotated[Path, typer.Argument(help="A slide or image file.")],
-    question: Annotated[str, typer.Argument(help="In plain words.")],
+    slide: Annotated[Path, typer.Argument(help="Slide or image file.")],
+    question: Annotated[str, typer.Argument(help="Question in plain words.")],
     answers: Annotated[
         list[str] | None,
-        typer.Option("--answer", help="An option of a multiple-choice question; repeatable."),
+        typer.Option("--answer", help="Option of a multiple-choice question; repeatable."),
     ] = None,
     places: Annotated[
         list[str] | None,
         typer.Option(
-            "--place", metavar="NAME=X,Y,W,H", help="An area that answers name, level-0 pixels."
+            "--place",
+            metavar="NAME=X,Y,W,H",
+            help="Named area for use in answers, in level-0 pixels.",
         ),
     ] = None,
     eyes: Annotated[
@@ -63,67 +65,76 @@ def read_slide(
         Path | None, typer.Option(help="Folder of a CLIP-type model, for clip and model.")
     ] = None,
     mpp: Annotated[
-        float | None, typer.Option(help="µm per pixel, where the file does not say.")
+        float | None, typer.Option(help="µm per pixel, if the file does not state it.")
     ] = None,
-    magnification: Annotated[float, typer.Option(help="Of the first round.")] = 5.0,
-    patch_px: Annotated[int, typer.Option(help="Side of a patch in its own pixels.")] = 256,
-    rounds: Annotated[int, typer.Option(help="At most.", min=1, max=20)] = 5,
+    magnification: Annotated[float, typer.Option(help="Magnification of the first round.")] = 5.0,
+    patch_px: Annotated[
+        int, typer.Option(help="Side of a patch, in pixels at its magnification.")
+    ] = 256,
+    rounds: Annotated[int, typer.Option(help="Maximum number of rounds.", min=1, max=20)] = 5,
     single_step: Annotated[
-        bool, typer.Option("--single-step", help="Ablation: answer and judge at once.")
+        bool, typer.Option("--single-step", help="Ablation: answer and judge in one reply.")
     ] = False,
     random_navigator: Annotated[
-        bool, typer.Option("--random-navigator", help="Ablation: patches at random.")
+        bool, typer.Option("--random-navigator", help="Ablation: choose patches at random.")
     ] = False,
     no_reflection: Annotated[
-        bool, typer.Option("--no-reflection", help="Ablation: never call it sufficient.")
+        bool, typer.Option("--no-reflection", help="Ablation: never judge the evidence sufficient.")
     ] = False,
     intervene: Annotated[
-        bool, typer.Option("--intervene", help="Stop at every step for what you change.")
+        bool, typer.Option("--intervene", help="Pause at every step for your changes.")
     ] = False,
     agent: Annotated[
         AgentName,
         typer.Option(
-            help="pathagent: it chooses where to look; o3: a behavior learned from recorded "
-            "sessions proposes the regions (Pathologist-o3)."
+            help="pathagent: the reader chooses where to look; o3: a behavior learned from "
+            "recorded sessions proposes the regions (Pathologist-o3)."
         ),
     ] = AgentName.PATHAGENT,
     behavior: Annotated[
         Path | None,
-        typer.Option(help="o3: folder of a behavior model; default: the model that ships."),
+        typer.Option(help="o3: folder of a behavior model; default: the bundled model."),
     ] = None,
     task: Annotated[
-        str | None, typer.Option(help="o3: the behavior of the bank; else a router chooses.")
+        str | None, typer.Option(help="o3: behavior of the bank; default: chosen by a router.")
     ] = None,
     most: Annotated[
-        int | None, typer.Option(help="o3: regions at most; as many as readers visit.", min=1)
+        int | None,
+        typer.Option(
+            help="o3: maximum number of regions; default: as many as readers visit.", min=1
+        ),
     ] = None,
-    order: Annotated[OrderName, typer.Option(help="o3: of the regions.")] = OrderName.FORWARD,
+    order: Annotated[
+        OrderName, typer.Option(help="o3: magnification of the regions.")
+    ] = OrderName.FORWARD,
     from_page: Annotated[
         bool,
         typer.Option(
             "--intervene-from-page",
-            help="Take what you change from the folder of the reading, where the slides page of "
-            "`sage serve` leaves it.",
+            help="Take your changes from the reading's folder, where the slides page of `sage "
+            "serve` saves them.",
         ),
     ] = False,
     pause: Annotated[
-        bool, typer.Option("--pause", help="With --intervene-from-page: stop at every step.")
+        bool, typer.Option("--pause", help="With --intervene-from-page: pause at every step.")
     ] = False,
-    by: Annotated[str, typer.Option(help="Name shown to others while you hold the view.")] = "",
-    budget_usd: Annotated[float | None, typer.Option(min=0, help="What a model may cost.")] = None,
+    by: Annotated[str, typer.Option(help="Name shown to others while you control the view.")] = "",
+    budget_usd: Annotated[
+        float | None, typer.Option(min=0, help="Maximum cost of the model, in USD.")
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the reading; default: SLIDE.reading")
+        Path | None, typer.Option(help="Folder for the reading; default: SLIDE.reading")
     ] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Write over what the folder holds.")
+        bool, typer.Option("--replace", help="Overwrite the folder's contents.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Answer a question about a slide by moving through it (PathAgent, Pathologist-o3).
 
-    Looks at low power, predicts, reflects, then looks closer or elsewhere; with --agent o3 at the
-    regions that a learned behavior proposes. The folder holds the reading, its steps, a trace, a
-    conversation, and regions and path as GeoJSON.
+    The reader looks at low power, predicts, reflects, then looks closer or elsewhere; with --agent
+    o3, it looks at the regions that a learned behavior proposes. The folder contains the reading,
+    its steps, a trace, a conversation, and the regions and path as GeoJSON.
 
     Example: sage reading read slide.svs "Where is the tumor?" --out reading --replace
 
@@ -149,13 +160,11 @@ def read_slide(
     from sage_slide_reading.reader.types import O3Options, Options, Question
 
     if (intervene and from_page) or (pause and not from_page):
-        raise InputError(
-            "--pause needs --intervene-from-page, which is given in place of --intervene"
-        )
+        raise InputError("--pause requires --intervene-from-page instead of --intervene")
     console = Terminal(stderr=True) if as_json else Terminal()
     named = dict(map(_place, places or ()))
     if len(named) < len(places or ()):
-        raise InputError("--place: two places have one name")
+        raise InputError("--place: two places have the same name")
     try:
         options = Options(
             magnification=magnification, patch_px=patch_px, rounds=rounds,
@@ -169,9 +178,9 @@ def read_slide(
         said = said.replace("reply: Value error,", "--answer:")
         raise InputError(said) from None
     if agent is AgentName.PATHAGENT and (behavior or task or most):
-        raise InputError("--behavior, --task and --most are for --agent o3")
+        raise InputError("--behavior, --task and --most require --agent o3")
     if agent is AgentName.O3 and (intervene or from_page):
-        raise InputError("--intervene and --intervene-from-page are for --agent pathagent")
+        raise InputError("--intervene and --intervene-from-page require --agent pathagent")
     guide = bank(behavior) if agent is AgentName.O3 else None
     with Slide.open(slide, mpp=mpp) as opened:
         folder = out or Path(f"{opened.name}.reading")
@@ -184,7 +193,8 @@ def read_slide(
         with navigating(folder, f"sage reading read{f' for {by}' if by else ''}"):
             if not replace and {path.name for path in folder.iterdir()} - {LOCK}:
                 raise InputError(
-                    f"--out {folder} exists; name another folder, or --replace writes over it"
+                    f"--out {folder} already exists; choose another folder, or overwrite with "
+                    "--replace"
                 )
             trace = folder / "trace.jsonl"
             trace.unlink(missing_ok=True)
@@ -203,7 +213,7 @@ def read_slide(
                     reading = read(scope, chosen, asked, options, trace=tracing, person=person)
             except (ModelError, BudgetError) as error:
                 # A model's failures name the remedy for a run, which this is not.
-                way = f"the same command with --replace (it keeps {folder}'s replies)"
+                way = f"the same command with --replace (replies in {folder} are kept)"
                 said = str(error).replace("`sage resume`", way)
                 said = said.replace("resume with a larger", f"{way} and a larger")
                 raise type(error)(said) from None
@@ -257,7 +267,7 @@ def _place(text: str) -> tuple[str, Box]:
     name, _, rest = text.partition("=")
     found = re.fullmatch(r"(\d+),(\d+),(\d+),(\d+)", rest.replace(" ", ""))
     if not name or not found or int(found[3]) < 1 or int(found[4]) < 1:
-        raise InputError(f"--place {text}: write NAME=X,Y,W,H in level-0 pixels")
+        raise InputError(f"--place {text}: expected NAME=X,Y,W,H in level-0 pixels")
     x, y, width, height = (int(part) for part in found.groups())
     return name, Box(x=x, y=y, width=width, height=height)
 
@@ -285,12 +295,12 @@ def make_eyes(
 
     if name is EyesName.COMPUTED:
         if weights is not None:
-            raise InputError("--weights is for --eyes clip or model")
+            raise InputError("--weights requires --eyes clip or model")
         return computed_eyes()
     if name is EyesName.CLIP:
         if weights is None:
             raise InputError(
-                "--eyes clip needs --weights, the folder of a CLIP-type model such as PLIP"
+                "--eyes clip requires --weights, the folder of a CLIP-type model such as PLIP"
             )
         return clip_eyes(weights)
     from sage.run.wiring import make_chat

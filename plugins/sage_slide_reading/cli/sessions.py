@@ -26,7 +26,9 @@ app = typer.Typer(
 sessions_train.register(app)
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A threshold; see `actions --settings`."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Threshold as KEY=VALUE; see `actions --settings`."
+    ),
 ]
 SessionFile = Annotated[Path, typer.Argument(metavar="SESSION", help="A *.session.jsonl file.")]
 
@@ -58,7 +60,7 @@ def group() -> None:
 @app.command("sessions")
 def list_sessions(
     folder: Annotated[
-        Path | None, typer.Argument(help="Folder; default: where `sage serve` records.")
+        Path | None, typer.Argument(help="Folder of sessions; default: where `sage serve` records.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -76,7 +78,7 @@ def list_sessions(
 
     place = folder or load().runs_dir / FOLDER
     if folder is not None and not folder.is_dir():
-        raise InputError(f"{folder}: no such folder")
+        raise InputError(f"{folder}: folder not found")
     rows: list[dict[str, Any]] = []
     for path in sorted(place.glob(f"*{SUFFIX}")) if place.is_dir() else []:
         try:
@@ -99,7 +101,7 @@ def list_sessions(
         return
     console = Terminal()
     if not rows:
-        console.print(f"no session in {place}; record one on the slides page of `sage serve`")
+        console.print(f"no sessions in {place}; record one on the slides page of `sage serve`")
     for row in rows:
         said = row.get("error") or (
             f"{row['reader']} on {row['slide']}: {count_noun(row['events'], 'event')} in "
@@ -117,7 +119,7 @@ def actions(
     ] = None,
     sets: Sets = None,
     steps: Annotated[
-        bool, typer.Option("--steps", help="The boxes after each of the five steps.")
+        bool, typer.Option("--steps", help="Show the boxes after each of the five steps.")
     ] = False,
     settings: Annotated[
         bool, typer.Option("--settings", help="List the thresholds and their defaults.")
@@ -126,8 +128,8 @@ def actions(
 ) -> None:
     """List the actions of a session: commands such as <10x-inspect>, each with its box.
 
-    By the rules of Pathology-CoT: stays, pans and peeks; overviews removed, similar boxes merged,
-    boxes that hold others removed, sizes normalized.
+    Follows the rules of Pathology-CoT: stays, pans and peeks; overviews removed, similar boxes
+    merged, boxes containing others removed, sizes normalized.
 
     Example: sage reading actions reading.session.jsonl --set stay_s=1.5
     """
@@ -144,7 +146,7 @@ def actions(
             console.print(said, markup=False, highlight=False, soft_wrap=True)
         return
     if session is None:
-        raise InputError("actions: name a *.session.jsonl file, or --settings")
+        raise InputError("actions: give a *.session.jsonl file, or --settings")
     stages = stages_of(read_session(session), _settings(sets))
     if as_json:
         shown = {
@@ -168,25 +170,25 @@ def actions(
 
 @app.command("import")
 def import_log(
-    log: Annotated[Path, typer.Argument(help="Log or annotations of another viewer.")],
-    slide: Annotated[Path, typer.Option(help="The slide that was looked at.")],
-    out: Annotated[Path, typer.Option(help="The session to write, *.session.jsonl.")],
-    reader: Annotated[str, typer.Option(help="A pseudonym.")],
-    task: Annotated[str, typer.Option(help="What was looked for.")] = "",
-    form: Annotated[Log, typer.Option("--format", help="Whose log.")] = Log.AUTO,
+    log: Annotated[Path, typer.Argument(help="Log or annotations from another viewer.")],
+    slide: Annotated[Path, typer.Option(help="Slide that was viewed.")],
+    out: Annotated[Path, typer.Option(help="Session file to write, *.session.jsonl.")],
+    reader: Annotated[str, typer.Option(help="Pseudonym of the reader.")],
+    task: Annotated[str, typer.Option(help="Task of the reader.")] = "",
+    form: Annotated[Log, typer.Option("--format", help="Program that wrote the log.")] = Log.AUTO,
     screen: Annotated[
-        str, typer.Option(metavar="WxH", help="Pixels of the viewer's window.")
+        str, typer.Option(metavar="WxH", help="Size of the viewer's window, in pixels.")
     ] = "1920x1080",
     second: Annotated[
-        float, typer.Option(min=1e-9, help="Units of numeric times in a second: 1000 for ms.")
+        float, typer.Option(min=1e-9, help="Units per second in numeric times: 1000 for ms.")
     ] = 1000.0,
     mpp: Annotated[
-        float | None, typer.Option(help="µm per pixel, where the slide does not say.")
+        float | None, typer.Option(help="µm per pixel, if the slide does not state it.")
     ] = None,
 ) -> None:
-    """Read OpenSeadragon, QuPath, ASAP or Aperio ImageScope as a session.
+    """Import a session from OpenSeadragon, QuPath, ASAP or Aperio ImageScope.
 
-    Annotations without times count for 2 s each, in the order of the file, and are marked so.
+    Annotations without times count for 2 s each, in the order of the file, and are marked as such.
 
     Example: sage reading import log.json --slide slide.svs --reader r1 --out a.session.jsonl
     """
@@ -203,10 +205,10 @@ def import_log(
     from sage_slide_reading.sessions.imports import read_log
 
     if not out.name.endswith(SUFFIX):
-        raise InputError(f"--out {out}: a session's name ends in {SUFFIX}")
+        raise InputError(f"--out {out}: the name of a session file must end in {SUFFIX}")
     found = re.fullmatch(r"([1-9]\d{1,4})x([1-9]\d{1,4})", screen)
     if not found:
-        raise InputError(f"--screen {screen}: write WIDTHxHEIGHT, such as 1920x1080")
+        raise InputError(f"--screen {screen}: expected WIDTHxHEIGHT, such as 1920x1080")
     with Slide.open(slide, mpp=mpp) as opened:
         try:
             header = SessionHeader(
@@ -228,24 +230,27 @@ def import_log(
 @app.command()
 def draft(
     session: SessionFile,
-    slide: Annotated[Path, typer.Option(help="The slide that it was recorded on.")],
+    slide: Annotated[Path, typer.Option(help="Slide on which the session was recorded.")],
     eyes: Annotated[
         DraftEyes,
         typer.Option(
-            help="computed: sentences over measurements; model: a vision-language model; none: "
+            help="computed: sentences from measurements; model: a vision-language model; none: "
             "empty panels, to be written from scratch."
         ),
     ] = DraftEyes.COMPUTED,
     mpp: Annotated[
-        float | None, typer.Option(help="µm per pixel, where the slide does not say.")
+        float | None, typer.Option(help="µm per pixel, if the slide does not state it.")
     ] = None,
     sets: Sets = None,
-    budget_usd: Annotated[float | None, typer.Option(min=0, help="What a model may cost.")] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Write over earlier drafts.")] = False,
+    budget_usd: Annotated[
+        float | None, typer.Option(min=0, help="Maximum cost of the model, in USD.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite earlier drafts.")] = False,
 ) -> None:
-    """Draft for every action a thumbnail impression, why it was zoomed to, and findings.
+    """Draft a thumbnail impression, a reason for the zoom, and findings for every action.
 
-    They lie beside the session (*.drafts.json); the sessions page of `sage serve` reviews them.
+    Drafts are saved next to the session (*.drafts.json) and reviewed on the sessions page of `sage
+    serve`.
 
     Example: sage reading draft reading.session.jsonl --slide slide.svs
     """
@@ -262,7 +267,7 @@ def draft(
     recorded = read_session(session)
     path = drafts_path(session)
     if path.exists() and not replace:
-        raise InputError(f"{path} exists; --replace writes over it, and decisions on it are void")
+        raise InputError(f"{path} already exists; --replace overwrites it and voids its decisions")
     with Slide.open(slide, mpp=mpp) as opened:
         power = min(5.0, ONE_UM / opened.need_mpp())
         made = make(
@@ -289,13 +294,13 @@ def review(
     reject: Annotated[
         list[int] | None, typer.Option(help="Reject this round (no zoom here); repeatable.")
     ] = None,
-    reviewer: Annotated[str, typer.Option(help="Who decides; needed to decide.")] = "",
+    reviewer: Annotated[str, typer.Option(help="Name of the reviewer; required to decide.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Show a review's progress, and its seconds, clicks and keys per round.
 
-    Decide on the sessions page of `sage serve`, where the pictures are; --accept and --reject
-    decide here, by the number that is shown, and count no time.
+    Decide on the sessions page of `sage serve`, which shows the pictures. --accept and --reject
+    decide here, by the number shown, without measuring time.
 
     Example: sage reading review drafted.drafts.json
     """
@@ -315,10 +320,10 @@ def review(
     made = read_drafts(drafts)
     wanted = [(n, True) for n in accept or []] + [(n, False) for n in reject or []]
     if wanted and not one_line(reviewer):
-        raise InputError("review: --reviewer says who decides")
+        raise InputError("review: --reviewer is required to decide")
     for number, _ in wanted:
         if not 1 <= number <= len(made.rounds):
-            raise InputError(f"review: there is no round {number}; there are {len(made.rounds)}")
+            raise InputError(f"review: no round {number}; there are {len(made.rounds)} rounds")
     for number, kept in wanted:
         rationale = made.rounds[number - 1].rationale
         decide(drafts, Decision(
@@ -367,12 +372,13 @@ def review(
 @app.command()
 def export(
     drafts: Annotated[list[Path], typer.Argument(help="*.drafts.json files.")],
-    out: Annotated[Path, typer.Option(help="Folder of the three files.")],
+    out: Annotated[Path, typer.Option(help="Folder for the three files.")],
     unreviewed: Annotated[
-        bool, typer.Option("--unreviewed", help="Also rounds that nobody decided on, marked so.")
+        bool,
+        typer.Option("--unreviewed", help="Include rounds without a decision, marked as such."),
     ] = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Write over what the folder holds.")
+        bool, typer.Option("--replace", help="Overwrite the folder's contents.")
     ] = False,
 ) -> None:
     """Write reviewed rounds as conversations (JSON lines), COCO boxes and a datasheet.
@@ -388,7 +394,9 @@ def export(
     from sage_slide_reading.sessions.export import export as write
 
     if not replace and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"--out {out} exists; name another folder, or --replace writes over it")
+        raise InputError(
+            f"--out {out} already exists; choose another folder, or overwrite with --replace"
+        )
     reviewed = []
     for path in dict.fromkeys(map(Path.resolve, drafts)):  # each once, however often it is named
         made = read_drafts(path)
@@ -396,7 +404,7 @@ def export(
     kept = sum(len(each.select_kept(unreviewed)) for each in reviewed)
     if not kept:
         raise InputError(
-            "export: no round was accepted; review them first, or take drafts by --unreviewed"
+            "export: no round was accepted; review them first, or include drafts with --unreviewed"
         )
     log_command(load(), EXPORTED, out, command="sessions export")
     names = [path.name for path in write(reviewed, out, unreviewed=unreviewed)]
@@ -420,11 +428,10 @@ def _settings(sets: list[str] | None) -> ActionSettings:
     for text in sets or []:
         name, equals, value = text.partition("=")
         if not equals:
-            raise InputError(f"--set {text}: write KEY=VALUE")
+            raise InputError(f"--set {text}: expected KEY=VALUE")
         if name.strip() not in ActionSettings.model_fields:
             raise InputError(
-                f"--set {text}: there is no such threshold; `sage reading actions --settings` "
-                "lists them"
+                f"--set {text}: no such threshold; `sage reading actions --settings` lists them"
             )
         given[name.strip()] = value.split(",") if "," in value else value
     try:
@@ -452,7 +459,7 @@ def _writer(eyes: DraftEyes, folder: Path, budget_usd: float | None) -> Writer:
     reasoner = make_chat(load(reasoner="chat"), folder, budget_usd=budget_usd)
     if not reasoner.settings.vision:
         raise InputError(
-            "--eyes model needs a model that can see: name it as models.high and set vision = true"
-            " in sage.toml"
+            "--eyes model requires a model with vision: set models.high and vision = true in "
+            "sage.toml"
         )
     return ModelWriter(reasoner, reasoner.settings.models[Role.HIGH].name)

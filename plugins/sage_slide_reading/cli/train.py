@@ -21,17 +21,19 @@ def register(app: typer.Typer) -> None:
 
 
 def train_sessions(
-    sessions: Annotated[Path, typer.Argument(help="A folder of *.session.jsonl.")],
-    slides: Annotated[Path, typer.Option(help="Folder of the slides that sessions name.")],
-    out: Annotated[Path, typer.Option(help="Folder of the model.")],
+    sessions: Annotated[Path, typer.Argument(help="Folder of *.session.jsonl files.")],
+    slides: Annotated[Path, typer.Option(help="Folder with the slides of the sessions.")],
+    out: Annotated[Path, typer.Option(help="Folder for the model.")],
     patients: Annotated[
         Path | None,
         typer.Option(
-            help="CSV with the columns slide and patient; else the TCGA barcode that a slide's "
-            "name begins with, and a patient per slide where there is none."
+            help="CSV with the columns slide and patient; default: the TCGA barcode at the start "
+            "of a slide's name, or one patient per slide if there is none."
         ),
     ] = None,
-    folds: Annotated[int, typer.Option(help="Of patients; 0 measures nothing.", min=0)] = 5,
+    folds: Annotated[
+        int, typer.Option(help="Number of folds, split by patient; 0 skips the measurement.", min=0)
+    ] = 5,
     epochs: Annotated[int, typer.Option(min=1)] = 100,
     thumbnail_px: Annotated[
         int, typer.Option(help="Longer side of the thumbnails.", min=64, max=2048)
@@ -41,12 +43,13 @@ def train_sessions(
 ) -> None:
     """Train a small detector of the regions that readers visit; one behavior per task.
 
-    It is measured on patients that it did not see, beside tissue density, cellularity, the middle
-    of the slide and chance; then it is trained on all. The folder holds the weights
+    It is first measured on held-out patients, next to tissue density, cellularity, the middle of
+    the slide and chance, then trained on all sessions. The folder contains the weights
     (safetensors) and the card.
 
-    240 sessions of 30 slides with five folds take five minutes to two hours of processor time,
-    by the machine; with --folds 0 a fifth of that. Nothing is kept of what is interrupted.
+    240 sessions on 30 slides with five folds take five minutes to two hours of processor time,
+    depending on the machine; --folds 0 takes a fifth of that. An interrupted training cannot be
+    resumed.
 
     Example: sage reading train recordings --slides slides --folds 0 --out model
     """
@@ -105,16 +108,19 @@ def describe_card(card: BehaviorCard) -> list[str]:
 
 
 def predict_regions(
-    slide: Annotated[Path, typer.Argument(help="A slide or image file.")],
+    slide: Annotated[Path, typer.Argument(help="Slide or image file.")],
     model: Annotated[
         Path | None,
-        typer.Option(help="Folder of a model (sage reading train); default: the model that ships."),
+        typer.Option(help="Folder of a model (sage reading train); default: the bundled model."),
     ] = None,
     behavior: Annotated[
-        str | None, typer.Option(help="Which task's, where the model has several.")
+        str | None, typer.Option(help="Task whose behavior to use, if the model has several.")
     ] = None,
     most: Annotated[
-        int | None, typer.Option(help="At most; as many as readers visit.", min=1, max=200)
+        int | None,
+        typer.Option(
+            help="Maximum number of regions; default: as many as readers visit.", min=1, max=200
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="GeoJSON for QuPath and the slides page.")
@@ -151,7 +157,7 @@ def predict_regions(
             markup=False, highlight=False,
         )  # fmt: skip
     if not regions:
-        console.print("no region is likely enough", markup=False)
+        console.print("no region has a sufficient score", markup=False)
 
 
 def _patients(path: Path) -> dict[str, str]:
@@ -167,5 +173,5 @@ def _patients(path: Path) -> dict[str, str]:
         raise InputError(f"{path}: {error}") from None
     for number, row in enumerate(rows, 2):
         if not row.get("slide") or not row.get("patient"):
-            raise InputError(f"{path}: line {number}: it needs the columns slide and patient")
+            raise InputError(f"{path}: line {number}: columns slide and patient are required")
     return {row["slide"]: row["patient"] for row in rows}

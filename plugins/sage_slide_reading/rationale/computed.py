@@ -55,8 +55,8 @@ class ComputedWriter:
         edge = float(scope.edge_um([place.region.box.center])[0])
         where = f"{DOWN[_third(y)]} {ACROSS[_third(x)]}"
         lines = [
-            f"The slide shows {mm2:.3g} mm² of tissue in {pieces} piece{'s' * (pieces != 1)}.",
-            f"The region lies in the {where} part of the tissue.",
+            f"The slide contains {mm2:.3g} mm² of tissue in {pieces} piece{'s' * (pieces != 1)}.",
+            f"The region is in the {where} part of the tissue.",
         ]
         if 0 < edge < 1e5:
             lines.append(f"Its center is {edge:.0f} µm from the nearest edge of the tissue.")
@@ -69,8 +69,8 @@ class ComputedWriter:
             more, others = ("more", rank) if rank >= 0.5 else ("less", 1 - rank)
             many = f"{others:.0%}" if others < 0.995 else "nearly all"
             lines.append(
-                f"At low power it holds {more} nuclear dye than {many} of the fields of its size"
-                " on tissue."
+                f"At low power it contains {more} nuclear dye than {many} of the fields of its "
+                "size on tissue."
             )
         share = scope.tissue_share(place.region.box)
         if share < 0.9:
@@ -102,7 +102,7 @@ class ComputedWriter:
     def _findings(self, scope: Scope, place: Place) -> list[str]:
         middle = _middle(scope, place.region)
         if middle.magnification < computed.NUCLEI_FROM:
-            return [f"At {scope.native:.2g}x single nuclei cannot be measured on this slide."]
+            return [f"At {scope.native:.2g}x, single nuclei cannot be measured on this slide."]
         found = computed.findings(scope, middle, self.sight)
         whole = middle.box == place.region.box
         where = "area" if whole else f"middle {middle.um[2] / 1000:.2g} mm"
@@ -124,7 +124,7 @@ def tissue_sentences(found: dict[FindingName, Finding], where: str) -> list[str]
     shares = [
         f"{found[name].value:.0%} {words}" for name, words in LOOKS if found[name].value >= 0.01
     ]
-    said = f"{', '.join(shares)}" if shares else "no class of tissue stands out"
+    said = f"{', '.join(shares)}" if shares else "no class of tissue predominates"
     return [f"Of the {where}, {said}."]
 
 
@@ -141,7 +141,7 @@ def nuclei_sentences(found: dict[FindingName, Finding]) -> list[str]:
         f"{figures} dark irregular figure{'s' * (figures != 1)} resemble{'s' * (figures == 1)} "
         "mitoses."
         if figures
-        else "No mitosis-like figure is counted."
+        else "No mitosis-like figures are counted."
     )
     return lines
 

@@ -60,7 +60,7 @@ class NoWriter:
     """Leaves every panel empty, to be written from scratch."""
 
     drafted_by: DraftedBy = "none"
-    statement = "None were drafted: the reviewer wrote them."
+    statement = "No drafts: the reviewer wrote the text."
     model: str | None = None
 
     def write(self, scope: Scope, place: Place, task: str) -> Rationale:
@@ -128,18 +128,19 @@ def draft(
     header, slide = session.header, scope.slide
     if slide.path.name != header.slide:
         raise InputError(
-            f"{slide.path}: the session is of {header.slide}; if it is the same slide, give it that"
-            " name, by which review and training look for it"
+            f"{slide.path}: the session is of {header.slide}; if it is the same slide, rename it "
+            "to that, since review and training search by name"
         )
     if (header.width, header.height) != (slide.width, slide.height):
         raise InputError(
-            f"{slide.path}: {slide.width} x {slide.height} pixels; the session is of "
+            f"{slide.path}: {slide.width} x {slide.height} pixels, but the session is of "
             f"{header.slide} with {header.width} x {header.height}"
         )
     if header.mpp is not None and abs(header.mpp - scope.mpp) > MPP_TOLERANCE * scope.mpp:
         raise InputError(
-            f"{slide.path}: {scope.mpp:g} µm per pixel; the session is of {header.slide} with "
-            f"{header.mpp:g}. If it is the same slide, give its pixel size as --mpp {header.mpp:g}"
+            f"{slide.path}: {scope.mpp:g} µm per pixel, but the session is of {header.slide} "
+            f"with {header.mpp:g}. If it is the same slide, set its pixel size with --mpp "
+            f"{header.mpp:g}"
         )
     actions = actions_of(session, settings)
     if not actions:
@@ -148,7 +149,7 @@ def draft(
             f" least {settings.pan_s:g} s and no peek"
         )
     if len(actions) > MAX_ROUNDS:
-        raise InputError(f"{name}: {len(actions)} actions; at most {MAX_ROUNDS} are drafted")
+        raise InputError(f"{name}: {len(actions)} actions, but at most {MAX_ROUNDS} can be drafted")
     rounds, before = [], 0.0
     for place in places_of(scope, actions):
         rationale = writer.write(scope, place, header.task)

@@ -19,7 +19,7 @@ from sage_slide_reading.sessions.drafts import DraftedBy, Rationale, sentences
 THUMBNAIL_PX = 768
 STATEMENT = (
     "Drafted by a vision-language model from the thumbnail, the region and a crop of its center; "
-    "it is no pathologist. Not for diagnosis."
+    "not by a pathologist. Not for diagnosis."
 )
 Text = Annotated[str, Field(min_length=10, max_length=3000)]
 

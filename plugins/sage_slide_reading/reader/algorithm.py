@@ -40,11 +40,15 @@ Stage = Literal["selected", "described", "missing"]
 class Intervention(View):
     """A person's changes at a step; any of the four."""
 
-    region: Box | None = Field(default=None, description="Look here too, level-0 pixels")
-    edit: tuple[str, str] | None = Field(default=None, description="Region id, its description")
+    region: Box | None = Field(
+        default=None, description="Additional region to look at, in level-0 pixels"
+    )
+    edit: tuple[str, str] | None = Field(default=None, description="Region ID and its description")
     missing_info: str | None = Field(default=None, max_length=500)
     magnification: float | None = Field(default=None, ge=1, le=80)
-    by: str = Field(default="", max_length=80, description="Who, where people are named")
+    by: str = Field(
+        default="", max_length=80, description="Name of the person, if people are identified"
+    )
 
     def describe(self) -> str:
         """Text for the trace."""
@@ -213,7 +217,7 @@ class Session:
             return found
         answer = self.question.chosen(found.answer)
         if answer is None:
-            raise InputError(f"{found.answer[:80]!r} is none of the options")
+            raise InputError(f"{found.answer[:80]!r} is not one of the options")
         return found.model_copy(update={"answer": answer})
 
     def reflect(self, _: Nothing) -> dict[str, Any]:
@@ -292,7 +296,7 @@ class Session:
                 name, text = change.edit
                 if name not in self.merged:
                     raise InputError(
-                        f"there is no region {name!r} to describe; seen: {', '.join(self.merged)}"
+                        f"no region {name!r} to describe; seen: {', '.join(self.merged)}"
                     )
                 edited = self.merged[name].model_copy(update={"text": text[:2000], "edited": True})
                 self.merged[name] = edited
@@ -318,7 +322,7 @@ class Session:
             Tool("predict", "Predict from S_t.", Nothing, lambda _: self.predict(False)),
             Tool("synthesize", "Predict from all states.", Nothing, lambda _: self.predict(True)),
             Tool("reflect", "Judge sufficiency.", Nothing, self.reflect),
-            Tool("missing", "Say what is missing.", Nothing, self.missing),
+            Tool("missing", "State what is missing.", Nothing, self.missing),
             Tool("at_once", "All three at once.", Nothing, self.at_once),
             Tool("magnify", "Divide into finer patches.", Magnified, self.magnify),
             Tool("person", "Ask the person.", Ask, self.person_intervenes),
@@ -386,7 +390,7 @@ def moves(session: Session) -> Generator[Use, Any, Reading]:
     if options.look_once:
         yield Use("predict", nothing)
         final = session.prediction
-        session.close_step("one look was asked for")
+        session.close_step("a look was requested")
         assert final is not None
         return session.reading(final)
     while True:  # 3
@@ -466,8 +470,8 @@ def read_slide(
     Raises
     ------
     InputError
-        If there is no tissue, a place lies off the slide, or an intervention names something that
-        does not exist.
+        If there is no tissue, a place is outside the slide, or an intervention refers to
+        something that does not exist.
     FaultError
         If the model's replies remain unusable, or a bound is reached.
     """
@@ -475,7 +479,7 @@ def read_slide(
     for name, box in question.places.items():
         inside = box.x >= 0 and box.y >= 0
         if not inside or box.x + box.width > wide or box.y + box.height > high:
-            raise InputError(f'place "{name}" lies off the slide, which is {wide} × {high} pixels')
+            raise InputError(f'place "{name}" is outside the slide of {wide} × {high} pixels')
     session = Session(scope, eyes, question, options, person)
     task = Task(
         agent=AGENT,
@@ -492,15 +496,17 @@ def read_slide(
 
 
 def reading_problems(reading: Reading) -> list[str]:
-    """Check rules that hold for every reading with any eyes."""
+    """Check rules that apply to every reading, with any eyes."""
     known = reading.regions()
     found = [
-        f"it rests on {name}, which was not seen" for name in reading.rests_on if name not in known
+        f"it is based on {name}, which was not seen"
+        for name in reading.rests_on
+        if name not in known
     ]
     if (
         reading.answer is not None
         and reading.question.options
         and (reading.answer not in reading.question.options)
     ):
-        found.append("its answer is none of the options")
+        found.append("its answer is not one of the options")
     return found

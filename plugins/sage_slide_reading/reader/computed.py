@@ -51,10 +51,10 @@ MITOSIS_AREA_UM2 = (14.0, 110.0)
 MITOSIS_DARKER = 1.7
 """Ratio of a mitosis-like figure's darkness to the median darkness of nuclei seen."""
 STATEMENT = (
-    "Computed eyes: rules over measurements of color and nuclei (found by the small network that "
-    "ships, else by thresholds); no language model, no vision model, no pathologist. They tell "
-    "solid groups of large nuclei, lymphocyte-like nuclei, dark irregular figures, tissue without "
-    "viable nuclei and gaps apart, and abstain on everything else. Not for diagnosis."
+    "Computed eyes: rules over measurements of color and nuclei (found by the bundled small "
+    "network, or else by thresholds); no language model, no vision model, no pathologist. They "
+    "distinguish solid groups of large nuclei, lymphocyte-like nuclei, dark irregular figures, "
+    "tissue without viable nuclei and gaps, and abstain on everything else. Not for diagnosis."
 )
 TELLING: dict[Concept, FindingName] = {
     Concept.TUMOR: "tumor_share",
@@ -499,7 +499,7 @@ class ComputedPerceptor:
     def describe(self, scope: Scope, region: Region, question: Question | None) -> Described:
         """Describe a region in numbers with units, the relevant ones first."""
         if not scope.mask_tissue(region.box, (8, 8)).any():
-            text = "glass: there is no tissue here"
+            text = "glass: no tissue here"
             return Described(region=region, text=text, guided=question is not None)
         if region.magnification < NUCLEI_FROM:
             return self._impression(scope, region, question)
@@ -545,6 +545,6 @@ def describe_finding(found: Finding) -> str:
     if found.name == "mitosis_like":
         return count_noun(round(found.value), "mitosis-like figure")
     if found.name == "edge_distance" and found.value < 0:
-        return "no tumor-like tissue to measure to the edge"
+        return "no tumor-like tissue to measure the distance to the edge"
     figure = f"{found.value:,.0f}" if found.value >= 1000 else f"{found.value:.3g}"
     return f"{name} {figure} {found.unit}"

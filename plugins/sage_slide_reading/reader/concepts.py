@@ -70,7 +70,7 @@ def concepts_of(text: str) -> tuple[Concept, ...]:
 
 
 FIELD_UM = 450.0
-"""Side of a field if a question names none: 0.2 mm², about a high-power field."""
+"""Side of a field if a question specifies none: 0.2 mm², about a high-power field."""
 
 
 def meaning(question: Question) -> Meaning:
@@ -126,22 +126,22 @@ def out_of_reach(question: Question, asked: Meaning) -> str:
     """
     text = re.sub(r"\bor (?:not|none|free|absent|clear|uninvolved)\b", "", question.text.lower())
     if found := NOT_SEEN.search(text):
-        return f'"{found[0].strip()}" names what these eyes do not see'
+        return f'"{found[0].strip()}" is something that these eyes cannot see'
     own = set(concepts_of(text))
     closed = re.match(r"\s*(?:is|are|does|do|has|have)\b", text)
     if asked.asked is Asked.WHAT and closed and own and not own & set(asked.concepts):
-        return "the options name other things than the question"
+        return "the options are about something other than the question"
     said = [plain(option) for option in question.options]
     states = said and not any(re.match(r"(?:yes|no)(?!ne|t)\b", option) for option in said)
     if asked.asked is Asked.WHAT or (asked.asked is Asked.PRESENT and states):
         return ""
     if found := NEGATED.search(text):
-        return f'the question is put in the negative ("{found[0]}"); ask for what is there'
+        return f'the question is negative ("{found[0]}"); ask what is present'
     if asked.asked is Asked.PRESENT:
         parts = [set(concepts_of(part)) for part in re.split(r"\band\b|\bbut\b", text)]
         named = [part for part in parts if part]
         if len(named) > 1 and not set.intersection(*named):
-            return "the question asks for more than one thing; ask for each alone"
+            return "the question asks for more than one thing; ask separate questions"
     if asked.asked is Asked.COUNT and MANY_FIELDS.search(text):
         return "figures are counted in one field, not over several or per area"
     return ""

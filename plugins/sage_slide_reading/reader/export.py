@@ -32,7 +32,7 @@ HOLDER = re.compile(r"(.*) \(process (\d+)\)", re.DOTALL)
 
 @contextmanager
 def navigating(folder: Path, who: str) -> Iterator[None]:
-    """Hold a view so that nobody else moves it until the block or this process ends.
+    """Lock a view so that nobody else moves it until the block or this process ends.
 
     The lock is removed when the block ends, as are the folders created for it if an error leaves
     them empty.
@@ -40,7 +40,7 @@ def navigating(folder: Path, who: str) -> Iterator[None]:
     Raises
     ------
     InputError
-        If another reader holds it; the message names it.
+        If another reader has locked it; the message identifies the reader.
     """
     absent = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
@@ -82,13 +82,13 @@ def _lock_folder(folder: Path) -> TextIO:
             break
         time.sleep(0.05)  # `holder` briefly checks the lock
     raise InputError(
-        f"{folder}: {held or 'another reader'} is moving this view; wait for it, or"
-        " name another output"
+        f"{folder}: {held or 'another reader'} is moving this view; wait for it, or choose "
+        "another output"
     )
 
 
 def holder(folder: Path) -> tuple[str, int] | None:
-    """Return name and process of the reader that holds a folder; None if nobody does."""
+    """Return name and process of the reader that has locked a folder; None if it is free."""
     try:
         with (folder / LOCK).open("rb") as lock:
             try:

@@ -21,8 +21,8 @@ from sage_slide_reading.reader.types import (
 class State(View):
     """S_t as the Executor sees it: what was described, and how the patches were chosen.
 
-    `screened` says that every patch was ranked by what it looks like, so that what the highest do
-    not show is not on the slide.
+    `screened` means that every patch was ranked by its appearance, so what the highest-ranked
+    patches do not show is not on the slide.
     """
 
     slide: str

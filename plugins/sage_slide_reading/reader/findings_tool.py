@@ -20,19 +20,21 @@ ANSWERS = "answers.json"
 
 
 class ReadFindingsInput(SlideInput):
-    """Questions that are asked of every slide of a cohort."""
+    """Questions for every slide of a cohort."""
 
     questions: list[Annotated[str, Field(min_length=3, max_length=1000)]] = Field(
-        min_length=1, max_length=8, description="In plain words, each about something else"
+        min_length=1,
+        max_length=8,
+        description="Questions in plain words, each about a different concept",
     )
-    patch_px: int = Field(default=256, ge=64, le=2048, description="Side of a patch")
+    patch_px: int = Field(default=256, ge=64, le=2048, description="Side of a patch, in pixels")
 
 
 class Answered(BaseModel):
     """Answer to a question on a slide."""
 
     question: str
-    answer: str | None = Field(description="None: the eyes abstain, and the reasoning says why")
+    answer: str | None = Field(description="None if the eyes abstain; the reasoning explains why")
     reasoning: str
     regions: int
 
@@ -40,13 +42,15 @@ class Answered(BaseModel):
 class ReadFindingsResult(SlideResult):
     """Maps and answers of a slide."""
 
-    statement: str = Field(description="What the eyes are, and what they are not")
-    maps: OutputName = Field(description="maps.json of the folder of typed maps")
+    statement: str = Field(description="What the eyes are, and their limits")
+    maps: OutputName = Field(description="maps.json in the folder of typed maps")
     files: list[OutputName]
     answers: OutputName = Field(description="Question, answer and reasoning, as JSON")
     abstained: int
     regions: int
-    high_power_share: float = Field(description="The most of one question, of the tissue, 0 to 1")
+    high_power_share: float = Field(
+        description="Largest share of the tissue read for one question, 0 to 1"
+    )
 
 
 def check_questions(texts: list[str]) -> list[Question]:
@@ -69,7 +73,8 @@ def check_questions(texts: list[str]) -> list[Question]:
         concept = concept_of(question)
         if concept in found:
             raise InputError(
-                f'"{text}" and "{found[concept].text}" both ask about {concept}; ask once'
+                f'"{text}" and "{found[concept].text}" both ask about {concept}; ask only one of '
+                "them"
             )
         found[concept] = question
     return list(found.values())
@@ -79,15 +84,15 @@ def check_questions(texts: list[str]) -> list[Question]:
     "read_findings",
     "reading",
     "1.0.0",
-    "Read a slide for several questions and keep the findings of every inspected region as typed "
-    "maps, for measurements and variables of a cohort.",
+    "Read a slide for several questions and store the findings of every inspected region as "
+    "typed maps, for measurements and variables of a cohort.",
     resources=Resources(cpu=1, memory_mb=1024, seconds_per_item=40.0),
     validity=SPEC.validity,
     fingerprint=lambda given: f"{SPEC.name} {SPEC.version}",
     title="Findings of a reading as typed maps",
 )
 def read_findings(given: ReadFindingsInput, context: ToolContext) -> ReadFindingsResult:
-    """Read once per question, given the slide and the questions alone."""
+    """Read the slide once per question, given only the slide and the questions."""
     from mcp_servers.measures.maps import MANIFEST, write_maps
     from sage.core.files import write_json
     from sage_slide_reading.reader.algorithm import read_slide

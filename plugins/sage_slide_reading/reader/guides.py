@@ -28,7 +28,7 @@ class BehaviorBank:
         self.behaviors = tuple(behavior.task for behavior in model.card.behaviors)
 
     def visits(self, scope: Scope, behavior: str, most: int | None) -> list[Visit]:
-        """Propose regions, best first, omitting those whose center lies off the slide."""
+        """Propose regions, best first, omitting those whose center is outside the slide."""
         found = self.model.predict(scope.slide, behavior, most)
         wide, high = scope.slide.width, scope.slide.height
         return [
@@ -49,7 +49,7 @@ def bank(folder: Path | None) -> BehaviorBank:
     from sage_slide_reading.behavior.model import BehaviorModel, shipped_model
 
     if folder is None:
-        return BehaviorBank(BehaviorModel(shipped_model()), "the behavior model that ships")
+        return BehaviorBank(BehaviorModel(shipped_model()), "the bundled behavior model")
     return BehaviorBank(BehaviorModel(folder), f'the behavior model "{folder.resolve().name}"')
 
 

@@ -67,7 +67,7 @@ def concept_of(question: Question) -> Concept:
         raise InputError(f'"{question.text}": {why}')
     if not asked.concepts:
         raise InputError(
-            f'"{question.text}" names nothing that the computed eyes measure; ask about '
+            f'"{question.text}" contains nothing that the computed eyes can measure; ask about '
             + ", ".join(Concept)
         )
     return asked.concepts[0]

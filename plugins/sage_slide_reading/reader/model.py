@@ -35,7 +35,7 @@ STATEMENT = (
 
 
 class FieldShown(View):
-    """A field as the Executor reads of it."""
+    """A field as presented to the Executor."""
 
     id: str
     magnification: float
@@ -92,7 +92,7 @@ class AtOnce(View):
 
 
 def _no_picture(given: Picture, resources: Resources) -> Perceived:
-    return Perceived(description="Nothing was looked at: no model was asked.")
+    return Perceived(description="True if nothing was looked at, because no model was asked.")
 
 
 def _no_prediction(given: Shown, resources: Resources) -> Prediction:
@@ -121,14 +121,14 @@ def answer_problems(given: Shown, output: Prediction) -> list[str]:
     """List regions that were not shown, and answers that are not among the options."""
     known = {field.id for field in given.fields}
     unknown = [name for name in dict.fromkeys(output.regions) if name not in known]
-    found = [f"regions: {one_line(name)[:80]} is none of the fields" for name in unknown[:5]]
+    found = [f"regions: {one_line(name)[:80]} is not one of the fields" for name in unknown[:5]]
     if output.answer is not None:
         if not output.regions:
-            found.append("regions: an answer names the fields that it rests on")
+            found.append("regions: list the fields on which the answer is based")
         if given.options and (
             Question(text=given.question, options=given.options).chosen(output.answer) is None
         ):
-            found.append("answer: it is none of the options; repeat one word for word, or null")
+            found.append("answer: not one of the options; repeat an option word for word, or null")
     return found
 
 
@@ -141,9 +141,9 @@ def gap_problems(given: Shown, output: MissingInfo) -> list[str]:
         ):
             found.append(f"location: {item.location[0]}, {item.location[1]} is not on the slide")
         if item.zoom_recommendation == "Yes" and item.zoom_to is None:
-            found.append("zoom_to: a recommended zoom names its magnification")
+            found.append("zoom_to: give the magnification of the recommended zoom")
         if not item.missing_info.strip():
-            found.append("missing_info: it is empty")
+            found.append("missing_info: must not be empty")
     return found
 
 

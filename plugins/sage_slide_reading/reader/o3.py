@@ -41,8 +41,8 @@ from sage_slide_reading.reader.types import (
 AGENT = "pathologist_o3"
 PURPOSE = 25
 NOWHERE = (
-    "Abstains: the behavior proposes no region of this slide, so that nothing was looked at."
-    " Another behavior (--task), another model (--behavior) or --agent pathagent may."
+    "Abstains: the behavior proposes no region of this slide, so nothing was looked at. Try "
+    "another behavior (--task), another model (--behavior) or --agent pathagent."
 )
 SMALL_WORDS = frozenset(
     [
@@ -122,7 +122,11 @@ def words_route(given: Routing, resources: Resources | None = None) -> Routed:
 
     best = max(given.behaviors, key=lambda behavior: (weight(behavior), -len(behavior)))
     common = ", ".join(sorted(shared_words(best)))
-    why = f"its task shares {common}" if common else "no task shares a word; the shortest is taken"
+    why = (
+        f"its task shares {common}"
+        if common
+        else ("no task shares a word, so the shortest is used")
+    )
     return Routed(behavior=best, why=f"{why} with the question"[:500])
 
 
@@ -130,7 +134,7 @@ def routed_problems(given: Routing, output: Routed) -> list[str]:
     """List the problem if the bank does not have the chosen behavior."""
     if output.behavior in given.behaviors:
         return []
-    return ["behavior: it is none of those listed; repeat one word for word"]
+    return ["behavior: not one of those listed; repeat one word for word"]
 
 
 ROUTER = Agent(
@@ -207,9 +211,9 @@ class O3Session:
         """Choose a behavior from the bank for the task."""
         assert self.impressed is not None
         if self.options.behavior is not None:
-            self.routed = Routed(behavior=self.options.behavior, why="it was asked for")
+            self.routed = Routed(behavior=self.options.behavior, why="it was requested")
         elif len(self.guide.behaviors) == 1:
-            self.routed = Routed(behavior=self.guide.behaviors[0], why="there is no other")
+            self.routed = Routed(behavior=self.guide.behaviors[0], why="it is the only one")
         else:
             given = Routing(
                 question=self.question.text, impression=self.impressed.text,
@@ -299,7 +303,7 @@ class O3Session:
             return found
         answer = self.question.chosen(found.answer)
         if answer is None:
-            raise InputError(f"{found.answer[:80]!r} is none of the options")
+            raise InputError(f"{found.answer[:80]!r} is not one of the options")
         return found.model_copy(update={"answer": answer})
 
     def tools(self) -> tuple[Tool[Any], ...]:
@@ -308,8 +312,8 @@ class O3Session:
             Tool("impression", "Look at the thumbnail.", Nothing, self.impression),
             Tool("route", "Choose a behavior of the bank.", Nothing, self.route),
             Tool("propose", "Regions of the behavior.", Propose, self.propose),
-            Tool("look", "Describe a region and reason on it.", Number, self.look),
-            Tool("summarize", "Answer from all that was seen.", Nothing, self.summarize),
+            Tool("look", "Describe a region and draw conclusions from it.", Number, self.look),
+            Tool("summarize", "Answer from everything that was seen.", Nothing, self.summarize),
         )
 
     def reading(self) -> Reading:
@@ -339,7 +343,8 @@ class O3Session:
             statement=" ".join(
                 part
                 for part in (
-                    f"Regions were proposed by {self.guide.name}: places to look at, no findings.",
+                    f"Regions were proposed by {self.guide.name}: they are places to look at, "
+                    "not findings.",
                     self.eyes.statement,
                     self.scope.doubt,
                 )
@@ -412,8 +417,7 @@ def read_guided(
     """
     if options.behavior is not None and options.behavior not in guide.behaviors:
         raise InputError(
-            f'there is no behavior "{options.behavior[:80]}"; there is: '
-            + "; ".join(guide.behaviors)
+            f'no behavior "{options.behavior[:80]}"; available: ' + "; ".join(guide.behaviors)
         )
     session = O3Session(scope, eyes, guide, router, question, options)
     task = Task(

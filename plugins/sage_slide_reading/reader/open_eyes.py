@@ -49,8 +49,8 @@ def model_eyes(reasoner: ChatReasoner, weights: Path | None = None, device: str 
     """
     if not reasoner.settings.vision:
         raise InputError(
-            "--eyes model needs a model that can see: name it as models.high and set vision = true"
-            " at the top of sage.toml"
+            "--eyes model requires a model with vision: set models.high and vision = true at the "
+            "top of sage.toml"
         )
     navigator: Navigator = computed.ComputedNavigator(computed.Sight())
     if weights is not None:

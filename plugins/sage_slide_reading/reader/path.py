@@ -22,22 +22,22 @@ MOST_VISITS = 5000
 
 
 class Visit(View):
-    """A visit to a region, and what followed from it."""
+    """A visit to a region and its consequences."""
 
     round: int
     looked_for: Words
     relevance: float | None
     seen: Described
-    then: tuple[Words, ...] = Field(default=(), description="What came of it, until the next look")
+    then: tuple[Words, ...] = Field(default=(), description="Results until the next look")
 
 
 class Path(View):
-    """The way of a reading over its slide, as far as its trace goes."""
+    """The path of a reading over its slide, as far as its trace covers it."""
 
     visits: tuple[Visit, ...]
-    before: tuple[Words, ...] = Field(description="Words before the first look")
-    reading: Reading | None = Field(default=None, description="Once it has an answer")
-    problem: str = Field(default="", description="Why it ended without an answer")
+    before: tuple[Words, ...] = Field(description="Text before the first look")
+    reading: Reading | None = Field(default=None, description="Set once there is an answer")
+    problem: str = Field(default="", description="Reason for ending without an answer")
 
 
 def path_of(lines: Iterable[TraceLine]) -> Path:
@@ -50,7 +50,7 @@ def path_of(lines: Iterable[TraceLine]) -> Path:
     """
     own = [line for line in lines if line.agent == AGENT]
     if not own:
-        raise InputError("this trace is of no reading")
+        raise InputError("this trace is not of a reading")
     own = [line for line in own if line.episode == own[-1].episode]
     before: list[str] = []
     visits: list[dict[str, Any]] = []
@@ -95,15 +95,15 @@ def path_of(lines: Iterable[TraceLine]) -> Path:
             before=tuple(before), reading=reading, problem=problem,
         )  # fmt: skip
     except ValidationError as error:
-        raise InputError(f"this trace does not fit a reading: {problems_of(error)}") from None
+        raise InputError(f"this trace does not match a reading: {problems_of(error)}") from None
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
-        raise InputError("this trace does not fit a reading") from None
+        raise InputError("this trace does not match a reading") from None
 
 
 def _words(tool: str, result: Any) -> list[str]:
     """Describe the result of a move of Algorithm 1."""
     if tool in ("predict", "synthesize"):
-        before = "answer from all that was seen" if tool == "synthesize" else "answer so far"
+        before = "answer from everything that was seen" if tool == "synthesize" else "answer so far"
         answer = "none" if result["answer"] is None else result["answer"]
         return [one_line(f"{before}: {answer}. {result['thinking_steps']}")]
     if tool == "reflect":

@@ -20,11 +20,9 @@ from sage_slide_reading.reader.scope import Scope
 from sage_slide_reading.reader.types import Box, Described, Region
 
 HELP = (
-    "region X,Y,W,H   look there too (level-0 pixels)\n"
-    "edit ID WORDS    put your description in place of the one shown\n"
-    "missing WORDS    say what to look for next\n"
-    "zoom 20          look closer, at this magnification\n"
-    "an empty line lets the reader go on"
+    "region X,Y,W,H   also look there (level-0 pixels)\nedit ID WORDS    replace the shown "
+    "description with yours\nmissing WORDS    say what to look for next\nzoom 20          look "
+    "closer, at this magnification\nempty line       continue"
 )
 STAGES: dict[Stage, str] = {
     "selected": "before the first look",
@@ -45,16 +43,16 @@ def check(change: Intervention, scope: Scope, known: set[str]) -> None:
     Raises
     ------
     InputError
-        If its region lies off the slide, it describes an unseen region, or the slide has no
+        If its region is outside the slide, it describes an unseen region, or the slide has no
         such magnification.
     """
     if change.magnification is not None and change.magnification > 1.05 * scope.native:
-        raise InputError(f"this slide has no more than {scope.native:.3g}x")
+        raise InputError(f"the maximum magnification of this slide is {scope.native:.3g}x")
     if change.region is not None:
         scope.region(change.region, 1.0, "check")
     if change.edit is not None and (change.edit[0] not in known or not change.edit[1].strip()):
         names = ", ".join(sorted(known)) or "none yet"
-        raise InputError(f"edit needs a region that was seen ({names}) and its description")
+        raise InputError(f"edit needs a region that was seen ({names}) and a description")
 
 
 class TerminalPerson:
@@ -113,7 +111,7 @@ class TerminalPerson:
             found = re.fullmatch(r"(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)", rest)
             if not found or int(found[3]) < 1 or int(found[4]) < 1:
                 raise InputError(
-                    "a region is X,Y,W,H in level-0 pixels, e.g. region 2048,1024,512,512"
+                    "expected a region as X,Y,W,H in level-0 pixels, e.g. region 2048,1024,512,512"
                 )
             x, y, width, height = (int(part) for part in found.groups())
             change = Intervention(region=Box(x=x, y=y, width=width, height=height))
@@ -129,7 +127,7 @@ class TerminalPerson:
         if word == "zoom" and re.fullmatch(r"\d+(\.\d+)?", rest.removesuffix("x")):
             level = float(rest.removesuffix("x"))
             if not 1 <= level <= 80:
-                raise InputError("a magnification lies between 1 and 80")
+                raise InputError("the magnification must be between 1 and 80")
             change = Intervention(magnification=level)
             check(change, self.scope, self.known)
             return change
@@ -137,25 +135,29 @@ class TerminalPerson:
 
 
 class Said(View):
-    """Line of `said.jsonl`: a change, or a wish to stop at every step or to continue."""
+    """Line of `said.jsonl`: a change, or a request to pause at every step or to continue."""
 
     at: str = Field(max_length=40)
     by: str = Field(default="", max_length=80)
     change: Intervention | None = None
-    pause: bool | None = Field(default=None, description="Stop at every step from now on, or not")
-    go: bool = Field(default=False, description="Continue where the reader waits")
+    pause: bool | None = Field(
+        default=None, description="Whether to pause at every step from now on"
+    )
+    go: bool = Field(default=False, description="Continue if the reader is paused")
 
 
 class Now(View):
-    """`now.json`: what the reader does at this moment."""
+    """`now.json`: the reader's current activity."""
 
     stage: Stage | None = None
     round: int = 0
     waiting: bool = False
     pause: bool = False
-    looking_at: Region | None = Field(default=None, description="Whose pixels were read last")
-    refused: tuple[str, ...] = Field(default=(), description="Changes that could not be made")
-    heard: int = Field(default=0, description="Lines of said.jsonl that were read")
+    looking_at: Region | None = Field(
+        default=None, description="Region whose pixels were read last"
+    )
+    refused: tuple[str, ...] = Field(default=(), description="Changes that could not be applied")
+    heard: int = Field(default=0, description="Number of lines read from said.jsonl")
 
 
 class FolderPerson:

@@ -14,35 +14,40 @@ class PredictRegionsInput(SlideInput):
 
     model: InputPath | None = Field(
         default=None,
-        description="Folder that `sage reading train` wrote; the model that ships when None",
+        description="Folder written by `sage reading train`; None: the bundled model",
     )
     behavior: str | None = Field(
-        default=None, max_length=500, description="Which task's, where the model has several"
+        default=None,
+        max_length=500,
+        description="Task whose behavior to use, if the model has several",
     )
     most: int | None = Field(
-        default=None, ge=1, le=200, description="At most; as many as readers visit when None"
+        default=None,
+        ge=1,
+        le=200,
+        description="Maximum number of regions; None: as many as readers visit",
     )
 
 
 class RegionProposed(BaseModel):
-    """A proposed region in level-0 pixels; it may lie partly off the slide."""
+    """A proposed region in level-0 pixels; it may extend beyond the slide."""
 
     x: float
     y: float
     width: float
     height: float
-    score: float = Field(description="0 to 1; it ranks and is no probability of disease")
+    score: float = Field(description="0 to 1, for ranking; not a probability of disease")
     magnification: float = Field(description="Standard magnification: 5 is 5x")
-    order: float = Field(description="0: looked at first, 1: last")
+    order: float = Field(description="From 0 (looked at first) to 1 (last)")
 
 
 class PredictRegionsResult(SlideResult):
     """Regions, best first."""
 
     behavior: str
-    behaviors: list[str] = Field(description="All that the model has")
+    behaviors: list[str] = Field(description="All tasks of the model")
     regions: list[RegionProposed]
-    use: str = Field(description="What the model is, and what it is not")
+    use: str = Field(description="What the model is, and its limits")
     trained_on: str
     geojson: OutputName
 
@@ -51,26 +56,27 @@ class PredictRegionsResult(SlideResult):
     "predict_regions",
     "reading",
     "1.0.0",
-    "Where a reader of recorded sessions would look on a slide: boxes, scores, magnifications.",
+    "Propose where a reader of recorded sessions would look on a slide: boxes, scores, "
+    "magnifications.",
     resources=Resources(cpu=1, memory_mb=1024, seconds_per_item=3.0),
     validity=Validity(
         stain="H&E",
         mpp=(0.1, 100.0),
-        organ="that of the recorded sessions; the model that ships: simulated lymph nodes",
-        training_data="recorded sessions; the model that ships: scripted readers of simulated "
+        organ="that of the recorded sessions; for the bundled model: simulated lymph nodes",
+        training_data="recorded sessions; for the bundled model: scripted readers of simulated "
         "lymph nodes",
-        tcga_overlap="none in the model that ships",
+        tcga_overlap="none in the bundled model",
         known_failures=(
             "it learned where readers look, not what disease is",
             "slides that look different from those of its sessions",
         ),
-        accuracy="on the model's card, measured in training on slides of other patients; of the "
-        "one that ships, against scripted readers of simulated nodes, not against a person",
+        accuracy="on the model's card, measured in training on slides of other patients; for "
+        "the bundled model, against scripted readers of simulated nodes, not against a person",
     ),
-    title="Where a reader would look",
+    title="Propose where a reader would look",
 )
 def predict_regions_tool(given: PredictRegionsInput, context: ToolContext) -> PredictRegionsResult:
-    """Regions of a behavior on a slide."""
+    """Propose the regions of a behavior on a slide."""
     from sage_slide_reading.behavior.model import BehaviorModel, shipped_model, write_regions
 
     folder = shipped_model() if given.model is None else context.input(given.model, "folder")

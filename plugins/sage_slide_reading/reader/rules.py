@@ -130,7 +130,7 @@ class RulesExecutor:
         asked = meaning(question)
         known = [concept for concept in asked.concepts if concept in TELLING]
         if not known:
-            return _abstain("the question names nothing that these eyes can measure")
+            return _abstain("the question contains nothing that these eyes can measure")
         if why := out_of_reach(question, asked):
             return _abstain(why)
         if scope.unlike_he and not any(seen.edited for seen in state.seen):
@@ -165,8 +165,8 @@ class RulesExecutor:
         if prediction.answer is None:
             return Reflection(sufficient="No", reason="there is no answer yet")
         if not fine & set(prediction.regions):
-            return Reflection(sufficient="No", reason="it rests on an impression at low power")
-        return Reflection(sufficient="Yes", reason="it rests on findings at high power")
+            return Reflection(sufficient="No", reason="it is based on an impression at low power")
+        return Reflection(sufficient="Yes", reason="it is based on findings at high power")
 
     def missing(self, scope: Scope, state: State, question: Question) -> MissingInfo:
         """Request measurable nuclei, from a closer look or else from other patches."""
@@ -175,11 +175,11 @@ class RulesExecutor:
         coarse = [s for s in state.seen if s.region.magnification < NUCLEI_FROM and not s.edited]
         closer = scope.native >= NUCLEI_FROM and bool(coarse)
         reason = (
-            "nuclei can be measured from 8x on"
+            "nuclei can be measured only from 8x on"
             if closer
-            else f"the slide has no more than {scope.native:.3g}x"
+            else f"the maximum magnification of the slide is {scope.native:.3g}x"
             if scope.native < NUCLEI_FROM
-            else "what was seen shows too little; other patches may show it"
+            else "the regions seen show too little; other patches may show it"
         )
         return MissingInfo(
             items=tuple(
@@ -212,10 +212,10 @@ def _by_impression(scope: Scope, state: State, question: Question, asked: Meanin
     if asked.asked is not Asked.WHERE or not state.screened or not state.seen:
         if scope.native < NUCLEI_FROM:
             return _abstain(
-                f"nuclei can be measured from {NUCLEI_FROM:g}x on,"
-                f" this slide has {scope.native:.3g}x"
+                f"nuclei can be measured only from {NUCLEI_FROM:g}x on, but this slide has "
+                f"{scope.native:.3g}x"
             )
-        return _abstain("nuclei were not looked at yet")
+        return _abstain("no nuclei were examined yet")
     seen = state.seen[0]
     x, y = seen.region.box.center
     u, v = scope.place(x, y)
@@ -248,28 +248,28 @@ def _absent(
     """Answer that nothing was found, but only if every patch was ranked before."""
     if not screened:
         return _abstain(
-            f"no region that was looked at shows {NAMES[concept]}, and nothing known of the others"
-            " says that they do not"
+            f"none of the inspected regions shows {NAMES[concept]}, and nothing is known about "
+            "the others"
         )
     cellular = [s.value("cellularity") or 0.0 for s in fine if not s.edited]
     if concept in OF_CELLS and cellular and float(np.median(cellular)) < LEAST_CELLULARITY:
         return _abstain(
-            f"hardly any nuclei could be measured where {NAMES[concept]} was looked for (median"
-            f" {np.median(cellular):.0f} nuclei/mm²), which shows nothing of the rest"
+            f"hardly any nuclei could be measured in the regions inspected for {NAMES[concept]} "
+            f"(median {np.median(cellular):.0f} nuclei/mm²), which says nothing about the rest"
         )
     finest = max((s.region.magnification for s in fine if not s.edited), default=INSPECT)
     if concept in OF_CELLS and ONE_UM / finest > NETWORK_MPP:
         return _abstain(
-            f"{NAMES[concept]} was not found at {finest:.3g}x, where nuclei are too coarse to say"
-            " that there is none"
+            f"{NAMES[concept]} was not found at {finest:.3g}x, where nuclei are too coarse to "
+            "rule it out"
         )
     best = max(fine, key=lambda seen: seen.value(TELLING[concept]) or 0.0)
     why = (
-        f"Every patch was ranked at low power; of {count_noun(len(fine), 'region')} inspected none"
-        f" shows {NAMES[concept]}; the nearest is {_describe_region(best, concept)}."
+        f"Every patch was ranked at low power. Of {count_noun(len(fine), 'region')} inspected, "
+        f"none shows {NAMES[concept]}; the nearest is {_describe_region(best, concept)}."
     )
     if concept in (Concept.TUMOR, Concept.MARGIN):
-        why += " Isolated tumor cells, and groups of a few, cannot be seen by these eyes."
+        why += " These eyes cannot see isolated tumor cells or groups of a few cells."
     if not question.options:
         return Prediction(
             answer=f"No: {NAMES[concept]} not found", thinking_steps=why, regions=(best.region.id,)
@@ -297,7 +297,7 @@ def _present(
     places = dict.fromkeys(words_at(*scope.place(*s.region.box.center)) for s in positive)
     yes = next((option for option in question.options if POSITIVE.match(plain(option))), None)
     if question.options and yes is None:
-        return _abstain("none of the options says yes")
+        return _abstain("none of the options means yes")
     return Prediction(
         answer=yes or f"Yes: {NAMES[concept]} ({', '.join(places)})",
         thinking_steps="; ".join(_describe_region(seen, concept) for seen in positive[:5]) + ".",
@@ -312,7 +312,7 @@ def _locate(
     if not positive:
         if not question.options or _negative(question):
             return _absent(fine, question, concept, screened)
-        return _abstain(f"no region that was looked at shows {NAMES[concept]}")
+        return _abstain(f"none of the inspected regions shows {NAMES[concept]}")
     votes: dict[str | None, float] = defaultdict(float)
     voters: dict[str | None, list[Described]] = defaultdict(list)
     for seen in positive:
@@ -326,7 +326,7 @@ def _locate(
     best = max((option for option in votes), key=lambda option: votes[option])
     chosen = sorted(voters[best], key=lambda seen: -(seen.value(TELLING[concept]) or 0.0))
     if best is None:
-        return _abstain("the finding is in none of the places named by the options")
+        return _abstain("the finding is outside all places named in the options")
     answer = best if question.options else f"{NAMES[concept]}: {', '.join(map(str, votes))}"
     return Prediction(
         answer=answer,
@@ -374,9 +374,9 @@ def _mitoses(
     field = [s for s in fine if s.value("mitosis_like")] or fine[:1]
     u, v = scope.place(x, y)
     why = (
-        f"{count} mitosis-like figures in the hottest field of {asked.field_um:.0f} µm"
-        f"{f' ({words_at(u, v)}, around level-0 pixel {x:.0f}, {y:.0f})' if count else ''};"
-        " figures are dark and irregular nuclei by their measurements."
+        f"{count} mitosis-like figures in the hottest field of {asked.field_um:.0f} "
+        f"µm{(f' ({words_at(u, v)}, around level-0 pixel {x:.0f}, {y:.0f})' if count else '')}; "
+        "figures are nuclei measured as dark and irregular."
     )
     if asked.asked is Asked.WHERE:
         answer = option_at(question, u, v, x, y) if question.options else words_at(u, v)
@@ -438,11 +438,11 @@ def _choose_concept(fine: list[Described], question: Question, asked: Meaning) -
         values = [_share(seen, concept) for seen in fine]
         shares[concept] = SHARE_OF_FIELD[concept] * float(np.mean(values))
     if not shares:
-        return _abstain("the options name nothing that these eyes can measure")
+        return _abstain("the options contain nothing that these eyes can measure")
     best = max(shares, key=lambda concept: shares[concept])
     said = ", ".join(f"{NAMES[concept]} {share:.0%}" for concept, share in shares.items())
     if shares[best] < 0.2:
-        return _abstain(f"no class takes a fifth of what was looked at ({said})")
+        return _abstain(f"no class covers a fifth of the inspected area ({said})")
     option = next((o for o in question.options if best in concepts_of(o)[:1]), None)
     return Prediction(
         answer=option if question.options else said,
@@ -463,7 +463,7 @@ def _share(seen: Described, concept: Concept) -> float:
 def _how_much(fine: list[Described], question: Question, concept: Concept) -> Prediction:
     values = [value for s in fine if (value := s.value(TELLING[concept])) is not None]
     if question.options or not values:
-        return _abstain("the options are no quantities that these eyes measure")
+        return _abstain("the options are not quantities that these eyes measure")
     found = next(f for s in fine for f in s.findings if f.name == TELLING[concept])
     low, middle, high = np.percentile(values, (10, 50, 90))
     return Prediction(

@@ -42,9 +42,9 @@ class Scope:
         self.mpp = slide.need_mpp()
         if min(slide.width, slide.height) * self.mpp < LEAST_SIDE_UM:
             raise InputError(
-                f"{slide.path}: {slide.width} x {slide.height} pixels of {self.mpp:g} µm are too"
-                f" small to read; an image needs {LEAST_SIDE_UM:g} µm a side. Is the pixel size"
-                " right?"
+                f"{slide.path}: {slide.width} x {slide.height} pixels of {self.mpp:g} µm are too "
+                f"small to read; each side must be at least {LEAST_SIDE_UM:g} µm. Check the "
+                "pixel size"
             )
         if self.mpp > 1.05 * ONE_UM / options.magnification:
             raise InputError(
@@ -89,9 +89,7 @@ class Scope:
             parts = self._grid(whole, across, down, self.options.magnification, "p", None)
             kept = tuple(part for part in parts if self.tissue_share(part.box) >= MIN_TISSUE)
             if not kept:
-                raise InputError(
-                    f"{self.slide.path}: no tissue was found; there is nothing to read"
-                )
+                raise InputError(f"{self.slide.path}: no tissue found, so there is nothing to read")
             self._patches = kept
         return self._patches
 
@@ -117,15 +115,15 @@ class Scope:
         Raises
         ------
         InputError
-            If it lies outside the slide.
+            If it is outside the slide.
         """
         if not (
             0 <= box.x < box.x + box.width <= self.slide.width
             and 0 <= box.y < box.y + box.height <= self.slide.height
         ):
             raise InputError(
-                f"the region {box.x},{box.y},{box.width},{box.height} does not lie on the slide of"
-                f" {self.slide.width} x {self.slide.height} pixels"
+                f"the region {box.x},{box.y},{box.width},{box.height} is outside the slide of "
+                f"{self.slide.width} x {self.slide.height} pixels"
             )
         return self._region(box, min(magnification, self.native), name, None)
 
@@ -178,7 +176,7 @@ class Scope:
     def doubt(self) -> str:
         """Reasons to doubt every figure for this slide, as sentences."""
         notes = filter(None, (self.slide.mpp_conflict, self.unlike_he))
-        return " ".join(f"Not to be trusted: {note}." for note in notes)
+        return " ".join(f"Unreliable: {note}." for note in notes)
 
     # -- tissue -------------------------------------------------------------------------------
 

@@ -16,21 +16,23 @@ from sage_slide_reading.reader.types import Box, Options, Question
 class ReadSlideInput(SlideInput):
     """A question about a slide."""
 
-    question: str = Field(min_length=3, max_length=1000, description="In plain words")
+    question: str = Field(min_length=3, max_length=1000, description="Question in plain words")
     answers: list[Annotated[str, Field(max_length=200)]] = Field(
         default_factory=list, max_length=26, description="Options of a multiple-choice question"
     )
     places: dict[str, Box] = Field(
         default_factory=dict, max_length=26,
-        description="Areas that the options name: x, y, width, height in level-0 pixels",
+        description="Areas named in the options: x, y, width, height in level-0 pixels",
     )  # fmt: skip
-    magnification: float = Field(default=5.0, gt=0, le=40, description="Of the first round")
-    patch_px: int = Field(default=256, ge=64, le=2048, description="Side of a patch")
-    rounds: int = Field(default=5, ge=1, le=20, description="At most")
+    magnification: float = Field(
+        default=5.0, gt=0, le=40, description="Magnification of the first round"
+    )
+    patch_px: int = Field(default=256, ge=64, le=2048, description="Side of a patch, in pixels")
+    rounds: int = Field(default=5, ge=1, le=20, description="Maximum number of rounds")
 
 
 class RegionRead(BaseModel):
-    """A region that was looked at; x, y, width, height in level-0 pixels."""
+    """An inspected region; x, y, width, height in level-0 pixels."""
 
     id: str
     round: int
@@ -44,17 +46,19 @@ class RegionRead(BaseModel):
 
 
 class ReadSlideResult(SlideResult):
-    """The answer, what it rests on, and the files of the reading."""
+    """The answer, its basis, and the files of the reading."""
 
-    answer: str | None = Field(description="None: the eyes abstain, and the reasoning says why")
+    answer: str | None = Field(description="None if the eyes abstain; the reasoning explains why")
     reasoning: str
-    statement: str = Field(description="What the eyes are, and what they are not")
+    statement: str = Field(description="What the eyes are, and their limits")
     rounds: int
-    regions: list[RegionRead] = Field(description="The last 60 of those that were looked at")
-    high_power_share: float = Field(description="Tissue read finer than the first round, 0 to 1")
+    regions: list[RegionRead] = Field(description="The last 60 of the inspected regions")
+    high_power_share: float = Field(
+        description="Share of the tissue read at a finer magnification than the first round, 0 to 1"
+    )
     reading: OutputName
-    steps: OutputName = Field(description="JSON lines, one round each")
-    trace: OutputName = Field(description="Every move, replayable")
+    steps: OutputName = Field(description="JSON lines, one per round")
+    trace: OutputName = Field(description="Every move, for replay")
     geojson: OutputName = Field(description="Regions and path, for QuPath and the slides page")
     conversation: OutputName
 
@@ -69,22 +73,24 @@ class ReadSlideResult(SlideResult):
         stain="H&E",
         mpp=(0.15, 1.25),
         organ="solid tumors",
-        training_data="nuclei: see the tool nuclei; thresholds were chosen on eight painted slides "
-        "and twelve painted lymph nodes, and in view of 43 questions on real images",
-        tcga_overlap="thresholds were chosen in view of fields of 12 TCGA cases",
+        training_data="nuclei: see the tool nuclei; thresholds were chosen on eight painted "
+        "slides and twelve painted lymph nodes, and with knowledge of 43 questions on real "
+        "images",
+        tcga_overlap="thresholds were chosen with knowledge of fields from 12 TCGA cases",
         known_failures=(
-            "clear cells (kidney) are called stroma or lymphocytes, sparse stroma necrosis: of 37 "
-            "questions on real images that took no part in choosing thresholds 19 were right",
-            "normal epithelium is called tumor-like, nuclear debris can pass for lymphocytes, "
-            "keratin for necrosis, clefts for glands",
-            "small-cell carcinoma or lymphoma within a lymph node may pass for germinal centers",
+            "clear cells (kidney) are called stroma or lymphocytes, sparse stroma is called "
+            "necrosis: of 37 questions on real images that were not used to choose thresholds, "
+            "19 were answered correctly",
+            "normal epithelium is called tumor-like; nuclear debris can be mistaken for "
+            "lymphocytes, keratin for necrosis, clefts for glands",
+            "small-cell carcinoma or lymphoma in a lymph node may be mistaken for germinal centers",
             "type, grade, receptor status and molecular subtype: it abstains",
             "mitosis-like figures are dark irregular nuclei: pyknosis, pigment, keratin and ink "
-            "pass; nine figures were counted around a hair follicle of normal skin",
+            "are counted too; nine figures were counted around a hair follicle of normal skin",
         ),
-        accuracy="see docs/reading.md: painted slides never looked at before, and real images",
+        accuracy="see docs/reading.md: painted slides not used in development, and real images",
     ),
-    title="Question about a slide",
+    title="Answer a question about a slide",
 )
 def read_slide_tool(given: ReadSlideInput, context: ToolContext) -> ReadSlideResult:
     """Answer a question about a slide."""

@@ -53,7 +53,7 @@ class Box(View):
 
 
 class Region(View):
-    """A patch of a slide: its place in level-0 pixels and µm, and the magnification it is read at.
+    """A patch of a slide: its position in level-0 pixels and µm, and its magnification.
 
     `parent` is the patch of lower power that it was divided from.
     """
@@ -66,7 +66,7 @@ class Region(View):
 
 
 class Finding(View):
-    """Quantity of a region, with its unit; `points` are level-0 pixels of what it counts."""
+    """Quantity of a region, with its unit; `points` are level-0 pixels of the counted objects."""
 
     name: FindingName
     value: float
@@ -77,12 +77,12 @@ class Finding(View):
 class Described(View):
     """Description of a region: words, and numbers if the eyes measure.
 
-    `edited` says that a person wrote the words.
+    `edited` means that a person wrote the words.
     """
 
     region: Region
     text: Words
-    guided: bool = Field(default=False, description="Described with the question in view")
+    guided: bool = Field(default=False, description="Described with knowledge of the question")
     findings: tuple[Finding, ...] = ()
     edited: bool = False
 
@@ -99,7 +99,7 @@ class Question(View):
         default=(), max_length=26
     )
     places: dict[str, Box] = Field(
-        default_factory=dict, description="Areas by the names that options use, level-0 pixels"
+        default_factory=dict, description="Areas by the names used in options, in level-0 pixels"
     )
 
     @model_validator(mode="after")
@@ -107,7 +107,7 @@ class Question(View):
         if len(self.options) == 1:
             raise ValueError("a question with options needs at least two")
         if len({plain(option) for option in self.options}) < len(self.options):
-            raise ValueError("two options read alike")
+            raise ValueError("two options are identical")
         return self
 
     def chosen(self, answer: str | None) -> str | None:
@@ -128,11 +128,13 @@ def plain(text: str) -> str:
 
 
 class Prediction(View):
-    """The Executor's answer: `{"answer": ..., "thinking_steps": ...}`; null where it abstains."""
+    """The Executor's answer: `{"answer": ..., "thinking_steps": ...}`; null if it abstains."""
 
     answer: Annotated[str, Field(max_length=1000)] | None
     thinking_steps: Words
-    regions: tuple[str, ...] = Field(default=(), description="Ids of the regions it rests on")
+    regions: tuple[str, ...] = Field(
+        default=(), description="IDs of the regions on which it is based"
+    )
 
     @field_validator("regions")
     @classmethod
@@ -141,7 +143,7 @@ class Prediction(View):
 
 
 class Reflection(View):
-    """Judgment that the descriptions support the answer or not: `{"sufficient": "Yes"}`."""
+    """Judgment whether the descriptions support the answer: `{"sufficient": "Yes"}`."""
 
     sufficient: Yes
     reason: Words = ""
@@ -151,7 +153,9 @@ class Missing(View):
     """Missing information at a place: the fields of the paper's figure 3."""
 
     zoom_to: float | None = Field(default=None, ge=1, le=80, description="10 is 10x")
-    location: tuple[int, int] | None = Field(default=None, description="Upper left, level-0 pixels")
+    location: tuple[int, int] | None = Field(
+        default=None, description="Upper left corner, in level-0 pixels"
+    )
     missing_info: Words
     zoom_recommendation: Yes
     zoom_reason: Words = ""
@@ -180,25 +184,29 @@ class MissingInfo(View):
 
     @property
     def magnification(self) -> float | None:
-        """The finest magnification that is asked for."""
+        """Return the finest requested magnification."""
         return max((item.zoom_to for item in self.items if item.zoom_to), default=None)
 
 
 class Options(View):
     """Algorithm 1's parameters, as printed, and its ablations."""
 
-    rounds: int = Field(default=5, ge=1, le=20, description="T, at most")
+    rounds: int = Field(default=5, ge=1, le=20, description="Maximum number of rounds T")
     first_share: float = Field(default=0.10, gt=0, le=1, description="k1 = ceil(0.1 N)")
     later_share: float = Field(default=0.05, gt=0, le=1, description="kt = ceil(0.05 N)")
-    magnification: float = Field(default=5.0, gt=0, le=40, description="Of the first round")
-    patch_px: int = Field(default=256, ge=64, le=2048, description="Side of a patch")
-    guided: int = Field(default=5, ge=0, description="Patches described with the question in view")
-    finest_um: float = Field(default=120.0, ge=20, description="No finer patch is narrower")
+    magnification: float = Field(
+        default=5.0, gt=0, le=40, description="Magnification of the first round"
+    )
+    patch_px: int = Field(default=256, ge=64, le=2048, description="Side of a patch, in pixels")
+    guided: int = Field(
+        default=5, ge=0, description="Number of patches described with knowledge of the question"
+    )
+    finest_um: float = Field(default=120.0, ge=20, description="Minimum width of a finer patch")
     random_navigator: bool = False
-    single_step: bool = Field(default=False, description="Answer, sufficiency and gap in one go")
-    no_reflection: bool = Field(default=False, description="Never judge what was seen sufficient")
-    look_once: bool = Field(default=False, description="Answer from the first selection alone")
-    seed: int = Field(default=0, ge=0, lt=2**32, description="Of the random navigator")
+    single_step: bool = Field(default=False, description="Answer, sufficiency and gap in one reply")
+    no_reflection: bool = Field(default=False, description="Never judge the evidence sufficient")
+    look_once: bool = Field(default=False, description="Answer from the first selection only")
+    seed: int = Field(default=0, ge=0, lt=2**32, description="Seed of the random navigator")
 
 
 Action = Literal["look", "zoom", "explore", "conclude", "stop"]
@@ -224,18 +232,26 @@ class O3Options(View):
     """Options of Pathologist-o3: number of regions, order, magnification."""
 
     most: int | None = Field(
-        default=None, ge=1, le=200, description="Cap on regions; as many as readers visit"
+        default=None,
+        ge=1,
+        le=200,
+        description="Maximum number of regions; default: as many as readers visit",
     )
     order: Literal["forward", "reverse", "random"] = "forward"
     magnification: float | None = Field(
-        default=20.0, gt=0, le=80, description="Of the regions; native where that is less"
+        default=20.0,
+        gt=0,
+        le=80,
+        description="Magnification of the regions; native if that is lower",
     )
-    behavior: str | None = Field(default=None, max_length=500, description="Else the router")
-    seed: int = Field(default=0, ge=0, lt=2**32, description="Of the random order")
+    behavior: str | None = Field(
+        default=None, max_length=500, description="Behavior to use; default: chosen by the router"
+    )
+    seed: int = Field(default=0, ge=0, lt=2**32, description="Seed of the random order")
 
 
 class Visit(View):
-    """A region that a guide proposed, in level-0 pixels; it may lie partly off the slide."""
+    """A region proposed by a guide, in level-0 pixels; it may extend beyond the slide."""
 
     x: float
     y: float
@@ -258,13 +274,15 @@ class Guidance(View):
 class PixelsRead(View):
     """Area read, as shares of the tissue."""
 
-    patches: int = Field(description="N: patches with tissue at the first magnification")
-    regions: int = Field(description="Regions that were described")
-    overview_share: float = Field(description="Tissue read at the first magnification")
+    patches: int = Field(description="N: number of patches with tissue at the first magnification")
+    regions: int = Field(description="Number of described regions")
+    overview_share: float = Field(description="Share of tissue read at the first magnification")
     high_power_share: float = Field(
-        description="Tissue read at a finer magnification, to rank or describe"
+        description="Share of tissue read at a finer magnification, to rank or describe"
     )
-    high_power_of_slide: float = Field(description="The same over the whole slide, glass included")
+    high_power_of_slide: float = Field(
+        description="The same as a share of the whole slide, including glass"
+    )
 
 
 class Reading(View):
@@ -272,15 +290,15 @@ class Reading(View):
 
     slide: str
     mpp: float
-    size: tuple[int, int] = Field(description="Width and height of the slide, level-0 pixels")
+    size: tuple[int, int] = Field(description="Width and height of the slide, in level-0 pixels")
     question: Question
     eyes: str
-    statement: str = Field(description="What the eyes are, and what they are not")
+    statement: str = Field(description="What the eyes are, and their limits")
     options: Options
-    guidance: Guidance | None = Field(default=None, description="Of Pathologist-o3 alone")
-    answer: str | None = Field(description="None: it abstains")
+    guidance: Guidance | None = Field(default=None, description="Only for Pathologist-o3")
+    answer: str | None = Field(description="None if it abstains")
     reasoning: Words
-    rests_on: tuple[str, ...] = Field(description="Ids of the regions that the answer rests on")
+    rests_on: tuple[str, ...] = Field(description="IDs of the regions on which the answer is based")
     steps: tuple[Step, ...]
     read: PixelsRead
 

@@ -39,47 +39,58 @@ MOST_ACTIONS = 4000
 class ActionSettings(Strict):
     """Every threshold, with the paper's default."""
 
-    stay_s: Seconds = Field(default=1.0, description="A view held for so long is a stay")
-    pan_s: Seconds = Field(default=2.0, description="Panning for so long is a pan")
-    peek_px: int = Field(default=1024, ge=16, le=16384, description="Side of a peek, level-0 px")
-    widest: Share = Field(default=0.4, description="Wider boxes go, as share of the slide's height")
-    merge_iou: Share = Field(default=0.8, description="Boxes that overlap by more are merged")
+    stay_s: Seconds = Field(default=1.0, description="A view held at least this long is a stay")
+    pan_s: Seconds = Field(default=2.0, description="Panning for at least this long is a pan")
+    peek_px: int = Field(
+        default=1024, ge=16, le=16384, description="Side of a peek, in level-0 pixels"
+    )
+    widest: Share = Field(
+        default=0.4, description="Wider boxes are removed, as a share of the slide's height"
+    )
+    merge_iou: Share = Field(
+        default=0.8, description="Boxes that overlap by more than this are merged"
+    )
     contained: Share = Field(
-        default=0.9, description="A box that holds more than this share of a smaller box is removed"
+        default=0.9,
+        description="A box that contains more than this share of a smaller box is removed",
     )
     divisors: tuple[float, float] = Field(
         default=(5.0, 10.0),
-        description="Sides of the 5x and the 10x box: the slide's height over these (10 for 10x is "
-        "by analogy: the paper gives 5 for 5x)",
+        description="Sides of the 5x and the 10x box, as divisors of the slide's height (10 for "
+        "10x is by analogy: the paper gives 5 for 5x)",
     )
     bin_by: Literal["area", "magnification"] = Field(
         default="area",
-        description="The bin goes by the box's area (A.1.7) or the view's power (4.2)",
+        description="Whether the bin depends on the box's area (A.1.7) or the view's power (4.2)",
     )
     objectives: tuple[float, ...] = Field(
         default=(2.5, 5.0, 10.0, 20.0, 40.0), min_length=1,
-        description="Standard magnifications, for peeks and bin_by magnification (not in it)",
+        description="Standard magnifications, for peeks and bin_by magnification (not in the "
+                    "paper)",
     )  # fmt: skip
     still: float = Field(
         default=0.01, ge=0, le=0.5,
-        description="Views that differ by less of their width are one view (not in the paper)",
+        description="Views that differ by less than this share of their width count as one (not "
+                    "in the paper)",
     )  # fmt: skip
     peek_zoom_s: Seconds = Field(
-        default=2.0, description="A zoom is rapid within this time (not in the paper)"
+        default=2.0, description="A zoom within this time is rapid (not in the paper)"
     )
     peek_from: Share = Field(
-        default=0.5, description="It starts at or below this share of native (not in the paper)"
+        default=0.5,
+        description="It starts at or below this share of the native power (not in the paper)",
     )
     native_share: Share = Field(
-        default=0.95, description="Native power is reached from here on (not in the paper)"
+        default=0.95,
+        description="Share from which native power counts as reached (not in the paper)",
     )
 
 
 class Action(Strict):
     """An action: a box in level-0 pixels, its duration, magnification and command.
 
-    `magnification` is that of the view, `bin` the standard magnification, `command` such as
-    `<10x-inspect>`.
+    `magnification` is that of the view, `bin` the standard magnification, and `command` is, for
+    example, `<10x-inspect>`.
     """
 
     kind: ActionKind
@@ -180,7 +191,7 @@ def segment(session: Session, settings: ActionSettings) -> list[Action]:
     if len(found) > MOST_ACTIONS:
         raise InputError(
             f"the session of {session.header.slide} has {len(found)} actions, more than "
-            f"{MOST_ACTIONS}; split it, or raise stay_s and pan_s"
+            f"{MOST_ACTIONS}; split it, or increase stay_s and pan_s"
         )
     return sorted(found, key=_order)
 
@@ -188,8 +199,8 @@ def segment(session: Session, settings: ActionSettings) -> list[Action]:
 def views_of(events: Sequence[ViewEvent], still: float) -> list[tuple[int, int]]:
     """Return runs of events in one view as (first, end); closed views yield none.
 
-    Every view of a run lies within `still` of its width from the first, so that a slow drift is
-    not mistaken for one view.
+    Every view of a run is within `still` of its width from the first, so that a slow drift is not
+    mistaken for one view.
     """
     runs: list[tuple[int, int]] = []
     first: int | None = None

@@ -80,7 +80,7 @@ class Drafts(Strict):
     settings: ActionSettings
     drafted_by: DraftedBy
     model: str | None = Field(default=None, max_length=200)
-    statement: str = Field(max_length=1000, description="What drafted them, and what it is not")
+    statement: str = Field(max_length=1000, description="Who or what drafted them, and the limits")
     rounds: tuple[Round, ...] = Field(max_length=MAX_ROUNDS)
 
     @property
@@ -92,7 +92,7 @@ class Drafts(Strict):
 class Decision(Strict):
     """A reviewer's decision on a round, and the effort from its load to the decision.
 
-    `seconds`, `clicks` and `keys` are null where nothing was timed.
+    `seconds`, `clicks` and `keys` are null if nothing was timed.
     """
 
     drafts: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -180,7 +180,7 @@ def decide(drafts_file: Path, decision: Decision) -> None:
 
 
 def state_of(drafted: Rationale, left: Rationale, *, accepted: bool) -> State:
-    """Tell whether it was accepted unchanged, accepted after an edit, or rejected."""
+    """Return whether it was accepted unchanged, accepted after an edit, or rejected."""
     if not accepted:
         return "rejected"
     return "accepted" if left == drafted else "revised"
@@ -198,9 +198,9 @@ def _check_size(path: Path) -> None:
 class Audit(Strict):
     """Times of a review, per timed round and in s, by the paper's three kinds (A.1.1).
 
-    `verify_s` are rounds accepted without an edit, `revise_s` those with an edit; rejected rounds
-    count for `average_s` alone. `from_scratch_s` is for rounds without a draft: the time to write,
-    and beside it the reader's own time to get to the region.
+    `verify_s` covers rounds accepted without an edit, `revise_s` those with an edit; rejected
+    rounds count only for `average_s`. `from_scratch_s` is for rounds without a draft: the time to
+    write, plus the reader's own time to reach the region.
     """
 
     rounds: int

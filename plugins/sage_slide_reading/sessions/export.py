@@ -170,8 +170,9 @@ def datasheet(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> str:
         *(f"- {count} × `{command}`" for command, count in sorted(commands.items())),
         f"- {sum(words) / len(words):.0f} words per round." if words else "- No round was kept.",
         f"- Tasks: {_join_names({each.header.task or 'not stated' for each in drafts})}.",
-        "- `conversations.jsonl`: one session per line, each round a command with its box, why "
-        "(`think`) and what was found (`answer`). `boxes.coco.json`: the boxes, level-0 pixels.",
+        "- `conversations.jsonl`: one session per line, each round a command with its box, the "
+        "reason (`think`) and the findings (`answer`). `boxes.coco.json`: the boxes, level-0 "
+        "pixels.",
         "",
         "## Who",
         "",
@@ -186,22 +187,23 @@ def datasheet(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> str:
         "removed, sizes normalized). Settings:",
         *(f"  `{text}`" for text in settings),
         *(f"- Rationales: {text}" for text in sorted({each.statement for each in drafts})),
-        f"- Review: {', '.join(f'{n} {state}' for state, n in sorted(states.items())) or 'none'}, "
-        f"{rejected} rejected and left out.",
+        "- Review: "
+        f"{', '.join((f'{n} {state}' for state, n in sorted(states.items()))) or 'none'}, "
+        f"{rejected} rejected and omitted.",
         *_times([audit(each.drafts, each.decisions) for each in reviewed if each.decisions]),
         "",
         "## Limits",
         "",
-        "- A view says what was on the screen, not where on it the reader looked, nor what the "
+        "- A view shows what was on the screen, not where on it the reader looked or what the "
         "reader thought. A rationale was drafted and reviewed afterwards; the first wording can "
         "anchor a reviewer.",
-        "- Boxes are normalized in size: they are centered on what was seen, and no outline.",
+        "- Boxes are normalized in size: they are centered on what was seen and are not outlines.",
         *(
-            ["- Rounds marked `not reviewed` were read by nobody; they are no ground truth."]
+            ["- Rounds marked `not reviewed` were read by nobody; they are not ground truth."]
             if states["not reviewed"]
             else []
         ),
-        "- Reading habits depend on task, screen and person; they may not hold elsewhere. Not for "
+        "- Reading habits depend on task, screen and person; they may not generalize. Not for "
         "diagnosis.",
     ]
     return "\n".join(lines) + "\n"

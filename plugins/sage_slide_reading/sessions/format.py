@@ -1,7 +1,7 @@
 """File format of a session: a header, then one view per line (`*.session.jsonl`).
 
-Coordinates are level-0 pixels; a view may lie partly off the slide. Files are untrusted: their
-size, the length of their lines and every number are bounded when they are read.
+Coordinates are level-0 pixels; a view may extend beyond the slide. Files are untrusted: their size,
+the length of their lines and every number are bounded when they are read.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ M = TypeVar("M", bound=Strict)
 
 
 class SessionHeader(Strict):
-    """The first line: the slide, the screen, and who looked for what.
+    """The first line: the slide, the screen, the reader and the task.
 
-    `reader` is a pseudonym; `objective` and `mpp` are what the slide states, null where it does
-    not.
+    `reader` is a pseudonym; `objective` and `mpp` are as stated by the slide, null if it does
+    not state them.
     """
 
     format: Literal["sage-session"] = "sage-session"
@@ -65,7 +65,7 @@ class SessionHeader(Strict):
     @classmethod
     def _no_folders(cls, name: str) -> str:
         if re.search(r"[/\\\x00-\x1f\x7f]", name) or name in {".", ".."}:
-            raise ValueError("a slide is named by its file alone, without folders")
+            raise ValueError("the slide must be a file name, without folders")
         return name
 
     @field_validator("reader", "task", "note")
@@ -77,7 +77,7 @@ class SessionHeader(Strict):
     @classmethod
     def _somebody(cls, name: str) -> str:
         if not name:
-            raise ValueError("a session names its reader, by a pseudonym")
+            raise ValueError("a session must give its reader, by a pseudonym")
         return name
 
     @field_validator("started")
@@ -101,7 +101,7 @@ class SessionHeader(Strict):
 class ViewEvent(Strict):
     """View of the screen from `t` on: upper left corner and sides in level-0 pixels."""
 
-    t: float = Field(ge=0, le=LONGEST_S, allow_inf_nan=False, description="s since the start")
+    t: float = Field(ge=0, le=LONGEST_S, allow_inf_nan=False, description="Seconds since the start")
     kind: EventKind
     x: Coordinate
     y: Coordinate
@@ -128,7 +128,9 @@ class Session(Strict):
         for number in range(1, len(self.events)):
             before, after = self.events[number - 1].t, self.events[number].t
             if after < before:
-                raise ValueError(f"event {number + 1} is at {after:g} s, after one at {before:g} s")
+                raise ValueError(
+                    f"event {number + 1} is at {after:g} s, but the one before it at {before:g} s"
+                )
         return self
 
     @property
@@ -162,7 +164,7 @@ def read_session(path: Path) -> Session:
     if not lines:
         lines, torn = ([torn], b"") if torn else ([], b"")
     if not lines:
-        raise InputError(f"{path}: it is empty; a session begins with its header")
+        raise InputError(f"{path}: the file is empty; a session starts with its header")
     header = _line(SessionHeader, lines[0], path, 1)
     filled = [(number, line) for number, line in enumerate(lines[1:], 2) if line.strip()]
     if len(filled) > MAX_EVENTS:

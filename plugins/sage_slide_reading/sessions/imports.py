@@ -82,7 +82,7 @@ def read_log(
     kind = kind or _kind(data)
     if kind is None:
         raise InputError(
-            f"{path}: no log that is known; name it by --format: {', '.join(get_args(LogKind))}"
+            f"{path}: unknown log format; specify it with --format: {', '.join(get_args(LogKind))}"
         )
     if kind == "session":
         return read_session(path)
@@ -93,7 +93,7 @@ def read_log(
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     except UNFIT as error:
-        raise InputError(f"{path}: not as {kind} writes it{_lacking(error)}") from None
+        raise InputError(f"{path}: not in the format of {kind}{_lacking(error)}") from None
 
 
 def _each(
@@ -108,7 +108,7 @@ def _each(
             raise InputError(f"{what} {number}: {error}") from None
         except UNFIT as error:
             raise InputError(
-                f"{what} {number} is not as {kind} writes it{_lacking(error)}"
+                f"{what} {number} is not in the format of {kind}{_lacking(error)}"
             ) from None
         if seen is not None:
             where = f"{seen.x:g},{seen.y:g},{seen.w:g},{seen.h:g}"
@@ -116,23 +116,24 @@ def _each(
                 min(seen.w, seen.h) <= 0
                 or max(map(abs, (seen.x, seen.y, seen.w, seen.h))) > FARTHEST
             ):
-                raise InputError(f"{what} {number}: x,y,w,h = {where} is no view of a slide")
+                raise InputError(f"{what} {number}: x,y,w,h = {where} is not a view of a slide")
             found.append(seen)
     return found
 
 
 def _lacking(error: Exception) -> str:
     """Return the name of the missing field."""
-    return f': it lacks "{one_line(str(error.args[0]))[:40]}"' if type(error) is KeyError else ""
+    return f': "{one_line(str(error.args[0]))[:40]}" is missing' if type(error) is KeyError else ""
 
 
 def _session(seen: Sequence[Seen], header: SessionHeader) -> Session:
     if not seen:
-        raise InputError("nothing in it was looked at")
+        raise InputError("the log contains no views")
     width, height = header.width, header.height
     if not any(v.x < width and v.y < height and v.x + v.w > 0 and v.y + v.h > 0 for v in seen):
         raise InputError(
-            f"no view lies on {header.slide} of {width} x {height} pixels; is it of another slide?"
+            f"no view is on {header.slide} of {width} x {height} pixels; check that the log is "
+            "of this slide"
         )
     if len(seen) >= MAX_EVENTS:
         raise InputError(f"{len(seen)} views; a session has at most {MAX_EVENTS}")
@@ -146,7 +147,10 @@ def _session(seen: Sequence[Seen], header: SessionHeader) -> Session:
         times = [(view.seconds or 0.0) - begun for view in views]
     else:
         times = [NOMINAL_S * number for number in range(len(views))]
-        note = f"The log has no times: each region counts for {NOMINAL_S:g} s, in its order."
+        note = (
+            f"The log has no times: each region counts for {NOMINAL_S:g} s, in the order of "
+            "the log."
+        )
         header = header.model_copy(update={"note": f"{header.note or ''} {note}".strip()})
     events: list[ViewEvent] = []
     for time, view in zip(times, views, strict=True):
@@ -187,7 +191,7 @@ def _number(value: Any) -> float:
     except (ValueError, TypeError, OverflowError):
         found = math.nan
     if not math.isfinite(found):
-        raise InputError(f"{one_line(str(value))[:40]} is no finite number")
+        raise InputError(f"{one_line(str(value))[:40]} is not a finite number")
     return found
 
 
@@ -216,7 +220,7 @@ def _time_of(fields: Mapping[str, Any], second: float) -> float | None:
 
 def _json(data: bytes) -> Any:
     def refuse(text: str) -> Any:
-        raise InputError(f"{text} is no finite number")
+        raise InputError(f"{text} is not a finite number")
 
     return json.loads(data.decode("utf-8-sig"), parse_constant=refuse)
 
@@ -326,7 +330,7 @@ def _xml(data: bytes) -> Any:
     try:
         return fromstring(data, forbid_dtd=True)
     except (ParseError, DefusedXmlException) as error:
-        raise InputError(f"no XML that is read here: {one_line(str(error))[:120]}") from None
+        raise InputError(f"unsupported XML: {one_line(str(error))[:120]}") from None
 
 
 def _asap(data: bytes, header: SessionHeader, second: float) -> list[Seen]:

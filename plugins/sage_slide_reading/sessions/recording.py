@@ -54,12 +54,12 @@ class Recordings:
         ------
         InputError
             If there is no such session, events before the batch are missing, time runs backward,
-            or the session is full. In these cases, nothing of the batch is kept.
+            or the session is full. In these cases, none of the batch is stored.
         """
         path = self.path(name)
         with self._lock:
             if not path.is_file():
-                raise InputError("there is no such session; it was deleted")
+                raise InputError("no such session; it may have been deleted")
             if name not in self._kept:
                 held = read_session(path).events
                 _mend(path)
@@ -76,7 +76,7 @@ class Recordings:
             lines = "\n".join(event_lines(new))
             full = path.stat().st_size + len(lines) + 1 > MAX_BYTES
             if full or count + len(new) > MAX_EVENTS:
-                raise InputError("the session is full; end it and begin another")
+                raise InputError("the session is full; end it and start another")
             del self._kept[name]  # read again in case the disk fails in the middle
             append_line(path, lines, durable=True)
             self._kept[name] = count + len(new), new[-1].t

@@ -35,7 +35,7 @@ class ViewGiven(Given):
     w: Side
     h: Side
     kind: EventKind | None = Field(
-        default=None, description="By default open, then zoom where the width changes, else pan"
+        default=None, description="Default: open, then zoom if the width changes, else pan"
     )
 
 
@@ -43,9 +43,11 @@ class RecordSessionInput(SlideInput):
     """The views of a reading, in order, in level-0 pixels."""
 
     views: list[ViewGiven] = Field(min_length=1, max_length=MOST_VIEWS)
-    reader: str = Field(min_length=1, max_length=80, description="A pseudonym, or the agent's name")
-    task: str = Field(default="", max_length=500, description="What was looked for")
-    screen: tuple[Pixels, Pixels] = Field(default=(1024, 768), description="Pixels of the viewer")
+    reader: str = Field(min_length=1, max_length=80, description="Pseudonym, or the agent's name")
+    task: str = Field(default="", max_length=500, description="Task of the reader")
+    screen: tuple[Pixels, Pixels] = Field(
+        default=(1024, 768), description="Size of the viewer, in pixels"
+    )
 
 
 class ActionFound(BaseModel):
@@ -61,20 +63,20 @@ class ActionFound(BaseModel):
 
 
 class RecordSessionResult(SlideResult):
-    """The session file, and the actions that it comes to."""
+    """The session file, and the actions derived from it."""
 
     session: OutputName = Field(description="JSON lines: a header, then one view per line")
     views: int
     seconds: float
     actions: int
-    first_actions: list[ActionFound] = Field(description=f"The first {MOST_SHOWN} of them")
+    first_actions: list[ActionFound] = Field(description=f"The first {MOST_SHOWN} actions")
 
 
 @tool(
     "record_session",
     "sessions",
     "1.0.0",
-    "Keep where a reader looked on a slide as a session; say which actions it comes to.",
+    "Record where a reader looked on a slide as a session, and return the derived actions.",
     resources=Resources(cpu=1, memory_mb=256, seconds_per_item=1.0),
     cacheable=False,
     title="Record a reading of a slide",

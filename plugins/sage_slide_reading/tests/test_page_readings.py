@@ -110,7 +110,7 @@ def test_a_reading_is_started_stepped_into_and_finished(
     slide = str(slides / "one.tiff")
     refused = ask("POST", ROOT, json={"slide": slide, "person": "Bob", "question": "Any TLS?"})
     assert refused.status_code == 422
-    assert "Ada is having this slide read" in refused.json()["error"]
+    assert "Ada already started a reading of this slide" in refused.json()["error"]
 
     def said(**word: Any) -> httpx.Response:
         return ask("POST", f"{ROOT}/say", json={"reading": name, "person": "Ada", **word})
@@ -140,7 +140,7 @@ def test_a_reading_is_started_stepped_into_and_finished(
     assert notes == ["look at 1300,900,256,256 (Ada)",
                      "person-0 reads: smooth <b>muscle</b> (Ada)",
                      "look for: solid nests; magnification 10x (Ada)"]  # fmt: skip
-    assert said(pause=True).json()["error"] == "the reader is not at work"
+    assert said(pause=True).json()["error"] == "the reader is not running"
 
 
 def test_a_reading_can_be_ended_and_what_was_seen_stays(ask: Ask, slides: Path) -> None:
@@ -192,10 +192,13 @@ def name_other_slide(text: str) -> str:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (lambda text: text.replace('"width"', '"wdith"', 1), "does not fit a reading"),
-        (lambda text: text.replace('"agent": "slide_reader"', '"agent": "judge"'), "no reading"),
+        (lambda text: text.replace('"width"', '"wdith"', 1), "does not match a reading"),
+        (
+            lambda text: text.replace('"agent": "slide_reader"', '"agent": "judge"'),
+            "not of a reading",
+        ),
         (lambda text: "\n".join(["{}", *text.splitlines()]), "damaged"),
-        (lambda text: text.replace('"selected": [', '"selected": ["x", '), "does not fit"),
+        (lambda text: text.replace('"selected": [', '"selected": ["x", '), "does not match"),
         (name_other_slide, "another slide"),
         (lambda text: f"{'[' * 99_999}\n{text}", "damaged"),
     ],
@@ -327,7 +330,7 @@ class TestInTheBrowser:
             text = "\n".join(said)
             assert "reads: fat and nothing else <img src=x onerror=alert(1)> (Ada)" in text
             assert "a person: look for: solid nests (Ada)" in text
-            assert "answer from all that was seen" in said[-1]
+            assert "answer from everything that was seen" in said[-1]
             assert page.get_attribute("[data-at]", "data-at") == str(count)
             assert page.is_disabled("[data-play=step]")
             until(lambda: page.get_attribute("canvas.over", "data-visits") == str(count))

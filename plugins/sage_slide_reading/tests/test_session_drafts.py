@@ -167,7 +167,7 @@ def test_exports_hold_what_was_kept_and_say_what_was_not_read(tmp_path: Path) ->
     assert [path.name for path in paths] == ["conversations.jsonl", "boxes.coco.json",
                                              "datasheet.md"]  # fmt: skip
     text = paths[2].read_text()
-    assert "ground truth" in text and "1 rejected and left out" in text and "reader-1" in text
+    assert "ground truth" in text and "1 rejected and omitted" in text and "reader-1" in text
     assert json.loads(paths[0].read_text())["review"][-1] == "not reviewed"
 
 

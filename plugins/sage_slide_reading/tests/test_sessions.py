@@ -69,13 +69,13 @@ def lines(**changed: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "it is empty"),
+        ("", "the file is empty"),
         ("\n\n", "line 1"),
         ("[]\n", "line 1"),
         ("[" * 10_000 + "\n", "line 1"),
         ("\n".join(lines(version=2)), "line 1: version"),
         ("\n".join(lines(slide="../../etc/passwd")), "without folders"),
-        ("\n".join(lines(slide="..")), "line 1: slide: a slide is named by its file alone"),
+        ("\n".join(lines(slide="..")), "line 1: slide: the slide must be a file name"),
         ("\n".join(lines(width=0)), "line 1: width"),
         ("\n".join(lines(width=10**12)), "line 1: width"),
         ("\n".join(lines(mpp=-1)), "line 1: mpp"),

@@ -62,7 +62,7 @@ def test_from_a_log_to_training_data(place: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["sessions", "nowhere"], "no such folder"),
+        (["sessions", "nowhere"], "folder not found"),
         (["actions"], "name a"),
         (["actions", "log.json"], "line 1"),
         (["actions", "kept/a.session.jsonl", "--set", "stay_s"], "KEY=VALUE"),
@@ -73,7 +73,7 @@ def test_from_a_log_to_training_data(place: Path) -> None:
         (["import", "log.json", "--slide", "node.tif", "--reader", " ", "--out",
           "b.session.jsonl"], "pseudonym"),
         (["import", "node.tif", "--slide", "node.tif", "--reader", "r", "--out",
-          "b.session.jsonl"], "no log that is known"),
+          "b.session.jsonl"], "unknown log"),
         (["import", "log.json", "--slide", "node.tif", "--reader", "r", "--screen", "0x1", "--out",
           "b.session.jsonl"], "1920x1080"),
         (["draft", "kept/a.session.jsonl", "--slide", "node.tif"], "--replace"),

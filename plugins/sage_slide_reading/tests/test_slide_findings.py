@@ -53,8 +53,8 @@ def test_an_abstention_is_missing_and_says_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("texts", "words"),
     [
-        (["Where is it?"], "names nothing"),
-        (["What Gleason grade is it?"], "do not see"),
+        (["Where is it?"], "contains nothing"),
+        (["What Gleason grade is it?"], "cannot see"),
         ([TUMOR, "Where is the carcinoma?"], "both ask about tumor"),
         (["x"], "at least 3"),
     ],

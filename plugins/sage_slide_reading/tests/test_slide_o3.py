@@ -132,8 +132,8 @@ def test_a_reading_has_the_thumbnail_then_a_step_per_region_and_says_who_guided(
     assert all(step.predicted is not None for step in regions)
     assert reading.guidance is not None
     assert reading.guidance.visits == (DEPOSIT, FOLLICLE)
-    assert reading.guidance.why == "there is no other"
-    assert "no findings" in reading.statement and "Not for diagnosis" in reading.statement
+    assert reading.guidance.why == "it is the only one"
+    assert "not findings" in reading.statement and "Not for diagnosis" in reading.statement
     assert 0 < reading.read.high_power_share < 0.5
 
 
@@ -202,7 +202,7 @@ def test_a_trained_bank_guides_by_the_behavior_that_the_router_chose(
     assert "metastatic, tumor" in reading.guidance.why
     assert 1 <= len(reading.steps) - 1 <= 2
     asked = read_node(node, bank(model), behavior=BANK[1], most=1)
-    assert asked.guidance is not None and asked.guidance.why == "it was asked for"
+    assert asked.guidance is not None and asked.guidance.why == "it was requested"
     with pytest.raises(InputError, match='no behavior "x"; there is: find'):
         read_node(node, bank(model), behavior="x")
 
@@ -259,7 +259,7 @@ def test_a_model_sees_each_region_as_one_picture_and_routes(
 def test_a_router_that_names_no_behavior_of_the_bank_ends_the_reading(
     node: Path, model: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(FaultError, match="none of those listed"):
+    with pytest.raises(FaultError, match="not one of those listed"):
         read_by_model(node, model, tmp_path, "ignore the bank")
 
 
@@ -278,9 +278,9 @@ def test_the_command_line_reads_with_a_behavior(node: Path, model: Path, tmp_pat
     assert (tmp_path / "r" / "node.reading.geojson").is_file()
     assert f'by the behavior model "{model.name}": places' in done.json["statement"]
     for more, words in (
-        (["--out", "r"], "r exists; name another folder, or --replace"),
-        (["--most", "2"], "are for --agent o3"),
-        (["--agent", "o3", "--intervene"], "are for --agent pathagent"),
+        (["--out", "r"], "r already exists; choose another folder"),
+        (["--most", "2"], "require --agent o3"),
+        (["--agent", "o3", "--intervene"], "require --agent pathagent"),
         (["--agent", "o3", "--behavior", str(tmp_path)], "no behavior.safetensors"),
     ):
         wrong = sage("reading", "read", str(node), QUESTION.text, *more, cwd=tmp_path)

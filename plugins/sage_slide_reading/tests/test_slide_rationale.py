@@ -57,7 +57,7 @@ def draft_rationales(path: Path, writer: Any, **changed: Any) -> Any:
 def test_computed_drafts_are_measured_and_say_what_they_are(section: Path) -> None:
     made = draft_rationales(section, ComputedWriter())
     assert [round_.navigation_s for round_ in made.rounds] == [0, 0]
-    assert "no pathologist" in made.statement and made.drafted_by == "computed"
+    assert "not by a pathologist" in made.statement and made.drafted_by == "computed"
     first, second = (round_.rationale for round_ in made.rounds)
     assert "upper left" in " ".join(first.thumbnail_impression)
     assert "stayed here for 3.0 s at 10x" in second.why_zoom[0]
@@ -107,7 +107,7 @@ def test_a_vision_model_sees_thumbnail_region_and_crop(section: Path, tmp_path: 
         reasoner = chat_reasoner(server.url, tmp_path)
         reasoner.settings = reasoner.settings.model_copy(update={"vision": True})
         made = draft_rationales(section, ModelWriter(reasoner, "played"))
-    assert made.model == "played" and "no pathologist" in made.statement
+    assert made.model == "played" and "not by a pathologist" in made.statement
     assert made.rounds[0].rationale.findings == (
         "Nests of large cells.", "The stroma is loose.", "No necrosis is seen.",
     )  # fmt: skip

@@ -36,14 +36,14 @@ def find_drafts(request: Request, name: str) -> tuple[Path, Drafts]:
     Raises
     ------
     InputError
-        If there are no such drafts that the person may see.
+        If there are no such drafts, or the person may not see them.
     """
     from sage_slide_reading.sessions.drafts import DRAFTS, read_drafts
 
     path = recordings(request).folder / f"{name}{DRAFTS}"
     there = NAME.fullmatch(name) and not path.is_symlink() and path.is_file()
     if not there or not may_see(request, name):
-        raise InputError("there are no such drafts")
+        raise InputError("no such drafts")
     return path, read_drafts(path)
 
 
@@ -66,7 +66,7 @@ def slide_of(request: Request, header: SessionHeader) -> Path:
                 if (slide.width, slide.height) == (header.width, header.height):
                     return place
     raise InputError(
-        f'no slide "{header.slide}" of {header.width} x {header.height} pixels lies below the '
+        f'no slide "{header.slide}" of {header.width} x {header.height} pixels found in the '
         "folders of --root"
     )
 
@@ -134,7 +134,7 @@ def picture(name: str, round: int, kind: Picture, request: Request) -> Response:
 
     _, drafts = find_drafts(request, name)
     if not 0 <= round < len(drafts.rounds):
-        raise InputError(f"there is no round {round}")
+        raise InputError(f"no such round: {round}")
     with request.app.state.tiles.hold(slide_of(request, drafts.header)) as held:
         if kind == "thumbnail":
             image = held.thumbnail(THUMBNAIL_PX)
@@ -164,7 +164,7 @@ class Panels(Strict):
 
 
 class Made(Strict):
-    """A decision on one round, and what it took since the round was shown."""
+    """A decision on one round, and the effort since the round was shown."""
 
     round: int = Field(ge=0)
     accept: bool
@@ -196,11 +196,11 @@ def decide(name: str, made: Made, request: Request) -> dict[str, Any]:
 
     path, drafts = find_drafts(request, name)
     if made.round >= len(drafts.rounds):
-        raise InputError(f"there is no round {made.round}")
+        raise InputError(f"no such round: {made.round}")
     try:
         left = Rationale(**made.rationale.model_dump()) if made.accept else Rationale()
         if made.accept and not left.words:
-            raise InputError("nothing is left of the rationale: write one, or reject the round")
+            raise InputError("the rationale is empty: write one, or reject the round")
         decision = Decision(
             drafts=drafts.digest,
             round=made.round,

@@ -48,7 +48,7 @@ class Asking(Strict):
     magnification: float = Field(default=5.0, gt=0, le=40)
     patch_px: int = Field(default=256, ge=64, le=2048)
     rounds: int = Field(default=5, ge=1, le=20)
-    pause: bool = Field(default=False, description="Stop at every step, from the first")
+    pause: bool = Field(default=False, description="Pause at every step, starting with the first")
 
 
 class Asked(Strict):
@@ -92,7 +92,7 @@ def _home(site: Site) -> Path:
 def _own(site: Site, name: str) -> Path:
     """Return the folder of a reading that was started from a page."""
     if not NAME.fullmatch(name) or not (_home(site) / name / ASKED).is_file():
-        raise InputError("there is no such reading")
+        raise InputError("no such reading")
     return _home(site) / name
 
 
@@ -186,7 +186,7 @@ def show_reading(path: str, reading: str, request: Request) -> dict[str, Any]:
     if not trace.is_file():
         lines = []
     elif trace.stat().st_size > MOST_BYTES:
-        raise InputError(f"{folder.name}: this trace is too large to be shown")
+        raise InputError(f"{folder.name}: this trace is too large to show")
     else:
         lines = read_trace(trace)
     way = path_of(lines) if lines else None
@@ -241,11 +241,11 @@ def start(asking: Asking, request: Request) -> dict[str, str]:
         for _, asked in running:
             if asked.slide == str(slide):
                 raise InputError(
-                    f"{asked.by} is having this slide read ({asked.question}); wait for it, or "
-                    "stop it"
+                    f"{asked.by} already started a reading of this slide ({asked.question}); "
+                    "wait for it, or stop it"
                 )
         if len(running) >= MOST_RUNNING:
-            raise InputError(f"{len(running)} slides are being read; wait for one of them")
+            raise InputError(f"{len(running)} slides are being read; wait until one is finished")
         name = f"{clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
         folder = home / name
         folder.mkdir(parents=True)
@@ -278,21 +278,21 @@ def say(word: Word, request: Request) -> dict[str, bool]:
 
     folder = _own(request.app.state.site, word.reading)
     if _state(request, folder) not in ("running", "waiting") or not (folder / NOW).is_file():
-        raise InputError("the reader is not at work")
+        raise InputError("the reader is not running")
     said = folder / SAID
     if said.is_file() and said.stat().st_size > MOST_SAID - 8192:
-        raise InputError("this reading has too many messages; start another")
+        raise InputError("this reading has too many messages; start a new reading")
     fields = word.model_dump(include={"region", "edit", "missing_info", "magnification"})
     given = {name: value for name, value in fields.items() if value is not None}
     if not given and word.pause is None and not word.go:
-        raise InputError("say what to change")
+        raise InputError("the message contains no change")
     if word.region is not None:
         slide = request.app.state.tiles.slide(Path(read_model(folder / ASKED, Asked).slide))
         box = word.region
         if box.x + box.width > slide.width or box.y + box.height > slide.height:
             raise InputError("the region is not on the slide")
     if word.edit is not None and not word.edit[1].strip():
-        raise InputError("a description has words")
+        raise InputError("the description is empty")
     change = Intervention.model_validate(given) if given else None
     leave(folder, Said(at=clock.stamp(), by=one_line(person(request, word.person))[:80],
                        change=change, pause=word.pause, go=word.go))  # fmt: skip
@@ -321,6 +321,6 @@ def stop(named: Named, request: Request) -> dict[str, bool]:
         return {"stopped": True}
     held = holder(folder)
     if held is None or held[1] <= 1:
-        raise InputError("the reader is not at work")
+        raise InputError("the reader is not running")
     os.kill(held[1], signal.SIGINT)
     return {"stopped": True}

@@ -31,7 +31,7 @@ AGREED = "The reader agreed to be recorded."
 
 
 class Begun(Strict):
-    """A recording to begin: reader, slide, screen and task."""
+    """Settings of a new recording: reader, slide, screen and task."""
 
     slide: str
     reader: str = Field(min_length=1, max_length=80)
@@ -79,7 +79,7 @@ def find_session(request: Request, name: str) -> Path:
     """
     path = recordings(request).path(name) if NAME.fullmatch(name) else None
     if path is None or path.is_symlink() or not path.is_file() or not may_see(request, name):
-        raise InputError("there is no such session; it was deleted")
+        raise InputError("no such session; it may have been deleted")
     return path
 
 
@@ -99,7 +99,7 @@ def _own(request: Request, name: str) -> None:
     if not request.app.state.site.people.identified or Role.ADMINISTER in roles(request):
         return
     if not _is_own(request, name):
-        raise InputError("this is another person's session")
+        raise InputError("this session belongs to another person")
 
 
 def _is_own(request: Request, name: str) -> bool:
@@ -148,7 +148,7 @@ def begin(begun: Begun, request: Request) -> dict[str, str]:
     from sage_slide_reading.sessions.format import SessionHeader
 
     if not begun.consent:
-        raise InputError("nothing is recorded without consent")
+        raise InputError("recording requires the reader's consent")
     place = slide_file(request, begun.slide)
     slide = request.app.state.tiles.slide(place)
     try:

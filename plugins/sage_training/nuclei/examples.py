@@ -55,22 +55,24 @@ def read_tiles(folder: Path, mpp: float | None = None) -> list[Tile]:
         beside = [folder / f"{name}{end}" for end in (".png", ".tif", ".tiff", ".jpg")]
         found = next((image for image in beside if image.is_file()), None)
         if found is None:
-            raise InputError(f"{path}: no image {name}.png, .tif or .jpg beside it")
+            raise InputError(f"{path}: image {name}.png, .tif or .jpg not found in the same folder")
         image, labels = cv2.imread(str(found)), cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
         if image is None or labels is None or labels.ndim != 2:
-            raise InputError(f"{path}: not readable as an image with one 16-bit label per nucleus")
+            raise InputError(
+                f"{path}: cannot be read as an image with one 16-bit label per nucleus"
+            )
         if image.shape[:2] != labels.shape:
             raise InputError(
-                f"{path}: labels are {labels.shape[1]} x {labels.shape[0]}, the image "
-                f"{image.shape[1]} x {image.shape[0]}"
+                f"{path}: the labels are {labels.shape[1]} x {labels.shape[0]} px, but the image "
+                f"is {image.shape[1]} x {image.shape[0]} px"
             )
         out.append(
             Tile(name, np.ascontiguousarray(image[:, :, ::-1]), labels.astype(np.int32), mpp)
         )
     if not out:
         raise InputError(
-            f"{folder}: no NAME_labels.png; each tile needs NAME.png and NAME_labels.png with 0 "
-            "outside nuclei and one number per nucleus"
+            f"{folder}: no NAME_labels.png found; each tile needs NAME.png and NAME_labels.png, "
+            "with 0 outside nuclei and a different number for each nucleus"
         )
     return out
 
@@ -270,8 +272,8 @@ def cut_example(
 def example(tiles: list[Tile], rng: np.random.Generator, side: int = SIDE) -> tuple[U8, F32, F32]:
     """Make an example: image (side, side, 3), targets (4, side, side), and weight (side, side).
 
-        Up to four cutouts of different tiles fill it, so that few large nuclei and empty stretches
-    are close to crowds.
+    Up to four cutouts of different tiles fill it, so that large nuclei, empty areas, and
+    crowded areas occur close together.
     """
     image = np.zeros((side, side, 3), dtype=np.float32)
     goal = np.zeros((4, side, side), dtype=np.float32)
@@ -307,7 +309,7 @@ def split_tiles(tiles: list[Tile], seed: int, share: float = 0.2) -> tuple[list[
     from scipy.cluster.vq import kmeans2
 
     if len(tiles) < 5:
-        raise InputError(f"{len(tiles)} tiles: at least 5 are needed, so that some can be held out")
+        raise InputError(f"only {len(tiles)} tiles; at least 5 are needed to hold some out")
     looks = []
     for tile in tiles:
         pixels = tile.image.reshape(-1, 3)

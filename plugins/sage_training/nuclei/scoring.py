@@ -42,7 +42,7 @@ class TileScores:
 
 
 def organ(name: str) -> str:
-    """Return a tile's organ by the site in its TCGA barcode, or unknown."""
+    """Look up a tile's organ by the site code in its TCGA barcode, or return unknown."""
     parts = name.split("-")
     if len(parts) < 3 or parts[0] != "TCGA":
         return "unknown"
@@ -64,7 +64,7 @@ def at_working_size(tile: Tile) -> U8:
 
 
 def own_methods() -> dict[str, Method]:
-    """Return Otsu + watershed and the classical method for images at 0.5 µm per pixel."""
+    """Segment images at 0.5 µm per pixel by Otsu + watershed and by the classical method."""
     return {
         BASELINE: lambda image: otsu_watershed(image, MPP),
         CLASSICAL: lambda image: segment(image, MPP).labels,

@@ -192,7 +192,7 @@ def train_network(
     tiles = read_tiles(folder, mpp)
     training, held = split_tiles(tiles, seed)
     say(
-        f"{len(training)} tiles to train on, {len(held)} held out: "
+        f"{len(training)} training tiles, {len(held)} held-out tiles: "
         + ", ".join(tile.name for tile in held)
     )
 

@@ -14,7 +14,7 @@ IMAGES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".svs", ".ndpi", ".mrxs", ".
 
 
 def bare(name: str) -> str:
-    """Return a name without its image ending, if any; other dots belong to the name."""
+    """Strip an image extension from a name; other dots are kept."""
     for ending in (".ome.tif", ".ome.tiff", *IMAGES):
         if name.lower().endswith(ending):
             return name[: -len(ending)]
@@ -22,10 +22,10 @@ def bare(name: str) -> str:
 
 
 def pair(outlines: Iterable[Path], slides: Iterable[Path], place: str) -> dict[Path, Path]:
-    """Find the slide of each file of outlines.
+    """Find the slide of each outline file.
 
-    They have the same name (P1.s1.geojson or P1.s1.svs.geojson, P1.s1.svs). The part before
-    the first dot is enough if exactly one slide and one file of outlines share it. `place` is the
+    The names must match (P1.s1.geojson or P1.s1.svs.geojson, P1.s1.svs). The part before
+    the first dot is enough if exactly one slide and one outline file share it. `place` is the
     name of the slide folder in messages.
 
     Raises
@@ -50,27 +50,31 @@ def pair(outlines: Iterable[Path], slides: Iterable[Path], place: str) -> dict[P
         own = whole.get(name) or whole.get(bare(name), [])
         if len(own) > 1:
             raise InputError(
-                f"{file}: {own[0].name} and {own[1].name} both have its name; keep one"
+                f"{file}: matches both {own[0].name} and {own[1].name}; keep one of them"
             )
         if not own:
             near, beside = first.get(_first(file), []), siblings[_first(file)]
             if len(near) == 1 and len(beside) > 1:
                 raise InputError(
-                    f"{beside[0]} and {beside[1].name}: two files of outlines for one slide "
-                    f"({near[0].name}); keep one"
+                    f"{beside[0]} and {beside[1].name}: two outline files for one slide "
+                    f"({near[0].name}); keep one of them"
                 )
             if len(near) != 1:
                 names = ", ".join(s.name for s in near[:2])
                 raise InputError(
-                    f"{file}: no slide of this name in {place}"
-                    + (f"; {names} only begin like it, name it as its slide" if near else "")
+                    f"{file}: no slide with this name in {place}"
+                    + (
+                        f"; {names} only start with it, so rename the file after its slide"
+                        if near
+                        else ""
+                    )
                 )
             own = near
         slide = own[0]
         if slide in owner:
             raise InputError(
-                f"{owner[slide]} and {file.name}: two files of outlines for one slide "
-                f"({slide.name}); keep one"
+                f"{owner[slide]} and {file.name}: two outline files for one slide "
+                f"({slide.name}); keep one of them"
             )
         out[file], owner[slide] = slide, file
     return out
@@ -93,17 +97,17 @@ def read_patients(path: Path, shown: str) -> dict[str, str]:
     try:
         table: Any = pd.read_csv(path, dtype=str, keep_default_na=False)
     except (ValueError, OSError) as error:
-        raise InputError(f"{shown}: not a readable CSV: {error}") from error
+        raise InputError(f"{shown}: not a readable CSV file: {error}") from error
     if not {"slide", "patient"} <= set(table.columns):
-        raise InputError(f"{shown}: needs columns slide and patient")
+        raise InputError(f"{shown}: columns slide and patient are required")
     out: dict[str, str] = {}
     rows: dict[str, int] = {}
     for row, (slide, patient) in enumerate(zip(table["slide"], table["patient"], strict=True), 2):
         name = bare(slide)
         if out.setdefault(name, patient) != patient:
             raise InputError(
-                f'{shown}: rows {rows[name]} and {row} give the slide "{name}" two patients, '
-                f'"{out[name]}" and "{patient}"; keep one'
+                f'{shown}: rows {rows[name]} and {row} give slide "{name}" two different '
+                f'patients, "{out[name]}" and "{patient}"; keep one of them'
             )
         rows.setdefault(name, row)
     return out

@@ -14,7 +14,7 @@ DRAWS = 10
 
 
 def splits_by_patient(y: AnyArray, patients: AnyArray, most: int, seed: int) -> Splits:
-    """Split indices for training and holding out by patient; empty if there are no splits.
+    """Split indices into training and held-out parts by patient; empty if impossible.
 
     Every class stays in every training part. A draw that puts all patients of a class into
     one fold is repeated, then with fewer folds, then with more (one patient per fold keeps every
@@ -53,10 +53,13 @@ def why_none(y: AnyArray, patients: AnyArray, classes: list[str]) -> str:
     """Explain why nothing could be held out."""
     alone = [n for i, n in enumerate(classes) if len(np.unique(patients[y == i])) < 2]
     if alone:
-        reason = f"the tiles of {', '.join(alone)} are all of one patient, and two are needed"
+        reason = (
+            f"the tiles of {', '.join(alone)} all come from one patient, and at least two "
+            "are needed"
+        )
     else:
         reason = (
-            f"no division of the {len(np.unique(patients))} patients was found that leaves every "
-            "class in each training part; outline every class on more patients, or allow more folds"
+            f"no split of the {len(np.unique(patients))} patients leaves every class in each "
+            "training part; outline every class on more patients, or allow more folds"
         )
-    return f"nothing could be held out: {reason}; the model's accuracy is unknown"
+    return f"no patients could be held out: {reason}; the model's accuracy is unknown"

@@ -42,12 +42,12 @@ class Labelled:
 
     @property
     def labels(self) -> set[str]:
-        """Classes that it contains."""
+        """Return the classes of the outlines or image."""
         return {self.source} if isinstance(self.source, str) else {p.label for p in self.source}
 
     @property
     def name(self) -> str:
-        """Name of the slide (see `Slide.name`), or of the image with its class."""
+        """Return the slide's name (see `Slide.name`), or the image's name with its class."""
         if isinstance(self.source, str):
             return f"{self.source}/{self.path.name}"
         return self.path.name.removesuffix(self.path.suffix).removesuffix(".ome")
@@ -96,14 +96,16 @@ def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -
     if not features:
         raise InputError(
             f"{given.regions or given.slides}: no tile of {given.tile_px} px at {given.at_mpp:g} "
-            "µm is within a classified outline or image; draw larger outlines or use smaller tiles"
+            "µm per pixel fits into a classified outline or image; draw larger outlines or use "
+            "smaller tiles"
         )
     warnings = []
     if empty:
         place = "its classified outlines" if given.regions is not None else "it"
         warnings.append(
-            f"{len(empty)} of {len(jobs)} files were not trained on, {empty[0]} the first: no tile "
-            f"of {given.tile_px} px at {given.at_mpp:g} µm fits into {place}"
+            f"{len(empty)} of {len(jobs)} files were not used for training, starting with "
+            f"{empty[0]}: no tile of {given.tile_px} px at {given.at_mpp:g} µm per pixel fits "
+            f"into {place}"
         )
     return Patches(np.concatenate(features), labels, names, np.concatenate(corners), warnings)
 
@@ -120,14 +122,16 @@ def gather_outlines(given: PatchTrainInput, context: ToolContext) -> list[Labell
     elif len(files) == 1:
         pairs = {files[0]: slides}
     else:
-        raise InputError(f"{given.regions}: {len(files)} files of outlines for one slide; give one")
+        raise InputError(
+            f"{given.regions}: {len(files)} outline files for one slide; provide only one"
+        )
     out = []
     for file, found in pairs.items():
         polygons = [p for p in read_polygons(file) if p.label.lower() not in IGNORED]
         if polygons:
             out.append(Labelled(context.input(found, "file"), polygons))
     if not out:
-        raise InputError(f"{given.regions}: no outline has a class; set one in QuPath")
+        raise InputError(f"{given.regions}: no outline has a class; assign classes in QuPath")
     return out
 
 
@@ -143,7 +147,8 @@ def gather_folders(given: PatchTrainInput, context: ToolContext) -> list[Labelle
     ]
     if not out:
         raise InputError(
-            f"{given.slides}: without regions it must hold one folder of images per class"
+            f"{given.slides}: without regions, the folder must contain one subfolder of images "
+            "per class"
         )
     return out
 
@@ -173,8 +178,8 @@ def _tiles(
 def _share(polygons: list[Polygon], corners: I64, size: int, scale: float, slide: Slide) -> F64:
     """Compute the (n,) share of each square in the polygons, masking only their bounding box.
 
-    The mask's cells match those of a mask of the whole slide: its corner lies at an even cell, so
-    that rounding to cells is the same.
+    The mask's cells match those of a mask of the whole slide: its corner is at an even cell, so
+    rounding to cells gives the same result.
     """
     from mcp_servers.slides.geometry import Polygon, measure_coverage, rasterize
 

@@ -29,11 +29,11 @@ class ClassScore(BaseModel):
     slides: int
     precision: float | None
     recall: float | None
-    auc: float | None = Field(description="This class against the rest")
+    auc: float | None = Field(description="One-vs-rest AUC of this class")
 
 
 class PatchTrainResult(BaseModel):
-    """The model and how it did on held-out patients; no figure where nothing could be held out."""
+    """The model and its held-out performance; no scores if no patients could be held out."""
 
     method: Method = "learned"
     encoder: str
@@ -42,12 +42,20 @@ class PatchTrainResult(BaseModel):
     patches: int
     slides: int
     patients: int
-    folds: int = Field(description="0 when there were too few patients to hold any out")
+    folds: int = Field(
+        description="Number of folds; 0 if there were too few patients to hold any out"
+    )
     accuracy: float | None
     balanced_accuracy: float | None
-    model: OutputName = Field(description="safetensors; give it to tumor, tls ... as model=")
-    card: OutputName = Field(description="JSON for people; the model file holds the same")
-    predictions: OutputName | None = Field(description="CSV: held-out probability of each tile")
+    model: OutputName = Field(
+        description="safetensors file; pass it as model= to tools such as tumor and tls"
+    )
+    card: OutputName = Field(
+        description="The model's card as JSON, also embedded in the model file"
+    )
+    predictions: OutputName | None = Field(
+        description="CSV with the held-out probabilities of each tile"
+    )
     warnings: list[str] = Field(default_factory=list)
 
 
@@ -59,7 +67,7 @@ class PatchTrainResult(BaseModel):
     resources=Resources(
         cpu=2,
         memory_mb=3072,
-        memory_note="more with the encoders that take more, see encode_tiles",
+        memory_note="more with larger encoders, see encode_tiles",
         gpu="optional",
         seconds_per_item=60.0,
     ),
@@ -71,21 +79,22 @@ class PatchTrainResult(BaseModel):
         training_data="the user's own outlines",
         tcga_overlap="that of the encoder and of the training slides",
         known_failures=(
-            "outlines of easy places only: the model has not seen what lies between",
-            "with the handcrafted encoder colors matter: other labs' slides need training too",
-            "with fewer than about 10 patients the held-out figures are unsure",
+            "outlines of easy regions only: the model has not seen the transitions between them",
+            "the handcrafted encoder depends on color: include slides from other labs in training",
+            "with fewer than about 10 patients the held-out scores are uncertain",
         ),
         accuracy=(
-            "painted slides, 3 to train: held-out balanced accuracy 1.00 on plain tiles; on 3 "
-            "others the tumor mask holds 93% of tumor and 13% of stroma nuclei (classical 98%, "
-            "25%). One real scan, outlines drawn by eye, left half to train, right half to test: "
-            "70% of tumor and 18% of septa area (classical 83%, 49%)"
+            "synthetic slides, 3 for training: held-out balanced accuracy 1.00 on uniform tiles; "
+            "on 3 others the tumor mask contains 93% of tumor and 13% of stroma nuclei "
+            "(classical method 98%, 25%). One real scan, outlined by eye, left half for "
+            "training, right half for testing: 70% of the tumor and 18% of the septa area "
+            "(classical method 83%, 49%)"
         ),
     ),
     title="Train a patch classifier",
 )
 def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResult:
-    """Encode, cross-validate with patients apart, then train on everything."""
+    """Encode the tiles, cross-validate by patient, then train on all of them."""
     import json
 
     import numpy as np
@@ -98,8 +107,8 @@ def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResul
         found = sorted(set(labels))
         if len(found) < 2:
             raise InputError(
-                f"{given.regions or given.slides}: all tiles have the label {found[0]}; two or "
-                "more classes are needed"
+                f"{given.regions or given.slides}: all tiles have the label {found[0]}; at least "
+                "two classes are needed"
             )
         return found, tumor_classes(found, asked)
 
@@ -119,7 +128,7 @@ def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResul
         warnings.append(why_none(y, patients, classes))
     count = len(set(patients.tolist()))
     if folds > 0 and count < 10:
-        warnings.append(f"only {count} patients: the held-out figures are unsure")
+        warnings.append(f"only {count} patients: the held-out scores are uncertain")
     context.progress(0.95, "training")
     head = fit_head(data.features, y, len(classes), given.penalty, given.seed)
     scores = [_score(i, name, y, out, folds, data.slides) for i, name in enumerate(classes)]
@@ -180,20 +189,20 @@ def _patients(
     from sage_training.patches.files import read_patients
 
     if given.patients is None:
-        note = "no patients were given: each file is taken for a patient"
+        note = "no patients were given: each file counts as a patient"
         return {job.name: job.name for job in jobs}, [note]
     known = read_patients(context.input(given.patients, "file"), given.patients)
     found = {job.name: job.patient(known) for job in jobs}
     missing = sorted(name for name, patient in found.items() if patient is None)
     if missing:
-        raise InputError(f"{given.patients}: has no patient for {missing[0]}")
+        raise InputError(f"{given.patients}: no patient given for {missing[0]}")
     return {name: patient for name, patient in found.items() if patient is not None}, []
 
 
 def _cross_validated(
     given: PatchTrainInput, features: F32, y: AnyArray, splits: Splits, classes: int
 ) -> AnyArray:
-    """Compute held-out probabilities (n, k), each from a model that did not see the patient."""
+    """Compute held-out probabilities (n, k) from models that did not see the patient."""
     import numpy as np
 
     from sage_foundation.patches import fit_head

@@ -179,8 +179,8 @@ def test_look_alikes_are_held_out_together(tiles: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
-        (lambda path: path.write_bytes(b"nothing"), "not a nuclei network"),
-        (lambda path: path.write_bytes(path.read_bytes()[:5000]), "not a nuclei network"),
+        (lambda path: path.write_bytes(b"nothing"), "not a SAGE nuclei network"),
+        (lambda path: path.write_bytes(path.read_bytes()[:5000]), "not a SAGE nuclei network"),
     ],
 )
 def test_a_damaged_file_is_refused(
@@ -202,10 +202,10 @@ def test_tiles_that_do_not_fit_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no NAME_labels\.png"):
         read_tiles(tmp_path)
     cv2.imwrite(str(tmp_path / "a_labels.png"), np.zeros((20, 20), np.uint16))
-    with pytest.raises(InputError, match=r"no image a\.png"):
+    with pytest.raises(InputError, match=r"image a\.png, \.tif or \.jpg not found"):
         read_tiles(tmp_path)
     png(tmp_path / "a.png", np.zeros((20, 30, 3), np.uint8))
-    with pytest.raises(InputError, match="labels are 20 x 20, the image 30 x 20"):
+    with pytest.raises(InputError, match="labels are 20 x 20 px, but the image is 30 x 20 px"):
         read_tiles(tmp_path)
 
 
@@ -218,7 +218,7 @@ def test_without_pytorch_the_classical_method_says_so(
     png(tmp_path / "a.png", paint_tile(1)[0])
     got = run(context(tmp_path), "nuclei", slide="a.png", mpp=0.5)
     assert got["method"] == "classical" and got["model"] is None
-    assert any("needs PyTorch" in note for note in got["warnings"])
+    assert any("requires PyTorch" in note for note in got["warnings"])
     with pytest.raises(InputError, match="method=learned"):
         run(context(tmp_path), "nuclei", slide="a.png", mpp=0.5, method="learned")
 

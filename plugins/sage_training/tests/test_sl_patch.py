@@ -142,7 +142,7 @@ def test_patients_are_never_on_both_sides(labelled_slides: Labelled) -> None:
     got = run(context(folder), "patch_train", patients="one.csv", **options)
     assert (got["patients"], got["folds"]) == (1, 0)
     assert got["accuracy"] is None and got["predictions"] is None
-    assert any("nothing could be held out" in note for note in got["warnings"])
+    assert any("no patients could be held out" in note for note in got["warnings"])
 
 
 def test_labels_without_meaning_are_not_learned(labelled_slides: Labelled) -> None:
@@ -181,9 +181,9 @@ def test_images_sorted_into_folders_train_too(tmp_path: Path) -> None:
         ({"regions": "none"}, "not found"),
         ({"regions": "slides/p301.tif"}, "not JSON|codec|decode"),
         ({"tumor_classes": ["Karzinom"]}, "not among the labels"),
-        ({"regions": None}, "one folder of images per class"),
+        ({"regions": None}, "one subfolder of images per class"),
         ({"tile_px": 1024}, "no tile of 1024 px"),
-        ({"encoder": "uni2"}, "needs its weights"),
+        ({"encoder": "uni2"}, "requires its weights"),
     ],
 )
 def test_what_cannot_be_learned_is_named(
@@ -202,10 +202,10 @@ def test_a_model_that_does_not_fit_is_refused(
     folder, _ = labelled_slides
     ctx = context(folder)
     (folder / "junk.safetensors").write_bytes(b"junk")
-    with pytest.raises(InputError, match="not a model of patch_train"):
+    with pytest.raises(InputError, match="not a patch_train model"):
         run(ctx, "tumor", slide="p304.tif", model="junk.safetensors")
     shutil.copy(folder / "regions" / "p301.geojson", folder / "r.geojson")
-    with pytest.raises(InputError, match="give one of them"):
+    with pytest.raises(InputError, match="cannot be combined"):
         run(ctx, "til", slide="p304.tif", model=trained_model["model"], tumor_regions="r.geojson")
     nameless = run(ctx, "patch_train", slides="slides", regions="regions", name="two",
                    tumor_classes=["Stroma"], max_patches=10)  # fmt: skip
@@ -254,9 +254,9 @@ def refuse_card(
     ("card", "words"),
     [
         ({"classes": ["Immune", "non_tumor", "Tumor"], "tumor_classes": ["non_tumor", "Tumor"],
-          "tumor_named": ...}, '"non_tumor" was taken for tumor'),
+          "tumor_named": ...}, '"non_tumor" was assumed to be tumor'),
         ({"classes": ["a", "b", "c"], "tumor_classes": ["a", "b", "c"], "tumor_named": True},
-         "all its classes"),
+         "all of its classes"),
     ],
 )  # fmt: skip
 def test_a_saved_model_that_takes_everything_for_tumor_is_refused(
@@ -274,7 +274,7 @@ def test_a_saved_model_that_takes_everything_for_tumor_is_refused(
         ({"classes": 5}, "classes"),
         ({"classes": "abc"}, "classes"),
         ({"classes": ["Tumor", "Tumor", "Stroma"]}, "twice"),
-        ({"classes": ["Tumor", "Stroma"]}, "do not fit its card"),
+        ({"classes": ["Tumor", "Stroma"]}, "do not match the card"),
         ({"tumor_classes": None}, "tumor_classes"),
         ({"tumor_classes": ["Krebs"]}, "not among the classes"),
         ({"name": ...}, "name"),
@@ -299,9 +299,9 @@ def test_a_card_that_cannot_be_used_is_named(
         ("sd", lambda v: np.full_like(v, np.nan), "damaged"),
         ("sd", lambda v: -v, "damaged"),
         ("mean", lambda v: np.full_like(v, np.inf), "damaged"),
-        ("weights", lambda v: v.astype(np.uint8), "do not fit"),
-        ("weights", lambda v: v[:, :1].copy(), "do not fit"),
-        ("mean", lambda v: np.array(v[0]), "do not fit"),
+        ("weights", lambda v: v.astype(np.uint8), "do not match"),
+        ("weights", lambda v: v[:, :1].copy(), "do not match"),
+        ("mean", lambda v: np.array(v[0]), "do not match"),
         ("sd", lambda v: v * 0 + np.float32(1e-45), "damaged"),
     ],
 )
@@ -329,7 +329,7 @@ def test_a_slide_smaller_than_the_models_tiles_is_not_called_free_of_tumor(
     with Slide.open(folder / "p304.tif") as slide:
         image = slide.read(600, 600, 110, 110)
     png(folder / "small.png", image)
-    with pytest.raises(InputError, match=r"no tile of 128 px at 0\.5 µm.*model patch"):
+    with pytest.raises(InputError, match=r"model patch requires tiles of 128 px at 0\.5 µm"):
         run(context(folder), "tumor", slide="small.png", mpp=0.5, model=trained_model["model"])
 
 

@@ -31,9 +31,9 @@ def folders(place: Path, *names: str, count: int = 2) -> None:
 @pytest.mark.parametrize(
     ("labels", "options", "words"),
     [
-        (("non_tumor", "tumor_stroma"), {}, "none of the classes.*tumor_classes"),
-        (("nontumor", "tumor-free"), {}, "none of the classes"),
-        (("immune", "intratumoral stroma"), {}, "none of the classes"),
+        (("non_tumor", "tumor_stroma"), {}, "no class.*tumor_classes"),
+        (("nontumor", "tumor-free"), {}, "no class"),
+        (("immune", "intratumoral stroma"), {}, "no class"),
         (("tumor", "carcinoma"), {}, "all classes .* mean tumor"),
         (("tumor", "stroma"), {"tumor_classes": ["tumor", "stroma"]}, "all classes"),
     ],
@@ -136,8 +136,8 @@ def test_files_that_give_no_tile_are_counted_and_named(tmp_path: Path) -> None:
     for name in ("stroma/tiny.png", "tumor/tiny.png"):
         png(tmp_path / "images" / name, np.full((40, 40, 3), 128, np.uint8))
     got = run(context(tmp_path), "patch_train", slides="images", mpp=0.5, tile_px=64)
-    note = next(n for n in got["warnings"] if "not trained on" in n)
-    assert note.startswith("2 of 6 files were not trained on, stroma/tiny.png the first")
+    note = next(n for n in got["warnings"] if "not used for training" in n)
+    assert note.startswith("2 of 6 files were not used for training, starting with stroma/tiny.png")
 
 
 def test_an_unlucky_draw_is_drawn_again_before_nothing_is_held_out(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_an_unlucky_draw_is_drawn_again_before_nothing_is_held_out(tmp_path: Pat
     assert chances.to_numpy() == pytest.approx(1.0, abs=1e-5)  # none was left without a fold
     none = run(ctx, "patch_train", **options, folds=2)
     assert none["folds"] == 0
-    assert any("no division of the 3 patients" in note for note in none["warnings"])
+    assert any("no split of the 3 patients" in note for note in none["warnings"])
 
 
 def test_the_class_that_keeps_anything_from_being_held_out_is_named(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_the_class_that_keeps_anything_from_being_held_out_is_named(tmp_path: Pa
     got = run(context(tmp_path), "patch_train", slides="images", mpp=0.5, tile_px=64,
               patients="p.csv")  # fmt: skip
     assert got["folds"] == 0
-    assert any("tiles of immune are all of one patient" in note for note in got["warnings"])
+    assert any("tiles of immune all come from one patient" in note for note in got["warnings"])
 
 
 def test_splits_are_found_where_some_exist() -> None:
@@ -228,16 +228,17 @@ def test_outlines_go_to_the_slide_of_their_name(
 @pytest.mark.parametrize(
     ("slides", "files", "words"),
     [
-        (("P1.s1.png", "P1.s2.png"), ("P1.s3.geojson",), r"P1\.s3\.geojson: no slide of this name"),
+        (("P1.s1.png", "P1.s2.png"), ("P1.s3.geojson",), r"P1\.s3\.geojson: no slide "
+                                                         r"with this name"),
         (("P1.s1.png",), ("P1.s1.geojson", "P1.s1.tissue.geojson"),
-         r"P1\.s1\.geojson and P1\.s1\.tissue\.geojson: two files of outlines for one slide"),
+         r"P1\.s1\.geojson and P1\.s1\.tissue\.geojson: two outline files for one slide"),
         (("P1.s1.png", "P1.s2.png"), ("P1.s1.geojson", "P1.s1.tissue.geojson"),
-         r"P1\.s1\.tissue\.geojson: no slide of this name"),
-        (("P1.png",), ("P1.geojson", "P1.png.geojson"), "two files of outlines for one slide"),
+         r"P1\.s1\.tissue\.geojson: no slide with this name"),
+        (("P1.png",), ("P1.geojson", "P1.png.geojson"), "two outline files for one slide"),
         (("P1.png",), ("P1.a.geojson", "P1.b.geojson"),
-         r"P1\.a\.geojson and P1\.b\.geojson: two files"),
-        (("P1.png", "P1.jpg"), ("P1.geojson",), r"P1\.jpg and P1\.png both have its name"),
-        (("P1.png",), ("P2.geojson",), r"P2\.geojson: no slide of this name in slides"),
+         r"P1\.a\.geojson and P1\.b\.geojson: two outline files"),
+        (("P1.png", "P1.jpg"), ("P1.geojson",), r"matches both P1\.jpg and P1\.png"),
+        (("P1.png",), ("P2.geojson",), r"P2\.geojson: no slide with this name in slides"),
     ],
 )  # fmt: skip
 def test_outlines_without_a_slide_of_their_own_are_refused(
@@ -251,9 +252,12 @@ def test_outlines_without_a_slide_of_their_own_are_refused(
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ("P1.s1,A\nP1.s9,B\n", r"no patient for P1\.s2"),
-        ("P1.s1,A\nP1.s2,\n", r"no patient for P1\.s2"),
-        ("P1.s1,A\nP1.s2,B\nP1.s2.png,C\n", r'rows 3 and 4 .*"P1\.s2" two patients, "B" and "C"'),
+        ("P1.s1,A\nP1.s9,B\n", r"no patient given for P1\.s2"),
+        ("P1.s1,A\nP1.s2,\n", r"no patient given for P1\.s2"),
+        (
+            "P1.s1,A\nP1.s2,B\nP1.s2.png,C\n",
+            r'rows 3 and 4 .*"P1\.s2" two different patients, "B" and "C"',
+        ),
     ],
 )
 def test_a_patient_is_never_guessed_from_a_part_of_a_name(
