@@ -39,16 +39,16 @@ def suites() -> dict[str, list[str]]:
 def check_suite(suite: str) -> None:
     """Raise `InputError` when the suite is unknown."""
     if suite != "all" and suite not in suites():
-        raise InputError(f'no suite is called "{suite}"; choose {", ".join(suites())} or all')
+        raise InputError(f'suite "{suite}" is not known; choose {", ".join(suites())} or all')
 
 
 def modules(suite: str = "all") -> Iterator[ModuleType]:
     """Import and yield the tool modules of one suite, or of all suites.
 
-    A package with `ON_REQUEST = True` is loaded only if its suite is named, never with "all", so
-    that its tools are not listed in other agents' prompts.
+    A package with `ON_REQUEST = True` is loaded only if its suite is requested, never with "all",
+    so that its tools are not listed in other agents' prompts.
 
-    Raises `InputError` when the suite is unknown.
+    Raises `InputError` if the suite is unknown.
     """
     check_suite(suite)
     every = suites()

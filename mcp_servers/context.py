@@ -111,8 +111,8 @@ class ToolContext:
         for file in (resolved, *(resolved.rglob("*") if resolved.is_dir() else ())):
             if self.roots.writes(self.input(file) if file.is_symlink() else file):
                 raise InputError(
-                    f"{path}: weights must lie in a folder that you gave to read, not in the output"
-                    " nor in the folder of a session or run"
+                    f"{path}: weights must be in a readable input folder, not in the output or "
+                    "in the folder of a session or run"
                 )
         return resolved
 
@@ -157,7 +157,9 @@ class ToolContext:
 
         def free() -> None:
             if target.exists() and not replace:
-                raise InputError(f'"{target}" exists; set replace=true, or use another output')
+                raise InputError(
+                    f'"{target}" already exists; set replace=true, or use another output'
+                )
 
         free()
         unique = f".{self.tag}-{secrets.token_hex(4)}"
@@ -187,7 +189,7 @@ class ToolContext:
     def check_cancelled(self) -> None:
         """Raise `Cancelled` if the caller cancelled; cheap enough to call in every long loop."""
         if self.cancelled():
-            raise Cancelled("cancelled by the caller")
+            raise Cancelled("canceled by the caller")
 
     def share_handle(self, key: Any, make: Callable[[], T]) -> T:
         """Return a handle, such as an open slide, that stays open between a worker's calls."""

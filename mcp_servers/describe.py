@@ -63,7 +63,7 @@ def check_card(spec: ToolSpec, result: dict[str, Any]) -> dict[str, Any]:
     low, high = card.mpp
     if low <= mpp <= high:
         return {}
-    text = f"{spec.name} is valid for {low:g} to {high:g} µm per pixel, this slide has {mpp:g}"
+    text = f"{spec.name} is valid for {low:g} to {high:g} µm per pixel, but this slide has {mpp:g}"
     return {"warnings": [*result["warnings"], text]}
 
 

@@ -49,7 +49,8 @@ class Registry:
         held = self.tools.get(spec.name)
         if held is not None and held is not spec:
             raise InputError(
-                f'two tools are called "{spec.name}": {held.source}, {spec.source}; rename either'
+                f'two tools are called "{spec.name}": {held.source}, {spec.source}; rename one '
+                "of them"
             )
         self.tools[spec.name] = spec
 
@@ -109,7 +110,7 @@ def execute(
     SageError, Cancelled
         If the tool raises them.
     FaultError
-        If the tool fails otherwise, or its result does not fit its schema.
+        If the tool fails otherwise, or its result does not match its schema.
     """
     context.check_cancelled()
     started = time.monotonic()
@@ -132,7 +133,7 @@ def execute(
     except ValidationError as error:
         reason = explain_validation(error, limit=5)
         raise FaultError(
-            f"{spec.name} {spec.version} returned a result outside its schema: {reason}"
+            f"{spec.name} {spec.version} returned a result that does not match its schema: {reason}"
         ) from error
     return ToolRun(
         result=result | check_card(spec, result),

@@ -220,7 +220,7 @@ class ResultsCache:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            log.failed("kept result not read, computed again", error, path=path)
+            log.failed("cached result unreadable; computed again", error, path=path)
             return None
         with contextlib.suppress(OSError):
             os.utime(path)  # recently used, so pruned last

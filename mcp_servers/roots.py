@@ -51,14 +51,14 @@ class Roots:
         for given in inputs:
             folder = Path(given).expanduser().resolve()
             if not folder.is_dir():
-                raise InputError(f'root "{given}" is not a folder; give an existing folder')
+                raise InputError(f'root "{given}" is not an existing folder')
             resolved.append(folder)
         out = Path(output).expanduser()
         try:
             out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(
-                f'output folder "{output}" cannot be made: {error.strerror}'
+                f'output folder "{output}" cannot be created: {error.strerror}'
             ) from error
         return cls(inputs=tuple(resolved), output=out.resolve())
 
@@ -142,7 +142,9 @@ class Roots:
     def _inside(self, path: Path, text: str) -> None:
         resolved = path.resolve()
         if resolved != self.output and not resolved.is_relative_to(self.output):
-            raise InputError(f'output name "{text}" leaves the output folder through a symlink')
+            raise InputError(
+                f'output name "{text}" leaves the output folder through a symbolic link'
+            )
 
     def below(self, name: str) -> Roots:
         """Return roots with `output / name` as output root; the previous output stays readable.

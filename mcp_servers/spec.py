@@ -49,8 +49,8 @@ DEFAULT_RESOURCES = Resources()
 class Validity(Card):
     """Conditions under which a tool is valid.
 
-    `mpp` is the range of pixel sizes in µm. `training_data` names the data of a learned method,
-    `tcga_overlap` whether TCGA was in it. `accuracy` states measured figures, with their data.
+    `mpp` is the range of pixel sizes in µm. `training_data` describes the data of a learned method,
+    `tcga_overlap` its overlap with TCGA. `accuracy` states measured figures, with their data.
     """
 
     stain: str | None = None
@@ -72,7 +72,7 @@ class Output(Card):
 
 
 class Provenance(Card):
-    """Origin of a result. `inputs` maps each file or folder read to its SHA-256."""
+    """Origin of a result. `inputs` maps each file or folder that was read to its SHA-256."""
 
     tool: str
     version: str
@@ -84,7 +84,7 @@ class Provenance(Card):
 
 
 class ToolRun(Card):
-    """A tool's result as plain data, the files it wrote, and where it comes from."""
+    """A tool's result as plain data, the files it wrote, and their provenance."""
 
     result: dict[str, Any]
     outputs: tuple[Output, ...] = ()
@@ -166,7 +166,7 @@ class ToolSpec:
         if unknown:
             known = ", ".join(self.given.model_fields) or "none"
             wrong = ", ".join(unknown)
-            raise InputError(f"{self.name}: unknown argument {wrong}; it takes: {known}")
+            raise InputError(f"{self.name}: unknown argument {wrong}. Arguments: {known}")
         try:
             return self.given.model_validate(dict(arguments))
         except ValidationError as error:
@@ -185,7 +185,7 @@ def map_texts(value: Any, function: Callable[[str], Any]) -> Any:
 
 
 def wanted_device(given: Any) -> str:
-    """Return the device that a call's arguments name, or "" if the tool has no such argument."""
+    """Return the device requested by a call's arguments, or "" if the tool has no such argument."""
     device = getattr(given, "device", None)
     return device if isinstance(device, str) else ""
 
@@ -255,7 +255,7 @@ def tool(
         returns = hints.get("return")
         if not (_is_model(given) and _is_model(returns)):
             form = "(given: InputModel, context: ToolContext) -> ResultModel"
-            raise TypeError(f"tool {name}: write it as {form}")
+            raise TypeError(f"tool {name}: the signature must be {form}")
         spec = ToolSpec(
             name=name,
             suite=suite,

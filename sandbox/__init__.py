@@ -1,7 +1,7 @@
 """Sandboxes for analysis code: Docker first.
 
 `choose` picks a sandbox, `availability` reports which ones work on this machine, `sweep` removes
-what dead runs left behind, and `policy.check` inspects code before it runs.
+leftovers of dead runs, and `policy.check` inspects code before it runs.
 """
 
 from __future__ import annotations

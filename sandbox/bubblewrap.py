@@ -98,7 +98,7 @@ def _probe() -> tuple[bool, str]:
         return False, f"bwrap does not start: {wrong}"
     if done.returncode != 7:
         said = done.stderr.decode("utf-8", "replace").strip()[-200:]
-        return False, f"bwrap does not start a sandbox here: {said}"
+        return False, f"bwrap cannot start a sandbox here: {said}"
     version = subprocess.run([binary, "--version"], capture_output=True, text=True, check=False)
     return True, version.stdout.strip()
 
@@ -277,7 +277,7 @@ class _Run:
                 process.wait()
                 pumps[0].join(timeout=5)
                 raise FaultError(
-                    f"bubblewrap could not make the sandbox: {log.tail('stderr').strip()[-400:]}"
+                    f"bubblewrap could not create the sandbox: {log.tail('stderr').strip()[-400:]}"
                 )
             with os.fdopen(info, "rb") as source:
                 pid = int(json.loads(os.read(source.fileno(), 4096))["child-pid"])

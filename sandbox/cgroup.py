@@ -89,7 +89,7 @@ def make(limits: Limits, extra_mb: int) -> Group | None:
         else:
             _make_v1(group, name, limits, extra_mb)
         if not all(os.access(path, os.W_OK) for path in group.joins):
-            raise PermissionError("the group may not be joined")
+            raise PermissionError("the group cannot be joined")
     except OSError:
         group.remove()
         return None
@@ -101,7 +101,7 @@ def _make_v2(group: Group, name: str, limits: Limits, extra_mb: int) -> None:
     # A process may not live in an inner node, so the group becomes our sibling, not our child.
     parent = own if own == ROOT else own.parent
     if not os.access(parent / "cgroup.procs", os.W_OK):
-        raise PermissionError("processes may not be moved from here")
+        raise PermissionError("processes cannot be moved from here")
     enabled = read_counter(parent / "cgroup.subtree_control").split()
     if not {"memory", "pids"} <= set(enabled):
         (parent / "cgroup.subtree_control").write_text("+memory +pids", encoding="ascii")

@@ -41,7 +41,7 @@ def choose(
         If the requested sandbox does not work here, or none of those that may run this code does.
     """
     if name == "subprocess" and not compiled_by_sage:
-        raise InputError("a subprocess is no sandbox for code that a model wrote; " + INSTALL)
+        raise InputError("a subprocess is not a sandbox for code written by a model; " + INSTALL)
     order = ["docker", "bubblewrap"] + (["subprocess"] if compiled_by_sage else [])
     tried: list[Availability] = []
     for wanted in order if name == "auto" else [name]:
@@ -52,7 +52,7 @@ def choose(
         tried.append(state)
     found = "; ".join(f"{availability.name}: {availability.detail}" for availability in tried)
     remedy = INSTALL if name == "auto" else tried[0].remedy or INSTALL
-    raise InputError(f"no sandbox for code that a model wrote ({found}). Remedy: {remedy}")
+    raise InputError(f"no sandbox for code written by a model ({found}). Remedy: {remedy}")
 
 
 def availability(*, image: str | None = None, runtime: str | None = None) -> list[Availability]:
@@ -83,4 +83,4 @@ def _make(name: str, image: str | None, runtime: str | None, packages: Sequence[
         from sandbox.limited import LimitedSubprocess
 
         return LimitedSubprocess(packages)
-    raise InputError(f'there is no sandbox "{name}"; use docker, bubblewrap, subprocess or auto')
+    raise InputError(f'no sandbox is called "{name}"; use docker, bubblewrap, subprocess or auto')

@@ -1,4 +1,4 @@
-"""Run analysis code in a Docker container, one per run, which is removed whatever happens.
+"""Run analysis code in a Docker container, one per run, which is always removed.
 
 The container's first process only sleeps, for as long as the run may last; the code is started as a
 second process. The output (a size-limited file system in memory) can therefore still be read after
@@ -65,7 +65,7 @@ class DockerSandbox:
                     return self._no(
                         f'the engine has no runtime "{self.runtime}"',
                         f'install "{self.runtime}" and register it in /etc/docker/daemon.json, '
-                        "or leave the runtime out",
+                        "or omit the runtime",
                     )
                 client.images.get(self.image)
         except ImageNotFound:
@@ -73,7 +73,7 @@ class DockerSandbox:
                 f"the engine has no image {self.image}", "run `sage admin sandbox build`"
             )
         except (DockerException, OSError) as wrong:
-            return self._no(f"no Docker engine answers ({str(wrong)[:160]})", START)
+            return self._no(f"no Docker engine responds ({str(wrong)[:160]})", START)
         return Availability(name=self.name, ok=True, detail=f"engine {version}, {self.image}")
 
     def _no(self, detail: str, remedy: str) -> Availability:
@@ -92,7 +92,7 @@ class DockerSandbox:
         except APIError as wrong:
             raise FaultError(f"the Docker engine refused the run: {wrong.explanation}") from wrong
         except DockerException as wrong:
-            return self._unavailable(f"no Docker engine answers: {str(wrong)[:160]}; {START}")
+            return self._unavailable(f"no Docker engine responds: {str(wrong)[:160]}; {START}")
 
     def _unavailable(self, message: str) -> SandboxResult:
         return SandboxResult(

@@ -14,7 +14,7 @@ _UNSEEN = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
 class Log:
     """Both streams of a run: keeps their tails, counts all bytes, and calls `full` past a limit.
 
-    Nothing but the tails is kept, so endless output costs no memory here.
+    Only the tails are kept, so endless output does not use memory here.
     """
 
     def __init__(self, limit_kb: int, full: Callable[[], None]) -> None:

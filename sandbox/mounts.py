@@ -52,9 +52,9 @@ def stage_input(source: Path, target: Path, uid: int | None) -> Path:
     ----------
     source : a file or a folder
     target : a new path in the run's own folder
-    uid : the user who owns the copy and alone may read it; None for the calling user
+    uid : the only user who owns and may read the copy; None for the calling user
 
-    Links inside an input are never followed out of it; they are left out of the copy.
+    Links inside an input are never followed out of it; they are omitted from the copy.
     """
     if _megabytes(source) > COPY_MB and (uid is None or _open_to_all(source)):
         return source

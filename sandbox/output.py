@@ -47,7 +47,7 @@ class Collected:
             shown = "".join(c if c.isprintable() else "?" for c in shown)
             self.dropped.append(f"{shown[:80]}{'…' if len(shown) > 80 else ''}: {why}")
         elif len(self.dropped) == MAX_DROPPED:
-            self.dropped.append("more was dropped and is not listed")
+            self.dropped.append("more files were dropped and are not listed")
 
 
 class Landing:
@@ -105,9 +105,9 @@ class Landing:
 def require_empty(output: Path) -> None:
     """Refuse an output folder that is not empty, since a run never overwrites files."""
     if output.is_symlink() or (output.exists() and not output.is_dir()):
-        raise InputError(f"{output} is not a folder; give a new folder for the output")
+        raise InputError(f"{output} is not a folder; choose a new folder for the output")
     if output.is_dir() and any(output.iterdir()):
-        raise InputError(f"{output} is not empty; give a new folder for the output")
+        raise InputError(f"{output} is not empty; choose a new folder for the output")
 
 
 def from_folder(descriptor: int, output: Path, limit_mb: int) -> Collected:
@@ -142,7 +142,9 @@ def _walk(folder: int, above: tuple[str, ...], landing: Landing) -> None:
         else:
             _file(folder, name, parts, landing)
     if len(names) > MAX_FILES * 2:
-        landing.result.drop("/".join(above) or ".", f"{len(names)} entries, not all were read")
+        landing.result.drop(
+            "/".join(above) or ".", f"{len(names)} entries, not all of them were read"
+        )
 
 
 def _descend(folder: int, name: str, parts: tuple[str, ...], landing: Landing) -> None:
@@ -200,7 +202,7 @@ def _refuse(parts: tuple[str, ...]) -> str:
         if len(part.encode("utf-8", "surrogateescape")) > MAX_NAME:
             return f"name longer than {MAX_NAME} bytes"
         if not _NAME.fullmatch(part) or part != part.rstrip(" ."):
-            return "name with characters that are not copied"
+            return "name with characters that are not allowed"
     return ""
 
 
@@ -270,12 +272,12 @@ class _Bounded:
                 if not self._rest:
                     self._ends += 1
                     if self._ends > 8:
-                        raise EOFError("the stream is shorter than it says")
+                        raise EOFError("the stream is shorter than stated")
                     break
                 self._left -= len(self._rest)
                 if self._left < 0:
                     self.over = True
-                    raise EOFError("more than may come out")
+                    raise EOFError("more output than allowed")
             part, self._rest = self._rest[:wanted], self._rest[wanted:]
             parts.append(part)
             wanted -= len(part)

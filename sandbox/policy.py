@@ -31,8 +31,8 @@ FORBIDDEN_ATTRIBUTES = {
     "ctypes": "reaches native memory",
     "ctypeslib": "loads native libraries",
     "read_pickle": "unpickling runs arbitrary code; read parquet or CSV",
-    "to_pickle": "pickles are not read back; write parquet or CSV",
-    "modules": "walks the interpreter's modules",
+    "to_pickle": "pickles cannot be read back; write parquet or CSV",
+    "modules": "accesses the interpreter's modules",
     "f_globals": "walks frames",
     "f_locals": "walks frames",
     "f_builtins": "walks frames",
@@ -40,10 +40,10 @@ FORBIDDEN_ATTRIBUTES = {
     "tb_frame": "walks frames",
     "cr_frame": "walks frames",
     "_getframe": "walks frames",
-    "os": "reaches another module through an attribute",
-    "subprocess": "reaches another module through an attribute",
-    "importlib": "reaches another module through an attribute",
-    "builtins": "reaches another module through an attribute",
+    "os": "accesses another module through an attribute",
+    "subprocess": "accesses another module through an attribute",
+    "importlib": "accesses another module through an attribute",
+    "builtins": "accesses another module through an attribute",
     "socket": "there is no network",
     "settrace": "changes the interpreter",
     "setprofile": "changes the interpreter",
@@ -60,7 +60,7 @@ MAX_CHARACTERS = 200_000
 
 
 class Violation(Strict):
-    """A construct that the policy refuses. `line` counts from 1."""
+    """A construct that the policy forbids. `line` counts from 1."""
 
     line: int
     message: str
@@ -81,7 +81,7 @@ def check(code: str, allowed: Collection[str] | None = None) -> list[Violation]:
     except SyntaxError as wrong:
         return [Violation(line=wrong.lineno or 1, message=f"not valid Python: {wrong.msg}")]
     except (ValueError, RecursionError, MemoryError) as wrong:
-        return [Violation(line=1, message=f"not readable as Python: {wrong}")]
+        return [Violation(line=1, message=f"cannot be parsed as Python: {wrong}")]
     modules = frozenset(ALLOWED_IMPORTS if allowed is None else allowed)
     found = {
         (getattr(node, "lineno", 1), message)
@@ -98,7 +98,7 @@ def _refusals(node: ast.AST, modules: frozenset[str]) -> Iterator[str]:
             yield from _module(alias.name, modules)
     elif isinstance(node, ast.ImportFrom):
         if node.level:
-            yield "relative imports have nothing to refer to here; import by full name"
+            yield "relative imports do not work here; import by full name"
         else:
             yield from _module(node.module or "", modules)
             for alias in node.names:
@@ -109,11 +109,11 @@ def _refusals(node: ast.AST, modules: frozenset[str]) -> Iterator[str]:
         if node.id in FORBIDDEN_CALLS:
             yield f"`{node.id}` is not allowed: write the code out"
         elif _walking(node.id) or node.id == "__builtins__":
-            yield f"`{node.id}` is not allowed: no walking through Python's internals"
+            yield f"`{node.id}` is not allowed: no access to Python's internals"
     elif isinstance(node, ast.Call):
         yield from _call(node)
     elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _walking(node.value):
-        yield f'the string "{node.value}" names an internal of Python; it is not needed here'
+        yield f'the string "{node.value}" refers to an internal of Python, which is not needed here'
 
 
 def _module(name: str, modules: frozenset[str]) -> Iterator[str]:
@@ -132,7 +132,7 @@ def _attribute(name: str) -> Iterator[str]:
     if name in FORBIDDEN_ATTRIBUTES:
         yield f"`.{name}` is not allowed: it {FORBIDDEN_ATTRIBUTES[name]}"
     elif _walking(name):
-        yield f"`.{name}` is not allowed: no walking through Python's internals"
+        yield f"`.{name}` is not allowed: no access to Python's internals"
 
 
 def _call(node: ast.Call) -> Iterator[str]:
@@ -147,7 +147,7 @@ def _call(node: ast.Call) -> Iterator[str]:
     if dynamic and len(node.args) > 1:
         name = node.args[1]
         if not (isinstance(name, ast.Constant) and isinstance(name.value, str)):
-            yield "`getattr` with a computed name is not allowed: name the attribute"
+            yield "`getattr` with a computed name is not allowed: write the attribute's name"
         else:
             yield from _attribute(name.value)
 

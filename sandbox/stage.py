@@ -29,10 +29,12 @@ def check_job(job: Job) -> None:
 
     for name in job.files:
         if not _FILE.fullmatch(name):
-            raise InputError(f'file name "{name[:80]}" is not plain; use letters, digits, ._-')
+            raise InputError(f'file name "{name[:80]}" is not plain; use only letters, digits, ._-')
     for name, path in job.inputs.items():
         if not _INPUT.fullmatch(name):
-            raise InputError(f'input name "{name[:80]}" is not plain; use letters, digits, ._-')
+            raise InputError(
+                f'input name "{name[:80]}" is not plain; use only letters, digits, ._-'
+            )
         if not path.exists():
             raise InputError(f'input "{name}": {path} does not exist')
     if not job.command:

@@ -26,8 +26,8 @@ class Job(Strict):
     """Code to run. `files` are written into the work folder; `inputs` are mounted read-only.
 
     `compiled_by_sage` is True only for code that SAGE itself compiled from a contract; a limited
-    subprocess accepts nothing else. Without `offers_sage` the code finds none of our packages to
-    import, so that a second implementation cannot call the first.
+    subprocess accepts nothing else. Without `offers_sage` the code cannot import SAGE's packages,
+    so that a second implementation cannot call the first.
     """
 
     files: dict[str, str]
@@ -71,7 +71,7 @@ class Usage(Strict):
 
 
 class SandboxResult(Strict):
-    """End of a run, whatever it tried."""
+    """End of a run, regardless of what the code tried."""
 
     sandbox: str
     exit_code: int | None
@@ -90,7 +90,7 @@ class SandboxResult(Strict):
 
 
 class Availability(Strict):
-    """Availability of a sandbox here, and the remedy when there is none."""
+    """Availability of a sandbox here, and the remedy if it is unavailable."""
 
     name: str
     ok: bool

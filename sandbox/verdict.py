@@ -1,4 +1,4 @@
-"""Determine why a run ended, from measurements taken outside the sandbox alone.
+"""Determine why a run ended, using only measurements taken outside the sandbox.
 
 The program's output plays no part, since a program can print anything, and its exit code counts
 only if nothing was measured.

@@ -141,7 +141,7 @@ def read_objects(path: Path) -> list[Annotated]:
             points = _points([parts] if form == "Point" else parts, path, number)
         else:
             raise InputError(
-                f"{path}: feature {number} is a {form}; only areas and points are understood"
+                f"{path}: feature {number} is a {form}; only areas and points are supported"
             )
         measured = properties.get("measurements")
         out.append(
@@ -179,7 +179,7 @@ def read_polygons(path: Path) -> list[Polygon]:
             raise InputError(f"{path}: feature {number} has no area; draw a polygon")
         out += thing.polygons
     if not out:
-        raise InputError(f"{path}: holds no polygon")
+        raise InputError(f"{path}: contains no polygon")
     return out
 
 
@@ -190,7 +190,7 @@ def _load(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON: {error}") from error
+        raise InputError(f"{path}: invalid JSON: {error}") from error
     for number, pair in enumerate(_geometries(data, path)):
         if number >= MAX_FEATURES:
             raise InputError(f"{path}: more than {MAX_FEATURES} features")
@@ -231,9 +231,9 @@ def _points(parts: Any, path: Path, number: int) -> F64:
     try:
         points = np.asarray(parts, dtype=np.float64)[:, :2]
     except (TypeError, ValueError, IndexError) as error:
-        raise InputError(f"{path}: feature {number} has a broken point") from error
+        raise InputError(f"{path}: feature {number} has an invalid point") from error
     if points.shape[1] != 2 or not np.isfinite(points).all():
-        raise InputError(f"{path}: feature {number} has a broken point")
+        raise InputError(f"{path}: feature {number} has an invalid point")
     _require_near([points], path, number)
     return points
 
@@ -247,7 +247,7 @@ def _polygon(parts: Any, label: str, path: Path, number: int) -> Polygon:
     try:
         rings = [np.asarray(ring, dtype=np.float64)[:, :2] for ring in parts]
     except (TypeError, ValueError, IndexError) as error:
-        raise InputError(f"{path}: feature {number} has a broken ring") from error
+        raise InputError(f"{path}: feature {number} has an invalid ring") from error
     if not rings or any(len(r) < 4 or not np.isfinite(r).all() for r in rings):
         raise InputError(f"{path}: feature {number} needs rings of at least 4 finite points")
     _require_near(rings, path, number)

@@ -30,7 +30,7 @@ def write_parts(path: Path, parts: Iterable[Mapping[str, AnyArray | Sequence[Any
         writer = writer or arrow_csv.CSVWriter(path, table.schema)
         writer.write_table(table)
     if writer is None:
-        raise ValueError("a table without any part has no columns")
+        raise ValueError("a table without parts has no columns")
     writer.close()
 
 

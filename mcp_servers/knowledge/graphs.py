@@ -27,14 +27,14 @@ QUOTE = 400
 
 GRAPHS = Validity(
     known_failures=(
-        "A relation was read in a text: that is evidence of a statement, not of a fact",
+        "A relation was extracted from a text, which is evidence of a statement, not of a fact",
         "Relations that no document of the corpus states are missing",
     ),
 )
 
 
 GraphPath = Annotated[
-    InputPath, Field(description="Graph folder that `sage kg build` wrote, or a GraphML file")
+    InputPath, Field(description="Graph folder written by `sage kg build`, or a GraphML file")
 ]
 
 
@@ -44,7 +44,9 @@ class SearchInput(Strict):
     graph: GraphPath
     text: str = Field(min_length=1, max_length=200, description="Name, alias or identifier")
     limit: int = Field(default=10, ge=1, le=100)
-    neighbors: int = Field(default=10, ge=0, le=100, description="Neighbors of the best match")
+    neighbors: int = Field(
+        default=10, ge=0, le=100, description="Number of neighbors of the best match"
+    )
 
 
 class Entity(NodeView):
@@ -66,7 +68,7 @@ class NeighborRow(BaseModel):
 
 
 class SearchResult(BaseModel):
-    """Entities that match, best first; neighbors of the first."""
+    """Matching entities, best first, and the neighbors of the first."""
 
     nodes: int
     edges: int
@@ -85,7 +87,7 @@ class SearchResult(BaseModel):
     title="Search the knowledge graph",
 )
 def graph_search(given: SearchInput, context: ToolContext) -> SearchResult:
-    """Return matches with their node's description."""
+    """Search entities by name or alias, and return their descriptions."""
     graph = open_graph(given.graph, context)
     matches = graph.find(given.text, given.limit)
     entities = [
@@ -112,11 +114,12 @@ class PathsInput(Strict):
     prompt: str | None = Field(default=None, max_length=4000, description="A research question")
     source: str | None = Field(default=None, max_length=200)
     target: str | None = Field(default=None, max_length=200)
-    k: int = Field(default=8, ge=1, le=100, description="How many paths")
+    k: int = Field(default=8, ge=1, le=100, description="Maximum number of paths")
     max_hops: int = Field(default=5, ge=1, le=8)
     seed: int = Field(default=0, ge=0)
     co_study: bool = Field(
-        default=False, description="If nothing else is found: pairs only studied together"
+        default=False,
+        description="If no path is found, return pairs that are only studied together",
     )
 
 
@@ -152,14 +155,14 @@ class PathsResult(BaseModel):
     "graph_paths",
     SUITE,
     "4.0.0",
-    "Find paths in a knowledge graph for a research question, or between two entities, the "
+    "Find paths in a knowledge graph for a research question, or between two entities, "
     "strongest mechanism first.",
     Resources(memory_mb=2048, seconds_per_item=20),
     GRAPHS,
-    title="Paths in the knowledge graph",
+    title="Find paths in the knowledge graph",
 )
 def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
-    """Paths with their scores and the papers behind them."""
+    """Find paths with their scores and supporting papers."""
     from kg.paths.find import PathOptions, find_between, find_paths
 
     graph = open_graph(given.graph, context)
@@ -174,7 +177,7 @@ def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
     elif given.source is not None and given.target is not None and given.prompt is None:
         found = find_between(graph, given.source, given.target, options, embedder)
     else:
-        raise InputError("give a prompt, or source and target")
+        raise InputError("give a prompt, or both source and target")
     return PathsResult(
         concepts=[
             f"{concept.phrase} -> {concept.name} ({concept.type.value})"
@@ -207,7 +210,9 @@ class EvidenceInput(Strict):
     graph: GraphPath
     head: str = Field(min_length=1, max_length=200)
     tail: str = Field(min_length=1, max_length=200)
-    limit: int = Field(default=20, ge=1, le=200, description="Passages per relation")
+    limit: int = Field(
+        default=20, ge=1, le=200, description="Maximum number of passages per relation"
+    )
 
 
 class Passage(BaseModel):
@@ -252,10 +257,10 @@ class EvidenceResult(BaseModel):
     "against, with their papers.",
     Resources(memory_mb=1024, seconds_per_item=1),
     GRAPHS,
-    title="Evidence for a relation in the knowledge graph",
+    title="Show evidence for a relation in the knowledge graph",
 )
 def graph_evidence(given: EvidenceInput, context: ToolContext) -> EvidenceResult:
-    """Relations in both directions, the most believed first."""
+    """Find relations in both directions, most believed first."""
     graph = open_graph(given.graph, context)
     edges = [
         *graph.evidence(given.head, given.tail),
@@ -278,18 +283,26 @@ def graph_evidence(given: EvidenceInput, context: ToolContext) -> EvidenceResult
             )
             for edge in edges
         ],
-        note="" if edges else "No document of the corpus states a direct relation between these.",
+        note=""
+        if edges
+        else "No document of the corpus states a direct relation between these entities.",
     )
 
 
 class ConceptInput(Strict):
-    """A concept, and the year up to which literature counts."""
+    """A concept, and the last year of the literature to count."""
 
     graph: GraphPath
     concept: str = Field(min_length=1, max_length=200, description="Name, alias or identifier")
-    as_of: int | None = Field(default=None, ge=1800, le=2100, description="Last year that counts")
-    limit: int = Field(default=20, ge=1, le=200, description="Relations, best supported first")
-    quotations: int = Field(default=2, ge=0, le=20, description="Passages per relation and side")
+    as_of: int | None = Field(
+        default=None, ge=1800, le=2100, description="Last year of literature to count"
+    )
+    limit: int = Field(
+        default=20, ge=1, le=200, description="Maximum number of relations, best supported first"
+    )
+    quotations: int = Field(
+        default=2, ge=0, le=20, description="Maximum number of passages per relation and side"
+    )
 
 
 class ConceptResult(BaseModel):
@@ -315,7 +328,7 @@ class ConceptResult(BaseModel):
     "against them in each year, with passages.",
     Resources(memory_mb=1024, seconds_per_item=2),
     GRAPHS,
-    title="A concept and the evidence for and against it",
+    title="Show a concept and the evidence for and against it",
 )
 def graph_concept(given: ConceptInput, context: ToolContext) -> ConceptResult:
     """Report on the concept, limited to the requested length."""
@@ -349,15 +362,19 @@ class CommunitiesInput(Strict):
     """Resolution of the division, and the number of communities to describe."""
 
     graph: GraphPath
-    limit: int = Field(default=10, ge=1, le=100, description="The largest communities")
-    concepts: int = Field(default=10, ge=1, le=200, description="Concepts named in each")
+    limit: int = Field(
+        default=10, ge=1, le=100, description="Number of communities to describe, largest first"
+    )
+    concepts: int = Field(
+        default=10, ge=1, le=200, description="Number of concepts listed per community"
+    )
     resolution: float = Field(
-        default=1.0, gt=0, le=100, description="Above 1: more and smaller communities"
+        default=1.0, gt=0, le=100, description="Values above 1 give more and smaller communities"
     )
 
 
 class CommunityRow(BaseModel):
-    """A community: concepts, size, its best supported statements in order, and a summary."""
+    """A community: concepts, size, best supported statements in order, and a summary."""
 
     number: int
     concepts: list[str]
@@ -370,7 +387,7 @@ class CommunityRow(BaseModel):
 
 
 class CommunitiesResult(BaseModel):
-    """The largest communities by Leiden's method, and how many there are."""
+    """The largest communities by Leiden's method, and the total number."""
 
     found: int
     communities: list[CommunityRow]
@@ -380,14 +397,14 @@ class CommunitiesResult(BaseModel):
     "graph_communities",
     SUITE,
     "1.0.0",
-    "Divide a knowledge graph into communities of concepts (Leiden) and summarize each, every "
-    "sentence with the statements that it cites.",
+    "Divide a knowledge graph into communities of concepts (Leiden) and summarize each; every "
+    "sentence cites its statements.",
     Resources(memory_mb=1024, seconds_per_item=10),
     GRAPHS,
-    title="Communities of the knowledge graph",
+    title="Find communities of the knowledge graph",
 )
 def graph_communities(given: CommunitiesInput, context: ToolContext) -> CommunitiesResult:
-    """Communities with summaries by rule."""
+    """Divide the graph into communities and summarize them by rule."""
     from kg.communities.find import find_communities
     from kg.communities.summary import summarize_by_rule
 
@@ -440,8 +457,8 @@ def load_embedder(graph: Graph, context: ToolContext) -> Embedder:
     if name.startswith("hashing"):
         return embed.by_name(name)
     raise InputError(
-        f'the graph was embedded with "{name[:80]}"; these tools use the model that comes with '
-        "SAGE: build the graph with it"
+        f'the graph was embedded with "{name[:80]}", but these tools use SAGE\'s bundled model; '
+        "rebuild the graph with it"
     )
 
 

@@ -20,7 +20,7 @@ from sage.core.errors import FaultError, InputError
 from sage.core.models import Strict
 
 RUN = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
-"""A run's id, a prefix of an id, or "last"; never a path."""
+"""A run's ID, a prefix of an ID, or "last"; never a path."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,13 @@ Drive = Callable[[Sequence[str], Callable[[], bool]], Answer]
 """A function that runs `sage` with these arguments until its second argument returns True."""
 
 
-RunName = Annotated[str, Field(description='A run\'s id, its beginning, or "last"', max_length=128)]
+RunName = Annotated[
+    str, Field(description='A run\'s ID, a prefix of it, or "last"', max_length=128)
+]
 
 
 class StartInput(Strict):
-    """A research question, and what to test it on."""
+    """A research question, and the data on which to test it."""
 
     prompt: str = Field(min_length=8, max_length=4000, description="The research question")
     cohort: str = Field(
@@ -52,17 +54,21 @@ class StartInput(Strict):
 
 
 class ReviewInput(Strict):
-    """A decision on the waiting hypotheses."""
+    """A decision on the hypotheses waiting for review."""
 
     run: RunName
     decision: Literal["approve", "reject", "edit", "another"]
     reason: str = Field(
-        default="", max_length=2000, description="Why rejected, or what is wanted instead"
+        default="",
+        max_length=2000,
+        description="Reason for the rejection, or what is wanted instead",
     )
     changes: dict[str, Any] = Field(
         default_factory=dict, description="For edit: fields of the hypothesis and their new values"
     )
-    hypothesis: str | None = Field(default=None, max_length=128, description="Default: all")
+    hypothesis: str | None = Field(
+        default=None, max_length=128, description="Numbers of the hypotheses; default: all"
+    )
 
 
 class StatusInput(Strict):
@@ -72,7 +78,7 @@ class StatusInput(Strict):
 
 
 class RunResult(BaseModel):
-    """Output of the command. `status` names what the run waits for, if anything."""
+    """Output of the command. `status` says what the run is waiting for, if anything."""
 
     run: str | None
     status: str
@@ -86,8 +92,8 @@ def run_tools(drive: Drive) -> list[ToolSpec]:
         "start_run",
         "knowledge",
         "2.0.0",
-        "Start a run of SAGE on a research question. It continues until the hypotheses wait for "
-        "review: answer with review_run. Takes minutes.",
+        "Start a run of SAGE on a research question. The run pauses when its hypotheses are "
+        "ready for review: answer with review_run. Takes minutes.",
         Resources(cpu=1, memory_mb=2048),
         cacheable=False,
         acts=True,
@@ -121,13 +127,13 @@ def run_tools(drive: Drive) -> list[ToolSpec]:
             words += ["--approve"]
         elif given.decision == "edit":
             if not given.changes:
-                raise InputError("edit needs changes: fields of the hypothesis and new values")
+                raise InputError("edit requires changes: fields of the hypothesis and new values")
             with context.writing("changes.json") as path:
                 path.write_text(json.dumps(given.changes), encoding="utf-8")
             words += [f"--edit={context.output('changes.json')}"]
         else:
             if not given.reason.strip():
-                raise InputError(f"{given.decision} needs a reason")
+                raise InputError(f"{given.decision} requires a reason")
             words += [f"--{given.decision}={given.reason}"]
         context.progress(0.05, "running")
         return _parse_answer(drive([*words, "--", _run_name(given.run)], context.cancelled))
@@ -136,10 +142,10 @@ def run_tools(drive: Drive) -> list[ToolSpec]:
         "run_status",
         "knowledge",
         "1.0.0",
-        "Show a run of SAGE: what it waits for, its hypotheses, verdicts, time and cost.",
+        "Show a run of SAGE: its status, hypotheses, verdicts, time and cost.",
         Resources(cpu=1, memory_mb=256),
         cacheable=False,
-        title="State of a run",
+        title="Show the state of a run",
     )
     def run_status(given: StatusInput, context: ToolContext) -> RunResult:
         return _parse_answer(
@@ -151,7 +157,7 @@ def run_tools(drive: Drive) -> list[ToolSpec]:
 
 def _run_name(name: str) -> str:
     if not RUN.match(name):
-        raise InputError(f'"{name[:40]}" is not a run\'s id')
+        raise InputError(f'"{name[:40]}" is not a run ID')
     return name
 
 
@@ -174,9 +180,9 @@ def _parse_answer(answer: Answer) -> RunResult:
     try:
         detail = json.loads(answer.stdout)
     except ValueError as error:
-        raise FaultError(f"sage did not answer in JSON: {answer.stdout[:200]!r}") from error
+        raise FaultError(f"sage did not return JSON: {answer.stdout[:200]!r}") from error
     if not isinstance(detail, dict):
-        raise FaultError("sage answered with something that is not a JSON object")
+        raise FaultError("sage returned something other than a JSON object")
     manifest = detail.get("manifest")
     inner = manifest if isinstance(manifest, dict) else {}
     run = detail.get("run") or detail.get("id") or inner.get("id")

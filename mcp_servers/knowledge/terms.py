@@ -20,7 +20,7 @@ class TermsInput(Strict):
     """Names to look up."""
 
     names: list[Name] = Field(
-        min_length=1, max_length=20, description="Names, or sentences that hold names"
+        min_length=1, max_length=20, description="Names, or sentences that contain names"
     )
 
 
@@ -36,14 +36,15 @@ class TermsResult(BaseModel):
     "ontology_terms",
     SUITE,
     "1.0.0",
-    "Ask the ontology what names mean (concept, definition, synonyms, public identifiers) and how "
-    "two or more are related: one concept, broader, opposite, or none of these.",
+    "Look up the meaning of names in the ontology (concept, definition, synonyms, public "
+    "identifiers) and how two or more are related: same concept, broader, opposite, or none of "
+    "these.",
     Resources(memory_mb=1024, seconds_per_item=2),
-    Validity(known_failures=("A name that the shipped ontology lacks means nothing to it",)),
-    title="Meaning of names in the ontology",
+    Validity(known_failures=("A name that is not in the bundled ontology has no meaning",)),
+    title="Look up names in the ontology",
 )
 def ontology_terms(given: TermsInput, context: ToolContext) -> TermsResult:
-    """Meanings by the shipped ontology."""
+    """Look up names in the bundled ontology."""
     from kg.lexicon.ontology import Ontology
 
     names, between = describe_names(given.names, Ontology.load(data_root() / "ontology"))

@@ -107,7 +107,7 @@ def make_maps(
 
 
 def map_items(folder: Path) -> tuple[list[Item], dict[str, str]]:
-    """List the maps below a folder, each with a unique name, and those that cannot be read.
+    """List the maps in a folder, each with a unique name, and those that cannot be read.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Computation of measurements on maps: per slide, then per patient.
 
-A quantity that cannot be measured has no value but a reason; zero means that none were found.
+A quantity that cannot be measured has a reason instead of a value; zero means that none were found.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ UM2_PER_MM2 = 1e6
 class Value(Strict):
     """A measurement's value on a slide or in a patient.
 
-    `value` is None where it is undefined; it is not `valid` where it is undefined or a slide lies
-    outside the card of what made its maps. `why_not` says either. `numerator` and `denominator`
-    are what `pooled` sums; `area_um2` weighs slides; `slides` counts those that the value rests on.
+    `value` is None if undefined; it is not `valid` if it is undefined or a slide is outside the
+    card of the tool that made its maps. `why_not` gives the reason. `numerator` and `denominator`
+    are summed by `pooled`; `area_um2` weights slides; `slides` counts those on which the value is
+    based.
     """
 
     value: float | None
@@ -105,7 +106,9 @@ def of_patient(measurement: Measurement, slides: Sequence[Value]) -> Value:
         if not slides:
             raise Undefined("the patient has no slide")
         if measurement.rule == "only" and len(slides) > 1:
-            raise Undefined(f"the patient has {len(slides)} slides, the rule wants the only one")
+            raise Undefined(
+                f"the patient has {len(slides)} slides, but the rule requires exactly one"
+            )
         if not kept:
             raise Undefined("; ".join(reasons))
         value = _by_rule(measurement, kept)
@@ -132,7 +135,7 @@ def _by_rule(measurement: Measurement, slides: Sequence[Value]) -> float:
     if measurement.rule == "area_weighted":
         areas = [slide.area_um2 for slide in slides if slide.area_um2 is not None]
         if len(areas) < len(slides):
-            raise Undefined("the outline of the tissue is not known")
+            raise Undefined("the outline of the tissue is unknown")
         return float(np.average(values, weights=areas))
     if measurement.rule == "min":
         return float(values.min())
@@ -435,7 +438,7 @@ def _value_of_sizes(node: nodes.ObjectSize, slide: Prepared) -> float:
 
     shapes = slide.shapes(node.of, node.within)
     if np.isin(shapely.get_type_id(shapes), [shapely.GeometryType.POINT]).any():
-        raise Undefined(f"of {node.of.plural} only the places are known, not the outlines")
+        raise Undefined(f"only the positions of {node.of.plural} are known, not their outlines")
     if node.statistic == "total":
         return float(shapely.area(shapes).sum()) / UM2_PER_MM2
     _require(len(shapes), node.at_least, f"{node.of.plural} {node.where}")
@@ -474,12 +477,12 @@ def _statistic(values: F64, name: str) -> float:
     """Compute a statistic by name; "sd" and "cv" divide by n - 1."""
     if name in ("sd", "cv"):
         if len(values) < 2:
-            raise Undefined("a spread needs two values")
+            raise Undefined("a measure of spread requires at least two values")
         spread = float(values.std(ddof=1))
         if name == "sd":
             return spread
         if values.mean() == 0:
-            raise Undefined("a coefficient of variation needs a mean that is not zero")
+            raise Undefined("a coefficient of variation requires a nonzero mean")
         return spread / float(values.mean())
     if name in ("p10", "p90"):
         return float(np.percentile(values, int(name[1:])))

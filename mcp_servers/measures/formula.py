@@ -46,16 +46,16 @@ def parse(text: str) -> Measurement:
         If a part is not understood or its units do not match; the message names valid choices.
     """
     if len(text) > LONGEST:
-        raise InputError(f"a formula has at most {LONGEST} characters, this one {len(text)}")
+        raise InputError(f"the formula has {len(text)} characters; the maximum is {LONGEST}")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise InputError(
-            f"{text!r} is not a formula; write RULE(MEASURE), like {EXAMPLE}"
+            f"{text!r} is not a formula; expected RULE(MEASURE), such as {EXAMPLE}"
         ) from None
     rules = get_args(Rule)
     if not isinstance(tree, ast.Call) or _name(tree.func) not in rules:
-        raise InputError(f"{text!r} needs a rule for slides around it ({', '.join(rules)})")
+        raise InputError(f"{text!r} must be enclosed in a rule for slides ({', '.join(rules)})")
     if len(tree.args) != 1 or tree.keywords:
         raise InputError(f"{text!r}: {_name(tree.func)} takes one measure")
     measure = _expression(tree.args[0], text, DEEPEST)
@@ -86,12 +86,12 @@ def read_definitions(path: Path) -> list[Measurement]:
         except InputError as error:
             raise InputError(f"{path}, line {number}: {error}") from None
         if measurement.name in found:
-            raise InputError(f"{path}, line {number}: {measurement.formula} stands there twice")
+            raise InputError(f"{path}, line {number}: {measurement.formula} is listed twice")
         found[measurement.name] = measurement
         if len(found) > MOST:
             raise InputError(f"{path}: more than {MOST} measurements")
     if not found:
-        raise InputError(f"{path}: holds no measurement; write one formula a line")
+        raise InputError(f"{path}: contains no measurement; write one formula per line")
     return list(found.values())
 
 
@@ -119,11 +119,11 @@ def _expression(tree: ast.expr, text: str, deeper: int) -> Node:
     if isinstance(constant, float):
         return build_node(Quantity, {"value": constant, "measured_in": "1"}, text)
     if not isinstance(tree, ast.Call):
-        raise InputError(f"{show_source(tree)!r} is no measure; use {', '.join(sorted(KINDS))}")
+        raise InputError(f"{show_source(tree)!r} is not a measure; use {', '.join(sorted(KINDS))}")
     kind = KINDS.get(_name(tree.func))
     if kind is None:
         raise InputError(
-            f"{show_source(tree.func)!r} is no measure; use {', '.join(sorted(KINDS))}"
+            f"{show_source(tree.func)!r} is not a measure; use {', '.join(sorted(KINDS))}"
         )
     if kind is Log2:
         if len(tree.args) != 1 or tree.keywords:
@@ -148,7 +148,7 @@ def _arguments(tree: ast.Call, kind: type[Node]) -> dict[str, Any]:
             raise InputError(f"{show_source(tree)!r}: {keyword.arg} is unknown or given twice")
         found[keyword.arg] = _argument(keyword.value)
     if missing := [name for name in required if name not in found]:
-        raise InputError(f"{show_source(tree)!r} needs {', '.join(missing)}")
+        raise InputError(f"{show_source(tree)!r} requires {', '.join(missing)}")
     return found
 
 
@@ -174,8 +174,9 @@ def _argument(tree: ast.expr) -> Any:
             margin = {"of": given[0]["name"], "inside_um": given[1], "outside_um": given[2]}
             return {"area": "margin", **margin}
     raise InputError(
-        f"{show_source(tree)!r} is not understood; arguments are cells, cells.TYPE, objects.KIND,"
-        " tissue, regions.KIND, margin(regions.KIND, INSIDE_UM, OUTSIDE_UM), a number or a word"
+        f"{show_source(tree)!r} is not a valid argument; arguments are cells, cells.TYPE, "
+        "objects.KIND, tissue, regions.KIND, margin(regions.KIND, INSIDE_UM, OUTSIDE_UM), a "
+        "number or a word"
     )
 
 
@@ -190,7 +191,7 @@ def _constant(tree: ast.expr) -> Any:
         try:
             return float(tree.value)
         except OverflowError:
-            raise InputError("a number of the formula is too large") from None
+            raise InputError("a number in the formula is too large") from None
     return tree.value if isinstance(tree.value, str) else None
 
 

@@ -31,29 +31,45 @@ LEAST_PATIENTS = 10
 
 
 class GateLimits(Strict):
-    """Perturbations of the slides and the agreement that a measurement must keep.
+    """Perturbations of the slides, and the required agreement of a measurement.
 
-    `icc` is asked after jitter and loss (0.75 is good by Koo and Li 2016, J Chiropr Med) and after
-    every shift that was made; `icc_half` after half of the tissue is taken away.
+    `icc` is required after jitter and loss (0.75 is good by Koo and Li 2016, J Chiropr Med) and
+    after every shift that was made; `icc_half` is required after removal of half the tissue.
     """
 
-    jitter_um: float = Field(default=2.0, ge=0, description="Standard deviation, cells")
-    jitter_objects_um: float = Field(default=20.0, ge=0, description="Standard deviation, objects")
-    dropped: float = Field(default=0.1, ge=0, lt=1, description="Share of detections left out")
+    jitter_um: float = Field(
+        default=2.0, ge=0, description="Standard deviation of the jitter of cells"
+    )
+    jitter_objects_um: float = Field(
+        default=20.0, ge=0, description="Standard deviation of the jitter of objects"
+    )
+    dropped: float = Field(default=0.1, ge=0, lt=1, description="Share of detections removed")
     icc: float = Field(default=0.75, ge=0, le=1)
     icc_half: float = Field(default=0.5, ge=0, le=1)
-    redundant: float = Field(default=0.9, gt=0, le=1, description="Absolute rank correlation")
-    confounded: float = Field(default=0.5, gt=0, le=1, description="With area or count: said")
-    missing: float = Field(default=0.3, ge=0, le=1, description="Largest share without a value")
-    outside_card: float = Field(default=0.2, ge=0, le=1, description="Largest share of values")
-    same: float = Field(default=0.8, ge=0, le=1, description="Largest share of one same value")
+    redundant: float = Field(
+        default=0.9,
+        gt=0,
+        le=1,
+        description="Absolute rank correlation from which two measurements count as redundant",
+    )
+    confounded: float = Field(
+        default=0.5,
+        gt=0,
+        le=1,
+        description="Absolute rank correlation with area or count that is reported",
+    )
+    missing: float = Field(default=0.3, ge=0, le=1, description="Maximum share of missing values")
+    outside_card: float = Field(
+        default=0.2, ge=0, le=1, description="Maximum share of values outside a tool's card"
+    )
+    same: float = Field(default=0.8, ge=0, le=1, description="Maximum share of one identical value")
 
 
 class Agreement(Strict):
-    """Values before and after: intraclass correlation (absolute agreement) and rank correlation.
+    """Agreement before and after: intraclass correlation (absolute agreement) and rank correlation.
 
-    None where fewer than ten patients have both; no patients where fewer than ten of the cohort
-    could be disturbed so, which leaves it open.
+    None if fewer than ten patients have both values; no patients if fewer than ten could be
+    perturbed this way, so the question stays open.
     """
 
     icc: float | None
@@ -62,7 +78,7 @@ class Agreement(Strict):
 
 
 class Gated(Strict):
-    """A measurement before the gate."""
+    """A measurement's result at the gate."""
 
     name: str
     formula: str
@@ -83,7 +99,7 @@ class Gated(Strict):
 
 
 class GateReport(Strict):
-    """The gate's answer for all measurements."""
+    """Results of the gate for all measurements."""
 
     patients: int
     slides: int
@@ -165,7 +181,7 @@ def gate(
     ]
     if not any(agreement.patients for agreement in agreements["half of the tissue"]):
         not_assessed.append(
-            "half of the tissue (the outline of the tissue is known in too few patients)"
+            "half of the tissue (the outline of the tissue is known for too few patients)"
         )
     judged = [
         _judge(place, measured, {name: found[place] for name, found in agreements.items()}, limits)
@@ -276,14 +292,14 @@ def _judge(
         usual = max(set(why), key=why.count)
         reasons.append(f"no value in {missing:.0%} of patients, mostly: {usual}")
     if outside > limits.outside_card:
-        reasons.append(f"{outside:.0%} of values lie outside a tool's card")
+        reasons.append(f"{outside:.0%} of values are outside a tool's card")
     if same > limits.same:
         reasons.append(f"the same value in {same:.0%} of patients")
     for name, agreement in stability.items():
         least = limits.icc_half if name == "half of the tissue" else limits.icc
         if agreement.icc is None and agreement.patients:
             reasons.append(
-                f"stability ({name}) could not be judged in {agreement.patients} patients"
+                f"stability ({name}) could not be assessed: only {agreement.patients} patients"
             )
         elif agreement.icc is not None and agreement.icc < least:
             reasons.append(f"ICC {agreement.icc:.2f} after {name}, below {least:g}")
@@ -335,7 +351,7 @@ def _drop_repeats(judged: list[Gated], measured: Measured, limits: GateLimits) -
             update: dict[str, object] = {"cluster": int(label)}
             if member != kept:
                 rho = correlation[member, kept]
-                reason = f"goes with {kept_name} (rank correlation {rho:.2f}), which stays"
+                reason = f"redundant with {kept_name} (rank correlation {rho:.2f}), which is kept"
                 update |= {"passed": False, "reasons": (reason,), "kept_instead": kept_name}
             out[places[member]] = gated.model_copy(update=update)
     return out

@@ -49,7 +49,7 @@ def heat(maps: SlideMaps, quantity: Quantity, kind: str = "", side_um: float | N
     maps : maps with cells; a density also requires the tissue outline
     quantity : what each square shows
     kind : a cell type; empty for all cells, which is valid only for a density
-    side_um : side of the squares in µm; chosen by the size of the tissue when absent
+    side_um : side of the squares in µm; by default, chosen by the size of the tissue
 
     Raises
     ------
@@ -60,14 +60,16 @@ def heat(maps: SlideMaps, quantity: Quantity, kind: str = "", side_um: float | N
 
     cells = maps.cells
     if cells is None or not len(cells):
-        raise InputError(f"{maps.slide}: the maps hold no cells")
+        raise InputError(f"{maps.slide}: the maps contain no cells")
     if kind and kind not in cells.types:
-        raise InputError(f"the maps know no cells of type {kind[:60]!r}: {', '.join(cells.types)}")
+        raise InputError(
+            f"the maps have no cells of type {kind[:60]!r}; types: {', '.join(cells.types)}"
+        )
     if quantity == "share" and not kind:
-        raise InputError("a share needs a type of cell")
+        raise InputError("a share requires a cell type")
     window = maps.window
     if window is None and quantity == "density":
-        raise InputError("the outline of the tissue is not known: a density has no area")
+        raise InputError("the outline of the tissue is unknown, so no density can be computed")
     if window is None:
         window = multipolygon([shapely.box(*cells.points.min(axis=0), *cells.points.max(axis=0))])
     x0, y0, x1, y1 = window.bounds

@@ -44,7 +44,7 @@ LONGEST_NAME = 100
 class Code(Node):
     """Value that a program computes in the sandbox.
 
-    `program` is the SHA-256 of its text: another text is another measurement.
+    `program` is the SHA-256 of its text: a different text is a different measurement.
     """
 
     phrase: ClassVar[str] = "{sentence} (by the program {name}, {program:.8})"
@@ -88,7 +88,7 @@ class Log2(Node):
     @model_validator(mode="after")
     def _is_pure(self) -> Log2:
         if self.of.unit.powers:
-            raise ValueError(f"log2 takes a pure number, not {self.of.unit}: {self.of.formula}")
+            raise ValueError(f"log2 requires a pure number, not {self.of.unit}: {self.of.formula}")
         return self
 
     def parts(self) -> Iterator[Node]:
@@ -169,11 +169,11 @@ class Measurement(Strict):
     def _rule_fits(self) -> Measurement:
         parts = list(self.of.parts())
         if all(isinstance(part, Quantity | Arithmetic | Log2) for part in parts):
-            raise ValueError(f"{self.of.formula} measures nothing on a slide")
+            raise ValueError(f"{self.of.formula} does not measure anything on a slide")
         if self.rule == "pooled" and not poolable(self.of):
             raise ValueError(
-                f"pooled sums counts and areas over slides, which {self.of.formula} has not; take"
-                " mean, median, max, min, area_weighted or only"
+                f"pooled sums counts and areas over slides, which {self.of.formula} lacks; use "
+                "mean, median, max, min, area_weighted or only"
             )
         return self
 

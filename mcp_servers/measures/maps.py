@@ -61,7 +61,7 @@ class CellMap:
     Parameters
     ----------
     x_um, y_um : (n,) centers
-    types : the types that were looked for, including those without cells
+    types : the types that were analyzed, including those without cells
     codes : (n,) index of each cell's type in `types`, -1 if it has none of them
     probabilities : (n, types), if the detector provides them
     columns : shape and stain measures of each cell, NaN if unknown
@@ -80,9 +80,9 @@ class CellMap:
         if self.probabilities is not None:
             lengths.append(len(self.probabilities))
             if self.probabilities.shape[1:] != (len(self.types),):
-                raise InputError("cells: probabilities need one column for each type")
+                raise InputError("cells: probabilities must have one column per type")
         if any(length != count for length in lengths):
-            raise InputError("cells: columns of different lengths")
+            raise InputError("cells: columns have different lengths")
         _check_finite("cells", self.x_um, self.y_um)
         _check_codes("cells", self.codes, len(self.types), lowest=-1)
 
@@ -118,7 +118,7 @@ class ShapeMap:
     ----------
     shapes : (n,) shapely polygons or multipolygons in µm; points for objects whose outline was not
     given
-    kinds : the kinds that were looked for, including those without shapes
+    kinds : the kinds that were analyzed, including those without shapes
     codes : (n,) index of each shape's kind in `kinds`
     """
 
@@ -128,7 +128,7 @@ class ShapeMap:
 
     def __post_init__(self) -> None:
         if len(self.shapes) != len(self.codes):
-            raise InputError("shapes: as many kinds as shapes are needed")
+            raise InputError("shapes: the number of kinds must equal the number of shapes")
         _check_codes("shapes", self.codes, len(self.kinds), lowest=0)
         _check_finite("shapes", _bounds(self.shapes))
 
@@ -177,7 +177,7 @@ class SlideMaps:
     provenance : the tool that made each map ("cells": "nuclei 2.0.0")
     outside_card : why the slide is outside the validity card of the tool that made the maps; values
         on it are computed and marked as not valid
-    withheld : by name, why a type of cells or a kind of objects was not looked for
+    withheld : by name, why a type of cells or a kind of objects was not analyzed
     coded : results of programs on exactly these maps, by program hash: a number, or the reason
         that there is none; never stored on disk
     """
@@ -331,11 +331,11 @@ def read_maps(folder: Path) -> SlideMaps:
     manifest = held_in(folder)
     for name, digest in manifest.files.items():
         if name not in ("cells.parquet", "objects.geojson", "regions.geojson", "window.geojson"):
-            raise InputError(f"{folder / MANIFEST}: names a file {name!r} that maps do not have")
+            raise InputError(f"{folder / MANIFEST}: unexpected file name {name!r}")
         if not (folder / name).is_file():
             raise InputError(f"{folder}: {name} is missing; import or compute the maps again")
         if hash_file(folder / name) != digest:
-            raise InputError(f"{folder / name} was changed after it was written; make it again")
+            raise InputError(f"{folder / name} was changed after it was written; create it again")
     window = None
     if "window.geojson" in manifest.files:
         window = multipolygon(_read_shapes(folder / "window.geojson")[0])
@@ -369,7 +369,7 @@ def list_maps(root: Path) -> list[Path]:
     """
     found = sorted(path.parent for path in root.rglob(MANIFEST))
     if not found:
-        raise InputError(f"{root}: holds no maps (folders with {MANIFEST})")
+        raise InputError(f"{root}: contains no maps (folders with {MANIFEST})")
     return found
 
 
@@ -385,7 +385,9 @@ def held_in(folder: Path) -> Held:
     try:
         return Held.model_validate_json(path.read_bytes())
     except OSError:
-        raise InputError(f"{folder}: has no {MANIFEST}; it holds no maps of a slide") from None
+        raise InputError(
+            f"{folder}: {MANIFEST} not found, so this is not a folder of maps"
+        ) from None
     except ValidationError as error:
         raise InputError(f"{path}: {explain_validation(error)}") from None
 
@@ -435,18 +437,20 @@ def _read_cells(folder: Path, about: _Cells) -> CellMap:
             values = table.column(name).to_numpy()
             return np.asarray(values, dtype=np.float64)
         except (KeyError, TypeError, ValueError):
-            raise InputError(f"{path}: needs a column {name!r} of numbers") from None
+            raise InputError(f"{path}: numeric column {name!r} is required") from None
 
     if table.num_rows != about.count:
-        raise InputError(f"{path}: holds {table.num_rows} cells, {MANIFEST} says {about.count}")
+        raise InputError(
+            f"{path}: contains {table.num_rows} cells, but {MANIFEST} states {about.count}"
+        )
     if "type" not in table.column_names:
-        raise InputError(f"{path}: needs a column 'type'")
+        raise InputError(f"{path}: column 'type' is required")
     place = {name: code for code, name in enumerate(about.types)} | {None: -1}
     try:
         encoded = table.column("type").combine_chunks().dictionary_encode()
         codes = np.array([place[name] for name in encoded.dictionary.to_pylist()], dtype=np.int64)
     except KeyError as error:
-        raise InputError(f"{path}: type {error} is not among those of {MANIFEST}") from None
+        raise InputError(f"{path}: type {error} is not listed in {MANIFEST}") from None
     index = np.asarray(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
     return CellMap(
         numbers("x_um"),
@@ -503,9 +507,11 @@ def _read_map(kind_of_map: type[M], path: Path, about: _Shapes | None) -> M | No
         return None
     shapes, names = _read_shapes(path)
     if len(shapes) != about.count:
-        raise InputError(f"{path}: holds {len(shapes)} shapes, {MANIFEST} says {about.count}")
+        raise InputError(
+            f"{path}: contains {len(shapes)} shapes, but {MANIFEST} states {about.count}"
+        )
     if unknown := sorted(set(names) - set(about.kinds)):
-        raise InputError(f"{path}: kind {unknown[0]!r} is not among those of {MANIFEST}")
+        raise InputError(f"{path}: kind {unknown[0]!r} is not listed in {MANIFEST}")
     return shape_map(kind_of_map, shapes, names, about.kinds)
 
 
@@ -516,14 +522,16 @@ def _require_areas(where: str, shapes: AnyArray) -> None:
     if not np.isin(shapely.get_type_id(shapes), areal).all():
         raise InputError(f"{where}: only polygons have an area")
     if not shapely.is_valid(shapes).all():
-        raise InputError(f"{where}: an outline crosses itself; repair it with multipolygon()")
+        raise InputError(f"{where}: an outline intersects itself; repair it with multipolygon()")
 
 
 def _check_finite(where: str, *arrays: F64) -> None:
     if not all(np.isfinite(array).all() for array in arrays):
         raise InputError(f"{where}: coordinates must be finite numbers of µm")
     if any(len(array) and np.abs(array).max() > FARTHEST_UM for array in arrays):
-        raise InputError(f"{where}: a coordinate lies beyond {FARTHEST_UM / 1e6:g} m of the corner")
+        raise InputError(
+            f"{where}: a coordinate is more than {FARTHEST_UM / 1000000.0:g} m from the corner"
+        )
 
 
 def _bounds(shapes: AnyArray) -> F64:
@@ -535,7 +543,7 @@ def _bounds(shapes: AnyArray) -> F64:
 
 def _check_codes(where: str, codes: I64, names: int, lowest: int) -> None:
     if len(codes) and not lowest <= codes.min() <= codes.max() < names:
-        raise InputError(f"{where}: a type or kind is none of those named")
+        raise InputError(f"{where}: a type or kind is not among those listed")
 
 
 class MapsOnDisk:
@@ -547,7 +555,7 @@ class MapsOnDisk:
             (held, folder) for held, folder in named if patients is None or held.patient in patients
         ]
         if not named:
-            raise InputError(f"{root}: none of its maps is of a patient of the cohort")
+            raise InputError(f"{root}: none of its maps belongs to a patient of the cohort")
         self._named = sorted(named, key=lambda pair: (pair[0].patient, pair[0].slide, pair[1]))
 
     def spread(self, count: int, seed: int) -> list[SlideMaps]:

@@ -24,8 +24,8 @@ def merge_maps(held: SlideMaps, new: SlideMaps, *, replace: bool = False) -> Sli
     """
     if held.patient != new.patient:
         raise InputError(
-            f"{new.slide}: the maps that are there are of patient {held.patient}, these of "
-            f"{new.patient}; say whose they are (--patient), or use another --out"
+            f"{new.slide}: the existing maps are of patient {held.patient}, these of "
+            f"{new.patient}; give the patient (--patient), or use another --out"
         )
     parts: dict[str, Any] = {}
     provenance = dict(held.provenance)
@@ -33,8 +33,8 @@ def merge_maps(held: SlideMaps, new: SlideMaps, *, replace: bool = False) -> Sli
         old, given = getattr(held, part), getattr(new, part)
         if old is not None and given is not None and not replace:
             raise InputError(
-                f"{new.slide}: there are {part} already ({held.provenance.get(part, 'unknown')}); "
-                "say --replace, or use another --out"
+                f"{new.slide}: {part} already exist ({held.provenance.get(part, 'unknown')}); "
+                "use --replace, or another --out"
             )
         parts[part] = given if given is not None else old
         if given is not None and part in new.provenance:

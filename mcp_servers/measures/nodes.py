@@ -77,7 +77,7 @@ class Node(Strict):
 
 
 class Within(Node):
-    """An expression that is taken within an area."""
+    """An expression evaluated within an area."""
 
     within: Area = TISSUE
 
@@ -88,7 +88,7 @@ class Within(Node):
 
 
 class Enough(Within):
-    """An expression that needs a least number of cells."""
+    """An expression that requires a minimum number of cells."""
 
     at_least: int = Field(default=10, ge=1, le=100_000)
 
@@ -145,7 +145,7 @@ class Share(Enough):
     @classmethod
     def _has_type(cls, value: Cells) -> Cells:
         if value.type is None:
-            raise ValueError("share: name a type, as in share(cells.lymphoid)")
+            raise ValueError("share: give a type, as in share(cells.lymphoid)")
         return value
 
 
@@ -201,7 +201,7 @@ AMOUNTS = (Count, Size, Density, Share, Ratio, CellColumn, ObjectSize)
 class Nearest(Enough):
     """The distance from points to the nearest of another kind (or the nearest other of the same).
 
-    To objects it is the distance to their outlines where these are known, 0 inside.
+    The distance to objects is measured to their outlines if these are known, 0 inside.
     """
 
     fixed_unit: ClassVar[Unit] = UM
@@ -306,7 +306,7 @@ class RipleyK(_Pattern):
 
 
 class RipleyL(_Pattern):
-    """The root of K over π: the radius itself under randomness."""
+    """The root of K over π, which equals the radius under randomness."""
 
     fixed_unit: ClassVar[Unit] = UM
     phrase: ClassVar[str] = "Ripley's {cross}L"
@@ -331,7 +331,7 @@ class PairCorrelation(_Pattern):
 class ClarkEvans(Enough):
     """Mean distance to the nearest of the same kind over that under randomness.
 
-    Points within `guard_um` of the border count as neighbors alone.
+    Points within `guard_um` of the border count only as neighbors.
     """
 
     phrase: ClassVar[str] = (
@@ -383,7 +383,9 @@ class HotSpot(Enough):
     kind: Literal["hotspot"] = "hotspot"
     of: Points
     bandwidth_um: Radius
-    at_least: int = Field(default=10, ge=0, le=100_000, description="0: none is a density of 0")
+    at_least: int = Field(
+        default=10, ge=0, le=100_000, description="0: no points count as a density of 0"
+    )
 
 
 class HotWindow(Enough):
@@ -396,7 +398,9 @@ class HotWindow(Enough):
     kind: Literal["hot_window"] = "hot_window"
     of: Points
     side_um: Window
-    at_least: int = Field(default=10, ge=0, le=100_000, description="0: none is a density of 0")
+    at_least: int = Field(
+        default=10, ge=0, le=100_000, description="0: no points count as a density of 0"
+    )
 
 
 class Heterogeneity(Enough):

@@ -25,22 +25,26 @@ ROWS = ".rows"
 
 
 class MeasureCohortInput(Given):
-    """Slides or ready maps of a cohort, and what to measure on them."""
+    """Slides or existing maps of a cohort, and the measurements to compute."""
 
     cohort: str = Field(
-        default="-", max_length=1024, description='Cohort as list_cohorts names it, or "-" for none'
+        default="-",
+        max_length=1024,
+        description='Cohort as listed by list_cohorts, or "-" for none',
     )
     slides: InputPath | None = Field(default=None, description="Folder of slides")
-    maps: InputPath | None = Field(default=None, description="Or a folder of ready maps")
+    maps: InputPath | None = Field(
+        default=None, description="Folder of existing maps, instead of slides"
+    )
     formulas: list[str] = Field(
         default_factory=list,
         max_length=2000,
-        description="Measurements, e.g. pooled(density(cells.lymphoid, within="
-        "margin(regions.tumor, 100, 100))); without any, those of `suite`",
+        description="Measurements, e.g. pooled(density(cells.lymphoid, "
+        "within=margin(regions.tumor, 100, 100))); default: those of `suite`",
     )
     suite: Literal["standard", "full"] = "standard"
     mpp: float | None = Field(
-        default=None, gt=0, le=100, description="µm per pixel of slides that do not say"
+        default=None, gt=0, le=100, description="µm per pixel of slides that do not state it"
     )
     known_at: Literal["baseline", "unknown"] = Field(
         default="baseline", description="baseline: slides were taken before follow-up began"
@@ -50,26 +54,30 @@ class MeasureCohortInput(Given):
 class MeasuredVariable(BaseModel):
     """A measurement as a variable of the cohort."""
 
-    key: str = Field(description="Its name in logrank, cox ... with `tables` = [table]")
+    key: str = Field(description="Name of the variable in logrank, cox ... with `tables` = [table]")
     sentence: str
     unit: str
 
 
 class MeasureCohortResult(BaseModel):
-    """Tables of the cohort, and what failed."""
+    """Tables of the cohort, and the failures."""
 
     table: OutputName = Field(
-        description="Give this in `tables` to the oncology tools; it has rows of patients, so that "
-        "it cannot be read as a resource"
+        description="Pass this in `tables` to the oncology tools; it contains rows of patients, "
+        "so it cannot be read as a resource"
     )
-    validity: OutputName = Field(description="Why values are missing, by patient; not readable too")
+    validity: OutputName = Field(
+        description="Reasons for missing values, by patient; it cannot be read as a resource either"
+    )
     columns: OutputName = Field(description="Sentence, formula and unit of each variable")
     declaration: OutputName = Field(description="The same variables as lines for cohort.toml")
     patients: int
     slides: int
     measurements: int
-    variables: list[MeasuredVariable] = Field(description=f"At most {LISTED}; all in `columns`")
-    failures: dict[str, str] = Field(description="Slides that failed, with the reason")
+    variables: list[MeasuredVariable] = Field(
+        description=f"The first {LISTED}; all are in `columns`"
+    )
+    failures: dict[str, str] = Field(description="Failed slides, with the reason")
 
 
 def measure_tool(drive: Drive, cache_folder: str | None) -> ToolSpec:
@@ -79,9 +87,10 @@ def measure_tool(drive: Drive, cache_folder: str | None) -> ToolSpec:
         "measure_cohort",
         SUITE,
         "1.0.0",
-        "Measure all slides of a cohort: makes maps of cells, TLS and tumor, computes measurements "
-        "on them, and writes one variable per measurement and patient. Takes minutes per slide; "
-        "call again with the same arguments after a cancellation: finished slides are kept.",
+        "Measure all slides of a cohort: makes maps of cells, TLS and tumor, computes "
+        "measurements on them, and writes one variable per measurement and patient. Takes "
+        "minutes per slide. After a cancellation, call again with the same arguments: finished "
+        "slides are kept.",
         Resources(cpu=1, memory_mb=2048),
         cacheable=False,
         title="Measure the slides of a cohort",
@@ -122,7 +131,7 @@ def measure_tool(drive: Drive, cache_folder: str | None) -> ToolSpec:
 def _words(given: MeasureCohortInput, context: ToolContext) -> tuple[list[str], Path, str]:
     """Return the command, the folder that it reads, and the cohort; all paths are under roots."""
     if (given.slides is None) == (given.maps is None):
-        raise InputError("give slides or maps")
+        raise InputError("slides or maps is required")
     source = context.roots.input(given.slides or given.maps or "", "folder")
     cohort = given.cohort
     if cohort != "-" and cohort not in _built_in():
@@ -147,7 +156,7 @@ def _built_in() -> tuple[str, ...]:
 
 def _one_line(text: str) -> str:
     if "\n" in text or text.lstrip().startswith("#"):
-        raise InputError(f"formulas: one line each: {text[:60]!r}")
+        raise InputError(f"formulas: one line each, but got {text[:60]!r}")
     return text
 
 
@@ -186,7 +195,7 @@ def _parse_report(code: int, stdout: str, stderr: str) -> dict[str, Any]:
         report = json.loads(stdout)
     except ValueError:
         tail = stderr.strip().splitlines()[-1:] or [""]
-        raise FaultError(f"sage slides measure ended with code {code}: {tail[0][:400]}") from None
+        raise FaultError(f"sage slides measure exited with code {code}: {tail[0][:400]}") from None
     if not isinstance(report, dict):
-        raise FaultError("sage slides measure answered with something that is not a JSON object")
+        raise FaultError("sage slides measure returned something other than a JSON object")
     return report

@@ -34,7 +34,7 @@ def read_area(path: Path, mpp: float | None) -> Any:
     from mcp_servers.formats.geojson import read_polygons
 
     if not mpp:
-        raise InputError(f"{path}: the maps do not say how large a pixel is ({MANIFEST}: mpp)")
+        raise InputError(f"{path}: the maps do not state the pixel size ({MANIFEST}: mpp)")
     return multipolygon(
         shapely.Polygon(polygon.exterior * mpp, [hole * mpp for hole in polygon.holes])
         for polygon in read_polygons(path)

@@ -34,8 +34,8 @@ def draw_fields(
 ) -> tuple[str, ...]:
     """Draw a field of each slide at the same scale under its title; return what was drawn.
 
-    The field is where most of the measured objects are. Whatever the measurement names is in color,
-    and other cells are gray.
+    The field is where most of the measured objects are. Cells and objects in the measurement are in
+    color, and other cells are gray.
     """
     from matplotlib.figure import Figure
 

@@ -74,7 +74,7 @@ Points = Annotated[Cells | Objects, Field(discriminator="source")]
 
 
 class Tissue(Strict):
-    """All tissue that was looked at."""
+    """All analyzed tissue."""
 
     area: Literal["tissue"] = "tissue"
 
@@ -109,7 +109,7 @@ class Region(Strict):
 class Margin(Strict):
     """Area within a distance of a region's border, inside and outside.
 
-    The border is that to other tissue: where the region ends with the tissue, there is no margin.
+    The border is that to other tissue: there is no margin where the region ends with the tissue.
     """
 
     area: Literal["margin"] = "margin"
@@ -120,7 +120,7 @@ class Margin(Strict):
     @model_validator(mode="after")
     def _has_width(self) -> Margin:
         if not self.inside_um and not self.outside_um:
-            raise ValueError("a margin needs a width inside or outside")
+            raise ValueError("a margin requires a width inside or outside")
         return self
 
     @property

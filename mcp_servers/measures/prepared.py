@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Undefined(Exception):  # noqa: N818 - a missing value, no fault
-    """The reason that a measurement has no value on this slide."""
+    """Reason why a measurement has no value on this slide."""
 
 
 class Prepared:
@@ -57,7 +57,7 @@ class Prepared:
     def _area(self, area: Area) -> Any:
         if isinstance(area, Tissue):
             if self.maps.window is None:
-                raise Undefined("the outline of the tissue is not known")
+                raise Undefined("the outline of the tissue is unknown")
             return self.maps.window
         if isinstance(area, Region):
             return self.region(area.name)
@@ -113,12 +113,12 @@ class Prepared:
         def make() -> Any:
             regions = self.maps.regions
             if regions is None or name not in regions.kinds:
-                raise Undefined(f"no map of {area_words(name)} was made of this slide")
+                raise Undefined(f"this slide has no map of {area_words(name)}")
             shape = multipolygon(regions.of_kind(name))
             if self.maps.window is not None:
                 shape = multipolygon([shape.intersection(self.maps.window)])
             if shape.is_empty:
-                raise Undefined(f"{area_words(name)} is absent from this slide")
+                raise Undefined(f"this slide contains no {area_words(name)}")
             return shape
 
         return self._make_once(("region", name), make)
@@ -159,7 +159,7 @@ class Prepared:
 
     def _not_sought(self, of: Cells | Objects) -> Undefined:
         why = self.maps.withheld.get(of.type or "")
-        return Undefined(why or f"no {of.plural} were looked for on this slide")
+        return Undefined(why or f"{of.plural} were not analyzed on this slide")
 
     def _inside(self, source: str, within: Area) -> BoolArray:
         def make() -> BoolArray:
@@ -185,14 +185,14 @@ class Prepared:
     def cells(self) -> CellMap:
         """Map of cells; raises `Undefined` if there is none."""
         if self.maps.cells is None:
-            raise Undefined("no map of cells was made of this slide")
+            raise Undefined("this slide has no map of cells")
         return self.maps.cells
 
     @property
     def objects(self) -> ObjectMap:
         """Map of objects; raises `Undefined` if there is none."""
         if self.maps.objects is None:
-            raise Undefined("no map of objects was made of this slide")
+            raise Undefined("this slide has no map of objects")
         return self.maps.objects
 
     def shapes(self, of: Objects, within: Area | None) -> AnyArray:

@@ -28,7 +28,7 @@ def describe_variable(measurement: Measurement) -> dict[str, object]:
 def declaration(measurements: Sequence[Measurement], known_at: KnownAt | None) -> str:
     """Write the table and variables as lines for a `cohort.toml` next to `measured.csv`."""
     lines = [
-        "# For cohort.toml: copy these lines, with `file` relative to the cohort's root.",
+        "# For cohort.toml: copy these lines; `file` is relative to the cohort's root.",
         "[tables.measured]",
         f'file = "{TABLE}"',
         'key = "patient"',

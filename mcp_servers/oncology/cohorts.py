@@ -27,14 +27,16 @@ class CohortsInput(Strict):
     """Search text."""
 
     search: str = Field(
-        default="", max_length=100, description="Only those whose name or title contains this"
+        default="",
+        max_length=100,
+        description="List only cohorts whose name or title contains this",
     )
 
 
 class CohortRow(BaseModel):
     """A cohort."""
 
-    cohort: str = Field(description="Give this as `cohort` to the oncology tools")
+    cohort: str = Field(description="Pass this as `cohort` to the oncology tools")
     title: str
     simulated: bool
     endpoints: list[str] = Field(description="Names of its outcomes; see describe_cohort")
@@ -42,10 +44,10 @@ class CohortRow(BaseModel):
 
 
 class CohortsResult(BaseModel):
-    """The cohorts under the server's roots, and those that come with SAGE."""
+    """The cohorts under the server's roots, and the built-in ones."""
 
     cohorts: list[CohortRow]
-    unreadable: list[str] = Field(description="Descriptions that cannot be read, with the reason")
+    unreadable: list[str] = Field(description="Unreadable descriptions, with the reason")
 
 
 @tool(
@@ -53,12 +55,12 @@ class CohortsResult(BaseModel):
     "oncology",
     "1.0.0",
     "List the patient cohorts that can be analyzed: name, title, endpoints, folder of slides. "
-    "Reads descriptions only, no patient.",
+    "Reads only descriptions, no patient data.",
     Resources(memory_mb=256),
     cacheable=False,
 )
 def list_cohorts(given: CohortsInput, context: ToolContext) -> CohortsResult:
-    """Folders with a `cohort.toml` below the roots, then the built-in cohorts."""
+    """List folders with a `cohort.toml` below the roots, then the built-in cohorts."""
     from validation.cohort.builtin import NAMES, TITLES
     from validation.cohort.model import read_spec
 
@@ -103,7 +105,7 @@ Value = StrictBool | StrictInt | StrictFloat | Annotated[StrictStr, Field(max_le
 
 
 class TableInput(Strict):
-    """Rows of a table. Every row has a `patient`; a value that is absent or null is missing."""
+    """Rows of a table. Every row has a `patient`; absent or null values are missing."""
 
     name: str = Field(
         pattern=r"^[A-Za-z][A-Za-z0-9_]{0,39}$",
@@ -116,27 +118,27 @@ class TableInput(Strict):
         '"tls_per_mm2": 1.5}; several rows of a patient are averaged',
     )
     units: dict[str, str] = Field(
-        default_factory=dict, max_length=MOST_COLUMNS, description="Unit of each column of numbers"
+        default_factory=dict, max_length=MOST_COLUMNS, description="Unit of each numeric column"
     )
 
 
 class TableResult(BaseModel):
-    """A table that the oncology tools take in `tables`."""
+    """A table for the argument `tables` of the oncology tools."""
 
-    table: OutputName = Field(description="Give this in `tables` to logrank, cox, kaplan_meier ...")
-    columns: OutputName = Field(description="Kinds and units of the columns, beside the table")
+    table: OutputName = Field(description="Pass this in `tables` to logrank, cox, kaplan_meier ...")
+    columns: OutputName = Field(description="Kinds and units of the columns, in the table's folder")
     rows: int
     patients: int
-    variables: list[str] = Field(description="Keys of the columns of numbers in an analysis")
-    missing: dict[str, int] = Field(description="Rows without a value, by column")
+    variables: list[str] = Field(description="Keys of the numeric columns in an analysis")
+    missing: dict[str, int] = Field(description="Number of rows without a value, by column")
 
 
 @tool(
     "save_table",
     "oncology",
     "1.0.0",
-    "Save measurements as a table of patients, so that logrank, cox and the other oncology tools "
-    "can use them together with a cohort's outcomes (argument `tables`).",
+    "Save measurements as a table of patients for use in logrank, cox and the other oncology "
+    "tools (argument `tables`).",
     Resources(memory_mb=512),
     title="Save a table of measurements",
 )
@@ -147,18 +149,21 @@ def save_table(given: TableInput, context: ToolContext) -> TableResult:
     kinds = {column: _kind(column, given.rows) for column in columns if column != "patient"}
     for number, row in enumerate(given.rows, 1):
         if not isinstance(row.get("patient"), str) or not str(row["patient"]).strip():
-            raise InputError(f"rows: row {number} has no patient (a text)")
+            raise InputError(f"rows: row {number} has no patient (text required)")
         for column, value in row.items():
             if isinstance(value, str) and value.startswith(FORMULA):
                 raise InputError(
-                    f'rows: row {number}, {column}: a text may not begin so: "{value}"'
+                    f"rows: row {number}, {column}: text must not start like a spreadsheet "
+                    f'formula: "{value}"'
                 )
     numbers = [column for column, kind in kinds.items() if kind == "number"]
     if not numbers:
-        raise InputError("rows: no column of numbers beside patient; measurements are numbers")
+        raise InputError("rows: no numeric column besides patient; measurements must be numbers")
     for column in given.units:
         if column not in numbers:
-            raise InputError(f'units: "{column}" is no column of numbers; there are: {numbers}')
+            raise InputError(
+                f'units: "{column}" is not a numeric column; numeric columns: {numbers}'
+            )
     ordered = ["patient", *kinds]
     table = io.StringIO()
     writer = csv.DictWriter(table, ordered, restval="")
@@ -184,11 +189,12 @@ def save_table(given: TableInput, context: ToolContext) -> TableResult:
 
 def _check_columns(columns: list[str], given: TableInput) -> None:
     if len(columns) > MOST_COLUMNS:
-        raise InputError(f"rows: {len(columns)} columns; a table may have {MOST_COLUMNS}")
+        raise InputError(f"rows: {len(columns)} columns; the maximum is {MOST_COLUMNS}")
     for column in columns:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,59}", column):
             raise InputError(
-                f'rows: column "{column[:60]}": begin with a letter, then letters, digits and _'
+                f'rows: column "{column[:60]}": must start with a letter, followed by letters, '
+                "digits and _"
             )
 
 
@@ -209,8 +215,8 @@ def _kind(column: str, rows: list[dict[str, Value | None]]) -> str:
         kinds.setdefault("text" if isinstance(value, str) else "number", number)
     if len(kinds) > 1:
         raise InputError(
-            f"rows: {column} is a number in row {kinds['number']} and a text in row "
-            f"{kinds['text']}; give a single kind, and null where there is no value"
+            f"rows: {column} is a number in row {kinds['number']} and text in row "
+            f"{kinds['text']}; use one kind, and null for missing values"
         )
     return next(iter(kinds), "text")
 

@@ -26,8 +26,8 @@ SMALLEST = 5
 MAX_POINTS = 5_000
 """Maximum number of points on a curve."""
 EXPLORATORY = (
-    "Exploratory: this test was not registered in a validation contract, nor counted in a run's "
-    "ledger of tests."
+    "Exploratory: this test was neither registered in a validation contract nor counted in a "
+    "run's ledger of tests."
 )
 
 CohortName = Annotated[
@@ -49,14 +49,14 @@ class CohortChoice(Strict):
     cohort: CohortName
     data_root: str | None = Field(
         default=None,
-        description="Folder of the cohort's data files, if not where its description says",
+        description="Folder of the cohort's data files, if it differs from the description",
         max_length=1024,
     )
     tables: list[InputPath] = Field(
         default_factory=list,
         max_length=20,
-        description="Tables of measurements to join by patient (save_table, measure_cohort, or a "
-        "CSV with a column patient); each column of numbers becomes imaging:TABLE_COLUMN",
+        description="Tables of measurements to join by patient (save_table, measure_cohort, or "
+        "a CSV with a column patient); each numeric column becomes imaging:TABLE_COLUMN",
     )
 
 
@@ -65,20 +65,23 @@ class CohortInput(CohortChoice):
 
     endpoint: str = Field(description='Endpoint of the cohort, e.g. "OS"')
     filters: list[Filter] = Field(
-        default_factory=list, description="Only patients that match all of these", max_length=20
+        default_factory=list,
+        description="Include only patients that match all of these",
+        max_length=20,
     )
 
 
 class GroupedInput(CohortInput):
-    """The same, with a grouping."""
+    """A cohort, an outcome, a selection of patients, and a grouping."""
 
     group: Key
     cut: Cut | None = Field(
         default=None,
-        description="How a number becomes groups; default: median, or its levels if it has few",
+        description="How to turn a number into groups; default: median, or its levels if it has "
+        "few",
     )
     threshold: float | None = Field(
-        default=None, description="A fixed cut-point instead, in the variable's unit"
+        default=None, description="Fixed cut-point instead, in the variable's unit"
     )
 
 
@@ -91,8 +94,8 @@ def make_time_points(last: float, every: float) -> NDArray[Any]:
 
     if last / every > MAX_POINTS - 2:
         raise InputError(
-            f"every={every:g} makes more than {MAX_POINTS} points of {last:g} months; give at "
-            f"least {1.06 * last / (MAX_POINTS - 2):.2g}"
+            f"every={every:g} would give more than {MAX_POINTS} points over {last:g} months; use "
+            f"at least {1.06 * last / (MAX_POINTS - 2):.2g}"
         )
     return np.arange(0.0, last + every, every)
 
@@ -165,7 +168,7 @@ def analysis_table(
     kind = endpoint_kind(cohort, given.endpoint)
     if kind not in kinds:
         raise InputError(
-            f'endpoint "{given.endpoint}" is {kind}; this tool needs {" or ".join(kinds)}'
+            f'endpoint "{given.endpoint}" is {kind}; this tool requires {" or ".join(kinds)}'
         )
     wanted = list(dict.fromkeys([*keys, *(condition.variable for condition in given.filters)]))
     table = cohort.table(wanted, [given.endpoint])
@@ -228,12 +231,13 @@ def assign_groups(
         words = f"{group} high above {at:.6g} ({rule})"
     sizes = labels.value_counts()
     if len(sizes) < 2:
-        raise InputError(f"{words}: everybody is in one group")
+        raise InputError(f"{words}: all patients are in one group")
     if len(sizes) > 12:
         raise InputError(f"{words}: {len(sizes)} groups are too many; choose a cut")
     if sizes.min() < SMALLEST:
         raise InputError(
-            f"{words}: a group has fewer than {SMALLEST} patients; merge levels or filter it out"
+            f"{words}: a group has fewer than {SMALLEST} patients; merge levels or filter out "
+            "the group"
         )
     return labels, words
 
@@ -268,8 +272,8 @@ def require_spread(key: str, numbers: pd.Series) -> None:
     """Reject a number on which only a few patients differ, since a model would reveal them."""
     if not spreads(numbers):
         raise InputError(
-            f'"{key}": fewer than {SMALLEST} patients differ from the others, who all have one'
-            " value; results for so few are not given"
+            f'"{key}": fewer than {SMALLEST} patients differ from the others, who all have the '
+            "same value; results for so few are not shown"
         )
 
 
@@ -293,7 +297,7 @@ def design_matrix(table: pd.DataFrame, keys: list[str]) -> tuple[Any, list[str],
         sizes = levels.value_counts()
         if sizes.min() < SMALLEST or len(sizes) > 12:
             raise InputError(
-                f'covariate "{key}": it needs 2 to 12 levels of at least {SMALLEST} patients; '
+                f'covariate "{key}": must have 2 to 12 levels of at least {SMALLEST} patients; '
                 "merge levels or filter"
             )
         reference = str(sizes.index[0])

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 COMPETING = Validity(
     known_failures=(
         "Informative censoring biases every estimate here",
-        "Causes of death that were inferred or misclassified move events between the curves",
-        "A hazard ratio of the cause says nothing alone about the number of events",
+        "Causes of death that were inferred or misclassified shift events between the curves",
+        "A hazard ratio for the cause alone does not determine the number of events",
     ),
-    accuracy="Same figures as R's cmprsk (crr, cuminc) to 9 digits (tests of this suite)",
+    accuracy="Equals R's cmprsk (crr, cuminc) to 9 digits (tests of this suite)",
 )
 
 
@@ -39,7 +39,7 @@ class CompetingInput(GroupedInput):
     """Groups to compare by an endpoint of kind "competing", with covariates for the models."""
 
     covariates: list[Key] = Field(default_factory=list, max_length=20)
-    every: float = Field(default=12.0, gt=0, le=120, description="Months between points reported")
+    every: float = Field(default=12.0, gt=0, le=120, description="Months between reported points")
 
 
 class IncidencePoint(BaseModel):
@@ -105,13 +105,13 @@ class CompetingResult(BaseModel):
     "competing_risks",
     "oncology",
     "1.0.0",
-    "Compare groups by an event that others compete with: cumulative incidence (Aalen-Johansen) "
+    "Compare groups by an event with competing events: cumulative incidence (Aalen-Johansen) "
     "with a figure, Gray's test, cause-specific and Fine-Gray hazard ratios.",
     Resources(cpu=1, memory_mb=1024, seconds_per_item=4),
     COMPETING,
 )
 def competing_risks(given: CompetingInput, context: ToolContext) -> CompetingResult:
-    """Code the endpoint's own event as the event of interest and pool competing events."""
+    """Treat the endpoint's own event as the event of interest and pool competing events."""
     from validation.figures.cumulative_incidence import Incidences, cumulative_incidence_figure
     from validation.figures.style import p_text
     from validation.statistics.competing import aalen_johansen

@@ -24,9 +24,11 @@ class DescribeInput(CohortChoice):
     """A cohort, and a part of its dictionary."""
 
     search: str = Field(
-        default="", description="Only variables and genes that contain this", max_length=100
+        default="", description="List only variables and genes that contain this", max_length=100
     )
-    genes: int = Field(default=50, ge=0, le=2000, description="How many gene symbols to list")
+    genes: int = Field(
+        default=50, ge=0, le=2000, description="Maximum number of gene symbols to list"
+    )
 
 
 class VariableRow(BaseModel):
@@ -57,7 +59,7 @@ class EndpointRow(BaseModel):
 
 
 class FindingRow(BaseModel):
-    """Something about the cohort that would mislead an analysis."""
+    """A problem of the cohort that could mislead an analysis."""
 
     severity: str
     code: str
@@ -88,14 +90,14 @@ class DescribeResult(BaseModel):
     "describe_cohort",
     "oncology",
     "1.1.0",
-    "Describe a patient cohort without relating anything to its outcomes: variables with units and "
-    "missingness, endpoints with events and follow-up, what was lost in joining its tables, and "
-    "what would mislead an analysis.",
+    "Describe a patient cohort without relating anything to its outcomes: variables with units "
+    "and missingness, endpoints with events and follow-up, patients lost in joining its tables, "
+    "and problems that could mislead an analysis.",
     Resources(cpu=1, memory_mb=1024, seconds_per_item=2),
     title="Describe a cohort",
 )
 def describe_cohort(given: DescribeInput, context: ToolContext) -> DescribeResult:
-    """Return the data dictionary and the findings of a cohort; levels under five are left out."""
+    """Return the data dictionary and the findings of a cohort; levels under five are omitted."""
     from validation.cohort.findings import check_cohort
 
     cohort = open_cohort(given, context)
@@ -158,7 +160,7 @@ def _without_small_counts(code: str, where: str, message: str, book: DataDiction
     """Return the message of a finding, withholding numbers of events under five."""
     events = {f"endpoints.{endpoint.key}": endpoint.events for endpoint in book.endpoints}
     if code == "few_events" and safe_count(events.get(where)) is None:
-        return f"fewer than {SMALLEST} events: no model will hold"
+        return f"fewer than {SMALLEST} events: no model is reliable"
     return message
 
 

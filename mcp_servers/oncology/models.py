@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MODELS = Validity(
     known_failures=(
-        "Hazards that are not proportional: read the test that comes with the model",
+        "Nonproportional hazards: check the test that comes with the model",
         "Fewer than ten events per covariate: use the penalty",
     ),
 )
@@ -39,10 +39,11 @@ class CoxInput(CohortInput):
     covariates: list[Key] = Field(min_length=1, max_length=30)
     strata: Key | None = None
     penalty: Literal["firth"] | None = Field(
-        default=None, description="Firth's, for few events or separation"
+        default=None, description="Firth's penalty, for few events or separation"
     )
     standardize: bool = Field(
-        default=False, description="Hazard ratios per standard deviation of numeric covariates"
+        default=False,
+        description="Report hazard ratios per standard deviation of numeric covariates",
     )
 
 
@@ -83,7 +84,7 @@ class CoxResult(BaseModel):
     title="Cox regression",
 )
 def cox(given: CoxInput, context: ToolContext) -> CoxResult:
-    """Complete cases; text covariates become indicators against their most frequent level."""
+    """Fit a Cox model on complete cases; text covariates become indicators of their levels."""
     from validation.statistics.cox import cox as fit_cox
     from validation.statistics.proportional import schoenfeld
 
@@ -135,7 +136,7 @@ class ConcordanceInput(CohortInput):
 
 
 class ConcordanceResult(BaseModel):
-    """Concordance; 0.5 is chance."""
+    """Concordance; 0.5 means chance."""
 
     endpoint: str
     risk: str
@@ -159,7 +160,7 @@ class ConcordanceResult(BaseModel):
     title="Concordance of a variable with survival",
 )
 def concordance(given: ConcordanceInput, context: ToolContext) -> ConcordanceResult:
-    """Harrell's and Uno's C of a numeric variable."""
+    """Compute Harrell's and Uno's C of a numeric variable."""
     import pandas as pd
 
     from validation.statistics.bootstrap import bootstrap
@@ -214,7 +215,7 @@ class ScreenRow(BaseModel):
 
 
 class ScreenToolResult(BaseModel):
-    """A ranking; the table holds every feature."""
+    """A ranking; the table contains every feature."""
 
     endpoint: str
     n: int
@@ -231,14 +232,14 @@ class ScreenToolResult(BaseModel):
     "screen",
     "oncology",
     "1.0.0",
-    "Rank many features (all genes, or a list) by their relation to survival: a Cox model each, "
-    "with covariates, corrected for the number of features.",
+    "Rank many features (all genes, or a list) by their relation to survival: one Cox model "
+    "each, with covariates, corrected for the number of features.",
     Resources(cpu=1, memory_mb=2048, seconds_per_item=10),
     MODELS,
     title="Screen many features for survival",
 )
 def screen(given: ScreenInput, context: ToolContext) -> ScreenToolResult:
-    """Hazard ratios per standard deviation, Benjamini-Hochberg over all features asked for."""
+    """Rank by hazard ratio per standard deviation, with q-values over all requested features."""
     from validation.screening.rank import screen as screen_features
 
     cohort = open_cohort(given, context)
@@ -278,7 +279,7 @@ def _features(
     table = analysis_table(cohort, given, list(given.covariates))
     if given.features == "expression":
         if cohort.expression is None:
-            raise InputError(f'cohort "{cohort.id}" has no expression matrix; list features')
+            raise InputError(f'cohort "{cohort.id}" has no expression matrix; list the features')
         names = [f"expression:{gene}" for gene in cohort.expression.genes]
         block, patients = cohort.block(cohort.expression.genes)
         place = {patient: row for row, patient in enumerate(patients)}
@@ -290,7 +291,7 @@ def _features(
         numbers = raw.apply(pd.to_numeric, errors="coerce")
         text = [name for name in names if (numbers[name].isna() & raw[name].notna()).any()]
         if text:
-            raise InputError(f"features must be numbers; these are not: {', '.join(text[:5])}")
+            raise InputError(f"features must be numeric; not numeric: {', '.join(text[:5])}")
         # features that would describe fewer than five patients are treated as having no spread
         few = [name for name in names if not spreads(numbers[name].dropna())]
         values = numbers.assign(**dict.fromkeys(few, 0.0)).to_numpy(dtype=float)

@@ -19,11 +19,11 @@ from sage.core.errors import InputError
 
 
 class SignatureInput(CohortChoice):
-    """Signatures; by default all whose genes the cohort has."""
+    """Signatures to score; default: all whose genes the cohort has."""
 
     signatures: list[str] = Field(default_factory=list, max_length=50)
     genes: list[str] = Field(
-        default_factory=list, max_length=500, description="A signature of your own: its genes"
+        default_factory=list, max_length=500, description="Your own signature, as a list of genes"
     )
 
 
@@ -57,7 +57,7 @@ class Pair(BaseModel):
 
 
 class SignatureResult(BaseModel):
-    """Signatures of a cohort. `key` can be given to the survival tools."""
+    """Signatures of a cohort. `key` can be used in the survival tools."""
 
     cohort: str
     signatures: list[SignatureRow]
@@ -74,14 +74,14 @@ class SignatureResult(BaseModel):
     Resources(cpu=1, memory_mb=2048, seconds_per_item=5),
     Validity(
         known_failures=(
-            "Bulk expression mixes purity with biology",
+            "Bulk expression confounds purity with biology",
             "Mean z-scores are relative to this cohort and cannot be compared between cohorts",
         )
     ),
     title="Gene signature scores",
 )
 def signature_scores(given: SignatureInput, context: ToolContext) -> SignatureResult:
-    """Scores are computed for every patient and reported as a distribution only."""
+    """Score every patient, and report only the distribution."""
     import numpy as np
     import pandas as pd
 
@@ -99,7 +99,7 @@ def signature_scores(given: SignatureInput, context: ToolContext) -> SignatureRe
     if unknown:
         raise InputError(
             f"signatures {', '.join(unknown)} are unknown or not covered by this cohort's genes; "
-            f"there are: {', '.join(available)}"
+            f"available: {', '.join(available)}"
         )
     columns: dict[str, pd.Series] = {}
     rows = []
@@ -140,7 +140,7 @@ def signature_scores(given: SignatureInput, context: ToolContext) -> SignatureRe
         cohort=cohort.id,
         signatures=rows,
         correlations=pairs,
-        note="Patients' scores stay in the cohort; give a key to kaplan_meier, cox or concordance.",
+        note="Patients' scores stay in the cohort; pass a key to kaplan_meier, cox or concordance.",
     )
 
 

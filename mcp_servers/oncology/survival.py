@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 SURVIVAL = Validity(
     known_failures=(
         "Informative censoring biases every estimate here",
-        "A cut-point chosen by looking at the outcome makes the p-value too small",
+        "A cut-point chosen by its relation to the outcome makes the p-value too small",
     ),
-    accuracy="Same figures as lifelines on GBSG2 to 6 digits (tests of this suite)",
+    accuracy="Equals lifelines on GBSG2 to 6 digits (tests of this suite)",
 )
 
 
@@ -41,9 +41,9 @@ class CurveInput(CohortInput):
     """A curve of all patients, or of each group."""
 
     group: Key | None = None
-    cut: Cut | None = Field(default=None, description="How a number becomes groups")
-    threshold: float | None = Field(default=None, description="A fixed cut-point instead")
-    every: float = Field(default=12.0, gt=0, le=120, description="Months between points reported")
+    cut: Cut | None = Field(default=None, description="How to turn a number into groups")
+    threshold: float | None = Field(default=None, description="Fixed cut-point instead")
+    every: float = Field(default=12.0, gt=0, le=120, description="Months between reported points")
     tau: float | None = Field(
         default=None, gt=0, description="Months up to which mean survival is compared"
     )
@@ -124,7 +124,7 @@ class LogrankResult(BaseModel):
     title="Kaplan-Meier curves",
 )
 def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
-    """Curves at regular times, cut where fewer than five remain at risk."""
+    """Estimate curves at regular times, cut where fewer than five remain at risk."""
     import pandas as pd
 
     from validation.statistics import survival
@@ -146,7 +146,9 @@ def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
     difference = None
     if given.tau is not None:
         if len(curves) != 2:
-            raise InputError("restricted means compare two groups; leave out tau or use two groups")
+            raise InputError(
+                "restricted mean survival compares exactly two groups; omit tau or use two groups"
+            )
         codes = (groups == sorted(groups.unique())[1]).astype(int)
         difference = survival.rmst_difference(
             table["time"].to_numpy(), table["event"].to_numpy(), codes.to_numpy(), given.tau
@@ -220,13 +222,13 @@ def _draw(path: Path, curves: list[tuple[str, Any]], title: str, endpoint: str) 
     "logrank",
     "oncology",
     "1.0.0",
-    "Compare the survival of groups by the log-rank test, within strata if wanted.",
+    "Compare the survival of groups by the log-rank test, optionally within strata.",
     Resources(cpu=1, memory_mb=1024, seconds_per_item=1),
     SURVIVAL,
     title="Log-rank test",
 )
 def logrank(given: LogrankInput, context: ToolContext) -> LogrankResult:
-    """Chi-squared statistic and p-value, with the groups' sizes."""
+    """Compute the chi-squared statistic and p-value, with the groups' sizes."""
     from validation.statistics import survival
 
     cohort = open_cohort(given, context)

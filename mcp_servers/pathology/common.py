@@ -25,29 +25,29 @@ Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 """Seed for random draws; the generators take 32 bits."""
 SMALL_REGION = 25.0
-"""Region size, in tissue-mask cells, below which the area is off by about a fifth; warned of."""
+"""Region size, in tissue-mask cells, below which the area is off by about a fifth."""
 
 
 class Given(Strict):
-    """Arguments of a tool; unknown names are refused."""
+    """Arguments of a tool; unknown names are rejected."""
 
 
 class SlideInput(Given):
-    """A slide, and how to read it."""
+    """A slide, with an optional pixel size."""
 
     slide: InputPath = Field(description="Slide or image file: SVS, TIFF, OME-TIFF, PNG, JPEG ...")
     mpp: float | None = Field(
         default=None,
         gt=0,
         le=100,
-        description="µm per level-0 pixel, to override what the file says; recorded as an override",
+        description="µm per level-0 pixel, overriding the file; recorded as an override",
     )
 
 
 class SlideResult(BaseModel):
-    """The slide that was read, its pixel size, and the reader used."""
+    """The slide that was read, its pixel size, and the reader."""
 
-    slide: str = Field(description="Name of the slide, without its ending")
+    slide: str = Field(description="Name of the slide, without its suffix")
     mpp: float | None = Field(description="µm per level-0 pixel")
     mpp_source: Literal["file", "override", "none"]
     method: Method = Field(default="classical", description="classical: no learned weights")
@@ -77,8 +77,8 @@ def region_warnings(polygons: list[Polygon], view: View) -> list[str]:
     if least >= SMALL_REGION:
         return []
     return [
-        f"a region spans only {least:.2g} cells of the tissue mask (of {view.mpp:.2g} µm): what "
-        "is in it, and its area, are rough"
+        f"a region spans only {least:.2g} cells of the tissue mask (of {view.mpp:.2g} µm), so "
+        "its contents and area are imprecise"
     ]
 
 
@@ -102,6 +102,6 @@ def choose_device(device: str, assigned: str = "cpu") -> str:
     number = int(wanted.partition(":")[2] or 0)
     if number >= seen:
         raise InputError(
-            f"device {wanted} was asked for, but PyTorch sees {seen} GPU(s); use device=cpu"
+            f"device {wanted} was requested, but PyTorch finds {seen} GPU(s); use device=cpu"
         )
     return wanted

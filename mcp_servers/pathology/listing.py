@@ -18,32 +18,34 @@ JOB_FOLDER = re.compile(r"(^|/)[a-z_]+/[0-9a-f]{12}/")
 
 
 class SlidesInput(Given):
-    """Folder to search and filters."""
+    """Folder to search, and filters."""
 
     folder: str = Field(
-        default="", max_length=1024, description="Only slides below this folder; default: all"
+        default="", max_length=1024, description="Only slides in this folder; default: all"
     )
     pattern: str = Field(
-        default="*", max_length=200, description='Only files whose name fits, e.g. "*.svs"'
+        default="*", max_length=200, description='Only files whose name matches, e.g. "*.svs"'
     )
-    start: int = Field(default=0, ge=0, description="How many to leave out, to see the next page")
+    start: int = Field(default=0, ge=0, description="Number of slides to skip, for the next page")
     limit: int = Field(default=200, ge=1, le=2000)
 
 
 class SlideRow(BaseModel):
     """A slide or image file."""
 
-    slide: str = Field(description="Give this as `slide` to the pathology tools")
-    patient: str = Field(description="TCGA barcode of the file's name, else the name's first part")
-    mb: float = Field(description="Size of the file, MB")
+    slide: str = Field(description="Pass this as `slide` to the pathology tools")
+    patient: str = Field(
+        description="TCGA barcode in the file's name, or else the first part of the name"
+    )
+    mb: float = Field(description="Size of the file, in MB")
 
 
 class SlidesResult(BaseModel):
-    """Slides in order of name."""
+    """Slides sorted by name."""
 
     slides: list[SlideRow]
-    total: int = Field(description="How many there are; ask again with `start` for the rest")
-    folders: dict[str, int] = Field(description="How many slides each folder holds")
+    total: int = Field(description="Total number; repeat with `start` for the rest")
+    folders: dict[str, int] = Field(description="Number of slides per folder")
 
 
 @tool(
@@ -51,12 +53,12 @@ class SlidesResult(BaseModel):
     SUITE,
     "1.0.0",
     "List the slides and images that can be read: the name to give to other tools, the patient "
-    "given by the name, the size. Opens none of them.",
+    "from the name, and the size. Does not open the files.",
     Resources(memory_mb=256),
     cacheable=False,
 )
 def list_slides(given: SlidesInput, context: ToolContext) -> SlidesResult:
-    """Files with a slide's suffix below the roots; pictures that tools wrote are left out."""
+    """List files with a slide's suffix below the roots, without pictures written by tools."""
     roots = context.roots
     below = roots.input(given.folder, "folder") if given.folder else None
     found: list[SlideRow] = []

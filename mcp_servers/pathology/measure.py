@@ -35,19 +35,23 @@ MAKERS = (tissue_mask, segment_nuclei, tls, tumor)
 
 
 class MapsInput(TumorSource):
-    """A slide, and where its tumor is known from."""
+    """A slide, and the source of its tumor outlines."""
 
 
 class MapsResult(SlideResult):
-    """Folder of the maps, and what they hold."""
+    """Folder of the maps, and their contents."""
 
-    maps: OutputName = Field(description="maps.json, beside cells, objects, regions and window")
+    maps: OutputName = Field(
+        description="maps.json, in the folder with cells, objects, regions and window"
+    )
     files: list[OutputName]
     tissue_mm2: float
-    cells: dict[str, int] = Field(description="Cells by type")
-    objects: dict[str, int] = Field(description="Objects by kind: TLS, germinal centers")
-    regions: dict[str, int] = Field(description="Regions by kind: tumor, rest")
-    outside_card: list[str] = Field(description="Why values on these maps count as not valid")
+    cells: dict[str, int] = Field(description="Number of cells by type")
+    objects: dict[str, int] = Field(description="Number of objects by kind: TLS, germinal centers")
+    regions: dict[str, int] = Field(description="Number of regions by kind: tumor, rest")
+    outside_card: list[str] = Field(
+        description="Reason why values on these maps count as not valid"
+    )
 
 
 def _makers(given: Any) -> str:
@@ -75,10 +79,10 @@ def _makers(given: Any) -> str:
         known_failures=("those of tissue_mask, nuclei, tls and tumor, which make the maps",),
     ),
     fingerprint=_makers,
-    title="Maps of a slide",
+    title="Make maps of a slide",
 )
 def slide_maps(given: MapsInput, context: ToolContext) -> MapsResult:
-    """Run the tools that find tissue, nuclei, TLS and tumor, and gather what they wrote."""
+    """Run the tools that find tissue, nuclei, TLS and tumor, and combine their outputs."""
     from mcp_servers.formats.geojson import read_objects
     from mcp_servers.measures.maps import write_maps
 
@@ -154,7 +158,7 @@ def _gather(
     tissue = read_objects(folder / found["tissue"].geojson)
     window = multipolygon(_valid([p for thing in tissue for p in thing.polygons], mpp))
     if window.is_empty:
-        raise InputError(f"{slide.path}: no tissue was found, so that there is nothing to measure")
+        raise InputError(f"{slide.path}: no tissue found, so there is nothing to measure")
     objects: list[tuple[Any, str]] = []
     for thing in read_objects(folder / found["tls"].geojson):
         if not thing.name.startswith(("rejected", DOUBTFUL_CENTER)):
@@ -192,7 +196,10 @@ def explain_untyped(types: dict[str, int]) -> list[str]:
     count, untyped = sum(types.values()), types.get("outside", 0)
     if untyped <= MOST_UNTYPED * count:
         return []
-    return [f"{untyped} of {count} nuclei have no type: color, size or resolution is unlike others"]
+    return [
+        f"{untyped} of {count} nuclei have no type: color, size or resolution is outside "
+        "the training range"
+    ]
 
 
 UNITS = {"um2": "µm²", "um": "µm", "density": "OD", "od": "OD"}
@@ -277,10 +284,10 @@ def _counts(held: CellMap | ObjectMap | RegionMap | None, names: str) -> dict[st
 
 
 class MeasureInput(Given):
-    """Maps, and what to compute on them."""
+    """Maps, and the measurements to compute on them."""
 
-    maps: InputPath = Field(description="maps.json of a slide, or the folder that holds it")
-    definitions: InputPath = Field(description="File of measurements, one formula a line")
+    maps: InputPath = Field(description="maps.json of a slide, or its folder")
+    definitions: InputPath = Field(description="File of measurements, one formula per line")
     within: InputPath | None = Field(
         default=None,
         description="GeoJSON of regions, in level-0 pixels: only what is inside them is measured",
@@ -288,11 +295,11 @@ class MeasureInput(Given):
 
 
 class MeasureResult(BaseModel):
-    """Values in a file; how many are defined and valid."""
+    """Values in a file, with the number of defined and valid ones."""
 
     slide: str
     patient: str
-    values: OutputName = Field(description="JSON lines, a value for each measurement in order")
+    values: OutputName = Field(description="JSON lines, one value per measurement, in order")
     measurements: int
     defined: int
     valid: int
@@ -307,7 +314,7 @@ class MeasureResult(BaseModel):
     title="Measure the maps of a slide",
 )
 def measure_maps(given: MeasureInput, context: ToolContext) -> MeasureResult:
-    """Return a value per line, in the order of the definitions."""
+    """Compute one value per line, in the order of the definitions."""
     from mcp_servers.measures.compute import compute
     from mcp_servers.measures.formula import read_definitions
     from mcp_servers.measures.maps import MANIFEST, read_maps

@@ -48,52 +48,52 @@ COARSEST_MPP = 1.05
 
 
 class NucleiInput(SlideInput):
-    """Region in which nuclei are sought."""
+    """Region in which to detect nuclei."""
 
     regions: InputPath | None = Field(
-        default=None, description="GeoJSON of regions of interest; all tissue when absent"
+        default=None, description="GeoJSON with regions of interest; default: all tissue"
     )
     search: Search = Field(
         default="auto",
         description="tissue: only found tissue; everything: all pixels; auto: everything in "
-        "images below 1 mm², where there is no glass to compare with tissue",
+        "images below 1 mm², which have no glass to compare with tissue",
     )
     method: Literal["auto", "learned", "classical"] = Field(
         default="auto",
-        description="learned: a network; classical: threshold and watershed; auto: the network "
-        "that ships, the classical method where PyTorch is absent, which is then said",
+        description="learned: a network; classical: threshold and watershed; auto: the bundled "
+        "network, or the classical method, with a warning, if PyTorch is not installed",
     )
     weights: InputPath | None = Field(
         default=None,
-        description="Your own network instead of the shipped network: safetensors of `sage "
-        "training train nuclei`, or a module in TorchScript or ONNX (.onnx) that maps (1, 3, H, W) "
-        "to a label image or a probability, as InstanSeg exports it, or to the maps np, hv and tp "
-        "of HoVer-Net (CellViT's names are known too), which bring types of their own. A "
-        "TorchScript file is code: use only files that you trust",
+        description="Your own network instead of the bundled one: safetensors of `sage training "
+        "train nuclei`, or a module in TorchScript or ONNX (.onnx) that maps (1, 3, H, W) to a "
+        "label image or a probability, as InstanSeg exports it, or to the maps np, hv and tp of "
+        "HoVer-Net (or CellViT's names for them), with its own types. A TorchScript file is "
+        "code: use only files that you trust",
     )
     hub: str | None = Field(
         default=None,
         max_length=300,
-        description="Such a network by its name on the Hugging Face hub, OWNER/NAME:FILE, from the "
-        "cache on this machine (nothing is downloaded); safetensors and ONNX alone",
+        description="Such a network by its name on the Hugging Face hub, OWNER/NAME:FILE, from "
+        "this machine's cache (nothing is downloaded); only safetensors and ONNX",
     )
     weights_mpp: float | None = Field(
         default=None,
         ge=0.1,
         le=2.0,
-        description="µm per pixel that such a module expects; its own pixel_size, else 0.5, when "
-        "absent",
+        description="µm per pixel expected by such a module; default: its own pixel_size, or "
+        "else 0.5",
     )
     weights_types: list[str] | None = Field(
         default=None,
         max_length=MOST_TYPES,
         description="Names of such a module's types in the order of its channels, without the "
-        f"background; what it states when absent. PanNuke's: {', '.join(PANNUKE)}",
+        f"background; default: as stated by the module. PanNuke's: {', '.join(PANNUKE)}",
     )
     scaling: Scaling = Field(
         default="percentile",
         description="Such a module's input: percentile maps the slide's 0.1 and 99.9 "
-        "percentile to 0 and 1 (InstanSeg), unit divides by 255, none leaves gray values "
+        "percentiles to 0 and 1 (InstanSeg), unit divides by 255, none keeps gray values "
         "(HoVer-Net)",
     )
     device: Device = "auto"
@@ -103,19 +103,19 @@ class NucleiInput(SlideInput):
 
 
 class NucleiResult(SlideResult):
-    """Counts and median shape; the table holds one row per nucleus."""
+    """Counts and median shape; the table has one row per nucleus."""
 
     model: str | None = Field(description="Name of the network; None for the classical method")
-    at_mpp: float = Field(description="µm per pixel at which nuclei were looked for")
+    at_mpp: float = Field(description="µm per pixel at which nuclei were detected")
     nuclei: int
     types: dict[str, int] = Field(
-        description="Nuclei by most probable type; outside: color, size or resolution lies outside "
-        "what the types were fitted to. Of a network with types of its own: these"
+        description="Nuclei by most probable type; outside: color, size or resolution is outside "
+        "the training range of the types. For a network with its own types, these"
     )
     lymphocyte_like: int = Field(
-        description="Small, round, dark nuclei, without those whose type makes that unlikely"
+        description="Small, round, dark nuclei, except those whose type makes a lymphocyte unlikely"
     )
-    area_mm2: float = Field(description="Tissue that was searched")
+    area_mm2: float = Field(description="Area of searched tissue")
     nuclei_per_mm2: float | None
     median_area_um2: float | None
     median_eccentricity: float | None
@@ -130,35 +130,35 @@ class NucleiResult(SlideResult):
 
 
 NUCLEI_VALIDITY = Validity(
-    stain="H&E; H-DAB by the same route (method=classical), without types",
+    stain="H&E; H-DAB in the same way (method=classical), without types",
     mpp=(0.15, 1.05),
     organ="any",
-    training_data="network: 84 of 107 tiles of dsb2018_he (Data Science Bowl 2018, CC0), seed 17, "
-    "see the network's card; types: 57 regions outlined by eye and by no"
-    " pathologist on 5 "
+    training_data="network: 84 of 107 tiles of dsb2018_he (Data Science Bowl 2018, CC0), seed "
+    "17, see the network's card; types: 57 regions outlined by eye, not by a pathologist, on 5 "
     "slides of lung, breast and skin; with weights=: those of the network, see its authors",
-    tcga_overlap="none for the network; the types saw patches of two TCGA lung slides",
+    tcga_overlap="none for the network; the types were trained on patches of two TCGA lung slides",
     known_failures=(
         "below its goal (F1 0.78, AJI 0.58): the network was trained on few pink H&E tiles; on 4 "
         "of 13 MoNuSeg tiles, 3 of breast and 1 of kidney, F1 is below Otsu + watershed: try "
         "method=classical on dark or very pink slides",
-        "what the network finds depends a little on where an image begins: 90 to 96% of nuclei "
-        "return after a turn or a shift by some pixels, all after a shift by 8",
+        "the detected nuclei depend slightly on the position of the image: 90 to 96% of nuclei "
+        "are found again after a rotation or a shift by some pixels, all after a shift by 8",
         "types are weak: on 13 MoNuSeg tiles (regions of 1,126 nuclei outlined by eye) right for "
         "61% of tumor nuclei, 85% of lymphocytes, 66% of stroma, 0.706 on average; a rule of size "
         "and shape has 0.595, one type for all 0.333. A fifth of tumor nuclei is called stromal, "
         "nearly all of clear-cell kidney cancer; necrosis is confused with lymphocytes: compare "
         "shares between slides, do not read them as counts",
-        "coarser than 0.6 µm per pixel only the larger nuclei keep their shape; none has a type",
-        "keratin, ink, pigment and folds can be taken for nuclei; necrotic debris is counted",
+        "coarser than 0.6 µm per pixel, only larger nuclei keep their shape, and none has a type",
+        "keratin, ink, pigment and folds can be mistaken for nuclei; necrotic debris is counted",
     ),
     accuracy=(
-        "13 MoNuSeg tiles at 0.5 µm/px, never trained on, seen once at the end: network F1 0.613, "
-        "Dice 0.742, AJI 0.480, PQ 0.433; classical 0.596, 0.738, 0.463, 0.421; Otsu + watershed "
-        "0.527, 0.747, 0.442, 0.368. By organ (F1 network / classical / Otsu): breast 0.60 / 0.68 "
-        "/ 0.64, colon 0.51 / 0.49 / 0.44, kidney 0.71 / 0.73 / 0.69, lung 0.57 / 0.49 / 0.42, "
-        "prostate 0.62 / 0.44 / 0.26. 23 held-out dsb2018_he tiles, on which cut and saddle were "
-        "chosen: F1 0.768, AJI 0.609 (Otsu 0.573, 0.461). 1.9 megapixels per second of one core"
+        "13 MoNuSeg tiles at 0.5 µm/px, never used in training, evaluated once at the end: "
+        "network F1 0.613, Dice 0.742, AJI 0.480, PQ 0.433; classical 0.596, 0.738, 0.463, "
+        "0.421; Otsu + watershed 0.527, 0.747, 0.442, 0.368. By organ (F1 network / classical / "
+        "Otsu): breast 0.60 / 0.68 / 0.64, colon 0.51 / 0.49 / 0.44, kidney 0.71 / 0.73 / 0.69, "
+        "lung 0.57 / 0.49 / 0.42, prostate 0.62 / 0.44 / 0.26. 23 held-out dsb2018_he tiles, on "
+        "which cut and saddle were chosen: F1 0.768, AJI 0.609 (Otsu 0.573, 0.461). 1.9 "
+        "megapixels per second on one core"
     ),
 )
 CLASSES = {
@@ -171,13 +171,14 @@ CLASSES = {
     "nuclei",
     SUITE,
     "2.2.2",
-    "Detect and outline nuclei, with shape, stain and type of each, over the tissue or in regions.",
+    "Detect and outline nuclei, with the shape, stain and type of each, over the tissue or in "
+    "regions.",
     resources=Resources(cpu=2, memory_mb=2048, gpu="optional", seconds_per_item=60.0),
     validity=NUCLEI_VALIDITY,
     fingerprint=lambda given: "" if given.hub is None else load_reader().fingerprint(given.hub),
 )
 def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
-    """Nuclei of a slide."""
+    """Detect the nuclei of a slide."""
     import numpy as np
 
     from mcp_servers.formats.geojson import write_geojson
@@ -219,9 +220,11 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
             with context.writing(geojson) as path:
                 write_geojson(path, _features(found.outlines, table, typed))
         elif given.outlines:
-            warnings.append(f"more than {MAX_OUTLINES} nuclei: positions only, no outlines")
+            warnings.append(f"more than {MAX_OUTLINES} nuclei: only positions, no outlines")
         if found.contrast < 0.08 and len(table):
-            warnings.append("nuclei stand out little from their surroundings; counts are unsure")
+            warnings.append(
+                "nuclei have little contrast with their surroundings; counts are uncertain"
+            )
         picture = slide.thumbnail(3000).copy()
         ratio = slide.width / picture.shape[1]
         um = slide.need_mpp() * ratio
@@ -238,8 +241,8 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
         count = len(table)
     if count and counts.get(OUTSIDE, 0) > 0.2 * count:
         warnings.append(
-            f"types: {counts[OUTSIDE]} of {count} nuclei lie outside what the types were fitted to "
-            "(color, size or resolution) and have none"
+            f"types: {counts[OUTSIDE]} of {count} nuclei are outside the training range of the "
+            "types (color, size or resolution) and have none"
         )
     with context.writing(names["overlay.png"]) as path:
         write_png(path, captioned(picture, um, colors))
@@ -368,14 +371,14 @@ def search_area(
     if search == "everything" or (search == "auto" and small):
         mask = np.ones_like(mask)
         if search == "auto":
-            warnings.append("small image: searched everywhere, not only in found tissue")
+            warnings.append("small image: searched everywhere, not only in detected tissue")
     else:
         warnings += tissue_warnings(found)
     if regions is not None:
         polygons = read_polygons(context.input(regions, "file"))
         mask = mask & rasterize(polygons, view.scale, mask.shape)
         if not mask.any():
-            warnings.append("the regions hold no tissue")
+            warnings.append("the regions contain no tissue")
         warnings += region_warnings(polygons, view)
     return mask, view.scale, warnings
 
@@ -421,7 +424,7 @@ def load_reader() -> NetworkReader:
     """Load the reader of the first plugin that has one; raises `InputError` if none does."""
     found: NetworkReader | None = load_first("sage.nuclei")
     if found is None:
-        raise InputError("this network needs a plugin that registers under sage.nuclei")
+        raise InputError("this network requires a plugin that registers under sage.nuclei")
     return found
 
 
@@ -445,29 +448,29 @@ def load_network(
     from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped_network
 
     if given.weights_types and (given.weights or given.hub) is None:
-        raise InputError("weights_types names the types of a network of yours: give its weights")
+        raise InputError("weights_types gives the types of your own network: also give its weights")
     if given.method == "classical":
         if given.weights is not None or given.hub is not None:
-            raise InputError("method=classical uses no weights; leave out either")
+            raise InputError("method=classical uses no weights; omit one of the two")
         return None, []
     if given.weights is not None and given.hub is not None:
-        raise InputError("give weights or hub, not both")
+        raise InputError("weights and hub cannot be combined")
     if given.hub is not None:
         path: Path | None = load_reader().find_cached(given.hub)
     else:
         path = shipped_network() if given.weights is None else context.input(given.weights, "file")
     if path is None:
         note = (
-            "the network that ships needs PyTorch, which is absent here "
-            '(pip install "sage-pathology[models]")'
+            "the bundled network requires PyTorch, which is not installed (pip install "
+            '"sage-pathology[models]")'
         )
         if given.method == "learned":
             raise InputError(f"method=learned: {note}")
-        return None, [f"{note}: nuclei were found by the classical method"]
+        return None, [f"{note}: nuclei were detected by the classical method"]
     device = choose_device(given.device, context.device)
     if path.suffix == ".safetensors":
         if given.weights_types:
-            raise InputError(f"{path.name} has no types of its own; leave out weights_types")
+            raise InputError(f"{path.name} has no types of its own; omit weights_types")
         stat = path.stat()
         key = ("nuclei", str(path), stat.st_mtime_ns, stat.st_size, device)
         return context.share_handle(key, lambda: NucleiNetwork(path, device)), []
@@ -510,8 +513,8 @@ def find_nuclei(
     base = slide.need_mpp()
     if base > COARSEST_MPP:
         raise InputError(
-            f"{slide.path}: nuclei cannot be separated at {base:g} µm per pixel; a scan of "
-            f"{COARSEST_MPP:g} or finer is needed"
+            f"{slide.path}: nuclei cannot be separated at {base:g} µm per pixel; use a scan at "
+            f"{COARSEST_MPP:g} µm per pixel or finer"
         )
     view = slide.view(max(WORKING_MPP if network is None else network.mpp, base))
     block = {} if network is None else {"size": TILE, "halo": round(HALO_UM / view.mpp)}

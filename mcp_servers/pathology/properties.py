@@ -24,7 +24,9 @@ class PropertiesResult(SlideResult):
     """Metadata of a slide."""
 
     format: str
-    backend: str = Field(description="direct: own decoding; openslide; image: whole in memory")
+    backend: str = Field(
+        description="direct: decoded by SAGE; openslide; image: held in memory as a whole"
+    )
     width_px: int
     height_px: int
     width_um: float | None
@@ -41,10 +43,10 @@ class PropertiesResult(SlideResult):
     "1.0.0",
     "Read a slide's metadata: size, pixel size in µm, levels, format.",
     resources=Resources(memory_mb=128, seconds_per_item=0.05),
-    title="Properties of a slide",
+    title="Read the properties of a slide",
 )
 def slide_properties(given: SlideInput, context: ToolContext) -> PropertiesResult:
-    """Metadata of a slide."""
+    """Read the metadata of a slide."""
     slide = open_slide(given, context)
     has = slide.properties()
     warnings = list(has.warnings)
@@ -74,7 +76,7 @@ def slide_properties(given: SlideInput, context: ToolContext) -> PropertiesResul
 class ThumbnailInput(SlideInput):
     """Size of the thumbnail."""
 
-    max_px: int = Field(default=1024, ge=16, le=8192, description="Longer side in pixels")
+    max_px: int = Field(default=1024, ge=16, le=8192, description="Longer side, in pixels")
 
 
 class ImageResult(SlideResult):
@@ -92,10 +94,10 @@ class ImageResult(SlideResult):
     "1.0.0",
     "Write a PNG overview of a slide.",
     resources=Resources(memory_mb=512, seconds_per_item=0.2),
-    title="Thumbnail of a slide",
+    title="Write a thumbnail of a slide",
 )
 def slide_thumbnail(given: ThumbnailInput, context: ToolContext) -> ImageResult:
-    """Overview of a slide."""
+    """Write an overview of a slide."""
     from mcp_servers.formats.images import write_png
 
     slide = open_slide(given, context)
@@ -117,13 +119,13 @@ def slide_thumbnail(given: ThumbnailInput, context: ToolContext) -> ImageResult:
 class RegionInput(SlideInput):
     """A rectangle: its corner in level-0 pixels, its sides in µm or level-0 pixels."""
 
-    x: int = Field(description="Left edge, level-0 pixels")
-    y: int = Field(description="Top edge, level-0 pixels")
+    x: int = Field(description="Left edge, in level-0 pixels")
+    y: int = Field(description="Top edge, in level-0 pixels")
     width: float = Field(gt=0, description="Width in the given unit")
     height: float = Field(gt=0, description="Height in the given unit")
     unit: Literal["um", "px"] = Field(default="um", description="Unit of width and height")
     at_mpp: float | None = Field(
-        default=None, gt=0, description="µm per pixel of the image; level 0 when absent"
+        default=None, gt=0, description="µm per pixel of the image; default: level 0"
     )
 
 
@@ -136,7 +138,7 @@ class RegionInput(SlideInput):
     title="Read a region of a slide",
 )
 def read_region(given: RegionInput, context: ToolContext) -> ImageResult:
-    """Return a rectangle at a given resolution."""
+    """Read a rectangle at a given resolution."""
     from mcp_servers.formats.images import write_png
 
     slide = open_slide(given, context)
@@ -148,13 +150,11 @@ def read_region(given: RegionInput, context: ToolContext) -> ImageResult:
     if out_width < 1 or out_height < 1:
         raise InputError(f"the region is smaller than one pixel at {given.at_mpp} µm per pixel")
     if out_width * out_height > 64_000_000:
-        raise InputError(
-            f"the region would be {out_width} x {out_height} px; ask for a larger at_mpp"
-        )
+        raise InputError(f"the region would be {out_width} x {out_height} px; increase at_mpp")
     if given.x >= slide.width or given.y >= slide.height or given.x + width <= 0:
         raise InputError(
-            f"the region at ({given.x}, {given.y}) lies outside the slide of "
-            f"{slide.width} x {slide.height} px"
+            f"the region at ({given.x}, {given.y}) is outside the slide of {slide.width} x "
+            f"{slide.height} px"
         )
     left, top = round(given.x / view.scale), round(given.y / view.scale)
     image = view.read(left, top, out_width, out_height)

@@ -22,7 +22,7 @@ class RegionPatchesInput(TilesInput, TumorSource):
 class RegionPatchesResult(SlideResult):
     """Patches by region; a patch belongs to the region that covers most of it."""
 
-    tumor_source: TumorSourceName = Field(description="How the tumor was found")
+    tumor_source: TumorSourceName = Field(description="Method by which the tumor was detected")
     tumor: int
     peritumoral: int
     rest: int
@@ -39,13 +39,13 @@ class RegionPatchesResult(SlideResult):
     "region_patches",
     SUITE,
     "1.1.3",
-    "Extract patches labelled tumor, peritumoral band (in µm) or rest, with a colored overlay.",
+    "Extract patches labeled tumor, peritumoral band (in µm) or rest, with a colored overlay.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=9.0),
     validity=TUMOR_VALIDITY,
-    title="Patches of tumor, its surroundings and the rest",
+    title="Extract patches of tumor, its surroundings and the rest",
 )
 def region_patches(given: RegionPatchesInput, context: ToolContext) -> RegionPatchesResult:
-    """Region-aware patches of a slide."""
+    """Classify the patches of a slide by region."""
     import numpy as np
 
     from mcp_servers.formats.geojson import feature, write_geojson
@@ -98,7 +98,7 @@ def region_patches(given: RegionPatchesInput, context: ToolContext) -> RegionPat
         write_png(path, captioned(drawn, slide.need_mpp() * ratio, colors))
     warnings = [*surveyed.warnings, *area.warnings]
     if len(corners) == 0:
-        warnings.append("no patch has enough tissue")
+        warnings.append("no patch contains enough tissue")
     counts = [int((which == i).sum()) for i in range(3)]
     return RegionPatchesResult(
         **of_slide(slide),

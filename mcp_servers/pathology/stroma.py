@@ -25,14 +25,17 @@ class StromaInput(TumorSource):
 
 
 class StromaResult(SlideResult):
-    """Shares of tissue; all between 0 and 1."""
+    """Shares of tissue, between 0 and 1."""
 
-    tumor_source: TumorSourceName = Field(description="How the tumor was found")
+    tumor_source: TumorSourceName = Field(description="Method by which the tumor was detected")
     stroma_fraction: float = Field(description="Tissue that is neither tumor nor lymphoid")
     collagen_fraction: float = Field(description="Eosinophilic, non-nuclear pixels in the stroma")
-    collagen_peritumoral: float | None = Field(description="The same in the peritumoral band")
+    collagen_peritumoral: float | None = Field(
+        description="Eosinophilic, non-nuclear pixels in the peritumoral band"
+    )
     fiber_alignment: float | None = Field(
-        description="Mean coherence of fiber direction in sampled stroma: 0 random, 1 parallel"
+        description="Mean coherence of fiber direction in sampled stroma: 0 for random, 1 for "
+        "parallel"
     )
     tumor_stroma_ratio: float | None
     overlay: OutputName
@@ -42,7 +45,8 @@ class StromaResult(SlideResult):
     "stroma",
     SUITE,
     "1.1.2",
-    "Stroma and collagen proxy of a slide: fractions and fiber alignment (H&E, no special stain).",
+    "Measure the stroma of a slide and a proxy of its collagen: fractions and fiber alignment "
+    "(H&E, no special stain).",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=9.0),
     validity=Validity(
         stain="H&E",
@@ -51,15 +55,15 @@ class StromaResult(SlideResult):
         training_data="none; classical method",
         tcga_overlap="none",
         known_failures=(
-            "H&E shows no collagen as such: muscle, keratin, fibrin and necrosis are pink too",
+            "H&E does not show collagen as such: muscle, keratin, fibrin and necrosis are pink too",
             "over-eosinophilic slides raise the collagen share",
-            "rests on the tumor mask: see the tool tumor, or give outlines",
+            "depends on the tumor mask: see the tool tumor, or provide outlines",
         ),
-        accuracy="not measured against a collagen stain: use for ranking within one staining lab",
+        accuracy="not compared with a collagen stain: use it for ranking within one staining lab",
     ),
 )
 def stroma(given: StromaInput, context: ToolContext) -> StromaResult:
-    """Stroma of a slide."""
+    """Measure the stroma of a slide."""
     import numpy as np
 
     from mcp_servers.formats.images import blend_mask, write_png

@@ -85,8 +85,8 @@ def _survey(
     base = slide.need_mpp()
     if base > COARSEST_MPP:
         raise InputError(
-            f"{slide.path}: cells cannot be seen at {base:g} µm per pixel; a scan of "
-            f"{COARSEST_MPP:g} or finer is needed"
+            f"{slide.path}: cells cannot be resolved at {base:g} µm per pixel; use a scan at "
+            f"{COARSEST_MPP:g} µm per pixel or finer"
         )
     tissue, overview = slide_tissue(slide)
     view = slide.view(max(at_mpp, base))

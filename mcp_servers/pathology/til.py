@@ -19,12 +19,14 @@ class TilInput(TumorSource):
     """Widths of the zones."""
 
     margin_um: float = Field(
-        default=100.0, gt=0, description="Half-width of the margin, to both sides of the border"
+        default=100.0, gt=0, description="Half-width of the margin, on both sides of the border"
     )
     band_um: float = Field(
         default=500.0, gt=0, description="Width of the peritumoral band outside the border"
     )
-    at_mpp: float = Field(default=1.0, ge=0.2, le=1.3, description="µm per pixel to work at")
+    at_mpp: float = Field(
+        default=1.0, ge=0.2, le=1.3, description="Working resolution, in µm per pixel"
+    )
 
 
 class Zone(BaseModel):
@@ -38,52 +40,55 @@ class Zone(BaseModel):
 class TilResult(SlideResult):
     """Densities of lymphocyte-like nuclei per mm², by zone."""
 
-    tumor_source: TumorSourceName = Field(description="How the tumor was found")
+    tumor_source: TumorSourceName = Field(description="Method by which the tumor was detected")
     tissue: Zone
     tumor: Zone
-    center: Zone = Field(description="Tumor further than margin_um from the border")
-    margin: Zone = Field(description="Within margin_um of the border, to both sides")
+    center: Zone = Field(description="Tumor farther than margin_um from the border")
+    margin: Zone = Field(description="Within margin_um of the border, on both sides")
     peritumoral: Zone = Field(description="Outside, up to band_um from the border")
     margin_enrichment: float | None = Field(
-        description="Density at the margin over that in the center; None without a center"
+        description="Density at the margin divided by that in the center; None without a center"
     )
     profile: list[tuple[float, float | None]] = Field(
-        description="Signed distance to the border (µm, negative inside) and density per mm² there"
+        description="Signed distance to the border (µm, negative inside) and the density per mm² "
+        "there"
     )
-    density_map: OutputName = Field(description="PNG, 0 to 5,000 per mm²")
+    density_map: OutputName = Field(description="PNG, color scale from 0 to 5,000 per mm²")
 
 
 @tool(
     "til",
     SUITE,
     "1.2.0",
-    "Density of lymphocytes in tumor, at its margin and around it, and margin enrichment.",
+    "Measure the density of lymphocytes in tumor, at its margin and around it, and the margin "
+    "enrichment.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=8.0),
     validity=Validity(
         stain="H&E",
         mpp=(0.2, 1.3),
         organ="solid tumors",
         training_data="constants: simulated slides and two scans; types: see nuclei",
-        tcga_overlap="one TCGA slide was looked at, patches of two trained the types",
+        tcga_overlap="one TCGA slide was examined, and patches of two trained the types",
         known_failures=(
-            "counts lymphocyte-like nuclei; small stromal, apoptotic and basal cells pass as such",
+            "counts lymphocyte-like nuclei; small stromal, apoptotic and basal cells are included",
             "necrosis and neutrophils raise the density",
-            "rests on the tumor mask: see the tool tumor, or give outlines",
-            "nuclear fragments and dense small tumor cells pass: compare slides, do not read the "
-            "number as a count of lymphocytes",
+            "depends on the tumor mask: see the tool tumor, or provide outlines",
+            "nuclear fragments and dense small tumor cells are included: compare slides, do not "
+            "use the number as a count of lymphocytes",
         ),
         accuracy=(
-            "lymphocyte-like nuclei on painted slides at 0.5 µm/px: precision 0.999, recall 0.64; "
-            "18 real patches labelled as without infiltrate (lung, much necrosis; in view when "
-            "constants were chosen) still show a median of 990 per mm² (1,360 before types had a "
-            "say), none above 1,800; a real TLS tile 6,000 (6,500 before); two fields of breast "
-            "cancer 16 and 24 (1,000 and 1,150 before); no labelled positive patch was tested"
+            "lymphocyte-like nuclei on painted slides at 0.5 µm/px: precision 0.999, recall "
+            "0.64; 18 real patches labeled as without infiltrate (lung, much necrosis; known "
+            "when constants were chosen) still show a median of 990 per mm² (1,360 before types "
+            "were used), none above 1,800; a real TLS tile 6,000 (6,500 before); two fields of "
+            "breast cancer 16 and 24 (1,000 and 1,150 before); no labeled positive patch was "
+            "tested"
         ),
     ),
     title="Tumor-infiltrating lymphocytes",
 )
 def til(given: TilInput, context: ToolContext) -> TilResult:
-    """Lymphocyte densities of a slide."""
+    """Measure the lymphocyte densities of a slide."""
     import numpy as np
 
     from mcp_servers.pathology.compute.distance import Border

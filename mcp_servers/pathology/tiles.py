@@ -22,14 +22,18 @@ class TilesInput(SlideInput):
 
     tile_px: int = Field(default=256, ge=16, le=4096, description="Side in pixels at at_mpp")
     at_mpp: float = Field(default=0.5, gt=0, le=32, description="µm per pixel of the tiles")
-    overlap_px: int = Field(default=0, ge=0, description="Overlap of neighbors, pixels at at_mpp")
+    overlap_px: int = Field(
+        default=0, ge=0, description="Overlap of neighbors, in pixels at at_mpp"
+    )
     min_tissue: float = Field(
-        default=0.5, ge=0, le=1, description="Least share of tissue in a tile"
+        default=0.5, ge=0, le=1, description="Minimum share of tissue in a tile"
     )
     regions: InputPath | None = Field(
-        default=None, description="GeoJSON of regions of interest; the whole slide when absent"
+        default=None, description="GeoJSON with regions of interest; default: the whole slide"
     )
-    min_in_region: float = Field(default=0.5, gt=0, le=1, description="Least share in a region")
+    min_in_region: float = Field(
+        default=0.5, gt=0, le=1, description="Minimum share of a tile in a region"
+    )
 
 
 class TilesResult(SlideResult):
@@ -39,8 +43,8 @@ class TilesResult(SlideResult):
     tile_px: int
     tile_px_level0: int
     at_mpp: float
-    coords: OutputName = Field(description="HDF5 with coords as Trident and CLAM read them")
-    geojson: OutputName | None = Field(description="The tiles for QuPath, up to 20,000")
+    coords: OutputName = Field(description="HDF5 with coords in the format of Trident and CLAM")
+    geojson: OutputName | None = Field(description="Tiles for QuPath, at most 20,000")
     overlay: OutputName
 
 
@@ -83,7 +87,7 @@ def every_tile(slide: Slide, given: TilesInput) -> tuple[I64, Grid]:
     if given.at_mpp < 0.95 * base:
         raise InputError(
             f"{slide.path}: tiles at {given.at_mpp:g} µm per pixel are finer than the scan "
-            f"({base:g}); ask for at_mpp {base:g} or more"
+            f"({base:g}); use at_mpp {base:g} or more"
         )
     scale = slide.view(given.at_mpp).scale  # a stored level within 3% is taken as it is
     size = round(given.tile_px * scale)
@@ -106,13 +110,13 @@ def every_tile(slide: Slide, given: TilesInput) -> tuple[I64, Grid]:
     "tile_slide",
     SUITE,
     "1.0.2",
-    "Coordinates of square tiles over the tissue of a slide or within given regions.",
+    "Compute the coordinates of square tiles over the tissue of a slide or within given regions.",
     resources=Resources(memory_mb=768, seconds_per_item=1.0),
     validity=Validity(stain="any bright-field", mpp=(0.1, 12.0), organ="any"),
     title="Cut a slide into tiles",
 )
 def tile_slide(given: TilesInput, context: ToolContext) -> TilesResult:
-    """Tile grid of a slide."""
+    """Make the tile grid of a slide."""
     from mcp_servers.formats.geojson import feature, square, write_geojson
     from mcp_servers.formats.hdf5 import write_coords
     from mcp_servers.formats.images import draw_squares, write_png
@@ -125,7 +129,7 @@ def tile_slide(given: TilesInput, context: ToolContext) -> TilesResult:
     corners, share, described = tile_grid(slide, found.mask, view.scale, given, context)
     warnings = [*slide.warnings, *tissue_warnings(found)]
     if len(corners) == 0:
-        warnings.append("no tile has enough tissue")
+        warnings.append("no tile contains enough tissue")
     if described.level is None:
         warnings.append(
             f"no stored level has {described.mpp:.3g} µm per pixel: Trident can read the "

@@ -43,33 +43,34 @@ Without a pyramid, all of it is decoded.
 class TissueInput(SlideInput):
     """Criteria for tissue."""
 
-    min_area_um2: float = Field(default=20_000.0, ge=0, description="Smaller pieces are dropped")
-    fill_holes_um2: float = Field(default=10_000.0, ge=0, description="Smaller holes are filled")
-    keep_pen: bool = Field(default=False, description="Do not take pen marks off")
+    min_area_um2: float = Field(default=20_000.0, ge=0, description="Drop smaller pieces")
+    fill_holes_um2: float = Field(default=10_000.0, ge=0, description="Fill smaller holes")
+    keep_pen: bool = Field(default=False, description="Do not remove pen marks")
     focus: Focus = Field(
         default="sample",
-        description="sample: report the share of sampled patches out of focus; exclude: look at "
-        "all tissue at 1 µm per pixel (seconds) and leave blurred area out of the mask; off",
+        description="sample: report the share of out-of-focus patches in a sample; exclude: "
+        "check all tissue at 1 µm per pixel (seconds) and exclude blurred area from the mask; "
+        "off",
     )
     min_blur_um2: float = Field(
-        default=50_000.0, ge=0, description="With focus=exclude: smaller blurred areas are kept"
+        default=50_000.0, ge=0, description="With focus=exclude, keep smaller blurred areas"
     )
 
 
 class TissueResult(SlideResult):
-    """Area of tissue and the files that hold it."""
+    """Area of tissue, and its files."""
 
     tissue_mm2: float
     tissue_fraction: float = Field(description="Share of the slide, 0 to 1")
     pieces: int
     pen_fraction: float = Field(description="Share of the slide under pen marks")
-    focus: Focus = Field(description="How focus was treated: sampled, excluded, or off")
+    focus: Focus = Field(description="Treatment of focus: sampled, excluded, or off")
     out_of_focus_fraction: float | None = Field(
-        description="Share of the tissue found out of focus; of sampled patches with focus=sample; "
-        "None when not checked"
+        description="Share of the tissue out of focus; with focus=sample, of sampled patches; "
+        "None if not checked"
     )
-    excluded_blur_mm2: float = Field(description="Blurred tissue that the mask leaves out")
-    mask: OutputName = Field(description="PNG, 255 where tissue")
+    excluded_blur_mm2: float = Field(description="Area of blurred tissue excluded from the mask")
+    mask: OutputName = Field(description="PNG, 255 where there is tissue")
     mask_mpp: float
     geojson: OutputName
     overlay: OutputName
@@ -103,8 +104,8 @@ def slide_tissue(
     level = slide.levels[view.level]
     if level.width * level.height > MAX_LEVEL_PIXELS:
         raise InputError(
-            f"{slide.path}: has no overview that can be read whole: its coarsest useful level is "
-            f"{level.width} x {level.height} px. Store it with a pyramid of levels."
+            f"{slide.path}: no overview can be read as a whole, since its coarsest useful level "
+            f"is {level.width} x {level.height} px. Store the slide with a pyramid of levels."
         )
     image = view.read(0, 0, view.width, view.height)
     found = find_tissue(
@@ -190,7 +191,7 @@ def blurred_area(
     "tissue_mask",
     SUITE,
     "1.1.3",
-    "Find the tissue of a slide, without pen marks, dust, holes, glass and, if asked, blur.",
+    "Find the tissue of a slide, without pen marks, dust, holes, glass and, optionally, blur.",
     resources=Resources(memory_mb=768, seconds_per_item=1.0),
     validity=Validity(
         stain="H&E, H-DAB and other bright-field stains",
@@ -200,22 +201,23 @@ def blurred_area(
         tcga_overlap="none",
         known_failures=(
             "very pale fat can be lost",
-            "purple, pink and brown ink, which have the colors of the dyes, are kept as tissue",
+            "purple, pink and brown ink, whose colors resemble the dyes, is kept as tissue",
             "dark blue or pale ink over tissue is kept with the tissue",
-            "a Gaussian blur below 2 µm is not seen; of 2 µm, half of the area",
-            "tissue under ink is dropped together with the ink",
-            "fluorescence and dark-field images are not understood",
+            "a Gaussian blur below 2 µm is not detected; of 2 µm, half of the area",
+            "tissue under ink is removed together with the ink",
+            "fluorescence and dark-field images are not supported",
         ),
         accuracy=(
-            "painted slide: tissue area within 4%; on two real scans looked at, not scored. Part "
-            "of a real scan blurred by 3 µm: focus=exclude left out 92% of it (70% where the "
-            "blurred piece was only 0.14 mm² large) and 0.2% of the sharp rest; of the two scans "
-            "as they are, nothing. Ink of nine colors painted on a real scan: all off the glass"
+            "painted slide: tissue area within 4%; two real scans were inspected, not scored. "
+            "Part of a real scan blurred by 3 µm: focus=exclude excluded 92% of it (70% if the "
+            "blurred piece was only 0.14 mm²) and 0.2% of the sharp rest; of the two original "
+            "scans, nothing. Ink of nine colors painted on a real scan: all removed from the "
+            "glass"
         ),
     ),
 )
 def tissue_mask(given: TissueInput, context: ToolContext) -> TissueResult:
-    """Tissue of a slide."""
+    """Find the tissue of a slide."""
     from dataclasses import replace
 
     import numpy as np
@@ -237,13 +239,13 @@ def tissue_mask(given: TissueInput, context: ToolContext) -> TissueResult:
     context.progress(0.1, "focus")
     blurred, fraction = np.zeros_like(found.mask), None
     if given.focus != "off" and slide.need_mpp() > COARSEST_FOCUS_MPP:
-        warnings.append(f"focus cannot be judged at {slide.need_mpp():g} µm per pixel")
+        warnings.append(f"focus cannot be assessed at {slide.need_mpp():g} µm per pixel")
     elif given.focus == "sample":
         fraction = focus_of(slide, found, view.scale)
         if fraction is not None and fraction > 0.2:
             warnings.append(
-                f"{fraction:.0%} of the sampled tissue patches are out of focus; focus=exclude "
-                "leaves them out"
+                f"{fraction:.0%} of the sampled tissue patches are out of focus; use "
+                "focus=exclude to exclude them"
             )
     elif given.focus == "exclude":
         blurred = blurred_area(slide, found.mask, view.scale, given.min_blur_um2, context)
@@ -251,7 +253,7 @@ def tissue_mask(given: TissueInput, context: ToolContext) -> TissueResult:
         fraction = float(blurred.sum()) / before if before else None
         found = replace(found, mask=found.mask & ~blurred)
         if fraction is not None and fraction > 0.2:
-            warnings.append(f"{fraction:.0%} of the tissue is out of focus and left out")
+            warnings.append(f"{fraction:.0%} of the tissue is out of focus and was excluded")
     polygons = mask_polygons(found.mask, view.scale, simplify_px=0.7, label="Tissue")
 
     def mm2(mask: BoolArray) -> float:
@@ -302,11 +304,11 @@ def tissue_warnings(found: Tissue) -> list[str]:
     warnings = []
     share = float(found.mask.mean())
     if share == 0:
-        warnings.append("no tissue was found")
+        warnings.append("no tissue found")
     if share > 0.98:
         warnings.append("tissue fills the whole image; there is no glass to compare with")
     if found.pieces > 500:
         warnings.append(f"{found.pieces} separate pieces: fragments, debris or a wrong stain")
     if float(found.pen.mean()) > 0.002:
-        warnings.append(f"pen marks cover {float(found.pen.mean()):.1%} of the slide; taken off")
+        warnings.append(f"pen marks cover {float(found.pen.mean()):.1%} of the slide; removed")
     return warnings

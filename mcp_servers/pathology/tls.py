@@ -31,20 +31,24 @@ class TlsInput(TumorSource):
     """Criteria for an aggregate."""
 
     at_mpp: float = Field(
-        default=1.0, ge=0.2, le=1.3, description="µm per pixel to work at; 1.0 is 10x, 0.5 is 20x"
+        default=1.0,
+        ge=0.2,
+        le=1.3,
+        description="Working resolution, in µm per pixel; 1.0 is 10x, 0.5 is 20x",
     )
-    min_area_um2: float = Field(default=10_000.0, ge=0, description="Least area")
-    min_cells: int = Field(default=50, ge=1, description="Least number of lymphocyte-like nuclei")
-    min_width_um: float = Field(default=70.0, ge=0, description="Least inscribed diameter")
+    min_area_um2: float = Field(default=10_000.0, ge=0, description="Minimum area")
+    min_cells: int = Field(default=50, ge=1, description="Minimum number of lymphocyte-like nuclei")
+    min_width_um: float = Field(default=70.0, ge=0, description="Minimum inscribed diameter")
     min_regular: float = Field(
         default=0.40,
         ge=0,
         le=1,
-        description="Least share of nuclei with a round, smooth outline; what falls below, or "
-        "looks like a fold, is listed as rejected and not counted. 0 counts everything",
+        description="Minimum share of nuclei with a round, smooth outline; aggregates below "
+        "this, or that look like a fold, are listed as rejected and not counted. 0 counts "
+        "everything",
     )
     band_um: float = Field(
-        default=500.0, gt=0, description="Width of the band around the tumor called peritumoral"
+        default=500.0, gt=0, description="Width of the peritumoral band around the tumor"
     )
 
 
@@ -57,21 +61,29 @@ class Aggregate(BaseModel):
     lymphocytes: int
     peak_per_mm2: float
     call: Call = Field(description="doubtful ones are counted, rejected ones only listed")
-    reason: str = Field(description="Why it is doubtful or rejected; empty when it is neither")
-    regular_nuclei: float = Field(description="Share with a round, smooth outline, 0 to 1")
-    contrast: float = Field(description="Red density of nuclei over that between them")
-    background: float = Field(description="Density between nuclei over the slide's median")
-    tumor_distance_um: float | None = Field(description="To the tumor's border; negative inside")
+    reason: str = Field(description="Reason if it is doubtful or rejected; otherwise empty")
+    regular_nuclei: float = Field(
+        description="Share of nuclei with a round, smooth outline, 0 to 1"
+    )
+    contrast: float = Field(description="Red density of nuclei divided by that between them")
+    background: float = Field(description="Density between nuclei divided by the slide's median")
+    tumor_distance_um: float | None = Field(
+        description="Distance to the tumor's border; negative inside"
+    )
     location: Place
-    germinal_centers: int | None = Field(description="Within it; None where they were not sought")
-    doubtful_germinal_centers: int = Field(description="Pale cores that are not counted as such")
+    germinal_centers: int | None = Field(
+        description="Number of germinal centers within it; None if they were not searched for"
+    )
+    doubtful_germinal_centers: int = Field(
+        description="Pale cores that are not counted as germinal centers"
+    )
 
 
 class TlsResult(SlideResult):
     """Aggregates of a slide; `aggregates` lists the 50 largest counted ones, the table all."""
 
-    tumor_source: TumorSourceName = Field(description="How the tumor was found")
-    count: int = Field(description="Lymphoid and doubtful; all sums are over these")
+    tumor_source: TumorSourceName = Field(description="Method by which the tumor was detected")
+    count: int = Field(description="Lymphoid and doubtful ones; all sums are over these")
     doubtful: int = Field(description="Counted ones that look partly like debris or epithelium")
     rejected: int = Field(description="Not counted: necrosis, crowded epithelium, folds")
     area_mm2: float
@@ -81,12 +93,14 @@ class TlsResult(SlideResult):
     intratumoral: int
     peritumoral: int
     distant: int
-    unknown: int = Field(description="Location not known, as no tumor was found")
+    unknown: int = Field(description="Location unknown, because no tumor was found")
     germinal_centers: int | None = Field(
         description="Pale cores of larger nuclei within the counted aggregates; None, with a "
-        "warning, where they were not sought"
+        "warning, if they were not searched for"
     )
-    doubtful_germinal_centers: int = Field(description="Pale cores that are not counted as such")
+    doubtful_germinal_centers: int = Field(
+        description="Pale cores that are not counted as germinal centers"
+    )
     germinal_center_mm2: float | None
     aggregates: list[Aggregate]
     table: OutputName
@@ -99,15 +113,15 @@ TLS_VALIDITY = Validity(
     mpp=(0.2, 1.3),
     organ="any solid tumor; not lymph nodes or tonsil",
     training_data="constants: simulated slides and two scans; types: see nuclei",
-    tcga_overlap="one TCGA slide was looked at while the constants were chosen",
+    tcga_overlap="one TCGA slide was examined while the constants were chosen",
     known_failures=(
-        "an aggregate is not yet a TLS: high endothelial venules are not seen",
-        "germinal centers were scored on painted slides alone, as no labelled image was at hand; "
-        "pale stains and blur hide them, those below 70 µm or without a mantle are missed; a "
-        "packed nest of pale tumor cells in a ring of lymphocytes, or a granuloma, can pass for "
-        "one unless the tumor is outlined",
-        "nests of small basaloid epithelium and necrosis can pass, mostly as doubtful: read the "
-        "column call; blur by 1 µm and more makes debris and lymphocytes alike",
+        "an aggregate is not yet a TLS: high endothelial venules are not detected",
+        "germinal centers were scored only on painted slides, as no labeled image was "
+        "available; pale stains and blur hide them, and those below 70 µm or without a mantle "
+        "are missed; a packed nest of pale tumor cells in a ring of lymphocytes, or a "
+        "granuloma, can be mistaken for one unless the tumor is outlined",
+        "nests of small basaloid epithelium and necrosis can be included, mostly as doubtful: "
+        "see the column call; blur by 1 µm or more makes debris and lymphocytes look alike",
         "dense infiltrate on thick, blurred or very pink slides is called doubtful or missed",
         "plasma cells and large activated lymphocytes are not counted as lymphocyte-like",
     ),
@@ -115,12 +129,11 @@ TLS_VALIDITY = Validity(
         "painted slides, 7 fields: every aggregate of 10,000 µm² or more found (26 of 26), none "
         "false, area off by 2 to 3% on average (3 of 5 seeds held out). Germinal centers of 12 "
         "other painted slides: 22 of 24 found, 2 doubtful, none false; with half the dye 0, "
-        "blurred by 1.5 µm 5. All real images were in "
-        "view when constants were chosen: one TLS tile is one aggregate; of four colon fields "
-        "around one luminal abscess none is counted or listed (three listed it before types had a "
-        "say); 18 lung patches "
-        "with tumor and necrosis, at two resolutions: none counted; one frozen section: none "
-        "(two doubtful infiltrates before)"
+        "blurred by 1.5 µm 5. All real images were known when constants were chosen: one TLS "
+        "tile is one aggregate; of four colon fields around one luminal abscess none is counted "
+        "or listed (three were listed before types were used); 18 lung patches with tumor and "
+        "necrosis, at two resolutions: none counted; one frozen section: none (two doubtful "
+        "infiltrates before)"
     ),
 )
 
@@ -129,14 +142,14 @@ TLS_VALIDITY = Validity(
     "tls",
     SUITE,
     "1.4.0",
-    "Detect TLS-like lymphoid aggregates and their germinal centers: count, area, density per mm², "
-    "location to the tumor.",
+    "Detect TLS-like lymphoid aggregates and their germinal centers: count, area, density per "
+    "mm², and location relative to the tumor.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=8.0),
     validity=TLS_VALIDITY,
     title="Tertiary lymphoid structures",
 )
 def tls(given: TlsInput, context: ToolContext) -> TlsResult:
-    """Lymphoid aggregates of a slide."""
+    """Detect the lymphoid aggregates of a slide."""
     from mcp_servers.pathology.compute.lymphoid import aggregates
     from mcp_servers.pathology.surveying import survey_slide
     from mcp_servers.pathology.tumor import tumor_area
@@ -206,10 +219,10 @@ def not_sought(surveyed: Surveyed) -> list[str]:
     if surveyed.at_mpp > COARSEST_MPP:
         why.append(f"{surveyed.at_mpp:g} µm per pixel are too coarse")
     if not STRENGTHS[0] <= surveyed.survey.strength <= STRENGTHS[1]:
-        why.append("the stain is paler or darker than any it was tried on")
+        why.append("the stain is paler or darker than any tested")
     if surveyed.survey.area_mm2() < LEAST_TISSUE_MM2:
         why.append(f"less than {LEAST_TISSUE_MM2:g} mm² of tissue")
-    return [f"germinal centers were not sought: {reason}" for reason in why]
+    return [f"germinal centers were not searched for: {reason}" for reason in why]
 
 
 def outlined_centers(found: Aggregates, tumor: TumorArea, scale: float) -> list[Center]:
@@ -228,7 +241,7 @@ def outlined_centers(found: Aggregates, tumor: TumorArea, scale: float) -> list[
         for core in own if call != "rejected" else ():
             reason = core.reason
             if tumor.source != "classical" and tumor.mask[core.box][core.cells].mean() > 0.5:
-                reason = "lies within the tumor"
+                reason = "is within the tumor"
             corner = (core.box[1].start * scale, core.box[0].start * scale)
             outlines = mask_polygons(
                 core.cells, scale, origin=corner, simplify_px=0.5, label=GERMINAL_CENTER
@@ -417,12 +430,12 @@ def reason(call: Call, regular: float, contrast: float, background: float) -> st
         return ""
     why = []
     if regular < SURE_REGULAR:
-        why.append(f"necrosis or crowded epithelium: {regular:.0%} of the nuclei are regular")
+        why.append(f"necrosis or crowded epithelium: only {regular:.0%} of the nuclei are regular")
     if background > FOLD_BACKGROUND:
         why.append(f"a fold or dark edge: {background:.1f} times as dark between nuclei as usual")
     if why:
         return "may be " + "; or ".join(why)
-    return f"nuclei stand out little ({contrast:.1f} times): blur, thick section or debris"
+    return f"nuclei have little contrast ({contrast:.1f} times): blur, thick section or debris"
 
 
 def notes(doubtful: int, rejected: int) -> list[str]:

@@ -33,21 +33,22 @@ TumorSourceName = Literal["classical", "learned", "outlines"]
 TUMOR = frozenset(("tumor", "tumour", "carcinoma", "cancer", "neoplasm", "malignant"))
 """Class names that mean tumor, in every tool that identifies a class by name."""
 CLASSICAL_NOTE = (
-    "tumor was found by a classical method: solid epithelium of large nuclei. It cannot "
-    "separate tumor "
-    "from normal epithelium; give a pathologist's outline as tumor_regions where that matters"
+    "tumor was detected by a classical method, as solid epithelium of large nuclei. It cannot "
+    "separate tumor from normal epithelium; if that matters, provide a pathologist's outlines as "
+    "tumor_regions"
 )
 
 
 class TumorModel(SlideInput):
-    """A slide, and the trained model that finds its tumor, if any."""
+    """A slide, and a trained model to find its tumor, if any."""
 
     model: InputPath | None = Field(
         default=None,
-        description="Model of patch_train; tumor is found by the classical method when absent",
+        description="Model of patch_train; default: the classical method",
     )
     weights: InputPath | None = Field(
-        default=None, description="Folder of the encoder's weights, where the model's needs any"
+        default=None,
+        description="Folder of the encoder's weights, if the model's encoder needs any",
     )
     device: Device = "auto"
 
@@ -59,13 +60,14 @@ class TumorInput(TumorModel):
         default=None,
         ge=-0.5,
         le=1.6,
-        description="On the score; automatic when absent. With a model: on the probability, 0.5",
+        description="Threshold on the score; default: automatic. With a model, a threshold on "
+        "the probability; default: 0.5",
     )
-    min_area_um2: float = Field(default=20_000.0, ge=0, description="Smaller regions are dropped")
+    min_area_um2: float = Field(default=20_000.0, ge=0, description="Drop smaller regions")
 
 
 class TumorResult(SlideResult):
-    """Area of tumor (tumor-like epithelium without a model) and the files that hold it."""
+    """Area of tumor (tumor-like epithelium without a model), and its files."""
 
     tumor_mm2: float
     tissue_mm2: float
@@ -74,7 +76,7 @@ class TumorResult(SlideResult):
     threshold: float
     mask: OutputName = Field(description="PNG, 255 where tumor-like, one pixel per cell")
     mask_mpp: float
-    score: OutputName = Field(description="PNG of the score, colored")
+    score: OutputName = Field(description="PNG of the colored score")
     geojson: OutputName
     overlay: OutputName
 
@@ -85,18 +87,18 @@ TUMOR_VALIDITY = Validity(
     organ="carcinomas; developed on urothelial-like simulated tissue and head and neck",
     training_data="classical: none, constants chosen on simulated slides and two scans; with "
     "model=: the slides named in the model's card",
-    tcga_overlap="one TCGA slide was looked at while the constants were chosen",
+    tcga_overlap="one TCGA slide was examined while the constants were chosen",
     known_failures=(
         "normal epithelium is called tumor-like",
         "single-cell and spindle-cell tumors are missed",
         "folds and dark tissue edges can be called tumor-like",
         "slides without any epithelium: Otsu's threshold still splits the tissue",
-        "a model is no better than its outlines: mind its held-out figures, which the result gives",
+        "a model is only as good as its outlines: see its held-out scores in the result",
     ),
     accuracy=(
-        "painted slides, 5 seeds at 0.5 µm/px: the mask holds 97% of tumor, 23% of stroma and 4% "
-        "of lymphocyte nuclei (0.25 µm/px, 2 seeds: 86%, 10%, 1%); on real slides only "
-        "looked at, not scored: a frozen squamous carcinoma 72%, two fields of breast cancer 46% "
+        "painted slides, 5 seeds at 0.5 µm/px: the mask contains 97% of tumor, 23% of stroma and "
+        "4% of lymphocyte nuclei (0.25 µm/px, 2 seeds: 86%, 10%, 1%); real slides were only "
+        "inspected, not scored: a frozen squamous carcinoma 72%, two fields of breast cancer 46% "
         "(nests, by eye about half) and 38% (ducts, by eye a fifth)"
     ),
 )
@@ -149,19 +151,19 @@ def tumor_area(
     survey = surveyed.survey
     if regions is not None:
         if given.model is not None:
-            raise InputError("tumor_regions and model were both given; give one of them")
+            raise InputError("tumor_regions and model cannot be combined")
         outlines, notes = tumor_outlines(context.input(regions, "file"))
         drawn = rasterize(outlines, surveyed.scale(slide), survey.shape)
         mask = drawn & survey.tissue
         if not mask.any():
-            notes.append("the tumor outlines hold no tissue")
+            notes.append("the tumor outlines contain no tissue")
         return TumorArea(mask, None, tuple(notes), "outlines")
     if given.model is not None:
         return predict_tumor(slide, surveyed, context, given, threshold, min_area_um2)
     mask, used = tumor_mask(survey, threshold=threshold, min_area_um2=min_area_um2)
     warnings = [CLASSICAL_NOTE]
     if threshold is None and used < PALE:
-        warnings.append("pale nuclei: the tumor mask rests mostly on how solid the tissue is")
+        warnings.append("pale nuclei: the tumor mask depends mostly on how solid the tissue is")
     if not mask.any():
         warnings.append("no tumor-like region was found")
     return TumorArea(mask, used, tuple(warnings), "classical")
@@ -193,12 +195,13 @@ def tumor_outlines(path: Path) -> tuple[list[Polygon], list[str]]:
     if named:
         left = len(outlines) - len(named)
         words = classes or "without a class"
-        return named, [f"outlines not taken for tumor: {left} ({words})"] if left else []
+        return named, [f"outlines not used as tumor: {left} ({words})"] if left else []
     if not classes:
         return outlines, []
     raise InputError(
-        f"{path}: no outline is of tumor; the classes are {classes}. Name the class of tumor "
-        f"{', '.join(sorted(TUMOR))} (in any case), or give tumor outlines alone, without a class"
+        f"{path}: no outline is of tumor; the classes are {classes}. Name the tumor class "
+        f"{', '.join(sorted(TUMOR))} (in any case), or provide only tumor outlines, without a "
+        "class"
     )
 
 
@@ -222,7 +225,7 @@ def predict_tumor(
 
     predict = load_first("sage.tumor")
     if predict is None:
-        raise InputError("model= needs a plugin that registers under sage.tumor")
+        raise InputError("model= requires a plugin that registers under sage.tumor")
     probability, warnings = predict(slide, surveyed, context, given)
     tissue = surveyed.survey.tissue
     used = 0.5 if threshold is None else threshold
@@ -256,13 +259,13 @@ def to_thumbnail(
     "tumor",
     SUITE,
     "1.1.3",
-    "Segment tumor on a slide by a trained model, or tumor-like epithelium without: mask, area.",
+    "Segment tumor on a slide with a trained model, or else tumor-like epithelium: mask, area.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=8.0),
     validity=TUMOR_VALIDITY,
     title="Tumor regions",
 )
 def tumor(given: TumorInput, context: ToolContext) -> TumorResult:
-    """Tumor of a slide."""
+    """Find the tumor of a slide."""
     from mcp_servers.formats.geojson import feature, write_geojson
     from mcp_servers.formats.images import blend_mask, write_png
     from mcp_servers.pathology.compute.tumor import tumor_score
@@ -331,10 +334,10 @@ def tumor(given: TumorInput, context: ToolContext) -> TumorResult:
 
 
 class TumorSource(TumorModel):
-    """A slide, and where its tumor lies."""
+    """A slide, and the source of its tumor outlines."""
 
     tumor_regions: InputPath | None = Field(
         default=None,
-        description="GeoJSON of tumor outlines: those of class Tumor, Carcinoma ..., or all when "
-        "none has a class; tumor is looked for when absent",
+        description="GeoJSON of tumor outlines: those of class Tumor, Carcinoma ..., or all if "
+        "none has a class; default: tumor is detected",
     )

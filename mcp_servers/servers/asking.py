@@ -55,7 +55,7 @@ async def ask_pixel_size(ctx: Any, params: types.CallToolRequestParams, slide: s
     request = types.ElicitRequest(
         params=types.ElicitRequestFormParams(
             message=(
-                f"{slide} does not state its pixel size. How many µm is a pixel of its finest "
+                f"{slide} does not state its pixel size. How many µm is a pixel at its finest "
                 "level? A 40x scan has about 0.25, a 20x scan about 0.5."
             ),
             requested_schema={

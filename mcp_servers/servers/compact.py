@@ -31,8 +31,8 @@ SEARCH_TOOL = types.Tool(
     name="search_tools",
     title="Search the tools",
     description=(
-        "Find tools by words of the task, the best first; without a query, all of them. Returns "
-        "name, suite and what each does."
+        "Find tools by words of the task, best first; without a query, list all. Returns the "
+        "name, suite and purpose of each."
     ),
     input_schema={
         "type": "object",
@@ -49,7 +49,9 @@ DESCRIBE_TOOL = types.Tool(
     description="Arguments (JSON schema), result, limits and known failures of a tool.",
     input_schema={
         "type": "object",
-        "properties": {"name": {"type": "string", "description": "A name that search_tools gave"}},
+        "properties": {
+            "name": {"type": "string", "description": "A name returned by search_tools"}
+        },
         "required": ["name"],
         "additionalProperties": False,
     },
@@ -59,14 +61,14 @@ CALL_TOOL = types.Tool(
     name=CALL,
     title="Call a tool",
     description=(
-        "Call a tool by name with the arguments that describe_tool states. Returns state (done, or "
-        "running with a job to ask job_result for), result, files and provenance."
+        "Call a tool by name with the arguments given by describe_tool. Returns state (done, or "
+        "running with a job for job_result), result, files and provenance."
     ),
     input_schema={
         "type": "object",
         "properties": {
             "name": {"type": "string"},
-            "arguments": {"type": "object", "description": "As the tool's schema says"},
+            "arguments": {"type": "object", "description": "As in the tool's schema"},
         },
         "required": ["name"],
         "additionalProperties": False,

@@ -206,7 +206,7 @@ def spill_to_file(
         **structured,
         "result": None,
         "message": (
-            f"the result has {len(text.encode())} bytes, more than {bounds.result}: read {name}"
+            f"the result has {len(text.encode())} bytes, more than {bounds.result}; it is in {name}"
         ),
         "files": [link, *structured["files"][:100]],
         "provenance": None,

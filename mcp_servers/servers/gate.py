@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mcp_servers.servers.listener import BoundedListener
     from mcp_servers.servers.options import HttpOptions
 
-UNNAMED = "people come through the proxy, which names each of them"
+UNNAMED = "people must connect through the proxy, which identifies them"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -73,10 +73,10 @@ class Gate:
         hosts = _values(headers, b"host")
         host = parse_authority(hosts[0]) if len(hosts) == 1 else None
         if host is None or (self.hosts and not _is_allowed(host, self.hosts)):
-            return 421, "the Host header is not this server's; see --allowed-host"
+            return 421, "the Host header is not allowed; see --allowed-host"
         origins = _values(headers, b"origin")
         if origins and not (len(origins) == 1 and self._same_origin(origins[0], host)):
-            return 403, "the Origin header is not this server's; see --allowed-host"
+            return 403, "the Origin header is not allowed; see --allowed-host"
         if self.token is not None and not self.authorized(headers, self.token):
             return 401, "bearer token needed"
         return None

@@ -61,15 +61,15 @@ class HttpOptions:
     def check(self) -> None:
         """Raise `InputError` for options that would leave the server open to strangers."""
         if (self.certificate is None) != (self.key is None):
-            raise InputError("TLS needs both a certificate and its key")
+            raise InputError("TLS requires both a certificate and its key")
         if self.token is not None and len(self.token) < 16:
             raise InputError("the token must have at least 16 characters")
         for name in self.allowed_hosts:
             if parse_authority(name.removesuffix(":*")) is None:
-                raise InputError(f'allowed host "{name}" is no host or host:port')
+                raise InputError(f'allowed host "{name}" is not a host or host:port')
         if self.token is None and not self.on_loopback:
             raise InputError(
-                f"host {self.host} is reachable from outside: give a token, or use 127.0.0.1"
+                f"host {self.host} is reachable from outside: set a token, or use 127.0.0.1"
             )
 
 

@@ -63,7 +63,7 @@ class Outputs:
     def read(self, uri: str) -> types.ReadResourceResult:
         """Read an output file, as text if possible; raises `MCPError` above the size limit."""
         if not uri.startswith(SCHEME):
-            raise MCPError(types.INVALID_PARAMS, f"addresses start with {SCHEME}")
+            raise MCPError(types.INVALID_PARAMS, f"addresses must start with {SCHEME}")
         name = unquote(uri.removeprefix(SCHEME))
         if any(part.startswith(".") for part in name.split("/")):
             raise MCPError(types.INVALID_PARAMS, f'"{name[:100]}" is not an output')
@@ -90,7 +90,7 @@ TEMPLATES = types.ListResourceTemplatesResult(
         types.ResourceTemplate(
             uri_template=SCHEME + "{+path}",
             name="output file",
-            description="A file below the output folder, as a tool's result names it",
+            description="A file in the output folder, as named in a tool's result",
         )
     ]
 )

@@ -42,13 +42,13 @@ PROMPTS = {
         PromptSpec(
             "know_a_cohort",
             "Get to know a cohort",
-            "What a cohort holds, and what would mislead an analysis of it",
+            "Contents of a cohort, and problems that could mislead an analysis",
             {"cohort": "Cohort to describe"},
         ),
         PromptSpec(
             "test_a_question",
             "Test a question on a cohort",
-            "A whole run: hypotheses, review, a contract fixed before the outcomes, a verdict",
+            "A complete run: hypotheses, review, a contract fixed before the outcomes, a verdict",
             {"question": "The research question", "cohort": "Cohort to test it on"},
         ),
     )

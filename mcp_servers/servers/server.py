@@ -49,7 +49,7 @@ JOB_TOOLS = {
     ),
     "job_result": (
         "Result of a job",
-        "The result of a job; waits a while for it, else returns its state.",
+        "The result of a job; waits for it briefly, or else returns its state.",
     ),
     "job_cancel": ("Cancel a job", "Cancel a job that is queued or running."),
 }
@@ -223,7 +223,7 @@ class ToolServer:
     def _submit(self, name: str, arguments: dict[str, Any], priority: int) -> Job:
         active = sum(not job.state.final for job in self._jobs())
         if active >= self.limits.jobs:
-            raise InputError(f"{active} jobs are waiting or running already; try again later")
+            raise InputError(f"{active} jobs are already waiting or running; try again later")
         home = self.workers if name in self.workers.registry.tools else self.inline
         if home is None:
             raise InputError(f'no tool is called "{name}"')
@@ -316,8 +316,8 @@ class ToolServer:
         status = job.status()
         if job.state is not State.DONE:
             status["message"] = (
-                f"still {job.state.value} ({job.message or 'no message yet'}); "
-                f'ask job_status or job_result for "{job.id}"'
+                f"still {job.state.value} ({job.message or 'no message yet'}); call job_status "
+                f'or job_result for "{job.id}"'
             )
         structured = self._hide(
             content.make_envelope(status, job.run, self.prefixes.get(job.id, ""))
@@ -463,10 +463,10 @@ class ToolServer:
 
 INSTRUCTIONS = (
     "Tools of SAGE for computational pathology and clinical oncology. Paths are relative to the "
-    "server's roots; files that a tool wrote can be given to other tools by their `path`. A call "
-    'that takes long returns state "running" and a job: ask job_result with it. Results carry '
-    "provenance, and learned tools say when they fell back to a classical method. Patient rows "
-    "never leave the server, nor counts of groups under five."
+    "server's roots; files written by a tool can be passed to other tools by their `path`. A "
+    'call that takes long returns state "running" and a job: call job_result with it. Results '
+    "include provenance, and learned tools report when they fell back to a classical method. "
+    "Patient rows and counts of groups under five never leave the server."
 )
 
 COMPACT = (
@@ -495,7 +495,7 @@ def _inner_call(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the name and arguments of the call inside `call_tool`."""
     name, inner = arguments.get("name"), arguments.get("arguments", {})
     if not isinstance(name, str) or not isinstance(inner, dict) or len(arguments) > 2:
-        raise InputError("call_tool takes name (a text) and arguments (an object)")
+        raise InputError("call_tool takes name (text) and arguments (an object)")
     if name in compact.TOOLS:
         raise InputError(f"call_tool calls the tools listed by search_tools, not {name}")
     return name, inner
@@ -505,7 +505,9 @@ def _priority(ctx: Any) -> int:
     """Return the priority in the request's `_meta`, by default 0."""
     given = (ctx.meta or {}).get(PRIORITY, 0)
     if not isinstance(given, int) or isinstance(given, bool) or abs(given) > MOST_PRIORITY:
-        raise InputError(f"{PRIORITY} is a whole number from -{MOST_PRIORITY} to {MOST_PRIORITY}")
+        raise InputError(
+            f"{PRIORITY} must be a whole number from -{MOST_PRIORITY} to {MOST_PRIORITY}"
+        )
     return given
 
 

@@ -1,7 +1,7 @@
 """Transport over standard input and output with a limit on line length.
 
-The SDK's own reader reads a whole line first. This reader never holds more than the limit: the rest
-of a longer line is discarded as it arrives, and the sender gets an error.
+The SDK's own reader reads a whole line first. This reader never buffers more than the limit: the
+rest of a longer line is discarded as it arrives, and the sender gets an error.
 """
 
 from __future__ import annotations

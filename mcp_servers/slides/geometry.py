@@ -207,12 +207,12 @@ def make_grid(width: int, height: int, size: float, step: float, edges: bool = F
         else:
             count = int(np.floor((length - size) / step + 1e-9)) + 1 if length >= size else 0
         if count > 2_000_000:
-            raise InputError(f"a step of {step:g} px makes {count} tiles a row; take larger tiles")
+            raise InputError(f"a step of {step:g} px gives {count} tiles per row; use larger tiles")
         return np.round(np.arange(max(count, 0)) * step).astype(np.int64)
 
     xs, ys = starts(width), starts(height)
     if len(xs) * len(ys) > 50_000_000:
-        raise InputError(f"{len(xs)} x {len(ys)} tiles are too many for a slide; take larger tiles")
+        raise InputError(f"{len(xs)} x {len(ys)} tiles are too many for a slide; use larger tiles")
     gx, gy = np.meshgrid(xs, ys)
     return np.stack([gx.ravel(), gy.ravel()], axis=1)
 

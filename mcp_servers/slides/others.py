@@ -19,7 +19,7 @@ READ_PIXELS = 4_000_000
 """Maximum number of pixels read from OpenSlide at once, at 20 bytes per pixel."""
 LONGEST_INDEX = 1 << 20
 """Maximum length of the index of a multi-file slide that OpenSlide reads, in bytes."""
-GRAY = "gray image: stain tools assume an RGB bright-field image"
+GRAY = "grayscale image: stain tools assume an RGB bright-field image"
 """Warning for images without color."""
 
 
@@ -106,7 +106,7 @@ def _refuse_elsewhere(path: Path) -> None:
             with index.open("rb") as stream:
                 text = stream.read(LONGEST_INDEX)
             if mark in text and (b"../" in text or b"..\\" in text):
-                raise InputError(f"{path}: its index names a file outside its own folder")
+                raise InputError(f"{path}: its index refers to a file outside its own folder")
 
 
 def _refuse_views(path: Path) -> None:
@@ -131,10 +131,10 @@ def _refuse_views(path: Path) -> None:
         ) as base:
             held = [str(sql or "") for (sql,) in base.execute("SELECT sql FROM sqlite_master")]
     except sqlite3.Error as error:
-        raise InputError(f"{path}: a database that cannot be read: {error}") from error
+        raise InputError(f"{path}: an unreadable database: {error}") from error
     plain = ("create table", "create index", "create unique index")
     if not all(sql.lower().startswith(plain) for sql in held if sql):
-        raise InputError(f"{path}: a database with more than tables, which no scanner writes")
+        raise InputError(f"{path}: the database contains more than tables, which no scanner writes")
 
 
 class ImageSource:
@@ -175,8 +175,8 @@ def _load(path: Path) -> AnyArray:
             return np.asarray(image.convert("RGB"))
     except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise InputError(
-            f"{path}: not a slide or image that can be read ({error}). "
-            "Give an SVS, a tiled TIFF, OME-TIFF, PNG or JPEG."
+            f"{path}: not a readable slide or image ({error}). Provide an SVS, a tiled TIFF, "
+            "OME-TIFF, PNG or JPEG."
         ) from error
 
 
@@ -194,8 +194,8 @@ def _load_tiff(path: Path) -> AnyArray:
             )  # fmt: skip
             if end > path.stat().st_size:
                 raise InputError(
-                    f"{path}: truncated: its data end at byte {end}, "
-                    f"the file at {path.stat().st_size}. Copy it again."
+                    f"{path}: truncated: its data end at byte {end}, but the file ends at "
+                    f"{path.stat().st_size}. Copy it again."
                 )
             pixels = level.asarray()
     except InputError:
@@ -215,7 +215,7 @@ def _load_tiff(path: Path) -> AnyArray:
 def _refuse_large(path: Path, width: int, height: int) -> None:
     if width * height > MAX_IMAGE_PIXELS:
         raise InputError(
-            f"{path}: {width} x {height} px without a tile pyramid would not fit in memory. "
+            f"{path}: {width} x {height} px without a tile pyramid would not fit into memory. "
             "Convert it to a tiled pyramid first, e.g. `vips tiffsave IN OUT.tif --tile "
             "--pyramid --compression jpeg`."
         )
@@ -248,7 +248,7 @@ def as_rgb8(pixels: AnyArray, path: Path) -> tuple[U8, tuple[str, ...]]:
         if (alpha < 255).any():
             mixed = pixels[:, :, :3].astype(np.uint16) * alpha + 255 * (255 - alpha)
             pixels = (mixed // 255).astype(np.uint8)
-            notes.append("transparent pixels laid on white")
+            notes.append("transparent pixels were rendered on white")
         else:
             pixels = pixels[:, :, :3]
     return np.ascontiguousarray(pixels), tuple(notes)

@@ -134,8 +134,8 @@ class Slide:
         """Use the caller's pixel size; if the file states another, every result reports both."""
         if self.mpp is not None and abs(mpp - self.mpp) > MPP_TOLERANCE * self.mpp:
             note = (
-                f"the pixel size was set to {mpp:g} µm, the file says {self.mpp:g}: areas differ "
-                f"by a factor of {(mpp / self.mpp) ** 2:.3g}"
+                f"the pixel size was set to {mpp:g} µm, but the file states {self.mpp:g}: areas "
+                f"differ by a factor of {(mpp / self.mpp) ** 2:.3g}"
             )
             self.mpp_conflict = note
             self.warnings = (*self.warnings, note)
@@ -168,7 +168,10 @@ class Slide:
                 if direct is None and kind != "tiff":
                     raise
         if direct is not None and direct.mislabeled:  # OpenSlide believes the tag
-            note = "its JPEG streams are YCbCr under a tag of RGB, or the reverse; read as they are"
+            note = (
+                "its JPEG streams are YCbCr under a tag of RGB, or the reverse; read "
+                "according to the streams"
+            )
             self.warnings = (*self.warnings, note)
         if direct is not None and (
             reference is None or direct.mislabeled or _agree(direct, reference)
@@ -193,7 +196,7 @@ class Slide:
                     "damaged. Copy it again."
                 ) from error
             self.source = image
-            self.warnings = (*image.warnings, f"read whole into memory ({reason})")
+            self.warnings = (*image.warnings, f"read into memory as a whole ({reason})")
 
     def _read_metadata(self) -> None:
         properties: dict[str, str] = {}
@@ -229,8 +232,9 @@ class Slide:
             usual = ONE_UM / self.objective_power
             if not 1 / POWER_TOLERANCE <= self.mpp / usual <= POWER_TOLERANCE:
                 self.mpp_conflict = (
-                    f"the file says {self.mpp:g} µm per pixel and an objective of "
-                    f"{self.objective_power:g}x, which usually has {usual:g}: either is wrong"
+                    f"the file states {self.mpp:g} µm per pixel and an objective of "
+                    f"{self.objective_power:g}x, which usually has {usual:g}: one of them is "
+                    "wrong"
                 )
                 self.warnings = (*self.warnings, self.mpp_conflict)
 
@@ -261,9 +265,9 @@ class Slide:
         if self.mpp is None:
             raise PixelSizeError(
                 f"{self.path}: the file does not state its pixel size (µm per pixel), or states "
-                "which no scan has. Give it as mpp, on the command line --mpp 0.25 or "
-                "--set mpp=0.25 (a 40x scan has about 0.25, a 20x scan about "
-                "0.5); it is recorded as an override."
+                "an implausible one. Give it as mpp, or on the command line with --mpp 0.25 or "
+                "--set mpp=0.25 (a 40x scan has about 0.25, a 20x scan about 0.5); it is "
+                "recorded as an override."
             )
         return self.mpp
 
@@ -303,10 +307,10 @@ class Slide:
         if not 0 <= level < len(self.levels):
             raise InputError(f"{self.path}: has levels 0-{len(self.levels) - 1}, not {level}")
         if width < 1 or height < 1:
-            raise InputError(f"a region needs a positive size, not {width} x {height} px")
+            raise InputError(f"a region must have a positive size, not {width} x {height} px")
         if width * height > 400_000_000:
             raise InputError(
-                f"a region of {width} x {height} px does not fit in memory; read it at a lower "
+                f"a region of {width} x {height} px does not fit into memory; read it at a lower "
                 "resolution or in parts."
             )
         ratio = self.levels[level].downsample
@@ -441,7 +445,7 @@ def fit(image: U8, max_px: int) -> U8:
 def _kind(path: Path) -> str:
     """Detect a file's kind by its first bytes; raises `InputError` if it cannot be a slide."""
     if path.is_dir():
-        raise InputError(f"{path}: is a folder; name a slide file")
+        raise InputError(f"{path}: is a folder; give a slide file")
     try:
         with path.open("rb") as stream:
             head = stream.read(8)

@@ -128,8 +128,9 @@ def refuse_discolored(path: Path, source: Source) -> None:
         if np.abs(means[0] - means[1]).max() > COLOR_TOLERANCE:
             colors = ["/".join(f"{value:.0f}" for value in mean) for mean in means]
             raise InputError(
-                f"{path}: levels {finer} and {finer + 1} show the same tissue in different colors "
-                f"(mean RGB {colors[0]} and {colors[1]}): either is mislabeled. Export it again"
+                f"{path}: levels {finer} and {finer + 1} show the same tissue in different "
+                f"colors (mean RGB {colors[0]} and {colors[1]}), so one of them is mislabeled. "
+                "Export it again"
             )
 
 

@@ -83,15 +83,15 @@ class TiffSource:
             present = directory.counts > 0
             if not present.any():
                 raise InputError(
-                    f"{self._path}: level {number} "
-                    f"({directory.level.width} x {directory.level.height} px) has no image data; "
-                    "the file holds only a header. Copy or export it again."
+                    f"{self._path}: level {number} ({directory.level.width} x "
+                    f"{directory.level.height} px) has no image data; the file contains only a "
+                    "header. Copy or export it again."
                 )
             cut = int((present & (directory.offsets + directory.counts > size)).sum())
             if cut:
                 raise InputError(
-                    f"{self._path}: truncated: {cut} of {directory.counts.size} tiles of "
-                    f"level {number} lie beyond the end of the file ({size} bytes). Copy it again."
+                    f"{self._path}: truncated: {cut} of {directory.counts.size} tiles of level "
+                    f"{number} are beyond the end of the file ({size} bytes). Copy it again."
                 )
 
     def close(self) -> None:
@@ -353,8 +353,8 @@ def _directory(page: Any, base: Any) -> _Directory:
     listed = min(offsets.size, counts.size)
     if listed < expected:
         raise InputError(
-            f"{page.parent.filehandle.path}: {width} x {height} px need {expected} tiles, the file "
-            f"lists {listed}; it is damaged. Copy or export it again."
+            f"{page.parent.filehandle.path}: {width} x {height} px require {expected} tiles, but "
+            f"the file lists {listed}; it is damaged. Copy or export it again."
         )
     if max(offsets.size, counts.size) > expected:
         raise UnsupportedError("more tiles than a plane of its size has")

@@ -92,7 +92,7 @@ class Workers(ABC):
         with self.lock:
             job = self.jobs.get(job_id)
         if job is None:
-            raise InputError(f'no job is called "{job_id}"; it may have been forgotten')
+            raise InputError(f'no job is called "{job_id}"; it may have expired')
         return job
 
     def cancel(self, job: Job) -> None:
@@ -103,7 +103,7 @@ class Workers(ABC):
             if queued:
                 self.queued.remove(job)
         if queued:
-            job.finish(error=Cancelled("cancelled by the caller"))
+            job.finish(error=Cancelled("canceled by the caller"))
         self._wake()
 
     def counts(self) -> dict[str, int]:
@@ -131,18 +131,18 @@ class Workers(ABC):
     def _retry_or_fail(self, job: Job, why: str) -> None:
         """Requeue a job that lost its worker, or fail it after too many attempts."""
         if job.cancel_requested:
-            job.finish(error=Cancelled("cancelled by the caller"))
+            job.finish(error=Cancelled("canceled by the caller"))
         elif self.closed:
             job.finish(error=Cancelled("the workers were closed"))
         elif job.attempts >= self.max_attempts:
             job.finish(
                 error=FaultError(
-                    f"{job.tool}: its worker died {job.attempts} times ({why}); "
-                    "it may need more memory than there is, or crash on this input"
+                    f"{job.tool}: its worker died {job.attempts} times ({why}); it may need more "
+                    "memory than is available, or crash on this input"
                 )
             )
         else:
-            log.info("worker lost, job queued again", tool=job.tool, why=why)
+            log.info("worker lost, job requeued", tool=job.tool, why=why)
             job.requeue()
             self._queue(job)
 

@@ -43,7 +43,7 @@ class Line:
 
 @functools.cache
 def cuda_works() -> bool:
-    """Check whether torch is installed and can use this machine's card."""
+    """Check whether torch is installed and can use this machine's GPU."""
     if absent("models"):
         return False
     import torch

@@ -31,6 +31,6 @@ def open_workers(
     name = word.partition(":")[0]
     known = find_plugins("sage.workers")
     if name not in known:
-        raise InputError(f'workers "{word}": give a number, or {", ".join(known) or "auto"}')
+        raise InputError(f'workers "{word}": expected a number, or {", ".join(known) or "auto"}')
     workers: Workers = load_plugin("sage.workers", name)(word, recipe, grace=grace)
     return workers

@@ -88,7 +88,7 @@ def find_slides(folder: Path, pattern: str | None = None) -> list[Path]:
     found = [path for path in found if not path.name.startswith(".")]
     if not found:
         looked = pattern or ", ".join(sorted(SLIDE_SUFFIXES))
-        raise InputError(f'no slides in "{folder}" (looked for {looked})')
+        raise InputError(f'no slides in "{folder}" (expected {looked})')
     return sorted(found)
 
 
@@ -122,7 +122,7 @@ def slide_argument(spec: ToolSpec) -> str:
     for name in ("slide", "image", *fields):
         if name in fields:
             return name
-    raise InputError(f"{spec.name} reads no slide, so it cannot run over a folder of slides")
+    raise InputError(f"{spec.name} does not read slides, so it cannot run over a folder of slides")
 
 
 def run_cohort(

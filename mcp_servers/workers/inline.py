@@ -25,7 +25,8 @@ class InlineWorkers(Workers):
 
     They are for tools that control other processes, not for computation.
 
-    At most `at_once` tools that act, such as those that start a run, work at a time; others wait.
+    At most `at_once` tools with effects, such as those that start a run, work at a time; others
+    wait.
     """
 
     def __init__(self, registry: Registry, at_once: int | None = None) -> None:
@@ -51,7 +52,7 @@ class InlineWorkers(Workers):
         )
         with self._taking_turns(job) as mine:
             if not mine:
-                job.finish(error=Cancelled("cancelled by the caller"))
+                job.finish(error=Cancelled("canceled by the caller"))
                 return
             job.begin()
             try:

@@ -64,8 +64,8 @@ class Recipe:
 class Job:
     """A call of a tool by a worker; jobs run by descending `priority`, then in order of arrival.
 
-    `device` is the device that the arguments request: "auto", "cpu", "cuda" (any card), "cuda:N",
-    or "".
+    `device` is the device that the arguments request: "auto", "cpu", "cuda" (any GPU), "cuda:N", or
+    "".
     """
 
     tool: str
@@ -128,7 +128,7 @@ class Job:
         self.started = self.started or clock.seconds()
         self.notify()
 
-    def requeue(self, why: str = "its worker died; waiting for another") -> None:
+    def requeue(self, why: str = "its worker died; waiting for another worker") -> None:
         """Return the job to the queue, for example after its worker died; its progress is lost."""
         self.state = State.QUEUED
         self.fraction = 0.0
@@ -230,7 +230,7 @@ def make_job(
     Raises
     ------
     InputError
-        If the arguments do not fit the schema.
+        If the arguments do not match the schema.
     """
     given = spec.parse(arguments)
     needs = spec.needs(given)

@@ -53,8 +53,9 @@ class LocalPool(Workers):
 
     The total CPU and memory of running tools is kept within `cpus` and `memory_mb` (default: three
     quarters of what is available). A worker that grows beyond a job's memory limit is killed and
-    the job fails with that reason; others continue. A GPU is given to one job at a time, and other
-    tools that can use it wait. All jobs for a card go to the same worker, which loads a model once.
+    the job fails with that reason; others continue. A GPU is assigned to one job at a time, and
+    other tools that can use it wait. All jobs for a GPU go to the same worker, which loads a model
+    once.
     """
 
     def __init__(
@@ -89,14 +90,15 @@ class LocalPool(Workers):
         need = job.resources
         if need.memory_mb > self.memory_mb:
             raise InputError(
-                f"{job.tool} needs {need.memory_mb} MiB, the workers may use {self.memory_mb} MiB"
+                f"{job.tool} requires {need.memory_mb} MiB, but the workers may use only "
+                f"{self.memory_mb} MiB"
             )
         if need.gpu == "required" and self.gpus == 0:
-            raise InputError(f"{job.tool} needs a GPU, and this machine has none")
+            raise InputError(f"{job.tool} requires a GPU, and this machine has none")
         card = job.device.removeprefix("cuda:")
         if card.isdigit() and need.gpu != "none" and int(card) >= self.gpus:
             raise InputError(
-                f"{job.tool}: device {job.device} was asked for, and this machine has "
+                f"{job.tool}: device {job.device} was requested, but this machine has "
                 f"{self.gpus} GPU(s), numbered from 0"
             )
 
@@ -186,7 +188,7 @@ class LocalPool(Workers):
         if not worker.ready:
             self._start_failures += 1
             if self._start_failures >= START_FAILURES:
-                words = "workers die as they start; see their messages on standard error"
+                words = "workers die on startup; see their messages on standard error"
                 for item in self.queued:
                     item.finish(error=FaultError(words))
                 self.queued.clear()
@@ -197,8 +199,8 @@ class LocalPool(Workers):
         if worker.over_memory:
             job.finish(
                 error=FaultError(
-                    f"{job.tool} used {worker.over_memory:.0f} MiB, more than the "
-                    f"{worker.limit_mb:.0f} MiB that it may; give the workers more memory"
+                    f"{job.tool} used {worker.over_memory:.0f} MiB, more than its limit of "
+                    f"{worker.limit_mb:.0f} MiB; give the workers more memory"
                 )
             )
             return

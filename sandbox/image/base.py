@@ -31,10 +31,10 @@ def make_base(name: str = NAME, *, say: Callable[[str], None] = lambda _: None) 
 
     if os.getuid() != 0:
         raise InputError(
-            "making a base image needs root; run `sudo sage admin sandbox build --own-base`"
+            "creating a base image requires root; run `sudo sage admin sandbox build --own-base`"
         )
     if not shutil.which("debootstrap"):
-        raise InputError("debootstrap is not installed; apt-get install debootstrap")
+        raise InputError("debootstrap is not installed; run apt-get install debootstrap")
     with tempfile.TemporaryDirectory(prefix="sage-base-") as temporary:
         root = Path(temporary) / "root"
         say("debootstrap")
@@ -54,4 +54,4 @@ def make_base(name: str = NAME, *, say: Callable[[str], None] = lambda _: None) 
                 client.api.import_image_from_file(str(archive), repository, tag or "latest")
                 return str(client.images.get(name).id)
         except DockerException as wrong:
-            raise InputError(f"no Docker engine answers ({str(wrong)[:160]}); {START}") from wrong
+            raise InputError(f"no Docker engine responds ({str(wrong)[:160]}); {START}") from wrong

@@ -72,7 +72,7 @@ def build(
     Parameters
     ----------
     wheelhouse : folder of wheels; nothing is downloaded
-    image : name of the image to make
+    image : name of the image to build
     base : an image with Python
     packages : SAGE's own packages to include, with their fingerprints as labels
     say : called with each line of progress
@@ -80,14 +80,16 @@ def build(
     Raises
     ------
     InputError
-        If the wheelhouse has no wheels, no engine answers, or the base image cannot be obtained.
+        If the wheelhouse has no wheels, no engine responds, or the base image cannot be obtained.
     FaultError
         If a step of the build fails.
     """
     from docker.errors import APIError, BuildError, DockerException
 
     if not any(wheelhouse.glob("*.whl")):
-        raise InputError(f"{wheelhouse} holds no wheels; run without --wheelhouse to collect them")
+        raise InputError(
+            f"{wheelhouse} contains no wheels; run without --wheelhouse to collect them"
+        )
     folders = runtime.package_folders(packages)
     with tempfile.TemporaryDirectory(prefix="sage-image-") as temporary:
         context = Path(temporary)
@@ -114,7 +116,7 @@ def build(
         except (BuildError, APIError) as wrong:
             raise FaultError(f"the image build failed: {str(wrong)[-600:]}") from wrong
         except DockerException as wrong:
-            raise InputError(f"no Docker engine answers ({str(wrong)[:160]}); {START}") from wrong
+            raise InputError(f"no Docker engine responds ({str(wrong)[:160]}); {START}") from wrong
 
 
 def _link(source: str, target: str) -> str:

@@ -53,7 +53,7 @@ def test_the_stream_decides_over_the_tag(tmp_path: Path, stored_as: str, tag: st
         half = slide.source.read(0, 0, 0, 1024, 1024, reduce=2)
         assert np.abs(full.mean((0, 1)) - image.mean((0, 1))).max() < 2
         assert np.abs(half.mean((0, 1)) - image.mean((0, 1))).max() < 2
-        assert any("read as they are" in note for note in slide.warnings) == (
+        assert any("according to the streams" in note for note in slide.warnings) == (
             (stored_as == "YCBCR") != (tag == "ycbcr")
         )
 
@@ -72,6 +72,6 @@ def test_a_pyramid_of_two_colors_is_refused(tmp_path: Path) -> None:
 def test_a_pixel_size_against_the_files_own_stands_in_every_result(tmp_path: Path) -> None:
     pyramid(tmp_path / "a.svs", blobs(700, 700), mpp=0.5)
     told = run(context(tmp_path), "tissue_mask", slide="a.svs", mpp=0.25)["warnings"]
-    assert any("0.25 µm, the file says 0.5" in note for note in told)
+    assert any("0.25 µm, but the file states 0.5" in note for note in told)
     quiet = run(context(tmp_path), "tissue_mask", slide="a.svs", mpp=0.501)["warnings"]
-    assert not any("the file says" in note for note in quiet)
+    assert not any("the file states" in note for note in quiet)

@@ -52,7 +52,7 @@ def test_all_tools_that_cut_tiles_take_the_same_ones_of_a_region(
 
 def test_coordinates_and_regions_together_are_refused(folder: Path) -> None:
     run(context(folder), "tile_slide", **CUT)
-    with pytest.raises(InputError, match="coords or regions"):
+    with pytest.raises(InputError, match="coords and regions"):
         run(
             context(folder), "encode_tiles", slide="s.svs", coords="out/s.tiles.h5",
             regions=region(folder, 300, 300, 200),

@@ -1,6 +1,6 @@
 """Classification of nuclei by size, shape, chromatin and optical density with a small model.
 
-The model is a multinomial logistic regression whose coefficients ship in a card. Densities are
+The model is a multinomial logistic regression with coefficients from a bundled card. Densities are
 relative to how strongly the slide's tissue is stained; a nucleus's type does not depend on the
 types of other nuclei.
 """
@@ -31,7 +31,7 @@ FEATURES = (
     "log_area", "log_area_squared", "eccentricity", "circularity", "density", "texture", "hue",
     "around", "grain", "crowding", "rim", "tint",
 )  # fmt: skip
-"""Features; each regression uses those that its card names.
+"""Features; each regression uses those listed in its card.
 
 The last five need a table with `SURROUNDINGS`.
 """

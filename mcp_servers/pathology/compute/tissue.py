@@ -96,11 +96,11 @@ def unlike_he(fields: Sequence[U8]) -> str:
         return ""
     alike, colorful, green_share = np.median(statistics, axis=0)
     if alike < NOISE_BELOW:
-        return f"neighboring pixels are hardly alike (correlation {alike:.2f}), as in noise"
+        return f"neighboring pixels are hardly correlated ({alike:.2f}), as in noise"
     if colorful < GRAY_BELOW:
-        return "it is gray, and what these eyes measure is color"
+        return "it is grayscale, and these eyes measure color"
     if green_share >= GREENER_FROM:
-        return f"{green_share:.0%} of it is greenish, which neither of the two dyes is"
+        return f"{green_share:.0%} of it is greenish, unlike either of the two dyes"
     return ""
 
 

@@ -29,7 +29,7 @@ STRETCH = 1.1
 
 
 class NucleiScores(BaseModel):
-    """Mean scores over tiles, beside those of Otsu + watershed and of the classical method."""
+    """Mean scores over tiles, next to those of Otsu + watershed and of the classical method."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -79,13 +79,13 @@ def read_card(path: Path) -> NucleiCard:
         with safe_open(path, framework="numpy") as file:
             card = json.loads((file.metadata() or {}).get("card", "{}"))
         if not isinstance(card, dict) or card.get("format") != FORMAT:
-            raise InputError(f"{path}: not a nuclei network of SAGE")
+            raise InputError(f"{path}: not a SAGE nuclei network")
         return NucleiCard.model_validate(card)
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         reason = (
             explain_validation(error, limit=5) if isinstance(error, ValidationError) else str(error)
         )
-        raise InputError(f"{path}: not a nuclei network of SAGE: {reason}") from error
+        raise InputError(f"{path}: not a SAGE nuclei network: {reason}") from error
 
 
 def shipped_network() -> Path | None:
@@ -115,13 +115,13 @@ class NucleiNetwork:
             net = NucleiNet(tuple(self.card.widths))
             tensors = {name: value.float() for name, value in load_file(path).items()}
             if not all(torch.isfinite(value).all() for value in tensors.values()):
-                raise InputError(f"{path}: its numbers are damaged: not finite")
+                raise InputError(f"{path}: damaged weights: not finite")
             missing, unknown = net.load_state_dict(tensors, strict=False)
         except RuntimeError as error:
-            raise InputError(f"{path}: its numbers do not fit its card: {error}") from error
+            raise InputError(f"{path}: the weights do not match the card: {error}") from error
         lacking = [name for name in missing if not name.endswith("num_batches_tracked")]
         if lacking or unknown:
-            raise InputError(f"{path}: its numbers do not fit its card: {(lacking + unknown)[0]}")
+            raise InputError(f"{path}: the weights do not match the card: {(lacking + unknown)[0]}")
         self.net = fuse_normalization(net.eval()).to(device, memory_format=torch.channels_last)
 
     def maps(self, image: U8) -> F32:

@@ -53,11 +53,11 @@ def test_each_fault_is_found_and_what_has_none_passes(tmp_path: Path) -> None:
     # slide and pooled densities of one slide are the same: one of them stays
     assert len(passed & set(formulas[:2])) == 1 and formulas[2] in passed
     reasons = {g.formula: " ".join(g.reasons) for g in report.measurements}
-    assert "goes with" in reasons[formulas[0]] + reasons[formulas[1]]
+    assert "redundant with" in reasons[formulas[0]] + reasons[formulas[1]]
     assert "after jitter" in reasons[formulas[3]] or "no value" in reasons[formulas[3]]
     assert "the same value" in reasons[formulas[4]]
     assert "no value in 100%" in reasons[formulas[5]] and "no c cells" in reasons[formulas[5]]
-    assert "after half of the tissue" in reasons[formulas[6]]
+    assert "half of the tissue" in reasons[formulas[6]]
     area = next(g for g in report.measurements if g.formula == formulas[6])
     assert (
         area.with_area == pytest.approx(1)
@@ -99,7 +99,9 @@ def test_values_outside_the_card_and_known_variables_fail() -> None:
 
 def test_few_patients_pass_nothing() -> None:
     report, _ = gate([parse("mean(density(cells.b))")], patients(6))
-    assert not report.passed and "could not be judged in 6 patients" in str(report.measurements[0])
+    assert not report.passed and "could not be assessed: only 6 patients" in str(
+        report.measurements[0]
+    )
 
 
 def test_half_of_the_tissue_is_not_assessed_where_it_is_unknown() -> None:

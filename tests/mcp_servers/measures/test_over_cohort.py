@@ -218,7 +218,7 @@ def test_values_by_a_pixel_size_that_the_file_contradicts_are_not_valid(tmp_path
         "--workers",
         "1",
     ]
-    for mpp, said in (("0.25", "the file says"), ("0.5", "ok")):
+    for mpp, said in (("0.25", "the file states"), ("0.5", "ok")):
         told = json.loads(sage(*words, "--mpp", mpp, "--out", mpp, "--json", cwd=tmp_path))
         (value,) = rows_of(Path(told["table"])).values()
         (validity,) = rows_of(Path(told["validity"])).values()
