@@ -79,8 +79,8 @@ class Document(Strict):
 class Evidence(Strict):
     """Source of a triple: `start:end` are character offsets in the document's text.
 
-    `design`, `cohort` and `n` are those of the study, where its abstract says them; an `n` that the
-    sentence itself gives comes first.
+    `design`, `cohort` and `n` describe the study, if its abstract states them; an `n` stated in the
+    sentence itself takes precedence.
     """
 
     doc_id: str
@@ -117,7 +117,7 @@ class Triple(Strict):
 
 
 class PathNode(Strict):
-    """An entity on a path, with what the ontology knows of it."""
+    """An entity on a path, with what the ontology knows about it."""
 
     id: str
     name: Name
@@ -128,7 +128,7 @@ class PathNode(Strict):
 
 
 class PathEdge(Strict):
-    """A step of a path. `forward` is False where the step runs against the edge's direction."""
+    """A step of a path. `forward` is False if the step runs against the edge's direction."""
 
     head: str
     relation: str
@@ -159,7 +159,7 @@ class PathScores(Strict):
 class PathMechanism(Strict):
     """A path as a mechanism.
 
-    `sign` is the product of the steps' signs, neutral if any of them is; `directed` tells whether
+    `sign` is the product of the steps' signs, neutral if any of them is; `directed` is true if
     every step is causal and all run in the same direction; `weakest` is the index of an edge.
     """
 
@@ -173,7 +173,7 @@ class PathMechanism(Strict):
 class ScoredPath(Strict):
     """A path through the graph with its scores; `edges[i]` joins `nodes[i]` and `nodes[i + 1]`.
 
-    `linked` tells whether an edge joins the ends directly; `papers` is the number of papers with
+    `linked` is true if an edge joins the ends directly; `papers` is the number of papers with
     a statement about each end.
     """
 
@@ -216,7 +216,7 @@ class ScoredPath(Strict):
             first, last = self.nodes[0].name, self.nodes[-1].name
             if self.mechanism.sign != Polarity.NEUTRAL:
                 way = "more" if self.mechanism.sign == Polarity.POSITIVE else "less"
-                parts.append(f"in sum, more {first} goes with {way} {last}")
+                parts.append(f"overall, more {first} goes with {way} {last}")
             weak = self.edges[self.mechanism.weakest]
             papers = len({e.doi or e.pmid or e.doc_id for e in weak.evidence})
             years = [e.year for e in weak.evidence if e.year]
@@ -251,7 +251,7 @@ def _spoken(relation: str) -> str:
 
 
 class ConceptMatch(Strict):
-    """A concept of the prompt and the graph node that it was matched to."""
+    """A concept of the prompt and the matching graph node."""
 
     phrase: Name
     node_id: str

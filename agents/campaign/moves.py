@@ -53,14 +53,14 @@ from validation.verdict.verdict import Evidence, answer_association
 Came = Literal["held", "none", "other direction", "unclear", "dead end"]
 Kind = Literal["refine", "contrast", "explain", "move on"]
 DEEPEST = 3
-"""Maximum depth: moves upon moves upon moves lead away from the question."""
+"""Maximum depth, since long chains of moves lead away from the question."""
 FEWEST = 0.15
-"""Smallest share of patients that a subgroup may have."""
+"""Minimum share of patients in a subgroup."""
 MOST_MODIFIERS = 3
 
 
 class Earlier(View):
-    """A claim, and what it came to in the exploring patients; `depth` moves led to it."""
+    """A claim, and its outcome in the exploring patients; `depth` moves led to it."""
 
     id: str
     hypothesis: Hypothesis
@@ -69,7 +69,7 @@ class Earlier(View):
 
 
 class Move(View):
-    """A claim to ask next: the earlier claim, the move, and the reason."""
+    """A claim to test next: the earlier claim, the move, and the reason."""
 
     kind: Kind
     of: str
@@ -133,7 +133,10 @@ def _moves(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
                 hypothesis, known, population=Population(description="", filters=())
             )
             yield _move(
-                claim, "refine", "few are in the subgroup: the same in everybody", everybody
+                claim,
+                "refine",
+                "the subgroup has few patients: the same claim in all patients",
+                everybody,
             )
         elif came == "unclear" and hypothesis.comparison is not Comparison.PER_SD:
             yield from _uncut(claim, known)
@@ -198,7 +201,9 @@ def _without_cuts(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
     hypothesis = claim.hypothesis
     if len(hypothesis.exposures) == 2 and hypothesis.comparison is not Comparison.INTERACTION:
         product = _interaction(hypothesis, hypothesis.exposures, known)
-        yield _move(claim, "explain", "do the two do more together than each alone?", product)
+        yield _move(
+            claim, "explain", "do the two have more effect together than each alone?", product
+        )
 
 
 def _interaction(
@@ -273,7 +278,7 @@ def _in_subgroups(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
                 population=Population(description="", filters=(chosen,)),
                 covariates=tuple(key for key in hypothesis.covariates if key != variable.key),
             )  # fmt: skip
-            why = f"nothing in everybody may hide something where {variable.label} is {level}"
+            why = f"no effect in all patients may hide an effect where {variable.label} is {level}"
             yield _move(claim, "explain", why, inside)
 
 
@@ -341,7 +346,7 @@ def _bits(chance: float) -> float:
 def exploring_power(hypothesis: Hypothesis, known: DataDictionary, share: float) -> float:
     """Compute the power for the smallest relevant effect in a share of the patients, from counts.
 
-    The power is 0 if the cohort cannot tell (a variable is missing, or no patients are left).
+    The power is 0 if it cannot be computed (a variable is missing, or no patients are left).
     """
     endpoint = known.endpoint(hypothesis.endpoint)
     if endpoint is None:

@@ -13,11 +13,11 @@ ALLOWED_IMPORTS = policy.ALLOWED_IMPORTS - {"validation"}
 ENDINGS = {
     Reason.OK: "",
     Reason.ERROR: "it ended with an error",
-    Reason.TIMEOUT: "it ran longer than it may",
-    Reason.MEMORY: "it needed more memory than it may",
-    Reason.PROCESSES: "it started more processes or threads than it may",
-    Reason.OUTPUT_LIMIT: "it wrote or printed more than it may",
-    Reason.KILLED: "it was ended by a signal",
+    Reason.TIMEOUT: "it exceeded its time limit",
+    Reason.MEMORY: "it exceeded its memory limit",
+    Reason.PROCESSES: "it exceeded its limit on processes or threads",
+    Reason.OUTPUT_LIMIT: "it exceeded its output limit",
+    Reason.KILLED: "it was terminated by a signal",
     Reason.POLICY: "it was refused before it ran",
 }
 
@@ -53,9 +53,9 @@ def list_objections(found: Reproduction) -> list[str]:
     """List missing and differing numbers by test, without revealing SAGE's own values."""
     said = []
     if missing := found.with_state("missing"):
-        said.append(f"asked for and not given: {_list_fields(missing)}")
+        said.append(f"required but missing: {_list_fields(missing)}")
     if differing := found.with_state("differs"):
-        said.append(f"outside the tolerance of SAGE's own: {_list_fields(differing)}")
+        said.append(f"outside the tolerance of SAGE's values: {_list_fields(differing)}")
     return said
 
 

@@ -86,7 +86,7 @@ class Given(_Strict):
 
 
 class Table(View):
-    """An exploratory table as it is shown: every cell a printed number, `<5`, or `–`."""
+    """An exploratory table as displayed: every cell is a printed number, `<5`, or `–`."""
 
     name: str
     columns: tuple[str, ...]
@@ -94,7 +94,7 @@ class Table(View):
 
 
 class Appendix(View):
-    """Everything that a program added. `images` names files beside the appendix's own."""
+    """Everything that a program added. `images` are files in the appendix's folder."""
 
     part: str
     program_sha256: str
@@ -145,7 +145,7 @@ def read_appendix(
     for path in found[:MOST_IMAGES]:
         drawn = redraw(path)
         if drawn is None:
-            refused.append("an image that is too large, or no PNG")
+            refused.append("an image that is too large, or not a PNG")
         else:
             images.append(drawn)
     if len(found) > MOST_IMAGES:
@@ -165,7 +165,7 @@ def _tables(
         given = Given.model_validate(read_bounded(path, LARGEST_FILE))
     except ValidationError:
         raise InputError(
-            f"{FILE} has another form than small tables of named columns and rows of numbers"
+            f"{FILE} does not consist of small tables with named columns and rows of numbers"
         ) from None
     known = _literals(code)
     values = [v for item in given.tables for row in item.rows for v in row.values if v is not None]
@@ -181,8 +181,8 @@ def _tables(
         labels += [row.name for row in item.rows]
         if not all(name in names or (name in known and may_label(name)) for name in labels):
             raise InputError(
-                f"{FILE} has a label that is not up to three lower-case words, stands nowhere in "
-                "the program, or is a word of judgment"
+                f"{FILE} has a label that is longer than three lower-case words, does not appear "
+                "in the program, or is a word of judgment"
             )
         if any(len(row.values) != len(item.columns) for row in item.rows):
             raise InputError(f"{FILE} has a row with too few or too many numbers")

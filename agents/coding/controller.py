@@ -133,7 +133,7 @@ class Carrying:
         if contract != self.frozen.sha256:
             raise InputError(
                 f"{self.store.folder} belongs to contract {contract[:12]}, not to "
-                f"{self.frozen.sha256[:12]}; give a folder of its own to each contract"
+                f"{self.frozen.sha256[:12]}; use a separate folder for each contract"
             )
 
     def _plan(self) -> ExecutionPlan:
@@ -184,7 +184,7 @@ class Carrying:
                 inputs, left, render_program(self.frozen), compiled=True, offers_sage=True
             )
             if ended.reason is Reason.UNAVAILABLE:
-                raise InputError(f"the {self.sandbox.name} sandbox did not run: {ended.message}")
+                raise InputError(f"the {self.sandbox.name} sandbox could not run: {ended.message}")
             if not ended.ok:
                 record_crash(self.frozen, self.ledger, f"{part}: {ended.reason.value}", part)
                 raise InputError(
@@ -196,8 +196,8 @@ class Carrying:
         found = read_analysis(folder)
         if found.contract_sha256 != self.frozen.sha256 or found.part != part:
             raise InputError(
-                f"{folder} holds results of another contract or part; remove {self.store.folder} "
-                "to start over"
+                f"{folder} contains results of another contract or part; remove "
+                f"{self.store.folder} to start over"
             )
         record_tests(self.frozen, found, self.ledger)
         return inputs, found
@@ -353,7 +353,7 @@ class Carrying:
         elif result.reason is Reason.POLICY:
             problems = result.message.splitlines()
         elif result.reason is Reason.UNAVAILABLE:
-            raise InputError(f"the {self.sandbox.name} sandbox did not run: {result.message}")
+            raise InputError(f"the {self.sandbox.name} sandbox could not run: {result.message}")
         else:
             problems = render_feedback(result, code)
         shutil.rmtree(out, ignore_errors=True)
@@ -389,8 +389,8 @@ class Carrying:
         last = self.attempts[-1]
         outcome = self._outcome(
             "escalated",
-            message=f"{len(self.attempts)} second implementations left no numbers for part {part}. "
-            f"Correct {self.store.program(last.number)} and resume; the last round: "
+            message=f"{len(self.attempts)} second implementations produced no numbers for part "
+            f"{part}. Correct {self.store.program(last.number)} and resume; the last round: "
             + "; ".join(last.feedback[:3]),
         )
         self.report("escalated", {"rounds": outcome.rounds, "part": part})
@@ -435,8 +435,8 @@ def carry_out(
 ) -> CodingOutcome:
     """Carry out a frozen contract, and write `results.json` and figures to `workdir`.
 
-    A finished work folder is returned as it is; an interrupted folder is resumed, without
-    asking the reasoner again for a program that it already wrote.
+    A finished work folder is returned unchanged; an interrupted folder is resumed, without asking
+    the reasoner again for a program that it already wrote.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """The data agent: finds existing variables, and tools to compute missing ones (SAGE, 3.3.1).
 
-It sees names and tools; the rows are only seen by `validation.run.prepare.prepare` and the tools.
+It sees names and tools; only `validation.run.prepare.prepare` and the tools see the rows.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def check_data(given: DataInput, plan: DataPlan) -> list[str]:
     problems = []
     tools = {tool.name: tool for tool in given.tools}
     named = [*plan.found, *(extraction.variable for extraction in plan.extract), *plan.missing]
-    problems += [f'"{name}" was not asked for' for name in named if name not in given.wanted]
-    problems += [f'"{name}" is not accounted for' for name in given.wanted if name not in named]
+    problems += [f'"{name}" was not requested' for name in named if name not in given.wanted]
+    problems += [f'"{name}" has no decision' for name in given.wanted if name not in named]
     problems += [f'the cohort has no "{name}"' for name in plan.found if name not in given.present]
     problems += [
         f'"{name}" is not missing: the cohort has it'
@@ -95,7 +95,7 @@ def check_data(given: DataInput, plan: DataPlan) -> list[str]:
         if name in given.present
     ]
     if len(set(named)) != len(named):
-        problems.append("a variable is named twice")
+        problems.append("a variable is listed twice")
     for exposure in plan.extract:
         if exposure.tool not in tools:
             problems.append(f'tool "{exposure.tool}" is not registered')

@@ -14,7 +14,7 @@ import re
 MOST_FRAMES = 2
 """Maximum number of quoted lines, since a program can print a forged traceback."""
 LONGEST_LINE = 160
-WITHHELD = "whatever else it printed is withheld"
+WITHHELD = "its other output is withheld"
 
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,300})", line (?P<line>\d{1,6})(?:, in .*)?$')
 _ERROR = re.compile(
@@ -36,24 +36,24 @@ ERROR_NAMES = frozenset(_LIBRARIES.split()) | {
 
 HINTS = (
     (r"could not convert string to float", "a text column was read as numbers"),
-    (r"unsupported operand", "an operation between types that do not go together"),
+    (r"unsupported operand", "an operation on incompatible types"),
     (r"Length of values|lengths? must match|shape mismatch|not aligned|inconsistent numbers? of",
      "two arrays or columns differ in length or shape"),
     (r"cannot convert float NaN to integer|Cannot convert non-finite",
-     "missing values were turned into integers: drop them first"),
+     "missing values were converted to integers: drop them first"),
     (r"NaNs? were detected|contains NaN|exog contains inf or nans|NaN or infinit",
      "missing values reached a model: drop them first"),
     (r"Singular matrix|[Cc]onvergence halted|low variance|collinear",
      "a model did not converge: constant, collinear or separating columns"),
     (r"[Pp]erfect separation", "the outcome is separated perfectly"),
-    (r"not in index|not found in axis", "a column or label that the table does not have"),
-    (r"No such file", "a file that is not there: read the inputs by their names"),
-    (r"[Rr]ead-only file system|Permission denied", "a place that cannot be written: only OUT can"),
-    (r"not JSON serializable", "a value that JSON does not know: convert numpy numbers first"),
+    (r"not in index|not found in axis", "a column or label that is not in the table"),
+    (r"No such file", "a missing file: read the inputs by their names"),
+    (r"[Rr]ead-only file system|Permission denied", "a path that is not writable: only OUT is"),
+    (r"not JSON serializable", "a value that JSON cannot represent: convert numpy numbers first"),
     (r"truth value of", "a whole column was used as one condition"),
-    (r"No module named", "a module that is not there"),
-    (r"missing \d+ required", "a call lacks an argument"),
-    (r"unexpected keyword", "a call has an argument that the function does not take"),
+    (r"No module named", "a missing module"),
+    (r"missing \d+ required", "a call is missing an argument"),
+    (r"unexpected keyword", "a call has an argument that the function does not accept"),
 )  # fmt: skip
 """Known forms of messages, with the hint for each."""
 

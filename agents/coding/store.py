@@ -7,7 +7,7 @@ inputs/PART/second/       the second implementation's task and table, without id
 inputs/printed/           the end of what programs printed
 inputs/left/              the files that a program left, until they have been read
 attempt-N/analysis.py     the program of round N; a person may correct the last program
-attempt-N/attempt.json    how it ended and how its numbers compare; absent until it has ended
+attempt-N/attempt.json    how it ended and how its numbers compare; written when it has ended
 analysis/PART/            SAGE's own computation, from which everything is published
 reproduction/PART.json    SAGE's numbers and those of the second implementation
 appendix/                 additional results of the second implementation, typed and redrawn
@@ -105,7 +105,7 @@ class Store:
         path = self.program(last.number)
         code = path.read_text(encoding="utf-8")
         if hash_text(code) == last.code_sha256:
-            raise InputError(f"{path} has not changed since it failed; fix it, then resume")
+            raise InputError(f"{path} has not changed since it failed; correct it, then resume")
         return code
 
     def program(self, number: int) -> Path:

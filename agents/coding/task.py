@@ -49,7 +49,7 @@ def normalize(given: TaskInput, resources: Resources) -> ExecutionPlan:
             steps.append(
                 Step(name=TITLES[role], what=f"{methods}.", tests=tuple(test.id for test in tests))
             )
-    steps.append(Step(name="Controls", what="Run the registered controls beside the claim."))
+    steps.append(Step(name="Controls", what="Run the registered controls alongside the claim."))
     return ExecutionPlan(
         contract_sha256=contract.sha256,
         data=tuple(dict.fromkeys(column.key for column in contract.columns)),

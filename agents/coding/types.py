@@ -83,9 +83,9 @@ class DataProvenance(View):
 class Attempt(View):
     """A round of the second implementation: the code, how it ended, and the feedback.
 
-    `result` holds nothing that the program could choose: neither output nor names nor exit code.
-    `reproduction` is there when the program left numbers that could be read; `accepted` when none
-    of those that were asked for is missing or differs.
+    `result` contains nothing that the program could choose: no output, names or exit code.
+    `reproduction` is set if the program left readable numbers; `accepted` is true if none of the
+    required numbers is missing or differs.
     """
 
     number: int

@@ -14,10 +14,10 @@ from validation.reproduction.compare import Task, second_program
 
 
 class ProgramInput(View):
-    """The contract, the plan, the numbers that are asked for, and what failed before.
+    """The contract, the plan, the required numbers, and earlier failures.
 
-    `task` is what the program reads as `task.json`. `feedback` has been scrubbed: it holds nothing
-    that the program printed, and none of SAGE's own numbers.
+    `task` is what the program reads as `task.json`. `feedback` has been scrubbed: it contains
+    neither output of the program nor SAGE's own numbers.
     """
 
     contract: ContractBrief
@@ -31,7 +31,7 @@ class ProgramInput(View):
 
 
 class Program(View):
-    """The text of `analysis.py`, and in a sentence how it computes the registered numbers."""
+    """The text of `analysis.py`, and a sentence on how it computes the registered numbers."""
 
     code: str = Field(min_length=1, max_length=100_000)
     note: str = Field(default="", max_length=500)
@@ -39,7 +39,7 @@ class Program(View):
 
 def compile_program(given: ProgramInput, resources: Resources) -> Program:
     """Return the second implementation compiled by SAGE, which uses lifelines and statsmodels."""
-    return Program(code=second_program(), note="On lifelines, statsmodels and scipy.")
+    return Program(code=second_program(), note="Uses lifelines, statsmodels and scipy.")
 
 
 VALIDATION_AGENT = Agent(

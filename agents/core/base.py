@@ -32,7 +32,7 @@ class Role(StrEnum):
 
 
 class View(Strict):
-    """An agent's input or output: frozen, and closed to fields that it does not list."""
+    """An agent's input or output: frozen, and closed to unlisted fields."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Agent(Generic[I, O]):
 
     An agent with `tools` works in turns within its `bounds`: the caller binds the tools to their
     data. A rule that uses the tools is given as a `policy`, which calls the same tools; `rule` then
-    answers if the agent was given no tools.
+    answers if the agent has no tools.
     """
 
     name: str

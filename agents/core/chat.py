@@ -18,7 +18,7 @@ from sage.core.printable import one_line
 
 
 class ChatSettings(Strict):
-    """Model of each role, and the number of repairs of a refused reply."""
+    """Model for each role, and the number of repairs of a rejected reply."""
 
     models: Mapping[Role, ModelChoice]
     repairs: int = 2
@@ -46,8 +46,8 @@ class ChatReasoner:
         ]
         if client.meter.budget_usd is not None and unpriced:
             raise InputError(
-                "--budget-usd needs prices: set price_in and price_out (USD per million tokens) of"
-                f" {', '.join(unpriced)} in sage.toml"
+                "--budget-usd requires prices: set price_in and price_out (USD per million "
+                f"tokens) of {', '.join(unpriced)} in sage.toml"
             )
 
     def ask(self, agent: Agent[I, O], given: I) -> Reply[O]:

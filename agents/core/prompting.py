@@ -41,7 +41,7 @@ def parse(prompt: PromptFile) -> Prompt:
     )
     if not found:
         raise InputError(
-            f'{prompt.path.name}: a prompt file has "version: N", "## system" and "## user"'
+            f'{prompt.path.name}: a prompt file must have "version: N", "## system" and "## user"'
         )
     return Prompt(version=int(found[1]), system=found[2], user=found[3])
 

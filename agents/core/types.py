@@ -24,7 +24,7 @@ STUDY_SIZE = re.compile(
 
 
 class Citation(View):
-    """A source record: what a sentence of the report may point to."""
+    """A source record to which a sentence of the report may refer."""
 
     title: Name
     year: int | None = None
@@ -50,7 +50,7 @@ class Citation(View):
 
 
 class Definition(View):
-    """Definition of a term. `grounded` is False where no ontology entry was found."""
+    """Definition of a term. `grounded` is False if no ontology entry was found."""
 
     term: Name
     type: EntityType
@@ -62,7 +62,7 @@ class Definition(View):
 class Relationship(View):
     """An edge of a path as a process, with evidence for and against it.
 
-    `chain` is the number of the path (from 1) that the edge belongs to, `step` its place there.
+    `chain` is the number of the path (from 1) to which the edge belongs, `step` its position there.
     `remark` restates it in a model's words.
     """
 
@@ -93,8 +93,8 @@ class OntologyBrief(View):
 class DictionaryView(View):
     """The part of a cohort's data dictionary that an agent's task needs.
 
-    Holds variables, endpoints and counts; never a patient. `genes` are the expression variables
-    that the task names, out of `genes_available` in the cohort.
+    Contains variables, endpoints and counts; never a patient. `genes` are the expression variables
+    that the task mentions, out of `genes_available` in the cohort.
     """
 
     cohort: Name
@@ -136,10 +136,10 @@ class DictionaryView(View):
 def dictionary_view(
     dictionary: DataDictionary, terms: list[str], min_count: int = MIN_COUNT
 ) -> DictionaryView:
-    """Reduce `dictionary` to its endpoints, its variables and the genes that `terms` name.
+    """Reduce `dictionary` to its endpoints, its variables and the genes that `terms` mention.
 
     A cohort may hold twenty thousand genes; a prompt includes only those that the task mentions.
-    Variables and outcomes known in fewer than `min_count` patients are left out, and so are smaller
+    Variables and outcomes known in fewer than `min_count` patients are omitted, and so are smaller
     event counts; levels with fewer patients are pooled.
     """
     wanted = {word.upper() for term in terms for word in _words(term)}
@@ -176,7 +176,7 @@ def _words(term: str) -> list[str]:
 
 
 class EffectView(View):
-    """An effect with its 95% interval, on the scale that its contract names."""
+    """An effect with its 95% interval, on the scale given in its contract."""
 
     estimate: float
     lower: float
@@ -185,10 +185,10 @@ class EffectView(View):
 
 
 class EarlierClaim(View):
-    """A claim that an earlier round tested: how it ended, and what that suggests.
+    """A claim tested in an earlier round, its outcome, and what that suggests.
 
     `verdict` is the verdict's word (supported, not supported, inconclusive, infeasible), `reason`
-    why, in a sentence, and `suggests` what to try or to leave next.
+    explains it in a sentence, and `suggests` says what to try or avoid next.
     """
 
     statement: str
@@ -203,7 +203,7 @@ class EarlierClaim(View):
 class History(View):
     """Claims and outcomes of earlier rounds, oldest first.
 
-    `next` is what the campaign's policy would ask now; the rules do so.
+    `next` is what the campaign's policy would test now; the rules follow it.
     """
 
     claims: tuple[EarlierClaim, ...] = ()
@@ -215,8 +215,8 @@ class Draft(View):
 
     `refinements` are further exposures that belong to the mechanism; expansion may bring them in
     when the critics ask for a sharper claim. `concepts` are the literature's names for what the
-    hypothesis combines. `support_absent` says that nothing that was searched supports it. `remark`
-    is why a model proposed it.
+    hypothesis combines. `support_absent` says that no search result supports it. `remark` is a
+    model's reason for proposing it.
     """
 
     hypothesis: Hypothesis

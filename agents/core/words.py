@@ -27,7 +27,7 @@ from validation.core.hypothesis import Hypothesis
 LONGEST = 400
 """Maximum number of characters of a remark; longer remarks end with an ellipsis."""
 KEYED = re.compile(r"\[\[([a-z0-9_.\-]+)\]\]", re.IGNORECASE)
-LEFT_OUT = "A model's remark was left out: it held a number, or a name that it was not given."
+LEFT_OUT = "A model's remark was omitted: it contained a number, or a name that was not given."
 _TOKEN = re.compile(r"[^\s,;:()\[\]{}\"'“”‘’<>=|\\]+")
 T = TypeVar("T", bound=BaseModel)
 
@@ -40,7 +40,7 @@ class ModelText(View):
 
     def __str__(self) -> str:
         """Refuse: the words may not pass for SAGE's own."""
-        raise TypeError("a model's words stand in a box of their own")
+        raise TypeError("a model's words must be in a separate box")
 
     def __format__(self, form: str) -> str:
         """Refuse, as `str` does."""
@@ -53,7 +53,7 @@ def _mark(value: object, info: ValidationInfo) -> object:
     if author is None:
         return value
     if not isinstance(value, str):
-        raise ValueError("give a plain text; its author is known")
+        raise ValueError("give plain text; its author is known")
     return ModelText(text=str(ForeignText(value, LONGEST)), by=author)
 
 
@@ -112,7 +112,8 @@ def refuse_words(given: BaseModel, output: BaseModel) -> list[str]:
     """
     known = _known(given, output)
     return [
-        f'"{remark.text[:80]}": "{strange[0]}" is no key or name that was given; write no numbers'
+        f'"{remark.text[:80]}": "{strange[0]}" is not a key or name that was given; write no '
+        "numbers"
         for remark in remarks_in(output)
         if (strange := _strange(remark.text, known))
     ]

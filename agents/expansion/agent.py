@@ -137,7 +137,7 @@ READ_FROM = {
     "clinical": "the clinical record",
 }
 """Origin of a variable's values, by the modality with which its key begins."""
-GIVEN = "values that the cohort gives"
+GIVEN = "values in the cohort"
 
 
 def _concept(resources: Resources, label: str) -> str:

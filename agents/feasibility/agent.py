@@ -19,10 +19,10 @@ def check_feasibility(given: FeasibilityInput, answer: FeasibilityVerdict) -> li
     known = {item.id for item in given.evidence}
     for step in answer.steps:
         if step.weight != weights[step.name]:
-            problems.append(f"step {step.name} weighs {weights[step.name]:g}")
+            problems.append(f"step {step.name} must have weight {weights[step.name]:g}")
         for check in step.checks:
             if not check.evidence:
-                problems.append(f'check "{check.name}" of {step.name} names no evidence')
+                problems.append(f'check "{check.name}" of {step.name} cites no evidence')
             problems += [
                 f'check "{check.name}" cites {name}, which was not gathered'
                 for name in check.evidence
@@ -33,12 +33,12 @@ def check_feasibility(given: FeasibilityInput, answer: FeasibilityVerdict) -> li
         problems.append(f"score is {answer.score:g}, but the weighted steps give {total:.1f}")
     blocked = [item for item in given.evidence if item.blocking and item.found is False]
     if blocked and answer.verdict != "infeasible":
-        problems.append(f"{blocked[0].id} blocks: the verdict has to be infeasible")
+        problems.append(f"{blocked[0].id} is blocking: the verdict must be infeasible")
     if answer.verdict == "conditionally_feasible" and not answer.conditions:
-        problems.append("a conditional verdict names its conditions")
+        problems.append("a conditional verdict must list its conditions")
     problems += _demand_problems(given, answer)
     if answer.verdict == "infeasible" and not answer.what_would_make_it_feasible:
-        problems.append("an infeasible verdict says what would make it feasible")
+        problems.append("an infeasible verdict must say what would make it feasible")
     return problems
 
 
@@ -47,7 +47,7 @@ def _demand_problems(given: FeasibilityInput, answer: FeasibilityVerdict) -> lis
     keys = given.dictionary.keys()
     exposed = {exposure.variable for exposure in given.expanded.hypothesis.exposures}
     return [
-        f'adjust_for names "{key}", which is '
+        f'adjust_for contains "{key}", which is '
         + ("an exposure" if key in exposed else "not in the data dictionary")
         for key in answer.adjust_for
         if key in exposed or key not in keys

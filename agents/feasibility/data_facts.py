@@ -74,7 +74,7 @@ def data_facts(
         facts.add(
             "data",
             "endpoint",
-            f"{dictionary.cohort} has no endpoint {hypothesis.endpoint}; it has: {have_keys}.",
+            f"{dictionary.cohort} has no endpoint {hypothesis.endpoint}. Endpoints: {have_keys}.",
             source,
             found=False,
             share=0.0,

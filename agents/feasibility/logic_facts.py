@@ -43,7 +43,7 @@ def logic_facts(
     facts.add(
         "logic",
         "groups fixed beforehand",
-        "Groups follow rules that do not look at the outcome: "
+        "Groups follow rules that do not use the outcome: "
         + ", ".join(sorted(rules))
         + ("; check that the fixed threshold was not tuned on this outcome." if fixed else "."),
         "hypothesis",
@@ -82,9 +82,9 @@ def _circular(facts: FactList, hypothesis: Hypothesis) -> None:
     problem = (
         f"{ends[0]} is the endpoint itself"
         if ends
-        else f"{twice[0]} is named twice"
+        else f"{twice[0]} is listed twice"
         if twice
-        else f"{both[0]} is exposure and covariate at once"
+        else f"{both[0]} is both exposure and covariate"
         if both
         else ""
     )
@@ -118,7 +118,7 @@ def _confounders(facts: FactList, hypothesis: Hypothesis, dictionary: DataDictio
         facts.add(
             "logic",
             "confounders",
-            f"The cohort records neither age nor stage nor grade{_unadjusted(dictionary, used)}.",
+            f"The cohort records no age, stage or grade{_unadjusted(dictionary, used)}.",
             f"data dictionary of {dictionary.cohort}",
             found=False,
             share=0.0,
@@ -136,7 +136,7 @@ def _confounders(facts: FactList, hypothesis: Hypothesis, dictionary: DataDictio
         f"data dictionary of {dictionary.cohort}",
         found=not left,
         share=1.0 - len(left) / len(known),
-        remedy=f"Adjust for {', '.join(left)} beside the primary test." if left else "",
+        remedy=f"Adjust for {', '.join(left)} in addition to the primary test." if left else "",
         adjust_for=tuple(left),
     )
 
@@ -151,8 +151,8 @@ def _unadjusted(dictionary: DataDictionary, used: list[str]) -> str:
     if not left:
         return ""
     return (
-        f"; not adjusted for either, as only age, sex, stage and grade are without being asked:"
-        f" {', '.join(left)}"
+        "; also not adjusted for, since only age, sex, stage and grade are by default: "
+        f"{', '.join(left)}"
     )
 
 

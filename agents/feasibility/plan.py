@@ -22,7 +22,7 @@ class ContractNumbers(View):
 
     `patients` and `events` are those compared, filters and complete exposures applied; `exposed`
     is the share of the exposed group among them. `terms` counts the terms of the adjusted model.
-    `refused` says why no contract can be drafted; the numbers are empty then.
+    `refused` explains why no contract can be drafted; in that case the numbers are empty.
     """
 
     patients: int = 0

@@ -90,7 +90,7 @@ async def _ask(
     try:
         return await registry.find_facts(client, expanded)
     except ServiceError as problem:
-        statement = f"{registry.source} could not be asked ({problem.reason})."
+        statement = f"{registry.source} could not be queried ({problem.reason})."
         return [
             ExternalFact(
                 registry.step, registry.check, statement, registry.source, found=None, share=0.0

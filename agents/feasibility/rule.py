@@ -36,7 +36,7 @@ def judge(evidence: Sequence[EvidenceItem], settings: FeasibilitySettings) -> Fe
     """Score the four steps and decide.
 
     A step's score is the mean share of its checks; facts that could not be obtained (a service that
-    did not answer) are left out and named, never counted as found. The total is the mean of the
+    did not answer) are omitted and listed, never counted as found. The total is the mean of the
     steps weighted 35, 25, 25, 15 (SAGE, Table 6). A failed blocking fact makes the hypothesis
     infeasible whatever the total, and so does a total below `conditional_from`. Otherwise, the
     hypothesis is feasible if the total is at least `feasible_from` and nothing failed; if not, it

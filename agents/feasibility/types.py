@@ -18,10 +18,10 @@ STEPS: tuple[StepName, ...] = ("data", "tools", "logic", "resources")
 class EvidenceItem(View):
     """A gathered fact.
 
-    `found` is True, False, or None where the source could not be
-    asked; `share` in [0, 1] is how well the check is met; `blocking` facts alone can make a
-    hypothesis infeasible. `remedy` says what would mend it, `adjust_for` which variables of the
-    data dictionary would, as covariates.
+    `found` is True, False, or None if the source could not be queried; `share` in [0, 1] is how
+    well the check is met; only `blocking` facts can make a hypothesis infeasible by themselves.
+    `remedy` says what would fix the problem, `adjust_for` which variables of the data dictionary
+    would, as covariates.
     """
 
     id: str
@@ -48,7 +48,7 @@ class FeasibilityInput(View):
 
 
 class Check(View):
-    """A check of a step; `evidence` are ids of the gathered facts it rests on."""
+    """A check of a step; `evidence` are ids of the gathered facts on which it is based."""
 
     name: str
     share: float = Field(ge=0.0, le=1.0)
@@ -69,8 +69,8 @@ class Step(View):
 class FeasibilityVerdict(View):
     """The weighted score, the verdict, and what it would take to change it.
 
-    `adjust_for` are the covariates that it demands, by their keys in the data dictionary; the
-    contract takes them up, or the report says why not.
+    `adjust_for` lists the required covariates, by their keys in the data dictionary; the contract
+    includes them, or the report explains why not.
     """
 
     steps: tuple[Step, ...]

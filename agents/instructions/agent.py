@@ -80,18 +80,18 @@ def check_instructions(given: CodingInstructionsInput, answer: CodingInstruction
         elif key in exposed:
             problems.append(f'covariate "{key}" is an exposure of the hypothesis')
         elif key in given.expanded.hypothesis.strata:
-            problems.append(f'covariate "{key}" is a stratum of the hypothesis already')
+            problems.append(f'covariate "{key}" is already a stratum of the hypothesis')
     negative = answer.negative_control_endpoint
     for key in (*answer.secondary_endpoints, *([negative] if negative else [])):
         if key not in endpoints:
             problems.append(f'endpoint "{key}" is not one of {sorted(endpoints)}')
     primary = given.expanded.hypothesis.endpoint
     if primary in answer.secondary_endpoints:
-        problems.append("the primary endpoint cannot be secondary too")
+        problems.append("the primary endpoint cannot also be secondary")
     negative = negative or given.expanded.hypothesis.negative_endpoint
     if negative in (primary, *answer.secondary_endpoints):
         problems.append(
-            f'negative_control_endpoint "{negative}" is an endpoint that the exposure should touch'
+            f'negative_control_endpoint "{negative}" is an endpoint that the exposure should affect'
         )
     kinds = {endpoint.key: endpoint.kind for endpoint in given.dictionary.endpoints}
     if negative in kinds and kinds[negative] != kinds.get(primary):

@@ -12,14 +12,14 @@ MOST_MISSING = 0.3
 
 
 class NotTaken(View):
-    """A demanded covariate that the contract does not hold, and why."""
+    """A demanded covariate that is not in the contract, and the reason."""
 
     variable: str
     reason: str
 
 
 class Demands(View):
-    """The covariates that feasibility demanded: in the contract, or not and why."""
+    """Covariates demanded by feasibility: in the contract, or not, with the reason."""
 
     taken: tuple[str, ...] = ()
     not_taken: tuple[NotTaken, ...] = ()
@@ -46,8 +46,8 @@ def take_up(
             )
             if events < rules.events_per_covariate * terms:
                 reason = (
-                    f"{events} events are too few for {terms} terms in the adjusted model"
-                    f" ({rules.events_per_covariate:g} events for each)"
+                    f"{events} events are too few for {terms} terms in the adjusted model "
+                    f"({rules.events_per_covariate:g} events per term)"
                 )
         if reason:
             refused.append(NotTaken(variable=key, reason=reason))
@@ -68,17 +68,17 @@ def _unfit(
     if key in {exposure.variable for exposure in hypothesis.exposures}:
         return "it is an exposure of the claim"
     if not dictionary.has_variable(key):
-        return "the cohort does not have it"
+        return "it is not in the cohort"
     endpoint = dictionary.endpoint(hypothesis.endpoint)
     if endpoint is not None and key in endpoint.contained_in:
-        return "it holds the outcome in it"
+        return "it contains the outcome"
     if any(
         condition.variable == key and condition.op == "eq"
         for condition in hypothesis.population.filters
     ):
         return "every patient of the population has the same value"
     if variable is not None and variable.missing > MOST_MISSING:
-        return "too many patients lack it"
+        return "it is missing in too many patients"
     return ""
 
 

@@ -33,7 +33,7 @@ class ContractView(View):
 
 
 class ResultsView(View):
-    """Aggregated results: numbers by key, verdict, statements borne out; never a patient."""
+    """Aggregated results: numbers by key, verdict, supported statements; never a patient."""
 
     verdict: Literal["supported", "not_supported", "inconclusive"]
     badge: str
@@ -87,7 +87,7 @@ def check_interpretation(given: InterpreterInput, answer: Interpretation) -> lis
     highest = HIGHEST_SCORE[given.results.verdict]
     if answer.feasibility_score > highest:
         problems.append(
-            f"feasibility_score is at most {highest} where the verdict is {given.results.verdict}"
+            f"feasibility_score must be at most {highest} if the verdict is {given.results.verdict}"
         )
     return problems
 

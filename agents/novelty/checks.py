@@ -22,7 +22,9 @@ def check_prover(given: CriticInput, position: ProverPosition) -> list[str]:
     if len({claim.id for claim in position.claims}) < len(position.claims):
         problems.append("two claims have the same id; number them")
     if not position.claims and given.records:
-        problems.append("no claim is made; give at least one, with the nearest record it is new to")
+        problems.append(
+            "no claim was made; give at least one, with the nearest record it is compared with"
+        )
     return problems + _unfounded_confidence(given, position.confidence)
 
 

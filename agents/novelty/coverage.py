@@ -98,8 +98,8 @@ def explain_irrelevance(coverage: Coverage) -> str:
     if coverage.foreign:
         return f"{coverage.foreign} was found in none of the records"
     return (
-        "in none of the records found does the name of an exposure of the claim occur with that "
-        "of another part of it"
+        "none of the records found mentions an exposure of the claim together with another part "
+        "of it"
     )
 
 

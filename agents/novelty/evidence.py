@@ -123,13 +123,13 @@ class Reading:
         near = self.nearest[0]
         count = "all" if len(near.parts) == len(self.parts) else f"{len(near.parts)} of"
         return (
-            f"the nearest record, {near.short()}, names {count} {len(self.parts)} parts that were "
-            f"looked for: {near.list_parts()}{self.describe_unsearched()}"
+            f"the nearest record, {near.short()}, mentions {count} {len(self.parts)} parts of "
+            f"the claim: {near.list_parts()}{self.describe_unsearched()}"
         )
 
     def describe_unsearched(self) -> str:
         """Describe the part of the claim that was not searched for; empty if there is none."""
-        return f" (not looked for: {self.unlooked})" if self.unlooked else ""
+        return f" (not searched for: {self.unlooked})" if self.unlooked else ""
 
     @property
     def unseen_share(self) -> float:

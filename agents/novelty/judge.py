@@ -49,8 +49,9 @@ def _reasons(seen: Reading, refuted: bool) -> tuple[str, ...]:
     for near in seen.nearest[:2]:
         if near.overlap >= NEAR:
             reasons.append(
-                f"{near.record.citation()} names {near.list_parts()}{seen.describe_unsearched()};"
-                " add a part that it lacks, or a population or endpoint that it did not study."
+                f"{near.record.citation()} mentions "
+                f"{near.list_parts()}{seen.describe_unsearched()}; add a part that it lacks, or "
+                "a population or endpoint that it did not study."
             )
     for denial in seen.denials[:2]:
         reasons.append(
@@ -60,25 +61,27 @@ def _reasons(seen: Reading, refuted: bool) -> tuple[str, ...]:
     if known:
         reasons.append(f"Pairs found in three records or more: {', '.join(known[:3])}.")
     if not seen.nearest:
-        reasons.append("No literature was retrieved for the parts; name them as papers do.")
+        reasons.append(
+            "No literature was retrieved for the parts; describe them with terms used in papers."
+        )
     return tuple(reasons)
 
 
 def _summary(seen: Reading, refuted: bool) -> str:
     if refuted:
-        return "Retrieved work reports against most of the claim; see what is cited."
+        return "Retrieved work contradicts most of the claim; see the citations."
     alone = [part for part, links in zip(seen.parts, seen.degree, strict=True) if not links]
     apart = (
-        f" By its name in no record beside another part: {join_names(alone)}."
+        f" Not mentioned together with another part in any record: {join_names(alone)}."
         if alone and seen.nearest
         else ""
     )
     counted = ", ".join(f"{name} for {part}" for part, name in seen.kin)
-    kin = f" Counted by kinship: {counted}." if counted else ""
+    kin = f" Related terms counted: {counted}." if counted else ""
     several, single = seen.several, seen.single
     if len(seen.parts) == 1:
-        return f"Retrieved records in which the claim was found by name: {several}."
-    own = " (not in brackets on others' reports)" if seen.aside else ""
+        return f"Retrieved records that mention the claim's parts: {several}."
+    own = "(outside brackets about others' reports)" if seen.aside else ""
     return (
         f"By a search for their names{own}, two or more parts of the claim were found in {several} "
         f"of the retrieved records and one in {single}; {_pairs(seen)}; {seen.names_of_nearest()}. "
@@ -90,9 +93,9 @@ def _pairs(seen: Reading) -> str:
     """Count the pairs of parts that no record names together."""
     unseen, pairs = len(seen.unseen_pairs()), len(seen.pairs)
     if not unseen:
-        return f"each of {pairs} pairs of parts stands together in some record"
+        return f"each of {pairs} pairs of parts occurs together in some record"
     were = "was" if unseen == 1 else "were"
-    return f"{unseen} of {pairs} pairs of parts {were} found together in none"
+    return f"{unseen} of {pairs} pairs of parts {were} found together in no record"
 
 
 JUDGE = Agent(

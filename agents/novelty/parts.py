@@ -80,7 +80,7 @@ class Part:
                 return thing
         beside = mentions(key, self.drug) and mentions(key, _RESPONDING)
         if beside:
-            return f"a response beside {self.drug[0]}"
+            return f"a response next to {self.drug[0]}"
         found = _near(key, self.stems) if loose else []
         return f"the word{'s' * (len(found) > 1)} {', '.join(found)}" if found else None
 

@@ -44,8 +44,8 @@ def _claims(seen: Reading, round_number: int) -> tuple[Claim, ...]:
         claims.append(
             Claim(
                 id=f"P{round_number}.{number}",
-                text=f"Searched by their names, {first} and {second} were found together in no "
-                f"retrieved record{'; in those cited one of them was found' if near else ''}.",
+                text=f"{first} and {second} were mentioned together in no retrieved "
+                f"record{('; in those cited one of them was found' if near else '')}",
                 citations=cited,
             )
         )
@@ -53,11 +53,11 @@ def _claims(seen: Reading, round_number: int) -> tuple[Claim, ...]:
         top = seen.nearest[0]
         rest = [part for part in seen.parts if part not in top.parts]
         text = (
-            "Every pair of parts was found in some record, but in the nearest record not: "
-            f"{join_names(rest)}."
+            "Every pair of parts was found in some record, but the nearest record does not "
+            f"mention: {join_names(rest)}."
             if rest
-            else "At least one record names every part that was looked for; whether it makes the"
-            f" claim was not read{seen.describe_unsearched()}."
+            else "At least one record mentions every part of the claim; whether it makes the "
+            f"claim was not checked{seen.describe_unsearched()}."
         )
         claims.append(Claim(id=f"P{round_number}.1", text=text, citations=(top.ref,)))
     return tuple(claims)
@@ -71,10 +71,10 @@ def _summary(seen: Reading, objected: bool) -> str:
         )
     unseen, pairs = len(seen.unseen_pairs()), len(seen.pairs)
     counted = (
-        f"Of {pairs} pairs of the parts, looked for by their names, {unseen} "
-        f"{'was' if unseen == 1 else 'were'} found together in no retrieved record"
+        f"Of {pairs} pairs of parts, {unseen} {('was' if unseen == 1 else 'were')} mentioned "
+        "together in no retrieved record"
         if unseen
-        else "Every pair of the parts that were looked for was found in some retrieved record"
+        else "Every pair of parts was mentioned together in some retrieved record"
     )
     text = f"{counted}; {seen.names_of_nearest()}."
     return text + (" The verifier's objections are partly conceded." if objected else "")

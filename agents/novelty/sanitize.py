@@ -1,4 +1,4 @@
-"""The last guard: no citation that was not retrieved stays in a position, whoever wrote it."""
+"""The last guard: removes citations that were not retrieved from a position, whoever wrote it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def without_unretrieved(given: CriticInput, position: Position) -> tuple[Positio
     else:
         flagged = {flag.claim for flag in flags_raised(given)}
         rejected += [
-            f"ruling on {claim}, which nobody flagged"
+            f"ruling on {claim}, which was not flagged"
             for claim in (*position.upheld, *position.overruled)
             if claim not in flagged
         ]

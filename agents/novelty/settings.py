@@ -8,7 +8,7 @@ from agents.core.base import View
 
 
 class DebateSettings(View):
-    """Numbers of SAGE, 3.2.5, where it gives them; the others are ours and say so.
+    """Numbers of SAGE, 3.2.5, if stated there; the others are ours and marked as such.
 
     `debate_above_sigma` and `converged_below_sigma` are compared with the population standard
     deviation (divisor n) of the three scores: the three critics are the whole panel, not a sample.

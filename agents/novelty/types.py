@@ -29,9 +29,9 @@ class CitedRecord(View):
 class Coverage(View):
     """Coverage of the panel's searches, and the confidence that it allows.
 
-    `searched` names the sources that answered, the local index with its size. `relevant` lists the
-    relevant records: they mention something of the claim beside disease and endpoint, and
-    another part. `foreign` is the claim's disease where no record names it: then none is relevant.
+    `searched` lists the sources that answered, the local index with its size. `relevant` lists the
+    relevant records: they mention a part of the claim other than disease and endpoint, and another
+    part. `foreign` is the claim's disease if no record mentions it; then none is relevant.
     """
 
     searched: tuple[str, ...] = ()
@@ -52,8 +52,8 @@ class Claim(View):
 class Answer(View):
     """The verifier's answer to a claim (or to "hypothesis", the whole).
 
-    "weakens" is a finding against a part of the claim; "refutes" is against the claim itself. Where
-    the claim "stands", a finding may be named that is not on its exposure, outcome and disease.
+    "weakens" is a finding against a part of the claim; "refutes" is against the claim itself. For a
+    claim that "stands", a finding may be cited that is not on its exposure, outcome and disease.
     """
 
     claim: str
@@ -71,7 +71,7 @@ class SpeciousFlag(View):
 
 
 class ProverPosition(View):
-    """The prover's assessment: what is new here, and against which nearest work."""
+    """The prover's assessment: what is new, and compared with which nearest work."""
 
     kind: Literal["prover"] = "prover"
     score: Score
@@ -94,11 +94,11 @@ class VerifierPosition(View):
 
 
 class JudgePosition(View):
-    """The judge's synthesis. `upheld` and `overruled` name the claims flagged as specious.
+    """The judge's synthesis. `upheld` and `overruled` list the claims flagged as specious.
 
-    `reasons` say what a revision would have to change. `plausibility` (does it hold together with
-    what is known) and `interest` (would the answer matter) are axes of their own, no part of the
-    score; None where they are not judged.
+    `reasons` say what a revision would have to change. `plausibility` (is it consistent with
+    current knowledge) and `interest` (would the answer matter) are separate axes, not part of the
+    score; None if they are not judged.
     """
 
     kind: Literal["judge"] = "judge"
@@ -119,7 +119,7 @@ Position = Annotated[ProverPosition | VerifierPosition | JudgePosition, Field(di
 class Turn(View):
     """A critic's position in a round (round 0 is the initial assessment).
 
-    `lowered_from` is the confidence that was claimed, where what was searched allows less.
+    `lowered_from` is the claimed confidence, if the searches support only a lower one.
     """
 
     round: int
@@ -158,10 +158,9 @@ class DebateOutcome(View):
 
     `initial` and `final` are the critics' scores, `sigma` the final population standard deviation,
     `score` the unweighted mean of `final` (SAGE, 3.2.5). `rounds[0]` is the initial assessment;
-    `debated` is True when a debate took place. `reasons` are for a revision.
-    Where no retrieved record is relevant the claim is not `judged`: the scores are the critics'
-    stances, and pass no threshold. `plausibility` and `interest` are the judge's, on axes of their
-    own.
+    `debated` is True if a debate took place. `reasons` are for a revision. If no retrieved record
+    is relevant, the claim is not `judged`: the scores are the critics' stances, and no threshold
+    applies. `plausibility` and `interest` are the judge's, on separate axes.
     """
 
     initial: dict[Critic, Score]

@@ -70,12 +70,16 @@ def update(
     p = np.asarray(proposals, dtype=np.float64)
     c = np.asarray(confidences, dtype=np.float64)
     if s.ndim != 1 or s.size == 0 or p.shape != s.shape or c.shape != s.shape:
-        raise ValueError("give a score, a proposal and a confidence per critic")
+        raise ValueError(
+            "scores, proposals and confidences must have the same length, one per critic"
+        )
     for name, values in (("score", s), ("proposal", p)):
         if not ((values >= LOWEST) & (values <= HIGHEST)).all():
-            raise ValueError(f"a {name} is outside {LOWEST:g} to {HIGHEST:g}: {values.tolist()}")
+            raise ValueError(
+                f"every {name} must be between {LOWEST:g} and {HIGHEST:g}: {values.tolist()}"
+            )
     if not ((c >= 0.0) & (c <= 1.0)).all():
-        raise ValueError(f"a confidence is outside 0 to 1: {c.tolist()}")
+        raise ValueError(f"every confidence must be between 0 and 1: {c.tolist()}")
     if not own_weight > 0.0:
         raise ValueError(f"own_weight is {own_weight}; it must be positive")
     c = np.maximum(c, _FAINTEST)

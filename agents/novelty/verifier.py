@@ -71,7 +71,7 @@ def _answers(
         Answer(
             claim=WHOLE,
             verdict="refutes" if denial.overlap >= NEAR and denial.whole else "weakens",
-            text=f"Speaks against the claim ({denial.list_parts()}): {quote_text(denial.sentence)}",
+            text=f"Contradicts the claim ({denial.list_parts()}): {quote_text(denial.sentence)}",
             citations=(denial.ref,),
         )
         for denial in seen.denials[:3]
@@ -92,7 +92,7 @@ def _answers(
         Answer(
             claim=WHOLE,
             verdict="overlaps",
-            text=f"Names {len(nearest.parts)} of {len(seen.parts)} parts that were looked for: "
+            text=f"Mentions {len(nearest.parts)} of {len(seen.parts)} parts of the claim: "
             f"{nearest.list_parts()}{seen.describe_unsearched()}.",
             citations=(nearest.ref,),
         )
@@ -141,7 +141,7 @@ def _summary(seen: Reading, refuted: tuple[Nearest, ...]) -> str:
         n = len(refuted)
         said = f"{n} retrieved {'record reports' if n == 1 else 'records report'}"
         return (
-            f"{said} most of the claim as refuted or not reproduced, or stand retracted (first "
+            f"{said} most of the claim as refuted or not reproduced, or are retracted (first "
             f"{refuted[0].short()})."
         )
     if not seen.nearest:
@@ -149,7 +149,7 @@ def _summary(seen: Reading, refuted: tuple[Nearest, ...]) -> str:
     text = _nearest(seen)
     if seen.denials:
         n = len(seen.denials)
-        text += f"; {n} {'record speaks' if n == 1 else 'records speak'} against the claim"
+        text += f"; {n} {('record contradicts' if n == 1 else 'records contradict')} the claim"
     if seen.negatives:
         text += f"; negative findings on parts of it: {len(seen.negatives)}"
     return text + "."

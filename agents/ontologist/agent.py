@@ -20,7 +20,7 @@ EVIDENCE_PER_EDGE = 3
 
 
 class TermDefinition(View):
-    """A term of the paths and what it means, in a sentence or two."""
+    """A term of the paths and its meaning, in a sentence or two."""
 
     term: str
     definition: Words
@@ -36,7 +36,7 @@ class ProcessStatement(View):
 
 
 class Grounding(View):
-    """The ontologist's answer: words for terms and edges. Evidence stays with the edges."""
+    """The ontologist's answer: text for terms and edges. Evidence stays with the edges."""
 
     definitions: tuple[TermDefinition, ...]
     processes: tuple[ProcessStatement, ...]

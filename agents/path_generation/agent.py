@@ -15,9 +15,7 @@ class PathRequest(View):
 
     prompt: Passage
     question: Question = Question(prompt="")
-    already: tuple[str, ...] = Field(
-        default=(), description="queries already tried that led to no path"
-    )
+    already: tuple[str, ...] = Field(default=(), description="earlier queries that led to no path")
 
 
 class PathQuery(View):
@@ -26,8 +24,8 @@ class PathQuery(View):
     sources: tuple[str, ...] = Field(
         max_length=6, description="start concepts, each a name or a type word such as 'genes'"
     )
-    targets: tuple[str, ...] = Field(max_length=6, description="end concepts, likewise")
-    domain: str = Field(description="the disease or research context, e.g. 'bladder cancer'")
+    targets: tuple[str, ...] = Field(max_length=6, description="end concepts, in the same form")
+    domain: str = Field(description="disease or research context, e.g. 'bladder cancer'")
 
 
 def read_prompt(given: PathRequest, resources: Resources) -> PathQuery:

@@ -15,7 +15,7 @@ from agents.interpreter.agent import Interpretation, ResultsView
 
 
 class NoveltyView(View):
-    """The novelty verdict in a line; no score where no record is relevant to the claim."""
+    """The novelty verdict in a line; no score if no record is relevant to the claim."""
 
     score: float | None
     threshold: float
@@ -60,7 +60,7 @@ class SummaryInput(View):
 
 
 class Summary(View):
-    """Summary for a busy reader: what was found, and what to do next."""
+    """Summary for a busy reader: the findings, and what to do next."""
 
     findings: tuple[Finding, ...] = Field(min_length=1, max_length=5)
     next_steps: tuple[NextStep, ...] = Field(default=(), max_length=6)

@@ -1,10 +1,10 @@
 """Summaries of communities, written by rule or by a model whose sentences are checked.
 
-A sentence from a model is kept only if it cites statements that it was given, names nothing else,
-gives no number, and expresses each cited statement (direction, sign, denial) according to the rules
-that check quotations. Every statement that the extraction rules read in it must also be cited.
-Sentences that fail are dropped and counted. If none are left, the rule-based text is used, with a
-note.
+A sentence from a model is kept only if it cites statements that it was given, mentions nothing
+else, contains no number, and expresses each cited statement (direction, sign, denial) according to
+the rules that check quotations. Every statement that the extraction rules find in it must also be
+cited. Sentences that fail are dropped and counted. If none are left, the rule-based text is used,
+with a note.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class ChatSummaries:
         listed = "\n".join(f"{s.number}. {quote_text(s.words())}" for s in community.statements)
         concepts = quote_text(", ".join(community.concepts[:_NAMED]))
         user = f"Concepts: {concepts}\n\nStatements:\n{listed}"
-        complaint, failed = "", "the model gave no sentence"
+        complaint, failed = "", "the model returned no sentence"
         for _ in range(_ATTEMPTS):
             request = Request(
                 agent="communities",
@@ -122,14 +122,14 @@ class ChatSummaries:
                 failed = str(failure)
                 break
             except (ValidationError, ValueError) as invalid:
-                failed = f"the reply does not fit the schema: {one_line(str(invalid))[:200]}"
+                failed = f"the reply does not match the schema: {one_line(str(invalid))[:200]}"
                 complaint = f"\n\nYour last reply was rejected: {failed}. Reply again."
                 continue
             kept, dropped = self._select_sentences(reply, community.statements)
             if kept:
                 return Summary(sentences=kept, written_by=self._model.name, dropped=dropped)
             reasons = ", ".join(f"{reason} {count}" for reason, count in dropped.items())
-            failed = f"no sentence of the model passed ({reasons or 'none given'})"
+            failed = f"no sentence from the model passed ({reasons or 'none given'})"
             complaint = f"\n\nYour last reply was rejected: {failed}. Reply again."
         return summarize_by_rule(community).model_copy(update={"note": failed})
 
@@ -162,23 +162,23 @@ class Checker:
         if not cites:
             return "cites nothing"
         if any(number not in given for number in cites):
-            return "cites what was not given"
+            return "cites a statement that was not given"
         cited = [given[number] for number in cites]
         names = {name for s in cited for name in (s.head, s.tail)}
         mentions = self._rules.mentions.find(text)
         if {self._resolve_name(m.name) for m in mentions} - {
             self._resolve_name(name) for name in names
         }:
-            return "names what it does not cite"
+            return "mentions something that it does not cite"
         if not all(self._supports(statement, text) for statement in cited):
-            return "does not say what it cites"
+            return "does not express a statement that it cites"
         stated = {(self._pair(s.head, s.tail), s.negated) for s in cited}
         for said in self._rules.read_text(text, mentions):
             if (self._pair(said.head, said.tail), said.negated) not in stated:
-                return "says more than it cites"
+                return "says more than the cited statements"
         relations = {word for s in cited for word in s.relation.split("_")}
         if self._further(text, names, relations):
-            return "says more than it cites"
+            return "says more than the cited statements"
         return None
 
     def _supports(self, statement: Cited, text: str) -> bool:

@@ -6,7 +6,7 @@ from sage.core.models import Strict
 
 
 class Sentence(Strict):
-    """A sentence and the numbers of the statements that it rests on."""
+    """A sentence and the numbers of the statements on which it is based."""
 
     text: str
     cites: tuple[int, ...]

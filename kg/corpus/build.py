@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 TOPIC_SHARE = 0.6
-"""Least share of a topic's concepts that a document must name to be on topic.
+"""Minimum share of a topic's concepts that a document must mention to be on topic.
 
 See `kg.literature.topic.score_relevance`.
 """
@@ -86,9 +86,9 @@ def build(
     """
     options = options or BuildOptions()
     if ontology is None:
-        raise InputError("build needs an ontology: load it with Ontology.load(folder)")
+        raise InputError("build requires an ontology: load it with Ontology.load(folder)")
     if not sources:
-        raise InputError("no sources: name files or folders with papers")
+        raise InputError("no sources: give files or folders with papers")
     folder = graph_folder(Path(out))
     folder.mkdir(parents=True, exist_ok=True)
     report = BuildReport(out=str(folder), graphml=str(folder / GRAPHML), as_of=options.as_of)
@@ -144,7 +144,7 @@ def _require_papers(report: BuildReport, sources: Sequence[Path]) -> None:
     more = f", and {len(report.sources) - 3} more" if len(report.sources) > 3 else ""
     why = f" ({'; '.join(failures)}{more})" if failures else ""
     raise InputError(
-        f"{named}: no papers to read{why}; name PDF, XML, MEDLINE, BibTeX, Markdown or text files"
+        f"{named}: no papers found{why}; give PDF, XML, MEDLINE, BibTeX, Markdown or text files"
     )
 
 
@@ -160,7 +160,7 @@ def _extractor(
         return RulesExtractor(ontology, lexicons, workers=options.workers, broad=options.broad)
     if client is None or options.chat is None:
         raise InputError(
-            "the chat extractor needs a model: configure it, or use the rules extractor"
+            "the chat extractor requires a model: configure one, or use the rules extractor"
         )
     from kg.extract.chat import ChatExtractor
 
@@ -216,7 +216,7 @@ class _Build:
                 record = Record(title=document.title, abstract=document.text[:_OPENING])
                 row["score"] = share = score_relevance(query, record)
                 if share < TOPIC_SHARE:
-                    reason = f"off topic: names {share:.0%} of the topic's concepts"
+                    reason = f"off topic: mentions {share:.0%} of the topic's concepts"
                     self.report.screened_out += 1
             if reason:
                 row["included"], row["reason"] = 0, reason
@@ -301,7 +301,7 @@ class _Build:
         if triples or ungrounded:
             self.report.grounding = len(triples) / (len(triples) + ungrounded)
         if not triples:
-            self.report.notes.append("no triples: the graph is empty")
+            self.report.notes.append("no triples were extracted, so the graph is empty")
         self.report_progress("fuse", 0, 1)
         with self.record_time("fuse"), collector_paused():
             base = FusionOptions.paper() if self.options.fusion == "paper" else FusionOptions()

@@ -19,7 +19,7 @@ class BuildOptions(Strict):
     `embedder` is `default`, `hashing`, or the name of a sentence-transformers model; `none`
     disables the similarity tier. `chat` is the model of the chat extractor. With `broad`, the
     `rules` extractor also keeps pairs that are likely related although no phrase states how, as
-    associations. If `topic` is given, documents that name too few of its concepts are left out.
+    associations. If `topic` is given, documents that mention too few of its concepts are omitted.
     """
 
     extractor: Literal["rules", "chat"] = "rules"
@@ -54,7 +54,7 @@ class Recipe(Strict):
 
 
 class Excluded(BaseModel):
-    """A document that was left out, and why."""
+    """A document that was omitted, and the reason."""
 
     path: str
     title: str

@@ -166,7 +166,7 @@ def _size(path: Path) -> int:
 def _report_crash(path: Path) -> SourceResult:
     data = path.read_bytes()
     report = SourceReport(
-        path=str(path), status="failed", reason="the reader process died on this file"
+        path=str(path), status="failed", reason="the reader process crashed on this file"
     )
     return SourceResult(report, sha256=sha256_bytes(data))
 
@@ -207,7 +207,7 @@ def select(
             if conflict:
                 notes.append(
                     f"{document.path} and {other.path} share {key[0]} {key[1]} but disagree on "
-                    f"{conflict}; both are kept, check them"
+                    f"{conflict}; both are kept, so check them"
                 )
                 continue
             twin = position

@@ -291,7 +291,7 @@ class Store:
 
         Parameters
         ----------
-        as_of : use only documents published up to this year; those without a year are left out
+        as_of : use only documents published up to this year; those without a year are omitted
         include_retracted : also use documents flagged as retracted
         """
         extractor, reader, cut = self.meta("extractor"), self.meta("reader"), self.meta("cut")

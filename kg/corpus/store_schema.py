@@ -81,14 +81,14 @@ def open_database(path: Path) -> sqlite3.Connection:
         version = db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()
     except sqlite3.DatabaseError as error:
         raise InputError(
-            f"{path}: not a store of this program ({error}); name another output folder"
+            f"{path}: not a SAGE store ({error}); choose another output folder"
         ) from None
     if version is None:
         db.execute("INSERT OR REPLACE INTO meta VALUES ('version', ?)", (str(SCHEMA_VERSION),))
         db.commit()
     elif version[0] != str(SCHEMA_VERSION):
         raise InputError(
-            f"{path}: store version {version[0]}, but this program writes {SCHEMA_VERSION}; "
-            "build into a new folder"
+            f"{path}: store version {version[0]}, but this version of SAGE writes "
+            f"{SCHEMA_VERSION}; build into a new folder"
         )
     return db

@@ -39,8 +39,8 @@ class VectorCache:
                 )
             except (OSError, sqlite3.DatabaseError) as error:
                 raise FaultError(
-                    f"{self.path}: cannot be used as a cache of embeddings ({error}). "
-                    "Delete it, or choose another place."
+                    f"{self.path}: cannot be used as a cache of embeddings ({error}). Delete it, "
+                    "or choose another path."
                 ) from error
             self._connection = connection
         return self._connection

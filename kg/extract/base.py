@@ -17,7 +17,7 @@ MIN_CONFIDENCE = 0.5  # SAGE, 3.1: triples with c >= 0.5 are retained
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """An entity named in a text; `start:end` are offsets in that text."""
+    """An entity mentioned in a text; `start:end` are offsets in that text."""
 
     start: int
     end: int

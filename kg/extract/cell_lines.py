@@ -1,6 +1,6 @@
 """Recognition of cell lines by context, as in `SW480 or SNU-C5 cells`, `the cell line Ishikawa`.
 
-No list of names is complete, and a name alone (`H446`, `PA-1`) is ambiguous. A name is taken for a
+No list of names is complete, and a name by itself (`H446`, `PA-1`) is ambiguous. A name counts as a
 cell line where the text calls it one, and wherever the text repeats it after that.
 """
 

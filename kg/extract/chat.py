@@ -1,7 +1,7 @@
 """The `chat` extractor: a language model with structured output, called by the shared client.
 
-Replies are validated here. A reply that does not fit the schema is sent back with the error, up to
-a fixed number of times; if none fits, the chunk is recorded as failed and retried in the next
+Replies are validated here. A reply that does not match the schema is sent back with the error, up
+to a fixed number of times; if none matches, the chunk is recorded as failed and retried in the next
 build. The extractor's key hashes prompt, model and schema, and the store adds the chunk's text, so
 that nothing is paid for twice.
 """
@@ -79,7 +79,7 @@ class ChatExtractor:
     Parameters
     ----------
     concurrency : number of chunks processed at the same time
-    attempts : number of replies requested for a chunk before it fails for not fitting the schema
+    attempts : number of replies requested for a chunk before it fails to match the schema
     """
 
     name = "chat"
@@ -169,18 +169,18 @@ class ChatExtractor:
                 group.create_task(worker())
         if queue and bad >= 5 and good == 0:
             raise FaultError(
-                f"the model answered none of {bad} chunks ({last}); check model and endpoint, then "
-                f"build again: finished chunks are kept"
+                f"the model answered none of {bad} chunks ({last}); check the model and "
+                "endpoint, then build again (finished chunks are kept)"
             )
         if queue and spent is not None:
             raise FaultError(
                 f"the cost limit of {spent.budget_usd} is reached after {self.requests} "
-                f"requests; {len(queue)} chunks remain. Raise the limit and build again: finished "
-                f"chunks are kept"
+                f"requests; {len(queue)} chunks remain. Raise the limit and build again "
+                "(finished chunks are kept)"
             )
 
     async def _read_chunk(self, chunk: Chunk) -> Extraction:
-        """Query the model about a chunk until a reply fits the schema.
+        """Query the model about a chunk until a reply matches the schema.
 
         Raises
         ------
@@ -216,9 +216,9 @@ class ChatExtractor:
             try:
                 parsed = ModelReply.model_validate(extract_json(answer.reply.content))
             except ValidationError as invalid:
-                result.error = f"reply does not fit the schema: {explain_validation(invalid)}"
+                result.error = f"reply does not match the schema: {explain_validation(invalid)}"
             except ValueError as invalid:
-                result.error = f"reply does not fit the schema: {invalid}"
+                result.error = f"reply does not match the schema: {invalid}"
             else:
                 result.error = None
                 self._keep(parsed, chunk, result)
@@ -236,7 +236,7 @@ class ChatExtractor:
         for triple in reply.triples:
             head, tail = triple.head.strip(), triple.tail.strip()
             if not head or not tail or head.casefold() == tail.casefold():
-                result.drop("empty or same entities")
+                result.drop("empty or identical entities")
                 continue
             if triple.confidence < MIN_CONFIDENCE:
                 result.drop("confidence below 0.5")

@@ -85,7 +85,7 @@ def find_cross_pairs(new: FloatArray, old: FloatArray, tau: float, lead: int = _
 
 def _check_vectors(vectors: FloatArray, tau: float) -> FloatArray:
     if not 0.0 < tau <= 1.0:
-        raise InputError(f"tau = {tau}: a cosine threshold is in (0, 1].")
+        raise InputError(f"tau = {tau}: a cosine threshold must be in (0, 1].")
     vectors = np.ascontiguousarray(vectors, dtype=np.float32)
     if vectors.ndim != 2:
         raise InputError(f"vectors must be (n, d), got shape {vectors.shape}.")

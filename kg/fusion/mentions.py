@@ -16,7 +16,7 @@ _ORDER = {type_: n for n, type_ in enumerate(EntityType)}
 
 
 class Mentions:
-    """Collection of the typed names in heads and tails, with the documents they occur in."""
+    """Collection of the typed names in heads and tails, with the documents in which they occur."""
 
     def __init__(self) -> None:
         self._read: defaultdict[Mention, list[str]] = defaultdict(list)

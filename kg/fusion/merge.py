@@ -180,7 +180,9 @@ def _dictionary(
             if entry is None or (first and apart.forbids(first, cluster.members)):
                 kept.append(cluster)
             elif first is not None:
-                first.absorb(cluster, MergeTier.DICTIONARY, f"both name {entry.id} ({entry.name})")
+                first.absorb(
+                    cluster, MergeTier.DICTIONARY, f"both are names of {entry.id} ({entry.name})"
+                )
             else:
                 cluster.entry = entry
                 by_entry[entry.id] = cluster

@@ -86,7 +86,7 @@ class PairCache:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-            log.failed("cache not read, computed again", error, path=path)
+            log.failed("cache unreadable; computed again", error, path=path)
             return None
         return cls(embedder.name, float(meta["tau"]), names, vectors, found)
 
@@ -126,7 +126,9 @@ class PairCache:
                     cosine=self.pairs.cosine,
                 )
         except OSError as error:
-            raise FaultError(f"{path}: similar pairs could not be kept ({error}).") from error
+            raise FaultError(
+                f"{path}: the cache of similar pairs could not be written ({error})."
+            ) from error
 
     def select(self, names: Sequence[str], tau: float) -> Pairs:
         """Select the pairs among `names`, as sorted pairs of positions in `names`."""

@@ -51,8 +51,8 @@ def render_cx2(graph: Graph, name: str) -> str:
     }]  # fmt: skip
     described = [{
         "name": name,
-        "description": "Relations that texts state, read by SAGE: evidence of statements, not of "
-        "facts. Denied relations carry negated = true.",
+        "description": "Relations stated in texts, extracted by SAGE: evidence of statements, "
+        "not of facts. Denied relations have negated = true.",
     }]  # fmt: skip
     aspects: dict[str, list[Any]] = {
         "attributeDeclarations": declared,

@@ -51,9 +51,13 @@ def export_graph(
     """
     path = Path(path)
     if format not in FORMATS:
-        raise InputError(f'export format "{format}": choose {", ".join(FORMATS)}.')
+        raise InputError(
+            f'export format "{format}" is not known; choose from {", ".join(FORMATS)}.'
+        )
     if path.is_dir():
-        raise InputError(f"--out {path} is a folder; {format} writes a file: name a file in it")
+        raise InputError(
+            f"--out {path} is a folder, but {format} writes a file; give a file name in it"
+        )
     if format == "html":
         from kg.graph.export_page import render_page
 

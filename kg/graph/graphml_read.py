@@ -70,11 +70,11 @@ def _parse(path: Path) -> tuple[FusedGraph, dict[str, Any]]:
                 if parent is not None:
                     parent.remove(element)
     except etree.XMLSyntaxError as error:
-        raise InputError(f"{path}: is not well-formed XML ({error}).") from error
+        raise InputError(f"{path}: not well-formed XML ({error}).") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error}).") from error
     except UnicodeError as error:
-        raise InputError(f"{path}: is not valid text ({error}).") from error
+        raise InputError(f"{path}: not valid text ({error}).") from error
     return reader.finish()
 
 
@@ -88,13 +88,13 @@ def _check_prolog(path: Path) -> None:
 
     def doctype(*_: Any) -> None:
         raise InputError(
-            f"{path}: declares a DTD or entities, which GraphML does not need and which can be an "
-            "attack. Remove the DOCTYPE and read it again."
+            f"{path}: declares a DTD or entities, which GraphML does not need and which can be "
+            "an attack. Remove the DOCTYPE."
         )
 
     def root(tag: str, _: Any) -> None:
         if tag.rpartition(":")[2] != "graphml":
-            raise InputError(f"{path}: is XML but not GraphML (its root is <{tag}>).")
+            raise InputError(f"{path}: XML, but not GraphML (its root is <{tag}>).")
         raise _RootSeenError
 
     parser = expat.ParserCreate()
@@ -108,7 +108,7 @@ def _check_prolog(path: Path) -> None:
     except _RootSeenError:
         return
     except expat.ExpatError as error:
-        raise InputError(f"{path}: is not well-formed XML ({error}).") from error
+        raise InputError(f"{path}: not well-formed XML ({error}).") from error
 
 
 class _Reader:
@@ -154,7 +154,7 @@ class _Reader:
         try:
             value = json.loads(text)
         except ValueError as error:
-            raise InputError(f"{self.path}: {where} is not JSON ({error}).") from error
+            raise InputError(f"{self.path}: {where} is not valid JSON ({error}).") from error
         if not isinstance(value, kind):
             raise InputError(f"{self.path}: {where} is not a JSON {kind.__name__}.")
         return value
@@ -167,9 +167,9 @@ class _Reader:
     def _node(self, element: Any) -> None:
         id_ = " ".join((element.get("id") or "").split())
         if not id_:
-            raise InputError(f"{self.path}: a node has no id.")
+            raise InputError(f"{self.path}: a node has no ID.")
         if id_ in self.nodes:
-            raise InputError(f'{self.path}: two nodes have the id "{id_}".')
+            raise InputError(f'{self.path}: two nodes have the ID "{id_}".')
         data = self._data(element)
         name = next((clean_name(data[k]) for k in _NAME_KEYS if data.get(k, "").strip()), id_)
         given = next((data[k].strip() for k in _TYPE_KEYS if data.get(k, "").strip()), "")
@@ -217,7 +217,9 @@ class _Reader:
             ends = [" ".join(e.split()) for e in (source, target)]
             for end in ends:
                 if end not in position:
-                    raise InputError(f'{self.path}: edge {number} points to "{end}", no such node.')
+                    raise InputError(
+                        f'{self.path}: edge {number} refers to node "{end}", which does not exist.'
+                    )
             self._count_foreign(data, ours, "edge")
             where = f"edge {number}"
             relation = next(

@@ -47,10 +47,10 @@ class Graph(GraphArrays):
         for file in (path, path / "graph.graphml"):
             if file.is_file():
                 return cls(*read_graphml(file))
-        what = "is an empty or foreign folder" if path.is_dir() else "does not exist"
+        what = "is empty or not a graph folder" if path.is_dir() else "does not exist"
         raise InputError(
-            f"{path} {what}: expected a graph folder ({SIDECAR}), or a .graphml file. "
-            "Build it first: sage kg build."
+            f"{path} {what}: expected a graph folder ({SIDECAR}), or a .graphml file. Build a "
+            "graph first: sage kg build."
         )
 
     def save_sidecar(self, path: str | Path) -> Path:
@@ -85,12 +85,12 @@ class Graph(GraphArrays):
         Raises
         ------
         InputError
-            If there is no such node; the message names the most similar nodes.
+            If there is no such node; the message lists the most similar nodes.
         """
         if isinstance(node, int):
             if 0 <= node < self.n_nodes:
                 return node
-            raise InputError(f"node number {node}: the graph has {self.n_nodes} nodes.")
+            raise InputError(f"no node number {node}: the graph has {self.n_nodes} nodes.")
         if node in self.position:
             return self.position[node]
         exact = self.exact(node)
@@ -99,7 +99,13 @@ class Graph(GraphArrays):
         near = ", ".join(f'"{m.name}"' for m in self.find(node, 3))
         raise InputError(
             f'no node is called "{node}".'
-            + (f" Nearest: {near}." if near else "" if self.n_nodes else " The graph is empty.")
+            + (
+                f" Nearest names: {near}."
+                if near
+                else ""
+                if self.n_nodes
+                else " The graph is empty."
+            )
         )
 
     def node(self, id: str | int) -> NodeView:

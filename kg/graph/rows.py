@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sage.core.errors import InputError
 
 NOTHING_MORE = b'{"aliases":[],"definition":null,"identifiers":{},"merges":[],"synonyms":[]}'
-"""Row of a node about which only the name is known."""
+"""Row of a node of which only the name is known."""
 
 NO_MERGES = b'"merges":[]'
 """Substring found only in rows without merges; inside a string its quotes would be escaped."""

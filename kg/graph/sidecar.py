@@ -52,7 +52,7 @@ def write_sidecar(graph: GraphArrays, folder: Path) -> Path:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: a graph sidecar is a folder.")
     if folder.is_dir() and any(folder.iterdir()) and not is_sidecar(folder):
-        raise InputError(f"{folder} holds other things: choose a new folder for the graph.")
+        raise InputError(f"{folder} is not empty: choose a new folder for the graph.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=".new-", dir=folder))
@@ -131,7 +131,7 @@ def read_sidecar(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
                 "Build the graph again."
             )
         if "/" in meta["data"] or "\\" in meta["data"] or ".." in meta["data"]:
-            raise InputError(f"{folder}/meta.json points outside its folder.")
+            raise InputError(f"{folder}/meta.json refers to a path outside its folder.")
         data = folder / meta["data"]
         n, m, r = int(meta["nodes"]), int(meta["edges"]), int(meta["readings"])
         columns: dict[str, Any] = {
@@ -166,7 +166,9 @@ def read_sidecar(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
                 or max(columns["head"].max(), columns["tail"].max()) >= n
             )
         ):
-            raise InputError(f"{data}: an edge points to no node. Build the graph again.")
+            raise InputError(
+                f"{data}: an edge refers to a nonexistent node. Build the graph again."
+            )
         return columns, meta["graph"]
     except (OSError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, InputError):

@@ -10,9 +10,9 @@ from sage.core.models import Strict
 
 
 class NodeView(Strict):
-    """A node with its names and what the ontology knows of it.
+    """A node with its names and what the ontology knows about it.
 
-    `aliases` were read in texts; `synonyms` are further names that the ontology gives.
+    `aliases` were found in texts; `synonyms` are additional names in the ontology.
     """
 
     id: str
@@ -94,7 +94,7 @@ class Quotation(Strict):
 class Relation(Strict):
     """A relation of the concept, with the papers for and against it.
 
-    `denied`: no paper affirms it; its papers are those that deny it, and count as against.
+    `denied`: no paper affirms it; its papers deny it, and count as against.
     """
 
     head: str

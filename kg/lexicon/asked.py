@@ -19,7 +19,7 @@ UNRELATED = "two concepts, neither broader nor opposite"
 
 
 class Meaning(BaseModel):
-    """A concept that a name, or a part of it (`whole` false), stands for."""
+    """A concept denoted by a name, or by a part of it (`whole` false)."""
 
     text: str
     whole: bool

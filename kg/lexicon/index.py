@@ -309,11 +309,13 @@ class Lexicon:
                 }
             version = int(arrays["format"][0])
         except FileNotFoundError:
-            raise InputError(f"{path}: no such lexicon; import vocabularies first") from None
+            raise InputError(f"{path}: lexicon not found; import vocabularies first") from None
         except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
             raise InputError(f"{path}: not a compiled lexicon ({error}); {again}") from None
         if version != FORMAT:
-            raise InputError(f"{path}: lexicon format {version}, this is {FORMAT}; {again}")
+            raise InputError(
+                f"{path}: lexicon format {version}, but this version reads {FORMAT}; {again}"
+            )
         wrong = _damage(arrays)
         if wrong:
             raise InputError(f"{path}: damaged lexicon ({wrong}); {again}")
@@ -335,7 +337,7 @@ def _damage(arrays: dict[str, npt.NDArray[Any]]) -> str:
     if short:
         return f"{', '.join(short)} of the wrong length"
     if not terms or not entries:
-        return "no names in it"
+        return "no names"
     if arrays["owner"].min() < 0 or arrays["owner"].max() >= entries:
         return "names without an entry"
     if arrays["types"].max() >= len(arrays["kinds"]):
@@ -346,7 +348,7 @@ def _damage(arrays: dict[str, npt.NDArray[Any]]) -> str:
     if (arrays["keys"][1:] <= arrays["keys"][:-1]).any():
         return "names out of order"
     cut = [field for field in packed if arrays[f"{field}_at"][-1] != len(arrays[f"{field}_bytes"])]
-    return f"{', '.join(cut)} cut short" if cut else ""
+    return f"{', '.join(cut)} truncated" if cut else ""
 
 
 _OR = "\x1f"

@@ -105,7 +105,7 @@ class Ontology:
             if entry.id in seen:
                 raise InputError(
                     f"{path / 'entities.tsv'}: id {entry.id!r} is used twice "
-                    f"({seen[entry.id]!r}, {entry.name!r}); give each entity its own id"
+                    f"({seen[entry.id]!r}, {entry.name!r}); give each entity a unique id"
                 )
             seen[entry.id] = entry.name
         relations = [
@@ -287,15 +287,15 @@ def _rows(folder: Path, name: str, columns: Sequence[str]) -> Iterator[tuple[dic
         handle = path.open(encoding="utf-8", newline="")
     except OSError as error:
         raise InputError(
-            f"{path}: cannot read the ontology ({error.strerror}); "
-            f"name a folder with entities.tsv and relations.tsv"
+            f"{path}: cannot read the ontology ({error.strerror}); give a folder with "
+            "entities.tsv and relations.tsv"
         ) from None
     with handle:
         reader = csv.reader(handle, delimiter="\t", quoting=csv.QUOTE_NONE)
         header = tuple(next(reader, ()))
         if header != tuple(columns):
             raise InputError(
-                f"{path}: header is {' '.join(header) or 'empty'}; expected {' '.join(columns)}"
+                f"{path}: the header is {' '.join(header) or 'empty'}; expected {' '.join(columns)}"
             )
         for number, values in enumerate(reader, start=2):
             if not values:
@@ -309,7 +309,7 @@ def _rows(folder: Path, name: str, columns: Sequence[str]) -> Iterator[tuple[dic
 
 def _entry(row: dict[str, str], where: str) -> OntologyEntry:
     if not row["id"] or not row["name"]:
-        raise InputError(f"{where}: an entity needs an id and a name")
+        raise InputError(f"{where}: an entity requires an id and a name")
     try:
         kind = EntityType(row["type"])
     except ValueError:
@@ -319,14 +319,14 @@ def _entry(row: dict[str, str], where: str) -> OntologyEntry:
     for pair in filter(None, row["identifiers"].split(";")):
         key, mark, value = pair.partition("=")
         if not mark:
-            raise InputError(f"{where}: identifier {pair!r} is not KEY=value")
+            raise InputError(f"{where}: identifier {pair!r} is not in the form KEY=value")
         identifiers[key] = value
     synonyms = tuple(s for s in (part.strip() for part in row["synonyms"].split("|")) if s)
     definition = None
     if row["definition"]:
         source = SOURCES.get(row["source"], row["source"])
         if not source:
-            raise InputError(f"{where}: a definition needs a source, such as own")
+            raise InputError(f"{where}: a definition requires a source, such as own")
         definition = f"{row['definition']} [{source}]"
     return OntologyEntry(row["id"], row["name"], kind, synonyms, definition, identifiers)
 
@@ -341,7 +341,7 @@ def _links(folder: Path, known: set[str]) -> Links:
     for row, where in _rows(folder, "related.tsv", LINK_COLUMNS):
         for column in ("id", "other"):
             if row[column] not in known:
-                raise InputError(f"{where}: {row[column]!r} is no id of entities.tsv")
+                raise InputError(f"{where}: {row[column]!r} is not an id in entities.tsv")
         if row["relation"] not in stated:
             names = ", ".join(stated)
             raise InputError(f"{where}: unknown relation {row['relation']!r}; choose from {names}")
@@ -349,7 +349,7 @@ def _links(folder: Path, known: set[str]) -> Links:
             raise InputError(f"{where}: {row['id']!r} is related to itself")
         pair = frozenset((row["id"], row["other"]))
         if pair in said:
-            raise InputError(f"{where}: {said[pair]} relates these two already; keep one relation")
+            raise InputError(f"{where}: {said[pair]} already relates these two; keep one relation")
         said[pair] = where
         related.append(Related(row["id"], Link(row["relation"]), row["other"]))
     links = Links(related)
@@ -368,9 +368,9 @@ def _homonyms(folder: Path, known: set[str]) -> Homonyms:
     readings = []
     for row, where in _rows(folder, "homonyms.tsv", HOMONYM_COLUMNS):
         if not row["surface"]:
-            raise InputError(f"{where}: a homonym needs a surface")
+            raise InputError(f"{where}: a homonym requires a surface")
         if row["entity"] and row["entity"] not in known:
-            raise InputError(f"{where}: {row['entity']!r} is no id of entities.tsv")
+            raise InputError(f"{where}: {row['entity']!r} is not an id in entities.tsv")
         near = tuple(word for word in row["near"].split("|") if word)
         readings.append(Homonym(row["surface"], near, row["entity"] or None))
     return Homonyms(readings)

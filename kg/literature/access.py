@@ -15,9 +15,9 @@ from sage.core.models import Strict
 def _address(value: str) -> str:
     parts = urlsplit(value)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("give an address that begins with https:// or http://")
+        raise ValueError("the address must start with https:// or http://")
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise ValueError("give an address without user, password, query or fragment")
+        raise ValueError("the address must not contain a user, password, query or fragment")
     return value.rstrip("/")
 
 

@@ -60,7 +60,7 @@ _MEASURED = re.compile(
     r"|\b(expression|density|transcripts?|score|fraction)$| on H&E$",
     re.IGNORECASE,
 )
-"""Pattern of phrases that name a measurement; papers usually name what is measured."""
+"""Pattern of phrases that describe a measurement; papers usually mention what is measured."""
 
 
 def _entry(phrase: str, ontology: Ontology) -> OntologyEntry | None:

@@ -89,7 +89,7 @@ class LocalIndex:
             If the folder does not exist or nothing in it can be read.
         """
         if not folder.is_dir():
-            raise InputError(f"{folder}: no such corpus folder; name a folder with papers")
+            raise InputError(f"{folder}: corpus folder not found; give a folder with papers")
         from kg.sources import discover, read_file
 
         records: list[Record] = []
@@ -106,7 +106,7 @@ class LocalIndex:
         records.extend(cls.build(others).records)
         if not records:
             raise InputError(
-                f"{folder}: nothing readable; a note starts with front matter (`title: ...`)"
+                f"{folder}: nothing readable; a note must start with front matter (`title: ...`)"
             )
         return cls(records)
 

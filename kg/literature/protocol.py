@@ -49,7 +49,7 @@ class LiteratureSource(Protocol):
 
 @runtime_checkable
 class RetractionSource(Protocol):
-    """A further source that knows which records are retracted."""
+    """An additional source that knows which records are retracted."""
 
     name: str
     limit: Limit

@@ -89,7 +89,7 @@ class PubMed:
             raise Unavailable(self.name, f"refused the query: {clean_text(answer['ERROR'])[:120]}")
         ids: list[str] = get_field(self.name, answer, "idlist", list)
         if not all(isinstance(text, str) and text.isdigit() for text in ids):
-            raise SourceChanged(self.name, 'field "idlist" holds no PMIDs now')
+            raise SourceChanged(self.name, 'field "idlist" no longer contains PMIDs')
         return ids
 
     def read_records(self, body: bytes) -> list[Record]:
@@ -102,10 +102,10 @@ class PubMed:
 
         content = body.decode("utf-8", "replace")
         if content.lstrip().startswith(("<", "{")):
-            raise SourceChanged(self.name, "efetch answered markup where MEDLINE is documented")
+            raise SourceChanged(self.name, "efetch returned markup instead of MEDLINE")
         entries = list(Medline.parse(io.StringIO(content)))  # type: ignore[no-untyped-call]
         if content.strip() and not any(entry.get("PMID") for entry in entries):
-            raise SourceChanged(self.name, "efetch answered no MEDLINE record")
+            raise SourceChanged(self.name, "efetch returned no MEDLINE record")
         return entries
 
 

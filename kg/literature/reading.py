@@ -23,7 +23,7 @@ def parse_json(service: str, body: bytes) -> Any:
     except (ValueError, RecursionError) as problem:
         head = body[:60].decode("utf-8", "replace").strip()
         kind = "markup" if head.startswith("<") else "no valid JSON"
-        raise SourceChanged(service, f"it answered {kind} where JSON is documented") from problem
+        raise SourceChanged(service, f"returned {kind} instead of JSON") from problem
 
 
 def get_field(service: str, value: Any, path: str, kind: type | tuple[type, ...]) -> Any:
@@ -43,7 +43,7 @@ def get_field(service: str, value: Any, path: str, kind: type | tuple[type, ...]
             raise SourceChanged(service, f'field "{path}" is missing from its answer')
         value = value[step]
     if not isinstance(value, kind):
-        raise SourceChanged(service, f'field "{path}" holds something else than documented')
+        raise SourceChanged(service, f'field "{path}" has an unexpected type')
     return value
 
 
@@ -53,7 +53,9 @@ T = TypeVar("T", bound=Record)
 def require_records(service: str, listed: Sequence[object], records: list[T]) -> list[T]:
     """Return `records`; raise `SourceChanged` if entries were listed but none could be read."""
     if listed and not records:
-        raise SourceChanged(service, f'none of {len(listed)} entries has a field "title" now')
+        raise SourceChanged(
+            service, f'none of {len(listed)} entries has the field "title" any more'
+        )
     return records
 
 

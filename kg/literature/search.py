@@ -213,8 +213,8 @@ class Literature:
         notes = []
         if self.local is not None and list(served) == [self.local.name]:
             notes.append(
-                f"Only the local index answered ({len(self.local)} records): absence from it is "
-                "not absence from the literature."
+                f"Only the local index answered ({len(self.local)} records): absence from it "
+                "does not mean absence from the literature."
             )
         retracted = sum(record.retracted for record in pool)
         if retracted:

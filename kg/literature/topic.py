@@ -29,8 +29,8 @@ def parse_topic(topic: str, ontology: Ontology) -> Query:
     """
     if operator := _OPERATOR.search(topic):
         raise InputError(
-            f"{operator[0]} has no meaning in a topic: all that it names must occur, synonyms are "
-            "added. Name the concepts alone; gather alternatives into folders of their own"
+            f"{operator[0]} is not supported in a topic: all concepts must occur, and synonyms "
+            "are added. List only concepts; gather alternatives into separate folders"
         )
     phrases, end = [], 0
     for match in [*ontology.find_all(topic), None]:
@@ -41,9 +41,7 @@ def parse_topic(topic: str, ontology: Ontology) -> Query:
             phrases.append(topic[match.start : match.end])
             end = match.end
     if not phrases:
-        raise InputError(
-            f'the topic "{topic}" has no word to search for; name in English what it is about'
-        )
+        raise InputError(f'the topic "{topic}" has no word to search for; describe it in English')
     query = make_expander(ontology)(Query(text=topic, phrases=tuple(dict.fromkeys(phrases))))
     both = tuple(tuple(n for name in names for n in _numbers(name)) for names in query.groups())
     return query.model_copy(update={"any_of": both})

@@ -51,7 +51,7 @@ def clean_doi(doi: str | None) -> str | None:
 class Query(Strict):
     """A search: `phrases` must all occur (AND); `text` is the free-text form.
 
-    `any_of[i]`, where given, lists synonyms of `phrases[i]`; any of them is enough.
+    `any_of[i]`, if given, lists synonyms of `phrases[i]`; any of them is enough.
     """
 
     text: str
@@ -72,8 +72,8 @@ class Query(Strict):
 class Record(Strict):
     """A publication as the sources describe it.
 
-    `published` is the earliest date any source gives (ISO, may be absent); `year` alone is known
-    more often. `sources` names every source that served the record; `snippets` are findings or
+    `published` is the earliest date in any source (ISO, may be absent); the `year` is known more
+    often. `sources` lists every source that returned the record; `snippets` are findings or
     matching sentences; `score` is the rank score of the search that returned it, in [0, 1].
     """
 
@@ -160,19 +160,18 @@ def union(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class MissingSource(Strict):
-    """A source that did not contribute, and why."""
+    """A source that did not contribute, and the reason."""
 
     name: Name
     reason: Passage
 
 
 class SearchAnswer(Strict):
-    """Merged, ranked records; what was missing; what it took.
+    """Merged, ranked records, with missing sources and usage.
 
-    `served_by` names the sources that answered ("local index" when the local index did),
-    `local_records` is how many records the local index holds, None where it took no part,
-    `requests` counts HTTP requests sent (retries included, cache hits not), `cached` the answers
-    that came from the disk.
+    `served_by` lists the sources that answered (including "local index"), `local_records` is the
+    number of records in the local index (None if it was not used), `requests` counts HTTP requests
+    (including retries, without cache hits), and `cached` counts answers from the disk.
     """
 
     records: tuple[Record, ...]

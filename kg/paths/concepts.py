@@ -79,7 +79,7 @@ NAMED_CLASSES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class NodeClass:
-    """A class of nodes named in a prompt, defined by types and optionally a pattern for names."""
+    """A class of nodes in a prompt, defined by types and optionally a pattern for names."""
 
     types: tuple[EntityType, ...]
     named: str = ""
@@ -263,9 +263,10 @@ def check_embedder(graph: Graph, embedder: Embedder) -> None:
         return
     if graph.embedder != embedder.name or graph.vectors.shape[1] != embedder.dimension:
         raise InputError(
-            f"the graph was embedded with {graph.embedder} ({graph.vectors.shape[1]} dimensions), "
-            f"but the embedding model in use is {embedder.name} ({embedder.dimension}). Set "
-            f"embedding_model to {graph.embedder}, or build the graph again with this model."
+            f"the graph was embedded with {graph.embedder} ({graph.vectors.shape[1]} "
+            f"dimensions), but the current embedding model is {embedder.name} "
+            f"({embedder.dimension}). Set embedding_model to {graph.embedder}, or rebuild the "
+            "graph with this model."
         )
 
 

@@ -35,10 +35,11 @@ class PathOptions(Strict):
     (`COMPOSITE_WARNING`). `hub_cap`: maximum number of neighbors entered from a node, the least
     connected first (0: all). `diversity`: penalty for full overlap with a path already selected, as
     a share of the path's value; 0 gives the plain top k. `seed`: determines the order of ties, and
-    which paths are sampled if there are too many. `avoid`: types that paths may end at but not pass
-    through, because they link entities that were only studied alike. `co_study`: if no other paths
-    are found, allow these types, and rank paths that do not carry an effect from end to end
-    (`kg.paths.mechanism.carries`); if off, a note reports that only such paths exist.
+    which paths are sampled if there are too many. `avoid`: types at which paths may end but through
+    which they may not pass, because they link entities that were only studied in the same way.
+    `co_study`: if no other paths are found, allow these types, and rank paths that do not carry an
+    effect from end to end (`kg.paths.mechanism.carries`); if off, a note reports that only such
+    paths exist.
     """
 
     k: int = Field(default=8, ge=1, le=1000)
@@ -60,9 +61,9 @@ class PathOptions(Strict):
     @model_validator(mode="after")
     def _consistent(self) -> PathOptions:
         if self.min_hops > self.max_hops:
-            raise ValueError(f"min_hops {self.min_hops} is over max_hops {self.max_hops}")
+            raise ValueError(f"min_hops {self.min_hops} is larger than max_hops {self.max_hops}")
         if self.logic + self.relevance + self.novelty + self.surprise <= 0:
-            raise ValueError("the four path weights are all zero")
+            raise ValueError("all four path weights are zero")
         return self
 
     @property
@@ -72,10 +73,10 @@ class PathOptions(Strict):
 
 
 COMPOSITE_WARNING = (
-    "The composite of Logic, Relevance, Novelty and Surprise ranks these paths. It is no "
-    "probability that a link comes true: its AUC for later links was .349 against random pairs and "
-    ".445 against matched ones on relations of TRRUST, BioRED and BC5CDR, and .731 and .613 on "
-    "BioRED and BC5CDR alone, where what is learned from the past has .926 and .727."
+    "The composite of Logic, Relevance, Novelty and Surprise ranks these paths. It is not a "
+    "probability that a link comes true: its AUC for later links was .349 against random pairs "
+    "and .445 against matched pairs on relations of TRRUST, BioRED and BC5CDR, and .731 and .613 "
+    "on BioRED and BC5CDR alone, where a model trained on the past has .926 and .727."
 )
 #: A path to a class of these types ends at the first member it reaches.
 _SINKS = {EntityType.CLINICAL_ENDPOINT, EntityType.COHORT}
@@ -178,7 +179,7 @@ def find_paths(
         if len(alike):
             said.notes.append(
                 "These concepts are linked only through the setting, an endpoint, a cohort or a "
-                "method: such paths say that they were studied together, not how they act."
+                "method: such paths show that they were studied together, not how they act."
             )
         if options.co_study:
             rows = alike
@@ -186,12 +187,14 @@ def find_paths(
             _say_nearest(graph, alike, said, options, embedder, domain)
             return _result(said, (), 0)
     if not complete:
-        said.notes.append("The search was cut off by its step budget; some paths were not seen.")
+        said.notes.append("The search reached its step budget; some paths were not seen.")
     if total > len(rows):
-        said.notes.append(f"{total} paths exist; {len(rows)} spread evenly over them were scored.")
+        said.notes.append(
+            f"{total} paths exist; an evenly spread sample of {len(rows)} was scored."
+        )
     if not len(rows):
         said.notes.append(
-            f"No path of at most {options.max_hops} steps joins these concepts; name others."
+            f"No path of at most {options.max_hops} steps joins these concepts; try others."
         )
         said.notes += [_neighbors(graph, graph.position[match.node_id]) for match in said.concepts]
         return _result(said, (), 0)
@@ -201,8 +204,8 @@ def find_paths(
         rows = rows[carries(rows, *Steps(graph, one_way=True).choose_edges(rows), graph)]
         if not len(rows):
             said.notes.append(
-                "These concepts are linked only by what acts on both, or is acted on by both, or "
-                "was studied with both: nothing passes between them."
+                "These concepts are linked only by entities that act on both, are acted on by "
+                "both, or were studied with both: no effect passes between them."
             )
             _say_nearest(graph, alike, said, options, embedder, domain)
             return _result(said, (), 0)
@@ -229,7 +232,7 @@ def _neighbors(graph: Graph, node: int) -> str:
     indptr, indices = graph.adjacency
     near = indices[indptr[node] : indptr[node + 1]]
     near = near[np.argsort(-graph.degree[near], kind="stable")][:3]
-    return f"{graph.names[node]} is linked with {', '.join(graph.names[n] for n in near)}."
+    return f"{graph.names[node]} is linked to {', '.join(graph.names[n] for n in near)}."
 
 
 def _through_named(graph: Graph, rows: Rows, said: Understanding, options: PathOptions) -> Rows:
@@ -329,9 +332,10 @@ def _nothing(graph: Graph, said: Understanding) -> PathSearch:
     for phrase in said.unmatched or [said.prompt]:
         near = ", ".join(f'"{m.name}"' for m in graph.find(phrase, 3))
         said.notes.append(
-            f'"{phrase}" names no node of the graph.' + (f" Nearest: {near}." if near else "")
+            f'"{phrase}" does not match any node of '
+            "the graph." + (f" Nearest: {near}." if near else "")
         )
-    said.notes.append("Name an entity of the graph; `sage kg show NAME` looks names up.")
+    said.notes.append("Name an entity of the graph; `sage kg show NAME` looks up names.")
     return _result(said, (), 0)
 
 
@@ -384,9 +388,9 @@ def _to_classes(
         legs += found
         names = " or ".join(kind.value for kind in group.types)
         if found and phrase and group.named:
-            said.notes.append(f'"{phrase}" was read as any node of such a name.')
+            said.notes.append(f'"{phrase}" was interpreted as any node with such a name.')
         elif found and phrase:
-            said.notes.append(f'"{phrase}" was read as any node of type {names}.')
+            said.notes.append(f'"{phrase}" was interpreted as any node of type {names}.')
         elif found:
             said.notes.append(f"Paths to any node of type {names} were added.")
     return legs
@@ -476,7 +480,7 @@ def _rank_paths(
     context = domain or said.domain
     if context is None:
         context = said.prompt
-        said.notes.append("No disease context was named: Relevance is measured to the prompt.")
+        said.notes.append("No disease context was given: Relevance is measured against the prompt.")
     query, center = embedder.embed([said.prompt, context])
     on_paths = np.unique(rows[rows >= 0])
     distances = np.zeros(graph.n_nodes)

@@ -106,9 +106,9 @@ def strength(
     """Compute the strength of each path as a mechanism, in [0, 1].
 
     The strength is the geometric mean, over steps, of belief times role, multiplied by the
-    geometric mean of the information content of the inner nodes. The latter is
-    -log2(degree / sum of degrees), divided by its largest possible value, so that a hub explains
-    little. Paths that only associate, that turn, or that are long are penalized.
+    geometric mean of the information content of the inner nodes. The latter is -log2(degree / sum
+    of degrees), divided by its largest possible value, so that a hub explains little. Paths that
+    only associate, that turn, or that are long are penalized.
 
     Parameters
     ----------

@@ -118,7 +118,7 @@ def surprise(counts: Ints, background: Floats) -> Floats:
     if (sizes == 0).any():
         raise ValueError("a path without entities has no category distribution")
     if (counts[:, background <= 0] > 0).any():
-        raise ValueError("a path uses a category that the background gives no mass")
+        raise ValueError("a path uses a category with zero probability in the background")
     actual = counts / sizes[:, None]
     expected = np.where(background > 0, background, 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -186,7 +186,7 @@ def check_weights(weights: tuple[float, float, float, float]) -> tuple[float, fl
     """Scale weights to sum to 1; raise ValueError if any is negative or not finite, or all 0."""
     array = np.asarray(weights, dtype=np.float64)
     if not np.isfinite(array).all() or (array < 0).any() or array.sum() <= 0:
-        raise ValueError(f"path weights must be >= 0 and not all zero, got {weights}")
+        raise ValueError(f"path weights must be >= 0 and not all zero, but are {weights}")
     logic_, relevance_, novelty_, surprise_ = (array / array.sum()).tolist()
     return logic_, relevance_, novelty_, surprise_
 

@@ -183,7 +183,7 @@ class Searcher:
             self.distance[inside] = FAR
 
     def count(self, source: int, hops: int) -> tuple[int, bool]:
-        """Count the simple paths of exactly `hops` steps; and tell whether that is all."""
+        """Count the simple paths of exactly `hops` steps, and return whether all were counted."""
         nowhere = np.empty((0, 1), dtype=np.int32)
         count, _, steps = self._run(source, hops, (1, 1, 0), -1, nowhere)
         return count, steps <= self._budget

@@ -43,7 +43,7 @@ def discover(sources: Sequence[Path]) -> tuple[list[Path], list[SourceReport]]:
     reports = []
     for source in sources:
         if not source.exists():
-            raise InputError(f"{source}: no such file or folder; name a source that exists")
+            raise InputError(f"{source}: file or folder not found")
         if source.is_file():
             files[source] = None
             continue
@@ -53,7 +53,9 @@ def discover(sources: Sequence[Path]) -> tuple[list[Path], list[SourceReport]]:
                 continue
             if path.is_symlink() and not path.resolve().is_relative_to(root):
                 reports.append(
-                    SourceReport(path=str(path), status="skipped", reason="link out of the folder")
+                    SourceReport(
+                        path=str(path), status="skipped", reason="link that leaves the folder"
+                    )
                 )
                 continue
             if not path.is_file():
@@ -61,7 +63,11 @@ def discover(sources: Sequence[Path]) -> tuple[list[Path], list[SourceReport]]:
             name = path.name.lower()
             if name in _ASIDE or (name.startswith("source") and name.endswith(".txt")):
                 reports.append(
-                    SourceReport(path=str(path), status="skipped", reason="about the folder")
+                    SourceReport(
+                        path=str(path),
+                        status="skipped",
+                        reason="description of the folder, not a document",
+                    )
                 )
             elif path.suffix.lower() in SUFFIXES:
                 files[path] = None
@@ -70,7 +76,7 @@ def discover(sources: Sequence[Path]) -> tuple[list[Path], list[SourceReport]]:
                     SourceReport(
                         path=str(path),
                         status="skipped",
-                        reason=f"unknown kind of file ({path.suffix or 'no suffix'})",
+                        reason=f"unsupported file type ({path.suffix or 'no suffix'})",
                     )
                 )
     return list(files), reports
@@ -102,8 +108,8 @@ def read_file(path: Path, options: ReadOptions | None = None) -> SourceResult:
             SourceReport(path=str(path), status="failed", reason="nested too deeply")
         )
     except Exception as error:  # noqa: BLE001 - a bad file must not stop a build; it is reported
-        log.info("file not read", path=str(path), reason=f"{type(error).__name__}: {error}"[:300])
-        reason = "damaged, or not of the kind that its name says"
+        log.info("file skipped", path=str(path), reason=f"{type(error).__name__}: {error}"[:300])
+        reason = "damaged, or its content does not match its suffix"
         result = SourceResult(SourceReport(path=str(path), status="failed", reason=reason))
     result.sha256 = digest
     _limit_documents(result)
@@ -117,9 +123,9 @@ def _limit_documents(result: SourceResult) -> None:
     long = [d for d in whole if max(len(d.title), len(d.venue or "")) > LONGEST_TITLE]
     notes = []
     if left := len(result.documents) - len(whole):
-        notes.append(f"{left} documents of more than {LONGEST_TEXT:,} characters left out")
+        notes.append(f"{left} documents of more than {LONGEST_TEXT:,} characters omitted")
     if long:
-        notes.append(f"{len(long)} titles or journals cut at {LONGEST_TITLE:,} characters")
+        notes.append(f"{len(long)} titles or journals truncated to {LONGEST_TITLE:,} characters")
         cut = {
             id(d): d.model_copy(
                 update={
@@ -159,7 +165,7 @@ def _reader(path: Path, data: bytes) -> Reader:
         from kg.sources.plain import read_text
 
         return _simple(read_text)
-    raise SourceError(f"unknown kind of file ({suffix or 'no suffix'})")
+    raise SourceError(f"unsupported file type ({suffix or 'no suffix'})")
 
 
 def _simple(function: Callable[[Path, bytes], Iterable[Document]]) -> Reader:

@@ -13,7 +13,7 @@ READER_VERSION = "7"
 LONGEST_TITLE = 1_000
 """Maximum characters in a document's title or journal; longer ones are cut and reported."""
 LONGEST_TEXT = 20_000_000
-"""Maximum characters in a document's text; longer documents are left out and reported."""
+"""Maximum characters in a document's text; longer documents are omitted and reported."""
 MAX_BYTES = 512 * 1024 * 1024
 
 
@@ -37,7 +37,7 @@ class ReadOptions(Strict):
 
 
 class SourceReport(Strict):
-    """Report on a file: `read`, `skipped` or `failed`, and why."""
+    """Report on a file: `read`, `skipped` or `failed`, and the reason."""
 
     path: str
     status: str

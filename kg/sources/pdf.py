@@ -54,7 +54,7 @@ def read_pdf(path: Path, data: bytes, options: ReadOptions) -> SourceResult:
     Raises
     ------
     SourceError
-        If the file is encrypted, malformed, or has no text layer; the message states which.
+        If the file is encrypted, malformed, or has no text layer; the message says which.
     """
     if b"%PDF-" not in data[:1024]:
         raise SourceError("not a PDF (no %PDF header)")
@@ -66,7 +66,7 @@ def read_pdf(path: Path, data: bytes, options: ReadOptions) -> SourceResult:
     try:
         count, metadata = readers.open()
         if count > options.max_pages:
-            raise SourceError(f"{count} pages; more than the limit of {options.max_pages}")
+            raise SourceError(f"{count} pages, more than the limit of {options.max_pages}")
         pages = [_read_page(readers, number) for number in range(count)]
         empty = [number for number, page in enumerate(pages) if page.quality.words < 3]
         if empty and options.ocr:
@@ -147,7 +147,7 @@ class _Readers:
             reasons.append("no pages")
         except pdfium.PdfiumError as error:
             if "password" in str(error).lower():
-                raise SourceError("encrypted: a password is needed to open it") from None
+                raise SourceError("encrypted: a password is required to open it") from None
             reasons.append(str(error))
         try:
             reader = self._pypdf_reader()
@@ -157,7 +157,7 @@ class _Readers:
         except SourceError:
             raise
         except Exception as error:  # noqa: BLE001 - any failure of the second opinion is the answer
-            reasons.append(str(error)[:80] or "its structure cannot be followed")
+            reasons.append(str(error)[:80] or "its structure cannot be parsed")
         raise SourceError(f"malformed PDF ({'; '.join(reasons)[:200]})")
 
     def _pypdf_reader(self) -> Any:
@@ -166,7 +166,7 @@ class _Readers:
 
             reader = PdfReader(io.BytesIO(self._data), strict=False)
             if reader.is_encrypted and not reader.decrypt(""):
-                raise SourceError("encrypted: a password is needed to open it")
+                raise SourceError("encrypted: a password is required to open it")
             self._pypdf = reader
         return self._pypdf
 
@@ -236,7 +236,7 @@ def _read_page(readers: _Readers, number: int) -> Page:
         try:
             text = readers.text(tier, number)
         except Exception as error:  # noqa: BLE001 - a tier that fails is what the next tier is for
-            log.failed("PDF text not read", error, tier=tier, page=number + 1)
+            log.failed("PDF text unreadable", error, tier=tier, page=number + 1)
             continue
         quality = measure(text)
         if quality.words >= 3 and quality.score >= GOOD:
@@ -259,7 +259,7 @@ def _place_lines(readers: _Readers, pages: Sequence[Page]) -> Parts:
             return Parts()
         found = parts(lined)
     except Exception as error:  # noqa: BLE001 - without places the text in the file's order stays
-        log.failed("PDF layout not read", error)
+        log.failed("PDF layout unreadable", error)
         return Parts()
     found.pages = [
         text if number in known else pages[number].text for number, text in enumerate(found.pages)
@@ -271,7 +271,7 @@ def _ocr(readers: _Readers, pages: list[Page], empty: list[int]) -> Iterator[str
     """Fill pages without text using tesseract, and yield notes."""
     program = shutil.which("tesseract")
     if program is None:
-        yield "OCR asked for, but tesseract is not installed"
+        yield "OCR was requested, but tesseract is not installed"
         return
     done = 0
     for number in empty:
@@ -284,7 +284,7 @@ def _ocr(readers: _Readers, pages: list[Page], empty: list[int]) -> Iterator[str
                 check=True,
             )
         except subprocess.TimeoutExpired:
-            yield f"OCR of page {number + 1} took more than two minutes, and was ended"
+            yield f"OCR of page {number + 1} took more than two minutes and was stopped"
             continue
         except (subprocess.SubprocessError, OSError):
             yield f"OCR of page {number + 1} failed"

@@ -83,7 +83,7 @@ def parse(data: bytes) -> Any:
     from lxml import etree
 
     if _ENTITY.search(data[: 1 << 20]):
-        raise SourceError("declares XML entities; refused (entity expansion is unsafe)")
+        raise SourceError("declares XML entities, which are not expanded for safety; remove them")
     parser = etree.XMLParser(
         resolve_entities=False,
         no_network=True,

@@ -43,7 +43,7 @@ def test_the_failing_line_and_the_kind_of_error_reach_the_model() -> None:
         ("ValueError: Length of values (412) does not match length of index (410)", "differ in"),
         ("TypeError: Object of type int64 is not JSON serializable", "convert numpy numbers"),
         ("numpy.linalg.LinAlgError: Singular matrix", "did not converge"),
-        ("ModuleNotFoundError: No module named 'rpy2'", "a module that is not there"),
+        ("ModuleNotFoundError: No module named 'rpy2'", "a missing module"),
     ],
 )
 def test_a_known_message_is_told_in_our_words(error: str, hint: str) -> None:
@@ -63,7 +63,7 @@ def test_rows_printed_by_the_program_are_withheld_whole() -> None:
     rows = "\n".join(f"P{i:04d}  {50 + i}  MALE  stage III" for i in range(40))
     said = fed_back("KeyError: 'x'", stdout=rows)
     assert "MALE" not in said and "P0001" not in said and "40" not in said
-    assert said.endswith("whatever else it printed is withheld")
+    assert said.endswith("its other output is withheld")
 
 
 def test_the_name_of_an_error_cannot_carry_a_value() -> None:
@@ -81,7 +81,7 @@ def test_a_traceback_that_the_program_made_up_quotes_only_its_own_text() -> None
 @given(st.text(max_size=200), st.text(max_size=200))
 def test_whatever_is_printed_only_our_own_words_go_back(stderr: str, stdout: str) -> None:
     known = {hint for _, hint in HINTS} | ERROR_NAMES | {
-        "an error of its own", "whatever else it printed is withheld"
+        "an error of its own", "its other output is withheld"
     }  # fmt: skip
     for line in describe_failure(stderr, stdout, PROGRAM):
         name, _, hint = line.partition(": ")

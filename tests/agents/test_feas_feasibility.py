@@ -170,12 +170,14 @@ def test_an_unanswered_registry_counts_neither_way() -> None:
     class Silent:
         def facts(self, expanded):
             return [
-                ExternalFact("data", "public data sets", "GEO could not be asked.", "GEO", None, 0)
+                ExternalFact(
+                    "data", "public data sets", "GEO could not be queried.", "GEO", None, 0
+                )
             ]
 
     with_silence = assess_all(registries=Silent())
     assert with_silence.score == pytest.approx(assess_all().score)
-    assert "GEO could not be asked" in text_of(with_silence)
+    assert "GEO could not be queried" in text_of(with_silence)
     check = next(
         check for check in with_silence.steps[0].checks if check.name == "public data sets"
     )

@@ -98,7 +98,7 @@ def test_a_receptor_s_letters_and_a_marker_s_cell_are_read(
 
 def test_a_paper_on_another_disease_in_the_claims_own_direction_speaks_not_against_it() -> None:
     text = render(b_cells(), NMIBC)
-    assert "against: " not in text and "Speaks against" not in text
+    assert "against: " not in text and "Contradicts the claim" not in text
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_what_is_said_in_other_words_is_counted_and_said(
     """A part counts as absent only if not even its words occur near each other."""
     output = render(expanded((part, "overall survival")), Record(title=text))
     assert (f" {counted} for {part}" in output) is bool(counted)
-    assert ("together in none" in output) is not bool(counted)
+    assert ("together in no record" in output) is not bool(counted)
 
 
 def test_of_two_records_the_one_on_the_exposure_is_nearer() -> None:

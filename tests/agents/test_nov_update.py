@@ -79,7 +79,7 @@ def test_a_penalty_stops_at_one() -> None:
         ([0.5], [1], [1], 3, "score is outside"),
         ([5], [11], [1], 3, "proposal is outside"),
         ([5], [float("nan")], [1], 3, "proposal is outside"),
-        ([5], [5], [1.5], 3, "confidence is outside"),
+        ([5], [5], [1.5], 3, "every confidence must"),
         ([5], [5], [1], 0, "must be positive"),
     ],
 )

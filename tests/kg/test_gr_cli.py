@@ -77,7 +77,7 @@ def test_paths_of_the_past_know_only_the_past(folder: Path) -> None:
 def test_a_concept_that_the_graph_lacks_is_refused_with_the_nearest(
     folder: Path, asked: list[str]
 ) -> None:
-    with pytest.raises(InputError, match="names no node of the graph"):
+    with pytest.raises(InputError, match="does not match any node of the graph"):
         RUN.invoke(app, ["paths", *asked, "-g", str(folder)], catch_exceptions=False)
 
 

@@ -182,11 +182,11 @@ def test_a_sentence_that_says_anything_else_is_removed(
     ("text", "fault"),
     [
         ("Erdafitinib targets FGFR3.", None),
-        ("FGFR3 targets erdafitinib.", "does not say what it cites"),
-        ("Erdafitinib does not target FGFR3.", "does not say what it cites"),
-        ("Erdafitinib targets promote FGFR3.", "says more than it cites"),
-        ("Erdafitinib targets inhibit FGFR3.", "says more than it cites"),
-        ("Erdafitinib inhibits FGFR3.", "does not say what it cites"),
+        ("FGFR3 targets erdafitinib.", "does not express a statement that it cites"),
+        ("Erdafitinib does not target FGFR3.", "does not express a statement that it cites"),
+        ("Erdafitinib targets promote FGFR3.", "says more than the cited statements"),
+        ("Erdafitinib targets inhibit FGFR3.", "says more than the cited statements"),
+        ("Erdafitinib inhibits FGFR3.", "does not express a statement that it cites"),
     ],
 )
 def test_a_target_is_said_by_its_own_verb(text: str, fault: str | None, ontology: Ontology) -> None:
@@ -232,7 +232,10 @@ def test_a_models_text_keeps_what_stands_and_counts_the_rest(
     found = ChatSummaries(model, MODEL, ontology).summarize(community)
     assert [s.text for s in found.sentences] == ["FN1 promotes cell migration."]
     assert found.written_by == "m" and found.note is None
-    assert found.dropped == {"names what it does not cite": 1, "cites what was not given": 1}
+    assert found.dropped == {
+        "mentions something that it does not cite": 1,
+        "cites a statement that was not given": 1,
+    }
 
 
 @pytest.mark.parametrize("reply", ["no JSON", '{"sentences": [{"text": 1}]}', []])

@@ -305,7 +305,7 @@ def test_paper_mode_makes_one_edge_per_ordered_pair() -> None:
 
 
 def test_similarity_without_an_embedder_is_refused() -> None:
-    with pytest.raises(InputError, match="needs an embedder"):
+    with pytest.raises(InputError, match="requires an embedder"):
         fuse(bladder(), FusionOptions(), None)
 
 
@@ -337,14 +337,14 @@ def test_old_names_are_not_compared_again_and_the_pairs_are_the_same(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "broken", ["pairs.npz", "pairs.vectors", "of another fusion", "cut short", "missing"]
+    "broken", ["pairs.npz", "pairs.vectors", "of another fusion", "truncated", "missing"]
 )
 def test_a_damaged_pair_cache_is_computed_again(tmp_path: Path, broken: str) -> None:
     cache, vectors = tmp_path / "pairs.npz", tmp_path / "pairs.vectors"
     similar_pairs(["bladder", "bladder tumor"], 0.7, EMBEDDER, cache)
     if broken == "of another fusion":  # two fusions that wrote at once
         vectors.write_bytes(EMBEDDER.embed(["bladder", "tumor stroma"]).tobytes())
-    elif broken == "cut short":
+    elif broken == "truncated":
         vectors.write_bytes(vectors.read_bytes()[:-4])
     elif broken == "missing":
         vectors.unlink()

@@ -156,7 +156,7 @@ def test_a_node_is_found_by_id_name_alias_prefix_and_misspelling() -> None:
 
 
 def test_an_unknown_node_is_named_with_its_nearest() -> None:
-    with pytest.raises(InputError, match='Nearest: "bladder cancer"'):
+    with pytest.raises(InputError, match='Nearest names: "bladder cancer"'):
         graph(bladder()).node("bladdr canser")
 
 
@@ -271,7 +271,7 @@ def test_a_missing_graph_says_how_to_build_one(tmp_path: Path) -> None:
 
 def test_a_foreign_folder_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("all my work")
-    with pytest.raises(InputError, match="holds other things"):
+    with pytest.raises(InputError, match="is not empty"):
         graph(bladder()).save_sidecar(tmp_path)
 
 

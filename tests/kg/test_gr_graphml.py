@@ -111,7 +111,7 @@ def test_bombs_and_external_entities_are_refused(tmp_path: Path, doctype: str) -
         (
             f"{HEAD}<key id='e' for='node' attr.name='aliases'/><graph>"
             "<node id='a'><data key='e'>{</data></node></graph></graphml>",
-            "not JSON",
+            "not valid JSON",
         ),
     ],
 )

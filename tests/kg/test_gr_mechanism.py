@@ -121,7 +121,7 @@ def test_where_there_is_no_mechanism_the_notes_say_why_and_what_is_nearest() -> 
     assert "`--co-study` shows such paths" in notes
     apart = [act("hypoxia", "HIF1A", types=(P, G)), act("cisplatin resistance", "MDR1")]
     notes = " ".join(find_paths(graph(apart), question, STRICT, EMBEDDER).notes)
-    assert "hypoxia is linked with HIF1A. cisplatin resistance is linked with MDR1." in notes
+    assert "hypoxia is linked to HIF1A. cisplatin resistance is linked to MDR1." in notes
 
 
 def test_a_class_by_name_takes_only_such_names() -> None:
@@ -224,5 +224,5 @@ def test_what_runs_on_from_end_to_end_is_a_mechanism(edges, carried) -> None:  #
     assert bool(found.paths) is carried
     ahead = {e.forward for p in found.paths for e in p.edges if e.relation in CAUSAL}
     assert len(ahead) < 2  # the steps shown are those that run one way
-    assert carried or any("nothing passes between" in note for note in found.notes)
+    assert carried or any("no effect passes between" in note for note in found.notes)
     assert find_between(graph(edges), "AA", "CC", PLAIN, EMBEDDER).paths

@@ -59,7 +59,7 @@ def test_surprise_is_the_kl_divergence_in_nats() -> None:
 
 
 def test_surprise_refuses_a_category_that_the_graph_does_not_have() -> None:
-    with pytest.raises(ValueError, match="no mass"):
+    with pytest.raises(ValueError, match="zero probability"):
         scores.surprise(np.array([[1, 1]]), np.array([1.0, 0.0]))
 
 

@@ -246,11 +246,11 @@ def test_a_path_ending_in_graphml_gets_the_file_there(tmp_path: Path) -> None:
 
 def test_a_corpus_of_which_nothing_can_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    with pytest.raises(InputError, match="no papers to read; name PDF"):
+    with pytest.raises(InputError, match="no papers found; give PDF"):
         build([tmp_path / "in"], tmp_path / "out", FAST, ontology())
     (tmp_path / "in" / "x.json").write_text("{}")
     (tmp_path / "in" / "a.pdf").write_bytes(b"no pdf")
-    with pytest.raises(InputError, match=r"a\.pdf: not a PDF.*x\.json: unknown kind of file"):
+    with pytest.raises(InputError, match=r"a\.pdf: not a PDF.*x\.json: unsupported file type"):
         build([tmp_path / "in"], tmp_path / "out", FAST, ontology())
     assert not (tmp_path / "out" / "graph.graphml").exists()
 
@@ -260,7 +260,7 @@ def test_an_empty_corpus_gives_an_empty_graph_and_says_so(tmp_path: Path) -> Non
     note(folder, "a", ["Nothing of interest happened."])
     report = build([folder], tmp_path / "out", FAST, ontology())
     assert report.triples == 0
-    assert "no triples: the graph is empty" in report.notes
+    assert "the graph is empty" in report.notes
 
 
 _KILLED = """
@@ -313,7 +313,7 @@ def test_the_store_refuses_to_change_what_was_read(tmp_path: Path) -> None:
 def test_a_foreign_file_in_place_of_the_store_is_named(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "store.sqlite").write_bytes(b"something else entirely" * 100)
-    with pytest.raises(InputError, match="not a store of this program"):
+    with pytest.raises(InputError, match="not a SAGE store"):
         build([_corpus(tmp_path / "in", 1)], tmp_path / "out", FAST, ontology())
 
 

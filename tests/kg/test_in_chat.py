@@ -101,7 +101,7 @@ def test_statements_without_their_evidence_are_dropped_and_counted() -> None:
     assert result.dropped == {
         "evidence not in the chunk": 1,
         "confidence below 0.5": 1,
-        "empty or same entities": 1,
+        "empty or identical entities": 1,
         "said twice": 1,
     }
 
@@ -118,7 +118,7 @@ def test_a_reply_off_the_schema_goes_back_with_the_error() -> None:
 def test_what_keeps_failing_is_a_failure_not_an_empty_result() -> None:
     result, _ = _run(Model("not json"), attempts=2)
     assert result.error is not None
-    assert "does not fit the schema" in result.error
+    assert "does not match the schema" in result.error
 
 
 def test_the_title_of_a_cited_paper_is_no_statement_of_this_one() -> None:

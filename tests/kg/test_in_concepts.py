@@ -402,16 +402,18 @@ ENTITIES = (
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
-        ("related.tsv", "id\trelation\tother\nx:1\tbroader\tx:9\n", r"row 2: 'x:9' is no id"),
+        ("related.tsv", "id\trelation\tother\nx:1\tbroader\tx:9\n", r"row 2: 'x:9' is not an id"),
         ("related.tsv", "id\trelation\tother\nx:1\tlike\tx:2\n", r"unknown relation 'like'"),
         ("related.tsv", "id\trelation\tother\nx:1\tbroader\tx:1\n", r"'x:1' is related to itself"),
         ("related.tsv", "id\trelation\tother\nx:1\tbroader\tx:2\nx:2\topposite\tx:1\n",
-         r"row 3: .*row 2 relates these two already"),
+         r"row 3: .*row 2 already relates these two"),
         ("related.tsv", "id\tother\n", r"header is id other; expected id relation other"),
-        ("homonyms.tsv", "surface\tnear\tentity\nAB\t\tx:9\n", r"row 2: 'x:9' is no id"),
-        ("homonyms.tsv", "surface\tnear\tentity\n\t\tx:1\n", r"row 2: a homonym needs a surface"),
+        ("homonyms.tsv", "surface\tnear\tentity\nAB\t\tx:9\n", r"row 2: 'x:9' is not an id"),
+        ("homonyms.tsv", "surface\tnear\t"
+                         "entity\n\t\tx:1\n", r"row 2: a homonym "
+                                                             r"requires a surface"),
         ("entities.tsv", ENTITIES.replace("\town\t\nx:2", "\t\t\nx:2"),
-         r"row 2: a definition needs a source"),
+         r"row 2: a definition requires a source"),
     ],
 )  # fmt: skip
 def test_a_malformed_table_is_named_with_its_row(

@@ -59,7 +59,7 @@ def test_records_that_are_there_are_not_asked_for_again(tmp_path: Path) -> None:
 def test_an_answer_in_another_form_is_an_error_not_an_empty_list(tmp_path: Path) -> None:
     with serving() as fake:
         fake.routes["/efetch.fcgi"] = Answer(b"<html>busy</html>")
-        with pytest.raises(ServiceError, match="MEDLINE is documented"):
+        with pytest.raises(ServiceError, match="instead of MEDLINE"):
             fetch_ids(["11"], tmp_path, PubMed(Access(urls={"pubmed": fake.url})), QUICK)
 
 

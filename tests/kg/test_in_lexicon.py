@@ -159,12 +159,12 @@ DAMAGES: dict[str, Callable[[dict[str, np.ndarray]], object]] = {
     r"names without an entry": lambda a: a.update(owner=a["owner"] + 99),
     r"entries without a type": lambda a: a.update(types=a["types"] + 99),
     r"names out of order": lambda a: a.update(keys=a["keys"][::-1]),
-    r"name cut short": lambda a: a.update(name_bytes=a["name_bytes"][:-1]),
+    r"name truncated": lambda a: a.update(name_bytes=a["name_bytes"][:-1]),
     r"unknown types Unheard": lambda a: a["kinds"].__setitem__(0, "Unheard"),
-    r"no names in it": lambda a: a.update(
+    r"no names": lambda a: a.update(
         {name: a[name][:0] for name in ("keys", "owner", "symbol")}, surface_at=a["surface_at"][:1]
     ),
-    r"lexicon format 3, this is 4": lambda a: a.update(format=np.array([3], dtype=np.int32)),
+    r"lexicon format 3, but this": lambda a: a.update(format=np.array([3], dtype=np.int32)),
 }
 
 
@@ -184,7 +184,7 @@ def test_a_damaged_lexicon_is_refused_with_the_remedy(tmp_path: Path, message: s
 def test_a_vocabulary_without_a_usable_entry_is_refused(tmp_path: Path) -> None:
     row = "9606\t387934\tFABP5P1\tFABP5\t-\tpseudogene 1\tpseudo\t-"
     empty = _gene_info(tmp_path / "empty.gz", [row])
-    with pytest.raises(InputError, match=r"empty\.gz: no usable entry"):
+    with pytest.raises(InputError, match=r"empty\.gz: no usable entries"):
         import_lexicons([empty], tmp_path / "x.lex")
 
 

@@ -80,7 +80,7 @@ def test_two_thousand_pages_are_read_in_seconds(tmp_path: Path) -> None:
     assert result.report.pages == 2000
     assert time.process_time() - start < 30
     limited = read_file(path, ReadOptions(max_pages=100))
-    assert limited.report.reason == "2000 pages; more than the limit of 100"
+    assert limited.report.reason == "2000 pages, more than the limit of 100"
 
 
 @pytest.mark.shared

@@ -200,7 +200,7 @@ def scanned(_data: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (locked, "encrypted: a password is needed to open it"),
+        (locked, "encrypted: a password is required to open it"),
         (scanned, "no text layer (scanned, or drawn as outlines); try the OCR option"),
         (lambda data: data[:400], "malformed PDF"),
         (lambda data: b"%PDF-1.7\n" + b"\x00\xff" * 500, "malformed PDF"),

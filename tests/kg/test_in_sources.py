@@ -160,7 +160,7 @@ def test_lengths_of_a_record_are_bounded_and_what_was_cut_is_said(tmp_path: Path
     assert [(d.pmid, len(d.title)) for d in result.documents] == [("1", 1000), ("2", 13)]
     assert len(result.documents[0].venue or "") == 1000
     reason = result.report.reason or ""
-    assert "1 titles or journals cut" in reason and "1 documents of more than" in reason
+    assert "1 titles or journals truncated" in reason and "1 documents of more than" in reason
     assert result.report.status == "read"
 
 
@@ -173,7 +173,7 @@ def test_a_reader_that_stumbles_says_so_in_plain_words(
     monkeypatch.setattr("kg.sources.plain.read_text", stumble)
     (tmp_path / "a.txt").write_text("text")
     reason = read_file(tmp_path / "a.txt").report.reason
-    assert reason == "damaged, or not of the kind that its name says"
+    assert reason == "damaged, or its content does not match its suffix"
 
 
 def test_xml_nested_ten_thousand_deep_does_not_stop_the_reader(tmp_path: Path) -> None:
@@ -203,14 +203,14 @@ def test_a_folder_is_walked_in_order_and_strangers_are_reported(tmp_path: Path) 
     assert [Path(d.path).stem for d in read_documents(tmp_path, None, reports)] == ["one", "two"]
     skipped = {Path(r.path).name: r.reason for r in reports if r.status == "skipped"}
     assert skipped == {
-        "data.xlsx": "unknown kind of file (.xlsx)",
-        "README.md": "about the folder",
-        "out.md": "link out of the folder",
+        "data.xlsx": "unsupported file type (.xlsx)",
+        "README.md": "description of the folder, not a document",
+        "out.md": "link that leaves the folder",
     }
 
 
 def test_a_missing_source_is_named() -> None:
-    with pytest.raises(InputError, match="no/such: no such file or folder"):
+    with pytest.raises(InputError, match="no/such: file or folder not found"):
         discover([Path("no/such")])
 
 
