@@ -240,9 +240,9 @@ def test_a_renamed_signature_is_the_same_claim(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"exposures": [{"label": "s", "signature": {"genes": ["A", "A"]}}]}, "named twice"),
+        ({"exposures": [{"label": "s", "signature": {"genes": ["A", "A"]}}]}, "listed twice"),
         ({"exposures": [{"label": "s", "signature": {"genes": ["A", "B"], "weights": [1, 2]}}]},
-         "exactly when"),
+         "`weights` are required"),
         ({"exposures": [{"label": "s", "signature": {"genes": ["A", "B"], "method": "weighted",
                                                      "weights": [1, 0]}}]}, "other than 0"),
         ({"exposures": [{"label": "s", "variable": "clinical:age",

@@ -172,7 +172,7 @@ def test_whatever_a_file_holds_it_is_read_typed_or_refused(
     try:
         found = read_numbers(path, TASK)
     except InputError as error:
-        assert str(error).startswith(("numbers.json", "the program left"))
+        assert str(error).startswith(("numbers.json", "the program did not write"))
     else:
         assert set(found.numbers) <= {"primary"}
 

@@ -164,12 +164,12 @@ def test_bad_follow_up_is_refused_by_name(time, event, error, says):
 
 
 def test_a_comparison_with_one_empty_group_is_refused():
-    with pytest.raises(EmptyGroupError, match="only a single group"):
+    with pytest.raises(EmptyGroupError, match="only one group"):
         logrank([1, 2, 3], [1, 1, 0], ["high", "high", "high"])
 
 
 def test_groups_that_are_never_at_risk_together_are_refused():
-    with pytest.raises(EmptyGroupError, match="at no event time"):
+    with pytest.raises(EmptyGroupError, match="at any event time"):
         logrank([1, 1, 5, 6], [0, 0, 1, 1], [0, 0, 1, 1])
 
 

@@ -166,9 +166,13 @@ def test_a_time_after_the_start_needs_a_landmark_that_late(
 @pytest.mark.parametrize(
     ("changes", "toml", "said"),
     [
-        ({}, STANFORD.replace(', before = "no"', ""), "what it was before"),
+        ({}, STANFORD.replace(', before = "no"', ""), "its value before"),
         ({}, STANFORD.replace('{ column = "wait", before = "no" }', "90"), "cannot be followed"),
-        ({}, STANFORD.replace('{ column = "wait", before = "no" }', '"baseline"'), "leave it out"),
+        (
+            {},
+            STANFORD.replace('{ column = "wait", before = "no" }', '"baseline"'),
+            "remove this setting",
+        ),
         ({"subgroups": [{"variable": "clinical:age", "op": "gt", "value": 50}]}, None, "subgroups"),
     ],
 )

@@ -146,7 +146,7 @@ def test_a_control_that_ran_has_its_numbers(kind: str, field: str, value: float 
 def test_a_control_that_did_not_run_says_why() -> None:
     from validation.results.controls import ControlStatus, PermutedOutcome
 
-    with pytest.raises(ValueError, match="says why"):
+    with pytest.raises(ValueError, match="must give the reason"):
         PermutedOutcome(status=ControlStatus.CRASHED)
 
 

@@ -452,9 +452,9 @@ def _controls() -> Iterator[Row]:
         for status in (REFUSED, CRASHED, OFF):
             result = kind(status=status, reason="MemoryError")
             yield given(f"{field} {status}", control, controls(**{field: result}))
-    leak = TimingResult(status=RAN, n=400, leaks=("FABP5: it tells who", "TLS: it moves with"))
+    leak = TimingResult(status=RAN, n=400, leaks=("FABP5: it reveals who", "TLS: it moves with"))
     yield given("an exposure that was not known at baseline", open_("data"), controls(timing=leak),
-                reasons=("FABP5: it tells who; TLS: it moves with",))  # fmt: skip
+                reasons=("FABP5: it reveals who; TLS: it moves with",))  # fmt: skip
     for key, role in (
         ("imaging:tls", "exposure"),
         ("clinical:stage", "covariate"),

@@ -116,7 +116,9 @@ class Analysis:
             provenance = json.loads((inputs / "provenance.json").read_text(encoding="utf-8"))
             frozen = FrozenContract.load(inputs / "contract.json")
         except FileNotFoundError as error:
-            raise InputError(f"{inputs}: not prepared inputs ({error.filename} missing)") from None
+            raise InputError(
+                f"{inputs}: not prepared inputs ({error.filename} is missing)"
+            ) from None
         except (json.JSONDecodeError, ValidationError) as error:
             raise InputError(f"{inputs}: inputs are damaged: {error}") from None
         for name, digest in provenance["files"].items():
@@ -182,7 +184,7 @@ class Analysis:
             if study is None:
                 raise refusal
             if plan.method == "calibration" and self.part in APPLIED and self.model is None:
-                raise InputError("no prediction model was developed before: nothing to apply here")
+                raise InputError("no earlier prediction model exists, so there is nothing to apply")
             if self.part != "replication":
                 return _without_terms(study, plan, run_method(study, plan, book, tables))
             have = {
@@ -316,13 +318,13 @@ class Analysis:
     ) -> C:
         """Run a control; return its typed result and record it as a test."""
         if not wanted:
-            return kind(status=ControlStatus.OFF, reason="the contract does not ask for it")
+            return kind(status=ControlStatus.OFF, reason="not requested in the contract")
         endpoint = self.contract.primary_test.endpoint
         if kind is NegativeEndpoint:
             endpoint = self.contract.controls.negative_endpoint or endpoint
         primary = next((test for test in self._tests if test.id == self.contract.primary), None)
         if primary is not None and primary.status != "ok" and kind is not KnownPositiveResult:
-            return kind(status=ControlStatus.REFUSED, reason="the primary test gave no result")
+            return kind(status=ControlStatus.REFUSED, reason="the primary test returned no result")
         ran: list[C] = []
 
         def attempt() -> TestOutcome:

@@ -38,8 +38,8 @@ def load(name_or_dir: str | Path, *, root: Path | None = None, cache: Path | Non
         return builtin.load(name_or_dir.lower())
     if not path.exists():
         raise InputError(
-            f'cohort "{name_or_dir}": neither a built-in name ({", ".join(builtin.NAMES)}) nor an '
-            "existing folder. `sage cohort list` shows what there is"
+            f'cohort "{name_or_dir}": neither a built-in cohort ({", ".join(builtin.NAMES)}) '
+            "nor an existing folder. `sage cohort list` shows all cohorts"
         )
     description = path / "cohort.toml" if path.is_dir() else path
     if description.name.endswith(".toml") and description.is_file():
@@ -51,7 +51,7 @@ def load(name_or_dir: str | Path, *, root: Path | None = None, cache: Path | Non
     shipped = _shipped_for(path)
     if shipped is not None:
         return Cohort(shipped, path, cache=cache)
-    raise InputError(f"{path}: no cohort.toml in it")
+    raise InputError(f"{path}: cohort.toml not found")
 
 
 def _shipped_for(folder: Path) -> CohortSpec | None:

@@ -4,35 +4,36 @@ from __future__ import annotations
 
 from validation.core.types import Finding, Severity
 
-READ = "correct the file, or what cohort.toml says of it"
+READ = "correct the file, or its description in cohort.toml"
 TIMING = (
-    "find out when it was recorded; declare known_at (a time, or a column of each patient's own) "
-    "and use a landmark or a time-dependent covariate, or leave it out"
+    "find out when it was recorded; declare known_at (a time, or a column with each patient's "
+    "time) and use a landmark or a time-dependent covariate, or omit it"
 )
-SWAP = "if the flag is the other way round, swap event_values and censored_values"
+SWAP = "if the flag is inverted, swap event_values and censored_values"
 
 CODES: dict[str, tuple[Severity, str]] = {
-    "censoring_flag": ("warning", "check it against vital status or the time of death"),
+    "censoring_flag": ("warning", "compare it with vital status or the time of death"),
     "cleaned_text": ("info", ""),
-    "constant": ("warning", "leave it out: it can be related to nothing"),
+    "constant": ("warning", "omit it: it cannot be related to anything"),
     "duplicate_symbols": ("info", ""),
-    "empty": ("error", "check its column and its codes for missing, or leave it out"),
+    "empty": ("error", "check its column and its codes for missing values, or omit it"),
     "endpoint": ("error", READ),
-    "event_disagrees": ("warning", "find out which of the two is right before anything is tested"),
+    "event_disagrees": ("warning", "find out which of the two is right before testing anything"),
     "events_last": ("warning", SWAP),
     "expression": ("error", READ),
     "few_events": ("warning", "use another endpoint for primary tests"),
     "grows_with_follow_up": ("warning", TIMING),
     "happens_during_follow_up": ("warning", TIMING),
-    "ids_in_another_form": ("error", "write them alike in both files"),
+    "ids_in_another_form": ("error", "write them the same way in both files"),
     "ids_twice": (
         "error",
-        "spell each patient's identifier in the same way: they count as different patients",
+        "spell each patient's identifier the same way: different spellings count as different "
+        "patients",
     ),
     "impossible_value": ("error", "correct them, or add them to the table's `missing`"),
     "inverted_event": ("error", "swap event_values and censored_values"),
-    "many_levels": ("warning", "pool them, or leave the variable out"),
-    "missing_code": ("warning", "if it stands for missing, add it to the table's `missing`"),
+    "many_levels": ("warning", "pool them, or omit the variable"),
+    "missing_code": ("warning", "if it means missing, add it to the table's `missing`"),
     "mixed_spelling": ("error", "map them to one spelling in `values`"),
     "mixed_units": ("error", "convert all patients to the same unit"),
     "mostly_missing": ("warning", "do not use it as a covariate"),
@@ -40,14 +41,17 @@ CODES: dict[str, tuple[Severity, str]] = {
     "normal_samples": ("info", ""),
     "not_binary": ("error", 'map them in `values`, or declare kind = "categorical"'),
     "one_time": ("error", "check the time column"),
-    "one_two_coding": ("warning", "name both codes in an endpoint before using it"),
+    "one_two_coding": ("warning", "include both codes in an endpoint before using it"),
     "outcome_proxy": ("warning", TIMING),
     "outdated_endpoint": ("error", "the endpoint's follow-up is older; use the other table"),
     "outdated_follow_up": (
         "warning",
         "this follow-up is older; take outcomes from the endpoint's table",
     ),
-    "outlier": ("warning", "check them: a mean, a slope and a z-score follow the largest value"),
+    "outlier": (
+        "warning",
+        "check them: means, slopes and z-scores depend strongly on the largest value",
+    ),
     "recorded_by_outcome": ("warning", TIMING),
     "repeated_header": ("error", "set header_rows"),
     "risk_protects": ("warning", "check which code is the event, and how the variable is coded"),
@@ -55,21 +59,22 @@ CODES: dict[str, tuple[Severity, str]] = {
     "several_rows": ("error", 'set rows_per_patient = "identical", "first", "last" …'),
     "short_ids": (
         "error",
-        "map them to full barcodes first: tails are not unique across sites",
+        "map them to full barcodes first: the ends of barcodes are not unique across sites",
     ),
     "short_times": ("warning", "check time_unit"),
     "times_at_zero": (
         "warning",
-        "find out whether 0 stands for missing; they inform no comparison of hazards",
+        "find out whether 0 means missing; these patients do not contribute to any comparison "
+        "of hazards",
     ),
     "timing_undeclared": ("warning", TIMING),
     "training_slides": (
         "warning",
         "keep the test rows with `where`, or use these variables for sensitivity analyses only",
     ),
-    "variable": ("error", "correct the column, or what cohort.toml says of it"),
+    "variable": ("error", "correct the column, or its description in cohort.toml"),
     "versioned_ids": ("info", ""),
-    "weak_join": ("warning", "check the key column and its form"),
+    "weak_join": ("warning", "check the key column and its format"),
 }
 
 

@@ -88,7 +88,7 @@ class Cohort(CohortColumns):
 
     @property
     def maps(self) -> Path | None:
-        """The folder of the slides' maps; None if there is no such folder in the cohort's root."""
+        """Return the folder of the slides' maps; None if there is none in the cohort's root."""
         if self.spec.maps is None:
             return None
         folder = (self.root / self.spec.maps).resolve()

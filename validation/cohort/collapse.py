@@ -31,7 +31,7 @@ def collapse(values: pd.Series, patient: pd.Series, rule: str, where: str) -> pd
     if rule == "error":
         repeated = int(patient[patient.duplicated()].nunique())
         raise InputError(
-            f"{where}: {repeated} patients have several rows. Say how to merge them with "
+            f"{where}: {repeated} patients have several rows. Specify how to merge them with "
             '`rows_per_patient = "identical" | "first" | "last" | "mean" | "max" | "min"`'
         )
     known = values.notna()
@@ -41,14 +41,14 @@ def collapse(values: pd.Series, patient: pd.Series, rule: str, where: str) -> pd
         conflict = int((groups.nunique() > 1).sum())
         if conflict:
             raise InputError(
-                f"{where}: {conflict} patients have rows that contradict each other. Choose "
-                '`collapse = "first" | "last" | "max" | "min"` to merge them, or correct the rows'
+                f'{where}: {conflict} patients have contradictory rows. Set `collapse = "first" '
+                '| "last" | "max" | "min"` to merge them, or correct the rows'
             )
         reduced = groups.first()
     elif rule in ("first", "last"):
         reduced = groups.first() if rule == "first" else groups.last()
     elif kept.dtype == object:
-        raise InputError(f'{where}: rule "{rule}" is for numbers; use "first" or "identical"')
+        raise InputError(f'{where}: rule "{rule}" requires numbers; use "first" or "identical"')
     else:
         reduced = groups.agg(rule)
     return reduced.reindex(patient.drop_duplicates().to_numpy())

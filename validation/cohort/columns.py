@@ -104,7 +104,7 @@ class CohortColumns(CohortData):
         """Read an endpoint, indexed by patient identifier: `time`, `event`, or `value`."""
         if name not in self.spec.endpoints:
             raise InputError(
-                f'cohort "{self.id}" has no endpoint "{name}"; it has: '
+                f'cohort "{self.id}" has no endpoint "{name}". Endpoints: '
                 f"{', '.join(self.spec.endpoints) or 'none'}"
             )
         if name not in self._outcomes:
@@ -172,7 +172,7 @@ class CohortColumns(CohortData):
             score = np.where(np.isnan(scored).any(axis=0), np.nan, scored.mean(axis=0))
             return pd.Series(score, index=self.patients)
         if len(parts) != 2:
-            raise InputError(f'cohort.toml: {key}: formula "{spec.formula}" takes two variables')
+            raise InputError(f'cohort.toml: {key}: formula "{spec.formula}" requires two variables')
         if spec.formula == "log_difference":
             return parts[0] - parts[1]
         return parts[0] / parts[1].where(parts[1] != 0)
@@ -197,7 +197,7 @@ class CohortColumns(CohortData):
     def _compose_score(self, signature: GeneSignature) -> pd.Series:
         matrix = self.expression
         if matrix is None:
-            raise InputError(f'cohort "{self.id}" has no expression matrix, which a score needs')
+            raise InputError(f'cohort "{self.id}" has no expression matrix, which a score requires')
         genes, lacking = signature.split_measured(matrix)
         if len(genes) < 2:
             raise InputError(
@@ -218,7 +218,7 @@ class CohortColumns(CohortData):
         if self.expression is not None:
             has = [*has, *(f"expression:{gene}" for gene in self.expression.genes)]
         near = difflib.get_close_matches(key, has, n=4, cutoff=0.6) or has[:6]
-        return f'cohort "{self.id}" has no variable "{key}"; near: {", ".join(near) or "none"}'
+        return f'cohort "{self.id}" has no variable "{key}"; similar: {", ".join(near) or "none"}'
 
 
 def _map_codes(raw: pd.Series, spec: VariableSpec, table: Loaded, where: str) -> pd.Series:
@@ -227,7 +227,7 @@ def _map_codes(raw: pd.Series, spec: VariableSpec, table: Loaded, where: str) ->
     unknown = sorted(set(seen[~absent]) - set(spec.values))
     if unknown and spec.other == "refuse":
         raise InputError(
-            f"{where}: values {', '.join(map(repr, unknown[:5]))} have no meaning in `values`; "
+            f"{where}: values {', '.join(map(repr, unknown[:5]))} are not mapped in `values`; "
             'add them, or set other = "missing"'
         )
     values = seen.where(~absent).map(spec.values)

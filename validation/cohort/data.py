@@ -44,8 +44,8 @@ class CohortData:
         self.patients: list[str] = sorted(base.patient.unique())
         if not self.patients:
             raise InputError(
-                f'cohort "{spec.id}": table "{spec.patient.table}" ({base.path.name}) names no '
-                "patient after its filters"
+                f'cohort "{spec.id}": table "{spec.patient.table}" ({base.path.name}) has no '
+                "patients after its filters"
             )
         self.variables = {
             key_of(name, variable): variable for name, variable in spec.variables.items()
@@ -62,8 +62,8 @@ class CohortData:
         for field, named in (("cluster", spec.patient.cluster), ("site", self.site)):
             if named is not None and named not in (*self.variables, SOURCE_SITE):
                 raise InputError(
-                    f'cohort.toml: patient.{field} names "{named}", which is no variable; there '
-                    f"are: {', '.join(self.variables)}"
+                    f'cohort.toml: patient.{field} refers to "{named}", which is not a variable. '
+                    f"Variables: {', '.join(self.variables)}"
                 )
         self._outcomes: dict[str, pd.DataFrame] = {}
         self._columns: dict[str, pd.Series] = {}
@@ -102,8 +102,8 @@ class CohortData:
         unknown = set(wanted) - set(found)
         if unknown:
             raise InputError(
-                f"cohort.toml: signatures names {', '.join(sorted(unknown))}; there are: "
-                f"{', '.join(sorted(found))}"
+                f"cohort.toml: signatures lists unknown {', '.join(sorted(unknown))}. "
+                f"Signatures: {', '.join(sorted(found))}"
             )
         matrix = self.expression
         return {
@@ -115,7 +115,7 @@ class CohortData:
         }
 
     def files(self) -> list[Path]:
-        """List the files that the cohort's values come from."""
+        """List the files from which the cohort's values come."""
         paths = {table.path for table in self.tables.values()}
         if self.spec.expression is not None:
             paths.add((self.root / self.spec.expression.file).resolve())

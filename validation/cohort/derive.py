@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Signature(Strict):
-    """A set of genes with a score: what it stands for, and who defined it."""
+    """A set of genes with a score: its meaning, and its source."""
 
     id: str
     label: Name
@@ -42,7 +42,7 @@ class Signature(Strict):
 
 @lru_cache(maxsize=8)
 def signatures(folder: Path | None = None) -> dict[str, Signature]:
-    """Load all signatures of a folder (by default, the shipped ones) by identifier."""
+    """Load all signatures of a folder (by default, the bundled ones) by identifier."""
     found: dict[str, Signature] = {}
     for path in sorted((folder or data_folder("signatures")).glob("*.json")):
         try:
@@ -84,7 +84,7 @@ def mean_z(values: FloatArray) -> FloatArray:
     scores = z_scores(values)
     kept = ~np.isnan(scores).all(axis=1)
     if not kept.any():
-        raise InputError("signature: every gene of it is constant in this cohort")
+        raise InputError("signature: all of its genes are constant in this cohort")
     return np.asarray(np.nanmean(scores[kept], axis=0), dtype=float)
 
 
@@ -103,7 +103,7 @@ def ssgsea(values: FloatArray, members: NDArray[np.bool_], weight: float = 0.25)
     """
     inside = int(members.sum())
     if inside == 0 or inside == len(members):
-        raise InputError("ssGSEA needs genes inside the set and genes outside it")
+        raise InputError("ssGSEA requires genes inside and outside the set")
     return Ranking.build(values, weight).score(members.nonzero()[0])
 
 
@@ -149,7 +149,7 @@ def weighted_z(values: FloatArray, weights: FloatArray) -> FloatArray:
     scores = z_scores(values)
     sizes = np.where(np.isnan(scores), 0.0, np.abs(weights)[:, None]).sum(axis=0)
     if not (sizes > 0).any():
-        raise InputError("signature: every gene of it is constant in this cohort")
+        raise InputError("signature: all of its genes are constant in this cohort")
     total = np.nansum(scores * weights[:, None], axis=0)
     return np.asarray(np.where(sizes > 0, total / np.where(sizes > 0, sizes, 1.0), np.nan))
 

@@ -95,14 +95,15 @@ def check_times(data: pd.DataFrame, where: str, limit: float, policy: str) -> pd
         return data[~(negative | late)]
     if negative.any():
         raise InputError(
-            f"{where}: {int(negative.sum())} times are negative (lowest {data['time'].min():.1f} "
-            'months). Correct them, or set `invalid_times = "exclude"` for this endpoint'
+            f"{where}: {int(negative.sum())} times are negative (minimum "
+            f"{data['time'].min():.1f} months). Correct them, or set `invalid_times = "
+            '"exclude"` for this endpoint'
         )
     if late.any():
         raise InputError(
-            f"{where}: {int(late.sum())} times exceed {limit:g} months (highest "
-            f"{data['time'].max():.0f}). Is `time_unit` right? If the follow-up is real, raise "
-            '`max_months`; else set `invalid_times = "exclude"`'
+            f"{where}: {int(late.sum())} times exceed {limit:g} months (maximum "
+            f"{data['time'].max():.0f}). Check `time_unit`. If the follow-up is real, increase "
+            '`max_months`; otherwise set `invalid_times = "exclude"`'
         )
     return data
 
@@ -111,8 +112,8 @@ def _last_contact(data: pd.DataFrame, owner: pd.Series, rule: str, where: str) -
     """Keep the latest follow-up row of each patient; at equal times, an event wins."""
     if rule == "error":
         raise InputError(
-            f"{where}: {int(owner[owner.duplicated()].nunique())} patients have several rows. Say "
-            'how to merge them with `rows_per_patient` ("last": the latest follow-up stands)'
+            f"{where}: {int(owner[owner.duplicated()].nunique())} patients have several rows. "
+            'Specify how to merge them with `rows_per_patient` ("last" uses the latest follow-up)'
         )
     rows = data.assign(owner=owner.to_numpy())
     if rule == "identical":
@@ -140,16 +141,18 @@ def _code_events(
         for value in values:
             text = text_of(value)
             if text in meaning:
-                raise InputError(f'{where}: code "{text}" of column "{name}" is on both sides')
+                raise InputError(
+                    f'{where}: code "{text}" of column "{name}" is listed on both sides'
+                )
             meaning[text] = code
     unknown = sorted(set(seen) - set(meaning) - missing)
     if unknown:
         counts = seen.value_counts()
         shown = ", ".join(f"{item} ({counts[item]} rows)" for item in unknown[:5])
         raise InputError(
-            f'{where}: column "{name}" holds codes that the cohort does not declare: {shown}. '
-            f"Declared: {', '.join(f'{text} = {words[code]}' for text, code in meaning.items())}. "
-            "Say what they mean; event flags come in both polarities and as 1/2"
+            f'{where}: column "{name}" contains undeclared codes: {shown}. Declared: '
+            f"{', '.join((f'{text} = {words[code]}' for text, code in meaning.items()))}. "
+            "Declare the others; event flags can have either polarity or be coded 1/2"
         )
     return seen.map(meaning)
 

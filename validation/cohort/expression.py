@@ -220,7 +220,7 @@ def _library_sizes(spec: ExpressionSpec, root: Path, raw: Matrix) -> NDArray[np.
     table = read_text_table(path)
     key = spec.library_key if spec.library_key in table.columns else table.columns[0]
     if spec.library_column not in table.columns:
-        raise InputError(f'{path}: no column "{spec.library_column}" with library sizes')
+        raise InputError(f'{path}: column "{spec.library_column}" with library sizes not found')
     sizes = dict(zip(table[key], table[spec.library_column], strict=True))
     absent = [sample for sample in raw.samples if sample not in sizes]
     if absent:
@@ -233,12 +233,12 @@ def _transform(
 ) -> NDArray[np.float64]:
     if spec.scale in ("counts", "cpm", "tpm", "rsem") and np.nanmin(values, initial=0.0) < 0:
         raise InputError(
-            f'expression: negative values do not fit scale = "{spec.scale}"; is the file on a log '
-            "scale already?"
+            f'expression: negative values contradict scale = "{spec.scale}"; check whether the '
+            "file is already on a log scale"
         )
     if spec.transform == "log2cpm":
         if sizes is None:
-            raise InputError("expression: log2cpm takes counts, whose library sizes are known")
+            raise InputError("expression: log2cpm requires counts with known library sizes")
         return log2_cpm(values, sizes)
     if spec.transform == "log2":
         return np.log2(values + 1.0)
@@ -251,7 +251,7 @@ def _genes(
     """Map each symbol to its rows; rows without a symbol are dropped and counted."""
     versioned = sum(1 for symbol in symbols if VERSIONED.match(symbol))
     if versioned:
-        notes.append(f"{versioned} versioned Ensembl identifiers: the version was cut off")
+        notes.append(f"{versioned} versioned Ensembl identifiers: the version was removed")
         symbols = [
             symbol.split(".")[0] if VERSIONED.match(symbol) else symbol for symbol in symbols
         ]
@@ -285,7 +285,7 @@ def _samples(
     owners = [patient_of(name, ids) for name in names]
     if not any(owners):
         raise InputError(
-            f'expression: no sample identifier can be read by rule "{ids}" (first: {names[0]!r})'
+            f'expression: no sample identifier matches rule "{ids}" (first: {names[0]!r})'
         )
     keep = [column for column, owner in enumerate(owners) if owner]
     if ids == "tcga":
@@ -306,7 +306,7 @@ def _samples(
                     step="expression: sample types",
                     before=len(names),
                     after=len(kept),
-                    reason=f"left out {shown}; kept types {', '.join(spec.sample_types)}",
+                    reason=f"removed {shown}; kept types {', '.join(spec.sample_types)}",
                 )
             )
         keep = kept

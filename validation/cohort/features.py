@@ -19,7 +19,7 @@ NOT_FEATURES = {"slide", "status", "file", "path", "error", "version", "tool"}
 
 
 class ColumnAbout(BaseModel):
-    """Description of a column from `TABLE.columns.json` beside its table."""
+    """Description of a column from `TABLE.columns.json` in the table's folder."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -41,7 +41,7 @@ def columns_about(path: Path) -> dict[str, ColumnAbout]:
     try:
         return TypeAdapter(dict[str, ColumnAbout]).validate_json(beside.read_bytes())
     except ValueError as error:
-        raise InputError(f"{beside}: does not describe columns: {error}") from error
+        raise InputError(f"{beside}: not a valid description of columns: {error}") from error
 
 
 def feature_table(
@@ -56,12 +56,14 @@ def feature_table(
     where = inside(path.resolve().parent, path.name, "features")
     rows = read_text_table(where)
     if key not in rows.columns:
-        raise InputError(f'{path}: no column "{key}"; it has {", ".join(rows.columns[:8])}')
+        raise InputError(
+            f'{path}: column "{key}" not found. Columns: {", ".join(rows.columns[:8])}'
+        )
     name = re.sub(r"[^A-Za-z0-9_]+", "_", path.stem).strip("_")
     if name in spec.tables:
         name = f"{name}_features"
     if name in spec.tables:
-        raise InputError(f'{path}: the cohort has a table "{name}" already; rename the file')
+        raise InputError(f'{path}: the cohort already has a table "{name}"; rename the file')
     if "status" in rows.columns:
         rows = rows[rows["status"].str.strip() == "ok"]
     about = columns_about(path)
@@ -87,7 +89,7 @@ def feature_table(
             known_at=said.known_at,
         )
     if not variables:
-        raise InputError(f"{path}: no column of numbers in rows that ended well")
+        raise InputError(f"{path}: no numeric column in the successful rows")
     filters = {"status": ("ok",)} if "status" in rows.columns else {}
     table = TableSpec.model_validate(
         {

@@ -58,8 +58,8 @@ def _identifiers(cohort: Cohort, table: Loaded) -> Iterator[Finding]:
     tails = {person[-4:] for person in everybody if BARCODE.match(person)}
     if short.mean() > 0.8 and tails & set(raw[short].str[:4]):
         text = (
-            f"{int(short.sum())} identifiers have four characters, the tail of a barcode; "
-            f"only {shared:.0%} join"
+            f"{int(short.sum())} identifiers have four characters, the end of a barcode; only "
+            f"{shared:.0%} match"
         )
         yield report("short_ids", where, text)
     else:
@@ -84,7 +84,7 @@ def _other_forms(ids: set[str], everybody: set[str]) -> list[tuple[str, str]]:
 def _in_another_form(where: str, forms: list[tuple[str, str]], base: str) -> Finding:
     mine, theirs = forms[0]
     text = (
-        f"{len(forms)} identifiers are those of {base} in another spelling ({mine!r} for "
+        f"{len(forms)} identifiers match those of {base} in another spelling ({mine!r} for "
         f"{theirs!r}); their rows are not joined"
     )
     return report("ids_in_another_form", where, text)
@@ -97,7 +97,7 @@ def _find_case_variants(cohort: Cohort, where: str) -> Iterator[Finding]:
         folded.setdefault(patient.casefold(), set()).add(patient)
     twice = sorted(tuple(sorted(same)) for same in folded.values() if len(same) > 1)
     if twice:
-        text = f"{len(twice)} patients differ from another in case alone ({' and '.join(twice[0])})"
+        text = f"{len(twice)} patients differ from another only in case ({' and '.join(twice[0])})"
         yield report("ids_twice", where, text)
     try:
         matrix = cohort.expression
@@ -145,7 +145,7 @@ def _training(cohort: Cohort, table: Loaded) -> Iterator[Finding]:
             return
         excluded = table.spec.where.get(column)
         if excluded is not None:
-            text = f"training slides are left out ({column} = {excluded})"
+            text = f"training slides are excluded ({column} = {excluded})"
             yield report("training_slides", where, text, remedy="", severity="info")
             return
 

@@ -52,7 +52,7 @@ def of_endpoints(cohort: Cohort) -> Iterator[Finding]:
         if events == 0:
             yield report("no_events", where, f"none of {len(outcome)} patients has it")
         elif events < FEW_EVENTS:
-            yield report("few_events", where, f"{events} events: no model will hold")
+            yield report("few_events", where, f"{events} events: no model is reliable")
         yield from _polarity(cohort, name, spec, outcome)
         yield from _events_last(where, spec, outcome)
         yield from _risk_protects(cohort, where, outcome)
@@ -98,11 +98,11 @@ def _events_last(where: str, spec: TimedSpec, outcome: pd.DataFrame) -> Iterator
         text = (
             f"events come after censored times (median {event.median():.1f} and "
             f"{censored.median():.1f} months; an event is the later of the two in {later:.0%} of "
-            "pairs): event and censored look swapped"
+            "pairs): event and censored appear to be swapped"
         )
         yield report("events_last", where, text, severity="error" if one_two else "warning")
     elif one_two:
-        text = "coded 1/2 with 1 as the event; where this coding is usual (R), 2 is the event"
+        text = "coded 1/2 with 1 as the event; in the usual 1/2 coding (R), 2 is the event"
         yield report("one_two_coding", where, text, remedy=SWAP)
 
 
@@ -172,14 +172,12 @@ def of_flags(cohort: Cohort, table: Loaded) -> Iterator[Finding]:
         declared = used.get((table.name, name))
         found = {}
         if values == {"1", "2"}:
-            found["one_two_coding"] = (
-                "coded 1/2: which of them is the event is a convention that differs"
-            )
+            found["one_two_coding"] = "coded 1/2: conventions differ on which one is the event"
         if "cens" in name.casefold() and values <= {"0", "1"} and values:
             text = "named for censoring: in some sources 0 means the event, in others 1"
             if declared is not None:
                 event = ", ".join(map(text_of, declared.event_values))
-                text += f"; here {event} is read as the event"
+                text += f"; here {event} is treated as the event"
             found["censoring_flag"] = text
         for code, text in found.items():
             if declared is None:

@@ -46,8 +46,8 @@ def of_timing(cohort: Cohort) -> Iterator[Finding]:
             yield from _own_times(cohort, key)
     if undeclared:
         more = f" and {len(undeclared) - NAMED} more" if len(undeclared) > NAMED else ""
-        text = f"nobody says when these became known: {', '.join(undeclared[:NAMED])}{more}"
-        remedy = f"{declaration_remedy(undeclared[:NAMED])}; until then nothing is supported"
+        text = f"it is not known when these were measured: {', '.join(undeclared[:NAMED])}{more}"
+        remedy = f"{declaration_remedy(undeclared[:NAMED])}; until then they cannot support a claim"
         yield report("timing_undeclared", "variables", text, remedy=remedy)
 
 
@@ -120,8 +120,8 @@ def _own_times(cohort: Cohort, key: str) -> Iterator[Finding]:
             if (known == happened).mean() >= AGREE and (times[known] >= 0).all() and within:
                 other = next(item for item in answers.dropna().unique() if item != answer)
                 text = (
-                    f'column "{column}" holds a time within follow-up for those with "{answer}" '
-                    "alone: it happened then, and was not known at baseline"
+                    f'column "{column}" contains a time within follow-up only for those with '
+                    f'"{answer}": it happened during follow-up and was not known at baseline'
                 )
                 remedy = f'known_at = {{ column = "{column}", before = "{other}" }}'
                 where = f"variables.{key}"

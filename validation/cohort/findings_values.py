@@ -130,5 +130,5 @@ def _too_many(where: str, variable: Variable, known: pd.Series) -> list[Finding]
     if variable.kind != "binary" or count <= 2:
         return []
     shown = ", ".join(repr(str(item)) for item in sorted(known.unique())[:5])
-    text = f"declared binary, with {count} values: {shown}"
+    text = f"declared binary, but has {count} values: {shown}"
     return [report("not_binary", where, text)]

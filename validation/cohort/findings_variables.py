@@ -125,7 +125,7 @@ def _far_values(where: str, known: pd.Series) -> list[Finding]:
             if count and (unlike or apart > APART * span > 0):
                 how = "the only value below zero" if unlike else "far from every other value"
                 text = f"{count} patients have {code:g}, {how}"
-                remedy = f'if it stands for missing, add "{code:g}" to the table\'s `missing`'
+                remedy = f'if it means missing, add "{code:g}" to the table\'s `missing`'
                 found.append(report("missing_code", where, text, remedy=remedy))
     if found:
         return found
@@ -139,7 +139,7 @@ def _far_values(where: str, known: pd.Series) -> list[Finding]:
         return []
     worst = float(far[np.argmax(np.abs(far))])
     text = (
-        f"{len(far)} values out of all proportion (up to {worst:.3g}; 90% lie between {low:.3g} "
-        f"and {high:.3g})"
+        f"{len(far)} implausible values (up to {worst:.3g}; 90% are between {low:.3g} and "
+        f"{high:.3g})"
     )
     return [report("outlier", where, text)]

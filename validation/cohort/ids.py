@@ -44,9 +44,9 @@ def require_one_row_each(identifiers: Iterable[str], cluster: str | None) -> Non
     ]
     if cluster is None and len(set(people)) < len(people):
         raise InputError(
-            f"{len(people)} rows belong to {len(set(people))} patients (their TCGA barcodes say so)"
-            ', but count as a patient each: set `ids = "tcga"` with a rule that merges '
-            "them, or name the variable that holds the patient as `cluster` under [patient]"
+            f"{len(people)} rows belong to {len(set(people))} patients according to their TCGA "
+            'barcodes, but each counts as a patient: set `ids = "tcga"` with a rule that merges '
+            "them, or give the variable that identifies the patient as `cluster` under [patient]"
         )
 
 

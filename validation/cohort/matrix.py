@@ -64,7 +64,7 @@ def _parquet(spec: ExpressionSpec, path: Path) -> tuple[list[str], list[str], ND
     except InputError:
         raise
     except Exception as error:  # noqa: BLE001 - what a broken file raises has no common class
-        raise InputError(f"{path}: not readable as a Parquet table: {error}") from None
+        raise InputError(f"{path}: not a readable Parquet table: {error}") from None
     return names, columns, values
 
 
@@ -84,7 +84,7 @@ def _text(spec: ExpressionSpec, path: Path) -> tuple[list[str], list[str], NDArr
                 encoding="utf-8-sig",
             )
         except (ValueError, OSError) as error:
-            raise InputError(f"{path}: not readable as an expression matrix: {error}") from None
+            raise InputError(f"{path}: not a readable expression matrix: {error}") from None
     label = _label(spec, path, list(table.columns))
     names = _names(table[label])
     body = table.drop(columns=[label, *(name for name in spec.drop if name in table.columns)])
@@ -97,7 +97,9 @@ def _label(spec: ExpressionSpec, path: Path, columns: list[Any]) -> str:
     label = label or str(columns[0])
     if label not in columns:
         shown = ", ".join(map(str, columns[:8]))
-        raise InputError(f'cohort.toml: expression names column "{label}"; {path.name} has {shown}')
+        raise InputError(
+            f'cohort.toml: column "{label}" of expression not found; {path.name} has {shown}'
+        )
     return label
 
 
@@ -112,5 +114,5 @@ def _numbers(table: pd.DataFrame, path: Path) -> NDArray[Any]:
     except (ValueError, TypeError):
         text = [str(column) for column in table.columns if table[column].dtype == object][:4]
         raise InputError(
-            f"{path}: columns {', '.join(text)} are not numbers; name them in expression.drop"
+            f"{path}: columns {', '.join(text)} are not numbers; list them in expression.drop"
         ) from None

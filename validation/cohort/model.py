@@ -32,11 +32,11 @@ class PatientRule(Strict):
     """Table that defines the patients, and the rule for reading identifiers.
 
     `ids = "tcga"` takes the first twelve characters of a barcode, accepts dots for hyphens, and
-    refuses anything else; `ids = "exact"` takes identifiers as they are.
+    rejects anything else; `ids = "exact"` takes identifiers unchanged.
 
-    `cluster` is the key of a variable that says which rows belong to the same person, where the
-    table has a row per slide or lesion. `site` is that of the hospital, or "barcode": the tissue
-    source site of TCGA barcodes, as variable `clinical:tissue_source_site`.
+    `cluster` is the key of a variable that identifies rows of the same person, if the table has a
+    row per slide or lesion. `site` is the key of the hospital, or "barcode": the tissue source site
+    of TCGA barcodes, as variable `clinical:tissue_source_site`.
     """
 
     table: str
@@ -47,15 +47,15 @@ class PatientRule(Strict):
     @model_validator(mode="after")
     def _barcodes_have_sites(self) -> PatientRule:
         if self.site == BARCODE_SITE and self.ids != "tcga":
-            raise ValueError('site = "barcode" needs ids = "tcga"')
+            raise ValueError('site = "barcode" requires ids = "tcga"')
         return self
 
 
 class KnownSpec(Strict):
     """Time after the start of follow-up at which a variable became known, fixed or per patient.
 
-    `time` holds for all patients; `column` of the variable's table holds it per patient (empty:
-    never). `before` is the variable's value until then, such as "no" of a treatment that was not
+    `time` applies to all patients; `column` of the variable's table contains it per patient (empty:
+    never). `before` is the variable's value until then, such as "no" for a treatment that was not
     given yet.
     """
 
@@ -67,9 +67,11 @@ class KnownSpec(Strict):
     @model_validator(mode="after")
     def _one_of_both(self) -> KnownSpec:
         if (self.time is None) == (self.column is None):
-            raise ValueError("known_at: give a `time` for all patients, or a `column` with theirs")
+            raise ValueError(
+                "known_at: give a `time` for all patients, or a `column` with each patient's time"
+            )
         if self.time is not None and self.before is not None:
-            raise ValueError("known_at: `before` belongs to a `column`")
+            raise ValueError("known_at: `before` requires a `column`")
         return self
 
 
@@ -80,8 +82,8 @@ Known = Literal["baseline", "unknown"] | float | KnownSpec
 class TableSpec(Strict):
     """Table file. `where` keeps rows whose columns have any of the given values.
 
-    `known_at` holds for all variables of the table that do not say their own; without it, the
-    cohort's does. So it is for expression and slides.
+    `known_at` applies to all variables of the table that do not state their own; without it, the
+    cohort's applies. The same is true for expression and slides.
     """
 
     file: str
@@ -101,8 +103,8 @@ class TableSpec(Strict):
 class ExpressionSpec(Strict):
     """A matrix of genes by samples (or samples by genes).
 
-    `scale` says what the file holds; `transform` what analyses use. `duplicate_genes` and
-    `duplicate_samples` say how repeated symbols and repeated samples of a patient are merged.
+    `scale` is the scale of the file; `transform` gives the scale of analyses. `duplicate_genes` and
+    `duplicate_samples` determine how repeated symbols and repeated samples of a patient are merged.
     """
 
     file: str
@@ -128,17 +130,19 @@ class ExpressionSpec(Strict):
     @model_validator(mode="after")
     def _transform_fits(self) -> ExpressionSpec:
         if self.transform == "log2cpm" and self.scale != "counts":
-            raise ValueError('expression: transform "log2cpm" needs scale = "counts"')
+            raise ValueError('expression: transform "log2cpm" requires scale = "counts"')
         if self.transform == "log2" and self.scale in ("counts", "log2"):
-            raise ValueError(f'expression: transform "log2" does not fit scale = "{self.scale}"')
+            raise ValueError(
+                f'expression: transform "log2" does not work with scale = "{self.scale}"'
+            )
         return self
 
 
 class VariableSpec(Strict):
     """A variable of a table.
 
-    `values` maps codes of the file to values of the analysis; other codes are refused unless `other
-    = "missing"`.
+    `values` maps codes of the file to values of the analysis; other codes are rejected unless
+    `other = "missing"`.
     """
 
     table: str
@@ -182,9 +186,9 @@ class TimedSpec(Strict):
 
 
 class SurvivalSpec(TimedSpec):
-    """Time to event. Every code that the event column may hold is assigned to a side.
+    """Time to event. Every code that the event column may contain is assigned to a side.
 
-    `time_censored` names another column for those without the event (days to last contact).
+    `time_censored` is the column for those without the event (days to last contact), if it differs.
     """
 
     kind: Literal["survival"] = "survival"
@@ -194,9 +198,9 @@ class SurvivalSpec(TimedSpec):
 class CompetingSpec(TimedSpec):
     """Time to the first of several events. `event_values` are coded 1, `competing_values` 2.
 
-    Where two flags decide it (death from the tumor, death of any cause), `competing` names the
-    second column: who has no event by the first, but has a value of `competing_values` there, is
-    coded 2.
+    If two flags decide it (death from the tumor, death of any cause), `competing` is the second
+    column: patients without an event in the first, but with a value of `competing_values` in the
+    second, are coded 2.
     """
 
     kind: Literal["competing"]
@@ -205,10 +209,10 @@ class CompetingSpec(TimedSpec):
 
 
 class BinarySpec(Strict):
-    """Yes or no. Codes on neither side and not missing are refused.
+    """Yes or no. Codes on neither side and not missing are rejected.
 
-    `contained_in` names variables that hold this outcome (stage holds pN): models of it leave them
-    out.
+    `contained_in` lists variables that contain this outcome (stage contains pN): models of it omit
+    them.
     """
 
     kind: Literal["binary"]
@@ -241,7 +245,7 @@ EndpointSpec = Annotated[
 class SlideSpec(Strict):
     """Location of the slides: a table with a row per slide, or a folder searched by pattern.
 
-    `known_at` says when they were taken; it holds for the features that tools compute on them.
+    `known_at` is when they were taken; it applies to the features that tools compute on them.
     """
 
     folder: str = "."
@@ -254,8 +258,8 @@ class SlideSpec(Strict):
 class CohortSpec(Strict):
     """A whole cohort description.
 
-    `known_at` holds for every table, for expression and slides that do not say their own. `maps`
-    is the folder of the slides' maps, from which pictures of measured patients are drawn.
+    `known_at` applies to every table, and to expression and slides, unless they state their own.
+    `maps` is the folder of the slides' maps, from which pictures of measured patients are drawn.
     """
 
     id: Name
@@ -288,11 +292,11 @@ class CohortSpec(Strict):
         for where, table in used.items():
             if table not in tables:
                 raise ValueError(
-                    f'{where} names table "{table}"; tables are: {", ".join(sorted(tables))}'
+                    f'{where} refers to table "{table}"; tables: {", ".join(sorted(tables))}'
                 )
         for name in (*self.variables, *self.endpoints, *self.derived):
             if not KEY.match(name):
-                raise ValueError(f'"{name}" is no valid name: letters, digits, _ . + - only')
+                raise ValueError(f'"{name}" is not a valid name: use only letters, digits, _ . + -')
         try:
             TopologicalSorter(
                 {f"derived:{name}": ratio.of for name, ratio in self.derived.items()}
@@ -335,9 +339,9 @@ def declaration_remedy(keys: Iterable[str]) -> str:
         for kind, _, name in (key.partition(":") for key in keys)
     ]
     return (
-        'if that was before follow-up began, write known_at = "baseline" in cohort.toml, under '
+        'if this was before follow-up began, write known_at = "baseline" in cohort.toml, under '
         f"{', '.join(dict.fromkeys(places))}, or once for all under [tables.NAME] or above the "
-        "first section; else when it was"
+        "first section; otherwise write when it became known"
     )
 
 
@@ -349,7 +353,7 @@ def read_spec(path: Path) -> CohortSpec:
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
+        raise InputError(f"{path}: file not found") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a readable TOML file: {error}") from None
     for endpoint in raw.get("endpoints", {}).values():

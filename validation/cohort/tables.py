@@ -30,7 +30,7 @@ def inside(root: Path, name: str, what: str) -> Path:
     path = (root / name).resolve()
     if not path.is_relative_to(root.resolve()):
         raise InputError(
-            f"{what}: {name} lies outside the cohort's root {root}; copy it there, or set `root`"
+            f"{what}: {name} is outside the cohort's root {root}; copy it there, or set `root`"
         )
     if not path.is_file():
         near: list[str] = []
@@ -85,7 +85,7 @@ def read_text_table(
             skip_blank_lines=True,
         )
     except (ValueError, UnicodeDecodeError, OSError) as error:
-        raise InputError(f"{path}: not readable as a table: {error}") from None
+        raise InputError(f"{path}: not a readable table: {error}") from None
     table.columns = [str(name).strip() for name in table.columns]
     return table.iloc[header_rows - 1 :].reset_index(drop=True)
 
@@ -122,8 +122,8 @@ def _no_column(where: str, name: str, path: Path, has: list[str]) -> str:
     folded = {text.casefold().replace("_", ".").replace(" ", "."): text for text in has}
     same = folded.get(name.casefold().replace("_", ".").replace(" ", "."))
     shown = list(dict.fromkeys([*([same] if same else []), *near, *has[:8]]))[:8]
-    text = f'cohort.toml: {where} names column "{name}", which {path.name} does not have. '
-    text += f"It has: {', '.join(shown)}{', …' if len(has) > len(shown) else ''}."
+    text = f'cohort.toml: {where} refers to column "{name}", which {path.name} does not have. '
+    text += f"Columns: {', '.join(shown)}{(', …' if len(has) > len(shown) else '')}."
     if same or near:
         text += f' Did you mean "{same or near[0]}"?'
     return text
@@ -176,14 +176,15 @@ def load_table(name: str, spec: TableSpec, root: Path, ids: str) -> Loaded:
         if unread and unread == len(rows):
             example = rows.loc[~blank, spec.key].iloc[0]
             raise InputError(
-                f'cohort.toml: tables.{name}.key "{spec.key}" holds no patient identifier '
-                f'that rule "{ids}" can read (first: {example[:24]!r}). Four-character ids '
-                "cannot be joined to barcodes safely; use a column with the full barcode"
+                f'cohort.toml: tables.{name}.key "{spec.key}" has no patient identifier that '
+                f'matches rule "{ids}" (first: {example[:24]!r}). Four-character IDs cannot be '
+                "joined to barcodes safely; use a column with the full barcode"
             )
         keep(
             patient.notna(),
             f"{name}: identifiers",
-            f"{int(blank.sum())} rows without identifier, {unread} with an unreadable identifier",
+            f"{int(blank.sum())} rows without an identifier, {unread} with an unreadable "
+            "identifier",
         )
         patient = patient.dropna().reset_index(drop=True)
     return Loaded(
@@ -243,8 +244,8 @@ def numeric(column: pd.Series, missing: frozenset[str], where: str) -> pd.Series
         shown = sorted(set(text[bad]))[:4]
         raise InputError(
             f"{where}: {int(bad.sum())} values are not numbers ({', '.join(map(repr, shown))}). "
-            "Correct them, or name them as missing in the table's `missing` list"
+            "Correct them, or list them in the table's `missing`"
         )
     if np.isinf(values.to_numpy(dtype=float)).any():
-        raise InputError(f"{where}: infinite values; correct them or name them as missing")
+        raise InputError(f"{where}: infinite values; correct them or list them as missing")
     return values.astype(float)

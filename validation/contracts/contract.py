@@ -83,10 +83,10 @@ def scale_of(kind: str) -> Scale:
 
 
 class VariableUse(Strict):
-    """A variable as the contract uses it: where from, on what scale, cut by which rule.
+    """A variable as the contract uses it: source, scale, and cut rule.
 
     Cut-points are computed in the analyzed population from this variable alone, after `rescale`.
-    `known_at` and `before` are the data dictionary's.
+    `known_at` and `before` come from the data dictionary.
     """
 
     key: str
@@ -115,9 +115,9 @@ class EndpointUse(Strict):
 
 
 class Within(Strict):
-    """Effect of an exposure (1 or 2) where the other is held at a side.
+    """Effect of an exposure (1 or 2) with the other fixed at a side.
 
-    A continuous exposure is held a standard deviation to that side of its mean.
+    A continuous exposure is fixed a standard deviation to that side of its mean.
     """
 
     exposure: Literal[1, 2]
@@ -125,7 +125,7 @@ class Within(Strict):
 
 
 class TestPlan(Strict):
-    """Registered test. `claim` is True where its p-value could support a claim."""
+    """Registered test. `claim` is True if its p-value can support a claim."""
 
     __test__ = False
 
@@ -146,7 +146,7 @@ class Power(Strict):
 
     `minimum_detectable` is on the effect's ratio scale (1 / it for protective effects), or in
     standard deviations for continuous outcomes. `unit_sd` is the exposure's standard deviation in
-    the unit of its effect (doublings, steps), where that is not the standard deviation itself.
+    the unit of its effect (doublings, steps), if that is not the standard deviation itself.
     """
 
     n: int
@@ -161,7 +161,7 @@ class Power(Strict):
 
 
 class MissingRule(Strict):
-    """Patients without exposure or outcome are left out; covariates follow `policy`."""
+    """Patients without exposure or outcome are excluded; covariates follow `policy`."""
 
     policy: Literal["complete_case", "multiple_imputation"] = "complete_case"
     imputations: int = Field(default=20, ge=2, le=200)
@@ -177,10 +177,10 @@ class SplitRule(Strict):
 
 
 class Online(Strict):
-    """The claim's place among those that were ever confirmed in the same patients.
+    """The claim's place among those ever confirmed in the same patients.
 
-    `level` is what a campaign's online error control gives that place: the two-sided p, of the
-    confirmation patients or of the second cohort, must stay below it.
+    `level` is the level that a campaign's online error control assigns to that place: the two-sided
+    p-value in the confirmation patients or the second cohort must be below it.
     """
 
     campaign: str
@@ -198,7 +198,7 @@ class KnownPositive(Strict):
 
 
 class ControlPlan(Strict):
-    """Controls that run beside the claim. Zero or None switches a control off, visibly."""
+    """Controls that run alongside the claim. Zero or None turns a control off, visibly."""
 
     permutations: int = Field(default=2000, ge=0, le=100_000)
     random_features: int = Field(default=1000, ge=0, le=5000)
@@ -221,8 +221,8 @@ class SpecificationPlan(Strict):
         own = (() in self.covariate_sets, None in self.follow_up_months)
         if not (self.cuts and all(own) and 0.0 in self.exclude_first_months):
             raise ValueError(
-                "the curve leaves out the claim's own choices: keep at least a cut, covariates "
-                "[], follow-up null, exclusions 0"
+                "the curve omits the claim's own choices: keep at least one cut, covariates [], "
+                "follow-up null, exclusions 0"
             )
         return self
 
@@ -243,7 +243,7 @@ class Rules(Strict):
 
 
 class Contract(Strict):
-    """Everything that will be done, in the order in which a protocol states it."""
+    """Everything that will be done, in the order of a protocol."""
 
     schema_version: int = VERSION
     version: int = 1
@@ -286,22 +286,26 @@ class Contract(Strict):
         if self.primary not in ids:
             raise ValueError(f'the primary test "{self.primary}" is not among the tests')
         if [test.id for test in self.tests if test.role == "primary"] != [self.primary]:
-            raise ValueError("a contract has exactly one primary test, which it names")
+            raise ValueError("a contract must have exactly one primary test, the one it declares")
         if not self.primary_test.claim:
-            raise ValueError("the primary test carries the claim: set its `claim`")
+            raise ValueError("the primary test must support the claim: set its `claim`")
         known = {endpoint.key for endpoint in self.endpoints}
         for test in self.tests:
             if test.endpoint not in known:
-                raise ValueError(f'test "{test.id}" names endpoint "{test.endpoint}", not listed')
+                raise ValueError(
+                    f'test "{test.id}" uses endpoint "{test.endpoint}", which is not listed'
+                )
         if self.version > 1 and (self.parent is None or not self.amendment):
-            raise ValueError("an amended contract names its parent and the reason")
+            raise ValueError("an amended contract must give its parent and the reason")
         return self
 
     @model_validator(mode="after")
     def _controls_and_choices_are_its_own(self) -> Contract:
         positive, negative = self.controls.known_positive, self.controls.negative_endpoint
         if negative is not None and negative != self.hypothesis.negative_endpoint:
-            raise ValueError(f'"{negative}" is not named so: set hypothesis.negative_endpoint')
+            raise ValueError(
+                f'"{negative}" is not hypothesis.negative_endpoint; set it to this endpoint'
+            )
         if positive is not None and positive.variable not in self.keys():
             raise ValueError(f'the known positive "{positive.variable}" is not a listed variable')
         for what, sets, has in (
@@ -312,7 +316,7 @@ class Contract(Strict):
             if other:
                 raise ValueError(f'specification: "{other[0]}" is not a {what} of the contract')
         if self.strata not in self.specification.strata_sets:
-            raise ValueError("specification.strata_sets leaves out the contract's own strata")
+            raise ValueError("specification.strata_sets omits the contract's own strata")
         return self
 
     @model_validator(mode="after")
@@ -323,14 +327,14 @@ class Contract(Strict):
             most = level(self.online.place, self.rules.alpha)
             if self.online.level > most * (1 + 1e-9):
                 raise ValueError(
-                    f"online.level {self.online.level:.6g} is more than place {self.online.place} "
-                    f"of a campaign may spend ({most:.6g})"
+                    f"online.level {self.online.level:.6g} exceeds the level of place "
+                    f"{self.online.place} in a campaign ({most:.6g})"
                 )
         return self
 
     @property
     def primary_test(self) -> TestPlan:
-        """The test on which the verdict is based."""
+        """Return the test on which the verdict is based."""
         return self.test(self.primary)
 
     @property
@@ -446,9 +450,9 @@ class FrozenContract(Strict):
         written = contract.get("schema_version") if isinstance(contract, dict) else None
         if isinstance(written, int) and written != VERSION:
             raise InputError(
-                f"{path}: frozen in format {written} of contracts, and this SAGE reads format "
-                f"{VERSION}. Run it with the version of SAGE that froze it, or freeze its "
-                "hypothesis anew with `sage validate contract`"
+                f"{path}: frozen in contract format {written}, but this version of SAGE reads "
+                f"format {VERSION}. Run it with the version that froze it, or freeze its "
+                "hypothesis again with `sage validate contract`"
             )
         found: FrozenContract = _validated(cls, path)
         return found
@@ -494,6 +498,6 @@ def _load_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
+        raise InputError(f"{path}: file not found") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not readable as JSON: {error}") from None
+        raise InputError(f"{path}: not readable JSON: {error}") from None

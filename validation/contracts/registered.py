@@ -213,12 +213,12 @@ def for_rows(
         return tests, []
     if primary.method not in CLUSTERED:
         raise InputError(
-            f"rows of the same person ({dictionary.cluster}) need a robust variance, which the "
-            f'primary test "{primary.method}" does not have here: choose a survival endpoint and a '
-            "cut that is not searched, or a row per patient"
+            f"several rows of the same person ({dictionary.cluster}) require a robust variance, "
+            f'which the primary test "{primary.method}" does not support: choose a survival '
+            "endpoint and a cut that is not searched, or use one row per patient"
         )
     lost = [test.id for test in tests if test.method not in CLUSTERED]
-    note = f"left out, because they take a person's rows as independent: {', '.join(lost)}"
+    note = f"omitted, because they treat a person's rows as independent: {', '.join(lost)}"
     return tuple(test for test in tests if test.method in CLUSTERED), [note] if lost else []
 
 

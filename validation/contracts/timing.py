@@ -53,7 +53,8 @@ def require_known(
         other = next((endpoint for endpoint in endpoints if endpoint.kind not in kinds), None)
         if other is not None:
             raise InputError(
-                f'`{asked}` serves {" and ".join(kinds)} endpoints; "{other.key}" is {other.kind}'
+                f'`{asked}` requires {" and ".join(kinds)} endpoints, but "{other.key}" is '
+                f"{other.kind}"
             )
     for use in late:
         if landmark is None and not hypothesis.time_dependent:
@@ -62,8 +63,8 @@ def require_known(
             )
         if landmark is not None and isinstance(use.known_at, float) and use.known_at > landmark:
             raise InputError(
-                f"{_describe_use(use)} became known {_describe_time(use)}, later than the landmark "
-                f"at {landmark:g} months: set `landmark` to {use.known_at:g} or more"
+                f"{_describe_use(use)} became known {_describe_time(use)}, later than the "
+                f"landmark at {landmark:g} months: set `landmark` to {use.known_at:g} or later"
             )
     if hypothesis.time_dependent:
         _require_records(late, endpoints, hypothesis)
@@ -74,22 +75,26 @@ def _require_records(late: list[VariableUse], endpoints: list[Endpoint], claim: 
     for use in late:
         if use.known_at != "column" or use.before is None:
             raise InputError(
-                f"{_describe_use(use)} cannot be followed in time: declare in cohort.toml when "
-                "each patient's value became known and what it was before, "
-                'known_at = { column = "...", before = "no" }; or set `landmark`'
+                f"{_describe_use(use)} cannot be followed over time: declare in cohort.toml when "
+                "each patient's value became known and its value before, known_at = { column = "
+                '"...", before = "no" }; or set `landmark`'
             )
         if use.role not in ("exposure", "covariate"):
-            raise InputError(f"{_describe_use(use)} changes with time: it can be no {use.role}")
+            raise InputError(
+                f"{_describe_use(use)} changes over time, so it cannot be used as {use.role}"
+            )
         if use.role == "exposure" and use.kind != "binary":
             raise InputError(
-                f"{_describe_use(use)} is {use.kind}; a time-dependent exposure is yes or no"
+                f"{_describe_use(use)} is {use.kind}; a time-dependent exposure must be yes or no"
             )
     if not late and endpoints:
-        raise InputError("`time_dependent`: every variable was known at baseline; leave it out")
+        raise InputError(
+            "`time_dependent`: every variable was known at baseline; remove this setting"
+        )
     if any(exposure.cut is CutRule.OPTIMAL for exposure in claim.exposures):
-        raise InputError("`time_dependent` takes no searched cut")
+        raise InputError("`time_dependent` does not support a searched cut")
     if claim.subgroups:
-        raise InputError("`time_dependent` takes no subgroups: name them as the population")
+        raise InputError("`time_dependent` does not support subgroups: make them the population")
 
 
 def _describe_use(use: VariableUse) -> str:
@@ -99,15 +104,15 @@ def _describe_use(use: VariableUse) -> str:
 def _describe_time(use: VariableUse) -> str:
     if isinstance(use.known_at, float):
         return f"{known_text(use.known_at)} after the start of follow-up"
-    return "during follow-up, at a time of each patient's own"
+    return "during follow-up, at a different time for each patient"
 
 
 def _remedies(use: VariableUse) -> str:
     months = f"{use.known_at:g}" if isinstance(use.known_at, float) else "6"
     text = (
-        "who carries it had to be followed until then (immortal time). In the hypothesis, set "
-        f'"landmark": {months} to compare those at risk {months} months after the start by what '
-        "was known then"
+        "exposed patients had to be followed until then (immortal time). In the hypothesis, set "
+        f'"landmark": {months} to compare the patients at risk {months} months after the start '
+        "by what was known then"
     )
     if use.role in ("exposure", "covariate"):
         text += ', or "time_dependent": true to count each patient from the time it was known'
@@ -119,7 +124,7 @@ def timing_limits(contract: Contract) -> tuple[str, ...]:
     landmark = contract.hypothesis.landmark
     if landmark is None:
         return ()
-    return (f"landmark: says nothing of what happened before month {landmark:g}",)
+    return (f"landmark: does not cover events before month {landmark:g}",)
 
 
 def as_known(table: pd.DataFrame, contract: Contract) -> tuple[pd.DataFrame, list[JoinReport]]:
@@ -144,7 +149,7 @@ def as_known(table: pd.DataFrame, contract: Contract) -> tuple[pd.DataFrame, lis
             table = table.assign(**{use.key: table[use.key].where(known, use.before)})
     if landmark is None:
         return table, []
-    reason = f"at risk {landmark:g} months after the start of follow-up, where it starts anew"
+    reason = f"at risk {landmark:g} months after the start of follow-up, which restarts there"
     return table, [JoinReport(step="landmark", before=total, after=len(table), reason=reason)]
 
 

@@ -221,7 +221,9 @@ def dealt_at_risk(
             if n > 1:
                 variance += mean * (1 - exposures / n) * (n - failures) / (n - 1)
     if variance <= 0:
-        raise ConvergenceError("at no event were exposed and unexposed patients at risk together")
+        raise ConvergenceError(
+            "exposed and unexposed patients were never at risk together at an event"
+        )
     return total / float(np.sqrt(variance)), null / float(np.sqrt(variance))
 
 

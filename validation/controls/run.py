@@ -246,7 +246,7 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
         kind = "permuted feature"
     raw = raw[:, ~np.isnan(raw).any(axis=0)]
     if raw.shape[1] < 20:
-        raise InputError(f"only {raw.shape[1]} comparable features; at least 20 are needed")
+        raise InputError(f"only {raw.shape[1]} comparable features; at least 20 are required")
     # Each draw has different patients in its groups (for extremes, different patients in neither),
     # so draws are compared by their own standardized statistics.
     endpoint = contract.primary_test.endpoint
@@ -273,7 +273,9 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
         observed = _draw(study.exposed, *outcome, layers, scores)
     null = null[np.isfinite(null)]
     if len(null) < 20:
-        raise InputError(f"only {len(null)} comparable features could be coded as the claim's is")
+        raise InputError(
+            f"only {len(null)} comparable features could be coded like the claim's exposure"
+        )
     null, observed = sign * null, sign * observed
     if contract.direction is Direction.EITHER:
         null, observed = np.abs(null), abs(observed)

@@ -28,12 +28,12 @@ NAMED = 8
 
 
 class GeneSignature(Strict):
-    """Genes and how they make a score per patient.
+    """Genes, and the method that combines them into a score per patient.
 
     `mean_z`: the mean of the genes' z-scores over the cohort. `weighted`: the sum of weight times
     z-score, over the sum of the weights' sizes; `weights` follow the order of `genes`. `rank`:
     the single-sample enrichment score, from the ranks of all genes within the patient (Barbie and
-    others 2009, Nature). `min_measured` is the share of the genes that a cohort must measure.
+    others 2009, Nature). `min_measured` is the minimum share of the genes that a cohort must have.
     """
 
     genes: tuple[str, ...] = Field(min_length=2, max_length=200)
@@ -48,22 +48,25 @@ class GeneSignature(Strict):
                 raise ValueError(f'signature: "{gene}" is not a gene symbol')
         if len(set(self.genes)) != len(self.genes):
             twice = next(gene for gene in self.genes if self.genes.count(gene) > 1)
-            raise ValueError(f'signature: gene "{twice}" is named twice: keep it once')
+            raise ValueError(f'signature: gene "{twice}" is listed twice; keep it once')
         if (self.method == "weighted") != bool(self.weights):
-            raise ValueError('signature: give `weights` exactly when `method` is "weighted"')
+            raise ValueError(
+                'signature: `weights` are required if `method` is "weighted", and '
+                "not allowed otherwise"
+            )
         if self.weights and len(self.weights) != len(self.genes):
             raise ValueError(
                 f"signature: {len(self.weights)} weights for {len(self.genes)} genes; give one "
-                "for each, in their order"
+                "per gene, in the same order"
             )
         if any(weight == 0 or abs(weight) == float("inf") or weight != weight
                for weight in self.weights):  # fmt: skip
-            raise ValueError("signature: a weight is a finite number other than 0")
+            raise ValueError("signature: a weight must be a finite number other than 0")
         return self
 
     @property
     def key(self) -> str:
-        """The score's key.
+        """Return the score's key.
 
         Equal scores have equal keys, whatever the order of genes and the unit of weights.
         """
@@ -95,9 +98,9 @@ class GeneSignature(Strict):
         if len(held) < 2 or len(held) < self.min_measured * len(self.genes):
             raise InputError(
                 f'exposure "{label}": cohort "{cohort}" measures {len(held)} of '
-                f"{len(self.genes)} genes of the signature, and at least "
-                f"{self.min_measured:.0%} are asked for; not measured: {', '.join(lacking)}. "
-                "Leave these out, or lower `min_measured`"
+                f"{len(self.genes)} genes of the signature, but at least {self.min_measured:.0%} "
+                f"are required; not measured: {', '.join(lacking)}. Remove these genes, or lower "
+                "`min_measured`"
             )
 
     @property

@@ -11,7 +11,7 @@ Severity = Literal["error", "warning", "info"]
 
 
 class Finding(Strict):
-    """Something that a check of a cohort saw: what, where, and what to do about it."""
+    """A problem found in a cohort: what, where, and the remedy."""
 
     severity: Severity
     code: str

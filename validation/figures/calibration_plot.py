@@ -32,7 +32,7 @@ def calibration_figure(
     """
     risk = np.asarray(predictions, dtype=np.float64)
     if not len(risk):
-        raise InputError("calibration_figure: no prediction given")
+        raise InputError("calibration_figure: no predictions given")
     high = float(max(np.nanmax(found.upper, initial=0.0), found.predicted.max(), risk.max()))
     end = min(1.0, np.ceil(high * 10 + 0.5) / 10)
     with drawing(path, 4.6, 5.2, **look) as figure:

@@ -63,7 +63,7 @@ def follow_up(
     Raises `InputError` if there are no curves, or more curves than colors.
     """
     if not curves:
-        raise InputError("figure: no curve given")
+        raise InputError("figure: no curves given")
     if len(curves) > len(OKABE_ITO):
         raise InputError(f"figure: at most {len(OKABE_ITO)} groups, not {len(curves)}")
     end = until if until is not None else supported(curves)

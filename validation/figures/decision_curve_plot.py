@@ -32,7 +32,7 @@ def decision_curve_figure(
     """
     at = 100.0 * np.asarray(thresholds, dtype=np.float64)
     if not len(at):
-        raise InputError("decision_curve_figure: no threshold given")
+        raise InputError("decision_curve_figure: no thresholds given")
     curves = {name: np.asarray(item, dtype=np.float64) for name, item in benefit.items()}
     top = max(float(np.max(curve)) for curve in curves.values())
     with drawing(path, 4.8, 3.9, **look) as figure:

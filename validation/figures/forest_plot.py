@@ -48,7 +48,7 @@ def forest(
     Raises `InputError` if there are no rows.
     """
     if not rows:
-        raise InputError("forest: no row given")
+        raise InputError("forest: no rows given")
     drawn = [r for r in rows if np.isfinite(r.value) and r.value > 0]
     low, high = _range(drawn)
     height = 1.55 + 0.27 * len(rows)

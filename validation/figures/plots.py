@@ -288,10 +288,9 @@ def _decision(sheet: _Sheet, outcome: TestOutcome) -> Figure:
     return sheet.draw(
         "decision_curve",
         f"Net benefit of acting on the predicted risk of {risk_of}{by}",
-        "Net benefit per patient against the risk from which on one would act, for the model with "
-        "and without the exposure, for acting on everybody and on nobody. Risks are "
-        "cross-validated. Where the two models cannot be told apart, the exposure changes no "
-        "decision.",
+        "Net benefit per patient by risk threshold, for the model with and without the "
+        "exposure, for acting on everybody and on nobody. Risks are cross-validated. If the two "
+        "models cannot be distinguished, the exposure changes no decision.",
         decision_curve_figure,
         curves.thresholds,
         curves.benefit,

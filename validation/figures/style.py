@@ -101,7 +101,7 @@ def save(figure: Figure, path: Path, *, title: str, description: str = "") -> Pa
 
     kinds = [path.suffix.lower()] if path.suffix else [".svg", ".png"]
     if not {".svg", ".png"}.issuperset(kinds):
-        raise InputError(f"{path}: figures are written as .svg or .png")
+        raise InputError(f"{path}: figures must be written as .svg or .png")
     for text in figure.findobj(Text):
         text.set_text(clean_text(text.get_text()))
     for kind in kinds:

@@ -50,7 +50,7 @@ def apply_filters(table: pd.DataFrame, filters: tuple[Filter, ...]) -> pd.Series
     for condition in filters:
         if condition.variable not in table.columns:
             raise InputError(
-                f'filter names "{condition.variable}", which is not in the analysis table'
+                f'filter uses "{condition.variable}", which is not in the analysis table'
             )
         keep &= _matches(table[condition.variable], condition)
     return keep
@@ -69,13 +69,11 @@ def _matches(column: pd.Series, condition: Filter) -> pd.Series:
         return known & (~same if condition.op == "ne" else same)
     if not isinstance(condition.value, int | float):
         raise InputError(
-            f"filter {condition.variable} {condition.op} {condition.value!r}: a number is needed"
+            f"filter {condition.variable} {condition.op} {condition.value!r}: a number is required"
         )
     numbers = pd.to_numeric(column, errors="coerce")
     if (numbers.isna() & known).any():
-        raise InputError(
-            f"filter {condition.variable} {condition.op}: the variable is not a number"
-        )
+        raise InputError(f"filter {condition.variable} {condition.op}: the variable is not numeric")
     compare = {"lt": numbers.lt, "le": numbers.le, "gt": numbers.gt, "ge": numbers.ge}
     return known & compare[condition.op](condition.value)
 
@@ -149,8 +147,8 @@ def _numbers(table: pd.DataFrame, use: VariableUse) -> FloatArray:
     positive = [level for level in levels if str(level).casefold() in POSITIVE]
     if len(levels) != 2 or len(positive) != 1:
         raise InputError(
-            f'exposure "{use.key}" has {len(levels)} values, not a yes and a no; declare in the '
-            "cohort's `values` which is 1 and which is 0"
+            f'exposure "{use.key}" has {len(levels)} values instead of yes and no; declare in '
+            "the cohort's `values` which is 1 and which is 0"
         )
     return np.asarray(
         column.map({level: float(level in positive) for level in levels}), dtype=float
@@ -217,17 +215,17 @@ def ordered_cut(values: FloatArray, use: VariableUse) -> Cut:
     if rule is CutRule.LEVELS:
         if len(levels) > MOST_GROUPS:
             raise InputError(
-                f"exposure {use.label} ({use.key}) has {len(levels)} values; a trend over levels "
-                f'takes at most {MOST_GROUPS}. Use cut "tertile" or "quartile"'
+                f'exposure {use.label} ({use.key}) has {len(levels)} values; a trend over '
+                f'levels supports at most {MOST_GROUPS}. Use cut "tertile" or "quartile"'
             )
         points = tuple(float(level) for level in levels[:-1])
     else:
         points = tuple(float(item) for item in np.quantile(known, SHARES[rule]))
     if len(set(points)) < len(points) or points[-1] >= levels[-1] or len(points) < 2:
         raise InputError(
-            f'exposure {use.label} ({use.key}): cut "{rule}" makes fewer groups than it names, '
-            f"since too many patients share a value ({len(levels)} values in all); a trend needs "
-            "three groups or more"
+            f'exposure {use.label} ({use.key}): cut "{rule}" gives fewer groups than its name '
+            f"says, since too many patients share a value ({len(levels)} values in all); a trend "
+            "requires three groups or more"
         )
     return found.model_copy(update={"rule": rule, "points": points})
 
@@ -376,7 +374,7 @@ def find_cuts(table: pd.DataFrame, contract: Contract) -> tuple[Cut, ...]:
     """Find the cut-points of every exposure in the analyzed population."""
     rows = table[population_mask(table, contract)]
     if rows.empty:
-        raise InputError(f"nobody is left to analyze: {describe_losses(table, contract)}")
+        raise InputError(f"no patients left to analyze: {describe_losses(table, contract)}")
     compared = contract.comparison
     return tuple(cut_for(compared, exposure_values(rows, use), use) for use in contract.exposures)
 

@@ -27,7 +27,7 @@ FOLLOWED = 10
 class Term(Strict):
     """Term of the linear predictor: (value - mean) / sd, or 1 at a level; times `coefficient`.
 
-    `kind` is "exposure" for the claim's own coding, "part" for a main effect beside an interaction.
+    `kind` is "exposure" for the claim's own coding, "part" for a main effect of an interaction.
     """
 
     name: str
@@ -87,5 +87,5 @@ class PredictionModel(Strict):
         shortest = min((months for months, _ in self.earlier), default=self.horizon)
         raise InputError(
             f"fewer than {FOLLOWED} of {len(time)} patients are followed beyond {shortest:g} "
-            "months: no predicted risk can be judged"
+            "months, so predicted risks cannot be assessed"
         )

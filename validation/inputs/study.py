@@ -90,7 +90,7 @@ class Study:
         """
         rows = table[population_mask(table, contract)]
         if rows.empty:
-            raise InputError(f"nobody is left to analyze: {describe_losses(table, contract)}")
+            raise InputError(f"no patients left to analyze: {describe_losses(table, contract)}")
         uses, followed = contract.exposures, contract.hypothesis.time_dependent
         if followed:
             rows = records(rows, contract)
@@ -128,7 +128,8 @@ class Study:
         )
         if not np.any(keep):
             raise InputError(
-                f"subgroup {condition.variable} {condition.op} {condition.value}: nobody is in it"
+                f"subgroup {condition.variable} {condition.op} {condition.value}: contains no "
+                "patients"
             )
         return Study(self.contract, self.rows[keep], self.cuts, exposed)
 
@@ -182,7 +183,7 @@ class Study:
             return np.empty((int(keep.sum()), 0)), ()
         X = np.column_stack([column.values for column in found])
         if not missing and np.isnan(X).any():
-            raise InputError("covariates hold missing values")
+            raise InputError("covariates contain missing values")
         return X, tuple(column.name for column in found)
 
     def columns(self, covariates: tuple[str, ...], keep: BoolArray) -> list[Column]:
@@ -214,7 +215,9 @@ class Study:
             return None
         column = self.rows.loc[keep, key]
         if column.isna().any():
-            raise InputError(f"{key}: {int(column.isna().sum())} rows do not say whose they are")
+            raise InputError(
+                f"{key}: {int(column.isna().sum())} rows have no value, so their patient is unknown"
+            )
         return self.layers((key,), keep)
 
     def adjusters(self) -> list[tuple[str, FloatArray]]:
@@ -274,16 +277,16 @@ def _refuse_the_outcome_itself(study: Study, use: VariableUse, values: FloatArra
         apart = apart or not np.intersect1d(had, had_not).size
     if apart:
         raise InputError(
-            f"exposure {use.label} ({use.key}) parts the {len(had)} patients with {endpoint} "
-            f"from the {len(had_not)} without, all of them: it holds the outcome itself, or was "
-            "recorded after it. Use what was known before"
+            f'exposure {use.label} ({use.key}) separates the {len(had)} patients with '
+            f"{endpoint} from the {len(had_not)} without completely, so it either contains the "
+            "outcome or was recorded after it. Use what was known before"
         )
     timed = event is not None and np.ptp(outcome[known]) > 0
     if timed and len(levels) > MOST_LEVELS:
         same = abs(float(np.corrcoef(ranks(values[known]), ranks(outcome[known]))[0, 1]))
         if same > SAME_ORDER:
             raise InputError(
-                f"exposure {use.label} ({use.key}) orders the patients as the time of {endpoint} "
-                f"does (rank correlation {same:.3f}): it holds the outcome itself. Use what was "
-                "known before"
+                f'exposure {use.label} ({use.key}) orders the patients like the time of '
+                f"{endpoint} (rank correlation {same:.3f}), so it contains the outcome. Use what "
+                "was known before"
             )

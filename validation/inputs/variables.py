@@ -43,7 +43,8 @@ def find_variable(dictionary: DataDictionary, key: str) -> Variable:
     has += [f"expression:{gene}" for gene in dictionary.expression]
     near = difflib.get_close_matches(key, has, n=5, cutoff=0.5) or has[:8]
     raise InputError(
-        f'cohort "{dictionary.cohort}" has no variable "{key}"; near: {", ".join(near) or "none"}'
+        f'cohort "{dictionary.cohort}" has no variable "{key}"; similar: '
+        f"{', '.join(near) or 'none'}"
     )
 
 
@@ -96,7 +97,7 @@ def stratum(dictionary: DataDictionary, key: str, hypothesis: Hypothesis) -> Var
         condition.variable == key and condition.op == "eq"
         for condition in hypothesis.population.filters
     ):
-        raise InputError(f'stratum "{key}" has a single value in this population; leave it out')
+        raise InputError(f'stratum "{key}" has a single value in this population; remove it')
     return describe_use(dictionary, key, "stratum")
 
 
@@ -108,8 +109,8 @@ def refuse_unfit_strata(hypothesis: Hypothesis, endpoints: list[Endpoint]) -> No
     for endpoint in endpoints:
         if endpoint.kind != "survival":
             raise InputError(
-                f'strata serve survival endpoints; "{endpoint.key}" is {endpoint.kind}. Make '
-                f"{', '.join(hypothesis.strata)} covariates instead"
+                f'strata require survival endpoints, but "{endpoint.key}" is {endpoint.kind}. '
+                f"Make {', '.join(hypothesis.strata)} covariates instead"
             )
         contained = sorted(set(hypothesis.strata) & set(endpoint.contained_in))
         if contained:

@@ -40,7 +40,8 @@ class Journal:
     Raises
     ------
     InputError
-        If a line was edited, removed or replaced; the message names it. An incomplete last line,
+        If a line was edited, removed or replaced; the message gives its number. An incomplete last
+        line,
         left by an interruption, is dropped; `pending` notes it for the next write.
     """
 
@@ -138,8 +139,8 @@ class Journal:
             self.pending.append(
                 Incident(
                     incident="torn",
-                    why=f"an interruption tore line {len(self.lines) + 1} of {FILE}; it was "
-                    "dropped, and what it said is written again",
+                    why=f"an interruption truncated line {len(self.lines) + 1} of {FILE}; it was "
+                    "dropped, and its content is written again",
                 )
             )
 
@@ -160,13 +161,13 @@ class Journal:
             ) from None
         if chain is None:
             raise InputError(
-                f"{where} has no hash: it was edited, or an earlier version of SAGE wrote it. Give "
-                "the run a folder of its own"
+                f"{where} has no hash: it was edited, or written by an earlier version of SAGE. "
+                "Use a separate folder for the run"
             )
         if chain != expected:
             raise InputError(
                 f"{where} was edited, or a line before it was removed; a ledger must not be "
-                "edited. Restore it, or give the run a folder of its own"
+                "edited. Restore it, or use a separate folder for the run"
             )
         self._chain = chain
         self._keep(Line(said, at, elsewhere, known))

@@ -61,7 +61,7 @@ class Ledger:
 
     `path` is the folder's file; None to write only to the store.
 
-    Raises `InputError` if a line was edited, removed or replaced; the message names it. An
+    Raises `InputError` if a line was edited, removed or replaced; the message gives its number. An
     incomplete last line, left by an interruption, is dropped; `notes` mentions it.
     """
 
@@ -390,7 +390,7 @@ class Ledger:
                     f'the confirmation patients of cohort "{frozen.contract.cohort}" were '
                     f'already opened for hypothesis "{content.hypothesis}" under contract '
                     f"{content.contract[:12]}; another version, seed or share of it cannot be "
-                    "confirmed in the same data. Repeat the call as it was, or confirm the "
+                    "confirmed in the same data. Repeat the earlier call, or confirm the "
                     "hypothesis in a second cohort (--replicate)"
                 )
 

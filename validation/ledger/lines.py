@@ -22,7 +22,7 @@ PROSE = {"id", "statement", "rationale", "feasibility", "untested", "notes", "am
 class Entry(Strict):
     """Attempt. `claim` entries form the family over which errors are controlled.
 
-    `draw` names the split of the patients (data, seed, share) if the contract has a split.
+    `draw` identifies the split of the patients (data, seed, share) if the contract has a split.
     """
 
     contract: str
@@ -49,13 +49,13 @@ class Entry(Strict):
 
 
 class Registration(Strict):
-    """A contract that was frozen when the ledger held what stands above it.
+    """A contract, frozen when the ledger contained the lines above it.
 
-    `claim` names what is done, whatever the hypothesis is called: contracts with the same claim are
-    the same attempt. `asks` names the question among those on these patients, `also` what it was
-    called elsewhere. `screened` says which exposures were screened before. `frozen` is False for a
-    contract that was first met when it was run. `place` is the claim's in a campaign's online
-    control, `within` holds the levels that its patients are held to.
+    `claim` identifies the computation, whatever the hypothesis is called: contracts with the same
+    claim are the same attempt. `asks` identifies the question among those on these patients, `also`
+    its names elsewhere. `screened` lists the exposures that were screened before. `frozen` is False
+    for a contract that was first seen when it was run. `place` is the claim's place in a campaign's
+    online control, and `within` contains the levels that apply to its patients.
     """
 
     registered: str
@@ -105,7 +105,7 @@ class Screened(Strict):
 
 
 class Incident(Strict):
-    """Something that happened to this file, and stays said."""
+    """An event that affected this file, and stays recorded."""
 
     incident: Literal["emptied", "torn"]
     why: str

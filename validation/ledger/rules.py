@@ -30,7 +30,7 @@ def ledger_objections(
     if state in HARM:
         text = (
             f"{HARM[state]}: other claims on these patients cannot be counted. Restore it with "
-            "`sage validate ledger merge`, or run the contract into a folder of its own"
+            "`sage validate ledger merge`, or run the contract in a separate folder"
         )
         found.append(Objection("registration", "ledger", f"ledger {state}", text))
     if not registered:
@@ -42,8 +42,8 @@ def ledger_objections(
         found.append(Objection("registration", "unregistered", "never registered", text))
     if taken is not None:
         text = (
-            f"its place in the online control was spent on contract {taken[:12]}: the campaign "
-            "would exceed its error rate. Ask again in a new round"
+            f"its place in the online control was already used by contract {taken[:12]}: the "
+            "campaign would exceed its error rate. Test it in a new round"
         )
         found.append(Objection("multiplicity", "online control", "place spent twice", text))
     if screened:

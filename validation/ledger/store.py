@@ -57,7 +57,7 @@ CREATE TABLE IF NOT EXISTS sage_ledger_meta (name TEXT PRIMARY KEY, value TEXT N
 
 
 class Mark(Strict):
-    """A row of a store, as ledgers elsewhere remember it."""
+    """A row of a store, in the form that other ledgers remember."""
 
     store: str
     seq: int
@@ -127,7 +127,8 @@ def open_store(url: str) -> Store:
     if "://" in url and not url.startswith("sqlite:///"):
         scheme = url.split("://", 1)[0]
         raise InputError(
-            f'ledger: "{scheme}://" is no store; give a path, or postgresql://USER@HOST/DATABASE'
+            f'ledger: "{scheme}://" is not supported; give a path, or '
+            "postgresql://USER@HOST/DATABASE"
         )
     return SqliteStore(Path(url.removeprefix("sqlite:///")).expanduser())
 
@@ -371,7 +372,7 @@ def read_lines(lines: Iterable[str], name: str) -> ReadLines:
             said = Exported.model_validate_json(line)
             data = None if said.data is None else base64.b64decode(said.data, validate=True)
         except (ValidationError, ValueError):
-            raise InputError(f"{name}: line {number} is no row of a ledger") from None
+            raise InputError(f"{name}: line {number} is not a ledger row") from None
         before = chains[-1] if chains else first_chain(said.store)
         row = Row(
             said.kind, said.contract, said.population, said.body, data, said.origin,
@@ -410,13 +411,15 @@ class SqliteStore(Store):
         self.path = path
         self.where = str(path)
         if path.is_dir():
-            raise InputError(f"ledger {path} is a folder: name a file, {path / 'ledger.sqlite'}")
+            raise InputError(
+                f"ledger {path} is a folder; give a file, such as {path / 'ledger.sqlite'}"
+            )
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(
-                f"ledger {path}: its folder cannot be made ({error.strerror}); set SAGE_LEDGER to "
-                "a file that can be written"
+                f"ledger {path}: its folder cannot be created ({error.strerror}); set "
+                "SAGE_LEDGER to a writable file"
             ) from None
         super().__init__()
 
@@ -446,7 +449,7 @@ class SqliteStore(Store):
             return InputError(f"ledger {self.path} is in use by another process; try again")
         return InputError(
             f"ledger {self.path} cannot be used ({error}); restore it from a backup, or set "
-            "SAGE_LEDGER to a file that can be written"
+            "SAGE_LEDGER to a writable file"
         )
 
     def remembered(self) -> Mark | None:
@@ -505,7 +508,7 @@ class PostgresStore(Store):
             raise FaultError(f"the ledger {self.where} cannot be reached: {reason}") from None
         except self._psycopg.Error as error:
             reason = str(error).splitlines()[0]
-            raise FaultError(f"the ledger {self.where} refuses: {reason}") from None
+            raise FaultError(f"the ledger {self.where} refused the request: {reason}") from None
 
     def _find(self, db: Any, tokens: list[int]) -> list[str]:
         text = "SELECT DISTINCT population FROM sage_ledger_tokens WHERE token = ANY(?)"

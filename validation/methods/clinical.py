@@ -337,7 +337,9 @@ def curves_of(study: Study, plan: TestPlan) -> DecisionCurves:
     keep, X, names, notes = matrix(study, plan)
     main = 1 + len(study.adjusters())
     if X.shape[1] == main:
-        raise InputError("no covariate varies in the population: nothing to compare with")
+        raise InputError(
+            "no covariate varies in the population, so there is nothing to compare with"
+        )
     time, event, horizon = _outcome_by(study, plan, keep)
     risks = {
         "with": cross_validated(study, time, event, X, names, horizon),

@@ -78,7 +78,7 @@ def joint_groups(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
     for code, name in enumerate(names):
         if (g == code).sum() < least:
             raise InputError(
-                f'group "{name}" has {int((g == code).sum())} patients; the contract asks for at '
+                f'group "{name}" has {int((g == code).sum())} patients; the contract requires at '
                 f"least {least}"
             )
     notes: list[str] = []

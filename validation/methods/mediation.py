@@ -77,5 +77,5 @@ def mediation(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
         rows.append({"effect": "share of the total effect that is indirect", scale: f"{share:.0%}"})
     tables[plan.id] = rows
     notes.append(f"percentile intervals of {found.draws} bootstrap resamples of patients")
-    notes.append("p is that of the weaker path: without either there is no indirect effect")
+    notes.append("p is that of the weaker path: without either path there is no indirect effect")
     return outcome_of(plan, keep, flags, effect=effect, p=found.p, notes=notes)

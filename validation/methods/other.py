@@ -210,8 +210,8 @@ def _nested_models(
     def enough(count: int, terms: int) -> None:
         if count / terms < limit:
             raise InputError(
-                f"{count} events for {terms} terms: a test of nested models needs {limit:g} for "
-                "each. Name fewer exposures or covariates"
+                f"{count} events for {terms} terms: a test of nested models requires {limit:g} "
+                "per term. Use fewer exposures or covariates"
             )
 
     def hazards(

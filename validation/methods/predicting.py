@@ -78,15 +78,15 @@ def design_for(study: Study, model: PredictionModel) -> tuple[BoolArray, FloatAr
     lacking = [key for key in keys if key not in study.rows.columns]
     if lacking:
         raise InputError(
-            f"the model developed in {model.cohort} needs {', '.join(lacking)}, which this cohort "
-            "does not have: it cannot be applied here"
+            f"the model developed in {model.cohort} requires {', '.join(lacking)}, which this "
+            "cohort does not have, so it cannot be applied here"
         )
     keep = study.complete(model.endpoint, keys)
     known = keep & ~unknown_levels(study, model)
     if keep.any() and not known.any():
         named = "; ".join(f"{key}: {', '.join(level)}" for key, level in model.levels.items())
         raise InputError(
-            f"nobody here is at levels that the model knows ({named}): the cohorts code them "
+            f"no patient has a level that the model knows ({named}): the cohorts code them "
             "differently"
         )
     keep = known
@@ -102,8 +102,9 @@ def design_for(study: Study, model: PredictionModel) -> tuple[BoolArray, FloatAr
             raw = pd.to_numeric(rows[term.key], errors="coerce").to_numpy(dtype=float)
             if np.isnan(raw).any():
                 raise InputError(
-                    f"{term.key} is a number where the model was developed ({model.cohort}), and "
-                    "text here: give the cohort's `values` the same coding"
+                    f"{term.key} is a number in the cohort where the model was developed "
+                    f"({model.cohort}), but text here: use the same coding in the cohort's "
+                    "`values`"
                 )
             columns.append((raw - term.mean) / term.sd)
         else:

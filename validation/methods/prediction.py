@@ -110,8 +110,8 @@ def _external(
     least = study.contract.rules.min_events
     if e.sum() < least:
         raise InputError(
-            f"{int(e.sum())} events among {len(t)} patients who have every term of the model; the "
-            f"contract asks for {least}"
+            f"{int(e.sum())} events among {len(t)} patients with every term of the model; the "
+            f"contract requires at least {least}"
         )
     asked, model = model.horizon, model.at_horizon_of(t)
     found = calibrate(t, e, model.survival(X), model.horizon)
@@ -131,17 +131,17 @@ def _external(
     ]
     lost = int(study.complete(model.endpoint).sum()) - len(t)
     if lost:
-        notes.append(f"{lost} patients left out: they lack a term of the model")
+        notes.append(f"{lost} patients excluded: a term of the model is missing")
     if model.horizon < asked:
         notes.append(
             f"risks by {model.horizon:g} months, since fewer than {FOLLOWED} patients are followed "
             f"beyond {asked:g}"
         )
     if recut(study, model):
-        notes.append("the exposure is cut (or standardized) anew in these patients")
+        notes.append("the exposure is cut (or standardized) again in these patients")
     strange = int((study.complete(model.endpoint) & unknown_levels(study, model)).sum())
     if strange:
-        notes.append(f"{strange} patients left out: at levels that the model does not know")
+        notes.append(f"{strange} patients excluded: the model does not know their levels")
     return outcome_of(plan, len(t), e, notes=notes)
 
 
@@ -156,7 +156,7 @@ def _rows(found: Any) -> list[dict[str, str]]:
             "observed risk (95% CI)": f"{100 * found.observed[at]:.0f}% "
             f"({100 * found.lower[at]:.0f} to {100 * found.upper[at]:.0f}%)"
             if math.isfinite(found.observed[at])
-            else "not known: nobody is followed that long",
+            else "unknown: nobody is followed that long",
         }
         for place, at in enumerate(order, start=1)
     ]

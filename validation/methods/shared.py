@@ -36,7 +36,7 @@ def enough(study: Study, plan: TestPlan) -> None:
         if sizes[small] < rules.min_group:
             raise InputError(
                 f'group "{small}" has {sizes[small]} patients for {plan.endpoint}; the contract '
-                f"asks for at least {rules.min_group}"
+                f"requires at least {rules.min_group}"
             )
     value, event = study.outcome(plan.endpoint)
     kind = study.contract.endpoint(plan.endpoint).kind
@@ -54,7 +54,7 @@ def enough(study: Study, plan: TestPlan) -> None:
         events = min(events, int((seen == 0).sum()))
     if events < rules.min_events:
         raise InputError(
-            f"{events} events for {plan.endpoint}; the contract asks for at least "
+            f"{events} events for {plan.endpoint}; the contract requires at least "
             f"{rules.min_events}"
         )
     if not np.isfinite(value[keep]).all():
@@ -62,7 +62,7 @@ def enough(study: Study, plan: TestPlan) -> None:
     if event is not None and np.all(value[keep] == value[keep][0]):
         raise InputError(
             f"{plan.endpoint}: all {int(keep.sum())} patients have the same time, "
-            f"{value[keep][0]:g} months: nothing can be compared. Check the time column"
+            f"{value[keep][0]:g} months, so nothing can be compared. Check the time column"
         )
 
 
@@ -100,7 +100,7 @@ def bearable(study: Study, plan: TestPlan) -> None:
         if missing > limit:
             raise InputError(
                 f"{key} is missing in {missing:.0%} of {int(keep.sum())} patients; the contract "
-                f"bears {limit:.0%}. Leave it out, or complete the data"
+                f"allows {limit:.0%}. Remove it, or complete the data"
             )
 
 
@@ -112,7 +112,7 @@ def matrix(study: Study, plan: TestPlan) -> tuple[Any, Any, list[str], list[str]
     what = " or ".join(
         word for word, keys in (("covariates", plan.covariates), ("strata", plan.strata)) if keys
     )
-    notes = [f"{lost} patient{'s' * (lost > 1)} left out for missing {what}"] if lost else []
+    notes = [f"{lost} patient{'s' * (lost > 1)} excluded for missing {what}"] if lost else []
     if lost and plan.covariates and study.contract.missing.policy == "multiple_imputation":
         notes[0] += " (nothing is imputed here)"
     Z, names = study.design(plan.covariates, keep)

@@ -116,7 +116,7 @@ def schoenfeld(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any])
     fit = fit_cox(t, e, X, names, study, notes, layers)
     found = schoenfeld(t, e, X, fit, strata=layers)
     if study.contract.cluster is not None:
-        notes.append("this test takes rows as independent: it errs towards finding a change")
+        notes.append("this test treats rows as independent, which favors finding a change")
     book.add(f"{plan.id}.p", found.tests[0].p, "p-value")
     book.add(f"{plan.id}.global_p", found.global_test.p, "p-value")
     return outcome_of(
@@ -191,7 +191,9 @@ def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
     added = study.contract.comparison is Comparison.ADDED
     main = 1 if added else 1 + len(study.adjusters())
     if X.shape[1] == main:
-        raise InputError("no covariate varies in the population: nothing to compare with")
+        raise InputError(
+            "no covariate varies in the population, so there is nothing to compare with"
+        )
     tau = float(np.quantile(t[e == 1], 0.95))
     horizon = min(study.contract.rules.rmst_months, float(np.quantile(t, 0.75)))
     later = [

@@ -107,7 +107,7 @@ class Answered(Strict):
 
 
 class Numbers(Strict):
-    """`numbers.json`: all that a second implementation may say of registered tests."""
+    """`numbers.json`: everything that a second implementation may state about registered tests."""
 
     model_config = ConfigDict(strict=True)
 
@@ -115,11 +115,11 @@ class Numbers(Strict):
 
 
 class SecondTest(Strict):
-    """A registered test as a second implementation is asked for it, by columns of the table.
+    """A registered test as requested from a second implementation, by columns of the table.
 
-    `terms` are the exposure and, for an interaction, the main effects beside it. `base` are the
-    exposures to which others are added. `report` are the numbers that are asked for. Of
-    time-dependent claims rows are records: `entry` is when each begins, and `person` whose it is.
+    `terms` are the exposure and, for an interaction, the main effects. `base` are the exposures to
+    which others are added. `report` lists the requested numbers. For time-dependent claims, rows
+    are records: `entry` is when each begins, and `person` identifies its patient.
     """
 
     id: str
@@ -281,7 +281,7 @@ def read_numbers(path: Path, task: Task) -> Numbers:
             "finite numbers, whole numbers for n and events, p between 0 and 1, no other field"
         ) from None
     if not set(found.numbers) <= {test.id for test in task.tests}:
-        raise InputError(f"{NUMBERS} names a test that is not asked for")
+        raise InputError(f"{NUMBERS} contains a test that was not requested")
     return found
 
 

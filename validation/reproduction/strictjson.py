@@ -20,13 +20,13 @@ def read_bounded(path: Path, largest: int) -> Any:
     """
     name = path.name
     if path.is_symlink() or not path.is_file():
-        raise InputError(f"the program left no {name}")
+        raise InputError(f"the program did not write {name}")
     if path.stat().st_size > largest:
         raise InputError(f"{name} is larger than {largest // 1024} KiB")
     try:
         text = path.read_bytes().decode("utf-8")
     except UnicodeDecodeError:
-        raise InputError(f"{name} is not UTF-8") from None
+        raise InputError(f"{name} is not valid UTF-8") from None
     try:
         value = json.loads(text, parse_constant=_refuse, object_pairs_hook=_require_unique)
     except InputError as error:
@@ -48,11 +48,11 @@ def _inside(value: Any) -> list[Any]:
 
 
 def _refuse(_: str) -> Any:
-    raise InputError("holds NaN or infinity")
+    raise InputError("contains NaN or infinity")
 
 
 def _require_unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise InputError("holds a name twice")
+        raise InputError("contains a name twice")
     return found

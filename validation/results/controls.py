@@ -28,7 +28,7 @@ class ControlStatus(StrEnum):
 
 
 class ControlResult(Strict):
-    """Control. If it ran it has the numbers in `NEEDED`; otherwise it has a reason."""
+    """Control. If it ran, it has the numbers in `NEEDED`; otherwise it has a reason."""
 
     NEEDED: ClassVar[tuple[str, ...]] = ()
 
@@ -43,7 +43,7 @@ class ControlResult(Strict):
                 if value is None or (isinstance(value, float) and not math.isfinite(value)):
                     raise ValueError(f"a control that ran has no {name}")
         elif not self.reason:
-            raise ValueError(f"a control that was {self.status} says why")
+            raise ValueError(f"a control that was {self.status} must give the reason")
         return self
 
     @property
@@ -53,7 +53,7 @@ class ControlResult(Strict):
 
 
 class PermutedOutcome(ControlResult):
-    """The claim's statistic when exposures are dealt out anew among the patients."""
+    """The claim's statistic when exposures are reassigned at random among the patients."""
 
     NEEDED: ClassVar[tuple[str, ...]] = ("p", "draws")
 
@@ -67,7 +67,7 @@ class RandomFeatures(ControlResult):
     """Competitive null: an exposure against comparable features.
 
     It does not ask whether the exposure is associated with the outcome, but whether it is more so
-    than its like. Where many features are prognostic, few pass.
+    than comparable features. If many features are prognostic, few pass.
     """
 
     NEEDED: ClassVar[tuple[str, ...]] = ("percentile", "draws", "kind")
@@ -95,7 +95,7 @@ class KnownPositiveResult(ControlResult):
 
 
 class NegativeEndpoint(ControlResult):
-    """The same exposure on an endpoint that it should not touch."""
+    """The same exposure on an endpoint that it should not affect."""
 
     NEEDED: ClassVar[tuple[str, ...]] = ("endpoint", "p")
 
@@ -157,7 +157,7 @@ class TimingResult(ControlResult):
 
 
 class Controls(Strict):
-    """The results of all controls of an analysis. None: the analysis says nothing of it."""
+    """The results of all controls of an analysis. None: the analysis has no result for it."""
 
     permuted: PermutedOutcome | None = None
     random: tuple[RandomFeatures, ...] = ()

@@ -105,7 +105,7 @@ class TestOutcome(Strict):
 
 
 class Figure(Strict):
-    """A figure of the run, by file name, with the words that belong under it."""
+    """A figure of the run, by file name, with its title and caption."""
 
     file: str
     title: str
@@ -169,7 +169,7 @@ class Objection:
 
 
 class Verdict(Strict):
-    """Supported, not supported, or inconclusive; why; and what it does not say."""
+    """Supported, not supported, or inconclusive, with the reasons and the limits."""
 
     verdict: Word
     because: Because
@@ -287,7 +287,7 @@ class Results(Computed):
         try:
             return cls.model_validate(json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
-            raise InputError(f"{path}: no such file") from None
+            raise InputError(f"{path}: file not found") from None
         except (json.JSONDecodeError, ValidationError) as error:
             raise InputError(f"{path}: not a results file: {error}") from None
 

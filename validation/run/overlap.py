@@ -64,9 +64,9 @@ def require_other_cohort(first: Cohort, second: Cohort) -> None:
     _refuse_barcodes(second, first)
     if altered_copy(first, second) < ALTERED:
         raise InputError(
-            f'a second cohort needs other patients: those of "{second.id}" are far more like '
-            f'single patients of "{first.id}" than like one another, as an altered copy is. Give '
-            "the data of other patients"
+            f'a second cohort must have other patients: those of "{second.id}" are far more '
+            f'similar to single patients of "{first.id}" than to one another, like an altered '
+            "copy. Use the data of other patients"
         )
 
 
@@ -81,8 +81,8 @@ def _require_other_files(known: set[str], name: str, second: Cohort, first: Coho
         again = again or bool(shared and set(first.patients) & set(second.patients))
     if again:
         raise InputError(
-            f'a second cohort needs other patients: "{second.id}" reads the same patients as '
-            f'"{name}" ({", ".join(shared)} is the same file). Give the data of other patients'
+            f'a second cohort must have other patients: "{second.id}" reads the same patients as '
+            f'"{name}" ({", ".join(shared)} is the same file). Use the data of other patients'
         )
 
 
@@ -91,8 +91,9 @@ def _refuse_barcodes(second: Cohort, first: Cohort) -> None:
     barcodes = [name for name in both if BARCODE.match(name)]
     if barcodes:
         raise InputError(
-            f'a second cohort needs other patients: {len(barcodes)} patients of "{second.id}" '
-            f'are in "{first.id}" too (such as {min(barcodes)}). Leave them out of either cohort'
+            f"a second cohort must have other patients: {len(barcodes)} patients of "
+            f'"{second.id}" are also in "{first.id}" (such as {min(barcodes)}). Remove them from '
+            "one of the cohorts"
         )
 
 
@@ -101,9 +102,9 @@ def _refuse_copy(frozen: FrozenContract, second: Cohort, first: Cohort) -> None:
     share = copied_share(frozen, second, first)
     if share > ALIKE:
         raise InputError(
-            f'a second cohort needs other patients: {share:.0%} of the patients of "{second.id}", '
-            f'or of "{frozen.contract.cohort}", have the very exposures and covariates of a '
-            "patient of the other. Give the data of other patients"
+            f"a second cohort must have other patients: {share:.0%} of the patients of "
+            f'"{second.id}", or of "{frozen.contract.cohort}", have exactly the exposures and '
+            "covariates of a patient of the other. Use the data of other patients"
         )
 
 

@@ -1,6 +1,6 @@
 """Preparation of analysis-ready inputs from a frozen contract and a cohort.
 
-The inputs contain only what the contract names, under pseudonyms, and come with the program that
+The inputs contain only what the contract requires, under pseudonyms, and come with the program that
 reads them. Confirmation patients are not written before they are unlocked: data that are not
 mounted cannot be read.
 """
@@ -243,7 +243,7 @@ def _may_read(frozen: FrozenContract, cohort: Cohort, part: Part, ledger: Ledger
     split = contract.split.policy == "discovery_confirmation"
     if split != (part in ("discovery", "confirmation")):
         expected = "discovery or confirmation" if split else "all"
-        raise InputError(f'this contract\'s patients are read as "{expected}", not "{part}"')
+        raise InputError(f'the part of this contract is "{expected}", not "{part}"')
     if part == "confirmation":
         key = confirmation_key(frozen)
         if ledger is None or not ledger.is_unlocked(key, frozen.sha256):

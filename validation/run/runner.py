@@ -142,9 +142,9 @@ def read_analysis(folder: Path) -> AnalysisResult:
         text = (folder / "analysis.json").read_text(encoding="utf-8")
         return AnalysisResult.model_validate(json.loads(text))
     except FileNotFoundError:
-        raise InputError(f"{folder}: the analysis left no analysis.json") from None
+        raise InputError(f"{folder}: the analysis wrote no analysis.json") from None
     except (json.JSONDecodeError, ValidationError) as error:
-        raise InputError(f"{folder}: analysis.json is not a result: {error}") from None
+        raise InputError(f"{folder}: analysis.json is not a valid result: {error}") from None
 
 
 def record_tests(frozen: FrozenContract, analysis: AnalysisResult, ledger: Ledger) -> None:
@@ -318,7 +318,7 @@ def finalize(
 
 def _verify(frozen: FrozenContract, analysis: AnalysisResult) -> None:
     if analysis.contract_sha256 != frozen.sha256:
-        raise InputError("the analysis ran under another contract; its results are refused")
+        raise InputError("the analysis ran under another contract, so its results are rejected")
     registered = {plan.id: plan for plan in frozen.contract.tests}
     for outcome in analysis.tests:
         if outcome.id.startswith("control."):
@@ -333,7 +333,7 @@ def _verify(frozen: FrozenContract, analysis: AnalysisResult) -> None:
             outcome.endpoint,
             outcome.role,
         ):
-            raise InputError(f'test "{outcome.id}" was not run as the contract registers it')
+            raise InputError(f'test "{outcome.id}" was not run as registered in the contract')
 
 
 def _mine(frozen: FrozenContract, part: str, adjusted: list[Adjusted]) -> Adjusted | None:

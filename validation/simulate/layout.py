@@ -126,7 +126,7 @@ def variable_toml(
 def cohort_toml(seed: int, patients: int, slides: bool) -> str:
     """Render the cohort's description, which states that it is simulated but not what is true."""
     head = [
-        "# SIMULATED: no patient stands behind any row of this folder.",
+        "# SIMULATED: no row of this folder describes a real patient.",
         f'id = "simulated-bladder-{seed}"',
         f'title = "SIMULATED bladder cohort (seed {seed}, {patients} invented patients)"',
         "simulated = true",

@@ -109,8 +109,8 @@ class Painter:
     def __init__(self, width: int, height: int, mpp: float, rng: np.random.Generator) -> None:
         if min(width, height) < 256 or not 0.1 <= mpp <= 4.0:
             raise InputError(
-                f"render_slide: size {width} x {height} at {mpp:g} um per pixel: at least 256"
-                " pixels and 0.1 to 4 um per pixel are needed"
+                f"render_slide: size {width} x {height} at {mpp:g} um per pixel: at least 256 "
+                "pixels and 0.1 to 4 um per pixel are required"
             )
         self.width, self.height, self.mpp, self.rng = width, height, mpp, rng
         self.tissue = _tissue(width, height, mpp, rng, self.border_um)

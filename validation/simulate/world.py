@@ -72,9 +72,9 @@ def write_world(
         If the folder contains files, or there are fewer than 40 patients.
     """
     if patients < 40:
-        raise InputError(f"write_world: {patients} patients are too few; give at least 40")
+        raise InputError(f"write_world: {patients} patients are too few; use at least 40")
     if folder.exists() and any(folder.iterdir()):
-        raise InputError(f"write_world: {folder} is not empty; give a new folder")
+        raise InputError(f"write_world: {folder} is not empty; choose a new folder")
     if not 0 <= slides <= patients:
         raise InputError(f"write_world: {slides} slides for {patients} patients")
     if slides:
@@ -300,7 +300,7 @@ def _planted_text(truth: dict[str, Any]) -> str:
     lines = [
         "# SIMULATED cohort",
         "",
-        "No patient stands behind any row or slide of this folder. What was planted:",
+        "No row or slide of this folder comes from a real patient. Planted effects:",
         "",
     ]
     lines += [f"- {name}: {value:g}" for name, value in truth["effects"].items()]

@@ -34,15 +34,15 @@ def auc_at(
     t, e = survival_arrays(time, event)
     r = as_float(risk, "risk")
     if r.shape != t.shape or not np.isfinite(r).all():
-        raise ShapeError(f"risk must hold {len(t)} finite values, a value per patient")
+        raise ShapeError(f"risk must contain {len(t)} finite values, one per patient")
     g = censoring_weight(t, e, t)
     result = []
     for horizon in np.atleast_1d(as_float(horizons, "horizons")):
         case, control = e & (t <= horizon), t > horizon
         if not case.any():
-            raise NoEventsError(f"no events by {horizon:g}: no AUC there")
+            raise NoEventsError(f"no events by {horizon:g}: no AUC can be computed")
         if not control.any():
-            raise BadTimesError(f"nobody is followed beyond {horizon:g}: no AUC there")
+            raise BadTimesError(f"nobody is followed beyond {horizon:g}: no AUC can be computed")
         weight = 1.0 / g[case]
         ordered = np.sort(r[control])
         below = np.searchsorted(ordered, r[case], side="left")

@@ -83,7 +83,9 @@ def difference_test(difference: FloatArray, covariance: FloatArray, method: str)
     Raises `EmptyGroupError` if no two groups were ever at risk at the same time.
     """
     if np.trace(covariance) <= 0.0:
-        raise EmptyGroupError("at no event time are two groups at risk: they cannot be compared")
+        raise EmptyGroupError(
+            "no two groups are at risk at any event time, so they cannot be compared"
+        )
     # The rows sum to zero up to rounding error that grows with the number of events; a tolerance at
     # machine precision would mistake that error for another degree of freedom.
     inverse = np.linalg.pinv(covariance, rcond=1e-9, hermitian=True)
@@ -115,7 +117,7 @@ def as_float(values: npt.ArrayLike, what: str) -> FloatArray:
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as err:
-        raise ShapeError(f"{what}: holds a value that is not a number ({err})") from None
+        raise ShapeError(f"{what}: contains a value that is not a number ({err})") from None
 
 
 def survival_arrays(
@@ -142,9 +144,11 @@ def survival_arrays(
     t = as_float(time, "time")
     e = as_float(event, "event")
     if t.ndim != 1 or e.ndim != 1 or len(t) != len(e):
-        raise ShapeError(f"time has shape {t.shape} and event {e.shape}: give one of each a row")
+        raise ShapeError(
+            f"time has shape {t.shape} and event {e.shape}: both must have one value per row"
+        )
     if len(t) == 0:
-        raise ShapeError("no patients: the population filters leave nobody")
+        raise ShapeError("no patients left after the population filters")
     bad = ~np.isfinite(t)
     if bad.any():
         raise MissingValuesError(
@@ -189,7 +193,7 @@ def group_codes(
     labels, codes = np.unique(g, return_inverse=True)
     if len(labels) < at_least:
         raise EmptyGroupError(
-            f"only a single group ({labels[0]}) has patients: a comparison needs {at_least}"
+            f"only one group ({labels[0]}) has patients: a comparison requires {at_least}"
         )
     return codes.astype(np.int64), tuple(str(label) for label in labels)
 
@@ -231,7 +235,7 @@ def design(
         if flat.any():
             column = int(np.argmax(flat))
             raise ConstantFeatureError(
-                f'covariate "{names[column]}" is constant ({x[0, column]:g}) in the {n} analyzed'
-                " patients: it cannot be related to the outcome"
+                f'covariate "{names[column]}" is constant ({x[0, column]:g}) in the {n} analyzed '
+                "patients, so it cannot be related to the outcome"
             )
     return x, tuple(names)

@@ -54,11 +54,11 @@ def fisher(table: npt.ArrayLike, *, level: float = 0.95) -> Estimate:
 
     counts = as_float(table, "table")
     if counts.shape != (2, 2) or (counts < 0).any() or (counts != np.round(counts)).any():
-        raise ShapeError("Fisher's test takes a 2 x 2 table of counts")
+        raise ShapeError("Fisher's test requires a 2 x 2 table of counts")
     if (counts.sum(axis=1) == 0).any():
-        raise EmptyGroupError("one group has no patient: nothing to compare")
+        raise EmptyGroupError("one group has no patients, so there is nothing to compare")
     if (counts.sum(axis=0) == 0).any():
-        raise NoEventsError("all patients have the same outcome: nothing to compare")
+        raise NoEventsError("all patients have the same outcome, so there is nothing to compare")
     whole = counts.astype(np.int64)
     found = odds_ratio(whole, kind="conditional")
     limits = found.confidence_interval(level)
@@ -99,14 +99,14 @@ def outcome(y: npt.ArrayLike) -> BoolArray:
     """Check that an outcome is coded 0/1 and that both values occur."""
     values = as_float(y, "outcome")
     if values.ndim != 1 or len(values) == 0:
-        raise ShapeError("outcome: a value per patient is needed")
+        raise ShapeError("outcome: one value per patient is required")
     if np.isnan(values).any():
         raise BadEventsError(f"outcome: {int(np.isnan(values).sum())} values are missing")
     if not np.isin(values, (0.0, 1.0)).all():
         raise BadEventsError("outcome: values must be 0 or 1: state the coding")
     flags: BoolArray = np.equal(values, 1.0)
     if flags.all() or not flags.any():
-        raise NoEventsError("all patients have the same outcome: nothing can be estimated")
+        raise NoEventsError("all patients have the same outcome, so nothing can be estimated")
     return flags
 
 

@@ -65,7 +65,7 @@ def baseline_hazard(
     t, e = survival_arrays(time, event)
     eta = as_float(linear, "linear predictor")
     if eta.shape != t.shape:
-        raise ShapeError("the linear predictor must hold a value per patient")
+        raise ShapeError("the linear predictor must have one value per patient")
     center = float(eta.mean())
     w = np.exp(eta - center)
     order = np.argsort(-t, kind="stable")
@@ -97,10 +97,10 @@ def brier(time: npt.ArrayLike, event: npt.ArrayLike, survival: npt.ArrayLike, wh
     t, e = survival_arrays(time, event)
     s = as_float(survival, "survival")
     if s.shape != t.shape or not ((s >= 0.0) & (s <= 1.0)).all():
-        raise ShapeError("predicted survival must hold a probability per patient")
+        raise ShapeError("predicted survival must have one probability per patient")
     died, beyond = e & (t <= when), t > when
     if not beyond.any():
-        raise BadTimesError(f"nobody is followed beyond {when:g}: no Brier score there")
+        raise BadTimesError(f"nobody is followed beyond {when:g}: no Brier score can be computed")
     g = censoring_weight(t, e, t)
     g_when = float(censoring_weight(t, e, np.array([when]))[0])
     score = np.zeros(len(t))
@@ -144,7 +144,9 @@ def calibration(
     which = np.searchsorted(edges, s, side="left")
     used = np.unique(which)
     if len(used) < 2:
-        raise EmptyGroupError("all patients have the same predicted risk: nothing to calibrate")
+        raise EmptyGroupError(
+            "all patients have the same predicted risk, so there is nothing to calibrate"
+        )
     predicted, observed, lower, upper, n = [], [], [], [], []
     for item in used:
         here = which == item

@@ -70,13 +70,15 @@ def causes(
     """
     values = as_float(status, "status")
     if np.isnan(values).any() or (values < 0).any() or (values != np.round(values)).any():
-        raise BadEventsError("status: 0 is censored, 1, 2, ... are causes; found another value")
+        raise BadEventsError(
+            "status must be 0 (censored) or a cause 1, 2, ...; found another value"
+        )
     t, _ = survival_arrays(time, values > 0, need_events=need_events)
     codes = values.astype(np.int64)
     if need_events and (cause < 1 or not (codes == cause).any()):
         raise NoEventsError(
-            f"no patient had the event with cause {cause}: all {int((codes > 0).sum())} events are"
-            " competing ones"
+            f"no patient had the event with cause {cause}: all {int((codes > 0).sum())} events "
+            "are competing events"
         )
     return t, codes
 

@@ -78,7 +78,7 @@ def _pairs(
 def _risk(risk: npt.ArrayLike, n: int) -> FloatArray:
     r = as_float(risk, "risk")
     if r.shape != (n,) or not np.isfinite(r).all():
-        raise ShapeError(f"risk must hold {n} finite values, a value per patient")
+        raise ShapeError(f"risk must contain {n} finite values, one per patient")
     return r
 
 
@@ -141,7 +141,7 @@ def uno(
     g = censoring_weight(t, e, t)
     keep = np.ones(len(t), dtype=bool) if tau is None else t < tau
     if (g[e & keep] <= 0.0).any():
-        raise BadTimesError("nobody is censored later than some event: give tau below that time")
+        raise BadTimesError("nobody is censored later than some event: set tau below that time")
     weight = np.where(g > 0.0, 1.0 / np.maximum(g, 1e-12) ** 2, 0.0)
     concordant, comparable = _pairs(t, e, _risk(risk, len(t)), np.where(keep, weight, 0.0))
     if comparable == 0.0:

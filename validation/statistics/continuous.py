@@ -44,7 +44,7 @@ class LinearFit:
 def _outcome(y: npt.ArrayLike) -> FloatArray:
     values = as_float(y, "outcome")
     if values.ndim != 1 or len(values) == 0:
-        raise ShapeError("outcome: a value per patient is needed")
+        raise ShapeError("outcome: one value per patient is required")
     if not np.isfinite(values).all():
         raise MissingValuesError(f"outcome: {int((~np.isfinite(values)).sum())} values are missing")
     if np.ptp(values) == 0.0:
@@ -82,7 +82,7 @@ def linear(
     n, k = x.shape
     df = n - k - 1
     if df < 1:
-        raise TooManyCovariatesError(f"{k} covariates for {n} patients: no residual is left")
+        raise TooManyCovariatesError(f"{k} covariates for {n} patients leave no residual variation")
     centered = x - x.mean(axis=0)
     length = np.linalg.norm(centered, axis=0)
     # Scale columns to unit length, so that no covariate's scale decides what counts as collinear.
@@ -98,8 +98,8 @@ def linear(
     spread = target - target.mean()
     if variance * df <= 1e-20 * float(spread @ spread):
         raise CollinearError(
-            f"the outcome is an exact linear function of {', '.join(labels)}: there is no error to"
-            " judge it by"
+            f"the outcome is an exact linear function of {', '.join(labels)}, so no error can be "
+            "estimated"
         )
     covariance = variance * inverse
     if robust:

@@ -122,11 +122,13 @@ def _refuse_hopeless(
     n_events, k = int(e.sum()), x.shape[1]
     if k >= n_events:
         raise TooManyCovariatesError(
-            f"{k} covariates for {n_events} events: the model would fit anything;"
-            " reduce the covariates (ten events for each is the usual minimum)"
+            f"{k} covariates for {n_events} events: the model would fit anything; use fewer "
+            "covariates (ten events per covariate is the usual minimum)"
         )
     if np.linalg.matrix_rank((x - x.mean(axis=0)) / x.std(axis=0)) < k:
-        raise CollinearError(f"covariates {', '.join(names)} are linearly dependent: leave one out")
+        raise CollinearError(
+            f"covariates {', '.join(names)} are linearly dependent: remove one of them"
+        )
     if penalty is None:
         for column, name in enumerate(names):
             values = np.unique(x[:, column])
@@ -266,15 +268,15 @@ def _refuse_unidentified(information: FloatArray, names: Sequence[str]) -> None:
     own = np.diag(information)
     if (own < 1e-9).any():
         raise ConstantFeatureError(
-            f'covariate "{names[int(np.argmin(own))]}" does not vary among the patients at risk'
-            " when events happen (within strata): it cannot be related to the outcome"
+            f'covariate "{names[int(np.argmin(own))]}" does not vary among the patients at risk '
+            "at event times (within strata), so it cannot be related to the outcome"
         )
     scaled = information / np.sqrt(np.outer(own, own))
     # Spline terms may come near 1e-10; below this the inverse has no correct digits.
     if float(np.linalg.eigvalsh(scaled)[0]) < 1e-12:
         raise CollinearError(
-            f"covariates {', '.join(names)} cannot be distinguished among the patients at risk when"
-            " events happen: leave one out"
+            f"covariates {', '.join(names)} cannot be distinguished among the patients at risk "
+            "at event times: remove one of them"
         )
 
 

@@ -97,7 +97,7 @@ def maximally_selected(
     t, e = survival_arrays(time, event)
     values = as_float(x, "x")
     if values.shape != t.shape or not np.isfinite(values).all():
-        raise ShapeError(f"x must hold {len(t)} finite values, a value per patient")
+        raise ShapeError(f"x must contain {len(t)} finite values, one per patient")
     if not 0.0 < lower < upper < 1.0:
         raise ShapeError("lower and upper must be shares with 0 < lower < upper < 1")
     order = np.argsort(values, kind="stable")
@@ -112,7 +112,9 @@ def maximally_selected(
         )
     scores = logrank_scores(t, e)
     if np.ptp(scores) < 1e-12:
-        raise NoEventsError("all patients have the same log-rank score: nothing can be separated")
+        raise NoEventsError(
+            "all patients have the same log-rank score, so they cannot be separated"
+        )
     below = last + 1.0
     sd = np.sqrt(below * (n - below) / n * scores.var(ddof=1))
 

@@ -47,11 +47,11 @@ def net_benefit(
     t, e = survival_arrays(time, event, need_events=False)
     predicted, at = as_float(risk, "risk"), as_float(thresholds, "thresholds")
     if predicted.shape != t.shape or not ((predicted >= 0.0) & (predicted <= 1.0)).all():
-        raise ShapeError("the predicted risk must hold a probability per patient")
+        raise ShapeError("the predicted risk must have one probability per patient")
     if at.ndim != 1 or not ((at > 0.0) & (at < 1.0)).all():
-        raise ShapeError("thresholds lie between 0 and 1")
+        raise ShapeError("thresholds must be between 0 and 1")
     if t.max() < when:
-        raise BadTimesError(f"nobody is followed to {when:g}: no net benefit there")
+        raise BadTimesError(f"nobody is followed to {when:g}: no net benefit can be computed")
     found = np.zeros(len(at))
     for place, threshold in enumerate(at):
         treated = predicted >= threshold

@@ -1,7 +1,7 @@
 """Named errors of the statistics, for data that do not support the requested number.
 
-Each class has a `code` that a verdict can carry as its reason. All are `InputError`s: the remedy
-lies in the data or the plan, and retrying never helps.
+Each class has a `code` that a verdict can carry as its reason. All are `InputError`s: the remedy is
+in the data or the plan, and retrying never helps.
 """
 
 from __future__ import annotations

@@ -109,8 +109,8 @@ def fine_gray(
     se_z = np.sqrt(np.maximum(np.diag(inverse @ (residual.T @ residual) @ inverse), 0.0))
     if not np.all(se_z > 1e-12):
         raise ConvergenceError(
-            "Fine and Gray's model leaves no residual variation to judge its coefficients by: too"
-            " few events"
+            "Fine and Gray's model leaves no residual variation to estimate the errors of its "
+            "coefficients: too few events"
         )
     half = z_of(level) * se_z
     return FineGray(

@@ -113,12 +113,12 @@ def impute(
     if (share > MOST_MISSING).any():
         worst = int(np.argmax(share))
         raise MissingValuesError(
-            f'covariate "{names[worst]}": {share[worst]:.0%} missing, more than imputation can bear'
-            f" ({MOST_MISSING:.0%}): leave it out"
+            f'covariate "{names[worst]}": {share[worst]:.0%} missing, more than imputation '
+            f"supports ({MOST_MISSING:.0%}): remove it"
         )
     extra = np.zeros((len(x), 0)) if outcome is None else as_float(outcome, "outcome")
     if len(extra) != len(x) or not np.isfinite(extra).all():
-        raise ShapeError("imputation predictors must be complete, a row per patient")
+        raise ShapeError("imputation predictors must be complete, with one row per patient")
     binary = [bool(np.isin(x[~missing[:, j], j], (0.0, 1.0)).all()) for j in range(x.shape[1])]
     order = [int(j) for j in np.argsort(share, kind="stable") if share[j] > 0]
     copies = []
@@ -187,7 +187,7 @@ def pool(
     """
     q, u = as_float(estimates, "estimates"), as_float(variances, "variances")
     if q.ndim != 2 or q.shape != u.shape or q.shape[0] < 2:
-        raise ShapeError("pooling takes (m, k) estimates and variances with m of at least 2")
+        raise ShapeError("pooling requires (m, k) estimates and variances with m of at least 2")
     m = q.shape[0]
     mean, within = q.mean(axis=0), u.mean(axis=0)
     between = q.var(axis=0, ddof=1)

@@ -91,7 +91,7 @@ def find_leak(values: FloatArray, event: FloatArray, time: FloatArray | None = N
     if time is None:
         if max(auc, 1 - auc) < REVEALS_A_BINARY_OUTCOME:
             return None
-        return Leak("outcome", f"it tells who has the outcome (AUC {max(auc, 1 - auc):.2f})")
+        return Leak("outcome", f"it reveals who has the outcome (AUC {max(auc, 1 - auc):.2f})")
     return _in_time(x, e, time[known], auc)
 
 
@@ -122,7 +122,7 @@ def _in_time(x: FloatArray, e: FloatArray, t: FloatArray, auc: float) -> Leak | 
     noisily = auc >= REVEALS_NOISILY and leaving < -0.25 and lead < -4.0
     spared = slope > 0.5 and leaving < -0.5 and lead < -4.0
     if slope > 0.25 and apart and (clear or noisily or spared):
-        return Leak("outcome", f"it tells who has the event rather than when: {numbers}")
+        return Leak("outcome", f"it reveals who has the event rather than when: {numbers}")
     grown = slope > SLOPE and leaving > SLOPE and lead > ASSOCIATED
     together = with_event < -0.15 and with_event < 0.4 * without
     timed = with_event < -FOLLOWS_THE_TIME and without < -(FOLLOWS_THE_TIME / 2)
@@ -153,8 +153,9 @@ def _immortal(z: FloatArray, t: FloatArray) -> str | None:
     if odds > IMMORTAL[0] or most / (1 - most) / share > IMMORTAL[1]:
         return None
     return (
-        f"of the {all_early} patients who left first, {count} are on its safer side, which holds "
-        f"{safe.mean():.0%} of all: to get there they had to be followed for some time"
+        f"of the {all_early} patients who left first, only {count} are on its safer side, which "
+        f"contains {safe.mean():.0%} of all patients: they had to be followed for some time to "
+        "get there"
     )
 
 

@@ -17,7 +17,7 @@ def p_values(p: npt.ArrayLike) -> FloatArray:
     """Validate (m,) p-values; raise `ShapeError` if they are not valid."""
     values = as_float(p, "p").ravel()
     if not ((values >= 0.0) & (values <= 1.0)).all():
-        raise ShapeError("p-values must lie between 0 and 1; a crashed test counts as p = 1")
+        raise ShapeError("p-values must be between 0 and 1; a crashed test counts as p = 1")
     return values
 
 

@@ -23,7 +23,7 @@ def _spread(fraction_exposed: float | None, sd: float | None, r_squared: float) 
         raise ShapeError("give either fraction_exposed (binary) or sd (continuous)")
     if fraction_exposed is not None:
         if not 0.0 < fraction_exposed < 1.0:
-            raise ShapeError(f"fraction_exposed must lie between 0 and 1, not {fraction_exposed:g}")
+            raise ShapeError(f"fraction_exposed must be between 0 and 1, not {fraction_exposed:g}")
         return fraction_exposed * (1.0 - fraction_exposed) * (1.0 - r_squared)
     assert sd is not None
     if sd <= 0.0:
@@ -88,7 +88,7 @@ def power_at(
     The power, between 0 and 1; 0 without events.
     """
     if hr <= 0.0:
-        raise ShapeError(f"a hazard ratio is positive, not {hr:g}")
+        raise ShapeError(f"a hazard ratio must be positive, not {hr:g}")
     if events <= 0:
         return 0.0
     shift = abs(math.log(hr)) * math.sqrt(events * _spread(fraction_exposed, sd, r_squared))
@@ -120,7 +120,7 @@ def events_needed(
     Number of events, rounded up.
     """
     if hr <= 0.0 or hr == 1.0:
-        raise ShapeError("a hazard ratio other than 1 is needed")
+        raise ShapeError("the hazard ratio must differ from 1")
     z = float(ndtri(1.0 - alpha / 2.0) + ndtri(power))
     return math.ceil((z / math.log(hr)) ** 2 / _spread(fraction_exposed, sd, r_squared))
 
@@ -146,7 +146,7 @@ def minimum_detectable_or(
         If nobody or everybody has the outcome.
     """
     if not 0 < events < n:
-        raise NoEventsError(f"{events} of {n} have the outcome: both outcomes are needed")
+        raise NoEventsError(f"{events} of {n} have the outcome, but both outcomes are required")
     rate = events / n
     z = float(ndtri(1.0 - alpha / 2.0) + ndtri(power))
     return math.exp(z / math.sqrt(n * rate * (1.0 - rate) * _spread(fraction_exposed, None, 0.0)))

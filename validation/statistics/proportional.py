@@ -151,7 +151,7 @@ def _transformed(
     if transform == "log":
         if (at <= 0.0).any():
             raise BadTimesError(
-                "an event at time 0: the log transform of time needs positive times"
+                "an event at time 0: the log transform of time requires positive times"
             )
         return np.log(at)
     if transform == "identity":

@@ -24,10 +24,10 @@ _PERCENTILES = {
 def rcs_knots(x: npt.ArrayLike, knots: int = 4) -> FloatArray:
     """Place knots at Harrell's percentiles of x (3 to 7 knots)."""
     if knots not in _PERCENTILES:
-        raise ShapeError(f"restricted cubic splines take 3 to 7 knots, not {knots}")
+        raise ShapeError(f"restricted cubic splines support 3 to 7 knots, not {knots}")
     values = as_float(x, "x")
     if not np.isfinite(values).any():
-        raise ShapeError("x has no value: no knots can be placed")
+        raise ShapeError("x has no values, so no knots can be placed")
     found = np.percentile(values[np.isfinite(values)], _PERCENTILES[knots])
     if len(np.unique(found)) < knots:
         raise ConstantFeatureError(
@@ -46,7 +46,7 @@ def rcs_basis(x: npt.ArrayLike, knots: int | npt.ArrayLike = 4) -> FloatArray:
     values = as_float(x, "x")
     t = rcs_knots(values, knots) if isinstance(knots, int) else np.sort(as_float(knots, "knots"))
     if len(t) < 3:
-        raise ShapeError("restricted cubic splines need at least three knots")
+        raise ShapeError("restricted cubic splines require at least three knots")
 
     def cube(knot: float) -> FloatArray:
         return np.asarray(np.maximum(values - knot, 0.0) ** 3, dtype=np.float64)
