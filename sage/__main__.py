@@ -15,7 +15,7 @@ from sage.core.log import logger
 
 OF_RUNS = {"run", "resume", "review", "campaign", "worker"}
 """Commands that work on a run and can therefore be continued with `sage resume`."""
-INTERRUPTED = "interrupted; nothing finished is lost"
+INTERRUPTED = "interrupted; finished work is kept"
 PACKAGES = ("agents", "kg", "mcp_servers", "sandbox", "validation")
 """Import names of SAGE other than `sage`; other distributions use some of these names too."""
 
@@ -53,8 +53,8 @@ def main() -> None:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             where = f" ({error.filename})" if error.filename else ""
             _say(
-                f"no space left on the disk{where}; free some, then repeat the command, or, for"
-                " a run, `sage resume RUN`"
+                f"no space left on the disk{where}; free some space, then repeat the command or, "
+                "for a run, use `sage resume RUN`"
             )
         else:
             _say(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
@@ -90,8 +90,9 @@ def refuse_foreign_packages(root: Path) -> None:
         size = sizes.get(f"{name}/__init__.py", place.stat().st_size)
         if place.parents[1] != root or place.stat().st_size != size:
             raise InputError(
-                f'Python finds another package named "{name}" at {place.parent}{_owner(name)}, not'
-                " SAGE's; install SAGE in an environment of its own: uv tool install sage-pathology"
+                f'Python finds another package named "{name}" at {place.parent}{_owner(name)} '
+                "instead of SAGE's; install SAGE in a separate environment: uv tool install "
+                "sage-pathology"
             )
 
 

@@ -194,7 +194,7 @@ class Claim:
         Parameters
         ----------
         out : folder for the results and the ledger
-        replicate : a second cohort in which the claim must hold as well
+        replicate : a second cohort in which the claim must also be supported
         """
         data = cohorts.load(cohort) if isinstance(cohort, str) else cohort
         other = cohorts.load(replicate) if isinstance(replicate, str) else replicate
@@ -348,7 +348,7 @@ class Run:
         pause = find_pause(services)
         if pause is None or pause.kind != "review":
             services.folder.release()
-            raise InputError(f"run {self.folder.id} does not wait for a review ({self.status})")
+            raise InputError(f"run {self.folder.id} is not waiting for a review ({self.status})")
         decisions: tuple[Decision, ...] = tuple(
             Decision(hypothesis_id=name, action=action, comment=comment) for name in pause.waiting
         )

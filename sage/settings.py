@@ -29,11 +29,11 @@ MISTYPED = re.compile(r"^[A-Za-z][\w+.-]*:(?!//)|^(?![A-Za-z][\w+.-]*://).*:[^/@
 
 
 class Models(Strict):
-    """Which model serves which role (defaults: SAGE, Table 5).
+    """Model for each role (defaults: SAGE, Table 5).
 
-    Of each: `name`; `price_in` and `price_out`, USD per million tokens, needed for a budget;
+    Each has `name`; `price_in` and `price_out`, USD per million tokens, needed for a budget;
     `temperature`; `max_tokens`, the longest reply; `reasoning_effort`, as the provider names it;
-    `fallback`, a model with the same fields that is asked when this model is not available.
+    `fallback`, a model with the same fields that is used if this model is unavailable.
     """
 
     nano: ModelChoice = ModelChoice(name="gpt-5-nano")
@@ -51,7 +51,7 @@ class Weights(Strict):
 
 
 class LedgerSettings(Strict):
-    """Where the ledger of what was asked of which patients is: a file, or `postgresql://…`."""
+    """Location of the ledger, which records tests by patient: a file, or `postgresql://…`."""
 
     url: SecretStr | None = None
 
@@ -71,7 +71,7 @@ class LedgerSettings(Strict):
 
     @property
     def place(self) -> str:
-        """The path or URL in force, including any password; by default, the user's own file."""
+        """The current path or URL, including any password; by default, the user's own file."""
         if self.url is not None and self.url.get_secret_value():
             return self.url.get_secret_value()
         base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
@@ -79,7 +79,7 @@ class LedgerSettings(Strict):
 
     @property
     def shown(self) -> str:
-        """The path or URL in force, in a form that is safe to print."""
+        """The current path or URL, in a form that is safe to print."""
         parts = urlsplit(self.place)
         if not parts.scheme.startswith("postgres"):
             return self.place
@@ -91,27 +91,25 @@ class RunOptions(Strict):
 
     cohort: str = Field(default="demo", description="cohort folder or built-in name")
     cohort_root: Path | None = Field(
-        default=None, description="folder of the files that cohort.toml names, if not its own"
+        default=None, description="folder of the cohort's data files, if not that of cohort.toml"
     )
     features: tuple[Path, ...] = Field(
-        default=(), description="tables of values that tools computed on the cohort's slides"
+        default=(), description="tables of variables computed on the slides"
     )
-    kg: Path | None = Field(default=None, description="knowledge graph; empty: the one that ships")
+    kg: Path | None = Field(default=None, description="knowledge graph; default: the bundled graph")
     corpus: Path | None = Field(
-        default=None, description="folder of literature notes for the debate; empty: as shipped"
+        default=None, description="literature notes for the debate; default: the bundled folder"
     )
-    replicate: str | None = Field(
-        default=None, description="second cohort, which may contradict a claim"
-    )
+    replicate: str | None = Field(default=None, description="second cohort for external validation")
     confirm: float | str | None = Field(
         default=None,
         description="share of patients (0.2 to 0.8) that confirm claims, or a second cohort",
     )
-    hypotheses: int = Field(default=1, ge=1, le=10, description="hypotheses to test")
-    auto_approve: bool = Field(default=False, description="pass the human review")
-    seed: int = Field(default=0, description="seed of everything random")
+    hypotheses: int = Field(default=1, ge=1, le=10, description="number of hypotheses to test")
+    auto_approve: bool = Field(default=False, description="skip the human review")
+    seed: int = Field(default=0, description="random seed")
     budget_usd: float | None = Field(
-        default=None, ge=0, description="hard bound on the model's cost, USD"
+        default=None, ge=0, description="maximum cost of the model, in USD"
     )
     as_of: int | None = Field(default=None, description="year in which novelty is judged")
     measure: bool = Field(
@@ -130,10 +128,10 @@ class RunOptions(Strict):
     @model_validator(mode="after")
     def _confirm_once(self) -> RunOptions:
         if self.split is not None and not 0.2 <= self.split <= 0.8:
-            raise ValueError("confirm takes a share from 0.2 to 0.8, or a cohort")
+            raise ValueError("confirm must be a share from 0.2 to 0.8, or a cohort")
         if self.confirms and self.replicate:
             raise ValueError(
-                "give --replicate or --confirm COHORT, not both: a claim has one second cohort"
+                "--replicate and --confirm COHORT cannot be combined: a claim has one second cohort"
             )
         return self
 
@@ -154,17 +152,18 @@ class RunOptions(Strict):
 
 
 class Settings(BaseSettings):
-    """Settings of SAGE. `sage admin config` prints those in force and where they come from.
+    """Settings of SAGE; `sage admin config` prints the current ones and their sources.
 
-    Of the models: `base_url` names any OpenAI-compatible server, with `api_version` an Azure
-    resource whose deployments are named as the models. `timeout_s` is the deadline of a reply,
-    streamed, to its last token. `retries` counts requests that the server did not take.
-    `concurrency` calls are under way at once, and `requests_per_minute` begin. `structured` is how
-    a schema is asked for; a server without it is asked the next simpler way. `repairs` is how
-    often a refused reply goes back to the model. `vision` sends figures to models that can see.
+    For models, `base_url` is any OpenAI-compatible server, or with `api_version` an Azure resource
+    whose deployments are named like the models. `timeout_s` is the deadline for the last token of a
+    streamed reply. `retries` is the number of times that an unserved request is repeated.
+    `concurrency` limits simultaneous calls, and `requests_per_minute` the calls started per minute.
+    `structured` is how a schema is requested; if unsupported, the next simpler way is used.
+    `repairs` is how often a rejected reply is sent back to the model. `vision` sends figures to
+    models with vision.
 
-    `drafts` is how many candidates the scientist drafts, of which the best are debated and tested;
-    with `tournament` they are compared in pairs.
+    `drafts` is the number of candidates that the scientist drafts; the best are debated and tested.
+    With `tournament`, they are compared in pairs.
     """
 
     model_config = SettingsConfigDict(
@@ -215,7 +214,7 @@ class Settings(BaseSettings):
         if value is None or not value.get_secret_value():
             return None
         if not value.get_secret_value().startswith(POSTGRES):
-            raise ValueError("no postgresql://USER:PASSWORD@HOST/DATABASE")
+            raise ValueError("expected postgresql://USER:PASSWORD@HOST/DATABASE")
         return value
 
     @classmethod
@@ -233,7 +232,7 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _azure_has_an_address(self) -> Settings:
         if self.api_version and not self.base_url:
-            raise ValueError("api_version (Azure) needs base_url, the resource's address")
+            raise ValueError("api_version (Azure) requires base_url, the resource's address")
         return self
 
     @property
@@ -262,7 +261,7 @@ def config_file() -> Path:
     named = os.environ.get("SAGE_CONFIG")
     if named:
         if not Path(named).is_file():
-            raise InputError(f"SAGE_CONFIG names {named}, which does not exist")
+            raise InputError(f"SAGE_CONFIG: file {named} not found")
         return Path(named)
     local = Path("sage.toml")
     base = Path(os.environ.get("XDG_CONFIG_HOME", "~/.config")).expanduser()

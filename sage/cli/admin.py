@@ -1,4 +1,4 @@
-"""`sage admin`: pause and replay runs, manage the sandbox, and show the settings in force."""
+"""`sage admin`: pause and replay runs, manage the sandbox, and show the settings."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sage.core.errors import InputError
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="Pause and replay runs; sandbox, settings in force.",
+    help="Pause and replay runs; manage the sandbox; show settings.",
 )
 app.add_typer(sandbox.app, name="sandbox")
 
 
 @app.command()
 def pause(name: str = RunName) -> None:
-    """Let a run wait before its next step; `sage resume` continues it.
+    """Pause a run before its next step; `sage resume` continues it.
 
     The current step finishes first. The request is a file in the run's folder, so it also reaches
     a run that was started elsewhere on this machine.
@@ -47,9 +47,9 @@ def replay(
     out: Annotated[Path | None, typer.Option(help="Folder for the rebuilt report.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rebuild a run's report from its folder: no model, no network, no cohort.
+    """Rebuild a run's report from its folder, without model, network or cohort.
 
-    The agents' recorded turns are replayed as well and must lead to the recorded outputs.
+    The agents' recorded turns are also replayed and must lead to the recorded outputs.
 
     Example: sage admin replay last --out again/
     """
@@ -89,7 +89,7 @@ def replay(
 
 @app.command()
 def config(as_json: AsJson = False) -> None:
-    """Print the settings in force and the file they come from. Secrets are hidden.
+    """Print the current settings and the file they come from. Secrets are hidden.
 
     Settings come from sage.toml, then SAGE_… variables, then the command line.
 
@@ -114,8 +114,8 @@ def config(as_json: AsJson = False) -> None:
     out.print(f"{file}{'' if file.is_file() else ' (absent)'}", style="bold", soft_wrap=True)
     for name, value in _flatten(values):
         print_line(f"{name} = {value}")
-    out.print(f"reasoner in force: {settings.effective_reasoner}", style="dim", soft_wrap=True)
-    out.print(f"ledger in force: {settings.ledger.shown}", style="dim", soft_wrap=True)
+    out.print(f"effective reasoner: {settings.effective_reasoner}", style="dim", soft_wrap=True)
+    out.print(f"effective ledger: {settings.ledger.shown}", style="dim", soft_wrap=True)
 
 
 def _flatten(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -19,17 +19,17 @@ from sage.core.log import Level, configure
 from sage.core.plugins import find_plugins, load_plugin, summarize_plugin
 
 GROUPS = {
-    "cohort": ("sage.cli.cohort:app", "Patient cohorts: list, check, simulate."),
-    "kg": ("sage.cli.kg:app", "Literature to knowledge graph: build, paths, export, quality."),
+    "cohort": ("sage.cli.cohort:app", "List, check and simulate patient cohorts."),
+    "kg": ("sage.cli.kg:app", "Build knowledge graphs from literature; find paths, export."),
     "validate": (
         "sage.cli.validate:app",
-        "Test a hypothesis on a cohort; gate measurements; the ledger.",
+        "Test hypotheses on cohorts; gate measurements; ledger.",
     ),
     "slides": ("sage.cli.slides:app", "Measure slides; import, show and export maps."),
-    "tools": ("sage.cli.tools:app", "The tool registry: list, show, run; serve over MCP."),
+    "tools": ("sage.cli.tools:app", "List, show and run registered tools; serve over MCP."),
     "admin": (
         "sage.cli.admin:app",
-        "Pause and replay runs; sandbox, settings in force.",
+        "Pause and replay runs; manage the sandbox; show settings.",
     ),
 }
 
@@ -72,9 +72,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
     help=(
-        "From a research question in computational pathology to a tested, traceable hypothesis.\n\n"
-        'Example: sage run "Which genes interact with tertiary lymphoid structures in bladder'
-        ' cancer?" --auto-approve'
+        "Turn a research question in computational pathology into a tested, traceable "
+        'hypothesis.\n\nExample: sage run "Which genes interact with tertiary lymphoid '
+        'structures in bladder cancer?" --auto-approve'
     ),
 )
 
@@ -93,10 +93,13 @@ def _root(
         False, "--version", callback=_version, is_eager=True, help="Print the version."
     ),
     log_level: Level = typer.Option(
-        "warning", "--log-level", help="Lowest level of the log lines on stderr."
+        "warning", "--log-level", help="Minimum level of log messages on stderr."
     ),
     log_file: Path | None = typer.Option(
-        None, "--log-file", dir_okay=False, help="Also append the log here, as JSON lines."
+        None,
+        "--log-file",
+        dir_okay=False,
+        help="Also append log messages to this file, as JSON lines.",
     ),
 ) -> None:
     configure(log_level, log_file)

@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from sage.run.spec import Corrections
 
 Exposure = Annotated[
-    list[str] | None, typer.Option(help="The exposure, in other words; may be repeated.")
+    list[str] | None, typer.Option(help="Set the exposure in other words; repeatable.")
 ]
-Endpoint = Annotated[str | None, typer.Option(help="The endpoint, by name or by its key.")]
-Modifier = Annotated[str | None, typer.Option(help="What the effect may depend on.")]
-Treatment = Annotated[str | None, typer.Option(help="The treatment that is asked about.")]
+Endpoint = Annotated[str | None, typer.Option(help="Set the endpoint by name or key.")]
+Modifier = Annotated[str | None, typer.Option(help="Set the variable that may modify the effect.")]
+Treatment = Annotated[str | None, typer.Option(help="Set the treatment.")]
 Populations = Annotated[
     list[str] | None,
-    typer.Option("--population", help='Who it is about, e.g. "women"; may be repeated.'),
+    typer.Option("--population", help='Set the population, e.g. "women"; repeatable.'),
 ]
 Drop = Annotated[
     list[str] | None,
-    typer.Option(help="Leave out a part of the question, by its words; the report notes it."),
+    typer.Option(help="Drop a part of the question, given by its words; the report notes it."),
 ]
 
 
@@ -76,8 +76,8 @@ def ask_to_agree(*, yes: bool, quiet: bool) -> Callable[[Question], None]:
             return
         mismatches = " ".join(question.setting.mismatches)
         remedy = (
-            "Give a cohort with --cohort, build a graph of its literature (`sage kg build`, then"
-            " --kg), or continue all the same with --yes."
+            "Give a cohort with --cohort, build a graph of its literature (`sage kg build`, then "
+            "--kg), or continue anyway with --yes."
         )
         if not sys.stdin.isatty():
             if mismatches:
@@ -110,10 +110,10 @@ def ask(
     reasoner: ReasonerName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how a question is read: its parts, what is unknown, and what is missing.
+    """Show the interpretation of a question: its parts, unknown parts, and missing parts.
 
-    Nothing runs. Exit code 2 if the question cannot be answered as it is. What is printed
-    with --json can be edited and given to `sage run --spec FILE`.
+    Nothing is run. Exit code 2 if the question cannot be answered as asked. The output of --json
+    can be edited and given to `sage run --spec FILE`.
 
     Example: sage ask "Which stromal genes relate to lymph-node positivity?"
     """

@@ -44,14 +44,17 @@ def campaign(
     confirm: str | None = typer.Option(
         None,
         metavar="SHARE|COHORT",
-        help="Confirm claims in this share of the patients, or in a second cohort; default 0.5.",
+        help="Confirm claims in this share of the patients, or in a second cohort; default: 0.5.",
     ),
-    rounds: int = typer.Option(6, min=1, max=200, help="Most rounds."),
+    rounds: int = typer.Option(6, min=1, max=200, help="Maximum number of rounds."),
     least_bits: float | None = typer.Option(
-        None, min=0, max=1, help="Stop when no claim promises this much information; default 0.005."
+        None,
+        min=0,
+        max=1,
+        help="Stop if no claim has at least this expected information, in bits; default: 0.005.",
     ),
     notebook: Path | None = typer.Option(
-        None, help="A notebook that several campaigns share; default: one in the folder."
+        None, help="Notebook shared by several campaigns; default: a new notebook in the folder."
     ),
     hypotheses: Hypotheses = None,
     seed: Seed = None,
@@ -59,14 +62,15 @@ def campaign(
     reasoner: ReasonerName = None,
     auto_approve: AutoApprove = None,
     yes: Agreed = False,
-    out: Path | None = typer.Option(None, help="Folder for the campaign; default runs/ID."),
+    out: Path | None = typer.Option(None, help="Folder for the campaign; default: runs/ID."),
     as_json: AsJson = False,
 ) -> None:
     """Test a question in rounds; each round learns from the findings of earlier ones.
 
     Claims are explored in one part of the patients and confirmed in the other, or in a second
-    cohort. At most 5% of campaigns make a false claim, however many claims each tests. `sage
-    resume` continues after a kill; NOTEBOOK.html reports every claim and its result.
+    cohort. At most 5% of campaigns make a false claim, regardless of how many claims each tests.
+    `sage resume` continues an interrupted campaign; NOTEBOOK.html reports every claim and its
+    result.
 
     Example: sage campaign "Link tertiary lymphoid structures and genes in bladder cancer"
     --cohort demo --rounds 2 --auto-approve
@@ -186,10 +190,10 @@ def _tell(
         out.print("\n[yellow]Simulated cohort: a demonstration, not evidence about patients.[/]")
     if pause is not None:
         verb = "review" if pause.kind == "review" else "resume"
-        text = f"\nwaits for you: sage {verb} {waiting}\nthen: sage resume {folder.root}"
+        text = f"\nwaiting for you: sage {verb} {waiting}\nthen: sage resume {folder.root}"
         print_line(text)  # to be copied whole
     elif plan.stopped:
         print_line(f"\nstopped: {plan.stopped}")
     else:
-        print_line(f"\ngo on with: sage resume {folder.root}")
+        print_line(f"\ncontinue with: sage resume {folder.root}")
     out.print(f"notebook: {page}", soft_wrap=True)

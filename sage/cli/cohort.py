@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     add_completion=False,
     name="cohort",
-    help="Patient cohorts: list, check, show, simulate.",
+    help="List, check, show and simulate patient cohorts.",
     no_args_is_help=True,
 )
 
@@ -39,11 +39,11 @@ def load_named(
 @app.command("list")
 def list_cohorts(
     folders: Annotated[
-        list[Path] | None, typer.Option("--in", help="Search these folders too.")
+        list[Path] | None, typer.Option("--in", help="Additional folder to search; repeatable.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the cohorts that can be named: built in, simulated, and found in folders.
+    """List the available cohorts: built-in, simulated, and found in folders.
 
     Example: sage cohort list --in cohorts
     """
@@ -52,7 +52,7 @@ def list_cohorts(
 
     for folder in folders or []:
         if not folder.is_dir():
-            raise InputError(f"--in {folder}: no such folder")
+            raise InputError(f"--in {folder}: folder not found")
     found = cohort.available([*(folders or []), Path("cohorts")])
     if as_json:
         print_json([cohort.model_dump(mode="json") for cohort in found])
@@ -60,15 +60,15 @@ def list_cohorts(
     for item in found:
         mark = " [magenta]SIMULATED[/]" if item.simulated else ""
         out.print(f"[cyan]{item.id}[/]{mark}  {item.title}  [dim]{item.path or item.kind}[/]")
-    out.print("[cyan]demo[/] [magenta]SIMULATED[/]  The demonstration cohort, made on first use")
+    out.print("[cyan]demo[/] [magenta]SIMULATED[/]  The demonstration cohort, created on first use")
 
 
 @app.command()
 def check(name: CohortArgument, cohort_root: CohortRoot = None, as_json: AsJson = False) -> None:
-    """Check a cohort for everything that would mislead an analysis.
+    """Check a cohort for problems that could mislead an analysis.
 
-    Exit code 2 when there is an error; warnings and notes leave it 0. With --json a list of
-    findings, errors first: severity (error, warning, info), code, where, message, remedy.
+    Exit code 2 if there is an error, 0 if there are only warnings and notes. --json prints a list
+    of findings, errors first: severity (error, warning, info), code, where, message, remedy.
 
     Example: sage cohort check cohorts/tcga-blca
     """
@@ -87,7 +87,7 @@ def check(name: CohortArgument, cohort_root: CohortRoot = None, as_json: AsJson 
                     where=name,
                     message=str(error),
                     remedy="write cohort.toml (docs/cohorts.md; `sage validate schema cohort` "
-                    "lists every key), or correct it and the files that it names",
+                    "lists every key), or correct it and the files to which it refers",
                 )
             ]
     errors = sum(finding.severity == "error" for finding in findings)
@@ -116,7 +116,7 @@ def show(
     features: Features = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a cohort's data dictionary: variables, endpoints, and what each join lost.
+    """Show a cohort's data dictionary: variables, endpoints, and patients lost in each join.
 
     Example: sage cohort show gbsg2
     """
@@ -172,14 +172,18 @@ def show(
 
 @app.command()
 def simulate(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder to write.")],
-    seed: Annotated[int, typer.Option(help="The same seed writes the same cohort.")] = 0,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to create.")],
+    seed: Annotated[
+        int, typer.Option(help="Random seed; the same seed gives the same cohort.")
+    ] = 0,
     patients: Annotated[int, typer.Option(min=40, max=5000)] = 400,
-    null: Annotated[bool, typer.Option("--null", help="Plant nothing.")] = False,
-    slides: Annotated[int, typer.Option(min=0, help="Patients with a rendered slide.")] = 0,
+    null: Annotated[bool, typer.Option("--null", help="Simulate without any effects.")] = False,
+    slides: Annotated[
+        int, typer.Option(min=0, help="Number of patients with a rendered slide.")
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Write a simulated bladder cohort whose truth is known, for trials and calibration.
+    """Write a simulated bladder cohort with known truth, for trials and calibration.
 
     Example: sage cohort simulate worlds/first --seed 1
     """
@@ -191,4 +195,4 @@ def simulate(
     if as_json:
         print_json({"folder": str(folder), "seed": seed, "null": null, "simulated": True})
         return
-    out.print(f"SIMULATED cohort of {patients} patients in {folder}; its truth is in PLANTED.md")
+    out.print(f"SIMULATED cohort of {patients} patients in {folder}; the truth is in PLANTED.md")

@@ -38,8 +38,8 @@ class Terminal(Console):
     """A console that applies only SAGE's own styles and ignores control sequences and links.
 
     Labels, titles and records from outside are printed within SAGE's own text. Brackets that do not
-    name one of the styles above are printed literally, and text with unbalanced brackets is printed
-    without interpreting any markup.
+    contain one of the styles above are printed literally, and text with unbalanced brackets is
+    printed without interpreting any markup.
     """
 
     def __init__(self, **options: Any) -> None:

@@ -77,14 +77,14 @@ def _packages() -> Check:
         spec = importlib.util.find_spec(name)
         places = list((spec.submodule_search_locations if spec else None) or ())
         if others := sorted(set(owners.get(name, ())) - {"sage-pathology"}):
-            taken.append(f"{name} also belongs to the package {', '.join(others)}")
+            taken.append(f"{name} is also in the package {', '.join(others)}")
         elif own / name not in [Path(place).resolve() for place in places]:
             taken.append(f"{name} is imported from {places[0] if places else 'nowhere'}")
     return Check(
         "packages",
         "broken" if taken else "ok",
         "; ".join(taken) or "SAGE's own",
-        "install SAGE in an environment of its own, without the other" if taken else "",
+        "install SAGE in a separate environment, without the other package" if taken else "",
     )
 
 
@@ -107,11 +107,11 @@ def _reasoner(settings: Settings, *, probe: bool) -> Check:
             "reasoner",
             "ok",
             "rules (no model)",
-            "for a model: set SAGE_BASE_URL and SAGE_API_KEY, or sage.toml",
+            "to use a model, set SAGE_BASE_URL and SAGE_API_KEY, or sage.toml",
         )
     where = settings.base_url or "OpenAI"
     if not probe:
-        return Check("reasoner", "ok", f"chat at {where} (not contacted; --probe)")
+        return Check("reasoner", "ok", f"chat at {where} (not contacted; use --probe)")
     from sage.core.http.client import BlockingClient, Limit, Policy, Request
     from sage.core.http.errors import ServiceError
 
@@ -128,7 +128,7 @@ def _reasoner(settings: Settings, *, probe: bool) -> Check:
                 f"chat at {where}: {error.reason}",
                 "check base_url and SAGE_API_KEY, or use --reasoner rules",
             )
-    return Check("reasoner", "ok", f"chat at {where} answers")
+    return Check("reasoner", "ok", f"chat at {where} responds")
 
 
 def _sandboxes() -> list[Check]:
@@ -149,7 +149,9 @@ def _gpu() -> Check:
     if shutil.which("nvidia-smi") is None:
         return Check("GPU", "missing", "none; tools run on the CPU")
     if importlib.util.find_spec("torch") is None:
-        return Check("GPU", "missing", "a GPU, but no PyTorch: the extra models")
+        return Check(
+            "GPU", "missing", "a GPU, but PyTorch is not installed: install the extra models"
+        )
     import torch
 
     if not torch.cuda.is_available():
@@ -180,7 +182,7 @@ def _ledger(settings: Settings) -> Check:
 
     where = settings.ledger.shown
     if "://" not in where and not Path(where).exists():
-        return Check("ledger", "ok", f"{where} (made with the first contract)")
+        return Check("ledger", "ok", f"{where} (created with the first contract)")
     try:
         store = open_store(settings.ledger.place)
         state, head = Ledger(None, store).state, store.head()

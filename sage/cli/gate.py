@@ -35,8 +35,7 @@ GatedCohort = Annotated[
     str,
     typer.Argument(
         metavar="COHORT",
-        help="The patients used for exploration: a cohort folder or name, or -"
-        " for all that have maps.",
+        help="Patients used for exploration: a cohort folder or name, or - for all that have maps.",
     ),
 ]
 MapsFolder = Annotated[
@@ -47,32 +46,36 @@ Shifted = Annotated[
     typer.Option(
         "--shifted",
         metavar="WHAT=DIR",
-        help="Maps of the same slides made again: resolution, stain or scanner; repeat.",
+        help="Maps of the same slides at another resolution, stain or scanner, as NAME=DIR; "
+        "repeatable.",
     ),
 ]
 GateFolder = Annotated[Path, typer.Option("--out", help="Folder for the report.")]
-GateSeed = Annotated[int, typer.Option("--seed", help="Seed of the disturbances.")]
+GateSeed = Annotated[int, typer.Option("--seed", help="Seed of the perturbations.")]
 
 
 def gate(
     cohort: GatedCohort,
     maps: MapsFolder,
     define: Annotated[
-        Path | None, typer.Option(help="File of measurements, a formula per line.")
+        Path | None, typer.Option(help="File of measurements, one formula per line.")
     ] = None,
     suite: Annotated[
-        str | None, typer.Option(help="standard or full: made by rule from what the maps hold.")
+        str | None,
+        typer.Option(
+            help="standard or full: measurements defined by rule from the contents of the maps."
+        ),
     ] = None,
     shifted: Shifted = None,
     out: GateFolder = Path("gate"),
     seed: GateSeed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Judge measurements by stability, redundancy, gaps and confounding. No outcome is read.
+    """Judge measurements by stability, redundancy, gaps and confounding, without any outcome.
 
-    Detections are moved and dropped and half of the tissue is removed; intraclass correlations
-    measure how much of a measurement remains. Of redundant measurements one is kept. Writes
-    gate.json, gate.txt and passed.txt, the formulas that passed for `sage slides measure --define`.
+    Detections are moved and dropped, and half of the tissue is removed; intraclass correlations
+    measure the agreement. Only one of several redundant measurements is kept. Writes gate.json,
+    gate.txt and passed.txt, the formulas that passed for `sage slides measure --define`.
 
     Example: sage validate gate my-cohort --maps maps --suite standard --out gate
     """
@@ -150,7 +153,7 @@ def _measurements(define: Path | None, suite: str | None, slides: MapsOnDisk) ->
     from mcp_servers.measures.formula import read_definitions
 
     if (define is None) == (suite is None):
-        raise InputError("give --define FILE or --suite standard")
+        raise InputError("--define FILE or --suite standard is required")
     if define is not None:
         return read_definitions(define)
     if suite not in ("standard", "full"):
@@ -164,7 +167,7 @@ def _parse_shift(word: str) -> tuple[str, Path]:
     name, equals, folder = word.partition("=")
     if not equals or name not in SHIFTS:
         raise InputError(
-            f"--shifted {word}: write NAME=DIR with one of {', '.join(SHIFTS)} as NAME"
+            f"--shifted {word}: expected NAME=DIR, with NAME one of {', '.join(SHIFTS)}"
         )
     return name, Path(folder)
 

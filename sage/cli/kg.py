@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     add_completion=False,
     name="kg",
-    help="Literature to knowledge graph: build, paths, export.",
+    help="Build knowledge graphs from literature; find paths, export.",
     no_args_is_help=True,
 )
 app.command("build")(kg_build.build_graph)
@@ -30,15 +30,15 @@ app.command("export")(kg_graph.export)
 @app.command("term")
 def define_terms(
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="Names, or sentences that hold names.")
+        list[str], typer.Argument(metavar="NAME...", help="Names, or sentences that contain names.")
     ],
     ontology: OntologyDir = None,
     lexicon: Lexicons = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look names up in the ontology, and show how two or more of them are related.
+    """Look up names in the ontology, and show how two or more of them are related.
 
-    Exit code 1 if a name is not in it.
+    Exit code 1 if a name is unknown.
 
     Example: sage kg term "complete response" "pathological complete response"
 

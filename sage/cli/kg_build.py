@@ -32,30 +32,40 @@ if TYPE_CHECKING:
 def build_graph(
     sources: Sources,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="A folder, or a path ending in .graphml.")
+        Path, typer.Option("--out", "-o", help="Folder to create, or a path ending in .graphml.")
     ],
     extractor: Annotated[
-        Literal["rules", "chat"], typer.Option(help="`rules` needs no model.")
+        Literal["rules", "chat"], typer.Option(help="Extractor; `rules` needs no model.")
     ] = "rules",
     broad: Annotated[
-        bool, typer.Option(help="Rules also keep pairs likely related in no stated way.")
+        bool,
+        typer.Option(
+            help="With rules, also keep pairs that are likely related although "
+            "the text does not say how."
+        ),
     ] = False,
     as_of: AsOf = None,
     fusion: Annotated[
-        Literal["guarded", "paper"], typer.Option(help="`paper` is the bare cosine rule.")
+        Literal["guarded", "paper"],
+        typer.Option(help="Method of merging names; `paper` uses only the cosine."),
     ] = "guarded",
-    tau: Annotated[float | None, typer.Option(help="Cosine above which names are joined.")] = None,
+    tau: Annotated[float | None, typer.Option(help="Cosine above which names are merged.")] = None,
     embedder: Annotated[
-        str | None, typer.Option(help="`default`, `none`, or a sentence-transformers model.")
+        str | None,
+        typer.Option(help="Embedding model: `default`, `none`, or a sentence-transformers model."),
     ] = None,
     ocr: Annotated[bool, typer.Option(help="Read scanned pages with tesseract.")] = False,
     topic: Annotated[
-        str | None, typer.Option(help="Leave out papers that are not about this topic.")
+        str | None, typer.Option(help="Omit papers that are not about this topic.")
     ] = None,
     include_retracted: Annotated[bool, typer.Option(help="Keep retracted papers.")] = False,
-    workers: Annotated[int, typer.Option(help="Processes for PDFs and rules.", min=1)] = 2,
+    workers: Annotated[
+        int, typer.Option(help="Number of processes for PDFs and rules.", min=1)
+    ] = 2,
     max_cost: MaxCost = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before paid calls.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Skip the confirmation before paid calls.")
+    ] = False,
     ontology: OntologyDir = None,
     lexicon: Lexicons = None,
     as_json: AsJson = False,
@@ -72,7 +82,7 @@ def build_graph(
     from sage.settings import load
 
     if broad and extractor != "rules":
-        raise InputError("--broad is a way of the rules extractor; leave it out with chat")
+        raise InputError("--broad applies only to the rules extractor; omit it with chat")
     settings = load()
     options = BuildOptions(
         extractor=extractor,
@@ -142,14 +152,13 @@ def build_from_recipe(
         settings = load()
         if settings.effective_reasoner != "chat":
             raise InputError(
-                "the chat extractor needs a model: set base_url or api_key (`sage admin config`"
-                " shows "
-                "where), or use --extractor rules"
+                "the chat extractor requires a model: set base_url or api_key (`sage admin "
+                "config` shows where), or use --extractor rules"
             )
         if max_cost is not None and not settings.models.mini.has_prices:
             raise InputError(
-                "--max-cost needs prices: set models.mini.price_in and price_out (USD per million"
-                " tokens) in sage.toml"
+                "--max-cost requires prices: set models.mini.price_in and price_out (USD per "
+                "million tokens) in sage.toml"
             )
         client = make_client(settings, Meter(budget_usd=max_cost))
     folder = graph_folder(out)
@@ -189,7 +198,7 @@ def fetch_source(source: Path, out: Path, settings: Settings) -> Path:
         folder,
         PubMed(settings.services, settings.contact_email),
     )
-    err.print(f"{source}: {len(report.written)} fetched, {len(report.present)} present before")
+    err.print(f"{source}: {len(report.written)} fetched, {len(report.present)} already present")
     for identity in report.missing:
         err.print(f"[yellow]not in PubMed[/] {identity}")
     return folder
@@ -204,7 +213,7 @@ def _ask(estimate: Estimate) -> None:
         f"{estimate.completion_tokens:,} reply tokens ({price})"
     )
     if not typer.confirm("Continue?", err=True):
-        raise InputError("stopped before any paid call; use --yes to skip this question")
+        raise InputError("stopped before any paid call; use --yes to skip this confirmation")
 
 
 def _print_report(report: BuildReport) -> None:
@@ -257,7 +266,7 @@ def _print_report(report: BuildReport) -> None:
     table.add_row("written", report.graphml)
     for source in report.sources:
         if source.status == "failed":
-            err.print(f"[yellow]not read[/] {source.path}: {source.reason}")
+            err.print(f"[yellow]unreadable[/] {source.path}: {source.reason}")
         elif source.status == "read" and source.reason:
             err.print(f"[yellow]note[/] {source.path}: {source.reason}")
     for note in report.notes:

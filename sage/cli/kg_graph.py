@@ -25,20 +25,23 @@ if TYPE_CHECKING:
 def list_paths(
     concepts: Annotated[list[str], typer.Argument(help="Two node names, or a question in quotes.")],
     graph: GraphPath,
-    limit: Annotated[int, typer.Option(min=1, help="Most paths.")] = 6,
-    max_hops: Annotated[int, typer.Option(min=1, max=8, help="Longest path.")] = 4,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of paths.")] = 6,
+    max_hops: Annotated[int, typer.Option(min=1, max=8, help="Maximum length of a path.")] = 4,
     as_of: AsOf = None,
     domain: Annotated[
-        str | None, typer.Option(help="Disease or field that relevance is measured against.")
+        str | None, typer.Option(help="Disease or field against which relevance is measured.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Order among equals.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for the order of ties.")] = 0,
     rank: Annotated[
         Literal["mechanism", "paper"],
-        typer.Option(help="Mechanistic strength, or the composite of the SAGE paper."),
+        typer.Option(help="Rank by mechanistic strength, or by the composite of the SAGE paper."),
     ] = "mechanism",
     co_study: Annotated[
         bool,
-        typer.Option("--co-study", help="Fall back on concepts that were only studied together."),
+        typer.Option(
+            "--co-study",
+            help="If no other path exists, show concepts that were only studied together.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -56,7 +59,7 @@ def list_paths(
     from sage.settings import load
 
     if len(concepts) > 2:
-        raise InputError(f"{len(concepts)} concepts; give two, or a question in quotes")
+        raise InputError(f"{len(concepts)} concepts were given; give two, or a question in quotes")
     settings = load()
     options = PathOptions(
         k=limit,
@@ -131,13 +134,13 @@ def _print_axes(path: ScoredPath) -> None:
 def show(
     graph: GraphPath,
     name: Annotated[
-        str | None, typer.Argument(help="Name, alias or id of a concept; without, the whole graph.")
+        str | None, typer.Argument(help="Name, alias or ID of a concept; default: the whole graph.")
     ] = None,
     as_of: AsOf = None,
     out_path: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write an HTML page that opens offline.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Relations to print.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of relations to print.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """Show a concept: its relations, the papers for and against them, and the names merged into it.
@@ -231,8 +234,12 @@ def _print_concept(report: ConceptReport, merges: Sequence[Merge], limit: int) -
 
 def summarize_communities(
     graph: GraphPath,
-    limit: Annotated[int, typer.Option(min=1, help="Most communities, the largest first.")] = 10,
-    resolution: Annotated[float, typer.Option(help="Above 1: more and smaller communities.")] = 1.0,
+    limit: Annotated[
+        int, typer.Option(min=1, help="Maximum number of communities, largest first.")
+    ] = 10,
+    resolution: Annotated[
+        float, typer.Option(help="Values above 1 give more and smaller communities.")
+    ] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the method's random choices.")] = 0,
     reasoner: Annotated[
         Literal["rules", "chat"],
@@ -281,8 +288,8 @@ def _summaries(max_cost: float | None) -> ChatSummaries:
     settings = load()
     if settings.effective_reasoner != "chat":
         raise InputError(
-            "--reasoner chat needs a model: set base_url or api_key (`sage admin config` shows "
-            "where), or leave it out"
+            "--reasoner chat requires a model: set base_url or api_key (`sage admin config` "
+            "shows where), or omit it"
         )
     client = make_client(settings, Meter(budget_usd=max_cost))
     return ChatSummaries(client, settings.models.mini, make_ontology())
@@ -313,10 +320,10 @@ def export(
     out_path: Annotated[Path, typer.Option("--out", "-o", help="File to write.")],
     format: Annotated[
         Literal["graphml", "json", "cx2", "html"],
-        typer.Option(help="Format."),
+        typer.Option(help="Export format."),
     ] = "graphml",
-    focus: Annotated[str | None, typer.Option(help="html: the node in the middle.")] = None,
-    max_nodes: Annotated[int, typer.Option(min=1, help="html: nodes on the page.")] = 400,
+    focus: Annotated[str | None, typer.Option(help="html: node at the center.")] = None,
+    max_nodes: Annotated[int, typer.Option(min=1, help="html: maximum number of nodes.")] = 400,
     as_json: AsJson = False,
 ) -> None:
     """Write the graph for other programs, or as a page that opens offline.

@@ -23,14 +23,16 @@ Sources = Annotated[
 GraphPath = Annotated[
     Path, typer.Option("--graph", "-g", help="Output of `sage kg build`, or a .graphml file.")
 ]
-AsOf = Annotated[int | None, typer.Option(metavar="YEAR", help="Only literature up to this year.")]
+AsOf = Annotated[
+    int | None, typer.Option(metavar="YEAR", help="Use only literature up to this year.")
+]
 MaxCost = Annotated[float | None, typer.Option(min=0, help="Stop the model at this cost (USD).")]
 OntologyDir = Annotated[
     Path | None, typer.Option("--ontology", help="Folder with entities.tsv and relations.tsv.")
 ]
 Lexicons = Annotated[
     list[Path] | None,
-    typer.Option("--lexicon", help="Compiled lexicon; may repeat."),
+    typer.Option("--lexicon", help="Compiled lexicon; repeatable."),
 ]
 
 

@@ -18,7 +18,7 @@ app = typer.Typer(
     add_completion=False,
     name="ledger",
     no_args_is_help=True,
-    help="What was registered, tested and screened on which patients.",
+    help="Show, verify and exchange the ledger of contracts, tests and screens.",
 )
 
 
@@ -36,8 +36,8 @@ def _open_ledger(*, new: bool = False) -> Store:
     place = load().ledger.place
     if not new and "://" not in place and not Path(place).expanduser().exists():
         raise InputError(
-            f"no ledger at {place}: no contract was registered yet, or SAGE_LEDGER or [ledger] in "
-            "sage.toml names another place"
+            f"no ledger at {place}: either no contract was registered yet, or SAGE_LEDGER or "
+            "[ledger] in sage.toml points elsewhere"
         )
     return open_store(place)
 
@@ -45,16 +45,16 @@ def _open_ledger(*, new: bool = False) -> Store:
 @app.command()
 def show(
     cohort: Annotated[
-        str | None, typer.Option(help="Only claims on this cohort's patients.")
+        str | None, typer.Option(help="Show only claims on this cohort's patients.")
     ] = None,
     cohort_root: CohortRoot = None,
-    limit: Annotated[int, typer.Option(min=1, help="Number of rows, the latest.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows, latest first.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show what was registered, tested and screened, on all patients or a cohort's.
+    """Show all registrations, tests and screens, for all patients or those of a cohort.
 
-    With --cohort, patients are found by their records, whatever file, name or identifiers they
-    had, and each claim comes with its q-value over all claims on them.
+    With --cohort, patients are found by their records, whatever their file, name or identifiers,
+    and each claim is shown with its q-value over all claims on them.
 
     Example: sage validate ledger show --cohort cohorts/tcga-blca
     """
@@ -118,20 +118,24 @@ def show(
         table.add_row(*(cell.replace("[", r"\[") for cell in cells), *numbers)
     out.print(table)
     if cohort is None:
-        out.print("q is counted over the claims on the same patients: give --cohort", style="dim")
+        out.print(
+            "q-values are computed over the claims on the same patients: give --cohort", style="dim"
+        )
 
 
 @app.command()
 def verify(
     folders: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FOLDER...", help="Folders of results or runs to compare with it."),
+        typer.Argument(
+            metavar="FOLDER...", help="Folders of results or runs to compare with the ledger."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check every row's hash chain, and that folders' ledgers agree with the store.
 
-    Exit code 1 where something was edited, removed or exchanged.
+    Exit code 1 if something was edited, removed or replaced.
 
     Example: sage validate ledger verify sage-validation
     """
@@ -176,10 +180,12 @@ SAYS = {
 
 
 @app.command()
-def export(file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="A new file.")]) -> None:
+def export(
+    file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="File to create.")],
+) -> None:
     """Write the whole ledger to a file: a backup, or for `sage validate ledger merge` elsewhere.
 
-    It contains hashes and ranks of patients' records and no identifier; those who have the records
+    It contains hashes and ranks of patients' records but no identifiers; those who have the records
     can recognize them.
 
     Example: sage validate ledger export ledger-2026.jsonl
@@ -190,7 +196,7 @@ def export(file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="A ne
     from sage.settings import load
 
     if file.exists():
-        raise InputError(f"{file} exists already: name a new file")
+        raise InputError(f"{file} already exists; choose another file")
     lines = list(_open_ledger().export_lines())
     log_command(load(), EXPORTED, file, command="ledger export")
     write_text(file, "".join(f"{line}\n" for line in lines))
@@ -207,7 +213,7 @@ def merge(
 ) -> None:
     """Merge the rows of another ledger: a colleague's, a backup, another machine's.
 
-    A source with a broken chain is refused as a whole. Known rows are not added twice.
+    A source with a broken chain is rejected as a whole. Known rows are not added twice.
 
     Example: sage validate ledger merge colleague.jsonl
     """
@@ -218,7 +224,7 @@ def merge(
     for source in sources:  # check all sources before creating a ledger
         path = Path(source)
         if "://" not in source and not path.is_file():
-            raise InputError(f"{source}: no such file")
+            raise InputError(f"{source}: file not found")
         if path.suffix == ".jsonl":
             lines = path.read_text(encoding="utf-8").splitlines()
         else:

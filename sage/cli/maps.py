@@ -60,10 +60,10 @@ def print_maps(rows: list[dict[str, object]], *, as_json: bool) -> None:
 
 
 def show_maps(
-    folder: Annotated[Path, typer.Argument(help="Folder of maps, of one slide or of many.")],
+    folder: Annotated[Path, typer.Argument(help="Folder with maps of one or more slides.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show what maps hold: tissue, cells by type, objects, regions.
+    """Show the contents of maps: tissue, cells by type, objects, regions.
 
     Example: sage slides maps maps
     """

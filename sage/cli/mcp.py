@@ -13,16 +13,16 @@ from sage.cli.options import Cache, Memory, ToolFolders, Workers
 
 
 def serve(
-    suite: Annotated[str, typer.Argument(help="A suite, as in `sage tools list`.")] = "all",
+    suite: Annotated[str, typer.Argument(help="Suite, as in `sage tools list`.")] = "all",
     transport: Annotated[Literal["stdio", "http"], typer.Option(help="stdio or http")] = "stdio",
     root: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Folder that tools may read; repeatable. Default: the folders that a client on "
-            "stdio names as its roots, else here"
+            help="Folder that tools may read; repeatable. Default: the roots given by a client "
+            "on stdio, or else the current folder"
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="The only folder that tools may write")] = Path(
+    out: Annotated[Path, typer.Option(help="The only folder to which tools may write")] = Path(
         "sage-output"
     ),
     workers: Workers = None,
@@ -34,24 +34,26 @@ def serve(
         str | None,
         typer.Option(
             envvar="SAGE_MCP_TOKEN",
-            help="HTTP: bearer token, 16 characters or more. Prefer the variable or --token-file: "
-            "others can see command lines. Default: a new token, printed at the start",
+            help="HTTP: bearer token, 16 characters or more. Prefer the variable or "
+            "--token-file, since others can see command lines. Default: a new token, printed at "
+            "startup",
         ),
     ] = None,
     token_file: Annotated[
         Path | None, typer.Option(help="HTTP: file whose first line is the token")
     ] = None,
     no_token: Annotated[
-        bool, typer.Option("--no-token", help="HTTP: no token; on loopback only")
+        bool, typer.Option("--no-token", help="HTTP: no token; only on loopback")
     ] = False,
     allowed_host: Annotated[
         list[str] | None,
-        typer.Option(help="HTTP: Host header to accept, when not on loopback; repeatable"),
+        typer.Option(help="HTTP: accepted Host header, if not on loopback; repeatable"),
     ] = None,
     trust_header: Annotated[
         str,
         typer.Option(
-            help="HTTP: header in which a reverse proxy names the person, e.g. X-Forwarded-User"
+            help="HTTP: header in which a reverse proxy identifies the person, e.g. "
+            "X-Forwarded-User"
         ),
     ] = "",
     trust_proxy: Annotated[
@@ -63,7 +65,7 @@ def serve(
     roles: Annotated[
         Path | None,
         typer.Option(
-            help="HTTP: TOML file of who may do what, and how much, as of `sage serve`; needs "
+            help="HTTP: TOML file with roles and quotas, as for `sage serve`; requires "
             "--trust-header"
         ),
     ] = None,
@@ -71,24 +73,27 @@ def serve(
         Path | None, typer.Option(help="HTTP: certificate chain (PEM), to serve over TLS")
     ] = None,
     tls_key: Annotated[
-        Path | None, typer.Option(help="HTTP: the certificate's key (PEM), without passphrase")
+        Path | None, typer.Option(help="HTTP: key of the certificate (PEM), without passphrase")
     ] = None,
     cache: Cache = None,
     wait: Annotated[
-        float, typer.Option(help="Seconds before a call returns a job handle", min=0.0)
+        float, typer.Option(help="Seconds after which a call returns a job handle", min=0.0)
     ] = 45.0,
     keep_days: Annotated[
         float | None,
-        typer.Option(min=0.0, help="Remove what calls wrote after so many days; default: keep all"),
+        typer.Option(
+            min=0.0, help="Remove outputs of calls after this many days; default: keep all"
+        ),
     ] = None,
     keep_mb: Annotated[
         float | None,
-        typer.Option(min=0.0, help="Remove the oldest that calls wrote beyond so many megabytes"),
+        typer.Option(min=0.0, help="Remove the oldest outputs of calls beyond this many megabytes"),
     ] = None,
     compact: Annotated[
         bool,
         typer.Option(
-            "--compact", help="List three tools that find, describe and call the others: few tokens"
+            "--compact",
+            help="List only three tools that find, describe and call the others, to save tokens",
         ),
     ] = False,
 ) -> None:
@@ -119,7 +124,7 @@ def serve(
     console = Console(stderr=True)
     people = trust_header or trust_proxy or roles
     if trust_header and transport != "http":
-        raise InputError("--trust-header is for --transport http: on stdio there is no proxy")
+        raise InputError("--trust-header requires --transport http: on stdio there is no proxy")
     callers: AbstractContextManager[Any] = nullcontext()
     if people:
         hooks = require_hooks("--trust-header")
@@ -186,7 +191,7 @@ def read_token(token: str | None, file: Path | None, *, none: bool) -> tuple[str
 
     if none:
         if token or file:
-            raise InputError("give a token or --no-token, not both")
+            raise InputError("--token and --no-token cannot be combined")
         return None, False
     if file is not None:
         try:

@@ -42,14 +42,16 @@ def measure(
         str, typer.Argument(metavar="COHORT", help="Cohort folder or name, or - for none.")
     ],
     slides: Annotated[
-        Path | None, typer.Option(help="Folder of slides, or one slide: maps are made of them.")
+        Path | None,
+        typer.Option(help="Folder of slides, or a single slide, from which maps are made."),
     ] = None,
     maps: Annotated[
-        Path | None, typer.Option(help="Folder of ready maps (`sage exchange maps import`).")
+        Path | None, typer.Option(help="Folder of existing maps (`sage exchange maps import`).")
     ] = None,
-    define: Annotated[Path | None, typer.Option(help="File with a formula per line.")] = None,
+    define: Annotated[Path | None, typer.Option(help="File with one formula per line.")] = None,
     suite: Annotated[
-        SuiteName | None, typer.Option(help="Measurements made by rule from what the maps hold.")
+        SuiteName | None,
+        typer.Option(help="Measurements defined by rule from the contents of the maps."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for states, maps and tables.")] = Path(
         "measured"
@@ -81,9 +83,9 @@ def measure(
     from sage.core.errors import InputError
 
     if (slides is None) == (maps is None):
-        raise InputError("give --slides or --maps")
+        raise InputError("--slides or --maps is required")
     if (define is None) == (suite is None):
-        raise InputError("give --define FILE or --suite standard")
+        raise InputError("--define FILE or --suite standard is required")
     found, _, conflicts = measure_cohort(
         cohort, slides, maps, out, define=define, suite=suite, pattern=pattern, mpp=mpp,
         known_at=known_at, workers=workers, memory=memory, cache=cache, no_cache=no_cache,
@@ -198,9 +200,9 @@ def _check_patients(items: list[Item], held: Any) -> None:
         of_cohort = [item for item in items if item.patient in known]
     if not of_cohort:
         raise InputError(
-            f'no slide belongs to a patient of "{held.id}": the first seems to be of '
-            f'"{items[0].patient}". Name the files in [slides] of cohort.toml (table and '
-            "file_column), or rename them so that they begin with the patient and a dot"
+            f'no slide belongs to a patient of "{held.id}": the first appears to be of '
+            f'"{items[0].patient}". List the files in [slides] of cohort.toml (table and '
+            "file_column), or rename them so that they start with the patient and a dot"
         )
 
 
@@ -257,7 +259,7 @@ def report_measured(
         console.print(f"{path}")
     if conflicts:
         console.print(
-            f"{len(conflicts)} slides say another pixel size; their values are not valid:"
+            f"{len(conflicts)} slides state another pixel size; their values are not valid:"
         )
     for name, note in list(conflicts.items())[:20]:
         print_line(f"  {name}: {note}")

@@ -13,51 +13,50 @@ SpecFile = Annotated[
     typer.Option(
         "--spec",
         metavar="FILE",
-        help="JSON: a contract that `sage ask --json` printed, edited, or the spec of a run's"
-        " manifest. Other options override its fields.",
+        help="JSON file: a contract printed by `sage ask --json`, possibly edited, or the spec "
+        "in a run's manifest. Other options override its fields.",
     ),
 ]
 CohortName = Annotated[
     str | None,
     typer.Option(
-        "--cohort", help='A cohort folder or built-in name; default "demo", which is simulated.'
+        "--cohort", help='Cohort folder or built-in name; default: "demo", which is simulated.'
     ),
 ]
 GraphPath = Annotated[
     Path | None,
-    typer.Option(
-        "--kg", help="A knowledge graph: GraphML, or a folder that `sage kg build` wrote."
-    ),
+    typer.Option("--kg", help="Knowledge graph: GraphML, or a folder written by `sage kg build`."),
 ]
 Hypotheses = Annotated[
-    int | None, typer.Option(min=1, max=10, help="How many hypotheses to test; default 1.")
+    int | None, typer.Option(min=1, max=10, help="Number of hypotheses to test; default: 1.")
 ]
-Seed = Annotated[int | None, typer.Option(help="Seed of everything random; default 0.")]
+Seed = Annotated[int | None, typer.Option(help="Random seed; default: 0.")]
 BudgetUsd = Annotated[
     float | None,
-    typer.Option(min=0, help="Hard bound on the model's cost; needs prices in sage.toml."),
+    typer.Option(min=0, help="Maximum cost of the model in USD; requires prices in sage.toml."),
 ]
 ReasonerName = Annotated[
     str | None, typer.Option("--reasoner", help="`rules` (no model) or `chat`.")
 ]
 AutoApprove = Annotated[
     bool | None,
-    typer.Option(
-        "--auto-approve", help="Pass the human review without a human; the report notes it."
-    ),
+    typer.Option("--auto-approve", help="Pass the review without a person; the report notes it."),
 ]
 Agreed = Annotated[
     bool,
-    typer.Option("--yes", help="Accept the question as it was read, also where diseases differ."),
+    typer.Option(
+        "--yes", help="Accept the interpretation of the question, even if diseases differ."
+    ),
 ]
 CohortArgument = Annotated[
-    str, typer.Argument(metavar="COHORT", help="A folder or a built-in name.")
+    str, typer.Argument(metavar="COHORT", help="Cohort folder or built-in name.")
 ]
-CohortOption = Annotated[str, typer.Option("--cohort", help="A cohort folder or built-in name.")]
+CohortOption = Annotated[str, typer.Option("--cohort", help="Cohort folder or built-in name.")]
 CohortRoot = Annotated[
     Path | None,
     typer.Option(
-        "--cohort-root", help="Folder of the cohort's data files, if not beside cohort.toml."
+        "--cohort-root",
+        help="Folder of the cohort's data files, if not in the folder of cohort.toml.",
     ),
 ]
 Features = Annotated[
@@ -65,25 +64,28 @@ Features = Annotated[
     typer.Option("--features", help="Table of variables computed on the slides; repeatable."),
 ]
 Pattern = Annotated[
-    str | None, typer.Option("--pattern", help='Files in the folder of slides, e.g. "*.svs".')
+    str | None,
+    typer.Option("--pattern", help='Pattern of files in the folder of slides, e.g. "*.svs".'),
 ]
 Mpp = Annotated[float | None, typer.Option("--mpp", help="Pixel size in µm.", min=0.01)]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="An argument or a field; repeatable."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Argument or field, as KEY=VALUE; repeatable."),
 ]
 Workers = Annotated[
     str | None,
-    typer.Option("--workers", help='Processes: a number, "ray", "ray:auto", or "ray://HOST:PORT".'),
+    typer.Option(
+        "--workers", help='Number of processes, or "ray", "ray:auto", or "ray://HOST:PORT".'
+    ),
 ]
 Memory = Annotated[
-    int | None, typer.Option("--memory", help="Memory for all workers, MiB.", min=64)
+    int | None, typer.Option("--memory", help="Memory for all workers, in MiB.", min=64)
 ]
 Cache = Annotated[
     Path | None, typer.Option("--cache", help="Folder of cached results; default: in OUT.")
 ]
-NoCache = Annotated[bool, typer.Option("--no-cache", help="Compute again.")]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Recompute cached results.")]
 ToolFolders = Annotated[
     list[Path] | None,
-    typer.Option("--tools", help="Folder of your own tools; its code is run. Repeatable."),
+    typer.Option("--tools", help="Folder of your own tools, whose code is executed; repeatable."),
 ]

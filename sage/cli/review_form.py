@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from sage.run.services import Services
 
 NOBODY = (
-    "no terminal to ask on: decide with --approve, --reject REASON, --edit FILE or --another WISH,"
-    " or give the answers line by line on standard input"
+    "there is no terminal for questions: decide with --approve, --reject REASON, --edit FILE or "
+    "--another WISH, or provide the answers line by line on standard input"
 )
 
 
@@ -111,9 +111,9 @@ def edit_fields(services: Services, draft: Draft) -> Edit | None:
     try:
         fields: Any = json.loads(in_editor(text))
     except ValueError as error:
-        raise InputError(f"not JSON: {error}") from None
+        raise InputError(f"invalid JSON: {error}") from None
     if not isinstance(fields, dict):
-        raise InputError("keep the hypothesis a JSON object")
+        raise InputError("the hypothesis must remain a JSON object")
     if fields.get("statement") == draft.hypothesis.statement:
         del fields["statement"]
     edit = edited_hypothesis(services, draft, fields)
@@ -122,13 +122,13 @@ def edit_fields(services: Services, draft: Draft) -> Edit | None:
         return None
     blind = BlindCohort(services.cohort, services.settings.min_count)
     print_line(describe_power(blind.power(edit.hypothesis)), style="cyan")
-    return edit if choose("Take the hypothesis so?", ("y", "n")) == "y" else None
+    return edit if choose("Use this hypothesis?", ("y", "n")) == "y" else None
 
 
 def describe_power(power: DesignPower) -> str:
     """Describe the group sizes and the detectable effect in one line."""
     if power.refused:
-        return f"cannot be tested so: {power.refused}"
+        return f"this hypothesis cannot be tested: {power.refused}"
     groups = []
     if power.exposed is not None and power.reference is not None:
         groups.append(f"{power.exposed} exposed against {power.reference}")

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from sage.run.services import Services
     from sage.settings import Settings
 
-RunName = typer.Argument(
-    ..., metavar="RUN", help='A run\'s id, its beginning, its path, or "last".'
-)
+RunName = typer.Argument(..., metavar="RUN", help='Run ID, a prefix of it, a path, or "last".')
 
 
 def run(
@@ -53,14 +51,14 @@ def run(
     reasoner: ReasonerName = None,
     auto_approve: AutoApprove = None,
     yes: Agreed = False,
-    out: Path | None = typer.Option(None, help="Folder for the run; default runs/ID."),
+    out: Path | None = typer.Option(None, help="Folder for the run; default: runs/ID."),
     queue: bool = typer.Option(
         False,
         "--queue",
-        help="Check the question here, then leave the run to a worker.",
+        help="Check the question now, then leave the run to a worker.",
     ),
     estimate: bool = typer.Option(
-        False, "--estimate", help="Print calls, tokens and money per agent, and stop there."
+        False, "--estimate", help="Print calls, tokens and cost per agent without running."
     ),
     as_json: AsJson = False,
 ) -> None:
@@ -128,7 +126,7 @@ def _print_estimate(
         if as_json:
             print_json({"reasoner": "rules", "agents": [], "usd": 0.0, "usd_most": 0.0})
             return
-        out.print("The rules reasoner calls no model: no tokens, no money.")
+        out.print("The rules reasoner calls no model: no tokens, no cost.")
         return
     from sage.run.estimate import estimate
 
@@ -176,12 +174,12 @@ def _print_estimate(
     )
     out.print(table)
     out.print(
-        "The low estimate is from the recorded run that ships with SAGE; the high one takes every"
-        " round and revision that the settings allow. A refused reply may be retried up to"
-        f" {settings.repairs} times; reasoning tokens are extra."
+        "The low estimate is from the bundled recorded run; the high estimate includes every "
+        "round and revision that the settings allow. A rejected reply may be retried up to "
+        f"{settings.repairs} times; reasoning tokens are extra."
     )
     if budget_usd is not None and usd is not None and usd > budget_usd:
-        out.print(f"[yellow]A budget of {budget_usd:.2f} USD will probably not do.[/]")
+        out.print(f"[yellow]A budget of {budget_usd:.2f} USD is probably too small.[/]")
 
 
 def resume(
@@ -190,9 +188,11 @@ def resume(
         False, "--retry", help="Escalated analysis: run the code in the run folder."
     ),
     abandon: bool = typer.Option(
-        False, "--abandon", help="Escalated analysis: give it up and report so."
+        False, "--abandon", help="Escalated analysis: give it up and report this."
     ),
-    budget_usd: float | None = typer.Option(None, min=0, help="A new bound on the model's cost."),
+    budget_usd: float | None = typer.Option(
+        None, min=0, help="New maximum cost of the model, in USD."
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Continue a run or a campaign after an interruption, a kill, a fault or an escalation.
@@ -207,11 +207,11 @@ def resume(
     from sage.settings import load
 
     if retry and abandon:
-        raise InputError("give --retry or --abandon, not both")
+        raise InputError("--retry and --abandon cannot be combined")
     campaign = find_campaign(name, load().runs_dir)
     if campaign is not None:
         if retry or abandon:
-            raise InputError(f"name the round's run, not the campaign: {campaign.root}/round-N")
+            raise InputError(f"give the round's run, not the campaign: {campaign.root}/round-N")
         from sage.cli.campaign import resume_campaign
 
         resume_campaign(campaign, budget_usd=budget_usd, as_json=as_json)
@@ -222,15 +222,15 @@ def resume(
         if not (retry or abandon):
             detail = escalation_detail(services.folder, pause.waiting)
             raise InputError(
-                f"an analysis was escalated to you. {detail}"
-                f" Then `sage resume --retry {services.folder.id}`; or give it up with --abandon"
+                f"an analysis was escalated to you. {detail} Then run `sage resume --retry "
+                f"{services.folder.id}`, or give up the analysis with --abandon"
             )
         services.folder.record.accept_mended()
         answer = escalation_answer(pause, "retry" if retry else "abandon")
         _go(services, as_json=as_json, answer=answer)
         return
     if retry or abandon:
-        raise InputError("no analysis of this run is escalated; leave out --retry and --abandon")
+        raise InputError("no analysis of this run is escalated; omit --retry and --abandon")
     if pause and not services.spec.auto_approve:
         _tell_review(services, pause, as_json=as_json)
         return
@@ -239,37 +239,39 @@ def resume(
 
 def review(
     name: str = RunName,
-    hypothesis: str | None = typer.Option(None, help="Which hypothesis; default: each in turn."),
-    approve: bool = typer.Option(False, "--approve", help="Let it pass as it is."),
-    reject: str | None = typer.Option(None, metavar="REASON", help="Drop it, with a reason."),
+    hypothesis: str | None = typer.Option(
+        None, help="Hypothesis to decide on; default: each in turn."
+    ),
+    approve: bool = typer.Option(False, "--approve", help="Approve it unchanged."),
+    reject: str | None = typer.Option(None, metavar="REASON", help="Reject it, with a reason."),
     edit: Path | None = typer.Option(
         None,
         metavar="FILE",
-        help="JSON with the changed fields of the hypothesis. The statement is written from them;"
-        " an edited statement is refused.",
+        help="JSON file with the changed fields of the hypothesis. The statement is generated "
+        "from them; an edited statement is refused.",
     ),
-    yes: bool = typer.Option(False, "--yes", help="Take an edit without being asked."),
+    yes: bool = typer.Option(False, "--yes", help="Apply an edit without confirmation."),
     another: str | None = typer.Option(
-        None, metavar="WISH", help="Drop it and ask for another, saying what you want."
+        None, metavar="WISH", help="Reject it and ask for another, described by your wish."
     ),
     decisions_file: Path | None = typer.Option(
         None,
         "--decisions",
         metavar="FILE",
-        help='JSON with a decision for each hypothesis, as LangGraph\'s inboxes answer: {"h1":'
-        ' {"type": "accept"}}; type is accept, edit, response (another, with a wish) or ignore'
-        " (reject, with the reason).",
+        help="JSON file with a decision for each hypothesis, in the format of LangGraph's "
+        'inboxes: {"h1": {"type": "accept"}}; type is accept, edit, response (another, with a '
+        "wish) or ignore (reject, with the reason).",
     ),
     queue: bool = typer.Option(
-        False, "--queue", help="Leave what comes after the review to a worker."
+        False, "--queue", help="Leave the steps after the review to a worker."
     ),
     as_json: AsJson = False,
 ) -> None:
     """Review a run's hypotheses: approve, edit, reject, or ask for another.
 
-    Without a decision on the command line, each is shown and asked about. An edit opens the fields
-    in your editor and shows the new statement, the groups and the detectable effect, without any
-    outcome. Where standard input is no terminal, answers are read from it line by line.
+    Without a decision on the command line, you are asked about each hypothesis. An edit opens the
+    fields in your editor and shows the new statement, the groups and the detectable effect, without
+    any outcome. If standard input is not a terminal, answers are read from it line by line.
 
     Example: sage review last --approve
     """
@@ -283,20 +285,23 @@ def review(
     pause = find_pause(services)
     if pause is None or pause.kind != "review":
         status = services.folder.manifest().status
-        raise InputError(f"run {services.folder.id} does not wait for a review (it is {status})")
+        raise InputError(f"run {services.folder.id} is not waiting for a review (it is {status})")
     drafts = drafts_of(services, pause.waiting)
     if hypothesis is not None and hypothesis not in pause.waiting:
         raise InputError(
-            f"hypothesis {hypothesis} does not wait; waiting: {', '.join(pause.waiting)}"
+            f"hypothesis {hypothesis} is not waiting for review; waiting: "
+            f"{', '.join(pause.waiting)}"
         )
     chosen = [draft for draft in drafts if hypothesis in (None, draft.hypothesis.id)]
     options = {"approve": approve, "reject": reject, "edit": edit, "another": another,
                "decisions": decisions_file}  # fmt: skip
     given = [key for key, value in options.items() if value not in (None, False)]
     if len(given) > 1:
-        raise InputError(f"give one decision, not {' and '.join('--' + item for item in given)}")
+        raise InputError(
+            f"only one decision is allowed, not {' and '.join('--' + item for item in given)}"
+        )
     if given or not as_json:
-        require_extra("literature", "going on with a run")
+        require_extra("literature", "continue a run")
     if decisions_file is not None:
         decisions = decisions_from(services, chosen, decisions_file)
     elif given:
@@ -361,7 +366,7 @@ def _tell_escalation(services: Services, pause: Pause, *, as_json: bool) -> None
         return
     out.print(
         f"[yellow]Escalated to you.[/] {detail}\nThen: sage resume {services.folder.id} --retry\n"
-        f"or give it up: sage resume {services.folder.id} --abandon"
+        f"or give up the analysis: sage resume {services.folder.id} --abandon"
     )
 
 

@@ -12,14 +12,14 @@ from sage.cli.options import AsJson
 app = typer.Typer(
     add_completion=False,
     name="sandbox",
-    help="Where analysis code runs: build, check, run, clean.",
+    help="Build, check and clean the sandbox for analysis code, or run a program in it.",
     no_args_is_help=True,
 )
 
-Image = Annotated[str | None, typer.Option(help="Docker image; sage-sandbox:latest by default.")]
+Image = Annotated[str | None, typer.Option(help="Docker image; default: sage-sandbox:latest.")]
 Runtime = Annotated[str | None, typer.Option(help='Docker runtime, such as "runsc".')]
 Which = Annotated[
-    Literal["auto", "docker", "bubblewrap"], typer.Option("--sandbox", help="Where to run.")
+    Literal["auto", "docker", "bubblewrap"], typer.Option("--sandbox", help="Sandbox to use.")
 ]
 
 
@@ -27,10 +27,11 @@ Which = Annotated[
 def build(
     base: Annotated[str, typer.Option(help="Base image with Python 3.11.")] = "python:3.11-slim",
     own_base: Annotated[
-        bool, typer.Option("--own-base", help="Make the base here, by debootstrap (as root).")
+        bool,
+        typer.Option("--own-base", help="Build the base image here with debootstrap (as root)."),
     ] = False,
     wheelhouse: Annotated[
-        Path | None, typer.Option(help="Folder of wheels; collected by pip when left out.")
+        Path | None, typer.Option(help="Folder of wheels; default: collected by pip.")
     ] = None,
     image: Image = None,
     as_json: AsJson = False,
@@ -102,8 +103,8 @@ def check(image: Image = None, runtime: Runtime = None, as_json: AsJson = False)
 
 @app.command()
 def run(
-    program: Annotated[Path, typer.Argument(metavar="PROGRAM", help="A Python file")],
-    out_dir: Annotated[Path, typer.Option("--out", help="New folder for what it leaves.")],
+    program: Annotated[Path, typer.Argument(metavar="PROGRAM", help="Python file")],
+    out_dir: Annotated[Path, typer.Option("--out", help="Folder to create for its output.")],
     inputs: Annotated[
         list[str] | None,
         typer.Option("--input", help="NAME=PATH, mounted read-only at /inputs/NAME."),
@@ -111,13 +112,17 @@ def run(
     which: Which = "auto",
     image: Image = None,
     runtime: Runtime = None,
-    seconds: Annotated[float, typer.Option(min=1, help="Wall time, seconds.")] = 600,
-    memory: Annotated[int, typer.Option(min=64, help="Memory, MiB.")] = 4096,
-    pids: Annotated[int, typer.Option(min=4, help="Processes and threads.")] = 128,
-    output_mb: Annotated[int, typer.Option(min=1, help="Size of the output.")] = 256,
+    seconds: Annotated[float, typer.Option(min=1, help="Wall time, in seconds.")] = 600,
+    memory: Annotated[int, typer.Option(min=64, help="Memory, in MiB.")] = 4096,
+    pids: Annotated[
+        int, typer.Option(min=4, help="Maximum number of processes and threads.")
+    ] = 128,
+    output_mb: Annotated[
+        int, typer.Option(min=1, help="Maximum size of the output, in MiB.")
+    ] = 256,
     as_json: AsJson = False,
 ) -> None:
-    """Run a program as SAGE runs code that a model wrote; it writes to /output.
+    """Run a program like code written by a model; it writes to /output.
 
     Example: sage admin sandbox run analysis.py --input cohort=cohorts/tcga-blca --out results
     """
@@ -127,7 +132,7 @@ def run(
     from sandbox.types import Job, Limits, Reason, SandboxResult
 
     if not program.is_file():
-        raise InputError(f"{program}: no such file")
+        raise InputError(f"{program}: file not found")
     code = program.read_text(encoding="utf-8")
     box = sandbox.choose(which, image=image, runtime=runtime)
     refused = sandbox.policy.check(code)
@@ -167,14 +172,14 @@ def parse_inputs(pairs: list[str]) -> dict[str, Path]:
     for word in pairs:
         name, sign, path = word.partition("=")
         if not sign or not name or not path:
-            raise InputError(f"--input {word}: write NAME=PATH, e.g. --input cohort=data/cohort")
+            raise InputError(f"--input {word}: expected NAME=PATH, e.g. --input cohort=data/cohort")
         found[name] = Path(path)
     return found
 
 
 @app.command()
 def clean(as_json: AsJson = False) -> None:
-    """Remove containers, folders and control groups that a killed SAGE left behind.
+    """Remove containers, folders and control groups left behind by killed processes.
 
     Example: sage admin sandbox clean
     """

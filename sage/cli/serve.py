@@ -14,29 +14,29 @@ def serve(
     host: str = typer.Option("127.0.0.1", help="Address to listen on."),
     port: int = typer.Option(8766, min=0, max=65535, help="Port; 0 for any free port."),
     root: list[Path] | None = typer.Option(
-        None, help="Folder below which cohorts and slides may be shown; repeatable."
+        None, help="Folder from which cohorts and slides may be shown; repeatable."
     ),
     kg: GraphPath = None,
     reviewers: int = typer.Option(
         1, min=1, max=5, help="Number of different people who must agree on a hypothesis."
     ),
     trust_header: str = typer.Option(
-        "", help="Header in which a reverse proxy names the person, e.g. X-Forwarded-User."
+        "", help="Header in which a reverse proxy identifies the person, e.g. X-Forwarded-User."
     ),
     trust_proxy: list[str] | None = typer.Option(
         None, help="Address or network of that proxy; default: this machine. Repeatable."
     ),
     roles: Path | None = typer.Option(
-        None, help="TOML file of who may do what, and how much; needs --trust-header."
+        None, help="TOML file with roles and quotas; requires --trust-header."
     ),
     token_file: Path | None = typer.Option(
-        None, help="File whose first line is the token; default: a new token, printed at the start."
+        None, help="File whose first line is the token; default: a new token, printed at startup."
     ),
     allowed_host: list[str] | None = typer.Option(
-        None, help="Host header to accept, when not on loopback or behind a proxy; repeatable."
+        None, help="Accepted Host header, if not on loopback or behind a proxy; repeatable."
     ),
     tls_cert: Path | None = typer.Option(None, help="Certificate chain (PEM), to serve over TLS."),
-    tls_key: Path | None = typer.Option(None, help="The certificate's key (PEM)."),
+    tls_key: Path | None = typer.Option(None, help="Key of the certificate (PEM)."),
     browser: bool = typer.Option(False, "--open", help="Open the page in the browser."),
 ) -> None:
     """Serve the pages until Ctrl-C: ask a question, watch a run, review, read reports.
@@ -59,7 +59,7 @@ def serve(
     folders = tuple(folder.resolve() for folder in root or ())
     for folder in folders:
         if not folder.is_dir():
-            raise InputError(f"--root {folder}: no such folder")
+            raise InputError(f"--root {folder}: folder not found")
     token, made = read_token(None, token_file, none=False)
     options = HttpOptions(
         host,

@@ -41,14 +41,14 @@ def show(
     name: str = typer.Argument(
         "",
         metavar="[RUN]",
-        help="A run's or campaign's id, its beginning, its path, or \"last\"; none: list the runs.",
+        help='Run or campaign ID, a prefix of it, a path, or "last"; default: list the runs.',
     ),
-    limit: int = typer.Option(20, min=1, help="How many runs to list, newest first."),
+    limit: int = typer.Option(20, min=1, help="Maximum number of runs to list, newest first."),
     watch: bool = typer.Option(
         False, "--watch", help="Follow the run until it ends or waits for you."
     ),
     browser: bool = typer.Option(
-        False, "--open", help="Open the report in the browser; without a screen, print its path."
+        False, "--open", help="Open the report in the browser; without a display, print its path."
     ),
     as_json: AsJson = False,
 ) -> None:
@@ -118,7 +118,7 @@ def show_run(name: str, *, as_json: bool) -> None:
     for row in rows:
         remarks = (
             (row.failed, "failed"),
-            (row.unanswered, "without a whole reply"),
+            (row.unanswered, "without a complete reply"),
             (row.estimated, "estimated"),
         )
         said = ", ".join(f"{count} {what}" for count, what in remarks if count)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     add_completion=False,
     name="tools",
-    help="The tool registry: list, show, run; serve over MCP.",
+    help="List, show and run registered tools; serve over MCP.",
     no_args_is_help=True,
 )
 app.command()(serve)
@@ -47,7 +47,7 @@ def list_tools(
     tools: ToolFolders = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the tools with what they need.
+    """List the tools with their requirements.
 
     Example: sage tools list --suite pathology
     """
@@ -76,7 +76,7 @@ def show(
     tools: ToolFolders = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a tool: arguments, result, limits, and where its numbers are valid.
+    """Show a tool: arguments, result, limits, and validity.
 
     Example: sage tools show tissue_mask
     """
@@ -111,18 +111,16 @@ def show(
 def run(
     name: Annotated[str, typer.Argument(metavar="TOOL")],
     slide: Annotated[
-        Path | None, typer.Option("--input", help="One slide or image to run on.")
+        Path | None, typer.Option("--input", help="Slide or image to process.")
     ] = None,
     slides: Annotated[
-        Path | None, typer.Option(help="Folder of slides: a cohort job, resumable.")
+        Path | None, typer.Option(help="Folder of slides to process, resumable.")
     ] = None,
     pattern: Pattern = None,
     settings: Settings = None,
-    out: Annotated[Path, typer.Option(help="Folder for what the tool writes.")] = Path(
-        "sage-output"
-    ),
+    out: Annotated[Path, typer.Option(help="Folder for the tool's output.")] = Path("sage-output"),
     root: Annotated[
-        list[Path] | None, typer.Option(help="Further folder that may be read; repeatable.")
+        list[Path] | None, typer.Option(help="Additional folder that may be read; repeatable.")
     ] = None,
     workers: Workers = None,
     memory: Memory = None,
@@ -133,7 +131,7 @@ def run(
 ) -> None:
     """Run a tool on one slide, or on a folder of slides with a table at the end.
 
-    Run the same line again after an interruption: finished slides are not computed again.
+    After an interruption, repeat the same command: finished slides are not recomputed.
 
     Example:
 
@@ -148,7 +146,7 @@ def run(
     from sage.core.errors import InputError
 
     if slide is not None and slides is not None:
-        raise InputError("give --input or --slides, not both")
+        raise InputError("--input and --slides cannot be combined")
     suite = _suite_of(name)
     spec = _registry(suite, tools).get(name)
     arguments = parse_settings(spec, settings or [])

@@ -37,7 +37,7 @@ def parse_settings(spec: ToolSpec, settings: Sequence[str]) -> dict[str, Any]:
         key, value = split_setting(word)
         if key not in properties:
             known = ", ".join(properties) or "nothing"
-            raise InputError(f'{spec.name} has no argument "{key}"; it takes: {known}')
+            raise InputError(f'{spec.name} has no argument "{key}". Arguments: {known}')
         kinds = {
             alternative.get("type")
             for alternative in properties[key].get("anyOf", [properties[key]])
@@ -52,7 +52,7 @@ def split_setting(word: str) -> tuple[str, str]:
 
     key, sign, value = word.partition("=")
     if not sign or not key:
-        raise InputError(f'--set "{word}": write KEY=VALUE, e.g. --set "mpp=0.25"')
+        raise InputError(f'--set "{word}": expected KEY=VALUE, e.g. --set "mpp=0.25"')
     return key, value
 
 
@@ -67,7 +67,7 @@ def json_or_text(value: str) -> Any:
 def sage_command(words: Sequence[str], stop: Callable[[], bool], owner: str = "") -> Answer:
     """Run `sage` with these arguments in a subprocess until it ends or `stop` returns True.
 
-    `owner` is the person who asked for the command, if known.
+    `owner` is the person who requested the command, if known.
     """
     import subprocess
     import tempfile
@@ -84,7 +84,7 @@ def sage_command(words: Sequence[str], stop: Callable[[], bool], owner: str = ""
         try:
             while process.poll() is None:
                 if stop():
-                    raise Cancelled("cancelled by the caller; `sage resume` continues the run")
+                    raise Cancelled("canceled by the caller; `sage resume` continues the run")
                 time.sleep(0.1)
         finally:
             if process.poll() is None:

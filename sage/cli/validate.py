@@ -33,25 +33,27 @@ app = typer.Typer(
     name="validate",
     cls=RunByDefault,
     no_args_is_help=True,
-    help="Test a hypothesis on a cohort; gate measurements; the ledger.",
+    help="Test hypotheses on cohorts; gate measurements; ledger.",
 )
 app.command()(gate)
 app.add_typer(ledger.app, name="ledger")
 
-Seed = Annotated[int, typer.Option(help="Seed of permutations, random features, imputation.")]
+Seed = Annotated[int, typer.Option(help="Seed for permutations, random features and imputation.")]
 Split = Annotated[
     float | None,
-    typer.Option(min=0.2, max=0.8, help="Hold this share back to confirm a discovery."),
+    typer.Option(
+        min=0.2, max=0.8, help="Hold back this share of the patients to confirm a discovery."
+    ),
 ]
 Impute = Annotated[
     bool, typer.Option("--impute", help="Impute missing covariates (default: complete cases).")
 ]
 Files = Annotated[
     list[Path],
-    typer.Argument(metavar="FILE.json...", help="Hypotheses, or contracts frozen before."),
+    typer.Argument(metavar="FILE.json...", help="Hypotheses, or frozen contracts."),
 ]
-Alpha = Annotated[float, typer.Option(min=0.0001, max=0.2, help="Two-sided level of the test.")]
-Save = Annotated[Path | None, typer.Option("--out", help="Write the frozen contract here.")]
+Alpha = Annotated[float, typer.Option(min=0.0001, max=0.2, help="Two-sided significance level.")]
+Save = Annotated[Path | None, typer.Option("--out", help="Write the frozen contract to this file.")]
 DRAFTED = {"seed": "--seed", "alpha": "--alpha", "split": "--split", "impute": "--impute"}
 """Options whose values a frozen contract has already fixed."""
 
@@ -64,7 +66,7 @@ def run(
     cohort_root: CohortRoot = None,
     features: Features = None,
     replicate: Annotated[
-        str | None, typer.Option(help="A second cohort on which the claim must hold as well.")
+        str | None, typer.Option(help="Second cohort in which the claim must also be supported.")
     ] = None,
     replicate_root: Annotated[
         Path | None, typer.Option(help="--cohort-root of the second cohort.")
@@ -74,15 +76,17 @@ def run(
     alpha: Alpha = 0.05,
     split: Split = None,
     impute: Impute = False,
-    figures: Annotated[bool, typer.Option(help="Draw figures, which takes half the time.")] = True,
+    figures: Annotated[
+        bool, typer.Option(help="Draw figures, which takes half of the time.")
+    ] = True,
     as_json: AsJson = False,
 ) -> None:
     """Freeze a contract for each hypothesis, run its tests and controls, and judge.
 
-    A file may be a contract frozen before (`sage validate contract`, `sage validate amend`): it
-    runs as it was frozen, on the same data, or not at all. Error rates are controlled over all
-    claims ever made on the same patients (`sage validate ledger show --cohort`), in whatever
-    folder; the same contract again is the same attempt.
+    A file may be a frozen contract (`sage validate contract`, `sage validate amend`), which runs
+    exactly as it was frozen, on the same data, or not at all. Error rates are controlled over all
+    claims ever made on the same patients (`sage validate ledger show --cohort`), in any folder;
+    repeating a contract counts as the same attempt.
 
     Example: sage validate run docs/hypotheses/table8_cxcl13.json --cohort cohorts/tcga-blca
     """
@@ -101,7 +105,7 @@ def run(
         claim.contract.name if isinstance(claim, FrozenContract) else claim.id for claim in given
     ]
     if len(set(names)) != len(names):
-        raise InputError("two hypotheses have the same id; give each its own")
+        raise InputError("two hypotheses have the same ID; use unique IDs")
     rules = _rules(split, impute)
     with working(f"reading {cohort}") as status:
         data = load_named(cohort, cohort_root, features)
@@ -137,8 +141,8 @@ def _refuse_fixed(context: typer.Context, files: list[Path], frozen: list[bool])
     ]
     if given and any(frozen):
         raise InputError(
-            f"{files[frozen.index(True)]} is a frozen contract, which fixes {given[0]}: leave the "
-            "option out, or write a new version with `sage validate amend`"
+            f"{files[frozen.index(True)]} is a frozen contract, which already fixes {given[0]}: "
+            "omit the option, or write a new version with `sage validate amend`"
         )
 
 
@@ -173,11 +177,11 @@ def contract(
     save: Save = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draft and freeze a contract without running it, to read before any outcome is.
+    """Draft and freeze a contract without running it, so that it can be read before any outcome.
 
-    With the options of `sage validate run` it is the very contract that such a run carries out.
-    Written with --out it can be run as it is, registered elsewhere, or amended; without --out it is
-    printed and written nowhere.
+    With the same options, it equals the contract that `sage validate run` carries out. Written with
+    --out, it can be run unchanged, registered elsewhere, or amended; without --out, it is only
+    printed.
 
     Example: sage validate contract docs/hypotheses/e5_fabp5_tls.json --cohort cohorts/tcga-blca
     --out e5.json
@@ -201,31 +205,31 @@ def contract(
 
 @app.command()
 def amend(
-    contract: Annotated[Path, typer.Argument(metavar="CONTRACT.json", help="The frozen contract.")],
+    contract: Annotated[Path, typer.Argument(metavar="CONTRACT.json", help="Frozen contract.")],
     cohort: CohortOption,
-    reason: Annotated[str, typer.Option(help="Reason, shown in the report.")],
+    reason: Annotated[str, typer.Option(help="Reason for the change, shown in the report.")],
     changes: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="hypothesis.covariates='[\"clinical:age\"]'; repeat.",
+            help="Field to change, e.g. hypothesis.covariates='[\"clinical:age\"]'; repeatable.",
         ),
     ] = None,
     hypothesis: Annotated[
-        Path | None, typer.Option(help="The hypothesis as it shall be, instead of --set.")
+        Path | None, typer.Option(help="Complete new hypothesis, instead of --set.")
     ] = None,
     cohort_root: CohortRoot = None,
     features: Features = None,
     save: Save = None,
     as_json: AsJson = False,
 ) -> None:
-    """Freeze the next version of a contract: it names its parent, the reason and every change.
+    """Freeze the next version of a contract, with its parent, the reason and every change.
 
-    Nothing in a frozen contract is edited. A version written after results of
-    the earlier version were seen cannot be supported in the same patients; both
-    count in the ledger. What can be set: seed, and the fields of hypothesis, rules,
-    missing, split, controls, specification (`sage validate schema contract`).
+    Nothing in a frozen contract is edited. A version written after results of the earlier version
+    were seen cannot be supported in the same patients; both count in the ledger. The seed and the
+    fields of hypothesis, rules, missing, split, controls and specification can be set (`sage
+    validate schema contract`).
 
     Example: sage validate amend e5.json --cohort cohorts/tcga-blca
     --reason "stage is recorded late" --set hypothesis.covariates='["clinical:age"]'
@@ -240,10 +244,10 @@ def amend(
     pairs = [(name, json_or_text(value)) for name, value in map(split_setting, changes or ())]
     wanted: dict[str, Any] = dict(pairs)
     if len(wanted) != len(pairs):
-        raise InputError("--set names a field twice")
+        raise InputError("--set changes a field twice")
     if hypothesis is not None:
         if any(name.startswith("hypothesis") for name in wanted):
-            raise InputError("give --hypothesis, or --set for its fields, not both")
+            raise InputError("--hypothesis and --set for its fields cannot be combined")
         wanted["hypothesis"] = read_hypothesis(hypothesis).model_dump(mode="json")
     parent = FrozenContract.load(contract)
     with working(f"reading {cohort}"):
@@ -269,7 +273,7 @@ def _show(frozen: FrozenContract, save: Path | None, as_json: bool) -> None:
     if save is not None:
         if save.is_dir():
             raise InputError(
-                f"--out {save} is a folder: name a file in it, {save / 'contract.json'}"
+                f"--out {save} is a folder: give a file in it, such as {save / 'contract.json'}"
             )
         save.parent.mkdir(parents=True, exist_ok=True)
         frozen.save(save)
@@ -288,21 +292,24 @@ def _show(frozen: FrozenContract, save: Path | None, as_json: bool) -> None:
 @app.command()
 def adjust(
     diagram: Annotated[
-        Path, typer.Argument(metavar="DIAGRAM.txt", help='One arrow a line: "age -> stage".')
+        Path,
+        typer.Argument(metavar="DIAGRAM.txt", help='File with one arrow per line: "age -> stage".'),
     ],
-    exposure: Annotated[list[str], typer.Option(help="The exposure; repeat for a joint exposure.")],
-    outcome: Annotated[str, typer.Option(help="The outcome.")],
+    exposure: Annotated[list[str], typer.Option(help="Exposure; repeat for a joint exposure.")],
+    outcome: Annotated[str, typer.Option(help="Outcome.")],
     measured: Annotated[
-        list[str] | None, typer.Option(help="What was measured; repeat. Default: everything.")
+        list[str] | None, typer.Option(help="Measured variable; repeatable. Default: all.")
     ] = None,
     covariates: Annotated[
-        list[str] | None, typer.Option("--covariate", help="Judge adjusting for it; repeat.")
+        list[str] | None,
+        typer.Option("--covariate", help="Covariate whose adjustment is to be judged; repeatable."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Derive the adjustment set from a causal diagram; name mediators and colliders.
+    """Derive the adjustment set from a causal diagram; list mediators and colliders.
 
-    A hypothesis may hold the same arrows as `causes`; they then decide the contract's covariates.
+    A hypothesis may contain the same arrows as `causes`, which then determine the contract's
+    covariates.
 
     Example: sage validate adjust diagram.txt --exposure CXCL13 --outcome OS --covariate stage
     """
@@ -347,7 +354,7 @@ def schema(
         "cohort": CohortSpec,
     }
     if what not in models:
-        raise InputError(f'schema "{what}": there are {", ".join(models)}')
+        raise InputError(f'schema "{what}" is not known; available: {", ".join(models)}')
     print_json(models[what].model_json_schema())
 
 

@@ -8,7 +8,7 @@ from sage.core.errors import FaultError
 
 
 def data_root() -> Path:
-    """Return the folder that contains `corpus`, `ontology`, `signatures` and other shipped data.
+    """Return the folder that contains `corpus`, `ontology`, `signatures` and other bundled data.
 
     The wheel's own `sage/_data` takes precedence, because a folder called `data` next to installed
     packages may belong to any distribution. A checkout has no `sage/_data`.

@@ -21,7 +21,7 @@ class SageError(Exception):
 
 
 class InputError(SageError, ValueError):
-    """Invalid input; the message names the file, row or option and the remedy (exit code 2)."""
+    """Invalid input; the message gives the file, row or option and the remedy (exit code 2)."""
 
     exit_code = 2
 

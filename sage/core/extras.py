@@ -70,7 +70,7 @@ def absent(extra: str) -> list[str]:
 def require_extra(extra: str, purpose: str) -> None:
     """Raise `InputError` with the command that installs `extra` if any part of it is missing."""
     if gone := absent(extra):
-        raise InputError(f"{purpose} needs {', '.join(gone)}: {install(extra)}")
+        raise InputError(f"{purpose} requires {', '.join(gone)}: {install(extra)}")
 
 
 def install(extra: str) -> str:
@@ -87,7 +87,7 @@ def explain_absence(error: ModuleNotFoundError) -> InputError | None:
     if not bring:
         return None
     commands = " or ".join(install(name) for name in dict.fromkeys(bring))
-    return InputError(f"this needs {module}, which is not installed: {commands}")
+    return InputError(f"this feature requires {module}, which is not installed: {commands}")
 
 
 def _is_installed(module: str) -> bool:

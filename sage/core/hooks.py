@@ -26,7 +26,7 @@ from sage.core.plugins import load_first
 from sage.core.printable import one_line
 
 OWNER = "SAGE_OWNER"
-"""Environment variable in which a server passes the person named by a proxy to its commands."""
+"""Environment variable by which a server passes a person identified by a proxy to commands."""
 ASKED, BEGAN, EXPORTED = "asked", "began", "exported"
 """Actions in the log.
 
@@ -54,10 +54,10 @@ def require_hooks(what: str) -> Any:
     Raises
     ------
     InputError
-        If no plugin registers hooks; the message says that `what` needs them.
+        If no plugin registers hooks; the message says that `what` requires them.
     """
     if (hooks := load_first("sage.hooks")) is None:
-        raise InputError(f"{what} needs a plugin that registers under sage.hooks")
+        raise InputError(f"{what} requires a plugin that registers under sage.hooks")
     return hooks
 
 

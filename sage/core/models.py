@@ -14,7 +14,7 @@ from sage.core.printable import LONGEST_NAME, ForeignText
 
 
 class Strict(BaseModel):
-    """Immutable value that refuses unknown fields."""
+    """Immutable value that rejects unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -34,7 +34,7 @@ def read_model(path: Path, model: type[M]) -> M:
     FileNotFoundError
         If the file does not exist.
     InputError
-        If the content does not fit the model; the message names the first invalid field.
+        If the content does not match the model; the message gives the first invalid field.
     """
     try:
         return model.model_validate(read_json(path))

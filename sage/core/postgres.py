@@ -37,6 +37,6 @@ def refuse_other_text(live: Connection[Any], what: str) -> None:
     encoding = live.info.parameter_status("server_encoding")
     if encoding != "UTF8":
         raise InputError(
-            f"{what} keeps text as {encoding}, and SAGE needs UTF8; make another database:"
-            " createdb --encoding UTF8 --template template0 NAME"
+            f"{what} uses the encoding {encoding}, but SAGE requires UTF8; create another "
+            "database: createdb --encoding UTF8 --template template0 NAME"
         )

@@ -24,5 +24,5 @@ def generator(seed: int, *purpose: int) -> np.random.Generator:
     import numpy as np
 
     if seed is None:
-        raise TypeError("a generator needs a seed")
+        raise TypeError("a generator requires a seed")
     return np.random.default_rng([seed, *purpose])

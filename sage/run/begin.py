@@ -76,7 +76,9 @@ def begin(
         raise InputError(f"corpus: {spec.corpus} is not a folder")
     root = (out or settings.runs_dir / new_id(spec.prompt)).resolve()
     if root.is_dir() and any(root.iterdir()):
-        raise InputError(f"--out: {root} is not empty; choose another, or `sage resume` the run")
+        raise InputError(
+            f"--out: {root} is not empty; choose another folder, or `sage resume` the run"
+        )
     manifest = _draft_manifest(spec, settings, root, graph_path(spec.kg, settings, progress))
     services = Services(RunFolder(root), manifest, settings)
     with TemporaryDirectory() as place:
@@ -113,7 +115,7 @@ def _check(services: Services, measured: Path) -> None:
 
 
 def _create_folder(services: Services) -> None:
-    """Create the run folder and hold it for this process."""
+    """Create the run folder and lock it for this process."""
     folder, measured = services.folder, services.defined
     folder.root.mkdir(parents=True, exist_ok=True)
     services.__post_init__()
@@ -163,13 +165,13 @@ def open_run(name: str) -> RunFolder:
 
 
 def reopen(name: str, budget_usd: float | None = None) -> Services:
-    """Open and hold a run for this process, with the settings it started with.
+    """Open and lock a run for this process, with the settings it started with.
 
     Raises
     ------
     InputError
-        If another process holds the run, one of its files was changed, its checkpoints stayed with
-        the run from which it was copied, or its model endpoint is not set.
+        If another process has locked the run, one of its files was changed, its checkpoints stayed
+        with the run from which it was copied, or its model endpoint is not set.
     """
     folder = open_run(name)
     folder.hold()
@@ -186,9 +188,9 @@ def reopen(name: str, budget_usd: float | None = None) -> Services:
     if manifest.endpoint and not settings.base_url:
         folder.release()
         raise InputError(
-            f"the run began with the model endpoint {one_line(manifest.endpoint)}, and none is set"
-            " now, so that its prompts would go to OpenAI; set SAGE_BASE_URL, or base_url in"
-            " sage.toml"
+            f"the run started with the model endpoint {one_line(manifest.endpoint)}, but none is "
+            "set now, so its prompts would go to OpenAI; set SAGE_BASE_URL, or base_url in "
+            "sage.toml"
         )
     # A folder made by somebody else must not redirect prompts and keys.
     kept = {name: value for name, value in manifest.settings.items() if name in KEPT_SETTINGS}

@@ -46,8 +46,8 @@ def draft_hypotheses(
 ) -> list[Draft]:
     """Draft `wanted` candidates and return the best `kept` of them.
 
-    If the subgroup that the question names has too few patients, the claim is redesigned for all
-    patients and says so.
+    If the subgroup in the question has too few patients, the claim is redesigned for all patients,
+    with a note.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def _draft_once(
     )
     write_json(services.folder.output(f"candidates-{first}"), ranking)
     if len(names) < kept:
-        message = f"{len(names)} different hypotheses of {kept}: the cohort can test no more"
+        message = f"{len(names)} different hypotheses of {kept}: the cohort cannot test more"
         services.folder.event("note", node="scientist", message=message)
     made = []
     for at, name in names.items():

@@ -154,7 +154,8 @@ def review_answer(pause: Pause, decisions: tuple[Decision, ...]) -> dict[str, An
     ]
     if strange:
         raise InputError(
-            f"hypothesis {strange[0]} does not wait for review; waiting: {', '.join(pause.waiting)}"
+            f"hypothesis {strange[0]} is not waiting for review; waiting: "
+            f"{', '.join(pause.waiting)}"
         )
     answer = ReviewAnswer(decisions=decisions)
     return {pause.interrupts[0]: answer.model_dump(mode="json")}

@@ -33,9 +33,9 @@ CRITICS = ("prover", "verifier", "judge")
 
 
 class AgentEstimate(Strict):
-    """An agent's usual share of a run, and the most with every round and revision.
+    """An agent's usual share of a run, and the maximum with every round and revision.
 
-    Tokens are of all calls together. USD is None where the model has no prices.
+    Tokens are summed over all calls. USD is None if the model has no prices.
     """
 
     agent: str

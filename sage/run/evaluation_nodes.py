@@ -128,13 +128,13 @@ def _describe_novelty(outcome: DebateOutcome) -> str:
     if judged and isinstance(judged[-1], str):
         return judged[-1]
     return (
-        f"{len(outcome.coverage.relevant)} of {len(outcome.records)} retrieved records name an"
-        " exposure of the claim beside another part of it."
+        f"{len(outcome.coverage.relevant)} of {len(outcome.records)} retrieved records mention "
+        "an exposure of the claim together with another part of it."
     )
 
 
 def after_novelty(state: dict[str, Any]) -> Literal["expansion", "feasibility"]:
-    """Go back to expansion if the critics asked for a revision; otherwise go on to feasibility."""
+    """Return to expansion if the critics asked for a revision, or continue to feasibility."""
     return "expansion" if state.get("reasons") else "feasibility"
 
 

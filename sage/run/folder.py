@@ -52,7 +52,7 @@ class HeldError(InputError):
 
 
 class Manifest(Strict):
-    """The spec of a run, and what was found when it began. Holds no secret.
+    """The spec of a run, and the facts found when it started. Contains no secret.
 
     `kg_hash` is the SHA-256 of the graph, `settings` those that a resumed run keeps, `endpoint` the
     model server without credentials, `sealed` the head of the file record at the last pause.
@@ -133,11 +133,11 @@ class RunFolder:
         try:
             manifest = read_model(path, Manifest)
         except FileNotFoundError:
-            raise InputError(f"{self.root} is no run folder (it has no manifest.json)") from None
+            raise InputError(f"{self.root} is not a run folder (manifest.json not found)") from None
         if manifest.format != FORMAT:
             raise InputError(
-                f"{path} has format {manifest.format}, and this SAGE reads format {FORMAT};"
-                " use the SAGE version that wrote it"
+                f"{path} has format {manifest.format}, but this version of SAGE reads format "
+                f"{FORMAT}; use the version that wrote it"
             )
         return manifest
 
@@ -162,12 +162,12 @@ class RunFolder:
         self.record.verify(manifest.sealed, under_way=under_way, mended=mended)
 
     def hold(self) -> None:
-        """Hold the run for this process until it ends, and clean up after killed processes.
+        """Lock the run for this process until it ends, and clean up after killed processes.
 
         Raises
         ------
         InputError
-            If another process is working on the run; the message names it.
+            If another process is working on the run; the message identifies it.
         """
         path = self.root / "run.lock"
         self._held = path.open("a+", encoding="utf-8")
@@ -178,8 +178,8 @@ class RunFolder:
             holder = one_line(self._held.read(500))
             self._held.close()
             raise HeldError(
-                f"run {self.id} is held by {holder or 'another process'}; wait until it ends, or"
-                " stop it"
+                f"run {self.id} is locked by {holder or 'another process'}; wait until it ends, "
+                "or stop it"
             ) from None
         self._held.truncate(0)
         self._held.write(f"process {os.getpid()} on {socket.gethostname()} since {clock.stamp()}\n")
@@ -242,9 +242,9 @@ class RunFolder:
             return True
         if beside:
             raise InputError(
-                f"{self.root} and {beside[0].root} hold the same run, and it is unclear which is"
-                " the copy: move one out of this folder, `sage resume` the other, then move the"
-                " first one back"
+                f"{self.root} and {beside[0].root} contain the same run, and it is unclear which "
+                "is the copy: move one out of this folder, `sage resume` the other, then move "
+                "the first one back"
             )
         return False
 
@@ -268,9 +268,9 @@ class RunFolder:
 
 
 def find_holder(run: RunFolder) -> str:
-    """Return the process that holds the run, on this or another machine; empty if there is none.
+    """Return the process that has locked the run, on any machine; empty if there is none.
 
-    The lock is checked rather than the process id, because process ids are reused.
+    The lock is checked rather than the process ID, because process IDs are reused.
     """
     try:
         with (run.root / "run.lock").open("rb") as lock:
@@ -285,7 +285,7 @@ def find_holder(run: RunFolder) -> str:
 
 
 def describe_status(run: RunFolder) -> str:
-    """Return the run's status; "interrupted" if it should be running but no process holds it."""
+    """Return the run's status; "interrupted" if it should be running but is not locked."""
     status: str = run.manifest().status
     return "interrupted" if status == "running" and not find_holder(run) else status
 
@@ -339,7 +339,7 @@ def find_run(name: str, runs_dir: Path) -> RunFolder:
     if len(found) != 1:
         known = ", ".join(run.id for run in (found or runs)[-3:])
         reason = "names several runs" if found else "is no run"
-        raise InputError(f'"{name}" {reason} in {runs_dir}; it has: {known}')
+        raise InputError(f'"{name}" {reason} in {runs_dir}. Runs: {known}')
     return found[0]
 
 

@@ -32,14 +32,14 @@ QUERIES = 3
 def path_generation(services: Services, state: PathGenerationIn) -> dict[str, Any]:
     """Turn the prompt into a graph query, search the graph, and keep the best paths.
 
-    A query that leads to no path goes back to the agent a limited number of times. If the graph has
-    no path, or is about another disease, a question that names what the cohort measures continues
-    without paths: the claim is tested as asked, and the literature tells what is known about it.
+    A query that leads to no path is returned to the agent a limited number of times. If the graph
+    has no path, or is about another disease, a question about variables of the cohort continues
+    without paths: the claim is tested as asked, and the literature shows what is known about it.
     """
     with services.node("path_generation"):
         question = state.get("question") or Question(prompt=state["prompt"])
         if question.setting.mismatches and _direct(question):
-            message = f"no path is taken: {' '.join(question.setting.mismatches)}"
+            message = f"no path is used: {' '.join(question.setting.mismatches)}"
             services.folder.event("note", node="path_generation", message=message)
             empty = PathSearch(prompt=state["prompt"], concepts=(), unmatched=(), paths=(),
                                candidates=0, notes=(message,))  # fmt: skip

@@ -122,14 +122,14 @@ class Record:
         """
         if not self.exists():
             raise InputError(
-                f"{self.path} is missing: nothing shows that the run's files are as it left them;"
-                " restore it from a backup"
+                f"{self.path} not found: the integrity of the run's files cannot be verified; "
+                "restore it from a backup"
             )
         chain = self._load()
         if MANIFEST not in chain.files or sealed not in chain.heads:
             raise InputError(
-                f"{self.path} lost lines, or {MANIFEST} beside it was changed;"
-                " restore them from a backup"
+                f"{self.path} lost lines, or {MANIFEST} in the same folder was changed; restore "
+                "them from a backup"
             )
         remedy = "Restore it from a backup"
         if chain.open:
@@ -142,7 +142,7 @@ class Record:
             if name in programs:
                 continue
             if not path.is_file():
-                raise InputError(f"{path} is missing; the run wrote it. {remedy}")
+                raise InputError(f"{path} not found, although the run wrote it. {remedy}")
             found = self._manifest() if name == MANIFEST else _hash(path, entry.get("bytes"))
             if found != entry["sha256"]:
                 raise InputError(
@@ -153,7 +153,7 @@ class Record:
             return  # an unfinished node may leave files not yet recorded
         for path in self._files():
             if self._name(path) not in chain.files:
-                raise InputError(f"{path} was added; no step of the run wrote it. Remove it")
+                raise InputError(f"{path} was added, but not by a step of the run. Remove it")
 
     def _files(self) -> Iterator[Path]:
         results = self.root / "results.json"

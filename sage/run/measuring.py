@@ -39,7 +39,7 @@ def measure_suite(cohort: Cohort, second: Cohort | None, folder: Path, seed: int
     Parameters
     ----------
     cohort : a cohort with maps; the suite is generated for the structures they contain
-    second : a second cohort, measured in the same way if it has maps but without a gate of its own;
+    second : a second cohort, measured in the same way if it has maps, but without a separate gate;
         None for no second cohort
     folder : created if missing; receives the gate's report and the table of patients, with the
         second cohort's in a subfolder
@@ -61,15 +61,15 @@ def measure_suite(cohort: Cohort, second: Cohort | None, folder: Path, seed: int
 
     if cohort.maps is None:
         raise InputError(
-            f"measure: {cohort.id} has no maps; name their folder in cohort.toml, as"
-            ' maps = "maps", above the first section'
+            f"measure: {cohort.id} has no maps; set their folder in cohort.toml, as maps = "
+            '"maps", above the first section'
         )
     slides = MapsOnDisk(cohort.maps, set(cohort.patients))
     suite = suite_of(slides.held, "standard")
     report, measured = gate(suite, slides, seed=seed)
     places = [place for place, gated in enumerate(report.measurements) if gated.passed]
     if not places:
-        raise InputError(f"measure: none of {len(suite)} measurements passes the gate")
+        raise InputError(f"measure: none of the {len(suite)} measurements passes the gate")
     folder.mkdir(parents=True, exist_ok=True)
     write_gate(report, folder)
     _write(measured, places, folder, f"{STEM}1")
@@ -123,7 +123,7 @@ class MapMeasures:
             except InputError as error:
                 checks[text] = MeasurementCheck(formula=text[:200], refused=str(error)[:600])
         if before + len(asked) > MOST:
-            said = f"this run has defined {before} of at most {MOST} measurements"
+            said = f"this run has already defined {before} of at most {MOST} measurements"
             checks |= {text: MeasurementCheck(formula=text[:200], refused=said) for text in asked}
         elif asked:
             checks |= self._measure(asked, before)

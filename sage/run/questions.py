@@ -45,8 +45,8 @@ def question_input(prompt: str, dictionary: DataDictionary, graph: Graph | None)
     """
     if len(prompt) > LONGEST:
         raise InputError(
-            f"the question has {len(prompt):,} characters, and at most {LONGEST:,} are read; ask"
-            " one question, and leave its background to the literature"
+            f"the question has {len(prompt):,} characters, but at most {LONGEST:,} are read; ask "
+            "one question, and leave the background to the literature"
         )
     return QuestionInput(
         prompt=prompt,
@@ -167,7 +167,7 @@ def question_of(folder: RunFolder, hypothesis_id: str = "") -> Question:
     redesign = redesign_of(folder, hypothesis_id)
     if redesign is None:
         return question
-    return without_subgroups(question, f"left out, because {redesign.of} was infeasible with it")
+    return without_subgroups(question, f"removed, because {redesign.of} was infeasible with it")
 
 
 def describe_carried(folder: RunFolder, hypothesis: Hypothesis) -> str:
@@ -204,8 +204,8 @@ AIMS = {
 def describe_question(question: Question, *, begun: bool = False) -> list[str]:
     """Describe the contract as text, one line per part.
 
-    Refusals are not included, since they end the command with a message of their own. For a run
-    that has `begun`, the user is no longer asked to agree.
+    Refusals are not included, since they end the command with a separate message. For a run that
+    has `begun`, the user is no longer asked to agree.
     """
     out = [AIMS[question.intent]]
     if question.language != "en":
@@ -213,7 +213,7 @@ def describe_question(question: Question, *, begun: bool = False) -> list[str]:
     width = max((len(part.role.value) for part in question.parts), default=0)
     out += [f"  {part.role.value:<{width}}  {_part(part)}" for part in question.parts]
     if not question.list_parts(PartRole.ENDPOINT) and not question.refusals:
-        out.append("  endpoint: none named; the hypothesis chooses one")
+        out.append("  endpoint: none given; the hypothesis chooses one")
     if question.direction is not None:
         out.append(f"  direction: {question.direction.value.replace('_', ' ')}")
     setting = question.setting
@@ -223,8 +223,8 @@ def describe_question(question: Question, *, begun: bool = False) -> list[str]:
     names = sorted({name for name in about.values() if name})
     if len(names) > 1 and not setting.mismatches:
         out.append(
-            f"  note: {' and '.join(names)} are taken as one setting, by the organ; what is found"
-            " in one need not hold in the other"
+            f"  note: {' and '.join(names)} are treated as one setting because they share the "
+            "organ; findings in one may not apply to the other"
         )
     out += [f"  note: {note}" for note in question.notes]
     out += [f"  mismatch: {text}" for text in setting.mismatches]

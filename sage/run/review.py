@@ -52,7 +52,7 @@ class InterruptConfig(Strict):
 
 
 class HumanInterrupt(Strict):
-    """A hypothesis that waits, in the fields that LangGraph's inboxes show."""
+    """A hypothesis waiting for review, in the fields that LangGraph's inboxes show."""
 
     action_request: ActionRequest
     config: InterruptConfig = InterruptConfig()
@@ -71,9 +71,9 @@ def interrupt_of(draft: Draft) -> HumanInterrupt:
 class HumanResponse(Strict):
     """A person's answer, in the fields of LangGraph's inboxes.
 
-    `accept` lets the hypothesis pass, `edit` takes the changed fields in `args.args`, `response`
-    drops it and asks for another, saying in `args` what is wished; `ignore` drops it, with the
-    reason in `args`. `reviewers` and `comment` are kept with the decision.
+    `accept` approves the hypothesis, `edit` applies the changed fields in `args.args`, `response`
+    rejects it and asks for another, described in `args`; `ignore` rejects it, with the reason in
+    `args`. `reviewers` and `comment` are stored with the decision.
     """
 
     type: Literal["accept", "ignore", "response", "edit"]
@@ -92,10 +92,12 @@ class HumanResponse(Strict):
         name, said = draft.hypothesis.id, self.args if isinstance(self.args, str) else ""
         by = f"by {' and '.join(self.reviewers)}" if self.reviewers else ""
         if self.type in ("ignore", "response") and not said.strip():
-            raise InputError(f"{name}: say why it is dropped, or what the next should be about")
+            raise InputError(
+                f"{name}: give the reason for the rejection, or describe the next hypothesis"
+            )
         if self.type == "edit":
             if not isinstance(self.args, ActionRequest):
-                raise InputError(f"{name}: an edit needs the changed fields in args")
+                raise InputError(f"{name}: an edit requires the changed fields in args")
             decision = edit_decision(name, edited_hypothesis(services, draft, self.args.args))
         elif self.type == "accept":
             decision = Decision(hypothesis_id=name, action="approve")
@@ -121,17 +123,17 @@ def decisions_from(services: Services, drafts: list[Draft], path: Path) -> tuple
         given = json.loads(path.read_text(encoding="utf-8"))
         responses = {name: HumanResponse.model_validate(value) for name, value in given.items()}
     except FileNotFoundError:
-        raise InputError(f"--decisions: there is no file {path}") from None
+        raise InputError(f"--decisions: file {path} not found") from None
     except (ValueError, AttributeError) as error:
         first = str(error).splitlines()[0]
         raise InputError(
-            f'--decisions {path}: give an object like {{"h1": {{"type": "accept"}}}} ({first})'
+            f'--decisions {path}: expected an object like {{"h1": {{"type": "accept"}}}} ({first})'
         ) from None
     strange = sorted(set(responses) - set(waiting))
     if strange or not responses:
         raise InputError(
-            f"--decisions {path}: {strange[0] if strange else 'nothing'} does not wait; waiting:"
-            f" {', '.join(waiting)}"
+            f"--decisions {path}: {(strange[0] if strange else 'nothing')} is not waiting for "
+            f"review; waiting: {', '.join(waiting)}"
         )
     return tuple(each.decision(services, waiting[name]) for name, each in responses.items())
 
@@ -201,13 +203,13 @@ def edited_hypothesis(services: Services, draft: Draft, changes: dict[str, Any])
     changed = {key: value for key, value in changes.items() if value != before.get(key)}
     written = changed.pop("statement", None)
     if changed.get("id", before["id"]) != before["id"]:
-        raise InputError(f'keep the hypothesis id "{draft.hypothesis.id}"')
+        raise InputError(f'the hypothesis ID must remain "{draft.hypothesis.id}"')
     hypothesis = _validate_hypothesis(services, {**before, **changed})
     if written is not None and not _same_words(str(written), hypothesis.statement):
         raise InputError(
-            f'edited hypothesis, field statement: it is written from the fields ("'
-            f'{hypothesis.statement}"). Change exposures, endpoint, direction, comparison or'
-            " population instead"
+            "edited hypothesis, field statement: it is generated from the fields "
+            f'("{hypothesis.statement}"). Change exposures, endpoint, direction, comparison or '
+            "population instead"
         )
     if hypothesis.statement != draft.hypothesis.statement:
         hypothesis = _without_old_reasons(draft.hypothesis, hypothesis, set(changed))
@@ -303,15 +305,15 @@ def given_decision(
             try:
                 changes = json.loads(path.read_text(encoding="utf-8"))
             except FileNotFoundError:
-                raise InputError(f"--edit: there is no file {path}") from None
+                raise InputError(f"--edit: file {path} not found") from None
             except ValueError as error:
-                raise InputError(f"--edit {path}: not JSON ({error})") from None
+                raise InputError(f"--edit {path}: invalid JSON ({error})") from None
             if not isinstance(changes, dict):
-                raise InputError(f"--edit {path}: give a JSON object with the fields to change")
+                raise InputError(f"--edit {path}: expected a JSON object with the fields to change")
             edit = edited_hypothesis(services, draft, changes)
             show_edit(edit)
             if ask and not _confirmed():
-                raise InputError("the edit was not taken; nothing was decided")
+                raise InputError("the edit was not applied; nothing was decided")
             return edit_decision(name, edit)
 
 
@@ -325,7 +327,7 @@ def _confirmed() -> bool:
 
     from sage.cli.console import err
 
-    return Confirm.ask("Take the hypothesis so?", console=err)
+    return Confirm.ask("Use this hypothesis?", console=err)
 
 
 def in_editor(text: str) -> str:
@@ -344,6 +346,6 @@ def in_editor(text: str) -> str:
             subprocess.run([*command, str(path)], check=True)
         except (OSError, subprocess.CalledProcessError):
             raise InputError(
-                f'the editor "{command[0]}" did not work; set EDITOR, or use --edit FILE'
+                f'the editor "{command[0]}" failed; set EDITOR, or use --edit FILE'
             ) from None
         return path.read_text(encoding="utf-8")

@@ -49,7 +49,7 @@ def _silent(kind: str, node: str, fields: dict[str, Any]) -> None:
 
 @dataclass
 class Services:
-    """Resources of a run, through which alone nodes access files, graph, cohort and reasoner."""
+    """Resources of a run; nodes access files, graph, cohort and reasoner only through these."""
 
     folder: RunFolder
     manifest: Manifest

@@ -16,9 +16,9 @@ from sage.settings import RunOptions, Settings
 
 
 class Corrections(Strict):
-    """Changes to the reading of a question: parts replaced or dropped, or a whole contract.
+    """Changes to the interpretation of a question: parts replaced or dropped, or a whole contract.
 
-    With `yes` the run begins also where graph, cohort and question name different diseases.
+    With `yes`, the run starts even if graph, cohort and question are about different diseases.
     """
 
     replaced: dict[PartRole, tuple[str, ...]] = Field(default_factory=dict)
@@ -28,9 +28,9 @@ class Corrections(Strict):
 
 
 class RunSpec(RunOptions):
-    """Everything that a run is asked for.
+    """Everything that defines a run.
 
-    `history` holds the findings of earlier rounds of `campaign`.
+    `history` contains the findings of earlier rounds of `campaign`.
     """
 
     prompt: Passage
@@ -47,7 +47,7 @@ class RunSpec(RunOptions):
             If the prompt is empty.
         """
         if not self.prompt.strip():
-            raise InputError('the prompt is empty; ask something: sage run "QUESTION"')
+            raise InputError('the prompt is empty; use: sage run "QUESTION"')
         return self.model_copy(
             update={
                 "prompt": self.prompt.strip(),
@@ -103,7 +103,7 @@ def _read_fields(file: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise InputError(f"--spec: {file} not found; `sage ask … --json` writes one") from None
     except ValueError as error:
-        raise InputError(f"--spec {file}: not JSON ({error})") from None
+        raise InputError(f"--spec {file}: invalid JSON ({error})") from None
     try:
         if "parts" not in found:
             return RunSpec.model_validate({"prompt": "", **found}).model_dump(exclude_unset=True)

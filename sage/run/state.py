@@ -39,7 +39,7 @@ class ReviewAnswer(Strict):
 
 
 class Evaluation(Strict):
-    """Result of a hypothesis's evaluation; the run folder holds the details."""
+    """Result of a hypothesis's evaluation; the run folder contains the details."""
 
     hypothesis_id: str
     ended: Literal["tested", "infeasible", "abandoned"]
@@ -49,7 +49,7 @@ class Evaluation(Strict):
 
 
 class Tested(Strict):
-    """A hypothesis whose analysis finished: what its interpretation needs."""
+    """A hypothesis whose analysis finished, with the input for its interpretation."""
 
     expanded: ExpandedHypothesis
     contract_hash: str
@@ -91,7 +91,7 @@ class OntologistIn(TypedDict):
 
 
 class ScientistIn(TypedDict):
-    """Input of the scientist: question, brief, earlier proposals, and what reviewers asked for."""
+    """Input of the scientist: question, brief, earlier proposals, and reviewers' requests."""
 
     question: Question
     brief: OntologyBrief
@@ -100,7 +100,7 @@ class ScientistIn(TypedDict):
 
 
 class ReviewIn(TypedDict):
-    """Input of the review: the drafts, and the decisions made before."""
+    """Input of the review: the drafts, and the earlier decisions."""
 
     drafts: list[Draft]
     decided: list[Decision]
@@ -108,7 +108,7 @@ class ReviewIn(TypedDict):
 
 
 class RedesignIn(TypedDict):
-    """Input of redesign: how evaluations ended, and which claims were already redesigned."""
+    """Input of redesign: the ends of evaluations, and the claims that were already redesigned."""
 
     evaluations: list[Evaluation]
     redesigned: list[str]
@@ -116,13 +116,13 @@ class RedesignIn(TypedDict):
 
 
 class JudgeIn(TypedDict):
-    """Input of the judge: which analyses finished."""
+    """Input of the judge: the finished analyses."""
 
     tested: list[Tested]
 
 
 class RankIn(TypedDict):
-    """Input of the ranking: how the evaluations ended, and the review decisions."""
+    """Input of the ranking: the ends of evaluations, and the review decisions."""
 
     evaluations: list[Evaluation]
     decided: list[Decision]
@@ -171,7 +171,7 @@ class ExpandedIn(TypedDict):
 
 
 class InstructionsIn(TypedDict):
-    """Input of coding instructions: the expanded hypothesis, and what feasibility requires."""
+    """Input of coding instructions: the expanded hypothesis, and feasibility's requirements."""
 
     expanded: ExpandedHypothesis
     feasibility: FeasibilityVerdict
@@ -200,7 +200,7 @@ class EscalationIn(TypedDict):
 
 
 class CloseIn(TypedDict):
-    """Input of closing: how far the evaluation got."""
+    """Input of closing: the progress of the evaluation."""
 
     expanded: ExpandedHypothesis
     novelty: NoveltyView

@@ -52,7 +52,7 @@ AGENTS: tuple[Agent[Any, Any], ...] = (
 class ReplayedTrace(Strict):
     """Counts of a trace: answered questions, turns, people's decisions, open questions.
 
-    `untraced` names outputs of agents that none of the answers gave.
+    `untraced` lists agents' outputs that none of the answers produced.
     """
 
     answered: int
@@ -81,7 +81,7 @@ def replay_trace(folder: RunFolder) -> ReplayedTrace | None:
         if episode[0].kind == "human":
             human += 1
         elif agent is None:
-            raise InputError(f"{folder.trace_path} names an unknown agent: {episode[0].agent}")
+            raise InputError(f"{folder.trace_path} contains an unknown agent: {episode[0].agent}")
         elif (output := replay(episode, agent.returns)) is None:
             unanswered += 1
         else:

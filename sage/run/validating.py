@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 EVENTS = {
     "plan": "the analysis is planned, its programs run in the sandbox",
     "attempt": "a program of the second implementation ended",
-    "escalated": "no program could be read; a person has to look",
+    "escalated": "no program could be read; a person must look at it",
     "done": "the analysis is complete",
     "feature": "slides measured",
 }
@@ -108,8 +108,8 @@ def load_frozen(services: Services, name: str, sha256: str) -> FrozenContract:
     frozen = FrozenContract.load(services.folder.hypothesis(name) / "contract.json")
     if frozen.sha256 != sha256:
         raise FaultError(
-            f"{name}: contract.json was exchanged after it was frozen"
-            f" ({frozen.sha256[:12]}, not {sha256[:12]}); restore it from version control or backup"
+            f"{name}: contract.json was replaced after it was frozen ({frozen.sha256[:12]}, not "
+            f"{sha256[:12]}); restore it from version control or a backup"
         )
     return frozen
 

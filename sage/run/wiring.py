@@ -228,7 +228,7 @@ def graph_path(
     path = kg.resolve() if kg else demo_graph(settings, progress)
     if not path.exists():
         raise InputError(
-            f"--kg: there is no {path}; build one with `sage kg build SOURCES --out DIR`"
+            f"--kg: {path} not found; build a graph with `sage kg build SOURCES --out DIR`"
         )
     return path
 
@@ -274,7 +274,7 @@ def make_literature(
     from kg.literature.search import Literature
 
     if not corpus.is_dir():
-        raise InputError(f"the run's corpus {corpus} is gone; put it back there to continue")
+        raise InputError(f"the run's corpus {corpus} was removed; restore it to continue")
     local = LocalIndex.from_folder(corpus)
     cache = settings.cache_dir / "literature"
     if embed is None:
@@ -285,7 +285,7 @@ def make_literature(
     email = settings.contact_email
     if not email:
         raise InputError(
-            "online literature needs contact_email in sage.toml: the services ask for it"
+            "online literature requires contact_email in sage.toml, because the services ask for it"
         )
     return Literature(
         make_sources(settings.services, email),

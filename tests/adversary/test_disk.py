@@ -243,7 +243,7 @@ def test_of_two_copies_of_a_moved_run_neither_is_taken_for_the_original(tmp_path
     second = Path(shutil.copytree(first, first.with_name("second")))
     for run in (first, second):
         refused = sage("resume", str(run), cwd=tmp_path)
-        assert refused.code == 2 and "hold the same run" in refused.err, refused.err
+        assert refused.code == 2 and "contain the same run" in refused.err, refused.err
     away = second.rename(tmp_path / "away")
     assert sage("resume", str(first), "--json", cwd=tmp_path).json["status"] == "waiting for review"
     away.rename(second)

@@ -48,12 +48,12 @@ def test_a_record_is_one_json_object_with_time_level_and_module(tmp_path: Path) 
     file = tmp_path / "log.jsonl"
     log.configure("info", file)
     with using(SetClock(1.5)):
-        say.info("asked again", service="pubmed", wait_s=0.25, level="mine")
+        say.info("retrying", service="pubmed", wait_s=0.25, level="mine")
     say.debug("too small")
     assert lines(file) == [
         {
             "time": "1970-01-01T00:00:01.500+00:00", "level": "info",
-            "logger": "sage.kg.sources.pdf", "event": "asked again", "service": "pubmed",
+            "logger": "sage.kg.sources.pdf", "event": "retrying", "service": "pubmed",
             "wait_s": 0.25, "_level": "mine",
         }
     ]  # fmt: skip
@@ -230,6 +230,6 @@ def test_a_retry_is_logged_without_its_key(tmp_path: Path) -> None:
         services.routes["/x"] = [Answer(b"", 503), as_json({"a": 1})]
         assert asyncio.run(ask(services.url)) == {"a": 1}
     record = lines(tmp_path / "log.jsonl")[0]
-    assert (record["event"], record["service"]) == ("asked again", "svc")
-    assert "503" in record["reason"] or "no complete answer" in record["reason"]
+    assert (record["event"], record["service"]) == ("retrying", "svc")
+    assert "503" in record["reason"] or "no complete response" in record["reason"]
     assert "SECRET99" not in (tmp_path / "log.jsonl").read_text()

@@ -72,7 +72,7 @@ def mended(plan: dict[str, Any], said: str) -> dict[str, Any]:
         else:
             plan["data" if what == "variable" else "endpoints"].append(name)
     plan.setdefault("found", [])
-    plan["found"] += re.findall(r'"([^"]+)" is not accounted for', said)
+    plan["found"] += re.findall(r'"([^"]+)" has no decision', said)
     return {key: value for key, value in plan.items() if key != "found" or "steps" not in plan}
 
 

@@ -109,4 +109,4 @@ def test_doctor_names_a_package_that_owns_one_of_our_names(tmp_path: Path) -> No
     assert ended.code == 1, ended.err
     (found,) = [check for check in ended.json["checks"] if check["what"] == "packages"]
     assert found["state"] == "broken"
-    assert found["found"] == "agents also belongs to the package other-agents"
+    assert found["found"] == "agents is also in the package other-agents"

@@ -90,7 +90,7 @@ def test_an_edit_on_the_terminal_is_shown_and_asked_about_before_it_is_taken(
         "told |= {'endpoint': 'PFI', 'secondary_endpoints': []}\n"
         "open(path, 'w').write(json.dumps(told))\n"
     )
-    ask, take = "approve, edit, reject or ask for another?", "Take the hypothesis so?"
+    ask, take = "approve, edit, reject or ask for another?", "Use this hypothesis?"
     before = (waiting / "events.jsonl").read_bytes()
     frozen = waiting / "hypotheses/h1/contract.json"
     code, shown = on_a_terminal(

@@ -252,6 +252,6 @@ def test_an_estimate_tells_calls_tokens_and_money_and_calls_nothing(tmp_path: Pa
     assert one["usd"] == pytest.approx(sum(row["usd"] for row in one["agents"]))
     assert one["usd"] < two["usd"] < 2 * one["usd"] and one["usd"] < one["usd_most"]
     assert agents["prover"]["calls_most"] == 3 * 4
-    assert "will probably not do" in " ".join(shown.out.split())
+    assert "is probably too small" in " ".join(shown.out.split())
     free = sage("run", PROMPT, "--reasoner", "rules", "--estimate", cwd=tmp_path)
     assert "calls no model" in free.out

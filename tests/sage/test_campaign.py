@@ -153,7 +153,7 @@ def test_the_next_round_knows_the_exploring_patients_alone(tmp_path: Path) -> No
     ]
     assert views[0] == views[1]
     assert "7.77" not in views[0][0].model_dump_json()
-    assert views[0][0].claims[0].verdict == "held in the exploring patients"
+    assert views[0][0].claims[0].verdict == "supported in the exploring patients"
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ NONE = [Earlier(id="c/r1-h1", hypothesis=PER_SD, came="none")]
         ("what held goes on", [Earlier(id="c", hypothesis=PER_SD, came="held")], {}, 1, ""),
         ("an explanation waits for fresh claims", NONE, {}, 0, ""),
         ("until there are none", NONE, {"widened": 2}, 1, ""),
-        ("nothing left", [], {"widened": 2}, 0, "nothing is left to ask"),
+        ("nothing left", [], {"widened": 2}, 0, "nothing is left to test"),
         ("too little to learn", [], {"least_bits": 0.9}, 0, "expected information too low"),
         ("a failure explained is too little", NONE, {"widened": 2, "least_bits": 0.2}, 0,
          "expected information too low"),

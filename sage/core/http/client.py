@@ -186,8 +186,8 @@ class ServiceClient:
         if closed_for is not None:
             raise Unavailable(
                 request.service,
-                f"not asked: it failed {gate.breaker.threshold} times in a row; "
-                f"next try in {closed_for:.0f} s",
+                f"not contacted: it failed {gate.breaker.threshold} times in a row; next try in "
+                f"{closed_for:.0f} s",
             )
         try:
             async with asyncio.timeout(self.policy.deadline):
@@ -195,7 +195,7 @@ class ServiceClient:
         except TimeoutError:
             gate.breaker.failed()
             raise Unavailable(
-                request.service, f"no complete answer within {self.policy.deadline:g} s"
+                request.service, f"no complete response within {self.policy.deadline:g} s"
             ) from None
         except OverBudget:
             gate.breaker.abandoned()
@@ -243,15 +243,15 @@ class ServiceClient:
             slot = gate.throttle.next_slot() - clock.monotonic()
             raise OverBudget(
                 request.service,
-                f"its published rate ({request.limit.requests} per {request.limit.per:g} s) "
-                f"allows the next request in {slot:.1f} s; not waited for",
+                f"its published rate limit ({request.limit.requests} per {request.limit.per:g} "
+                f"s) allows the next request only in {slot:.1f} s",
             )
         await self._sleep(wait)
         try:
             async with gate.slots:
                 status, headers, body = await self._in_turn(request, gate)
         except TimeoutError:
-            reason = f"no complete answer within {policy.attempt:g} s"
+            reason = f"no complete response within {policy.attempt:g} s"
             raise _PassingError(Unavailable(request.service, reason)) from None
         except Unavailable as problem:
             raise _PassingError(problem) from None
@@ -267,7 +267,7 @@ class ServiceClient:
         pause = _retry_after(headers)
         gate.throttle.hold(pause or 0.0)
         if pause is not None and pause > policy.longest_wait:
-            raise Unavailable(request.service, f"HTTP {status}, asks to wait {pause:.0f} s")
+            raise Unavailable(request.service, f"HTTP {status}, requests a wait of {pause:.0f} s")
         raise _PassingError(Unavailable(request.service, f"HTTP {status}"), pause or 0.0)
 
     async def _in_turn(self, request: Request, gate: Gate) -> tuple[int, Mapping[str, str], bytes]:
@@ -306,7 +306,7 @@ class ServiceClient:
         try:
             url = httpx.URL(request.url)
         except httpx.InvalidURL:
-            raise Unavailable(request.service, "its address is none") from None
+            raise Unavailable(request.service, "its address is invalid") from None
         params: dict[str, str | int] | None = {**request.params, **request.secret_params}
         headers = {"User-Agent": USER_AGENT, **request.headers, **request.secret_headers}
 
@@ -339,7 +339,7 @@ class ServiceClient:
                         if len(body) > self.policy.max_bytes:
                             raise Unavailable(
                                 request.service,
-                                f"answer larger than {self.policy.max_bytes // 1024} KiB",
+                                f"response larger than {self.policy.max_bytes // 1024} KiB",
                             )
                     return response.status_code, response.headers, bytes(body)
             except httpx.TimeoutException:
@@ -349,7 +349,7 @@ class ServiceClient:
                 raise Unavailable(
                     request.service, f"connection failed: {_describe_error(problem)}"
                 ) from None
-        raise Unavailable(request.service, "redirects in a circle")
+        raise Unavailable(request.service, "circular redirects")
 
     def _open(self) -> httpx.AsyncClient:
         if self._http is None:
@@ -406,12 +406,12 @@ def _describe_error(problem: Exception) -> str:
     import httpx
 
     said = {
-        httpx.ConnectError: "nothing answers at its address",
-        httpx.UnsupportedProtocol: "its address begins with neither http:// nor https://",
-        httpx.InvalidURL: "its address is none",
+        httpx.ConnectError: "no server responds at its address",
+        httpx.UnsupportedProtocol: "its address does not start with http:// or https://",
+        httpx.InvalidURL: "its address is invalid",
         httpx.ProxyError: "the proxy refused",
-        httpx.RemoteProtocolError: "what answered does not speak HTTP, or hung up",
-        httpx.DecodingError: "its answer is damaged",
+        httpx.RemoteProtocolError: "its server does not speak HTTP, or closed the connection",
+        httpx.DecodingError: "its response is damaged",
     }
     return next((words for kind, words in said.items() if isinstance(problem, kind)), "broken off")
 
@@ -420,7 +420,7 @@ def _tell(state: RetryCallState) -> None:
     problem = cast(_PassingError, state.outcome.exception()).problem if state.outcome else None
     if isinstance(problem, ServiceError):
         wait = round(state.upcoming_sleep, 2)
-        log.info("asked again", service=problem.service, reason=problem.reason, wait_s=wait)
+        log.info("retrying", service=problem.service, reason=problem.reason, wait_s=wait)
 
 
 class _asked_to_wait(wait_base):  # noqa: N801 - as tenacity names them
@@ -439,7 +439,7 @@ def understood(service: str, body: bytes, read: Callable[[bytes], T]) -> T:
         raise
     except KeyError as problem:
         name = str(problem.args[0])[:80] if problem.args else ""
-        raise SourceChanged(service, f'field "{name}" is missing from its answer') from problem
+        raise SourceChanged(service, f'field "{name}" is missing from its response') from problem
     except (
         ValueError,
         TypeError,
@@ -448,7 +448,7 @@ def understood(service: str, body: bytes, read: Callable[[bytes], T]) -> T:
         OverflowError,
         RecursionError,
     ) as problem:
-        raise SourceChanged(service, "its answer is not as documented") from problem
+        raise SourceChanged(service, "its response is not as documented") from problem
 
 
 def _may_be_transient(body: bytes) -> bool:

@@ -23,4 +23,4 @@ class OverBudget(Unavailable):
 
 
 class SourceChanged(ServiceError):  # noqa: N818
-    """The service responded in an unknown format; `reason` names the field."""
+    """The service responded in an unknown format; `reason` gives the field."""

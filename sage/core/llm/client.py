@@ -81,9 +81,9 @@ class Endpoint(Strict):
     api_version : makes it an Azure endpoint, whose deployments are named as the models
     timeout_s : deadline in seconds of a reply, from the request to its last token
     retries : how often a request that was not served is sent again
-    concurrency : calls under way at once
-    requests_per_minute : calls begun per minute at most
-    structured : how a schema is asked for; a server without it is asked the next simpler way
+    concurrency : maximum number of simultaneous calls
+    requests_per_minute : maximum number of calls started per minute
+    structured : how a schema is requested; if unsupported, the next simpler way is used
     """
 
     base_url: str | None = None
@@ -242,9 +242,9 @@ class Client:
                 paid = charge("timed out") if received.under_way else None
                 tokens = paid.prompt_tokens + paid.completion_tokens if paid else 0
                 raise ModelError(
-                    f"model {model.name} did not finish its reply to agent {request.agent}"
-                    f"{when}; {tokens} tokens are counted as paid. Raise"
-                    " timeout_s or lower the model's max_tokens in sage.toml, then `sage resume`"
+                    f"model {model.name} did not finish its reply to agent "
+                    f"{request.agent}{when}; {tokens} tokens are counted as paid. Increase "
+                    "timeout_s or lower the model's max_tokens in sage.toml, then `sage resume`"
                 ) from None
             except asyncio.CancelledError:
                 if received.under_way:
@@ -253,16 +253,16 @@ class Client:
             except TooLong:
                 charge("cut off")
                 raise ModelError(
-                    f"model {model.name} wrote on past the {limit or LONGEST_REPLY} tokens that"
-                    f" agent {request.agent} allowed it and was cut off; what came is counted as"
-                    " paid. Raise the model's max_tokens in sage.toml, or name another model, then"
-                    " `sage resume`"
+                    f"model {model.name} exceeded the limit of {limit or LONGEST_REPLY} tokens "
+                    f"for agent {request.agent} and was cut off; the received part is counted as "
+                    "paid. Increase the model's max_tokens in sage.toml, or set another model, "
+                    "then `sage resume`"
                 ) from None
             except BrokenOff as broken:
                 charge("broke off")
                 raise ModelError(
-                    f"{self._place()} broke off the reply to agent {request.agent} ({broken});"
-                    " what came is counted as paid; `sage resume` asks again"
+                    f"{self._place()} broke off the reply to agent {request.agent} ({broken}); "
+                    "the received part is counted as paid; `sage resume` retries"
                 ) from None
             if not received.completion:
                 raise FaultError(
@@ -283,16 +283,16 @@ class Client:
             if error.wait >= self.endpoint.timeout_s:
                 raise Unavailable(
                     ModelError(
-                        f"{self._place()} asks agent {call.request.agent} to wait"
-                        f" {error.wait:.0f} s, longer than timeout_s"
-                        f" ({self.endpoint.timeout_s:g}); `sage resume` after that"
+                        f"{self._place()} requires agent {call.request.agent} to wait "
+                        f"{error.wait:.0f} s, longer than timeout_s "
+                        f"({self.endpoint.timeout_s:g}); run `sage resume` after that"
                     )
                 )
             return error.wait
 
         def log_retry(state: RetryCallState) -> None:
             seconds = round(state.upcoming_sleep, 2)
-            log.info("asked again", agent=call.request.agent, model=call.model.name, wait_s=seconds)
+            log.info("retrying", agent=call.request.agent, model=call.model.name, wait_s=seconds)
 
         tries = AsyncRetrying(
             retry=retry_if_exception_type(_NotServed),
@@ -357,7 +357,7 @@ class Client:
 
     def _refuse_unusable(self, received: Received, request: Request, model: ModelChoice) -> None:
         """Refuse a paid reply that the protocol itself marks as containing no answer."""
-        way_on = "rephrase the question, or name another model in sage.toml, then `sage resume`"
+        way_on = "rephrase the question, or set another model in sage.toml, then `sage resume`"
         if received.finish == "content_filter":
             raise ModelError(
                 f"the provider's content filter withheld the reply of model {model.name} to agent"
@@ -370,8 +370,8 @@ class Client:
             )
         if not received.choices:
             raise ModelError(
-                f"model {model.name} sent a completion without choices to agent {request.agent};"
-                " `sage resume` asks again, or name another model in sage.toml"
+                f"model {model.name} sent a completion without choices to agent {request.agent}; "
+                "`sage resume` retries, or set another model in sage.toml"
             )
 
     def _service(self, model: ModelChoice) -> openai.AsyncOpenAI:

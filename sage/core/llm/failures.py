@@ -96,45 +96,45 @@ def explain(error: openai.APIStatusError, where: str, agent: str, model: str) ->
     status, code, reason = error.status_code, code_of(error), provider_reason(error)
     if status in (401, 403):
         return InputError(
-            f"{where} refuses the API key ({status}); set SAGE_API_KEY, or run with"
-            " --reasoner rules"
+            f"{where} rejects the API key ({status}); set SAGE_API_KEY, or run with --reasoner "
+            "rules"
         )
     if status == 404:
         return Unavailable(
-            InputError(f'{where} does not know the model "{model}"; set models in sage.toml')
+            InputError(f'{where} does not have the model "{model}"; set models in sage.toml')
         )
     if status == 429 and code in QUOTA:
         return Unavailable(
             ModelError(
-                f"{where}: the quota of model {model} is used up ({reason}); add credit with the"
-                " provider or name another model in sage.toml, then `sage resume`"
+                f"{where}: the quota of model {model} is exhausted ({reason}); add credit with "
+                "the provider or set another model in sage.toml, then `sage resume`"
             )
         )
     if status == 429:
         return Unavailable(
             ModelError(
-                f"{where} answered 429, too many requests (agent {agent}): {reason}; lower"
-                " requests_per_minute or concurrency in sage.toml, then `sage resume`"
+                f"{where} returned 429, too many requests (agent {agent}): {reason}; lower "
+                "requests_per_minute or concurrency in sage.toml, then `sage resume`"
             )
         )
     if "content_filter" in code or "content_policy" in code:
         return ModelError(
-            f"the provider's content filter refused the prompt of agent {agent} ({reason});"
-            " rephrase the question, or name another model in sage.toml, then `sage resume`"
+            f"the provider's content filter rejected the prompt of agent {agent} ({reason}); "
+            "rephrase the question, or set another model in sage.toml, then `sage resume`"
         )
     if "context_length" in code or "context length" in reason or "context window" in reason:
         return ModelError(
-            f"the prompt of agent {agent} is longer than model {model} can read ({reason}); name a"
-            " model with a longer context in sage.toml, then `sage resume`"
+            f"the prompt of agent {agent} is longer than the context of model {model} "
+            f"({reason}); set a model with a longer context in sage.toml, then `sage resume`"
         )
     if 400 <= status < 500:
         return ModelError(
-            f"{where} refused the request of agent {agent} to model {model} ({status}: {reason});"
-            " mend the model's options in sage.toml, then `sage resume`"
+            f"{where} rejected the request of agent {agent} to model {model} ({status}: "
+            f"{reason}); correct the model's options in sage.toml, then `sage resume`"
         )
     return Unavailable(
         ModelError(
-            f"{where} answered {status} to agent {agent} until the retries were used up"
-            f" ({reason}); `sage resume` continues from here"
+            f"{where} returned {status} to agent {agent} until all retries were used ({reason}); "
+            "`sage resume` continues from here"
         )
     )

@@ -16,10 +16,10 @@ IMAGE_TOKENS = 1000
 
 
 class ModelChoice(Strict):
-    """A model by name, and how to ask it.
+    """A model by name, with its request options.
 
-    `price_in` and `price_out` are USD per million tokens, where the user gave them. `max_tokens`
-    bounds a reply. `fallback` is asked when the model is not available.
+    `price_in` and `price_out` are USD per million tokens, if the user gave them. `max_tokens`
+    limits a reply. `fallback` is used when the model is not available.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Image(Strict):
 
 
 class ToolCall(Strict):
-    """A model asks for a tool; `arguments` is the JSON text that it wrote."""
+    """A model's request to call a tool; `arguments` is the JSON text that it wrote."""
 
     id: str
     name: str
@@ -107,7 +107,7 @@ class Request:
 
     Parameters
     ----------
-    agent : the agent that asks, under whose name the call is counted
+    agent : the calling agent, under whose name the call is counted
     schema : JSON schema that the reply must follow, or None for plain text
     tools : functions that the model may call, in the chat-completions format
     """

@@ -43,7 +43,7 @@ def extract_json(text: str) -> object:
         bare = fenced[1]
     start = bare.find("{")
     if start < 0:
-        raise ValueError("the reply holds no JSON object")
+        raise ValueError("the reply contains no JSON object")
     try:
         value, end = json.JSONDecoder().raw_decode(bare[start:])
     except json.JSONDecodeError as error:
@@ -51,5 +51,5 @@ def extract_json(text: str) -> object:
             f"the reply is not complete JSON ({error.msg} at character {error.pos})"
         ) from None
     if bare[start + end :].strip().startswith("{"):
-        raise ValueError("the reply holds more than one JSON object")
+        raise ValueError("the reply contains more than one JSON object")
     return value

@@ -31,44 +31,52 @@ class TraceLine(Strict):
     """A line of a trace."""
 
     format: int = Field(default=FORMAT, description="version of this schema")
-    time: str = Field(description="when the line was written, UTC, ISO 8601")
-    kind: Kind = Field(description="what happened")
-    episode: str = Field(description="names one question to one agent")
-    turn: int = Field(default=0, description="place in the episode; the `ask` line is 0")
-    agent: str = Field(description="who was asked; `review` or `escalation` for a person")
+    time: str = Field(description="time when the line was written, UTC, ISO 8601")
+    kind: Kind = Field(description="kind of event")
+    episode: str = Field(description="identifies one question to one agent")
+    turn: int = Field(default=0, description="position in the episode; the `ask` line is 0")
+    agent: str = Field(description="agent that was asked; `review` or `escalation` for a person")
     node: str = Field(default="", description="the run's step, if any")
     hypothesis: str = Field(default="", description="the run's hypothesis, if any")
-    seconds: float | None = Field(default=None, description="how long the turn or episode took")
+    seconds: float | None = Field(default=None, description="duration of the turn or episode")
     reasoner: str | None = Field(default=None, description="`ask`: chat, rules or replay")
     input_sha256: str | None = Field(default=None, description="`ask`: hash of the agent's input")
     returns: str | None = Field(default=None, description="`ask`: name of the output schema")
-    tools: tuple[str, ...] | None = Field(default=None, description="`ask`: tools at hand")
+    tools: tuple[str, ...] | None = Field(default=None, description="`ask`: available tools")
     bounds: dict[str, float] | None = Field(
-        default=None, description="`ask`: most turns, tokens, USD and seconds"
+        default=None, description="`ask`: maximum turns, tokens, USD and seconds"
     )
     messages: tuple[dict[str, Any], ...] | None = Field(
         default=None,
         description="`model`: messages sent since the last turn; pictures as their SHA-256",
     )
-    key: str | None = Field(default=None, description="`model`: name of the kept reply")
-    model: str | None = Field(default=None, description="`ask`, `model`: who answers")
-    content: str | None = Field(default=None, description="`model`, `rule`: the reply's text")
-    reasoning: str | None = Field(default=None, description="`model`: thoughts before the reply")
-    finish: str | None = Field(default=None, description="`model`: why the reply ended")
+    key: str | None = Field(default=None, description="`model`: name of the stored reply")
+    model: str | None = Field(default=None, description="`ask`, `model`: model that answers")
+    content: str | None = Field(default=None, description="`model`, `rule`: text of the reply")
+    reasoning: str | None = Field(default=None, description="`model`: reasoning before the reply")
+    finish: str | None = Field(default=None, description="`model`: reason why the reply ended")
     calls: tuple[ToolCall, ...] | None = Field(
-        default=None, description="`model`, `rule`: tools called for"
+        default=None, description="`model`, `rule`: requested tool calls"
     )
-    prompt_tokens: int | None = Field(default=None, description="tokens read, of turn or episode")
-    completion_tokens: int | None = Field(default=None, description="tokens written, likewise")
-    usd: float | None = Field(default=None, description="cost in USD, likewise")
-    estimated: bool | None = Field(default=None, description="the server reported no tokens")
-    cached: bool | None = Field(default=None, description="the reply was kept; nothing was paid")
-    tool: str | None = Field(default=None, description="`tool`: its name")
-    call_id: str | None = Field(default=None, description="`tool`: the call that it answers")
-    arguments: Any = Field(default=None, description="`tool`: what it was given")
-    result: Any = Field(default=None, description="`tool`: what it returned")
+    prompt_tokens: int | None = Field(
+        default=None, description="tokens read, in the turn or episode"
+    )
+    completion_tokens: int | None = Field(
+        default=None, description="tokens written, in the turn or episode"
+    )
+    usd: float | None = Field(default=None, description="cost in USD, of the turn or episode")
+    estimated: bool | None = Field(
+        default=None, description="true if the server reported no tokens"
+    )
+    cached: bool | None = Field(
+        default=None, description="true if the reply came from the cache, at no cost"
+    )
+    tool: str | None = Field(default=None, description="`tool`: name of the tool")
+    call_id: str | None = Field(default=None, description="`tool`: call that it answers")
+    arguments: Any = Field(default=None, description="`tool`: its arguments")
+    result: Any = Field(default=None, description="`tool`: its result")
     text: str | None = Field(
-        default=None, description="`refusal`: the reason; `human`: what was decided"
+        default=None, description="`refusal`: the reason; `human`: the decision"
     )
     decision: dict[str, Any] | None = Field(
         default=None, description="`human`: the decision as data; `automatic` if nobody was asked"
@@ -77,7 +85,7 @@ class TraceLine(Strict):
     outcome: Literal["answered", "reworded", "failed"] | None = Field(
         default=None, description="`end`: `reworded` has SAGE's sentences for refused ones"
     )
-    error: str | None = Field(default=None, description="`tool`, `end`: what went wrong")
+    error: str | None = Field(default=None, description="`tool`, `end`: error message")
 
 
 class Trace:
@@ -150,7 +158,9 @@ def read_trace(path: Path) -> list[TraceLine]:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise InputError(f"{path} is missing: the run was made by an older SAGE") from None
+        raise InputError(
+            f"{path} not found: the run was made by an older version of SAGE"
+        ) from None
     # Only a newline ends a line: model output may contain other Unicode line breaks.
     texts = data.removesuffix(b"\n").split(b"\n") if data else []
     found = []

@@ -56,9 +56,9 @@ class Tool(Generic[A]):
 
 
 class Bounds(Strict):
-    """Bounds of an agent for an answer; None is no bound.
+    """Bounds of an agent for an answer; None means no bound.
 
-    Tokens, USD and seconds are looked at before every turn: the turn under way is finished.
+    Tokens, USD and seconds are checked before every turn: a turn in progress is finished.
     """
 
     turns: int = Field(default=20, ge=1)
@@ -129,10 +129,10 @@ class Task(Generic[O]):
 
     Parameters
     ----------
-    check : returns the reasons why an output that fits the schema is not acceptable
+    check : returns the reasons why an output that matches the schema is not acceptable
     salvage : returns the output to use once the repairs are used up, or None
     author : the model that writes the answer, as context for its validation; None for a rule
-    repairs : how often a refused answer is sent back
+    repairs : how often a rejected answer is sent back
     meter : counts the cost of tools and enforces the budget
     """
 
@@ -167,18 +167,18 @@ class Result(Generic[O]):
 
 
 class UnansweredError(FaultError):
-    """An agent gave no answer; `spent` is what the attempt cost."""
+    """An agent gave no answer; `spent` is the cost of the attempt."""
 
     spent = Spent()
 
 
 class RefusedError(UnansweredError):
-    """Every answer was refused; `reason` explains why the last one was."""
+    """Every answer was rejected; `reason` explains why the last one was."""
 
     def __init__(self, agent: str, attempts: int, reason: str) -> None:
         super().__init__(
-            f"{agent}: no usable reply in {attempts} attempts; the last was refused because"
-            f" {reason}"
+            f"{agent}: no usable reply in {attempts} attempts; the last was rejected because "
+            f"{reason}"
         )
         self.attempts = attempts
         self.reason = reason
@@ -193,7 +193,7 @@ class BoundError(UnansweredError):
 
 
 def problems_of(error: ValidationError) -> str:
-    """Describe the first three problems of a value that does not fit its schema."""
+    """Describe the first three problems of a value that does not match its schema."""
     first = error.errors(include_url=False, include_input=False)[:3]
     return "; ".join(
         f"{'.'.join(str(part) for part in problem['loc']) or 'reply'}: {problem['msg']}"
@@ -303,8 +303,8 @@ class _Run(Generic[O]):
         ):
             if most is not None and used >= most:
                 raise BoundError(
-                    f"{self.task.agent} reached its bound of {most:g} {unit} without an answer;"
-                    " raise the bound, or ask for less"
+                    f"{self.task.agent} reached its bound of {most:g} {unit} without an answer; "
+                    "increase the bound, or simplify the question"
                 )
         if self.task.tools and 0 < turns == bounds.turns - 1:
             self.policy.finish()
@@ -317,7 +317,7 @@ class _Run(Generic[O]):
         tool = next((tool for tool in self.task.tools if tool.name == call.name), None)
         if tool is None:
             known = ", ".join(tool.name for tool in self.task.tools) or "none"
-            error = f"there is no tool {call.name!r}; tools: {known}"
+            error = f"no tool is called {call.name!r}; tools: {known}"
         else:
             try:
                 arguments = json.loads(call.arguments or "{}")
@@ -325,7 +325,7 @@ class _Run(Generic[O]):
             except ValidationError as invalid:
                 error = problems_of(invalid)
             except ValueError as invalid:
-                error = f"the arguments are no JSON: {invalid}"
+                error = f"the arguments are not valid JSON: {invalid}"
             else:
                 result, error = self._run_tool(tool, typed)
         self.episode.add(
@@ -552,7 +552,7 @@ class ReplayPolicy:
         """Return the next recorded step."""
         line = self._take("model", "rule")
         if line is None:
-            raise InputError("the trace ends before the answer: it lost lines")
+            raise InputError("the trace ends before the answer: lines are missing")
         if line.calls:
             return Step(calls=line.calls, model=line.model)
         refusal = self._take("refusal")

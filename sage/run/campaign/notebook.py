@@ -1,8 +1,8 @@
 """The notebook of a campaign: every claim with its result and evidence, and the dead ends.
 
 It is a JSON file, which several campaigns may share, from which a Markdown and an HTML page are
-written. The next round learns only what `history` returns, which covers the exploring patients
-alone. The proposing side never sees the confirmation patients, so every claim is confirmed in
+written. The next round learns only what `history` returns, which covers only the exploring
+patients. The proposing side never sees the confirmation patients, so every claim is confirmed in
 patients who played no part in its choice; the online error control relies on this.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 CAME: dict[Came, str] = {
-    "held": "held in the exploring patients",
+    "held": "supported in the exploring patients",
     "none": "no relevant association in the exploring patients",
     "other direction": "the other direction in the exploring patients",
     "unclear": "neither shown nor excluded in the exploring patients",
@@ -38,7 +38,7 @@ CAME: dict[Came, str] = {
 
 
 class Source(Strict):
-    """A source that spoke for the claim, or against it."""
+    """A source for or against the claim."""
 
     title: str
     year: int | None = None
@@ -49,11 +49,11 @@ class Source(Strict):
 class Finding(Strict):
     """A claim of a campaign.
 
-    `came`, `effect` and `explored` are of the exploring patients. `confirmed` is of the others: the
-    text of the estimate, None where they were never opened; `place` and `level` are the claim's in
-    the online error control. `why` is the move's reason, `reason` the verdict's, or why the claim
-    is a dead end. `held_back` names the draw of the patients that were held back; empty where
-    everybody explored.
+    `came`, `effect` and `explored` describe the exploring patients. `confirmed` describes the
+    others: the text of the estimate, None if they were never opened; `place` and `level` are the
+    claim's in the online error control. `why` is the move's reason, `reason` the verdict's, or why
+    the claim is a dead end. `held_back` identifies the draw of the patients that were held back;
+    empty if all patients explored.
     """
 
     campaign: str
@@ -91,7 +91,7 @@ class Finding(Strict):
 
 
 class Asked(Strict):
-    """A campaign that writes into the notebook."""
+    """A campaign that writes to the notebook."""
 
     id: str
     question: str
@@ -135,11 +135,14 @@ class Notebook:
             found = Pages.model_validate(read_json(self.path))
         except ValidationError as error:
             raise InputError(
-                f"{self.path} is no notebook of campaigns: {explain_validation(error)}. Restore it"
-                " from a backup, or name another file with --notebook"
+                f"{self.path} is not a campaign notebook: {explain_validation(error)}. Restore "
+                "it from a backup, or choose another file with --notebook"
             ) from None
         if found.format > FORMAT:
-            raise InputError(f"{self.path} is of a newer SAGE (format {found.format}); upgrade")
+            raise InputError(
+                f"{self.path} was written by a newer version of SAGE (format "
+                f"{found.format}); upgrade"
+            )
         return found
 
     @contextmanager

@@ -141,7 +141,7 @@ def _finding(
 
 
 def _find_move(hypothesis: Any, moves: Sequence[Move]) -> dict[str, Any]:
-    """Find the move that asked for this hypothesis, if any."""
+    """Find the move that requested this hypothesis, if any."""
     move = next(
         (move for move in moves if same_claim(move.hypothesis) == same_claim(hypothesis)), None
     )
@@ -170,7 +170,7 @@ def _why_not_tested(folder: RunFolder, name: str, state: dict[str, dict[str, Any
     evaluation = state.get(name, {})
     decision = evaluation.get("decision", {})
     if decision.get("action") in ("reject", "another"):
-        return f"not taken further at review: {decision.get('comment') or decision['action']}"
+        return f"not continued after review: {decision.get('comment') or decision['action']}"
     if evaluation.get("ended") == "infeasible":
         path = folder.output(f"feasibility-{name}")
         summary = read_json(path)["output"].get("summary", "") if path.exists() else ""

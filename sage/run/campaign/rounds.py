@@ -96,7 +96,9 @@ class CampaignFolder:
         path = self.root / FILE
         found = read_model(path, Plan)
         if found.format != FORMAT:
-            raise InputError(f"{path} has format {found.format}, and this SAGE reads {FORMAT}")
+            raise InputError(
+                f"{path} has format {found.format}, but this version of SAGE reads {FORMAT}"
+            )
         return found
 
     def save(self, plan: Plan) -> Plan:
@@ -118,7 +120,7 @@ class CampaignFolder:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Hold the campaign for this process.
+        """Lock the campaign for this process.
 
         Raises
         ------
@@ -132,7 +134,8 @@ class CampaignFolder:
                 lock.seek(0)
                 holder = lock.read(100) or "another process"
                 raise InputError(
-                    f"campaign {self.root.name} is held by {holder}; wait until it ends, or stop it"
+                    f"campaign {self.root.name} is locked by {holder}; wait until it ends, or "
+                    "stop it"
                 ) from None
             lock.truncate(0)
             lock.write(f"process {os.getpid()}")
@@ -200,7 +203,7 @@ def begin_campaign(
     spec = spec.resolve()
     root = (out or settings.runs_dir / f"{new_id(spec.prompt)}-campaign").resolve()
     if root.is_dir() and any(root.iterdir()):
-        raise InputError(f"--out: {root} is not empty; choose another, or `sage resume` it")
+        raise InputError(f"--out: {root} is not empty; choose another folder, or `sage resume` it")
     place = (notebook or root / "notebook.json").resolve()
     notebook_at(place, settings).load()
     root.mkdir(parents=True, exist_ok=True)
@@ -364,12 +367,12 @@ def _chosen(
     best = Policy((), known, share).rank(earlier)
     fresh = _fresh_bits(known, share) if plan.widened < 2 else 0.0
     if not best and plan.widened >= 2:
-        return (), "nothing is left to ask: no move, and no further claim on the paths"
+        return (), "nothing is left to test: no move, and no further claim on the paths"
     most = max(fresh, best[0][0] if best else 0.0)
     if most < plan.least_bits:
         return (), (
-            f"expected information too low: {most:.4f} bits at best, and the campaign asks for"
-            f" {plan.least_bits:g} (--least-bits)"
+            f"expected information too low: {most:.4f} bits at best, but the campaign requires "
+            f"{plan.least_bits:g} (--least-bits)"
         )
     if not best or best[0][0] < fresh:
         return (), ""

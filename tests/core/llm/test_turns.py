@@ -140,7 +140,7 @@ def test_rule_and_model_drive_the_same_tools_to_the_same_end(
     ("arguments", "name", "told"),
     [
         ('{"left": 1}', "add", "right: Field required"),
-        ("{broken", "add", "no JSON"),
+        ("{broken", "add", "not valid JSON"),
         ('{"left": -1, "right": 1}', "add", "negative numbers"),
         ('{"left": 1, "right": 1}', "multiply", "multiply"),
     ],
