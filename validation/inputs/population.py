@@ -215,7 +215,7 @@ def ordered_cut(values: FloatArray, use: VariableUse) -> Cut:
     if rule is CutRule.LEVELS:
         if len(levels) > MOST_GROUPS:
             raise InputError(
-                f'exposure {use.label} ({use.key}) has {len(levels)} values; a trend over '
+                f"exposure {use.label} ({use.key}) has {len(levels)} values; a trend over "
                 f'levels supports at most {MOST_GROUPS}. Use cut "tertile" or "quartile"'
             )
         points = tuple(float(level) for level in levels[:-1])

@@ -277,7 +277,7 @@ def _refuse_the_outcome_itself(study: Study, use: VariableUse, values: FloatArra
         apart = apart or not np.intersect1d(had, had_not).size
     if apart:
         raise InputError(
-            f'exposure {use.label} ({use.key}) separates the {len(had)} patients with '
+            f"exposure {use.label} ({use.key}) separates the {len(had)} patients with "
             f"{endpoint} from the {len(had_not)} without completely, so it either contains the "
             "outcome or was recorded after it. Use what was known before"
         )
@@ -286,7 +286,7 @@ def _refuse_the_outcome_itself(study: Study, use: VariableUse, values: FloatArra
         same = abs(float(np.corrcoef(ranks(values[known]), ranks(outcome[known]))[0, 1]))
         if same > SAME_ORDER:
             raise InputError(
-                f'exposure {use.label} ({use.key}) orders the patients like the time of '
+                f"exposure {use.label} ({use.key}) orders the patients like the time of "
                 f"{endpoint} (rank correlation {same:.3f}), so it contains the outcome. Use what "
                 "was known before"
             )
