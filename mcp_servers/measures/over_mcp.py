@@ -47,7 +47,8 @@ class MeasureCohortInput(Given):
         default=None, gt=0, le=100, description="µm per pixel of slides that do not state it"
     )
     known_at: Literal["baseline", "unknown"] = Field(
-        default="baseline", description="baseline: slides were taken before follow-up began"
+        default="baseline",
+        description="Use baseline if the slides were taken before follow-up began",
     )
 
 

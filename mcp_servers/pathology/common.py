@@ -50,7 +50,9 @@ class SlideResult(BaseModel):
     slide: str = Field(description="Name of the slide, without its suffix")
     mpp: float | None = Field(description="µm per level-0 pixel")
     mpp_source: Literal["file", "override", "none"]
-    method: Method = Field(default="classical", description="classical: no learned weights")
+    method: Method = Field(
+        default="classical", description="Method; classical means without learned weights"
+    )
     warnings: list[str] = Field(default_factory=list)
 
 

@@ -25,7 +25,7 @@ class PropertiesResult(SlideResult):
 
     format: str
     backend: str = Field(
-        description="direct: decoded by SAGE; openslide; image: held in memory as a whole"
+        description="Reader: direct (decoded by SAGE), openslide, or image (held in memory)"
     )
     width_px: int
     height_px: int

@@ -60,7 +60,9 @@ class Aggregate(BaseModel):
     area_um2: float
     lymphocytes: int
     peak_per_mm2: float
-    call: Call = Field(description="doubtful ones are counted, rejected ones only listed")
+    call: Call = Field(
+        description="Class; doubtful aggregates are counted, rejected ones only listed"
+    )
     reason: str = Field(description="Reason if it is doubtful or rejected; otherwise empty")
     regular_nuclei: float = Field(
         description="Share of nuclei with a round, smooth outline, 0 to 1"

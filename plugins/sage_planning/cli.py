@@ -17,7 +17,9 @@ Ratio = Annotated[float, typer.Option("--hazard-ratio", min=0.01, help="Hazard r
 
 def plan(
     hazard_ratio: Ratio,
-    design: Annotated[str, typer.Option(help="groups, per_sd or interaction.")] = "groups",
+    design: Annotated[
+        str, typer.Option(help="Comparison: groups, per_sd or interaction.")
+    ] = "groups",
     exposed: Annotated[float, typer.Option(help="Share of patients who are exposed.")] = 0.5,
     power: Annotated[float, typer.Option(help="Desired power.")] = 0.8,
     alpha: Annotated[

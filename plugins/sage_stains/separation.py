@@ -54,7 +54,7 @@ class SeparateInput(FieldInput):
     stain: Literal["he", "hdab"] = "he"
     vectors: Literal["fixed", "macenko"] = Field(
         default="fixed",
-        description="fixed: vectors of Ruifrok and Johnston; macenko: fitted to this slide",
+        description="Stain vectors: fixed (Ruifrok and Johnston) or macenko (fitted to this slide)",
     )
 
 

@@ -63,7 +63,8 @@ def gate(
     suite: Annotated[
         str | None,
         typer.Option(
-            help="standard or full: measurements defined by rule from the contents of the maps."
+            help="Suite, standard or full: measurements defined by rule from the "
+            "contents of the maps."
         ),
     ] = None,
     shifted: Shifted = None,

@@ -14,7 +14,9 @@ from sage.cli.options import Cache, Memory, ToolFolders, Workers
 
 def serve(
     suite: Annotated[str, typer.Argument(help="Suite, as in `sage tools list`.")] = "all",
-    transport: Annotated[Literal["stdio", "http"], typer.Option(help="stdio or http")] = "stdio",
+    transport: Annotated[
+        Literal["stdio", "http"], typer.Option(help="Transport: stdio or http")
+    ] = "stdio",
     root: Annotated[
         list[Path] | None,
         typer.Option(

@@ -59,7 +59,7 @@ def measure(
     pattern: Pattern = None,
     mpp: Mpp = None,
     known_at: Annotated[
-        Known, typer.Option(help="baseline: the slides were taken before follow-up began.")
+        Known, typer.Option(help="Use baseline if the slides were taken before follow-up began.")
     ] = "baseline",
     workers: Workers = None,
     memory: Memory = None,

@@ -43,7 +43,9 @@ app.command()(serve)
 
 @app.command("list")
 def list_tools(
-    suite: Annotated[str, typer.Option(help="pathology, oncology, …, or all.")] = "all",
+    suite: Annotated[
+        str, typer.Option(help="Suite of tools: pathology, oncology, …, or all.")
+    ] = "all",
     tools: ToolFolders = None,
     as_json: AsJson = False,
 ) -> None:

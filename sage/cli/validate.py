@@ -331,9 +331,9 @@ def adjust(
 
 @app.command()
 def schema(
-    what: Annotated[str, typer.Argument(help="contract, hypothesis, results or cohort.")] = (
-        "contract"
-    ),
+    what: Annotated[
+        str, typer.Argument(help="Schema: contract, hypothesis, results or cohort.")
+    ] = ("contract"),
 ) -> None:
     """Print a JSON schema.
 

@@ -502,7 +502,7 @@ class ZarrNode(BaseModel):
     """A group or array of a store."""
 
     path: str
-    kind: str = Field(description="group or array")
+    kind: str = Field(description="Kind of node: group or array")
     shape: list[int] | None = None
     dtype: str | None = None
 

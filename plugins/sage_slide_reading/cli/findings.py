@@ -68,7 +68,7 @@ def measure(
 
 
 def import_reading(
-    file: Annotated[Path, typer.Argument(help="reading.json of `sage reading read`.")],
+    file: Annotated[Path, typer.Argument(help="File reading.json of `sage reading read`.")],
     out: Annotated[
         Path, typer.Option(help="Folder for maps, with one subfolder per slide.")
     ] = Path("maps"),

@@ -58,7 +58,7 @@ class SessionHeader(Strict):
     screen: tuple[Pixels, Pixels]
     reader: str = Field(min_length=1, max_length=80)
     task: str = Field(max_length=500)
-    started: str = Field(max_length=40, description="ISO 8601")
+    started: str = Field(max_length=40, description="Time in ISO 8601")
     note: str | None = Field(default=None, max_length=2000)
 
     @field_validator("slide")
