@@ -171,7 +171,7 @@ def test_a_part_under_another_name_is_found(part: str) -> None:
 )
 def test_a_response_to_a_drug_is_found_in_other_words(title: str, found: bool) -> None:
     claim = expanded(("FABP5", "response to atezolizumab"))
-    assert ("names all 2 parts" in render(claim, Record(title=title))) is found
+    assert ("mentions all 2 parts" in render(claim, Record(title=title))) is found
 
 
 def test_a_gene_measured_in_the_place_of_a_cell_counts_for_it_and_is_said() -> None:

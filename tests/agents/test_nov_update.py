@@ -76,9 +76,9 @@ def test_a_penalty_stops_at_one() -> None:
     [
         ([1], [1, 2], [1], 3, "per critic"),
         ([], [], [], 3, "per critic"),
-        ([0.5], [1], [1], 3, "score is outside"),
-        ([5], [11], [1], 3, "proposal is outside"),
-        ([5], [float("nan")], [1], 3, "proposal is outside"),
+        ([0.5], [1], [1], 3, "every score must be"),
+        ([5], [11], [1], 3, "every proposal must be"),
+        ([5], [float("nan")], [1], 3, "every proposal must be"),
         ([5], [5], [1.5], 3, "every confidence must"),
         ([5], [5], [1], 0, "must be positive"),
     ],
