@@ -424,7 +424,7 @@ def test_cells_of_one_program_and_objects_of_another_are_one_slide(
     assert maps.objects.points.tolist() == [[5.0, 10.0]]
     assert set(maps.provenance) == {"cells", "objects"}
     again = imported(*cells)
-    assert "there are cells already (CellViT, cells.json)" in str(again.exception)
+    assert "cells already exist (CellViT, cells.json)" in str(again.exception)
     assert imported(*cells, "--replace").exit_code == 0
     assert read_maps(tmp_path / "maps" / "s").objects is not None
     other = imported("hooknet", "o.csv", "--mpp", "0.5", "--replace")
