@@ -129,7 +129,7 @@ def slides(count: int = 12, seed: int = 0) -> list[SlideMaps]:
         (body("return 1.0", before="SEEN = [len(str())]"), "besides MEASUREMENT"),
         ("def measure(slide):\n    return 1.0\n", "is missing"),
         (CONTRACT, "one function"),
-        (CONTRACT + "\ndef measure(slide, radius_um):\n    return 1.0\n", "measure must take (slide)"),
+        (CONTRACT + "\ndef measure(slide, radius_um):\n    return 1.0\n", "must take (slide)"),
         (CONTRACT + "\ndef measure(slide, *more):\n    return 1.0\n", "measure must take (slide)"),
         (HONEST.replace('"µm"', '"not a unit!"'), "is not a unit"),
         (HONEST.replace('"mean"', '"pooled"'), "pooled sums"),
