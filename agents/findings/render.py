@@ -108,7 +108,7 @@ def render(finding: Finding, names: Names) -> str:
                 "open": "does not clearly change the concordance",
             }
             change = names.write(
-                " by {} (95% CI {} to {})",
+                " by {} ({} to {})",
                 "concordance.gain", "concordance.gain_lower", "concordance.gain_upper",
             )  # fmt: skip
             return f"Adding the claimed variables to {beside} {told[outcome]}{change}."

@@ -38,7 +38,7 @@ Verdict = Literal["supported", "refuted", "not_checkable"]
 SHARES: dict[Kind, int] = {"data": 4, "literature": 3, "interpretive": 3}
 PURPOSE = 66
 NO_RESULT = re.compile(r"\d+% (?:confidence|CI)|by \d+ months")
-BETWEEN_QUOTATIONS = re.compile(r"(?<=”)\s+(?=“)")
+BETWEEN_QUOTATIONS = re.compile(r"(?<=\")\s+(?=\")")
 EMPTY = re.compile(r"^(?:not stated|rests on)\.?$", re.IGNORECASE)
 
 
@@ -218,7 +218,7 @@ def collect_statements(root: Path) -> list[Statement]:
                 # The summary may repeat a text of the debate, where it comes last.
                 places = within[::-1] if section == "Novelty debate" else within
                 line = next((at for at in places if shown and shown in lines[at]), None)
-                words = _strip_escapes(shown).strip("“” ")
+                words = _strip_escapes(shown).strip('" ')
                 if line is None or not words or EMPTY.match(words) or words in found:
                     continue
                 numbered = "[[" in part or free_numbers(words)
@@ -250,7 +250,7 @@ def _split(text: str) -> list[str]:
     return [
         item
         for part in parts
-        for item in ([part] if part[:1] == "“" else BETWEEN_SENTENCES.split(part))
+        for item in ([part] if part[:1] == '"' else BETWEEN_SENTENCES.split(part))
     ]
 
 

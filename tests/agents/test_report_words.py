@@ -47,4 +47,4 @@ def test_a_passage_whose_title_alone_names_another_cancer_says_which() -> None:
             concepts=("positive lymph nodes", "breast cancer"),
         )
         output = expand(ExpansionInput(reviewed=claim), Resources(ontology=ontology)).background
-        assert output == f"“{quote}” {named}".strip()
+        assert output == f'"{quote}" {named}'.strip()

@@ -98,4 +98,4 @@ def test_a_redesign_is_for_all_patients_and_says_so(run: Run) -> None:
     assert question_of(run.folder, "h1").parts == (part,)
     assert question_of(run.folder, "h2").parts[0].left_out
     line = describe_carried(run.folder, draft("h2").hypothesis)
-    assert "women (population)" in line and line.endswith("Too few.")
+    assert "women: " in line and line.endswith("Too few.")
