@@ -379,7 +379,7 @@ def test_an_address_that_is_no_plain_web_address_is_refused(address: str) -> Non
 ABOUT = "FABP5 promotes bladder cancer."
 SCREENED = [
     ({}, None),
-    ({"retracted": True, "retraction_sources": ("pubmed",)}, r"retracted \(says pubmed\)"),
+    ({"retracted": True, "retraction_sources": ("pubmed",)}, r"retracted \(according to pubmed\)"),
     ({"kinds": ("editorial",)}, "not a research article: editorial"),
     ({"kinds": ("journal article", "comment")}, "not a research article: comment"),
     ({"kinds": ("retraction of publication",)}, "not a research article: retraction notice"),
@@ -803,7 +803,7 @@ def test_an_update_takes_what_is_new_and_takes_out_what_was_retracted(
     titles = {document.title for document in read_documents(tmp_path / "c")}
     assert new_paper().title in titles and kept.title not in titles
     left = {row["title"]: row["reason"] for row in rows(tmp_path / "c" / "left-out.tsv")}
-    assert left[kept.title].startswith("retracted (says pubmed")
+    assert left[kept.title].startswith("retracted (according to pubmed")
     assert not updated(world, tmp_path / "c").changes
 
 
