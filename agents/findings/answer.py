@@ -126,15 +126,15 @@ def _compare(primary: TestOutcome, contract: Contract) -> str:
             f" {primary.effect.scale} than the {contract.reference}"
         )
     if comparison is Comparison.MEDIATION:
-        told = "ran" if differ else "was not clearly shown to run"
+        verb = "ran" if differ else "was not clearly shown to run"
         return (
-            f"Part of the association of {_side(first)} with {label} {told} through"
+            f"Part of the association of {_side(first)} with {label} {verb} through"
             f" {within_sentence(others[0].label)}"
         )
     if comparison is Comparison.ADDED:
-        told = "added" if differ else "did not clearly add"
+        verb = "added" if differ else "did not clearly add"
         base = within_sentence(first.label)
-        text = f"{capitalize(f'{within_sentence(others[0].label)}')} {told} to {base}"
+        text = f"{capitalize(f'{within_sentence(others[0].label)}')} {verb} to {base}"
         if not differ:
             return f"{text} in predicting {label}"
         direction = side_of(primary.effect)
@@ -142,9 +142,9 @@ def _compare(primary: TestOutcome, contract: Contract) -> str:
         outcome = describe_outcome(direction, endpoint.kind, label)
         return f"{text}: at the same {base}, {side} went with {outcome}"
     if comparison is Comparison.COMBINED:
-        told = "improved" if differ else "did not clearly improve"
+        verb = "improved" if differ else "did not clearly improve"
         sides = join_names(within_sentence(item.label) for item in (first, *others))
-        return f"{capitalize(sides)} together {told} the prediction of {label}"
+        return f"{capitalize(sides)} together {verb} the prediction of {label}"
     if comparison is Comparison.INTERACTION:
         who = " and ".join(_side(item) for item in (first, *others))
         other = "the two effects alone would give"

@@ -102,7 +102,7 @@ def render(finding: Finding, names: Names) -> str:
             return _compared(finding, names)
         case AddedValue(outcome=outcome):
             beside = f"{names.base} and the covariates" if names.base else "the covariates"
-            told = {
+            verb = {
                 "better": "raises the concordance",
                 "worse": "lowers the concordance",
                 "open": "does not clearly change the concordance",
@@ -111,11 +111,11 @@ def render(finding: Finding, names: Names) -> str:
                 " by {} ({} to {})",
                 "concordance.gain", "concordance.gain_lower", "concordance.gain_upper",
             )  # fmt: skip
-            return f"Adding the claimed variables to {beside} {told[outcome]}{change}."
+            return f"Adding the claimed variables to {beside} {verb[outcome]}{change}."
         case Control():
             return _control(finding, names)
         case Sensitivity(outcome=outcome):
-            told = {"stable": "does not depend", "unstable": "depends"}
+            verb = {"stable": "does not depend", "unstable": "depends"}
             sign = "as in the primary comparison" if names.either else "as expected"
             shares = names.write(
                 f": it is {sign} in {{}} of {{}} registered variants of the analysis",
@@ -125,7 +125,7 @@ def render(finding: Finding, names: Names) -> str:
                 ", and in {} of {} estimates that leave out a site",
                 Key.LEFT_OUT_SIGN, Key.SITES_LEFT_OUT,
             )  # fmt: skip
-            return f"The direction {told[outcome]} on analytical choices{shares}."
+            return f"The direction {verb[outcome]} on analytical choices{shares}."
         case Assumption(outcome=outcome):
             if subject == CENSORING:
                 return "Censoring is assumed to be unrelated to prognosis within each group."
@@ -192,20 +192,20 @@ def _compared(finding: Compared, names: Names) -> str:
             words = about or key
     shown = names.write(" {}" + names.per + ", p {}", f"{key}.summary", f"{key}.p")
     shown += names.write("; {} patients, {} events", f"{key}.n", f"{key}.events") if shown else ""
-    told = OUTCOMES[finding.outcome]
+    tail = OUTCOMES[finding.outcome]
     if finding.direction in ("higher", "lower"):
-        told += f", {names.sides[key]}"
+        tail += f", {names.sides[key]}"
     elif finding.direction == "opposite":
-        told += ", opposite to the claim"
-    return f"{words}:{shown}{told}."
+        tail += ", opposite to the claim"
+    return f"{words}:{shown}{tail}."
 
 
 def _control(finding: Control, names: Names) -> str:
     passed = finding.outcome == "passed"
     if finding.subject == PERMUTED:
-        told = "does not arise" if passed else "also arises"
+        verb = "does not arise" if passed else "also arises"
         shown = names.write(" (p {}, {} permutations)", Key.PERMUTED_P, Key.PERMUTED_DRAWS)
-        return f"An effect as large {told} when outcomes are shuffled{shown}."
+        return f"An effect as large {verb} when outcomes are shuffled{shown}."
     if finding.subject == KNOWN:
         effect = names.write(
             " (hazard ratio {} per standard deviation, p {})",
@@ -215,9 +215,9 @@ def _control(finding: Control, names: Names) -> str:
         seen = f"is {'' if passed else 'not '}seen"
         return f"As a check, a known association{known} {seen}{effect}."
     if finding.subject == NEGATIVE:
-        told = "is not" if passed else "is, though it should not be,"
+        verb = "is not" if passed else "is, though it should not be,"
         shown = names.write(" (p {})", Key.NEGATIVE_P)
-        return f"The exposure {told} associated with the negative-control endpoint{shown}."
+        return f"The exposure {verb} associated with the negative-control endpoint{shown}."
     place = names.features.index(finding.subject)
     share = (
         names.write(

@@ -175,7 +175,7 @@ LIMITS = (
 
 
 class Held(View):
-    """A statement that the results bear out, with its sentence, in which numbers are `[[key]]`."""
+    """A statement that the results support, with its sentence, in which numbers are `[[key]]`."""
 
     finding: Finding
     sentence: str

@@ -321,8 +321,8 @@ def _front(home: Path, name: str, facts: Facts, chosen: Sequence[Finding]) -> Fr
 
     results = Results.load(home / "results" / "results.json")
     contract = FrozenContract.load(home / "contract.json").contract
-    told = {item.finding: item.sentence for item in hold(results, contract)}
-    return build_front(results, contract, name, facts, told, chosen)
+    sentences = {item.finding: item.sentence for item in hold(results, contract)}
+    return build_front(results, contract, name, facts, sentences, chosen)
 
 
 def _tasks(home: Path) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ def build_front(
     contract: Contract,
     name: str,
     facts: Facts,
-    told: dict[Finding, str],
+    sentences: dict[Finding, str],
     chosen: Sequence[Finding],
 ) -> Front:
     """Build the front of a claim from its results.
@@ -60,35 +60,35 @@ def build_front(
     Parameters
     ----------
     name : the claim's id, under which the patient flow's numbers are added to the facts
-    told : SAGE's sentence for every statement that the results support
+    sentences : SAGE's sentence for every statement that the results support
     chosen : the statements that the interpreter and summary selected, in their order
     """
-    chosen = tuple(dict.fromkeys(item for item in chosen if item in told))
+    chosen = tuple(dict.fromkeys(item for item in chosen if item in sentences))
     first = next((item.text for item in results.verdict.reasons if item.outcome == "prevents"), "")
     against = [
         capitalize(reason.text) + "."
         for reason in results.verdict.reasons
         if reason.outcome == "prevents" and reason.text != first
     ]
-    against += [told[item] for item in chosen if _speaks_against(item)]
+    against += [sentences[item] for item in chosen if _speaks_against(item)]
     notes = contract.notes if results.simulated else ()  # the page's banner says it
     against += [
         f"{limit if limit.startswith(results.cohort) else capitalize(limit)}."
         for limit in results.verdict.limits
         if limit not in notes
     ]
-    checks = [told[item] for item in chosen if _is_favorable(item)]
-    general = [told[item] for item in chosen if item.subject in GENERAL]
+    checks = [sentences[item] for item in chosen if _is_favorable(item)]
+    general = [sentences[item] for item in chosen if item.subject in GENERAL]
     return Front(
         columns=("", capitalize(contract.exposed), capitalize(contract.reference)),
         rows=tuple(_rows(results, contract)),
         also=tuple(
-            told[item] for item in chosen if item.kind in ("secondary_endpoint", "added_value")
+            sentences[item] for item in chosen if item.kind in ("secondary_endpoint", "added_value")
         ),
         against=tuple(dict.fromkeys(against)),
         done=(*_describe_design(results, contract, name, facts), *checks),
         general=tuple(general),
-        settle=tuple(told[item] for item in chosen if item.kind == "next_step"),
+        settle=tuple(sentences[item] for item in chosen if item.kind == "next_step"),
     )
 
 
