@@ -127,6 +127,8 @@ def _rows(results: Results, contract: Contract) -> Iterator[tuple[str, ...]]:
                 cells = ("[[{}]] ([[{}]] to [[{}]])".format(*median) for median in found)
                 yield "Median (95% CI), months", *cells
         yield from row(f"{label} at three years", f"{start}.{{}}.at_{MONTHS}")
+        incidence = start.replace("kaplan_meier", "cumulative_incidence")
+        yield from row(f"{label} within three years", f"{incidence}.{{}}.at_{MONTHS}")
 
 
 def _describe_design(

@@ -118,7 +118,7 @@ def name_hostilely(folder: Path) -> None:
     def quote(text: str) -> str:
         return json.dumps(text).replace("\x7f", "\\u007f")
 
-    text = re.sub(r'label = "[^"]*"', lambda _: f"label = {quote(next(labels))}", text)
+    text = re.sub(r'label = "[^"]*"', lambda _: f"label = {quote(next(labels) + ' x')}", text)
     text = re.sub(r'unit = "1/mm2"', lambda _: f"unit = {quote(NASTY[5])}", text)
     path.write_text(re.sub(r'title = "[^"]*"', lambda _: f"title = {quote(NASTY[4])}", text))
 

@@ -67,15 +67,15 @@ def test_the_core_validates_on_the_demonstration_cohort(
 @pytest.mark.parametrize(
     ("words", "needs", "extra"),
     [
-        (("run", PROMPT, "--auto-approve"), "a run needs", "literature"),
-        (("kg", "build", "papers", "--out", "graph"), "building a graph needs", "literature"),
+        (("run", PROMPT, "--auto-approve"), "a run requires", "literature"),
+        (("kg", "build", "papers", "--out", "graph"), "building a graph requires", "literature"),
         (("kg", "paths", "a", "b", "--graph", "g.graphml"), "numba", "literature"),
         (
             ("tools", "run", "tissue_mask", "--input", "a.png", "--set", "mpp=1"),
-            "this needs",
+            "this feature requires",
             "slides",
         ),
-        (("cohort", "simulate", "world", "--slides", "1"), "painting slides needs", "slides"),
+        (("cohort", "simulate", "world", "--slides", "1"), "painting slides requires", "slides"),
     ],
 )
 def test_an_absent_extra_is_one_line_with_its_command(

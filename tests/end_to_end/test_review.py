@@ -44,7 +44,7 @@ def test_an_edit_is_checked_against_the_cohort_and_then_tested(
     assert ended.code == 0, ended.err
     contract = json.loads((waiting / "hypotheses/h1/contract.json").read_text())
     assert contract["contract"]["hypothesis"]["endpoint"] == "PFI"
-    assert "edited by a person" in (waiting / "report.html").read_text()
+    assert "Edited by a person" in (waiting / "report.html").read_text()
 
 
 def test_a_rejection_with_its_reason_reaches_the_report(waiting: Path) -> None:

@@ -78,7 +78,7 @@ def test_the_developed_model_is_reported_whole_and_is_the_adjusted_cox_model(
     )
     fit = lifelines.CoxPHFitter().fit(table, "months", "dead")
     ours = {term.name: term.coefficient for term in model.terms}
-    assert ours["marker high"] == pytest.approx(fit.params_["high"], abs=1e-4)
+    assert ours["high marker"] == pytest.approx(fit.params_["high"], abs=1e-4)
     assert ours["Sex: female"] == pytest.approx(fit.params_["female"], abs=1e-4)
     assert ours["Stage (per SD)"] == pytest.approx(fit.params_["stage"], abs=1e-4)
     theirs = fit.predict_survival_function(table, times=[model.horizon]).to_numpy()[0]

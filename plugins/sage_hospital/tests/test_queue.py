@@ -142,7 +142,7 @@ def test_a_run_of_a_person_at_the_shell_is_listed_and_never_claimed(runs: Runs) 
     taken = runs.claim("worker", LONG)
     assert taken is not None
     assert (taken.owner, taken.answer) == ("ann", {"interrupt": {"decisions": []}})
-    with pytest.raises(InputError, match="assigned to"):
+    with pytest.raises(InputError, match="run-1"):
         runs.answer(manifest(1), "bob", {})
 
 

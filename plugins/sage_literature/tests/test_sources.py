@@ -24,6 +24,7 @@ from kg.literature.pubmed import PubMed
 from kg.literature.types import Query, Record
 from sage.core.http.client import Limit, Policy, ServiceClient, understood
 from sage.core.http.errors import ServiceError, SourceChanged, Unavailable
+from sage.core.printable import LONGEST_NAME, LONGEST_PASSAGE
 from sage_literature.sources.arxiv import Arxiv
 from sage_literature.sources.biorxiv import UNCHECKED, Biorxiv
 from sage_literature.sources.crossref import Crossref
@@ -276,7 +277,7 @@ VALUES = st.recursive(
 
 @pytest.mark.parametrize("name", ["europe_pmc", "semantic_scholar", "crossref"])
 @pytest.mark.parametrize("hostile", ["title", "abstract"])
-def test_an_endless_entry_is_no_record_and_its_neighbors_are(name: str, hostile: str) -> None:
+def test_an_endless_entry_is_cut_and_its_neighbors_stay(name: str, hostile: str) -> None:
     keys = {"abstract": "abstractText"} if name == "europe_pmc" else {}
 
     def entry(**more: str) -> dict[str, object]:
@@ -292,7 +293,9 @@ def test_an_endless_entry_is_no_record_and_its_neighbors_are(name: str, hostile:
         "crossref": {"message": {"items": rows}},
     }[name]
     records = understood(name, json.dumps(body).encode(), READERS[name])
-    assert [(record.title, record.abstract) for record in records] == [("A paper", "")]
+    assert (records[0].title, records[0].abstract) == ("A paper", "")
+    assert all(len(record.title) <= LONGEST_NAME for record in records)
+    assert all(len(record.abstract) <= LONGEST_PASSAGE for record in records)
 
 
 @pytest.mark.parametrize("name", READERS)

@@ -228,7 +228,7 @@ def test_a_model_sees_what_its_programs_gave_and_cannot_invent_a_number(
     said = [message["content"] for message in requests[-1]["messages"]]
     assert any("ZeroDivisionError" in text for text in said)
     assert any("0.52 does not appear" in text for text in said)
-    assert any("no 'b.txt'" in text for text in said)
+    assert any("'b.txt'" in text for text in said)
     assert "segment_and_classify_nuclei_in_histology_roi_tool" in said[1]
     lines = read_trace(tmp_path / "trace.jsonl")
     again = replay(lines, CodeAnswer)

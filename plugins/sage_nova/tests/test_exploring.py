@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -296,8 +295,8 @@ def test_the_first_prompt_holds_no_small_count(world: Path, tmp_path: Path) -> N
     prompt = requests[0]["messages"][1]["content"]
     (line,) = [text for text in prompt.splitlines() if "imaging:til_density" in text]
     assert line.endswith("too few patients")
-    levels = " ".join(text.partition("; levels ")[2] for text in prompt.splitlines())
-    counts = [int(text) for text in re.findall(r"\" (\d+)", levels)]
+    levels = [text.partition("; levels ")[2] for text in prompt.splitlines()]
+    counts = [int(item.split()[-1]) for text in levels if text for item in text.split(", ")]
     assert len(counts) > 3 and min(counts) >= 50
     # With an exact count its small neighbor would be what is left of the patients.
     assert {count % 50 for count in counts} == {0}

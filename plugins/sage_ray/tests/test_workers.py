@@ -131,7 +131,7 @@ def test_a_board_that_dies_costs_no_job(workers: Workers, roots: Roots) -> None:
 def test_an_unknown_word_is_refused() -> None:
     with pytest.raises(InputError, match='"ray", "ray:auto", or "ray://host:port"'):
         open_workers("ray:2", Recipe())
-    with pytest.raises(InputError, match="give a number, or ray"):
+    with pytest.raises(InputError, match="expected a number, or ray"):
         open_workers("ray2", Recipe())
 
 
@@ -145,7 +145,7 @@ def test_where_no_cluster_was_joined_it_is_said_what_to_do(
         raise ConnectionError("Could not find any. Please set the `--address` flag.")
 
     monkeypatch.setattr(ray, "init", init)
-    said = r"^no Ray cluster that this machine has joined: Could not find any\. Start one \(ray st"
+    said = r"^no Ray cluster .* Could not find any\. Start a cluster \(ray st"
     with pytest.raises(FaultError, match=said) as caught:
         open_workers("ray:auto", Recipe())
     assert "`--address`" not in str(caught.value)

@@ -203,7 +203,7 @@ def test_a_trained_bank_guides_by_the_behavior_that_the_router_chose(
     assert 1 <= len(reading.steps) - 1 <= 2
     asked = read_node(node, bank(model), behavior=BANK[1], most=1)
     assert asked.guidance is not None and asked.guidance.why == "it was requested"
-    with pytest.raises(InputError, match='no behavior "x"; there is: find'):
+    with pytest.raises(InputError, match='no behavior "x"; available: find'):
         read_node(node, bank(model), behavior="x")
 
 
@@ -276,7 +276,7 @@ def test_the_command_line_reads_with_a_behavior(node: Path, model: Path, tmp_pat
     assert done.json["guidance"]["options"]["order"] == "reverse"
     assert len(done.json["guidance"]["visits"]) == 2
     assert (tmp_path / "r" / "node.reading.geojson").is_file()
-    assert f'by the behavior model "{model.name}": places' in done.json["statement"]
+    assert f'by the behavior model "{model.name}": ' in done.json["statement"]
     for more, words in (
         (["--out", "r"], "r already exists; choose another folder"),
         (["--most", "2"], "require --agent o3"),
