@@ -21,7 +21,7 @@ def house(folder: Path, *roots: str) -> Path:
     """A made-up installation with the finder and these data folders."""
     core = folder / "sage" / "core"
     core.mkdir(parents=True)
-    for name in ("__init__.py", "data.py", "errors.py"):
+    for name in ("__init__.py", "data.py", "errors.py", "printable.py"):
         (core / name).write_bytes((Path(data.__file__).parent / name).read_bytes())
     for root in roots:
         (folder / root / "ontology").mkdir(parents=True)

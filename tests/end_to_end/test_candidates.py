@@ -39,7 +39,7 @@ def test_the_scientists_looks_are_in_the_trace(finished: Path) -> None:
 
 def test_each_source_of_the_debate_stands_beside_its_identifier(finished: Path) -> None:
     page = (finished / "report.html").read_text()
-    transcript = page[page.index("<summary>Transcript") : page.index("<h3>Feasibility")]
+    transcript = page[page.index("<summary>Novelty debate") : page.index("<summary>Feasibility")]
     cited = len(re.findall(r'href="#r\d+"', transcript))
     assert cited > 2
     named = re.findall(r'#r\d+">\[\d+\]</a></sup> <span class="soft">([^<]+)<', transcript)

@@ -96,7 +96,7 @@ def test_bombs_and_external_entities_are_refused(tmp_path: Path, doctype: str) -
         (f"{HEAD}<graph><node id='a'/>", "not well-formed"),
         ("", "not well-formed"),
         (f"{HEAD}<graph><node id='a'/><node id='a'/></graph></graphml>", "two nodes"),
-        (f"{HEAD}<graph><node/></graph></graphml>", "no id"),
+        (f"{HEAD}<graph><node/></graph></graphml>", "no ID"),
         (f"{HEAD}<graph><node id='a'/><edge source='a' target='b'/></graph></graphml>", '"b"'),
         (
             f"{HEAD}<key id='w' for='edge' attr.name='weight'/><graph><node id='a'/>"

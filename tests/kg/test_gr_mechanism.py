@@ -142,7 +142,7 @@ def test_the_account_names_the_weakest_link_and_the_contradiction() -> None:
     assert account.startswith("AAA1 activates BBB1, which activates CCC1; ")
     assert "weakest link: BBB1 activates CCC1 (belief 0." in account
     assert "1 paper up to 2012" in account
-    assert "contradicted that BBB1 activates CCC1: “BBB1 inhibited CCC1 in our hands.” (2018)" in (
+    assert 'contradicted that BBB1 activates CCC1: "BBB1 inhibited CCC1 in our hands." (2018)' in (
         account
     )
     assert ". " not in account

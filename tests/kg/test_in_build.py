@@ -260,7 +260,7 @@ def test_an_empty_corpus_gives_an_empty_graph_and_says_so(tmp_path: Path) -> Non
     note(folder, "a", ["Nothing of interest happened."])
     report = build([folder], tmp_path / "out", FAST, ontology())
     assert report.triples == 0
-    assert "the graph is empty" in report.notes
+    assert "no triples were extracted, so the graph is empty" in report.notes
 
 
 _KILLED = """

@@ -56,7 +56,7 @@ def test_a_saved_table_reads_back_value_for_value_and_has_its_units(context: Too
         ({"rows": [{"patient": "p", "c": "x"}]}, "numbers"),
         ({"rows": [{"patient": "=1+1", "c": 1}]}, "=1"),
         ({"rows": [{"patient": "p", "c; d": 1}]}, "c; d"),
-        ({"rows": [{"patient": "p", "c": 1}], "units": {"d": "mm"}}, "numbers"),
+        ({"rows": [{"patient": "p", "c": 1}], "units": {"d": "mm"}}, "numeric"),
         ({"rows": []}, "rows"),
         ({"rows": [{"patient": "p", "c": 1}], "name": "../x"}, "name"),
     ],

@@ -55,4 +55,4 @@ def test_groups_of_a_yes_or_no_are_named_by_their_levels(
     assert (contract.exposed, contract.reference) == groups
     joint = claim(exposures=[exposure, {"variable": "clinical:marker", "label": "marker"}])
     contract = draft(joint, cohort.dictionary())
-    assert (contract.exposed, contract.reference) == (f"{groups[0]} and marker high", "all others")
+    assert (contract.exposed, contract.reference) == (f"{groups[0]} and high marker", "all others")

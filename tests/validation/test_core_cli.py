@@ -33,7 +33,7 @@ def test_validate_without_run_runs(tmp_path: Path) -> None:
     options = ["--cohort", str(folder), "--out", str(tmp_path / "out")]
     done = runner.invoke(validate_app, [str(path), *options])
     assert done.exit_code == 0, done.output
-    assert "supported" in done.stdout
+    assert "Supported" in done.stdout
     assert (tmp_path / "out" / "marker-os" / "results.json").is_file()
     assert (tmp_path / "out" / "ledger.jsonl").is_file()
 

@@ -322,5 +322,5 @@ def test_competing_status_codes_are_checked():
     time, status, _ = two_causes(30)
     with pytest.raises(NoEventsError, match="cause 3"):
         aalen_johansen(time, status, 3)
-    with pytest.raises(BadEventsError, match="causes"):
+    with pytest.raises(BadEventsError, match="cause"):
         aalen_johansen(time, status - 1)

@@ -76,7 +76,7 @@ def test_one_of_weights_and_hub(cache: Path, tmp_path: Path) -> None:
     (tmp_path / "b.safetensors").write_bytes(b"x")
     both = {"hub": "lab/nuclei:net.safetensors", "weights": "b.safetensors"}
     for wrong, said in (
-        (both, "not both"),
+        (both, "cannot be combined"),
         ({**both, "method": "classical"}, "no weights"),
     ):
         with pytest.raises(InputError, match=said):

@@ -95,7 +95,7 @@ def test_names_and_addresses_in_the_log_and_the_queue_forge_no_line_and_break_no
     assert "\x1b" not in ran.output
     listed = CliRunner().invoke(app, ["hospital", "queue"])
     assert listed.exit_code == 0, listed.output
-    assert "asked by eve [/bold]" in listed.output
+    assert "requested by eve [/bold]" in listed.output
 
 
 def test_a_row_of_the_log_that_cannot_be_read_is_told_in_a_sentence(settings: Settings) -> None:

@@ -82,7 +82,7 @@ def test_runs_beyond_a_day_s_number_are_refused_and_each_person_has_a_number_of_
 ) -> None:
     answers = [start(guard, ANN) for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
-    assert "ann may have 2 runs in 24 hours" in answers[2].json()["error"]
+    assert "ann has reached the quota of 2 runs in 24 hours" in answers[2].json()["error"]
     assert [start(guard, BOB).status_code for _ in range(4)] == [200, 200, 200, 429]
     assert [owner for owner, _ in started_runs] == ["ann"] * 2 + ["bob"] * 3
 
@@ -312,7 +312,7 @@ def test_of_two_who_decide_at_once_one_is_told_that_the_other_did(
     applied = [who for who, answer in answers.items() if answer.status_code == 200]
     assert len(applied) == 1
     (other,) = kinds.keys() - applied
-    assert "is already in progress" in answers[other].json()["error"]
+    assert "is being worked on already" in answers[other].json()["error"]
     assert [(item["type"], item["reviewers"]) for item in begun] == [
         (kinds[applied[0]]["type"], applied)
     ]

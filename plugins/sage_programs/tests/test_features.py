@@ -119,7 +119,7 @@ def test_a_tool_that_gives_nothing_is_an_error_that_says_why(
     for path in (cohort.root / "slides").iterdir():
         path.write_text("broken")
     plan = DataPlan(extract=(Extraction(variable="imaging:d", tool="dots", field="per_mm2"),))
-    with pytest.raises(InputError, match=r"gave no imaging:d for any patient.*cannot be read"):
+    with pytest.raises(InputError, match=r"returned no imaging:d for any patient.*cannot be read"):
         run = runner(registry, cohort, tmp_path / "o")
         extract_features(cohort, plan, registry, run, tmp_path / "features")
 

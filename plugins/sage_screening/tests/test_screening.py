@@ -56,7 +56,7 @@ def test_screen_says_whom_it_left_out_and_warns_when_most_are(tmp_path: Path) ->
 def test_screen_refuses_an_endpoint_that_is_no_survival_endpoint(tmp_path: Path) -> None:
     done = run_screen("--cohort", "gbsg2", "--endpoint", "OS")
     assert isinstance(done.exception, InputError)
-    assert "it has: RFS" in str(done.exception)
+    assert "endpoints: RFS" in str(done.exception)
 
 
 def test_patients_of_one_follow_up_time_are_not_screened(tmp_path: Path) -> None:

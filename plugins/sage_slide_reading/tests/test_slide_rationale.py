@@ -57,7 +57,7 @@ def draft_rationales(path: Path, writer: Any, **changed: Any) -> Any:
 def test_computed_drafts_are_measured_and_say_what_they_are(section: Path) -> None:
     made = draft_rationales(section, ComputedWriter())
     assert [round_.navigation_s for round_ in made.rounds] == [0, 0]
-    assert "not by a pathologist" in made.statement and made.drafted_by == "computed"
+    assert "without a model" in made.statement and made.drafted_by == "computed"
     first, second = (round_.rationale for round_ in made.rounds)
     assert "upper left" in " ".join(first.thumbnail_impression)
     assert "stayed here for 3.0 s at 10x" in second.why_zoom[0]
