@@ -63,7 +63,7 @@ def test_a_question_about_arrangement_is_answered_and_shown(tmp_path: Path) -> N
     again = sage("admin", "replay", "last", "--out", "again", cwd=tmp_path)
     assert again.code == 0 and (tmp_path / "again" / "report.md").read_text() == report
     assert "identical to the run's report" in again.out
-    (run / "report.md").write_text(report.replace("supported", "proven"))
+    (run / "report.md").write_text(report.replace("Appendix", "Annex"))
     again = sage("admin", "replay", "last", "--out", "again", cwd=tmp_path)
     assert "differs from the run's report" in again.out
 

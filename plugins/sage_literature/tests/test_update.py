@@ -146,7 +146,7 @@ def test_a_graph_of_other_papers_or_of_an_earlier_version_has_nothing_to_repeat(
     assert ended.code == 2 and "none of its sources was gathered" in ended.err
     (tmp_path / "g" / "recipe.json").unlink()
     ended = call(world, tmp_path, "literature", "update", "--graph", "g")
-    assert ended.code == 2 and "no recipe.json" in ended.err
+    assert ended.code == 2 and "recipe.json not found" in ended.err
 
 
 def test_where_no_service_answers_the_exit_code_says_so(world: Catalogs, tmp_path: Path) -> None:

@@ -281,7 +281,7 @@ def test_the_command_line_reads_with_a_behavior(node: Path, model: Path, tmp_pat
         (["--out", "r"], "r already exists; choose another folder"),
         (["--most", "2"], "require --agent o3"),
         (["--agent", "o3", "--intervene"], "require --agent pathagent"),
-        (["--agent", "o3", "--behavior", str(tmp_path)], "no behavior.safetensors"),
+        (["--agent", "o3", "--behavior", str(tmp_path)], "behavior.safetensors not found"),
     ):
         wrong = sage("reading", "read", str(node), QUESTION.text, *more, cwd=tmp_path)
         assert wrong.code == 2 and words in wrong.err
