@@ -58,6 +58,10 @@ def names_of(results: Results, contract: Contract) -> say.Names:
         if plan.note and (plan.role == "subgroup" or plan.method == "fine_gray")
     }
     positive = contract.controls.known_positive
+    known = next(
+        (within_sentence(use.label) for use in contract.variables if use.role == "known_positive"),
+        "",
+    )
     return say.Names(
         keys=frozenset(results.numbers),
         reached=frozenset(key for key, item in results.numbers.items() if item.value is not None),
@@ -68,7 +72,7 @@ def names_of(results: Results, contract: Contract) -> say.Names:
         part=results.tests[0].part if results.tests else "all",
         features=tuple(use.label for use in contract.claimed),
         simulated=results.simulated,
-        known=within_sentence(positive.label) if positive else "",
+        known=f"{known} with {within_sentence(labels[positive.endpoint])}" if positive else "",
         sides={
             results.key(test): describe_side(contract, side_of(test.effect), test.endpoint)
             for test in results.tests

@@ -26,7 +26,7 @@ from agents.findings.types import (
     Sensitivity,
     SubgroupEffect,
 )
-from sage.core.printable import within_sentence
+from sage.core.printable import join_names, within_sentence
 from validation.controls.keys import Key, random_key
 from validation.results.results import Part
 
@@ -81,6 +81,11 @@ class Names:
     either: bool = False
     base: str = ""
 
+    @property
+    def measured(self) -> str:
+        """The compared variables, for use within a sentence."""
+        return join_names(within_sentence(label) for label in self.features) or "the exposure"
+
     def name_of(self, subject: str) -> str:
         """Return the label of an endpoint or test, for use within a sentence."""
         return within_sentence(self.labels.get(subject, subject))
@@ -107,11 +112,12 @@ def render(finding: Finding, names: Names) -> str:
                 "worse": "lowers the concordance",
                 "open": "does not clearly change the concordance",
             }
+            base = names.write(" of {}", "concordance.without.harrell")
             change = names.write(
-                " by {} ({} to {})",
+                " by {} (95% CI {} to {})",
                 "concordance.gain", "concordance.gain_lower", "concordance.gain_upper",
             )  # fmt: skip
-            return f"Adding the claimed variables to {beside} {verb[outcome]}{change}."
+            return f"Adding the claimed variables to {beside} {verb[outcome]}{base}{change}."
         case Control():
             return _control(finding, names)
         case Sensitivity(outcome=outcome):
@@ -217,7 +223,7 @@ def _control(finding: Control, names: Names) -> str:
     if finding.subject == NEGATIVE:
         verb = "is not" if passed else "is, though it should not be,"
         shown = names.write(" (p {})", Key.NEGATIVE_P)
-        return f"The exposure {verb} associated with the negative-control endpoint{shown}."
+        return f"The negative-control endpoint {verb} associated with {names.measured}{shown}."
     place = names.features.index(finding.subject)
     share = (
         names.write(
@@ -237,10 +243,11 @@ def _missing(finding: MissingData, names: Names) -> str:
         return names.write("{} of the patients have all covariates.", "missing_data.complete") or (
             "Some patients lack a covariate."
         )
-    lack = f"The exposure was not measured in {names.write('{}', Key.MISSING) or 'some'} patients"
+    lacking = names.write("{}", Key.MISSING) or "Some"
+    lack = f"{lacking} patients lack a measurement of {names.measured}"
     shown = names.write(" (p {})", Key.MISSING_P)
     return {
-        "none": "The exposure was measured in every patient with the outcome.",
+        "none": f"Every patient with the outcome has a measurement of {names.measured}.",
         "some": f"{lack}, too few to compare with the others.",
         "unrelated": f"{lack}; their outcomes do not clearly differ{shown}.",
         "related": f"{lack}; their outcomes differ{shown}.",
@@ -251,14 +258,14 @@ def _alternative(subject: str, names: Names) -> str:
     if subject == "confounding":
         model = "adjusted" if "adjusted.e_value" in names.keys else "primary"
         needed = names.write(
-            " associated with both exposure and outcome by a risk ratio of at least {} each"
-            " ({} for the confidence limit; E-values)",
+            " associated with the outcome and the compared groups by a risk ratio of at least {}"
+            " each ({} for the confidence limit; E-values)",
             f"{model}.e_value", f"{model}.e_value_limit",
         )  # fmt: skip
         return f"An unmeasured confounder{needed} could explain the association."
     return {
         "chance": "Chance remains a plausible explanation.",
-        "selection": "The patients with a measured exposure may not represent all patients.",
-        "measurement": "Error in measuring the exposure may weaken or distort the estimate.",
-        "reverse_causation": "The outcome may have led to the exposure.",
+        "selection": "Patients with complete measurements may not represent all patients.",
+        "measurement": f"Error in measuring {names.measured} may distort the estimate.",
+        "reverse_causation": f"The outcome may have influenced {names.measured}.",
     }[subject]

@@ -424,7 +424,6 @@ def _tell_end(services: Services, *, as_json: bool) -> None:
         return
     for hypothesis in result["hypotheses"]:
         tell_answer(hypothesis)
-    tell_candidates(services)
     if result["simulated"]:
         out.print("\n[yellow]Simulated cohort: a demonstration, not evidence about patients.[/]")
     out.print(f"\nreport: {result['report']}", soft_wrap=True)

@@ -61,7 +61,12 @@ class ForeignText(str):
 
     def __format__(self, form: str) -> str:
         """Format for a sentence."""
-        return format(str(self) if _NAME.fullmatch(self) else quote_text(self), form)
+        return format(str(self) if is_name(self) else quote_text(self), form)
+
+
+def is_name(text: str) -> bool:
+    """Check whether a text is a short name without punctuation, which no sentence must quote."""
+    return _NAME.fullmatch(text) is not None
 
 
 _NAME = re.compile(r"[^\W_][\w +/%&-]{0,59}|")

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from agents.findings.answer import capitalize
 from agents.findings.render import CENSORING
 from agents.findings.types import Finding
-from sage.core.printable import within_sentence
+from sage.core.printable import is_name, within_sentence
 from sage.report.facts import Facts
 from validation.contracts.contract import Contract
 from validation.core.hypothesis import CutRule
 from validation.results.results import Results
+from validation.verdict.verdict import SIMULATED
 
 MONTHS = 36
 """Time after the start of follow-up at which the front's table gives survival, in months."""
@@ -71,7 +72,7 @@ def build_front(
         if reason.outcome == "prevents" and reason.text != first
     ]
     against += [sentences[item] for item in chosen if _speaks_against(item)]
-    notes = contract.notes if results.simulated else ()  # the page's banner says it
+    notes = (*contract.notes, SIMULATED) if results.simulated else ()  # the page's banner says it
     against += [
         f"{limit if limit.startswith(results.cohort) else capitalize(limit)}."
         for limit in results.verdict.limits
@@ -143,7 +144,8 @@ def _describe_design(
             " outcome."
         )
     cuts = [
-        f"{within_sentence(use.label)} at [[cut.{at}.upper]]{f' {use.unit}' if use.unit else ''}"
+        f"{within_sentence(use.label)} at [[cut.{at}.upper]]"
+        f"{f' {use.unit}' if is_name(use.unit) else ''}"
         for at, use in enumerate(contract.exposures, 1)
         if f"cut.{at}.upper" in results.numbers and use.cut is CutRule.MEDIAN
     ]

@@ -19,11 +19,11 @@ from validation.verdict.verdict import TURNED_ROUND
 
 OBJECTIONS = {
     "permuted outcome": "an effect that shuffled outcomes do not give as often",
-    "random features": "an exposure that does better than random features of its kind",
+    "random features": "a marker that predicts better than comparable features",
     "known positive": "a cohort in which a known association is seen",
-    "negative control": "a negative-control endpoint that the exposure does not affect",
-    "missingness": "exposure values that are not missing by outcome",
-    "timing": "an exposure that was measured before follow-up began",
+    "negative control": "a negative-control endpoint without an association",
+    "missingness": "measurements whose absence is unrelated to the outcome",
+    "timing": "a marker that was measured before follow-up began",
     "declared timing": "a declaration of when each variable became known",
     "specification curve": "an effect that other defensible analyses show as well",
     "proportional hazards": "an effect that lasts over follow-up, or a claim about part of it",

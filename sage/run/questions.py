@@ -216,6 +216,8 @@ def describe_question(question: Question, *, begun: bool = False) -> list[str]:
         out.append("  endpoint: none given; the hypothesis chooses one")
     if question.direction is not None:
         out.append(f"  direction: {question.direction.value.replace('_', ' ')}")
+    elif not question.refusals and question.intent is not Intent.DISCOVER:
+        out.append("  direction: none given; both directions are tested")
     setting = question.setting
     about = {"question": setting.asked, "cohort": setting.cohort, "graph": setting.graph}
     said = "; ".join(f"{what}: {name or 'not said'}" for what, name in about.items())

@@ -42,12 +42,18 @@ def test_table_one_counts_the_groups_that_are_compared(found, raw: pd.DataFrame)
         "exposed": str(exposed.sum()),
         "reference": str((~exposed).sum()),
     }
-    stage = rows["Stage, median (quartiles)"]
-    low, middle, high = raw.stage[exposed].quantile([0.25, 0.5, 0.75])
-    assert stage["exposed"] == f"{middle:.3g} ({low:.3g} to {high:.3g})"
-    one, two = raw.stage[exposed].dropna(), raw.stage[~exposed].dropna()
+    (marker,) = (row for name, row in rows.items() if name.endswith("units, median (quartiles)"))
+    low, middle, high = raw.marker[exposed].quantile([0.25, 0.5, 0.75])
+    assert marker["exposed"] == f"{middle:.3g} ({low:.3g} to {high:.3g})"
+    one, two = raw.marker[exposed].dropna(), raw.marker[~exposed].dropna()
     gap = abs(one.mean() - two.mean()) / math.sqrt((one.var() + two.var()) / 2)
-    assert stage["difference (SD)"] == f"{gap:.2f}"
+    assert marker["difference (SD)"] == f"{gap:.2f}"
+    stages = raw.stage[exposed].dropna()
+    for level in sorted(stages.unique()):
+        count = (stages == level).sum()
+        cell = f"{count} ({100 * count / len(stages):.0f}%)"
+        assert rows[f"Stage: {level:g}, n (%)"]["exposed"] == cell
+    stage = rows[f"Stage: {min(stages):g}, n (%)"]
     assert stage["missing"] == f"{raw.stage.isna().sum()} ({100 * raw.stage.isna().mean():.0f}%)"
     men = (raw.sex[exposed] == "male").sum()
     share = 100 * men / raw.sex[exposed].notna().sum()

@@ -997,8 +997,9 @@ def _others() -> Iterator[Row]:
     yield row("nothing to replicate", NOT, "nnn", primary=NOTHING, replicate=second(**STRONG),
               reasons=("replication [limits]",), without=("one cohort only",))  # fmt: skip
     yield row("seen before", open_("registration"), "yyy", seen="abcdef0123456789",
+              without=("registered after contract",))  # fmt: skip
+    yield row("seen before, nothing there", NOT, "nnn", primary=NOTHING, seen="abcdef0123456789",
               limits=("registered after contract abcdef012345",))  # fmt: skip
-    yield row("seen before, nothing there", NOT, "nnn", primary=NOTHING, seen="abcdef0123456789")
     for unsafe, says in ((False, open_("reproduction")), (True, open_("reproduction"))):
         brought = Objection(
             "reproduction", "second implementation", "not reproduced", "differs", any_reading=unsafe
@@ -1127,14 +1128,13 @@ def _limits() -> Iterator[Row]:
             "another version",
         ),
     )
-    yield row("simulated", SUPPORTED, "yyy", plan={"simulated": True}, limits=("SIMULATED data",))
+    yield row("simulated", SUPPORTED, "yyy", plan={"simulated": True}, limits=("simulated data",))
     second = {"version": 2, "parent": "0" * 64, "amendment": "look again"}
     yield row("second version", SUPPORTED, "yyy", plan=second,
               limits=("contract amended, version 2: look again", "no results of another version")
     )  # fmt: skip
     yield row("second version, seen", open_("registration"), "yyy", plan=second, seen="abc",
-              limits=("registered after contract abc",), without=("no results of another version",)
-    )  # fmt: skip
+              without=("registered after contract abc", "no results of another version"))  # fmt: skip
     yield row("untested", SUPPORTED, "yyy", plan={"untested": ("margin",)},
               limits=("not tested: margin",))  # fmt: skip
 

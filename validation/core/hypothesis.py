@@ -175,8 +175,8 @@ class Direction(StrEnum):
 def describe_outcome(direction: Direction, kind: str, label: str) -> str:
     """Describe the exposed patients' outcome on an endpoint, e.g. "shorter overall survival"."""
     words = {
-        "survival": ("shorter", "longer", "shorter or longer"),
-        "continuous": ("higher", "lower", "higher or lower"),
+        "survival": ("shorter", "longer", "different"),
+        "continuous": ("higher", "lower", "different"),
     }.get(kind, ("more frequent", "less frequent", "more or less frequent"))
     return f"{words[tuple(Direction).index(direction)]} {within_sentence(label)}"
 

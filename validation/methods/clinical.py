@@ -30,13 +30,15 @@ if TYPE_CHECKING:
 FOLDS = 10
 FEWEST_EVENTS_OF_A_FOLD = 3
 MOST_PATTERNS = 8
+MOST_GRADES = 8
+"""Largest number of levels at which table 1 counts an ordinal variable's patients by level."""
 STEP = 0.01
 REACHED = 0.9
 """Quantile of predicted risk up to which curves are drawn; beyond it too few patients decide."""
 
 
 def table_one(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Tabulate patients by group: n (%), or median and quartiles; standardized difference; missing.
+    """Tabulate patients by group: n (%), or median and quartiles; standardized difference.
 
     If the claim is a slope, patients are split at the median of the exposure, for description only.
     """
@@ -83,12 +85,16 @@ def _described(
     absent = f"{missing} ({100 * missing / max(int(masks[0].sum()), 1):.0f}%)"
     unit = f", {use.unit}" if use.unit else ""
     numeric = pd.api.types.is_numeric_dtype(column)
-    if numeric and set(np.unique(column.dropna())) - {0, 1}:
+    known = np.unique(column.dropna()) if numeric else np.empty(0)
+    graded = use.kind == "ordinal" and 2 < len(known) <= MOST_GRADES
+    if numeric and not graded and set(known) - {0, 1}:
         parts = [column[mine].dropna().to_numpy(dtype=float) for mine in masks]
         row = {"variable": f"{use.label}{unit}, median (quartiles)"}
         row |= {head: _quartiles(part) for head, part in zip(heads, parts, strict=True)}
         return [row | {"difference (SD)": _difference(parts[1:]), "missing": absent}]
-    texts = column.map(lambda value: "yes" if value == 1 else "no") if numeric else column
+    texts = column
+    if numeric:
+        texts = column.map(lambda value: f"{value:g}" if graded else "yes" if value == 1 else "no")
     texts = texts.where(column.notna()).astype("object")
     levels = sorted(texts.dropna().unique(), key=str)
     shares = [

@@ -139,6 +139,8 @@ CLEAR = 2.0
 ORDER: dict[Word, int] = {"not_supported": 0, "inconclusive": 1, "supported": 2}
 """Order of the verdicts; neighbors differ by one."""
 TURNED_ROUND = "associated in the other direction"
+SIMULATED = "simulated data: nothing follows for patients"
+"""Limit of every result from a simulated cohort."""
 SEARCHED = ("spline", "maximally_selected")
 """Methods whose p-value tests for any association, found by searching."""
 UNDIRECTED = (*SEARCHED, "nested", "mediation")
@@ -472,6 +474,7 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
         )
         words = "the claim was written after results in these patients were seen"
         doubts.append(Objection("registration", "registration", words, text))
+        limits.remove(_seen_before(evidence.seen))
     if doubts:
         reasons += [doubt.reason for doubt in doubts]
         return _Found("inconclusive", doubts[0].because, tuple(reasons), doubts[0].words)
@@ -673,19 +676,23 @@ def _replication(evidence: Evidence) -> Reason | None:
     return Reason.model_validate({"rule": "replication", "outcome": outcome, "text": text})
 
 
+def _seen_before(contract: str) -> str:
+    return (
+        f"registered after contract {contract[:12]} gave results on this claim, or on a claim that"
+        " sorts these patients nearly alike"
+    )
+
+
 def _limits(evidence: Evidence) -> list[str]:
     contract, plan = evidence.contract, evidence.contract.controls
     limits = []
     if contract.simulated:
-        limits.append("SIMULATED data: nothing follows for patients")
+        limits.append(SIMULATED)
     limits += [f"not tested: {part}" for part in contract.untested]
     if contract.version > 1:
         limits.append(f"contract amended, version {contract.version}: {contract.amendment}")
     if evidence.seen is not None:
-        limits.append(
-            f"registered after contract {evidence.seen[:12]} gave results on this claim, or on a"
-            " claim that sorts these patients nearly alike"
-        )
+        limits.append(_seen_before(evidence.seen))
     elif contract.version > 1:
         limits.append("no results of another version in this ledger")
     if evidence.replicate is None:
