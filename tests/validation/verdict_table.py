@@ -1134,7 +1134,7 @@ def _limits() -> Iterator[Row]:
               limits=("contract amended, version 2: look again", "no results of another version")
     )  # fmt: skip
     yield row("second version, seen", open_("registration"), "yyy", plan=second, seen="abc",
-              without=("registered after contract abc", "no results of another version"))  # fmt: skip
+              without=("registered after contract", "no results of another version"))  # fmt: skip
     yield row("untested", SUPPORTED, "yyy", plan={"untested": ("margin",)},
               limits=("not tested: margin",))  # fmt: skip
 
