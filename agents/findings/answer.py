@@ -24,6 +24,7 @@ NOT_TESTED = {
 """Answers of hypotheses without results, by how their evaluation ended."""
 VERDICT_WORDS = {
     "supported": "Supported",
+    "small_effect": "Small effect",
     "inconclusive": "Inconclusive",
     "not_supported": "Not supported",
     "infeasible": "Not tested",
@@ -63,7 +64,7 @@ def answer_results(results: Results, contract: Contract) -> Answer:
     doubt = ""
     if verdict.verdict == "inconclusive" and verdict.qualifiers:
         doubt = capitalize(verdict.qualifiers[0]) + "."
-    elif verdict.verdict == "supported" and results.replicate is None:
+    elif verdict.verdict in ("supported", "small_effect") and results.replicate is None:
         doubt = UNCONFIRMED
     curve = next(
         (name for name in ("kaplan_meier", "cumulative_incidence") if name in results.figures),

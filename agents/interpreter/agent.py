@@ -6,8 +6,6 @@ and orders typed statements; SAGE writes their sentences.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
 from agents.core.base import Agent, Resources, Role, View, prompt_file
@@ -15,6 +13,7 @@ from agents.core.types import ExpandedHypothesis
 from agents.core.words import Words
 from agents.findings.check import keep_held, refuse_findings
 from agents.findings.types import Finding, Held
+from validation.results.results import Word
 
 
 class KeyedNumber(View):
@@ -35,7 +34,7 @@ class ContractView(View):
 class ResultsView(View):
     """Aggregated results: numbers by key, verdict, supported statements; never a patient."""
 
-    verdict: Literal["supported", "not_supported", "inconclusive"]
+    verdict: Word
     badge: str
     held: tuple[Held, ...]
     reasons: tuple[str, ...]
@@ -62,8 +61,8 @@ class Interpretation(View):
     remark: Words = ""
 
 
-SCORE = {"supported": 8, "inconclusive": 5, "not_supported": 3}
-HIGHEST_SCORE = {"supported": 10, "inconclusive": 7, "not_supported": 5}
+SCORE = {"supported": 8, "inconclusive": 5, "small_effect": 4, "not_supported": 3}
+HIGHEST_SCORE = {"supported": 10, "inconclusive": 7, "small_effect": 5, "not_supported": 5}
 """Highest feasibility score of a translation, by verdict."""
 MOST = 24
 

@@ -12,6 +12,7 @@ from agents.core.words import Words
 from agents.findings.check import keep_held, refuse_findings
 from agents.findings.types import RESULTS, Finding, Held, NextStep
 from agents.interpreter.agent import Interpretation, ResultsView
+from validation.results.results import Word
 
 
 class NoveltyView(View):
@@ -34,7 +35,7 @@ class FeasibilityView(View):
 class VerdictView(View):
     """The verdict with reasons, limits and the statements behind it; no contract, no code."""
 
-    verdict: Literal["supported", "not_supported", "inconclusive"]
+    verdict: Word
     badge: str
     reasons: tuple[str, ...]
     limits: tuple[str, ...]

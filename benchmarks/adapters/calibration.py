@@ -31,6 +31,7 @@ from validation.core.hypothesis import (
     Hypothesis,
     Population,
 )
+from validation.results.results import Word
 
 PURPOSE = 62
 FEWEST = 20
@@ -61,7 +62,7 @@ class Claim(Strict):
     number: int
     variable: str
     endpoint: str
-    verdict: Literal["supported", "not_supported", "inconclusive", "refused"]
+    verdict: Word | Literal["refused"]
     because: str = ""
     naive: bool = False
 

@@ -9,7 +9,10 @@ if TYPE_CHECKING:
     from validation.contracts.contract import FrozenContract
     from validation.results.results import Results
 
-COLORS = {"supported": "green", "not_supported": "yellow", "inconclusive": "cyan"}
+COLORS = {
+    "supported": "green", "small_effect": "yellow", "not_supported": "yellow",
+    "inconclusive": "cyan",
+}  # fmt: skip
 MARKS = {"for": "+", "against": "-", "limits": "~", "prevents": "!"}
 
 

@@ -69,15 +69,10 @@ class Reached:
         return TURNED_ROUND in self.verdict.qualifiers
 
     @property
-    def adjusted_decides(self) -> bool:
-        """Whether relevance was judged on a different estimate than the association."""
-        effects = {row.question: row.effect for row in self.verdict.answers}
-        return effects.get("association") != effects.get("relevance")
-
-    @property
     def dependent(self) -> bool:
         """Whether the verdict only lacks an effect that is independent of the covariates."""
-        return self.answers("association", "yes") and self.prevented_by("adjusted model")
+        shown = not self.answers("association", "no")
+        return shown and self.prevented_by("adjusted model")
 
 
 CHANGES: tuple[tuple[str, Callable[[Reached], bool]], ...] = (
@@ -98,10 +93,8 @@ CHANGES: tuple[tuple[str, Callable[[Reached], bool]], ...] = (
      " looked at.",
      lambda it: it.verdict.verdict == "not_supported" and it.turned and not it.simulated),
     ("An interval that reaches the smallest effect that matters.",
-     lambda it: (it.verdict.verdict == "not_supported" and not it.turned)
-     or (it.prevented_by("relevant effect") and not it.adjusted_decides)),
-    ("An adjusted estimate whose interval reaches the smallest effect that matters.",
-     lambda it: it.prevented_by("relevant effect") and it.adjusted_decides),
+     lambda it: (it.verdict.verdict in ("small_effect", "not_supported") and not it.turned)
+     or it.prevented_by("relevant effect")),
     ("More events: the interval includes both no effect and an effect that matters.",
      lambda it: it.prevented_by("power")),
     ("More events: the association is significant alone, but not when all claims are counted.",
@@ -109,7 +102,8 @@ CHANGES: tuple[tuple[str, Callable[[Reached], bool]], ...] = (
     ("A claim about the shape of the association, which has no slope in one direction.",
      lambda it: it.prevented_by("direction")),
     ("Agreement of the tests with and without covariates: the effect appears only with them.",
-     lambda it: it.answers("association", "no") and it.prevented_by("adjusted model")),
+     lambda it: it.answers("association", "no") and it.answers("independence", "yes")
+     and it.prevented_by("adjusted model")),
     ("The adjusted model with more events.",
      lambda it: it.dependent and it.answers("independence", "unclear")
      and it.missing < MANY_MISSING),

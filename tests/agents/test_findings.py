@@ -46,6 +46,7 @@ KINDS = {get_args(item.model_fields["kind"].annotation)[0] for item in MODELS}
 ONE: TypeAdapter[Finding] = TypeAdapter(Finding)
 CASES: dict[str, dict[str, Any]] = {
     "supported": {"primary": estimate(2.0)},
+    "small_effect": {"primary": estimate(1.2, 0.05)},
     "not_supported": {"primary": estimate(0.97, 0.05), "ran": {"permuted": 0.6, "random": 0.4}},
     "inconclusive": {
         "primary": estimate(1.2, 0.2), "ran": {"random": 0.6, "missing": 9}, "events": 90,
@@ -120,6 +121,11 @@ def test_every_kind_is_borne_out_by_some_result_and_shown_in_some_section() -> N
 
 TABLE = {
     "supported": (
+        "primary:significant adjusted:significant permuted outcome:passed FABP5:passed "
+        "events:enough exposure:none toy:one_cohort",
+        {"confounding", "measurement"}, {"repeat", "test_endpoint"},
+    ),
+    "small_effect": (
         "primary:significant adjusted:significant permuted outcome:passed FABP5:passed "
         "events:enough exposure:none toy:one_cohort",
         {"confounding", "measurement"}, {"repeat", "test_endpoint"},

@@ -27,9 +27,7 @@ from sage.report.reading import (
 from validation.results.results import Effect, Reason, Verdict
 from validation.verdict.verdict import TURNED_ROUND
 
-CRUDE, ADJUSTED = (
-    Effect(value=value, lower=1.0, upper=3.0, scale="hazard ratio") for value in (1.8, 1.4)
-)
+CRUDE = Effect(value=1.8, lower=1.0, upper=3.0, scale="hazard ratio")
 OTHERS = ("Other patients", "A smaller effect in patients")
 ROWS_OF_CHANGE: tuple[tuple[str, str, str, str, tuple[str, ...]], ...] = (
     # verdict, because, answers, rule that prevents, how each line begins
@@ -51,9 +49,9 @@ ROWS_OF_CHANGE: tuple[tuple[str, str, str, str, tuple[str, ...]], ...] = (
     ("inconclusive", "assumption", "unclear|unclear|unclear", "direction", ("A claim about the",)),
     ("inconclusive", "relevance", "unclear|unclear|no", "relevant effect",
      ("An interval that reaches",)),
-    ("inconclusive", "relevance", "yes|yes|no", "relevant effect", ("An interval that reaches",)),
-    ("inconclusive", "relevance", "yes|yes|no|adjusted", "relevant effect",
-     ("An adjusted estimate whose interval reaches",)),
+    ("small_effect", "evidence", "yes|yes|no", "", ("An interval that reaches",)),
+    ("inconclusive", "independence", "unclear|no|no", "adjusted model",
+     ("A reason, given before",)),
     ("inconclusive", "independence", "yes|unclear|unclear", "adjusted model",
      ("The adjusted model with more events.",)),
     ("inconclusive", "independence", "yes|unclear|unclear|missing", "adjusted model",
@@ -81,7 +79,7 @@ def reached(verdict: str, because: str, given: str, rule: str, simulated: bool) 
             "question": question,
             "answer": answer,
             "text": "",
-            "effect": ADJUSTED if "adjusted" in words and question == "relevance" else CRUDE,
+            "effect": CRUDE,
         }
         for question, answer in zip(questions, words, strict=False)
     ]

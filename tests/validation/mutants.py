@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import validation.verdict.verdict  # noqa: F401  (loads the modules that `load` replaces)
-from tests.validation.verdict_table import ORDER, Row, failures, rows
+from tests.validation.verdict_table import Row, failures, rows
 from validation.verdict.verdict import Evidence
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,7 +52,7 @@ COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
 }
 WORDS = (
     ("yes", "no", "unclear", "not answered"),
-    ("supported", "not_supported", "inconclusive"),
+    ("supported", "small_effect", "not_supported", "inconclusive"),
     ("for", "against", "limits", "prevents"),
     ("evidence", "power", "assumption", "data", "timing", "control", "independence", "relevance",
      "reproduction", "replication", "multiplicity", "registration"),
@@ -209,8 +209,6 @@ def _is_noticed(
     """
     try:
         rules = load_rules(codes)
-        if rules.ORDER != ORDER:
-            return True
         for at, row in enumerate(table):
             table.insert(0, table.pop(at))
             if failures(row, rules.judge, _convert(rules, given[id(row)])):

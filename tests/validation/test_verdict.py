@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.validation.verdict_table import ORDER as EXPECTED_ORDER
 from tests.validation.verdict_table import (
+    ORDER,
     Row,
     controls,
     decision_table,
@@ -20,8 +21,9 @@ from tests.validation.verdict_table import (
     failures,
     on_line,
     rows,
+    specification,
 )
-from validation.verdict.verdict import ORDER, judge
+from validation.verdict.verdict import judge
 
 ROWS = list(rows())
 
@@ -34,10 +36,6 @@ def test_the_table_of_rules(row: Row) -> None:
 def test_the_readme_shows_the_decisions_that_the_rules_make() -> None:
     readme = Path(__file__).resolve().parents[2] / "validation" / "README.md"
     assert decision_table(judge) in readme.read_text(encoding="utf-8")
-
-
-def test_the_order_of_verdicts() -> None:
-    assert ORDER == EXPECTED_ORDER
 
 
 def test_rows_have_names_of_their_own() -> None:
@@ -93,7 +91,7 @@ def test_the_example_of_one_estimate_on_either_side_of_alpha() -> None:
     given_evidence = {"primary": estimate(0.88, p=0.021, lower=0.78, upper=0.98),
                       "plan": {"direction": "lower_risk"}}  # fmt: skip
     found = [judge(evidence(q=q, **given_evidence)) for q in (0.026, 0.052)]
-    assert [item.because for item in found] == ["relevance", "relevance"]
+    assert [item.verdict for item in found] == ["small_effect", "not_supported"]
 
 
 def test_from_supported_to_not_supported_at_the_narrowest_place() -> None:
@@ -104,6 +102,42 @@ def test_from_supported_to_not_supported_at_the_narrowest_place() -> None:
     assert places[0] == ORDER["not_supported"] and places[-1] == ORDER["supported"]
     assert max(abs(a - b) for a, b in itertools.pairwise(places)) == 1
     assert places.count(ORDER["inconclusive"]) > 250
+
+
+# -- more patients, the same estimates -----------------------------------------------------------
+
+PATIENTS = [100 * 1.1**at for at in range(120)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    crude=st.floats(-1.0, 1.0), adjusted=st.one_of(st.none(), st.floats(-1.0, 1.0)),
+    wider=st.floats(1.0, 1.5), claims=st.integers(1, 50),
+    direction=st.sampled_from(["higher_risk", "lower_risk", "either"]),
+    unstable=st.booleans(), declared=st.booleans(),
+)  # fmt: skip
+def test_with_more_patients_a_conclusion_is_never_lost(
+    crude: float, adjusted: float | None, wider: float, claims: int,
+    direction: str, unstable: bool, declared: bool,
+) -> None:  # fmt: skip
+    plan: dict[str, Any] = {"direction": direction}
+    if adjusted is None:
+        plan |= {"covariates": (), "unadjusted_because": "randomized" if declared else ""}
+    ran = controls(specification=specification(0.5 if unstable else 1.0))
+    concluded = False
+    for n in PATIENTS:
+        se = 2 / math.sqrt(n)
+        primary = estimate(math.exp(crude), se)
+        beside = None if adjusted is None else estimate(math.exp(adjusted), wider * se)
+        found = judge(
+            evidence(
+                primary=primary, adjusted=beside, plan=plan, ran=ran, family=claims,
+                q=min(1.0, claims * primary["p"]),
+                q_adjusted=None if beside is None else min(1.0, claims * beside["p"]),
+            )
+        )  # fmt: skip
+        assert found.verdict != "inconclusive" or not concluded, (n, found.badge)
+        concluded = found.verdict != "inconclusive"
 
 
 # -- fail closed ---------------------------------------------------------------------------------

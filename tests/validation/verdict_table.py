@@ -322,7 +322,8 @@ class Row:
     unsaid: tuple[str, ...] = ()
 
 
-ORDER = {"not_supported": 0, "inconclusive": 1, "supported": 2}
+ORDER = {"not_supported": 0, "small_effect": 1, "inconclusive": 1, "supported": 2}
+"""A small effect and an inconclusive verdict both are between the others."""
 LETTERS = {"yes": "y", "no": "n", "unclear": "u", "not answered": "-"}
 STRONG = estimate(2.0)
 SMALL = estimate(1.2, 0.05)
@@ -332,6 +333,7 @@ WEAK = estimate(1.3, 0.25)
 """Neither shown nor excluded: 0.80 to 2.12."""
 SUPPORTED = ("supported", "evidence")
 NOT = ("not_supported", "evidence")
+SMALL_EFFECT = ("small_effect", "evidence")
 
 
 def open_(because: str) -> tuple[str, str]:
@@ -601,6 +603,12 @@ def _association() -> Iterator[Row]:
         (math.nan, open_("multiplicity"), "uyu"),
     ):
         yield row(f"q {q}", says, answers, primary=one, q=q, family=3)
+    yield row("q 0.05, adjusted to none", open_("independence"), "unn", primary=one, q=0.05,
+              adjusted=NOTHING)  # fmt: skip
+    yield row("q 0.05, adjusted to none, wide", open_("independence"), "uuu", primary=one, q=0.05,
+              adjusted=estimate(1.0, 0.25))  # fmt: skip
+    yield row("q 0.05, adjusted missing", open_("multiplicity"), "u-u", primary=one, q=0.05,
+              adjusted=None)  # fmt: skip
     sign = estimate(1.4, 0.2, 0.0999)
     beside: dict[str, Any] = {"adjusted": one, "q_adjusted": 0.0499}
     yield row("a sign alone, shown beside the covariates", SUPPORTED, "yyu", primary=sign, **beside,
@@ -621,7 +629,8 @@ def _association() -> Iterator[Row]:
         ("discovery", {"locked": True}, "uyu"),
     ):
         given: dict[str, Any] = {"primary": sign, "q": 0.2} | beside | changes
-        yield row(f"a sign alone, but {name}", open_("power"), answers, **given)
+        because = "independence" if answers[1] == "n" else "power"
+        yield row(f"a sign alone, but {name}", open_(because), answers, **given)
     yield row("claims", SUPPORTED, "yyy", family=2, reasons=("2 claims of",))
     for questions, told in ((3, "4 claims of the ledger that ask 3 questions"), (4, "4 claims of")):
         yield row(f"4 claims, {questions} questions", SUPPORTED, "yyy", family=4,
@@ -641,28 +650,34 @@ def _association() -> Iterator[Row]:
     yield row("nothing", NOT, "nnn", words="Not supported: no relevant association",
               primary=NOTHING, reasons=("the interval excludes the smallest relevant effect",)
     )  # fmt: skip
-    yield row("nothing, adjusted wide", NOT, "nun", primary=NOTHING, adjusted=estimate(0.9, 0.4))
+    yield row("nothing, adjusted wide", open_("power"), "nuu", primary=NOTHING,
+              adjusted=estimate(0.9, 0.4))  # fmt: skip
+    for ratio, says, answers in ((1.176, NOT, "nnn"), (1.177, open_("independence"), "unn")):
+        yield row(f"nearer to none, {ratio}", says, answers, primary=estimate(ratio, 0.1, 0.1))
+        yield row(f"adjusted nearer to none, {ratio}", says, "nnn", primary=NOTHING,
+                  adjusted=estimate(ratio, 0.1, 0.1))  # fmt: skip
     yield row("no effect at all, wide", open_("power"), "uuu", primary=estimate(1.0, 0.5))
     yield row("the other way", NOT, "nnn", words="associated in the other direction",
               primary=estimate(0.5), reasons=("significant in the other direction",))  # fmt: skip
     yield row("the other way, p 0.05", NOT, "nnn", words="no relevant association",
               primary=estimate(0.9, 0.05, 0.05))  # fmt: skip
-    yield row("the other way, but wide", open_("power"), "unu", primary=estimate(0.6, 0.5, 0.01))
-    yield row("exactly none, q below alpha", open_("power"), "unu",
+    yield row(
+        "the other way, but wide", open_("independence"), "unu", primary=estimate(0.6, 0.5, 0.01)
+    )
+    yield row("exactly none, q below alpha", open_("independence"), "unu",
               primary=estimate(1.0, 0.5, 0.01))  # fmt: skip
     yield row("the claim the other way around", NOT, "nnn", plan={"direction": "lower_risk"})
     yield row("protective", SUPPORTED, "yyy", primary=estimate(0.5),
               plan={"direction": "lower_risk"})  # fmt: skip
-    yield row("protective, exactly none", open_("power"), "unu", primary=estimate(1.0, 0.5, 0.01),
+    yield row("protective, exactly none", open_("independence"), "unu",
+              primary=estimate(1.0, 0.5, 0.01),
               plan={"direction": "lower_risk"})  # fmt: skip
     example = {
         "primary": estimate(0.88, p=0.021, lower=0.78, upper=0.98),
         "plan": {"direction": "lower_risk"},
     }
-    yield row("0.88 (0.78 to 0.98), q 0.026", open_("relevance"), "yyn", q=0.026, **example)
-    yield row("0.88 (0.78 to 0.98), q 0.052", open_("relevance"), "uyn", q=0.052, **example)
-    for p, says, answers in ((0.0999, open_("relevance"), "unn"), (0.1, NOT, "nnn")):
-        yield row(f"small, p {p}", says, answers, primary=estimate(1.1, 0.05, p))
+    yield row("0.88 (0.78 to 0.98), q 0.026", SMALL_EFFECT, "yyn", q=0.026, **example)
+    yield row("0.88 (0.78 to 0.98), q 0.052", NOT, "nyn", q=0.052, **example)
     locked = {"locked": True, "q": None}
     yield row("locked, weak", open_("power"), "uuu", primary=WEAK, **locked,
               reasons=("did not reach the registered level 0.2",))  # fmt: skip
@@ -677,10 +692,10 @@ def _association() -> Iterator[Row]:
     for method in ("spline", "maximally_selected"):
         plan = {"plan": {"method": method}, "adjusted": STRONG}
         flat = {"primary": estimate(1.1, 0.2, 0.001), **plan}
-        yield row(f"{method}, no direction", open_("assumption"), "uyu", **flat)
-        yield row(f"{method}, directed", SUPPORTED, "yyu", primary=estimate(1.6, 0.2, 0.001),
+        yield row(f"{method}, no direction", open_("assumption"), "uyy", **flat)
+        yield row(f"{method}, directed", SUPPORTED, "yyy", primary=estimate(1.6, 0.2, 0.001),
                   **plan)  # fmt: skip
-        yield row(f"{method}, slope touches none", SUPPORTED, "yyu",
+        yield row(f"{method}, slope touches none", SUPPORTED, "yyy",
                   primary=estimate(1.4, lower=1.0, upper=1.9, p=0.001), **plan)  # fmt: skip
         yield row(f"{method}, slope touches none from below", NOT, "nnn",
                   primary=estimate(0.8, lower=0.7, upper=1.0, p=0.001), plan={"method": method}
@@ -708,7 +723,7 @@ def _association() -> Iterator[Row]:
                   primary=given | {"method": "rank", "statistic": above},
                   adjusted=given | {"p": 0.001 if mean else 0.9}, q_adjusted=0.001,
                   plan={"method": "rank", "scale": "difference (SD)"})  # fmt: skip
-    yield row("log-rank, interval includes none", SUPPORTED, "yyu",
+    yield row("log-rank, interval includes none", SUPPORTED, "yyy",
               primary=estimate(1.4, 0.2, 0.04), adjusted=STRONG)  # fmt: skip
 
 
@@ -789,29 +804,44 @@ def _independence() -> Iterator[Row]:
               words="also after adjustment for age, stage and site", plan=within)  # fmt: skip
     yield row("one covariate", SUPPORTED, "yyy", words="also after adjustment for age",
               plan={"covariates": ("clinical:age",)})  # fmt: skip
-    yield row("nothing crude, but adjusted", independence, "nyn", primary=NOTHING, adjusted=STRONG)
-    yield row("weak crude, but adjusted", open_("power"), "uyu", primary=WEAK, adjusted=STRONG)
+    yield row("nothing crude, but adjusted", independence, "nyy", primary=NOTHING, adjusted=STRONG)
+    yield row("weak crude, but adjusted", open_("power"), "uyy", primary=WEAK, adjusted=STRONG)
 
 
 def _relevance() -> Iterator[Row]:
-    yield row("small", open_("relevance"), "yyn", primary=SMALL,
-              reasons=("relevant effect [prevents]",))  # fmt: skip
-    yield row("small beside the covariates", open_("relevance"), "yyn", adjusted=SMALL)
-    yield row("small crude, large adjusted", open_("relevance"), "yyn", primary=SMALL,
-              adjusted=STRONG)  # fmt: skip
+    tiny = estimate(1.1, 0.03)
+    yield row("small", SMALL_EFFECT, "yyn", primary=SMALL,
+              words="associated, also after adjustment for age and stage; too small to matter",
+              reasons=("relevant effect [against]",))  # fmt: skip
+    yield row("small beside the covariates", SMALL_EFFECT, "yyn", adjusted=SMALL)
+    yield row("small crude, large adjusted", SUPPORTED, "yyy", primary=SMALL, adjusted=STRONG)
+    yield row("small, adjusted missing", open_("independence"), "y-n", primary=SMALL, adjusted=None)
+    yield row("tiny, adjusted missing", NOT, "y-n", primary=tiny, adjusted=None,
+              words="Not supported: too small to matter",
+              reasons=("adjusted model [prevents]", "relevant effect [against]"))  # fmt: skip
+    yield row("small sign, small adjusted", open_("relevance"), "uyn", adjusted=SMALL,
+              primary=estimate(1.2, 0.2))  # fmt: skip
+    objects = {"ran": controls(permuted=PermutedOutcome(status=RAN, p=0.9, draws=100))}
+    yield row("small, and a control objects", open_("control"), "yyn", primary=SMALL, **objects)
+    yield row("tiny, and a control objects", NOT, "yyn", primary=tiny, **objects)
+    for p, says in ((0.0499, SMALL_EFFECT), (0.05, open_("control"))):
+        for name, effect in (("small", SMALL), ("tiny", tiny)):
+            yield row(f"{name}, known positive p {p}", says, "yyn", primary=effect,
+                      ran=controls(known_positive=known_positive(hr=1.2, p=p, upper=1.6))
+            )  # fmt: skip
     yield row("small, not adjusted", open_("independence"), "y-n", primary=SMALL, adjusted=None)
-    for upper, says, answers in ((1.5, SUPPORTED, "yyu"), (1.499, open_("relevance"), "yyn")):
+    for upper, says, answers in ((1.5, SUPPORTED, "yyu"), (1.499, SMALL_EFFECT, "yyn")):
         yield row(f"upper limit {upper}", says, answers,
                   primary=estimate(1.2, lower=1.05, upper=upper, p=0.01))  # fmt: skip
+    yield row("primary lower limit 1.499", SUPPORTED, "yyy", adjusted=STRONG,
+              primary=estimate(1.9, lower=1.499, upper=2.4, p=0.001))  # fmt: skip
     for lower, answers in ((1.5, "yyy"), (1.499, "yyu")):
         yield row(f"lower limit {lower}", SUPPORTED, answers,
                   primary=estimate(1.9, lower=lower, upper=2.4, p=0.001))  # fmt: skip
         yield row(f"adjusted lower limit {lower}", SUPPORTED, answers,
                   adjusted=estimate(1.9, lower=lower, upper=2.4, p=0.001))  # fmt: skip
-        yield row(f"primary lower limit {lower}", SUPPORTED, answers, adjusted=STRONG,
-                  primary=estimate(1.9, lower=lower, upper=2.4, p=0.001))  # fmt: skip
     down = {"plan": {"direction": "lower_risk"}}
-    for lower, says, answers in ((0.66, SUPPORTED, "yyu"), (0.67, open_("relevance"), "yyn")):
+    for lower, says, answers in ((0.66, SUPPORTED, "yyu"), (0.67, SMALL_EFFECT, "yyn")):
         yield row(f"protective, lower limit {lower}", says, answers,
                   primary=estimate(0.8, lower=lower, upper=0.95, p=0.01), **down)  # fmt: skip
     for upper, answers in ((0.66, "yyy"), (0.67, "yyu")):
@@ -828,7 +858,7 @@ def _relevance() -> Iterator[Row]:
         (0.3, 0.7, SUPPORTED, "yyy"),
         (0.29, 0.7, SUPPORTED, "yyu"),
         (0.1, 0.3, SUPPORTED, "yyu"),
-        (0.1, 0.29, open_("relevance"), "yyn"),
+        (0.1, 0.29, SMALL_EFFECT, "yyn"),
     ):
         yield row(
             f"difference {lower} to {upper}",
@@ -842,6 +872,11 @@ def _relevance() -> Iterator[Row]:
     yield row("difference, spelled out", open_("power"), "uuu",
               primary=estimate(0.1, 0.2, scale="difference (SD)"),
               reasons=("a difference of 0.30 SD",), **sd)  # fmt: skip
+    for value, says, answers in (
+        (0.12, open_("independence"), "unn"), (0.119, NOT, "nnn"),
+    ):  # fmt: skip
+        yield row(f"difference {value} of 0.3", says, answers,
+                  primary=estimate(value, 0.09, scale="difference (SD)"), **sd)  # fmt: skip
     yield row("contract's own relevant ratio", SUPPORTED, "yyu", primary=SMALL,
               plan={"rules": {"relevant_ratio": 1.3}})  # fmt: skip
 
@@ -1076,7 +1111,7 @@ def _edges() -> Iterator[Row]:
               reasons=("discovery [against]",))  # fmt: skip
     yield row("data, what argues", open_("data"), "", primary=None, q=0.001,
               reasons=("data [prevents]",))  # fmt: skip
-    yield row("only adjusted, what argues", open_("independence"), "nyn", primary=NOTHING,
+    yield row("only adjusted, what argues", open_("independence"), "nyy", primary=NOTHING,
               adjusted=STRONG, reasons=("adjusted model [prevents]",))  # fmt: skip
     yield row("power, what argues", open_("power"), "uuu", primary=WEAK,
               reasons=("power [prevents]",))  # fmt: skip
@@ -1158,11 +1193,14 @@ SHOWN = {
     "adjusted not shown": "adjusted effect not significant",
     "adjusted missing": "adjusted model without result",
     "adjusted for nothing": "no covariates, no reason given",
-    "small": "significant, but the interval leaves out the smallest relevant effect",
-    "0.88 (0.78 to 0.98), q 0.052": "the same after control over the ledger",
+    "small": "significant, but the adjusted interval leaves out the smallest relevant effect",
+    "0.88 (0.78 to 0.98), q 0.052": "the same, not after control over the ledger",
+    "tiny, and a control objects": "the same, and a control objects",
+    "small crude, large adjusted": "only the crude interval leaves it out",
+    "q 0.05, adjusted to none": "significant alone, but adjusted to no relevant effect",
     "q 0.05": "significant alone, not after control over the ledger",
     "weak": "neither shown nor excluded",
-    "nothing": "the interval leaves out the smallest relevant effect",
+    "nothing": "the intervals leave out the smallest relevant effect",
     "nothing, adjusted wide": "the same, and the adjusted interval reaches it",
     "the other way": "significant in the other direction",
     "nothing crude, but adjusted": "no crude effect, but an adjusted one",
@@ -1240,13 +1278,13 @@ def _either() -> Iterator[Row]:
     for ratio in (1.05, 1 / 1.05):
         yield given(f"one side is open, {ratio:.2f}", open_("power"), "uuu",
                     primary=estimate(ratio, 0.2), reasons=("power [prevents]",))  # fmt: skip
-    yield given("a small sign", open_("relevance"), "unn", primary=estimate(1 / 1.1, 0.05, 0.06))
+    yield given("a small sign", NOT, "nnn", primary=estimate(1 / 1.1, 0.05, 0.06))
     yield given("no effect at all", NOT, "nnn", primary=estimate(1.0, 0.05, 1.0))
     for name, beside in (("longer", longer), ("shorter", shorter)):
-        yield given(f"only adjusted, {name}", open_("independence"), "nyn", primary=NOTHING,
+        yield given(f"only adjusted, {name}", open_("independence"), "nyy", primary=NOTHING,
                     adjusted=beside, reasons=("adjusted model [prevents]",))  # fmt: skip
         sign = estimate(0.7 if name == "longer" else 1 / 0.7, 0.2, 0.06)
-        yield given(f"a sign, adjusted {name}", open_("power"), "uyu", primary=sign,
+        yield given(f"a sign, adjusted {name}", open_("power"), "uyy", primary=sign,
                     adjusted=beside, q_adjusted=0.001)  # fmt: skip
     yield given("after control over the ledger", open_("multiplicity"), "uyy", primary=longer,
                 q=0.2, q_adjusted=0.001)  # fmt: skip
@@ -1273,6 +1311,6 @@ def _either() -> Iterator[Row]:
                 discovery=before, words="associated in the other direction")  # fmt: skip
     yield given("nothing confirmed", NOT, "nnn", primary=NOTHING | confirmed, discovery=before,
                 words="no relevant association in the claimed direction")  # fmt: skip
-    yield given("confirmed beside the covariates", SUPPORTED, "yyu",
+    yield given("confirmed beside the covariates", SUPPORTED, "yyy",
                 primary=estimate(0.7, 0.2, 0.06) | confirmed, adjusted=longer, q_adjusted=0.001,
                 discovery=before, words="with longer overall survival")  # fmt: skip

@@ -131,7 +131,7 @@ class Answer(Strict):
     text: str
 
 
-Word = Literal["supported", "not_supported", "inconclusive"]
+Word = Literal["supported", "small_effect", "not_supported", "inconclusive"]
 Because = Literal[
     "evidence",
     "power",
@@ -169,7 +169,7 @@ class Objection:
 
 
 class Verdict(Strict):
-    """Supported, not supported, or inconclusive, with the reasons and the limits."""
+    """Word of the verdict, with the reasons and the limits."""
 
     verdict: Word
     because: Because

@@ -15,6 +15,12 @@ from validation.results.results import Effect, TestOutcome, amount_text
 
 SIGNS = {Direction.HIGHER_RISK: (1,), Direction.LOWER_RISK: (-1,), Direction.EITHER: (1, -1)}
 """Signs of the effects that a direction expects."""
+NEAR = 0.4
+"""Share of the smallest relevant effect from which an estimate is not near to no effect.
+
+An interval that excludes the smallest relevant effect at the point where it also excludes none
+has its estimate at a half. Below a half, an estimate may be refuted; 0.4 leaves a range between.
+"""
 
 
 def settle_direction(contract: Contract, tests: Iterable[TestOutcome]) -> Contract:
@@ -82,6 +88,13 @@ def allows_relevant(contract: Contract, effect: Effect) -> bool:
         else effect.distance_from_null(effect.lower) <= relevant
         for relevant in smallest_relevant(contract, effect)
     )
+
+
+def refutes_relevant(contract: Contract, effect: Effect) -> bool:
+    """Check whether the interval excludes a relevant effect and the estimate is nearer to none."""
+    distance = effect.distance_from_null(effect.value)
+    near = all(distance / relevant < NEAR for relevant in smallest_relevant(contract, effect))
+    return near and not allows_relevant(contract, effect)
 
 
 def shows_relevant(contract: Contract, effect: Effect) -> bool:

@@ -1,4 +1,4 @@
-"""The rules for the verdict: supported, not supported, or inconclusive.
+"""The rules for the verdict: supported, small effect, not supported, or inconclusive.
 
 The verdict depends only on the rules below. It rests on three answers, each with its estimate and
 95% interval:
@@ -11,18 +11,19 @@ The verdict depends only on the rules below. It rests on three answers, each wit
   alpha of both tests is stricter than alpha. The two ways to be significant share alpha, since each
   counts in either direction. The second way is not available if a cut or a curve was searched,
   because the adjusted p does not account for the search, or if the ranks of a rank test point in
-  the opposite direction to the means, which define the direction. No: the interval excludes the
-  smallest relevant effect, and nothing points to a smaller effect (p at least `CLEAR` times alpha,
-  or the estimate in the other direction). Unclear otherwise. In a campaign the p must also stay
-  below the level of its online control (`validation.statistics.online`): the p of the confirmation
-  patients, or of the second cohort if another cohort confirms.
+  the opposite direction to the means, which define the direction. No: the estimate is refuted, that
+  is, the interval excludes the smallest relevant effect and the estimate is nearer to none (less
+  than `NEAR` of it, on the log scale for ratios). Unclear otherwise. In a campaign the p must also
+  stay below the level of its online control (`validation.statistics.online`): the p of the
+  confirmation patients, or of the second cohort if another cohort confirms.
 - *Independence.* The registered covariates are in the model together with the exposure. Yes: the
   adjusted effect is significant in the expected direction. No: it is significant in the other
   direction, or its interval excludes the smallest relevant effect. Unclear otherwise. Not answered:
   the contract adjusts for nothing, or the adjusted model gave no result. If the contract has strata
   but no covariates, the primary test compares within strata and answers this question too.
-- *Relevance.* Yes: the primary and the adjusted interval are entirely at or beyond the smallest
-  relevant effect. No: at least one excludes it. Unclear otherwise.
+- *Relevance.* The adjusted estimate decides if there is one, otherwise the primary estimate. Yes:
+  the interval is entirely at or beyond the smallest relevant effect, which the contract states on
+  one scale however the marker is cut (`Contract.relevant`). No: it excludes it. Unclear otherwise.
 
 A claim may name no direction (`Direction.EITHER`): the exposure is associated with the outcome.
 Then the direction found takes the place of the expected one, once and for all questions above and
@@ -37,8 +38,8 @@ below (`validation.verdict.relevance.settle_direction`):
   restricted mean, the specification curve, sites and a second cohort must agree with the direction
   found.
 - Without a direction found, both are expected: association is answered no only if the interval
-  excludes the smallest relevant effect on both sides, and an adjusted effect or a restricted mean
-  in either direction keeps a claim from being "not supported".
+  excludes the smallest relevant effect on both sides, and a restricted mean in either direction
+  keeps a claim from being "not supported".
 
 Random features are compared by the size of their statistic, whatever its sign, because such a claim
 would have taken either.
@@ -49,48 +50,51 @@ The rules, in their order:
 2. Fail closed. A registered control did not run, the known positive does not show, or the exposure
    affects the negative control (`validation.verdict.objections`, 1 to 3): inconclusive (control),
    whatever the answers. An exposure that was not known at baseline (4): inconclusive (data).
-3. Association yes. Supported, unless there is an objection; the first objection names the verdict,
-   and all are listed among the reasons:
-   - inconclusive (timing): nobody declared when an exposure, covariate, stratum or filter became
-     known (`validation.verdict.objections`, 9);
-   - inconclusive (independence): independence is not answered yes. A contract may declare that
-     there is nothing to adjust for, with the reason (a randomized exposure): then the verdict says
-     so in place of independence;
-   - inconclusive (relevance): relevance is answered no. Associated, but too small to matter;
-   - inconclusive (control), (assumption): a control objects (rules 5 to 8 of
-     `validation.verdict.objections`);
+3. Association yes. Supported, or a small effect if relevance is answered no, unless there is an
+   objection:
+   - timing: nobody declared when an exposure, covariate, stratum or filter became known
+     (`validation.verdict.objections`, 9);
+   - independence: independence is not answered yes. A contract may declare that there is nothing to
+     adjust for, with the reason (a randomized exposure): then the verdict says so in place of
+     independence;
+   - control, assumption: a control objects (rules 5 to 8 of `validation.verdict.objections`), or
+     the effect is small and the known positive is not shown either;
    - objections that come with the evidence (`Evidence.objections`);
-   - inconclusive (assumption): hazards are not proportional and the restricted mean survival
-     difference does not support the claim, or proportionality was registered and not tested;
-   - inconclusive (replication): a second cohort contradicts the claim, or does not confirm it if a
-     campaign relies on it for confirmation;
-   - inconclusive (registration): the contract was written after another contract on the same
-     exposures and endpoint gave results in these patients; this does not apply if a second cohort
-     confirms.
-4. Association no. Not supported; but inconclusive (independence) if the adjusted effect shows the
-   claim nevertheless, inconclusive (assumption) if hazards are not proportional and the restricted
-   mean survival difference agrees with the claim, and inconclusive (control) if the known positive
-   is not shown either.
-5. Association unclear. Inconclusive, for the first of these reasons that applies:
+   - assumption: hazards are not proportional and the restricted mean survival difference does not
+     support the claim, or proportionality was registered and not tested;
+   - replication: a second cohort contradicts the claim, or does not confirm it if a campaign relies
+     on it for confirmation;
+   - registration: the contract was written after another contract on the same exposures and
+     endpoint gave results in these patients; this does not apply if a second cohort confirms.
+4. Otherwise, the primary and the deciding estimate are both refuted. Not supported; but
+   inconclusive (assumption) if hazards are not proportional and the restricted mean survival
+   difference agrees with the claim, and inconclusive (control) if the known positive is not shown
+   either. This includes an association that is too small to matter and meets an objection.
+5. Otherwise, association yes: inconclusive; the first objection names the verdict, and all are
+   listed among the reasons.
+6. Otherwise, inconclusive, for the first of these reasons that applies:
    - assumption: a test for any association (spline, searched cut) is significant but the slope
      shows no effect, or a rank test is significant but its ranks and means point in opposite
      directions;
+   - independence: an effect appears only after adjustment, or independence is answered no;
    - relevance: the interval excludes the smallest relevant effect;
+   - independence: p is below alpha in the expected direction, but the adjusted p is not;
    - multiplicity: p is below alpha in the expected direction, but not after control over the
      ledger;
    - power.
 
-A discovery part whose p-value did not reach its level is judged by rules 4 and 5, and nothing is
+A discovery part whose p-value did not reach its level is judged by rules 4 and 6, and nothing is
 unlocked.
 
-Order: supported, inconclusive, not supported (`ORDER`). For the same estimate, no change of q leads
-from supported to not supported: the former requires an interval that reaches the smallest relevant
-effect, the latter an interval that does not. As the estimate changes, there is always an
-inconclusive range between them, because a p between alpha and `CLEAR` times alpha in the expected
-direction refutes nothing. Power computed after the fact decides nothing (Hoenig and Heisey 2001, Am
+For the same estimates, no change of q leads from supported to not supported: the former requires an
+interval that reaches the smallest relevant effect, the latter intervals that do not. As an estimate
+changes, there is always an inconclusive range or a small effect between them, because an estimate
+at `NEAR` of the smallest relevant effect or beyond is not refuted while it is not significant. As
+patients are added and the estimates stay the same, supported, small effect and not supported never
+become inconclusive. Power computed after the fact decides nothing (Hoenig and Heisey 2001, Am
 Stat); the interval does.
 
-"Not supported" is a result, not a failure.
+"Not supported" and "small effect" are results, not failures.
 """
 
 from __future__ import annotations
@@ -128,6 +132,7 @@ from validation.verdict.relevance import (
     allows_relevant,
     direction_found,
     expected_direction,
+    refutes_relevant,
     relevant_text,
     settle_direction,
     shows_relevant,
@@ -136,8 +141,6 @@ from validation.verdict.relevance import (
 
 CLEAR = 2.0
 """Multiple of alpha from which a p-value shows no sign of an association."""
-ORDER: dict[Word, int] = {"not_supported": 0, "inconclusive": 1, "supported": 2}
-"""Order of the verdicts; neighbors differ by one."""
 TURNED_ROUND = "associated in the other direction"
 SIMULATED = "simulated data: nothing follows for patients"
 """Limit of every result from a simulated cohort."""
@@ -145,8 +148,9 @@ SEARCHED = ("spline", "maximally_selected")
 """Methods whose p-value tests for any association, found by searching."""
 UNDIRECTED = (*SEARCHED, "nested", "mediation")
 """Methods whose p-value tests for an association in any direction; the effect is a slope."""
-TOO_SMALL = "associated, but too small to matter"
+TOO_SMALL = "too small to matter"
 OPEN = "an effect that matters is neither shown nor excluded"
+NOT_PROPORTIONAL = "hazards are not proportional"
 OTHER_CLAIMS = "not significant when all claims tested on these patients are counted"
 
 
@@ -256,7 +260,7 @@ def answer_association(evidence: Evidence, primary: TestOutcome) -> Answer:
         answer = "yes"
         text += f"; with the p adjusted for {independent_of(evidence)} in its place,"
         text += f" {p_is(evidence.q_adjusted, 'q')}"
-    elif allows_relevant(contract, effect) or (expected and p < CLEAR * alpha):
+    elif not refutes_relevant(contract, effect):
         answer = "unclear"
     elif p < alpha:
         answer, text = "no", f"significant in the other direction: {text}"
@@ -344,22 +348,12 @@ def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
 
 
 def answer_relevance(evidence: Evidence, primary: TestOutcome) -> Answer:
-    """Answer whether the intervals reach the smallest relevant effect."""
+    """Answer whether the deciding interval reaches the smallest relevant effect."""
     contract = evidence.contract
-    plan = adjusted_plan(contract)
-    adjusted = None if plan is None else evidence.analysis.test(plan.id)
-    shown = primary
-    if (
-        adjusted is not None
-        and _is_measured(adjusted)
-        and allows_relevant(contract, _effect(primary))
-    ):
-        shown = adjusted
-    effect, p = _estimate(shown)
-    effects = (_effect(primary), effect)
+    effect, p = _estimate(_deciding(evidence, primary))
     if not allows_relevant(contract, effect):
         answer, words = "no", "excludes"
-    elif all(shows_relevant(contract, found) for found in effects):
+    elif shows_relevant(contract, effect):
         answer, words = "yes", "lies wholly at or beyond"
     else:
         answer, words = "unclear", "reaches"
@@ -368,6 +362,13 @@ def answer_relevance(evidence: Evidence, primary: TestOutcome) -> Answer:
     )
     text += f" ({_relevant(evidence)})"
     return _answer("relevance", answer, text, effect, p)
+
+
+def _deciding(evidence: Evidence, primary: TestOutcome) -> TestOutcome:
+    """Return the adjusted model if it gave a result, otherwise the primary test."""
+    plan = adjusted_plan(evidence.contract)
+    adjusted = None if plan is None else evidence.analysis.test(plan.id)
+    return primary if adjusted is None or not _is_measured(adjusted) else adjusted
 
 
 def adjusted_plan(contract: Contract) -> TestPlan | None:
@@ -400,13 +401,21 @@ def _absent(evidence: Evidence) -> tuple[str, ...]:
 def _on_answers(
     evidence: Evidence, primary: TestOutcome, answers: tuple[Answer, ...], limits: list[str]
 ) -> _Found:
-    association, independence, _ = answers
+    association = answers[0]
+    refuted = association.answer != "unclear" and all(
+        refutes_relevant(evidence.contract, _effect(test))
+        for test in (primary, _deciding(evidence, primary))
+    )
     if association.answer == "yes":
-        return _if_associated(evidence, answers, limits)
-    if association.answer == "no":
-        found = _if_refuted(evidence, association, independence)
+        found = _if_associated(evidence, answers, limits)
+        if not (refuted and found.verdict == "inconclusive"):
+            return found
+        return _if_refuted(evidence, found.reasons, TOO_SMALL)
+    if refuted:
+        against = Reason(rule="primary", outcome="against", text=association.text)
+        found = _if_refuted(evidence, (against,), _describe_refuted(evidence, primary))
     else:
-        found = _if_unclear(evidence, primary, association)
+        found = _if_unclear(evidence, primary, answers)
     reasons = list(found.reasons)
     hazard = _proportionality(evidence.contract, evidence.analysis)
     if hazard is not None and _crosses(evidence.contract, evidence.analysis):
@@ -430,12 +439,15 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
         doubts.append(dependent)
     elif independence.answer == "yes":
         reasons.append(_supports("adjusted model", independence.text))
-    if relevance.answer == "no":
-        text = f"{TOO_SMALL}: {relevance.text}"
-        doubts.append(Objection("relevance", "relevant effect", TOO_SMALL, text))
-    else:
-        outcome = "limits" if relevance.answer == "unclear" else "for"
-        reasons.append(Reason(rule="relevant effect", outcome=outcome, text=relevance.text))
+    small = relevance.answer == "no"
+    outcome = "for" if relevance.answer == "yes" else "against" if small else "limits"
+    reasons.append(
+        Reason.model_validate(
+            {"rule": "relevant effect", "outcome": outcome, "text": relevance.text}
+        )
+    )
+    if small and (unshown := unshown_positive(contract, analysis.controls)) is not None:
+        doubts.append(unshown)
     reasons += control_reasons(contract, analysis.controls)
     doubts += [
         objection
@@ -444,8 +456,7 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
     ]
     hazard = _proportionality(contract, analysis)
     if hazard is not None and hazard.outcome == "prevents":
-        words = "hazards are not proportional"
-        doubts.append(Objection("assumption", hazard.rule, words, hazard.text))
+        doubts.append(Objection("assumption", hazard.rule, NOT_PROPORTIONAL, hazard.text))
     elif hazard is not None:
         reasons.append(hazard)
     reasons += _incidence(evidence, limits)
@@ -482,6 +493,8 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
     words = shown_words(contract, associated, independent_of(evidence))
     if independence.answer == "not answered":
         words = f"{associated}; {independence.text}"
+    if small:
+        return _Found("small_effect", "evidence", tuple(reasons), f"{words}; {TOO_SMALL}")
     if relevance.answer == "unclear":
         words += "; whether it is large enough to matter is open"
     return _Found("supported", "evidence", tuple(reasons), words)
@@ -506,35 +519,35 @@ def _dependence(evidence: Evidence, independence: Answer) -> Objection | None:
     return Objection("independence", "adjusted model", words, text)
 
 
-def _if_refuted(evidence: Evidence, association: Answer, independence: Answer) -> _Found:
+def _if_refuted(evidence: Evidence, against: tuple[Reason, ...], words: str) -> _Found:
     contract, analysis = evidence.contract, evidence.analysis
-    against = Reason(rule="primary", outcome="against", text=association.text)
-    if independence.answer == "yes":
-        words = f"an effect appears only after adjustment for {independent_of(evidence)}"
-        shown = Reason(rule="adjusted model", outcome="prevents", text=independence.text)
-        return _Found("inconclusive", "independence", (shown, against), words)
     hazard = _proportionality(contract, analysis)
     if _crosses(contract, analysis) and hazard is not None and hazard.outcome == "for":
         agrees = _prevents(hazard.rule, f"{hazard.text} with the claim")
-        words = "hazards are not proportional"
-        return _Found("inconclusive", "assumption", (agrees, against), words)
+        return _Found("inconclusive", "assumption", (agrees, *against), NOT_PROPORTIONAL)
     unshown = unshown_positive(contract, analysis.controls)
     if unshown is not None:
-        return _Found("inconclusive", unshown.because, (unshown.reason, against), unshown.words)
-    assert association.p is not None
-    other = association.p < contract.rules.alpha
-    words = TURNED_ROUND
+        reasons = (unshown.reason, *against)
+        return _Found("inconclusive", unshown.because, reasons, unshown.words)
+    return _Found("not_supported", "evidence", against, words)
+
+
+def _describe_refuted(evidence: Evidence, primary: TestOutcome) -> str:
+    contract, (effect, p) = evidence.contract, _estimate(primary)
     if contract.direction is Direction.EITHER:
-        words = "no relevant association in either direction"
-    elif not other:  # a wide interval may leave room for a relevant effect in the other direction
-        words = "no relevant association in the claimed direction"
-    return _Found("not_supported", "evidence", (against,), words)
+        return "no relevant association in either direction"
+    if p < contract.rules.alpha and not expected_direction(contract, effect):
+        return TURNED_ROUND
+    return "no relevant association in the claimed direction"
 
 
-def _if_unclear(evidence: Evidence, primary: TestOutcome, association: Answer) -> _Found:
+def _if_unclear(evidence: Evidence, primary: TestOutcome, answers: tuple[Answer, ...]) -> _Found:
+    association, independence, relevance = answers
     contract = evidence.contract
     alpha = contract.rules.alpha
     effect, p = _estimate(primary)
+    alone = expected_direction(contract, effect) and p < alpha and not evidence.locked
+    dependent = _dependence(evidence, independence)
     because: Because
     if _undirected(primary) and p < alpha:
         because, rule, words = "assumption", "direction", "associated, but no direction is shown"
@@ -542,10 +555,17 @@ def _if_unclear(evidence: Evidence, primary: TestOutcome, association: Answer) -
         if _ranks_turn(primary):
             why = "p is of ranks, and the ranks point the other way than the means"
         text = f"{association.text}: {why}"
-    elif not allows_relevant(contract, effect):
-        because, rule, words = "relevance", "relevant effect", "if associated, too small to matter"
+    elif association.answer == "no" and independence.answer == "yes":
+        because, rule, text = "independence", "adjusted model", independence.text
+        words = f"an effect appears only after adjustment for {independent_of(evidence)}"
+    elif independence.answer == "no" and dependent is not None:
+        because, rule, words, text = "independence", dependent.rule, dependent.words, dependent.text
+    elif relevance.answer == "no":
+        because, rule, words = "relevance", "relevant effect", f"if associated, {TOO_SMALL}"
         text = f"{association.text}: the interval excludes {_relevant(evidence)}"
-    elif expected_direction(contract, effect) and p < alpha and not evidence.locked:
+    elif alone and independence.answer == "unclear" and dependent is not None:
+        because, rule, words, text = "independence", dependent.rule, dependent.words, dependent.text
+    elif alone:
         because, rule, words = "multiplicity", "ledger", OTHER_CLAIMS
         text = f"{association.text}: below {alpha:g} alone, but not among the claims of the ledger"
     else:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from agents.findings.answer import VERDICT_WORDS
 from sage.core.files import write_text
 from sage.report.build import style_hash, template
 from sage.report.inert import Inert, html_text, markdown_text
 from sage.run.campaign.notebook import CAME, Asked, Finding, Notebook, Pages, counts
 from validation.contracts.contract import SplitRule
-
-WORDS = {"supported": "supported", "not_supported": "not supported", "inconclusive": "inconclusive"}
 
 
 def write_pages(notebook: Notebook) -> Path:
@@ -54,7 +53,7 @@ def _describe_source(finding: Finding, base: Path) -> dict[str, Any]:
         "of": of if same == finding.campaign else finding.of,
         "finding": finding,
         "came": CAME[finding.came],
-        "verdict": WORDS.get(finding.verdict, "not tested"),
+        "verdict": VERDICT_WORDS.get(finding.verdict, "Not tested").lower(),
         "report": link if report.exists() else "",
         "dead": finding.came == "dead end",
     }

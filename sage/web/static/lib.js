@@ -63,7 +63,7 @@ const KINDS = {
 };
 const WORDS = { escalated: "needs you" };
 export const Pill = ({ state }) => html`<span class=${`pill ${KINDS[state] || ""}`}>${WORDS[state] || state}</span>`;
-const VERDICTS = { supported: "good", not_supported: "warn" };
+const VERDICTS = { supported: "good", small_effect: "warn", not_supported: "warn" };
 export const Verdict = ({ of }) => html`<span class=${`pill ${VERDICTS[of.verdict] || ""}`}>${of.verdict_words}</span>`;
 export const curveOf = (run, claim) => `/api/runs/${address(run)}/curve/${address(claim.id)}`;
 export const Wrong = ({ error }) => error ? html`<p class="said bad" role="alert">${error}</p>` : null;
