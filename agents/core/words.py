@@ -1,7 +1,8 @@
 """A model's own words: short, with the model's name, and shown only in boxes of their own.
 
 A reply's field of type `Words` is a plain text if written by a rule of SAGE, and a `ModelText` if
-written by a model. A `ModelText` cannot be formatted into another text: a template shows it in a
+written by a model. A field of type `OwnText` is empty in a model's reply: its sentence is rendered
+from the other fields. A `ModelText` cannot be formatted into another text: a template shows it in a
 box, a later prompt as a quoted remark.
 """
 
@@ -19,6 +20,7 @@ from pydantic import (
     ValidationInfo,
     WithJsonSchema,
 )
+from pydantic.json_schema import SkipJsonSchema
 
 from agents.core.base import View
 from sage.core.printable import ForeignText, count_noun, quote_text
@@ -57,6 +59,11 @@ def _mark(value: object, info: ValidationInfo) -> object:
     return ModelText(text=str(ForeignText(value, LONGEST)), by=author)
 
 
+def _clear(value: object, info: ValidationInfo) -> object:
+    """Return an empty text in a model's reply, whatever it contains."""
+    return value if (info.context or {}).get("author") is None else ""
+
+
 def _strip(hypothesis: Hypothesis, info: ValidationInfo) -> Hypothesis:
     """Remove texts from a model's hypothesis, since SAGE writes them from its fields."""
     if (info.context or {}).get("author") is None:
@@ -82,6 +89,8 @@ Words = Annotated[
     WithJsonSchema({"type": "string", "maxLength": LONGEST}),
 ]
 """SAGE's own text, or a model's remark."""
+OwnText = Annotated[str, BeforeValidator(_clear), SkipJsonSchema()]
+"""SAGE's own sentence; a model is not asked for it, and cannot fill it in."""
 PlainHypothesis = Annotated[Hypothesis, AfterValidator(_strip)]
 """A hypothesis of which a model fills in only the fields."""
 

@@ -26,7 +26,7 @@ class ExpansionInput(View):
     """Input of expansion: the reviewed hypothesis; in a revision, the critics' reasons."""
 
     reviewed: ReviewedHypothesis
-    reasons: tuple[Words, ...] = ()
+    reasons: tuple[str, ...] = ()
     round: int = 0
 
 

@@ -16,7 +16,7 @@ def check_feasibility(given: FeasibilityInput, answer: FeasibilityVerdict) -> li
     problems = []
     if tuple(step.name for step in answer.steps) != STEPS:
         return [f"give the four steps once each, in this order: {', '.join(STEPS)}"]
-    known = {item.id for item in given.evidence}
+    known = {item.id: item for item in given.evidence}
     for step in answer.steps:
         if step.weight != weights[step.name]:
             problems.append(f"step {step.name} must have weight {weights[step.name]:g}")
@@ -28,18 +28,24 @@ def check_feasibility(given: FeasibilityInput, answer: FeasibilityVerdict) -> li
                 for name in check.evidence
                 if name not in known
             ]
+            found = {known[name].found for name in check.evidence if name in known}
+            if check.passed and found and True not in found:
+                problems.append(f'check "{check.name}" passed, but none of its facts was found')
     total = sum(step.weight * step.score for step in answer.steps) / sum(weights.values())
     if abs(total - answer.score) > _ROUNDING:
         problems.append(f"score is {answer.score:g}, but the weighted steps give {total:.1f}")
     blocked = [item for item in given.evidence if item.blocking and item.found is False]
     if blocked and answer.verdict != "infeasible":
         problems.append(f"{blocked[0].id} is blocking: the verdict must be infeasible")
-    if answer.verdict == "conditionally_feasible" and not answer.conditions:
-        problems.append("a conditional verdict must list its conditions")
-    problems += _demand_problems(given, answer)
-    if answer.verdict == "infeasible" and not answer.what_would_make_it_feasible:
-        problems.append("an infeasible verdict must say what would make it feasible")
-    return problems
+    failed = [item.id for item in given.evidence if item.found is False]
+    if answer.verdict != "feasible" and failed and not answer.conditions:
+        problems.append(f"list in `conditions` which of {', '.join(failed)} must be remedied")
+    problems += [
+        f"condition {name} is not a fact that failed or is unknown"
+        for name in answer.conditions
+        if name not in known or known[name].found
+    ]
+    return problems + _demand_problems(given, answer)
 
 
 def _demand_problems(given: FeasibilityInput, answer: FeasibilityVerdict) -> list[str]:

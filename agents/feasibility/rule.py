@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from agents.core.base import Resources
 from agents.feasibility.settings import FeasibilitySettings
@@ -16,6 +17,7 @@ from agents.feasibility.types import (
     StepName,
     Verdict,
 )
+from sage.core.files import read_json
 
 _TITLES: dict[StepName, str] = {
     "data": "data reality",
@@ -46,40 +48,44 @@ def judge(evidence: Sequence[EvidenceItem], settings: FeasibilitySettings) -> Fe
     steps = tuple(_step(name, weights[name], evidence) for name in STEPS)
     score = sum(step.weight * step.score for step in steps) / sum(weights.values())
     failed = [item for item in evidence if item.found is False]
-    blockers = tuple(item.statement for item in failed if item.blocking)
-    remedies = tuple(dict.fromkeys(item.remedy for item in failed if item.remedy))
+    blocked = [item for item in failed if item.blocking]
+    remedies = {item.remedy: item.id for item in reversed(failed) if item.remedy}
+    needed = [item for item in failed if item.blocking or remedies.get(item.remedy) == item.id]
     verdict: Verdict
-    if blockers or score < settings.conditional_from:
+    if blocked or score < settings.conditional_from:
         verdict = "infeasible"
-    elif score >= settings.feasible_from and not remedies:
+    elif score >= settings.feasible_from and not needed:
         verdict = "feasible"
     else:
         verdict = "conditionally_feasible"
-    weakest = min(steps, key=lambda step: step.score)
-    conditions = remedies if verdict == "conditionally_feasible" else ()
-    if verdict == "conditionally_feasible" and not conditions:
-        conditions = (f"Strengthen {_TITLES[weakest.name]}, the weakest step.",)
-    wanted = tuple(
-        dict.fromkeys(
-            entry.remedy
-            for entry in sorted(failed, key=lambda item: not item.blocking)
-            if entry.remedy
-        )
-    )
-    if verdict == "infeasible" and not wanted:
-        wanted = (f"Strengthen {_TITLES[weakest.name]}, the weakest step.",)
-    found = FeasibilityVerdict(
+    return FeasibilityVerdict(
         steps=steps,
         score=score,
         verdict=verdict,
-        summary="",
-        conditions=conditions,
+        conditions=tuple(item.id for item in sorted(needed, key=lambda item: not item.blocking)),
         adjust_for=tuple(dict.fromkeys(key for item in failed for key in item.adjust_for))[:6],
-        blockers=blockers,
-        what_would_make_it_feasible=wanted if verdict == "infeasible" else (),
     )
-    blocked = f" Blocked: {blockers[0]}" if blockers else ""
-    return found.model_copy(update={"summary": describe_verdict(found) + blocked})
+
+
+def read_evidence(path: Path) -> tuple[EvidenceItem, ...]:
+    """Read the facts that were gathered for a hypothesis."""
+    return tuple(map(EvidenceItem.model_validate, read_json(path)))
+
+
+def list_conditions(found: FeasibilityVerdict, evidence: Sequence[EvidenceItem]) -> tuple[str, ...]:
+    """List what would make the hypothesis feasible, as sentences; empty if it is feasible."""
+    if found.verdict == "feasible":
+        return ()
+    named = [item for item in evidence if item.id in found.conditions]
+    named.sort(key=lambda item: found.conditions.index(item.id))
+    weakest = min(found.steps, key=lambda step: step.score)
+    said = [
+        " ".join(filter(None, (item.statement if item.blocking else "", item.remedy)))
+        for item in named
+    ]
+    return tuple(text or item.statement for text, item in zip(said, named, strict=True)) or (
+        f"Strengthen {_TITLES[weakest.name]}, the weakest step.",
+    )
 
 
 def weights_of(settings: FeasibilitySettings) -> dict[StepName, float]:
@@ -105,7 +111,6 @@ def _step(name: StepName, weight: float, evidence: Sequence[EvidenceItem]) -> St
                 name=title,
                 share=share,
                 passed=passed,
-                statement=" ".join(fact.statement for fact in facts),
                 evidence=tuple(fact.id for fact in facts),
             )
         )

@@ -53,7 +53,6 @@ class Check(View):
     name: str
     share: float = Field(ge=0.0, le=1.0)
     passed: bool | None
-    statement: Words
     evidence: tuple[str, ...]
 
 
@@ -69,18 +68,17 @@ class Step(View):
 class FeasibilityVerdict(View):
     """The weighted score, the verdict, and what it would take to change it.
 
-    `adjust_for` lists the required covariates, by their keys in the data dictionary; the contract
-    includes them, or the report explains why not.
+    `conditions` are ids of facts that failed or are unknown: what would remedy them makes the
+    hypothesis feasible. `adjust_for` lists the required covariates, by their keys in the data
+    dictionary; the contract includes them, or the report explains why not.
     """
 
     steps: tuple[Step, ...]
     score: float = Field(ge=0.0, le=100.0)
     verdict: Verdict
-    summary: Words
-    conditions: tuple[Words, ...] = ()
+    conditions: tuple[str, ...] = ()
     adjust_for: tuple[str, ...] = Field(default=(), max_length=6)
-    blockers: tuple[Words, ...] = ()
-    what_would_make_it_feasible: tuple[Words, ...] = ()
+    remark: Words = ""
 
     @property
     def may_run(self) -> bool:

@@ -15,16 +15,19 @@ from agents.novelty.types import (
 
 def check_prover(given: CriticInput, position: ProverPosition) -> list[str]:
     """List reasons to reject the prover's position."""
-    known = _refs(given)
+    known, parts = _refs(given), given.expanded.parts
     problems = []
     for claim in position.claims:
         problems += _check_citations(f"claim {claim.id}", claim.citations, known)
+        problems += [
+            f'claim {claim.id}: "{part}" is not a part of the hypothesis; the parts are {parts}'
+            for part in claim.parts
+            if part not in parts
+        ]
+        if len(claim.parts) < (2 if claim.kind == "combination" else 1):
+            problems.append(f"claim {claim.id} of kind {claim.kind} names too few parts")
     if len({claim.id for claim in position.claims}) < len(position.claims):
         problems.append("two claims have the same id; number them")
-    if not position.claims and given.records:
-        problems.append(
-            "no claim was made; give at least one, with the nearest record it is compared with"
-        )
     return problems + _unfounded_confidence(given, position.confidence)
 
 
@@ -44,6 +47,12 @@ def check_judge(given: CriticInput, position: JudgePosition) -> list[str]:
     problems = []
     if given.records:
         problems += _check_citations("synthesis", position.citations, _refs(given))
+    known = _refs(given)
+    for revision in position.reasons:
+        if revision.citations:
+            problems += _check_citations(f"change {revision.change}", revision.citations, known)
+        elif revision.change == "answer_record":
+            problems.append("change answer_record cites nothing; name the record to answer")
     flagged = {flag.claim for flag in flags_raised(given)}
     for claim in (*position.upheld, *position.overruled):
         if claim not in flagged:

@@ -18,6 +18,7 @@ from agents.novelty.coverage import measure_coverage, within_coverage
 from agents.novelty.judge import JUDGE
 from agents.novelty.prover import PROVER
 from agents.novelty.queries import counter_queries, opening_queries
+from agents.novelty.render import describe_revision
 from agents.novelty.sanitize import without_unretrieved
 from agents.novelty.settings import DebateSettings
 from agents.novelty.types import (
@@ -282,7 +283,10 @@ class _Debate:
             plausibility=found.plausibility if found else None,
             interest=found.interest if found else None,
             coverage=self.coverage,
-            reasons=found.reasons if found else (),
+            reasons=tuple(
+                describe_revision(item, {cited.ref: cited.record for cited in self.records})
+                for item in (found.reasons if found else ())
+            ),
             records=tuple(self.records),
             retracted=tuple(record.ref for record in self.records if record.record.retracted),
             contradictions=_contradictions(self.transcript),

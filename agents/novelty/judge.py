@@ -6,7 +6,7 @@ from agents.core.base import Agent, Resources, Role, prompt_file
 from agents.novelty.checks import check_judge, flags_raised
 from agents.novelty.evidence import NEAR, Reading, count_mentions
 from agents.novelty.stance import confidence, score_of
-from agents.novelty.types import CriticInput, JudgePosition
+from agents.novelty.types import CriticInput, JudgePosition, Revision
 from agents.novelty.verifier import refutations
 from sage.core.printable import join_names, quote_text
 
@@ -39,31 +39,30 @@ def synthesize(given: CriticInput, resources: Resources) -> JudgePosition:
     )
 
 
-def _reasons(seen: Reading, refuted: bool) -> tuple[str, ...]:
+def _reasons(seen: Reading, refuted: bool) -> tuple[Revision, ...]:
     """List the changes that a revision would have to make, most important first."""
     reasons = []
     for refutation in seen.refutations[:2] if refuted else ():
-        reasons.append(
-            f"Refuted by {refutation.record.citation()}: {quote_text(refutation.sentence)}"
-        )
+        text = f"Refuted by {refutation.record.citation()}: {quote_text(refutation.sentence)}"
+        reasons.append(Revision(change="answer_record", text=text, citations=(refutation.ref,)))
     for near in seen.nearest[:2]:
         if near.overlap >= NEAR:
-            reasons.append(
+            text = (
                 f"{near.record.citation()} mentions "
                 f"{near.list_parts()}{seen.describe_unsearched()}; add a part that it lacks, or "
                 "a population or endpoint that it did not study."
             )
+            reasons.append(Revision(change="add_part", text=text, citations=(near.ref,)))
     for denial in seen.denials[:2]:
-        reasons.append(
-            f"Answer this finding: {quote_text(denial.sentence)} ({denial.record.citation()})"
-        )
+        text = f"Answer this finding: {quote_text(denial.sentence)} ({denial.record.citation()})"
+        reasons.append(Revision(change="answer_record", text=text, citations=(denial.ref,)))
     known = [f"{a} with {b}" for (a, b), n in zip(seen.pairs, seen.together, strict=True) if n >= 3]
     if known:
-        reasons.append(f"Pairs found in three records or more: {', '.join(known[:3])}.")
+        text = f"Pairs found in three records or more: {', '.join(known[:3])}."
+        reasons.append(Revision(change="add_part", text=text))
     if not seen.nearest:
-        reasons.append(
-            "No literature was retrieved for the parts; describe them with terms used in papers."
-        )
+        text = "No literature was retrieved for the parts; describe them with terms used in papers."
+        reasons.append(Revision(change="use_other_terms", text=text))
     return tuple(reasons)
 
 

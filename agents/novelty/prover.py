@@ -44,6 +44,8 @@ def _claims(seen: Reading, round_number: int) -> tuple[Claim, ...]:
         claims.append(
             Claim(
                 id=f"P{round_number}.{number}",
+                kind="combination",
+                parts=(first, second),
                 text=f"{first} and {second} were mentioned together in no retrieved "
                 f"record{('; in those cited one of them was found' if near else '')}",
                 citations=cited,
@@ -59,7 +61,15 @@ def _claims(seen: Reading, round_number: int) -> tuple[Claim, ...]:
             else "At least one record mentions every part of the claim; whether it makes the "
             f"claim was not checked{seen.describe_unsearched()}."
         )
-        claims.append(Claim(id=f"P{round_number}.1", text=text, citations=(top.ref,)))
+        claims.append(
+            Claim(
+                id=f"P{round_number}.1",
+                kind="combination",
+                parts=tuple(seen.parts),
+                text=text,
+                citations=(top.ref,),
+            )
+        )
     return tuple(claims)
 
 

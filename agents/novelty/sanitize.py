@@ -43,6 +43,16 @@ def without_unretrieved(given: CriticInput, position: Position) -> tuple[Positio
         ]
         change = {
             "citations": _clear_citations("synthesis", position.citations, known, rejected),
+            "reasons": tuple(
+                revision.model_copy(
+                    update={
+                        "citations": _clear_citations(
+                            revision.change, revision.citations, known, rejected
+                        )
+                    }
+                )
+                for revision in position.reasons
+            ),
             "upheld": tuple(claim for claim in position.upheld if claim in flagged),
             "overruled": tuple(claim for claim in position.overruled if claim in flagged),
         }

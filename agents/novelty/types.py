@@ -9,7 +9,7 @@ from pydantic import Field
 
 from agents.core.base import View
 from agents.core.types import ExpandedHypothesis
-from agents.core.words import Words
+from agents.core.words import OwnText, Words
 from kg.literature.types import MissingSource, Record
 from sage.core.llm.turns import Spent
 
@@ -41,11 +41,22 @@ class Coverage(View):
     foreign: str = ""
 
 
+Novel = Literal["combination", "population", "measurement", "endpoint", "direction", "mechanism"]
+Change = Literal[
+    "add_part", "narrow_population", "change_endpoint", "answer_record", "use_other_terms"
+]
+
+
 class Claim(View):
-    """A claim of novelty. `citations` are the refs of the nearest records."""
+    """A claim of novelty: what the nearest records, `citations`, do not study.
+
+    `parts` are those parts of the hypothesis that the claim is about.
+    """
 
     id: str
-    text: Words
+    kind: Novel
+    parts: tuple[str, ...]
+    text: OwnText = ""
     citations: tuple[str, ...]
 
 
@@ -58,7 +69,7 @@ class Answer(View):
 
     claim: str
     verdict: Literal["overlaps", "weakens", "refutes", "stands"]
-    text: Words
+    text: OwnText = ""
     citations: tuple[str, ...]
 
 
@@ -66,8 +77,16 @@ class SpeciousFlag(View):
     """A claim that appears new but that retrieved literature directly refutes."""
 
     claim: str
-    reason: Words
+    reason: OwnText = ""
     citations: tuple[str, ...]
+
+
+class Revision(View):
+    """A change to the hypothesis that would make it new, and the records that call for it."""
+
+    change: Change
+    text: OwnText = ""
+    citations: tuple[str, ...] = ()
 
 
 class ProverPosition(View):
@@ -96,7 +115,7 @@ class VerifierPosition(View):
 class JudgePosition(View):
     """The judge's synthesis. `upheld` and `overruled` list the claims flagged as specious.
 
-    `reasons` say what a revision would have to change. `plausibility` (is it consistent with
+    `reasons` list what a revision would have to change. `plausibility` (is it consistent with
     current knowledge) and `interest` (would the answer matter) are separate axes, not part of the
     score; None if they are not judged.
     """
@@ -108,7 +127,7 @@ class JudgePosition(View):
     citations: tuple[str, ...] = ()
     upheld: tuple[str, ...] = ()
     overruled: tuple[str, ...] = ()
-    reasons: tuple[Words, ...] = ()
+    reasons: tuple[Revision, ...] = ()
     plausibility: Score | None = None
     interest: Score | None = None
 
@@ -179,7 +198,7 @@ class DebateOutcome(View):
     plausibility: Score | None = None
     interest: Score | None = None
     coverage: Coverage = Coverage()
-    reasons: tuple[Words, ...]
+    reasons: tuple[str, ...]
     records: tuple[CitedRecord, ...]
     retracted: tuple[str, ...]
     contradictions: int

@@ -160,12 +160,12 @@ def list_texts(page: HypothesisPage) -> Iterator[Text]:
         cited_there = [cited for point in turn.points for cited in point.citations]
         yield "Novelty debate", "literature", f"\0{_words(turn.summary)}", cited_there
         for point in turn.points:
-            yield "Novelty debate", "literature", f"\0{_words(point.text)}", point.citations
+            yield "Novelty debate", "literature", f"\0{point.text}", point.citations
     for stage in page.feasibility.steps if page.feasibility else ():
         for check in stage.checks:
-            numbered = stage.name == "logic" and free_numbers(_words(check.statement))
-            if stage.name == "data" or numbered:
-                yield "Feasibility", "data", f"\0{_words(check.statement)}", ()
+            statement = " ".join(page.facts[name] for name in check.evidence)
+            if stage.name == "data" or (stage.name == "logic" and free_numbers(statement)):
+                yield "Feasibility", "data", f"\0{statement}", ()
     for text in page.contract.statements if page.contract else ():
         if text.startswith("Power:"):
             yield "Validation contract", "data", f"\0{text}", ()

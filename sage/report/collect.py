@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from agents.core.statement import describe_direction
 from agents.core.types import Citation, Draft, ExpandedHypothesis, OntologyBrief
 from agents.core.words import ModelText
+from agents.feasibility.rule import list_conditions, read_evidence
 from agents.findings.answer import NOT_TESTED, VERDICT_WORDS, Answer, answer_results
 from agents.findings.types import Finding
 from agents.instructions.agent import list_tasks
@@ -108,7 +109,8 @@ class HypothesisPage:
     summary: Summary | None = None
     checklists: list[Checklist] = field(default_factory=list)
     limits: tuple[str, ...] = ()
-    blocked: tuple[str | ModelText, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+    conditions: tuple[str, ...] = ()
     demands: Demands | None = None
     remark: ModelText | None = None
     carries: str = ""
@@ -264,6 +266,7 @@ def _hypothesis(
     )
     sources += [*draft.citations, *draft.contradicting, *debate_sources(debate)]
     feasibility = _feasibility(folder, name, facts)
+    evidence = read_evidence(folder.output(f"evidence-{name}")) if feasibility else ()
     home = folder.hypothesis(name)
     ended = evaluation.ended if evaluation else "pending"
     results = read_results(home, name, facts) or ResultsPage()
@@ -303,9 +306,8 @@ def _hypothesis(
         interpretation=interpretation,
         summary=summary,
         limits=results.limits,
-        blocked=feasibility.what_would_make_it_feasible
-        if feasibility and ended == "infeasible"
-        else (),
+        facts={fact.id: fact.statement for fact in evidence},
+        conditions=list_conditions(feasibility, evidence) if feasibility else (),
         demands=_model(folder.output(f"demands-{name}"), Demands),
         remark=draft.remark,
         coding=coding,

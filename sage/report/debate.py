@@ -8,15 +8,16 @@ from typing import Any
 
 from agents.core.types import Citation
 from agents.core.words import ModelText
+from agents.novelty.render import describe_claim
+from agents.novelty.types import Claim
 from sage.report.facts import Facts
 
 
 @dataclass
 class Point:
-    """A claim, answer or flag with its citations; `label` is SAGE's name for it."""
+    """A claim, answer or flag in SAGE's words, with its citations."""
 
-    label: str
-    text: str | ModelText = ""
+    text: str
     citations: list[Citation] = field(default_factory=list)
 
 
@@ -101,7 +102,12 @@ def describe_papers(
     return f"{text}, [[novelty.elsewhere]] of them in other cancers." if other else f"{text}."
 
 
-AGAINST = {"refutes": "against", "weakens": "in part against", "stands": "leaves it standing"}
+AGAINST = {
+    "refutes": "against",
+    "weakens": "in part against",
+    "stands": "leaves it standing",
+    "overlaps": "overlaps",
+}
 """Words for a verifier's answer, since a sentence of a record alone does not refute anything."""
 
 
@@ -115,23 +121,28 @@ def list_turns(debate: dict[str, Any]) -> list[Turn]:
     for turn in debate["transcript"]:
         position = turn["position"]
         points = [
-            Point("", _words(claim["text"]), _resolve(claim["citations"], records))
+            Point(
+                describe_claim(Claim.model_validate(claim)),
+                _resolve(claim["citations"], records),
+            )
             for claim in position.get("claims", [])
         ]
         points += [
             Point(
-                f"{AGAINST.get(answer['verdict'], answer['verdict'])}: ",
-                _words(answer["text"]),
+                ": ".join(filter(None, (AGAINST[answer["verdict"]], answer["text"]))),
                 _resolve(answer["citations"], records),
             )
             for answer in position.get("answers", [])
         ]
         points += [
-            Point("specious: ", _words(item["reason"]), _resolve(item["citations"], records))
+            Point(
+                ": ".join(filter(None, ("specious", item["reason"]))),
+                _resolve(item["citations"], records),
+            )
             for item in position.get("specious", [])
         ]
         if position.get("citations"):
-            points.append(Point("rests on", "", _resolve(position["citations"], records)))
+            points.append(Point("rests on", _resolve(position["citations"], records)))
         number = turn["round"]
         when = ORDINALS[number] if number < len(ORDINALS) else "a later round"
         found.append(Turn(turn["critic"], when, _words(position["summary"]), points))

@@ -11,7 +11,7 @@ from agents.path_generation.agent import PATH_GENERATION, PathQuery, PathRequest
 from agents.question.types import PartRole, Question
 from kg.types import PathSearch
 from sage.core.errors import InputError
-from sage.core.files import read_json, write_json
+from sage.core.files import write_json
 from sage.run.drafting import draft_hypotheses
 from sage.run.questions import Redesign
 from sage.run.services import Services
@@ -158,10 +158,10 @@ def redesign(services: Services, state: RedesignIn) -> dict[str, Any]:
 
 def _why_infeasible(services: Services, name: str) -> str:
     """List the facts that ruled the claim out, blocking ones first, each with a remedy."""
-    from agents.feasibility.types import EvidenceItem
+    from agents.feasibility.rule import read_evidence
 
-    gathered = read_json(services.folder.output(f"evidence-{name}"))
-    failed = [fact for fact in map(EvidenceItem.model_validate, gathered) if fact.found is False]
+    gathered = read_evidence(services.folder.output(f"evidence-{name}"))
+    failed = [fact for fact in gathered if fact.found is False]
     reasons = [fact.statement for fact in failed if fact.blocking]
     reasons += [fact.remedy for fact in sorted(failed, key=lambda fact: not fact.blocking)]
     return " ".join(dict.fromkeys(filter(None, reasons))) or "its weighted score is too low."

@@ -9,7 +9,7 @@ from typing import Any
 from agents.novelty.debate import hold_debate
 from kg.literature.types import Query, Record, SearchAnswer
 from sage.core.llm.messages import ModelChoice
-from tests.agents.nov_helpers import expanded
+from tests.agents.nov_helpers import PARTS, expanded
 from tests.openai_server import Answer, chat_reasoner, serve
 
 PAPER = Record(title="A paper on FABP5", year=2020)
@@ -19,7 +19,8 @@ OTHERS = {
     "verifier": {"kind": "verifier", "score": 5.0, "confidence": 0.6, "summary": "Known in part.",
                  "answers": [], "specious": [], "queries": []},
     "judge": {"kind": "judge", "score": 5.5, "confidence": 0.6, "summary": "Between.",
-              "citations": ["R1"], "upheld": [], "overruled": [], "reasons": ["Say who."]},
+              "citations": ["R1"], "upheld": [], "overruled": [],
+              "reasons": [{"change": "narrow_population"}]},
 }  # fmt: skip
 
 
@@ -30,7 +31,8 @@ def critic(body: dict[str, Any]) -> Answer:
         if f"You are the {name}" in system:
             return Answer(json.dumps(position))
     told = len(body["messages"]) > 2
-    claim = {"id": "P0.1", "text": "New.", "citations": ["R1" if told else "R42"]}
+    claim = {"id": "P0.1", "kind": "population", "parts": [PARTS[0]],
+             "citations": ["R1" if told else "R42"]}  # fmt: skip
     return Answer(json.dumps({"kind": "prover", "score": 6.0, "confidence": 0.6, "summary": "New.",
                               "claims": [claim], "queries": []}))  # fmt: skip
 

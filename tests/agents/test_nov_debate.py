@@ -25,6 +25,7 @@ from agents.novelty.types import (
     CriticInput,
     JudgePosition,
     ProverPosition,
+    Revision,
     SpeciousFlag,
     Turn,
     VerifierPosition,
@@ -70,12 +71,12 @@ class Scripted:
 
 
 def prover(score: float, sure: float = 0.5, *, cites: str = "R1", queries: tuple[str, ...] = ()):
-    claims = (Claim(id="P1", text="New.", citations=(cites,)),)
+    claims = (Claim(id="P1", kind="population", parts=PARTS[:1], citations=(cites,)),)
     return ProverPosition(score=score, confidence=sure, summary="p", claims=claims, queries=queries)
 
 
 def verifier(score: float, sure: float = 0.5, *, flag: bool = False, queries=()):
-    flags = (SpeciousFlag(claim="P1", reason="refuted", citations=("R1",)),) if flag else ()
+    flags = (SpeciousFlag(claim="P1", citations=("R1",)),) if flag else ()
     return VerifierPosition(
         score=score, confidence=sure, summary="v", specious=flags, queries=queries
     )
@@ -88,7 +89,7 @@ def judge(score: float, sure: float = 0.5, *, upheld: tuple[str, ...] = ()):
         summary="j",
         citations=("R1",),
         upheld=upheld,
-        reasons=("Add a part.",),
+        reasons=(Revision(change="add_part"),),
     )
 
 
@@ -175,7 +176,7 @@ def test_the_checks_send_unretrieved_and_missing_citations_back_to_a_model() -> 
         score=5,
         confidence=0.5,
         summary="",
-        answers=(Answer(claim="P1", verdict="overlaps", text="x", citations=()),),
+        answers=(Answer(claim="P1", verdict="overlaps", citations=()),),
     )
     assert check_verifier(given, bare)
     assert "P1" in check_judge(given, judge(5, upheld=("P1",)))[0]
@@ -206,7 +207,7 @@ def test_each_round_retrieves_what_the_critics_asked_and_nothing_twice() -> None
 
 def test_below_the_threshold_the_judges_reasons_are_returned() -> None:
     outcome, _ = debate([prover(3)], [verifier(3)], [judge(3)], threshold=5)
-    assert outcome.below_threshold and outcome.reasons == ("Add a part.",)
+    assert outcome.below_threshold and len(outcome.reasons) == 1
 
 
 def known(*parts: str, retracted: bool = False, text: str = "") -> Record:

@@ -96,7 +96,7 @@ def test_scores_stay_between_one_and_ten() -> None:
 
 
 def flag(*citations: str, turn: int = 1) -> dict[str, object]:
-    flag = SpeciousFlag(claim=f"C{turn}", reason="Known.", citations=citations)
+    flag = SpeciousFlag(claim=f"C{turn}", citations=citations)
     position = VerifierPosition(score=2, confidence=0.5, summary="No.", specious=(flag,))
     return {"debate": (Turn(round=turn, critic="verifier", position=position),), "round": 1}
 

@@ -54,7 +54,7 @@ def render(claim: ExpandedHypothesis, *records: Record) -> str:
     return "\n".join(
         line
         for turn in found
-        for line in (str(turn.summary), *(f"{point.label}{point.text}" for point in turn.points))
+        for line in (str(turn.summary), *(point.text for point in turn.points))
     )
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from agents.campaign.moves import Move, came_to
 from agents.core.statement import same_claim
 from agents.core.types import Draft, EffectView, ExpandedHypothesis
+from agents.feasibility.rule import list_conditions, read_evidence
+from agents.feasibility.types import FeasibilityVerdict
 from sage.core import clock
 from sage.core.errors import InputError
 from sage.core.files import read_json
@@ -172,9 +174,10 @@ def _why_not_tested(folder: RunFolder, name: str, state: dict[str, dict[str, Any
     if decision.get("action") in ("reject", "another"):
         return f"not continued after review: {decision.get('comment') or decision['action']}"
     if evaluation.get("ended") == "infeasible":
-        path = folder.output(f"feasibility-{name}")
-        summary = read_json(path)["output"].get("summary", "") if path.exists() else ""
-        return f"infeasible: {summary}" if summary else "infeasible"
+        answer = read_json(folder.output(f"feasibility-{name}"))
+        found = FeasibilityVerdict.model_validate(answer["output"])
+        needed = list_conditions(found, read_evidence(folder.output(f"evidence-{name}")))
+        return f"infeasible; needed: {' '.join(needed)}"
     if evaluation.get("ended") == "abandoned":
         return "its analysis was given up"
     return folder.manifest().problem or "it was not tested"
