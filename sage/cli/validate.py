@@ -14,6 +14,7 @@ from sage.cli.options import AsJson, CohortOption, CohortRoot, Features
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
+    from sage.api import Claim
     from validation.cohort.cohort import Cohort
     from validation.contracts.contract import FrozenContract, MissingRule, SplitRule
 
@@ -83,7 +84,8 @@ def run(
 ) -> None:
     """Freeze a contract for each hypothesis, run its tests and controls, and judge.
 
-    A file may be a frozen contract (`sage validate contract`, `sage validate amend`), which runs
+    A file that cannot be tested fails alone: its error is printed, the others are tested, and the
+    exit code is 2. A file may be a frozen contract (`sage validate contract`, `sage validate amend`), which runs
     exactly as it was frozen, on the same data, or not at all. Error rates are controlled over all
     claims ever made on the same patients (`sage validate ledger show --cohort`), in any folder;
     repeating a contract counts as the same attempt.
@@ -96,52 +98,59 @@ def run(
     from sage.cli.validate_text import print_verdict
     from sage.run.wiring import open_ledger
     from sage.settings import load
-    from validation.contracts.contract import FrozenContract
+    from validation.run.prepare import require_variables
 
-    claims = [Claim.load(path) for path in files]
-    given = [claim.hypothesis for claim in claims]
-    _refuse_fixed(context, files, [isinstance(claim, FrozenContract) for claim in given])
-    names = [
-        claim.contract.name if isinstance(claim, FrozenContract) else claim.id for claim in given
-    ]
-    if len(set(names)) != len(names):
-        raise InputError("two hypotheses have the same ID; use unique IDs")
     rules = _rules(split, impute)
+    claims: list[tuple[Claim, FrozenContract]] = []
+    refused: list[str] = []
     with working(f"reading {cohort}") as status:
         data = load_named(cohort, cohort_root, features)
         other = load_named(replicate, replicate_root) if replicate is not None else None
-        contracts = [claim.freeze(data, seed=seed, alpha=alpha, **rules) for claim in claims]
-        frozen = [(contract, out / contract.contract.name) for contract in contracts]
+        for path in files:
+            try:
+                claim = Claim.load(path)
+                _refuse_fixed(context, path, claim)
+                frozen = claim.freeze(data, seed=seed, alpha=alpha, **rules)
+                if other is not None:
+                    require_variables(frozen, other)
+                claims.append((claim, frozen))
+            except InputError as error:
+                refused.append(str(error) if str(path) in str(error) else f"{path}: {error}")
+        if not claims:
+            raise InputError("; ".join(refused))
+        names = [frozen.contract.name for _, frozen in claims]
+        if len(set(names)) != len(names):
+            raise InputError("two hypotheses have the same ID; use unique IDs")
         ledger = open_ledger(out / "ledger.jsonl", load())
         for note in ledger.notes:
             err.print(f"[yellow]warning[/] {note}", soft_wrap=True)
         results = test_claims(
-            list(zip(claims, contracts, strict=True)),
-            data,
-            out,
-            ledger,
-            replicate=other,
-            figures=figures,
-            progress=status.update,
+            claims, data, out, ledger, replicate=other, figures=figures, progress=status.update
         )
     if as_json:
         print_json([result.model_dump(mode="json") for result in results])
-        return
-    for (contract, folder), found in zip(frozen, results, strict=True):
-        print_verdict(contract, found, folder)
+    else:
+        for (_, frozen), found in zip(claims, results, strict=True):
+            print_verdict(frozen, found, out / frozen.contract.name)
+    for text in refused:
+        err.print(f"[red]error[/] {text}", soft_wrap=True)
+    if refused:
+        raise typer.Exit(2)
 
 
-def _refuse_fixed(context: typer.Context, files: list[Path], frozen: list[bool]) -> None:
+def _refuse_fixed(context: typer.Context, path: Path, claim: Claim) -> None:
     """Refuse options whose values a frozen contract has already fixed."""
+    from validation.contracts.contract import FrozenContract
+
     sources = {name: context.get_parameter_source(name) for name in DRAFTED}
     given = [
         DRAFTED[name]
         for name, source in sources.items()
         if source is not None and source.name != "DEFAULT"
     ]
-    if given and any(frozen):
+    if given and isinstance(claim.hypothesis, FrozenContract):
         raise InputError(
-            f"{files[frozen.index(True)]} is a frozen contract, which already fixes {given[0]}: "
+            f"{path} is a frozen contract, which already fixes {given[0]}: "
             "omit the option, or write a new version with `sage validate amend`"
         )
 

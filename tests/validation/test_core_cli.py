@@ -48,6 +48,21 @@ def test_several_hypotheses_share_a_ledger(tmp_path: Path) -> None:
     assert [item["numbers"]["ledger.claims"]["value"] for item in found] == [2, 2]
 
 
+def test_a_hypothesis_that_cannot_be_tested_fails_alone_by_file_name(tmp_path: Path) -> None:
+    folder = write(tmp_path / "cohort", patients(240, log_hr=1.1))
+    good = hypothesis(tmp_path)
+    lacking = hypothesis(tmp_path, "lacking.json", id="lacking", endpoint="PFS")
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    options = ["--cohort", str(folder), "--out", str(tmp_path / "out"), "--json", "--no-figures"]
+    done = runner.invoke(validate_app, ["run", str(lacking), str(good), str(broken), *options])
+    assert done.exit_code == 2
+    assert [item["hypothesis"] for item in json.loads(done.stdout)] == [claim().id]
+    assert "lacking.json" in done.stderr and "broken.json" in done.stderr
+    assert "h.json" not in done.stderr
+    assert not (tmp_path / "out" / "lacking").exists()
+
+
 def test_replicate_and_split_are_options(tmp_path: Path) -> None:
     folder = write(tmp_path / "cohort", patients(400, log_hr=1.1))
     other = write(tmp_path / "other", patients(240, log_hr=1.1, seed=9))
