@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
@@ -85,10 +87,10 @@ def run(
     """Freeze a contract for each hypothesis, run its tests and controls, and judge.
 
     A file that cannot be tested fails alone: its error is printed, the others are tested, and the
-    exit code is 2. A file may be a frozen contract (`sage validate contract`, `sage validate amend`), which runs
-    exactly as it was frozen, on the same data, or not at all. Error rates are controlled over all
-    claims ever made on the same patients (`sage validate ledger show --cohort`), in any folder;
-    repeating a contract counts as the same attempt.
+    exit code is 2. A file may be a frozen contract (`sage validate contract`, `sage validate
+    amend`), which runs exactly as it was frozen, on the same data, or not at all. Error rates are
+    controlled over all claims ever made on the same patients (`sage validate ledger show
+    --cohort`), in any folder; repeating a contract counts as the same attempt.
 
     Example: sage validate run docs/hypotheses/table8_cxcl13.json --cohort cohorts/tcga-blca
     """
@@ -101,21 +103,25 @@ def run(
     from validation.run.prepare import require_variables
 
     rules = _rules(split, impute)
+    read: list[tuple[Path, Claim]] = []
     claims: list[tuple[Claim, FrozenContract]] = []
     refused: list[str] = []
+    for path in files:
+        with _collect_error(path, refused):
+            claim = Claim.load(path)
+            _refuse_fixed(context, path, claim)
+            read.append((path, claim))
+    if not read:
+        raise InputError("; ".join(refused))
     with working(f"reading {cohort}") as status:
         data = load_named(cohort, cohort_root, features)
         other = load_named(replicate, replicate_root) if replicate is not None else None
-        for path in files:
-            try:
-                claim = Claim.load(path)
-                _refuse_fixed(context, path, claim)
+        for path, claim in read:
+            with _collect_error(path, refused):
                 frozen = claim.freeze(data, seed=seed, alpha=alpha, **rules)
                 if other is not None:
                     require_variables(frozen, other)
                 claims.append((claim, frozen))
-            except InputError as error:
-                refused.append(str(error) if str(path) in str(error) else f"{path}: {error}")
         if not claims:
             raise InputError("; ".join(refused))
         names = [frozen.contract.name for _, frozen in claims]
@@ -136,6 +142,15 @@ def run(
         err.print(f"[red]error[/] {text}", soft_wrap=True)
     if refused:
         raise typer.Exit(2)
+
+
+@contextmanager
+def _collect_error(path: Path, refused: list[str]) -> Iterator[None]:
+    """Append the message of an `InputError`, with its file's name, instead of raising it."""
+    try:
+        yield
+    except InputError as error:
+        refused.append(str(error) if str(path) in str(error) else f"{path}: {error}")
 
 
 def _refuse_fixed(context: typer.Context, path: Path, claim: Claim) -> None:

@@ -230,6 +230,76 @@ def test_a_disguised_copy_of_the_patients_is_recognized(tmp_path: Path, disguise
     assert {one.family for one in other.adjust()} == {2}
 
 
+def months_as(change: Callable[[pd.Series], pd.Series]) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    return lambda raw: raw.assign(months=change(raw["months"]))
+
+
+def cut_off(raw: pd.DataFrame, months: float = 18) -> pd.DataFrame:
+    late = raw["months"] > months
+    return raw.assign(months=raw["months"].clip(upper=months), dead=raw["dead"].where(~late, 0))
+
+
+Replacement = tuple[str, str]
+UNIT = 'time_unit = "months"'
+DAYS, YEARS = (UNIT, 'time_unit = "days"'), (UNIT, 'time_unit = "years"')
+LONG = (UNIT, f"{UNIT}\nmax_months = 9999")
+CODES = ("event_values = [1]\ncensored_values = [0]", "event_values = [2]\ncensored_values = [1]")
+EXPORTS: dict[str, tuple[Callable[[pd.DataFrame], pd.DataFrame], tuple[Replacement, ...]]] = {
+    "days": (months_as(lambda time: (time * 30.4375).round()), (DAYS,)),
+    "years": (months_as(lambda time: (time / 12).round(3)), (YEARS,)),
+    "whole months": (months_as(np.round), ()),
+    "completed months": (months_as(np.floor), ()),
+    "begun months": (months_as(np.ceil), ()),
+    "ten times": (months_as(lambda time: time * 10), (LONG,)),
+    "days called months": (months_as(lambda time: time * 30.4375), (LONG,)),
+    "cut at 18 months": (cut_off, ()),
+    "cut at 36 months, in whole months": (
+        lambda raw: cut_off(raw, 36).assign(months=lambda cut: np.ceil(cut["months"])), ()),
+    "events coded 1 and 2": (lambda raw: raw.assign(dead=raw["dead"] + 1), (CODES,)),
+    "marker rounded": (lambda raw: raw.assign(marker=raw["marker"].round(2)), ()),
+    "marker in thousandths": (lambda raw: raw.assign(marker=raw["marker"] * 1000), ()),
+    "half of them, cut, columns in another order": (
+        lambda raw: cut_off(raw.sample(frac=0.5, random_state=1))[sorted(raw)], ()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("export", EXPORTS)
+def test_another_export_of_the_patients_asks_the_same_question(tmp_path: Path, export: str) -> None:
+    raw = patients(240)
+    _, frozen = put(tmp_path / "one", load(tmp_path / "first", raw), p=0.001)
+    change, replaced = EXPORTS[export]
+    table = change(raw).assign(thing=lambda found: found["marker"])
+    copy = copied(tmp_path / "copy", table, *RENAMED, *replaced)
+    exposure = {"variable": "clinical:thing", "label": "thing"}
+    new = claim(id="new", exposures=[exposure], endpoint="SURVIVAL", direction="lower_risk")
+    other, again = put(tmp_path / "two", copy, new)
+    assert other.seen_before(again) == frozen.sha256
+
+
+def test_another_endpoint_of_the_patients_is_another_question(tmp_path: Path) -> None:
+    raw = patients(240)
+    rng = np.random.default_rng(2)
+    put(tmp_path / "one", load(tmp_path / "first", raw), p=0.001)
+    progression = raw["months"] * rng.uniform(0.2, 1, len(raw))
+    table = raw.assign(months=progression, dead=np.maximum(raw["dead"], rng.random(240) < 0.4))
+    copy = copied(tmp_path / "copy", table.assign(thing=table["marker"]), *RENAMED)
+    exposure = {"variable": "clinical:thing", "label": "thing"}
+    new = claim(id="new", exposures=[exposure], endpoint="SURVIVAL")
+    other, again = put(tmp_path / "two", copy, new)
+    assert other.seen_before(again) is None
+    assert {one.family for one in other.adjust()} == {1}
+
+
+def test_a_ledger_of_another_version_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    open_store(str(path))
+    with sqlite3.connect(path) as db:
+        db.execute("DELETE FROM sage_ledger_meta WHERE name = 'format'")
+    with pytest.raises(InputError) as refused:
+        open_store(str(path))
+    assert str(path) in str(refused.value) and "SAGE_LEDGER" in str(refused.value)
+
+
 def test_other_patients_and_other_questions_are_not_held_against_a_claim(tmp_path: Path) -> None:
     """Runs call their hypotheses h1 and h2; only what is asked of the same patients counts."""
     first = load(tmp_path / "first", patients(200))

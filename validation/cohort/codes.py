@@ -14,6 +14,10 @@ SWAP = "if the flag is inverted, swap event_values and censored_values"
 CODES: dict[str, tuple[Severity, str]] = {
     "censoring_flag": ("warning", "compare it with vital status or the time of death"),
     "cleaned_text": ("info", ""),
+    "copied_patients": (
+        "error",
+        "keep each patient once; if a patient has several rows, declare `cluster` under [patient]",
+    ),
     "constant": ("warning", "omit it: it cannot be related to anything"),
     "duplicate_symbols": ("info", ""),
     "empty": ("error", "check its column and its codes for missing values, or omit it"),

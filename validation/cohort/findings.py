@@ -25,7 +25,24 @@ if TYPE_CHECKING:
 TRAINING = {"train", "training"}
 TRAINING_COLUMN = re.compile(r"(slide_?set|split|partition|subset|^set$)", re.IGNORECASE)
 ORDER = {"error": 0, "warning": 1, "info": 2}
-OF_COHORT = (of_endpoints, find_outdated, of_expression, of_variables, of_timing)
+NAMED = 12
+
+
+def of_copies(cohort: Cohort) -> Iterator[Finding]:
+    """Find patients who are in the cohort several times, under new identifiers."""
+    if (found := cohort.copies) is None:
+        return
+    named = [f"{cohort.patients[one]} = {cohort.patients[other]}" for one, other in found.pairs]
+    more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
+    text = (
+        f"{len({at for pair in found.pairs for at in pair})} patients agree in outcome and "
+        f"covariates with others, far beyond chance (p = {found.p:.1g}): "
+        f"{', '.join(named[:NAMED])}{more}"
+    )
+    yield report("copied_patients", f"tables.{cohort.spec.patient.table}", text)
+
+
+OF_COHORT = (of_copies, of_endpoints, find_outdated, of_expression, of_variables, of_timing)
 
 
 def check_cohort(cohort: Cohort) -> list[Finding]:

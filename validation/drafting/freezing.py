@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from sage.core.errors import InputError
 from validation.cohort.cohort import Cohort
+from validation.cohort.copies import require_no_copies
 from validation.contracts.contract import Contract, FrozenContract, digest
+from validation.drafting.balance import weigh_declaration
 from validation.drafting.power import exact_power
 
 
@@ -14,8 +16,8 @@ def freeze(contract: Contract, cohort: Cohort) -> FrozenContract:
     Reads variables, which patients have the outcome, and the overall event rate, but never an
     outcome by exposure.
 
-    Raises `InputError` if the contract is for another cohort, or names something that this cohort
-    lacks.
+    Raises `InputError` if the contract is for another cohort, names something that this cohort
+    lacks, or would count copies of patients.
     """
     if contract.cohort != cohort.id:
         raise InputError(
@@ -23,7 +25,9 @@ def freeze(contract: Contract, cohort: Cohort) -> FrozenContract:
         )
     if contract.simulated != cohort.simulated:
         raise InputError("contract and cohort disagree on whether the data are simulated")
-    exact = contract.model_copy(update={"power": exact_power(contract, cohort)})
+    require_no_copies(cohort)
+    weighed = weigh_declaration(contract, cohort)
+    exact = contract.model_copy(update={"power": exact_power(contract, cohort), **weighed})
     hashes = cohort.hashes()
     return FrozenContract(contract=exact, data_hashes=hashes, sha256=digest(exact, hashes))
 

@@ -1,10 +1,13 @@
 """Recognize patients by their recorded values, regardless of file, identifiers and column names.
 
-Each patient has a 64-bit fingerprint for every *view*: an outcome, a measured variable, an outcome
-combined with a measured variable, or all columns together. Names do not enter a fingerprint, so
-that most views survive renamed identifiers or columns, another order, and omitted columns. The
-ledger keeps the fingerprints of `PILOTS` patients of each population; a cohort that contains enough
-of them has the same patients. On the shared patients, a variable is identified by its ranks.
+Each patient has a 64-bit fingerprint for every *view*: a measured variable, a few variables
+together, or an outcome with variables. Values enter with three significant digits and without
+their power of ten, times in whole months; names and order do not enter. Most views therefore
+survive rounding, another export, omitted rows and columns, and new identifiers. An outcome in
+another unit than declared is looked up in the usual units. The ledger keeps the fingerprints of
+`PILOTS` patients of each population; a cohort that contains enough of them has the same patients.
+On the shared patients, a variable is identified by its ranks, and an outcome by its ranks and
+events, up to a cut of follow-up.
 
 Fingerprints are unkeyed hashes: anyone with a patient's exact values can tell that the patient is
 in the ledger. They contain no identifier.
@@ -17,6 +20,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,11 +47,16 @@ SHARED = 16
 """Fewest common patients for comparing two variables by rank."""
 TWIN = 0.95
 """Smallest rank correlation for two columns of the same patients to be the same variable."""
+COLUMNS = 7
+"""Variables with the most values, whose pairs and triples are views."""
+UNITS = (1.0, 7.0, 10.0, 12.0, 30.4375, 365.25)
+"""Factors between the units in which times are exported; their inverses are tried as well."""
 SKETCH = 32
 """Number of fingerprints of each view in the index: the lowest ones."""
 ABSENT = 255
 
 Tokens = NDArray[np.uint64]
+Values = NDArray[np.float64]
 ONE = np.uint64(1)
 
 
@@ -56,7 +65,8 @@ class Population:
     """Fingerprints of a cohort's patients for the ledger.
 
     `views` is (views, pilots), with 0 if a view does not identify a pilot; `known` is the number of
-    patients that each view distinguishes; `outcomes` has the pilots' fingerprints by endpoint.
+    patients that each view distinguishes; `outcomes` has the pilots' ranks in time, with the
+    event, by endpoint (`courses`).
     """
 
     patients: int
@@ -101,7 +111,7 @@ class Match:
 class Patients:
     """The patients of a cohort with the fingerprints of every view.
 
-    Outcomes leave this class only as hashes.
+    Outcomes leave this class only as hashes and ranks.
     """
 
     def __init__(self, cohort: Cohort) -> None:
@@ -109,12 +119,17 @@ class Patients:
         self.ids = cohort.patients
         self.outcomes = {name: outcome for name in cohort.spec.endpoints
                          if (outcome := self._outcome(name)) is not None}  # fmt: skip
-        self._views = self._all_views()
-        self.whole = self._views[0]
+        columns = self._columns()
+        months = [_month_tokens(*outcome) for outcome in self.outcomes.values()]
+        whole = sum((mix(tokens) for tokens in (*months, *columns)), np.zeros(len(self.ids), "u8"))
+        self.whole: Tokens = whole
         order = np.lexsort((np.arange(len(self.ids)), self.whole))
         self.pilots: NDArray[np.int64] = order[:PILOTS]
-        kept = [view for view in self._views if self._tells(view)][:VIEWS]
-        self._tokens = np.asarray([_unique(values) for values in kept] or [self._everybody()])
+        own = [*columns, *_joined(columns, 2), *_joined(columns, 3)]
+        kept = _distinguishing(own)[: VIEWS // 2]
+        self._partners = [joined for size in (1, 2, 3) for joined in _joined(columns[:4], size)]
+        kept = [*kept, *self._with_months(1.0)][:VIEWS]
+        self._tokens = np.asarray(kept or [self._everybody()])
 
     @cached_property
     def population(self) -> Population:
@@ -129,7 +144,10 @@ class Patients:
             patients=len(self.ids),
             views=views,
             known=tuple(int(item) for item in (tokens != 0).sum(axis=1)),
-            outcomes={name: outcome[self.pilots] for name, outcome in self.outcomes.items()},
+            outcomes={
+                name: courses(*(part[self.pilots] for part in outcome))
+                for name, outcome in self.outcomes.items()
+            },
         )
 
     @property
@@ -140,42 +158,56 @@ class Patients:
     @cached_property
     def sketch(self) -> list[int]:
         """The fingerprints to look up in the index: the lowest of each view, as signed integers."""
-        wanted = np.concatenate([np.sort(item[item != 0])[: 8 * SKETCH] for item in self._tokens])
+        views = [view for block in self._blocks for view in block]
+        wanted = np.concatenate([np.sort(item[item != 0])[: 8 * SKETCH] for item in views])
         return [int(item) for item in np.unique(wanted).view(np.int64)]
 
     @cached_property
-    def _sorted_tokens(self) -> tuple[Tokens, NDArray[np.int64]]:
-        flat = self._tokens.ravel()
-        order = np.argsort(flat, kind="stable")
-        return flat[order], order % self._tokens.shape[1]
+    def _blocks(self) -> list[Tokens]:
+        """The views as stored, and for each other unit and rounding of time those with outcomes."""
+        scales = [factor for unit in UNITS[1:] for factor in (unit, 1 / unit)]
+        others = [self._with_months(scale) for scale in scales]
+        others += [self._with_months(1.0, later) for later in (-1, 1)]
+        return [self._tokens, *(np.asarray(views) for views in others if views)]
 
     def match(self, stored: Population) -> Match | None:
         """Find the common patients, by the view that shows most of them; None if too few."""
-        tokens, owner = self._sorted_tokens
         best: Match | None = None
-        for view, known in zip(stored.views, stored.known, strict=True):
-            pilots = np.flatnonzero(view)
-            at = np.minimum(np.searchsorted(tokens, view[pilots]), len(tokens) - 1)
-            hit = tokens[at] == view[pilots]
-            mine = max(len(self.ids), 1)
-            needed = SAME * len(pilots) * min(1.0, mine / max(known, 1))
-            found = int(hit.sum())
-            if found and found >= max(needed, min(FEWEST, len(pilots))) and (
-                best is None or found > len(best.pilots)
-            ):  # fmt: skip
-                best = Match(pilots[hit], owner[at[hit]])
+        for block in self._blocks:
+            flat = block.ravel()
+            order = np.argsort(flat, kind="stable")
+            tokens, owner = flat[order], order % block.shape[1]
+            for view, known in zip(stored.views, stored.known, strict=True):
+                pilots = np.flatnonzero(view)
+                at = np.minimum(np.searchsorted(tokens, view[pilots]), len(tokens) - 1)
+                hit = tokens[at] == view[pilots]
+                mine = max(len(self.ids), 1)
+                needed = SAME * len(pilots) * min(1.0, mine / max(known, 1))
+                found = int(hit.sum())
+                if found and found >= max(needed, min(FEWEST, len(pilots))) and (
+                    best is None or found > len(best.pilots)
+                ):  # fmt: skip
+                    best = Match(pilots[hit], owner[at[hit]])
         if best is not None and self.is_coarse:
             nobody = np.empty(0, dtype=np.int64)
             return Match(nobody, nobody)
         return best
 
     def same_outcome(self, name: str, stored: Population, other: str, match: Match) -> bool:
-        """Check whether an endpoint matches an outcome of a stored population."""
+        """Check whether an endpoint is an outcome of a stored population, up to its scale and cut.
+
+        Either may be the other with follow-up cut at some time.
+        """
         mine, theirs = self.outcomes.get(name), stored.outcomes.get(other)
         if mine is None or theirs is None or len(match.pilots) < FEWEST:
             return False
-        share = (mine[match.patients] == theirs[match.pilots]).mean()
-        return bool(share >= TWIN)
+        both = [read_courses(courses(*(part[match.patients] for part in mine))),
+                read_courses(theirs[match.pilots])]  # fmt: skip
+        known = np.isfinite(both[0][0]) & np.isfinite(both[1][0])
+        if known.sum() < FEWEST or known.mean() < TWIN:
+            return False
+        first, second = ((time[known], event[known]) for time, event in both)
+        return _same_course(first, second) or _same_course(second, first)
 
     def profile(self, key: str) -> bytes:
         """Return the ranks of a variable among the pilots, one byte each."""
@@ -187,54 +219,100 @@ class Patients:
         values = numbers(self.cohort.column(key))[match.patients]
         return twins(values, stored[:, match.pilots])
 
-    def _outcome(self, name: str) -> Tokens | None:
+    def _outcome(self, name: str) -> tuple[Values, Values] | None:
+        """Return each patient's months (or value) and event, NaN if unknown."""
         try:
             found = self.cohort.outcome(name).reindex(self.ids)
         except InputError:
             return None
-        if "value" in found:
-            return column_tokens(found["value"])
-        time = found["time"].to_numpy(dtype=float)
-        known = np.isfinite(time) & found["event"].notna().to_numpy()
-        months = np.where(known, np.rint(100 * np.where(known, time, 0.0)), 0.0).astype(np.int64)
-        event = found["event"].fillna(0).to_numpy().astype(np.int64)
-        tokens = combine(mix(months.view(np.uint64)), mix(event.view(np.uint64) + ONE))
-        return np.where(known, tokens, np.uint64(0))
+        time = found["value" if "value" in found else "time"].to_numpy(dtype=float)
+        event = found["event"].to_numpy(dtype=float) if "event" in found else 0 * time + 1
+        return time, event
 
-    def _all_views(self) -> list[Tokens]:
-        columns: list[Tokens] = []
-        measured: list[Tokens] = []
+    def _columns(self) -> list[Tokens]:
+        """Fingerprint each variable, those with the most values first."""
+        found = []
         for key in self.cohort.variables:
             try:
-                column = self.cohort.column(key)
+                found.append(column_tokens(self.cohort.column(key)))
             except InputError:
                 continue  # Reported where the column is used.
-            tokens = column_tokens(column)
-            columns.append(tokens)
-            numeric = pd.api.types.is_numeric_dtype(column.dtype)
-            if numeric and len(np.unique(tokens[tokens != 0])) >= MEASURED:
-                measured.append(tokens)
-        outcomes = list(self.outcomes.values())
-        whole = np.zeros(len(self.ids), dtype=np.uint64)
-        for tokens in (*outcomes, *columns):
-            whole = whole + np.where(tokens != 0, mix(tokens), np.uint64(0))
-        pairs = [
-            np.where((outcome != 0) & (tokens != 0), combine(outcome, tokens), np.uint64(0))
-            for tokens in measured
-            for outcome in outcomes
-        ]
-        return [whole, *outcomes, *measured, *pairs]
+        return sorted(found, key=lambda tokens: -len(np.unique(tokens)))
 
-    def _tells(self, view: Tokens) -> bool:
-        present = int((view != 0).sum())
-        return present >= min(MEASURED, len(view)) and (
-            int((_unique(view) != 0).sum()) >= DISTINCT * present
-        )
+    def _with_months(self, scale: float, later: int = 0) -> list[Tokens]:
+        """Return the views of outcomes in another unit: alone, and whole months with variables."""
+        timed = self.outcomes.values()
+        months = [_month_tokens(time * scale, event, later) for time, event in timed]
+        exact = [_month_tokens(100 * time * scale + 0.5, event, later) for time, event in timed]
+        joined = [_join([month, partner]) for month in months for partner in self._partners]
+        return _distinguishing([*months, *exact, *joined])[: VIEWS // 2]
 
     def _everybody(self) -> Tokens:
         """Compute a fingerprint of the whole table, for patients with hardly distinct records."""
         text = np.sort(self.whole).tobytes()
         return np.frombuffer(hashlib.sha256(text).digest()[:8], dtype=np.uint64)
+
+
+def _join(views: Sequence[Tokens]) -> Tokens:
+    """Combine views, in any order; 0 where any is 0."""
+    known = np.all([view != 0 for view in views], axis=0)
+    total = sum((mix(view) for view in views), np.zeros(len(views[0]), dtype=np.uint64))
+    return np.where(known, mix(total), np.uint64(0))
+
+
+def _joined(columns: Sequence[Tokens], size: int) -> list[Tokens]:
+    """Join every `size` of the first columns."""
+    return [_join(group) for group in combinations(columns[:COLUMNS], size)]
+
+
+def _distinguishing(views: Sequence[Tokens]) -> list[Tokens]:
+    """Return the views that distinguish most patients, with 0 for patients who share theirs."""
+    kept = []
+    for view in views:
+        present, alone = int((view != 0).sum()), _unique(view)
+        if present >= min(MEASURED, len(view)) and (alone != 0).sum() >= DISTINCT * present:
+            kept.append(alone)
+    return kept
+
+
+def _month_tokens(time: Values, event: Values, later: int = 0) -> Tokens:
+    """Fingerprint whole months (or a value's whole units) with the event; 0 if unknown."""
+    known = np.isfinite(time) & np.isfinite(event)
+    months = np.where(known, np.floor(np.where(known, time, 0) + 1e-6) + later, 0).astype(np.int64)
+    events = np.where(known, event, 0).astype(np.int64)
+    tokens = combine(mix(months.view(np.uint64)), mix(events.view(np.uint64) + ONE))
+    return np.where(known, tokens, np.uint64(0))
+
+
+def courses(time: Values, event: Values) -> Tokens:
+    """Encode each patient's rank in time, in half ranks, with the event; 0 if unknown."""
+    known = np.isfinite(time) & np.isfinite(event)
+    ranks = half_ranks(np.where(known, time, np.inf)[None, :])[0]
+    coded = 1 + ranks + (np.where(known, event, 0).astype(np.int64) << 32)
+    return np.where(known, coded, 0).astype(np.uint64)
+
+
+def read_courses(coded: Tokens) -> tuple[Values, Values]:
+    """Decode `courses` to ranks and events, NaN if unknown."""
+    values = coded.astype(np.int64)
+    rank, event = (values & 0xFFFFFFFF).astype(float), (values >> 32).astype(float)
+    return np.where(values == 0, np.nan, rank), np.where(values == 0, np.nan, event)
+
+
+def _same_course(full: tuple[Values, Values], cut: tuple[Values, Values]) -> bool:
+    """Check whether one outcome is the other with follow-up cut at the former's longest time."""
+    time, event = cut
+    late = int(((time == time.max()) & (event == 0)).sum())
+    ranks, events = full
+    if late > 1:
+        limit = np.sort(ranks)[-late]
+        events = np.where(ranks >= limit, 0, events)
+        ranks = np.minimum(ranks, limit)
+    if np.ptp(ranks) == 0 or np.ptp(time) == 0 or (events == event).mean() < TWIN:
+        return False
+    first, second = half_ranks(np.vstack([ranks, time]))
+    likeness = float(np.corrcoef(first, second)[0, 1])
+    return likeness >= TWIN
 
 
 def index_of(population: Population) -> list[int]:
@@ -258,19 +336,14 @@ def combine(first: Tokens, second: Tokens) -> Tokens:
 
 
 def column_tokens(column: pd.Series) -> Tokens:
-    """Fingerprint each value, 0 if missing; numbers are rounded to six significant digits."""
+    """Fingerprint each value, 0 if missing; numbers by sign and three significant digits."""
     missing = column.isna().to_numpy()
     if pd.api.types.is_numeric_dtype(column.dtype):
         values = column.to_numpy(dtype=float, na_value=np.nan)
         safe = np.where(missing | ~np.isfinite(values) | (values == 0), 1.0, values)
-        exponent = np.floor(np.log10(np.abs(safe)))
-        digits = np.rint(safe / 10.0 ** (exponent - 5))
-        over = np.abs(digits) >= 1e6
-        digits, exponent = np.where(over, digits / 10, digits), exponent + over
-        digits = np.where(values == 0, 0.0, digits)
-        exponent = np.where(values == 0, 0.0, exponent)
-        whole, power = (values.astype(np.int64).view(np.uint64) for values in (digits, exponent))
-        tokens = combine(mix(whole), mix(power))
+        digits = np.rint(100 * safe / 10.0 ** np.floor(np.log10(np.abs(safe))))
+        digits = np.where(np.abs(digits) >= 1000, digits / 10, digits)
+        tokens = mix(np.where(values == 0, 0, digits).astype(np.int64).view(np.uint64))
     else:
         codes, levels = pd.factorize(column.astype("string"), use_na_sentinel=True)
         each = [

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from validation.ledger.patients import Match
 
 Kind = Literal["population", "registration", "entry", "unlock", "screen", "merged"]
-FORMAT = 1
+FORMAT = 2
+"""Version of the fingerprints; populations of other versions would not be recognized."""
 PATIENCE_S = 120.0
 """How long a writer waits for other writers."""
 RENEWED = "restore it from a backup or with `sage validate ledger merge`"
@@ -145,11 +146,17 @@ class Store(ABC):
         with self._open(write=True) as db:
             for statement in TABLES.format(bytes=self.bytes_type).split(";"):
                 db.execute(statement)
-            found = self._all(db, "SELECT value FROM sage_ledger_meta WHERE name = 'id'")
+            found = dict(self._all(db, "SELECT name, value FROM sage_ledger_meta"))
             if not found:
-                found = [(secrets.token_hex(8),)]
-                db.execute(self._sql("INSERT INTO sage_ledger_meta VALUES ('id', ?)"), found[0])
-        self.id: str = found[0][0]
+                found = {"id": secrets.token_hex(8), "format": str(FORMAT)}
+                for pair in found.items():
+                    db.execute(self._sql("INSERT INTO sage_ledger_meta VALUES (?, ?)"), pair)
+        if found.get("format") != str(FORMAT):
+            raise InputError(
+                f"the ledger {self.where} was written by another version of SAGE, which recognized "
+                "patients differently: keep it with its results, and set SAGE_LEDGER to a new file"
+            )
+        self.id: str = found["id"]
 
     # -- what subclasses define -----
 
@@ -380,8 +387,8 @@ def read_lines(lines: Iterable[str], name: str) -> ReadLines:
         )  # fmt: skip
         if row.chain_hash(before) != said.chain or said.seq != number:
             raise InputError(
-                f"{name}: line {number} was edited, or a line before it was removed; export "
-                "the ledger again"
+                f"{name}: line {number} was edited, a line before it was removed, or another "
+                "version of SAGE wrote it; export the ledger again"
             )
         chains.append(said.chain)
         head = Mark(store=said.store, seq=said.seq, chain=said.chain)
