@@ -20,7 +20,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,15 +33,17 @@ if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
 
 PILOTS = 128
-VIEWS = 48
+VIEWS = 64
 MEASURED = 20
 """Fewest distinct values for a variable to count as measured."""
 DISTINCT = 0.9
 """Share of patients whom a view must distinguish from all others. The rest (10%) bounds the share
 of patients in an unrelated cohort with the same distribution that would be mistaken for ours.
 """
-SAME = 0.3
-"""Smallest share of the possible common patients for two cohorts to have the same patients."""
+SAME, ALONE = 0.3, 0.5
+"""Smallest share of the possible common patients, in any view, for two cohorts to have the same
+patients: if several views name the same ones, and if one view alone does.
+"""
 FEWEST = 8
 SHARED = 16
 """Fewest common patients for comparing two variables by rank."""
@@ -125,7 +127,7 @@ class Patients:
         self.whole: Tokens = whole
         order = np.lexsort((np.arange(len(self.ids)), self.whole))
         self.pilots: NDArray[np.int64] = order[:PILOTS]
-        own = [*columns, *_joined(columns, 2), *_joined(columns, 3)]
+        own = [joined for size in range(1, COLUMNS + 1) for joined in _joined(columns, size)]
         kept = _distinguishing(own)[: VIEWS // 2]
         self._partners = [joined for size in (1, 2, 3) for joined in _joined(columns[:4], size)]
         kept = [*kept, *self._with_months(1.0)][:VIEWS]
@@ -171,23 +173,31 @@ class Patients:
         return [self._tokens, *(np.asarray(views) for views in others if views)]
 
     def match(self, stored: Population) -> Match | None:
-        """Find the common patients, by the view that shows most of them; None if too few."""
+        """Find the common patients; None if no view shows enough of them.
+
+        Each pilot is assigned the patient whom most views name.
+        """
         best: Match | None = None
         for block in self._blocks:
             flat = block.ravel()
             order = np.argsort(flat, kind="stable")
             tokens, owner = flat[order], order % block.shape[1]
+            named: list[NDArray[np.int64]] = []
+            share = 0.0
             for view, known in zip(stored.views, stored.known, strict=True):
                 pilots = np.flatnonzero(view)
                 at = np.minimum(np.searchsorted(tokens, view[pilots]), len(tokens) - 1)
                 hit = tokens[at] == view[pilots]
-                mine = max(len(self.ids), 1)
-                needed = SAME * len(pilots) * min(1.0, mine / max(known, 1))
-                found = int(hit.sum())
-                if found and found >= max(needed, min(FEWEST, len(pilots))) and (
-                    best is None or found > len(best.pilots)
-                ):  # fmt: skip
-                    best = Match(pilots[hit], owner[at[hit]])
+                possible = len(pilots) * min(1.0, max(len(self.ids), 1) / max(known, 1))
+                if hit.sum() >= min(FEWEST, len(pilots)) > 0:
+                    share = max(share, hit.sum() / possible)
+                named.append(np.column_stack((pilots[hit], owner[at[hit]])))
+            if share < SAME:
+                continue
+            match, sure = _most_named(np.concatenate(named))
+            enough = sure or share >= ALONE
+            if enough and (best is None or len(match.pilots) > len(best.pilots)):
+                best = match
         if best is not None and self.is_coarse:
             nobody = np.empty(0, dtype=np.int64)
             return Match(nobody, nobody)
@@ -244,13 +254,27 @@ class Patients:
         timed = self.outcomes.values()
         months = [_month_tokens(time * scale, event, later) for time, event in timed]
         exact = [_month_tokens(100 * time * scale + 0.5, event, later) for time, event in timed]
-        joined = [_join([month, partner]) for month in months for partner in self._partners]
+        joined = [_join(pair) for pair in product([*months, *exact], self._partners)]
         return _distinguishing([*months, *exact, *joined])[: VIEWS // 2]
 
     def _everybody(self) -> Tokens:
         """Compute a fingerprint of the whole table, for patients with hardly distinct records."""
         text = np.sort(self.whole).tobytes()
         return np.frombuffer(hashlib.sha256(text).digest()[:8], dtype=np.uint64)
+
+
+def _most_named(pairs: NDArray[np.int64]) -> tuple[Match, bool]:
+    """Assign each pilot the patient named most often, and say if several views agree on enough.
+
+    If they do, pilots that far fewer views name than others are left out: they are chance.
+    """
+    unique, votes = np.unique(pairs, axis=0, return_counts=True)
+    order = np.lexsort((-votes, unique[:, 0]))
+    pilots, first = np.unique(unique[order, 0], return_index=True)
+    patients, votes = unique[order, 1][first], votes[order][first]
+    agreed = votes >= max(2.0, 0.5 * float(np.quantile(votes, 0.9)))
+    sure = bool(agreed.sum() >= FEWEST)
+    return (Match(pilots[agreed], patients[agreed]) if sure else Match(pilots, patients)), sure
 
 
 def _join(views: Sequence[Tokens]) -> Tokens:
