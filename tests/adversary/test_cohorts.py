@@ -49,6 +49,18 @@ def ever_treated(table: pd.DataFrame, rng: np.random.Generator) -> pd.Series:
     return pd.Series((rng.exponential(10, len(table)) < table["months"]).astype(float))
 
 
+def cycles(table: pd.DataFrame, rng: np.random.Generator) -> pd.Series:
+    """One cycle a month, six for most: the few had no time for more."""
+    planned = np.where(rng.random(len(table)) < 0.8, 6, rng.integers(1, 6, len(table)))
+    return pd.Series(np.minimum(np.floor(table["months"]), planned))
+
+
+def completed(table: pd.DataFrame, rng: np.random.Generator) -> pd.Series:
+    """Six months of treatment, completed by most who lived so long."""
+    stayed = rng.random(len(table)) < 0.7
+    return pd.Series(((table["months"] >= 6) & stayed).astype(float))
+
+
 def autopsy(table: pd.DataFrame, rng: np.random.Generator) -> pd.Series:
     """A grade that was read at autopsy, of the dead alone."""
     grade = pd.Series(rng.integers(1, 60, len(table)).astype(float))
@@ -57,7 +69,7 @@ def autopsy(table: pd.DataFrame, rng: np.random.Generator) -> pd.Series:
 
 ATTACKS: dict[str, Attack] = {
     attack.__name__: attack
-    for attack in (proxy, noisy_flag, log_time, visits, ever_treated, autopsy)
+    for attack in (proxy, noisy_flag, log_time, visits, ever_treated, cycles, completed, autopsy)
 }
 
 

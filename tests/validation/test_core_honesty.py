@@ -17,6 +17,7 @@ from sage.cli.validate import app
 from sage.core.errors import InputError
 from tests.validation.core_help import (
     STRONG,
+    claim,
     frozen_for,
     load,
     patients,
@@ -252,6 +253,39 @@ def test_strangers_are_as_near_as_their_own_kind(seed: int, share: float) -> Non
     copies = np.vstack([everybody, everybody * np.exp(rng.normal(0, 0.02, everybody.shape))])
     found = find_copies(copies, np.tile(time, 2), np.tile(event, 2), np.arange(800) < 400)
     assert found is not None and len(found.pairs) > 280
+
+
+# -- an exposure that needs no adjustment -----
+
+
+def randomized(folder: Path, table: pd.DataFrame) -> FrozenContract:
+    reason = "the exposure was randomized"
+    return frozen_for(load(folder, table), claim(covariates=[], unadjusted_because=reason))
+
+
+def test_a_balanced_exposure_keeps_its_declaration_and_the_balance_is_noted(tmp_path: Path) -> None:
+    for seed in (3, 4, 5):
+        contract = randomized(tmp_path / str(seed), patients(300, seed=seed)).contract
+        assert contract.hypothesis.unadjusted_because
+        assert any(note.startswith("balance: ") for note in contract.notes)
+
+
+def test_an_exposure_that_stage_drives_is_not_randomized(tmp_path: Path) -> None:
+    raw = patients(300)
+    driven = raw.assign(marker=raw["marker"] + 0.5 * raw["stage"])
+    contract = randomized(tmp_path / "c", driven).contract
+    assert not contract.hypothesis.unadjusted_because
+    note = next(note for note in contract.notes if note.startswith("balance: "))
+    assert "Stage" in note
+
+
+def test_an_unbalanced_declaration_supports_nothing(tmp_path: Path) -> None:
+    raw = patients(400, log_hr=1.1)
+    folder = write(tmp_path / "c", raw.assign(marker=raw["marker"] + 0.5 * raw["stage"]))
+    declared = "the exposure was randomized"
+    found = validate(tmp_path, folder, covariates=[], unadjusted_because=declared)
+    assert found["verdict"]["verdict"] == "inconclusive"
+    assert found["verdict"]["because"] == "independence"
 
 
 # -- what a contract may not leave out -----

@@ -59,6 +59,12 @@ CENSORED_TOO = 0.5
 """Minimum part of that gain that must come from censored patients."""
 IMMORTAL = (0.1, 0.4)
 """Early hazard ratio for leaving (estimate and upper limit) below what any treatment achieves."""
+STEPS = 12
+"""Most values of a count or grade, each of which is tried as something that had to be reached."""
+STRONGEST = 0.25
+"""Hazard ratio for leaving that no more than a few treatments and markers exceed."""
+ABSENT = 1e-3
+"""Probability, over all values, that nobody on the safer side is among the first who leave."""
 FOLLOWS_THE_EVENT = 0.5
 """Difference in the share of known values between patients with and without the event."""
 
@@ -129,6 +135,9 @@ def _in_time(x: FloatArray, e: FloatArray, t: FloatArray, auc: float) -> Leak | 
     few = int(censored.sum()) < 10 and with_event < -(FOLLOWS_THE_TIME + 0.1)
     if (grown and together) or timed or few:
         return Leak("follow_up", f"it moves with the length of follow-up: {numbers}")
+    absent = _detect_absent(z, t)
+    if absent is not None:
+        return Leak("follow_up", absent)
     if len(np.unique(x)) != 2:
         return None
     immortal = None if leaving < 0 else _immortal(z, t)
@@ -157,6 +166,34 @@ def _immortal(z: FloatArray, t: FloatArray) -> str | None:
         f"contains {safe.mean():.0%} of all patients: they had to be followed for some time to "
         "get there"
     )
+
+
+def _detect_absent(z: FloatArray, t: FloatArray) -> str | None:
+    """Detect a value that had to be reached, such as six months of treatment or a last cycle.
+
+    Nobody who has reached it is among the first who leave, although later such patients leave. The
+    probability of that is computed with the hazard ratio found later, or `STRONGEST` if smaller.
+    """
+    values = np.unique(z)
+    if len(values) > STEPS:
+        return None
+    for value in values[:-1]:
+        leavers = _leavers(z <= value, np.ones(len(t), dtype=bool), t)
+        first = int(leavers.safe.argmax())
+        if not leavers.safe.any() or leavers.safe.mean() < EARLY:
+            continue
+        odds, later = np.exp(leavers.log_odds), leavers.safe[first + 1 :]
+        after = odds[first + 1 :]
+        others = float((~later * after / (1 + after)).sum())
+        ratio = min(float((later / (1 + after)).sum()) / max(others, 1e-9), STRONGEST)
+        chance = float(np.exp(-np.log1p(odds[:first] * ratio).sum()))
+        if chance < ABSENT / (len(values) - 1):
+            return (
+                f"none of the first {first} patients who left is on its safer side (p = "
+                f"{chance:.1g}), where others left later: to get there they had to be followed "
+                "for some time"
+            )
+    return None
 
 
 def _detect_awaited(z: FloatArray, e: FloatArray, t: FloatArray) -> str | None:
