@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -127,10 +127,11 @@ class Patients:
         self.whole: Tokens = whole
         order = np.lexsort((np.arange(len(self.ids)), self.whole))
         self.pilots: NDArray[np.int64] = order[:PILOTS]
-        own = [joined for size in range(1, COLUMNS + 1) for joined in _joined(columns, size)]
-        kept = _distinguishing(own)[: VIEWS // 2]
+        kept = _distinguishing(
+            joined for size in range(1, COLUMNS + 1) for joined in _joined(columns, size)
+        )
         self._partners = [joined for size in (1, 2, 3) for joined in _joined(columns[:4], size)]
-        kept = [*kept, *self._with_months(1.0)][:VIEWS]
+        kept += self._with_months(1.0)
         self._tokens = np.asarray(kept or [self._everybody()])
 
     @cached_property
@@ -172,16 +173,23 @@ class Patients:
         others += [self._with_months(1.0, later) for later in (-1, 1)]
         return [self._tokens, *(np.asarray(views) for views in others if views)]
 
+    @cached_property
+    def _sorted_blocks(self) -> list[tuple[Tokens, NDArray[np.int64]]]:
+        """The fingerprints of each block in order, and the patients they belong to."""
+        found = []
+        for block in self._blocks:
+            flat = block.ravel()
+            order = np.argsort(flat, kind="stable")
+            found.append((flat[order], order % block.shape[1]))
+        return found
+
     def match(self, stored: Population) -> Match | None:
         """Find the common patients; None if no view shows enough of them.
 
         Each pilot is assigned the patient whom most views name.
         """
         best: Match | None = None
-        for block in self._blocks:
-            flat = block.ravel()
-            order = np.argsort(flat, kind="stable")
-            tokens, owner = flat[order], order % block.shape[1]
+        for tokens, owner in self._sorted_blocks:
             named: list[NDArray[np.int64]] = []
             share = 0.0
             for view, known in zip(stored.views, stored.known, strict=True):
@@ -254,8 +262,8 @@ class Patients:
         timed = self.outcomes.values()
         months = [_month_tokens(time * scale, event, later) for time, event in timed]
         exact = [_month_tokens(100 * time * scale + 0.5, event, later) for time, event in timed]
-        joined = [_join(pair) for pair in product([*months, *exact], self._partners)]
-        return _distinguishing([*months, *exact, *joined])[: VIEWS // 2]
+        joined = (_join(pair) for pair in product([*months, *exact], self._partners))
+        return _distinguishing(chain(months, exact, joined))
 
     def _everybody(self) -> Tokens:
         """Compute a fingerprint of the whole table, for patients with hardly distinct records."""
@@ -284,18 +292,20 @@ def _join(views: Sequence[Tokens]) -> Tokens:
     return np.where(known, mix(total), np.uint64(0))
 
 
-def _joined(columns: Sequence[Tokens], size: int) -> list[Tokens]:
+def _joined(columns: Sequence[Tokens], size: int) -> Iterator[Tokens]:
     """Join every `size` of the first columns."""
-    return [_join(group) for group in combinations(columns[:COLUMNS], size)]
+    return (_join(group) for group in combinations(columns[:COLUMNS], size))
 
 
-def _distinguishing(views: Sequence[Tokens]) -> list[Tokens]:
-    """Return the views that distinguish most patients, with 0 for patients who share theirs."""
-    kept = []
+def _distinguishing(views: Iterable[Tokens]) -> list[Tokens]:
+    """Return the first views that distinguish most patients, with 0 for those who share theirs."""
+    kept: list[Tokens] = []
     for view in views:
         present, alone = int((view != 0).sum()), _unique(view)
         if present >= min(MEASURED, len(view)) and (alone != 0).sum() >= DISTINCT * present:
             kept.append(alone)
+        if len(kept) == VIEWS // 2:
+            break
     return kept
 
 
