@@ -78,8 +78,10 @@ def find_cohort_copies(cohort: Cohort) -> Copies | None:
     Rows of one `cluster` are not compared with each other. Without an outcome in time or amount,
     the variable with most values takes its place.
     """
+    import pandas as pd
+
     cluster = cohort.spec.patient.cluster
-    owner = None if cluster is None else np.unique(cohort.column(cluster), return_inverse=True)[1]
+    owner = None if cluster is None else pd.factorize(cohort.column(cluster))[0]
     columns, outcomes = _read_columns(cohort)
     if not outcomes:
         outcomes = _finest(columns)
@@ -119,7 +121,7 @@ def _most_copies(
 
 def _repeats(columns: pd.DataFrame, values: pd.Series) -> list[str]:
     """List the columns that repeat these values, such as their logarithm."""
-    same = columns.select_dtypes("number").corrwith(values, method="spearman").abs()
+    same = columns.select_dtypes("number").rank().corrwith(values.rank()).abs()
     return [*same.index[same > REPEATS]]
 
 
