@@ -164,7 +164,7 @@ def _finest(columns: pd.DataFrame) -> dict[str, pd.DataFrame]:
     amounts = columns.select_dtypes("number").nunique()
     if not (amounts >= FEWEST).any():
         return {}
-    return {amounts.idxmax(): columns[amounts.idxmax()].to_frame("time").assign(event=0.0)}
+    return {str(amounts.idxmax()): columns[amounts.idxmax()].to_frame("time").assign(event=0.0)}
 
 
 def _genes(cohort: Cohort) -> pd.DataFrame:
@@ -190,7 +190,7 @@ def place_patients(columns: pd.DataFrame) -> FloatArray:
     import pandas as pd
     from scipy.special import ndtri
 
-    parts = []
+    parts: list[FloatArray] = []
     for name in columns:
         column = columns[name]
         known = column.notna().to_numpy()
