@@ -32,13 +32,13 @@ from sage.core.files import write_json
 from sage.core.progress import report_progress
 from sage.run.questions import Redesign, question_of, redesign_of
 from sage.run.services import Services
-from sage.run.state import ScientistIn
+from sage.run.state import RunState
 from validation.core.hypothesis import Hypothesis
 
 
 def draft_hypotheses(
     services: Services,
-    state: ScientistIn,
+    state: RunState,
     drafts: Sequence[Draft],
     wanted: int,
     kept: int,
@@ -74,7 +74,7 @@ def draft_hypotheses(
 
 def _draft_once(
     services: Services,
-    state: ScientistIn,
+    state: RunState,
     drafts: Sequence[Draft],
     wanted: int,
     kept: int,

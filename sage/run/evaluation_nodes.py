@@ -1,7 +1,8 @@
-"""Nodes that evaluate a reviewed hypothesis, from expansion to summary."""
+"""Nodes that evaluate reviewed hypotheses, from expansion to the report."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,22 +19,11 @@ from agents.instructions.agent import (
 )
 from agents.instructions.demands import take_up
 from agents.interpreter.agent import INTERPRETER, InterpreterInput
+from agents.scientist.rank import RankParts
 from agents.summary.agent import SUMMARY, FeasibilityView, NoveltyView, SummaryInput, verdict_view
 from sage.core.files import write_json
 from sage.run.services import Services
-from sage.run.state import (
-    CloseIn,
-    CodingIn,
-    EscalationIn,
-    Evaluation,
-    ExpandedIn,
-    ExpansionIn,
-    InstructionsIn,
-    InterpreterIn,
-    JudgeIn,
-    SummaryIn,
-    Tested,
-)
+from sage.run.state import Evaluation, HypothesisState, InterpretationState, RunState, Tested
 from sage.run.validating import (
     analyze,
     contract_view,
@@ -53,7 +43,7 @@ def suffix(hypothesis_id: str, round_number: int) -> str:
     return hypothesis_id if round_number == 0 else f"{hypothesis_id}-r{round_number}"
 
 
-def expansion(services: Services, state: ExpansionIn) -> dict[str, Any]:
+def expansion(services: Services, state: HypothesisState) -> dict[str, Any]:
     """Expand the reviewed hypothesis; in a revision, sharpen it to address the critics' reasons."""
     reviewed = state["reviewed_one"]
     name, number = reviewed.hypothesis.id, state.get("round", 0)
@@ -70,7 +60,7 @@ def expansion(services: Services, state: ExpansionIn) -> dict[str, Any]:
         return {"expanded": expanded, "round": number}
 
 
-def novelty(services: Services, state: ExpandedIn) -> dict[str, Any]:
+def novelty(services: Services, state: HypothesisState) -> dict[str, Any]:
     """Debate the novelty; ask for a revision while it is below the threshold and rounds remain."""
     from agents.novelty.debate import hold_debate, retriever
     from agents.novelty.settings import DebateSettings
@@ -145,7 +135,7 @@ def _terms(expanded: ExpandedHypothesis) -> list[str]:
     return [*(key.split(":")[-1] for key in keys), *expanded.parts]
 
 
-def feasibility(services: Services, state: ExpandedIn) -> dict[str, Any]:
+def feasibility(services: Services, state: HypothesisState) -> dict[str, Any]:
     """Judge feasibility from the gathered evidence, before anything is computed."""
     from agents.coding.controller import LIMITS
     from agents.feasibility.agent import FEASIBILITY
@@ -186,7 +176,7 @@ def after_feasibility(state: dict[str, Any]) -> Literal["coding_instructions", "
     return "coding_instructions" if state["feasibility"].may_run else "close"
 
 
-def coding_instructions(services: Services, state: InstructionsIn) -> dict[str, Any]:
+def coding_instructions(services: Services, state: HypothesisState) -> dict[str, Any]:
     """Settle the plan, then draft the contract and freeze it before any outcome is compared."""
     expanded = state["expanded"]
     name = expanded.hypothesis.id
@@ -217,7 +207,7 @@ def coding_instructions(services: Services, state: InstructionsIn) -> dict[str, 
         }
 
 
-def coding(services: Services, state: CodingIn) -> dict[str, Any]:
+def coding(services: Services, state: HypothesisState) -> dict[str, Any]:
     """Execute the contract in the sandbox; after an escalation, use the corrected program."""
     name = state["expanded"].hypothesis.id
     with services.node("coding", name):
@@ -236,7 +226,7 @@ def after_coding(state: dict[str, Any]) -> Literal["close", "escalation"]:
     return "close" if state["coding_status"] == "done" else "escalation"
 
 
-def escalation(state: EscalationIn) -> dict[str, Any]:
+def escalation(_: Services, state: HypothesisState) -> dict[str, Any]:
     """Interrupt at the second human checkpoint: fix the code and retry, or abandon the analysis."""
     from langgraph.types import interrupt
 
@@ -251,7 +241,7 @@ def after_escalation(state: dict[str, Any]) -> Literal["coding", "close"]:
     return "coding" if state["coding_status"] == "retry" else "close"
 
 
-def judge(services: Services, state: JudgeIn) -> dict[str, Any]:
+def judge(services: Services, state: RunState) -> dict[str, Any]:
     """Reach the final verdicts, now that the ledger contains every claim of the run."""
     with services.node("judge"):
         finalize_verdicts(
@@ -261,7 +251,7 @@ def judge(services: Services, state: JudgeIn) -> dict[str, Any]:
         return {}
 
 
-def interpreter(services: Services, state: InterpreterIn) -> dict[str, Any]:
+def interpreter(services: Services, state: InterpretationState) -> dict[str, Any]:
     """Interpret the results, citing numbers by key and staying within the verdict."""
     expanded = state["expanded"]
     name = expanded.hypothesis.id
@@ -276,7 +266,7 @@ def interpreter(services: Services, state: InterpreterIn) -> dict[str, Any]:
         return {"interpretation": services.ask(INTERPRETER, given, f"interpreter-{name}").output}
 
 
-def summary(services: Services, state: SummaryIn) -> dict[str, Any]:
+def summary(services: Services, state: InterpretationState) -> dict[str, Any]:
     """Summarize the interpretation, the hypothesis, and the verdicts with their reasons."""
     expanded = state["expanded"]
     name = expanded.hypothesis.id
@@ -293,7 +283,7 @@ def summary(services: Services, state: SummaryIn) -> dict[str, Any]:
         return {"interpreted": [name]}
 
 
-def close(state: CloseIn) -> dict[str, Any]:
+def close(_: Services, state: HypothesisState) -> dict[str, Any]:
     """Record how the evaluation ended."""
     status, verdict = state.get("coding_status"), state["feasibility"]
     ended: Literal["tested", "infeasible", "abandoned"] = (
@@ -318,3 +308,73 @@ def close(state: CloseIn) -> dict[str, Any]:
         ),
     )
     return {"evaluations": [evaluation], "tested": [tested]}
+
+
+def rank(evaluations: list[Evaluation], parts: Mapping[str, RankParts]) -> list[str]:
+    """Rank hypotheses that answer the question as asked first, then by expected information.
+
+    All criteria were known before any outcome was read. If novelty was judged in the debate, its
+    score (out of 10) replaces the count of records. Infeasible hypotheses come last. The verdict is
+    not used: a ranking by outcome would reward chance.
+    """
+
+    def information(evaluation: Evaluation) -> float:
+        known = parts.get(evaluation.hypothesis_id)
+        if known is None:
+            return 0.0
+        fresh = known.understudied if evaluation.novelty is None else evaluation.novelty / 10
+        return known.power * known.plausibility * known.relevance * fresh
+
+    def key(evaluation: Evaluation) -> tuple[bool, int, int, float, str]:
+        name = evaluation.hypothesis_id
+        known = parts.get(name)
+        left_out, added = (known.left_out, known.added) if known else (0, 0)
+        return evaluation.ended == "infeasible", left_out, added, -information(evaluation), name
+
+    return [evaluation.hypothesis_id for evaluation in sorted(evaluations, key=key)]
+
+
+def report(services: Services, state: RunState) -> dict[str, Any]:
+    """Rank the hypotheses, save the state from which the report is built, and build the report."""
+    from sage.report.build import write_report
+    from sage.report.candidates import rankings
+    from sage.report.crate import write_crate
+
+    with services.node("report"):
+        evaluations = list(state.get("evaluations", []))
+        parts = {
+            item.hypothesis_id: item.parts
+            for found in rankings(services.folder)
+            for item in found.ranked
+            if item.hypothesis_id
+        }
+        ranking = rank(evaluations, parts)
+        write_json(
+            services.folder.output("state"),
+            {
+                "decisions": [entry.model_dump(mode="json") for entry in state.get("decided", [])],
+                "evaluations": [evaluation.model_dump(mode="json") for evaluation in evaluations],
+                "ranking": ranking,
+            },
+        )
+        for evaluation in evaluations:
+            if evaluation.ended == "tested":
+                _draw_measured(services, evaluation.hypothesis_id)
+        services.folder.record.seal()
+        write_report(services.folder)
+        write_crate(services.folder.root, services.folder.manifest())
+        return {"ranking": ranking}
+
+
+def _draw_measured(services: Services, name: str) -> None:
+    """Draw what was measured on slides, if the cohort states where its maps are."""
+    from sage.report.fields import FOLDER, draw_measured
+    from validation.contracts.contract import FrozenContract, read_claim
+
+    home = services.folder.hypothesis(name)
+    if services.cohort.maps is None or not (home / "contract.json").is_file():
+        return
+    frozen = read_claim(home / "contract.json")
+    if isinstance(frozen, FrozenContract):
+        keys = [exposure.key for exposure in frozen.contract.exposures]
+        draw_measured(services.cohort, keys, home / FOLDER)

@@ -1,36 +1,58 @@
-"""The state machine: its nodes, the part of the state each node sees, and the edges."""
+"""The state machine: its nodes, the part of the state each node sees, and the edges.
+
+A node's window lists the channels that it may read; LangGraph passes it nothing else. The windows
+implement the design's table of contexts, so widening one is a design change.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, get_type_hints
 
 from sage.run import evaluation_nodes as evaluate
 from sage.run import hypothesis_nodes as hypothesize
-from sage.run.report_node import rank_and_report
-from sage.run.state import (
-    CloseIn,
-    CodingIn,
-    EscalationIn,
-    ExpandedIn,
-    ExpansionIn,
-    HypothesisState,
-    InstructionsIn,
-    InterpretationState,
-    InterpreterIn,
-    JudgeIn,
-    OntologistIn,
-    PathGenerationIn,
-    RankIn,
-    RedesignIn,
-    ReviewIn,
-    RunState,
-    ScientistIn,
-    SummaryIn,
-)
+from sage.run.state import HypothesisState, InterpretationState, RunState
 
 if TYPE_CHECKING:
     from sage.run.services import Services
+
+Windows = Mapping[Callable[..., dict[str, Any]], str]
+RUN: Windows = {
+    hypothesize.path_generation: "prompt question",
+    hypothesize.ontologist: "question paths",
+    hypothesize.scientist: "question brief drafts wishes",
+    hypothesize.review: "drafts decided reviewed",
+    hypothesize.redesign: "evaluations redesigned drafts",
+    evaluate.judge: "tested",
+    evaluate.report: "evaluations decided",
+}
+EVALUATION: Windows = {
+    evaluate.expansion: "reviewed_one reasons round",
+    evaluate.novelty: "expanded round",
+    evaluate.feasibility: "expanded round",
+    evaluate.coding_instructions: "expanded feasibility",
+    evaluate.coding: "expanded contract_hash tasks coding_status",
+    evaluate.escalation: "expanded",
+    evaluate.close: "expanded novelty feasibility contract_hash coding_status round",
+}
+INTERPRETATION: Windows = {
+    evaluate.interpreter: "expanded contract_hash",
+    evaluate.summary: "expanded interpretation novelty feasibility",
+}
+
+
+def _with_nodes(services: Services, state: Any, windows: Windows) -> Any:
+    """Build a graph over `state` whose nodes see the channels of their windows."""
+    from langgraph.graph import StateGraph
+
+    graph: Any = StateGraph(state)
+    channels = get_type_hints(state, include_extras=True)
+    for node, names in windows.items():
+        seen = {name: channels[name] for name in names.split()}
+        window = TypedDict(f"{node.__name__}_window", seen)  # type: ignore[misc]
+        graph.add_node(node.__name__, partial(node, services), input_schema=window)
+    return graph
 
 
 def after_review(state: RunState) -> Any:
@@ -69,19 +91,9 @@ def after_redesign(state: RunState) -> str:
 
 def build_evaluation(services: Services) -> Any:
     """Build the graph that evaluates one hypothesis, from expansion to coding."""
-    from langgraph.graph import END, START, StateGraph
+    from langgraph.graph import END, START
 
-    graph: Any = StateGraph(HypothesisState)
-    for name, node, window in (
-        ("expansion", evaluate.expansion, ExpansionIn),
-        ("novelty", evaluate.novelty, ExpandedIn),
-        ("feasibility", evaluate.feasibility, ExpandedIn),
-        ("coding_instructions", evaluate.coding_instructions, InstructionsIn),
-        ("coding", evaluate.coding, CodingIn),
-    ):
-        graph.add_node(name, partial(node, services), input_schema=window)
-    graph.add_node("escalation", evaluate.escalation, input_schema=EscalationIn)
-    graph.add_node("close", evaluate.close, input_schema=CloseIn)
+    graph = _with_nodes(services, HypothesisState, EVALUATION)
     graph.add_edge(START, "expansion")
     graph.add_edge("expansion", "novelty")
     graph.add_conditional_edges("novelty", evaluate.after_novelty, ["expansion", "feasibility"])
@@ -97,13 +109,9 @@ def build_evaluation(services: Services) -> Any:
 
 def build_interpretation(services: Services) -> Any:
     """Build the graph that interprets one tested hypothesis."""
-    from langgraph.graph import END, START, StateGraph
+    from langgraph.graph import END, START
 
-    graph: Any = StateGraph(InterpretationState)
-    graph.add_node(
-        "interpreter", partial(evaluate.interpreter, services), input_schema=InterpreterIn
-    )
-    graph.add_node("summary", partial(evaluate.summary, services), input_schema=SummaryIn)
+    graph = _with_nodes(services, InterpretationState, INTERPRETATION)
     graph.add_edge(START, "interpreter")
     graph.add_edge("interpreter", "summary")
     graph.add_edge("summary", END)
@@ -115,37 +123,17 @@ def after_judging(state: RunState) -> Any:
     from langgraph.types import Send
 
     tested = state.get("tested", [])
-    if not tested:
-        return "report"
     return [
-        Send(
-            "interpret",
-            {
-                "expanded": item.expanded,
-                "contract_hash": item.contract_hash,
-                "novelty": item.novelty,
-                "feasibility": item.feasibility,
-            },
-        )
+        Send("interpret", {name: value for name, value in item if name != "round"})
         for item in tested
-    ]
+    ] or "report"
 
 
 def build(services: Services) -> Any:
     """Build the graph of the whole run."""
-    from langgraph.graph import END, START, StateGraph
+    from langgraph.graph import END, START
 
-    graph: Any = StateGraph(RunState)
-    for name, node, window in (
-        ("path_generation", hypothesize.path_generation, PathGenerationIn),
-        ("ontologist", hypothesize.ontologist, OntologistIn),
-        ("scientist", hypothesize.scientist, ScientistIn),
-        ("redesign", hypothesize.redesign, RedesignIn),
-        ("judge", evaluate.judge, JudgeIn),
-        ("report", rank_and_report, RankIn),
-    ):
-        graph.add_node(name, partial(node, services), input_schema=window)
-    graph.add_node("review", hypothesize.review, input_schema=ReviewIn)
+    graph = _with_nodes(services, RunState, RUN)
     graph.add_node("evaluate", build_evaluation(services).compile())
     graph.add_node("interpret", build_interpretation(services).compile())
     graph.add_edge(START, "path_generation")

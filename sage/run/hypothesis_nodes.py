@@ -15,21 +15,13 @@ from sage.core.files import write_json
 from sage.run.drafting import draft_hypotheses
 from sage.run.questions import Redesign
 from sage.run.services import Services
-from sage.run.state import (
-    Decision,
-    OntologistIn,
-    PathGenerationIn,
-    RedesignIn,
-    ReviewAnswer,
-    ReviewIn,
-    ScientistIn,
-)
+from sage.run.state import Decision, ReviewAnswer, RunState
 from validation.core.hypothesis import Exposure, Hypothesis
 
 QUERIES = 3
 
 
-def path_generation(services: Services, state: PathGenerationIn) -> dict[str, Any]:
+def path_generation(services: Services, state: RunState) -> dict[str, Any]:
     """Turn the prompt into a graph query, search the graph, and keep the best paths.
 
     A query that leads to no path is returned to the agent a limited number of times. If the graph
@@ -95,7 +87,7 @@ def _walk(services: Services, prompt: str, query: PathQuery) -> PathSearch:
     )
 
 
-def ontologist(services: Services, state: OntologistIn) -> dict[str, Any]:
+def ontologist(services: Services, state: RunState) -> dict[str, Any]:
     """Ground the paths in the literature, if there are any."""
     with services.node("ontologist"):
         question = state.get("question") or Question(prompt="")
@@ -107,7 +99,7 @@ def ontologist(services: Services, state: OntologistIn) -> dict[str, Any]:
         return {"brief": brief}
 
 
-def scientist(services: Services, state: ScientistIn) -> dict[str, Any]:
+def scientist(services: Services, state: RunState) -> dict[str, Any]:
     """Draft candidates, rank them before anything is tested, and keep the best.
 
     The number kept is what the run asks for, plus one for each wish of a reviewer.
@@ -130,7 +122,7 @@ REDESIGNS = 2
 """Maximum number of a run's infeasible claims that go back to the scientist."""
 
 
-def redesign(services: Services, state: RedesignIn) -> dict[str, Any]:
+def redesign(services: Services, state: RunState) -> dict[str, Any]:
     """Send infeasible claims back to the scientist with the reason, before the run ends."""
     redesigned = list(state.get("redesigned", []))
     infeasible = [
@@ -167,7 +159,7 @@ def _why_infeasible(services: Services, name: str) -> str:
     return " ".join(dict.fromkeys(filter(None, reasons))) or "its weighted score is too low."
 
 
-def review(state: ReviewIn) -> dict[str, Any]:
+def review(_: Services, state: RunState) -> dict[str, Any]:
     """Interrupt for the human review, and do nothing else.
 
     The value sent back by `sage review` is a `ReviewAnswer`. Only waiting drafts are looked up in

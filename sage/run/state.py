@@ -1,8 +1,4 @@
-"""The typed state of a run, and the part of it that each node sees.
-
-A node's input schema lists the channels that it may read; LangGraph passes it nothing else. These
-schemas implement the design's table of contexts, so widening one is a design change.
-"""
+"""The typed state of a run; `sage.run.graph` lists the part of it that each node sees."""
 
 from __future__ import annotations
 
@@ -76,58 +72,6 @@ class RunState(TypedDict, total=False):
     ranking: list[str]
 
 
-class PathGenerationIn(TypedDict):
-    """Input of path generation: the prompt and its parts."""
-
-    prompt: str
-    question: Question
-
-
-class OntologistIn(TypedDict):
-    """Input of the ontologist: the question and the paths."""
-
-    question: Question
-    paths: list[ScoredPath]
-
-
-class ScientistIn(TypedDict):
-    """Input of the scientist: question, brief, earlier proposals, and reviewers' requests."""
-
-    question: Question
-    brief: OntologyBrief
-    drafts: list[Draft]
-    wishes: list[str]
-
-
-class ReviewIn(TypedDict):
-    """Input of the review: the drafts, and the earlier decisions."""
-
-    drafts: list[Draft]
-    decided: list[Decision]
-    reviewed: list[ReviewedHypothesis]
-
-
-class RedesignIn(TypedDict):
-    """Input of redesign: the ends of evaluations, and the claims that were already redesigned."""
-
-    evaluations: list[Evaluation]
-    redesigned: list[str]
-    drafts: list[Draft]
-
-
-class JudgeIn(TypedDict):
-    """Input of the judge: the finished analyses."""
-
-    tested: list[Tested]
-
-
-class RankIn(TypedDict):
-    """Input of the ranking: the ends of evaluations, and the review decisions."""
-
-    evaluations: list[Evaluation]
-    decided: list[Decision]
-
-
 class HypothesisState(TypedDict, total=False):
     """Channels of a hypothesis's evaluation."""
 
@@ -153,67 +97,3 @@ class InterpretationState(TypedDict, total=False):
     feasibility: FeasibilityView
     interpretation: Interpretation
     interpreted: Annotated[list[str], operator.add]
-
-
-class ExpansionIn(TypedDict):
-    """Input of expansion: the reviewed hypothesis and, in a revision, the critics' reasons."""
-
-    reviewed_one: ReviewedHypothesis
-    reasons: list[Words]
-    round: int
-
-
-class ExpandedIn(TypedDict):
-    """Input of critics and feasibility: the expanded hypothesis."""
-
-    expanded: ExpandedHypothesis
-    round: int
-
-
-class InstructionsIn(TypedDict):
-    """Input of coding instructions: the expanded hypothesis, and feasibility's requirements."""
-
-    expanded: ExpandedHypothesis
-    feasibility: FeasibilityVerdict
-
-
-class CodingIn(TypedDict):
-    """Input of the coding agent: hypothesis, contract and tasks, and whether to retry."""
-
-    expanded: ExpandedHypothesis
-    contract_hash: str
-    tasks: tuple[str, ...]
-    coding_status: str
-
-
-class InterpreterIn(TypedDict):
-    """Input of the interpreter: the expanded hypothesis and contract; results come from files."""
-
-    expanded: ExpandedHypothesis
-    contract_hash: str
-
-
-class EscalationIn(TypedDict):
-    """Input of the escalation checkpoint: the hypothesis that it concerns."""
-
-    expanded: ExpandedHypothesis
-
-
-class CloseIn(TypedDict):
-    """Input of closing: the progress of the evaluation."""
-
-    expanded: ExpandedHypothesis
-    novelty: NoveltyView
-    feasibility: FeasibilityVerdict
-    contract_hash: str
-    coding_status: str
-    round: int
-
-
-class SummaryIn(TypedDict):
-    """Input of the summary: interpretation, expanded hypothesis, novelty and feasibility."""
-
-    expanded: ExpandedHypothesis
-    interpretation: Interpretation
-    novelty: NoveltyView
-    feasibility: FeasibilityView

@@ -25,7 +25,7 @@ from agents.scientist.rank import (
 from agents.scientist.tournament import START, TOURNAMENT, Contender, Pairing, comparisons, play
 from agents.scientist.views import Proposal, StepRef
 from sage.run.drafting import best_different
-from sage.run.report_node import rank
+from sage.run.evaluation_nodes import rank
 from sage.run.state import Evaluation
 from tests.agents.bench import EDGES, FABP5, OS, RESOURCES, TLS, brief, question, relationship
 from validation.core.hypothesis import Exposure, Hypothesis, Population
