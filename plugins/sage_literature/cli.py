@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sage.cli.kg_options import GraphPath, MaxCost, OntologyDir, load_ontology
+from sage.cli.kg_options import GraphPath, MaxCost, OntologyDir
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
 from sage.core.extras import require_extra
@@ -74,6 +74,7 @@ def gather_papers(
     from kg.literature.topic import parse_topic
     from sage.cli.console import counting, err, print_json
     from sage.cli.console import out as console
+    from sage.run.wiring import make_ontology
     from sage_literature.gather.gather import gather
     from sage_literature.gather.types import Plan
 
@@ -81,7 +82,7 @@ def gather_papers(
     topic = " ".join(topic.split())
     if not 0 < len(topic) <= 500:
         raise InputError("the topic is empty or longer than 500 characters")
-    query = parse_topic(topic, load_ontology(ontology))
+    query = parse_topic(topic, make_ontology(ontology))
     if not as_json:
         err.print(f"concepts: {'; '.join(query.phrases)}")
     plan = Plan(topic=topic, since=since, most=most, threshold=relevance, pdfs=pdf)
@@ -206,6 +207,7 @@ def update_graph(
     from sage.cli.kg_build import build_from_recipe, fetch_source, resolve_source
     from sage.core.files import append_line, write_json
     from sage.core.models import read_model
+    from sage.run.wiring import make_ontology
     from sage.settings import load
     from sage_literature.gather.affected import changed_edges, find_affected
     from sage_literature.gather.folder import STATE, CorpusFolder
@@ -237,7 +239,7 @@ def update_graph(
             f"({', '.join(map(str, given.values()))}), so there is no search to repeat"
         )
     earlier = _read_rounds(folder, corpora)
-    ontology = load_ontology(resolve_source(folder, recipe.ontology) if recipe.ontology else None)
+    ontology = make_ontology(resolve_source(folder, recipe.ontology) if recipe.ontology else None)
     before = Graph.load(folder)
     flows = []
     for corpus in corpora.values():

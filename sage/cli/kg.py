@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sage.cli import kg_build, kg_graph
-from sage.cli.kg_options import Lexicons, OntologyDir, load_lexicons, load_ontology
+from sage.cli.kg_options import Lexicons, OntologyDir, load_lexicons
 from sage.cli.options import AsJson
 from sage.core.printable import quote_text
 
@@ -46,8 +46,9 @@ def define_terms(
     """
     from kg.lexicon.asked import describe_names
     from sage.cli.console import print_json
+    from sage.run.wiring import make_ontology
 
-    answers, between = describe_names(names, load_ontology(ontology), load_lexicons(lexicon))
+    answers, between = describe_names(names, make_ontology(ontology), load_lexicons(lexicon))
     if as_json:
         print_json(
             {

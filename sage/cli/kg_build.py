@@ -15,7 +15,6 @@ from sage.cli.kg_options import (
     OntologyDir,
     Sources,
     load_lexicons,
-    load_ontology,
 )
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
@@ -25,7 +24,6 @@ from sage.core.printable import count_noun
 if TYPE_CHECKING:
     from kg.corpus.build_report import BuildReport, Recipe
     from kg.extract.chat import Estimate
-    from sage.core.llm.client import Client
     from sage.settings import Settings
 
 
@@ -141,13 +139,14 @@ def build_from_recipe(
     from kg.corpus.places import RECIPE, graph_folder
     from sage.cli.console import counting
     from sage.core.files import write_json
+    from sage.run.wiring import make_ontology
     from sage.settings import load
 
     require_extra("literature", "building a graph")
-    client: Client | None = None
+    client = None
     if recipe.options.extractor == "chat":
         from sage.core.llm.budget import Meter
-        from sage.run.wiring import make_client
+        from sage.core.llm.client import Client
 
         settings = load()
         if settings.effective_reasoner != "chat":
@@ -160,9 +159,9 @@ def build_from_recipe(
                 "--max-cost requires prices: set models.mini.price_in and price_out (USD per "
                 "million tokens) in sage.toml"
             )
-        client = make_client(settings, Meter(budget_usd=max_cost))
+        client = Client(settings.endpoint, Meter(budget_usd=max_cost))
     folder = graph_folder(out)
-    known = load_ontology(resolve_source(folder, recipe.ontology) if recipe.ontology else None)
+    known = make_ontology(resolve_source(folder, recipe.ontology) if recipe.ontology else None)
     with counting("building", quiet=quiet) as progress:
         report = build(
             sources,

@@ -282,7 +282,8 @@ def summarize_communities(
 def _summaries(max_cost: float | None) -> ChatSummaries:
     from kg.communities.summary import ChatSummaries
     from sage.core.llm.budget import Meter
-    from sage.run.wiring import make_client, make_ontology
+    from sage.core.llm.client import Client
+    from sage.run.wiring import make_ontology
     from sage.settings import load
 
     settings = load()
@@ -291,7 +292,7 @@ def _summaries(max_cost: float | None) -> ChatSummaries:
             "--reasoner chat requires a model: set base_url or api_key (`sage admin config` "
             "shows where), or omit it"
         )
-    client = make_client(settings, Meter(budget_usd=max_cost))
+    client = Client(settings.endpoint, Meter(budget_usd=max_cost))
     return ChatSummaries(client, settings.models.mini, make_ontology())
 
 

@@ -11,7 +11,6 @@ import typer
 if TYPE_CHECKING:
     from kg.graph.model import Graph
     from kg.lexicon.index import Lexicon
-    from kg.lexicon.ontology import Ontology
 
 Sources = Annotated[
     list[Path],
@@ -34,14 +33,6 @@ Lexicons = Annotated[
     list[Path] | None,
     typer.Option("--lexicon", help="Compiled lexicon; repeatable."),
 ]
-
-
-def load_ontology(folder: Path | None) -> Ontology:
-    """Load the ontology in `folder`, or the one that ships with SAGE."""
-    from kg.lexicon.ontology import Ontology
-    from sage.core.data import data_root
-
-    return Ontology.load(folder or data_root() / "ontology")
 
 
 def load_lexicons(paths: Sequence[Path] | None) -> list[Lexicon]:

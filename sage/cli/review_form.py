@@ -10,19 +10,18 @@ from sage.core.errors import InputError
 from sage.run.questions import describe_carried
 from sage.run.review import (
     Edit,
-    edit_decision,
     edited_hypothesis,
     given_decision,
     in_editor,
     show_draft,
     show_edit,
 )
-from sage.run.state import Decision
 
 if TYPE_CHECKING:
     from agents.core.types import Draft
     from agents.scientist.blind import DesignPower
     from sage.run.services import Services
+    from sage.run.state import Decision
 
 NOBODY = (
     "there is no terminal for questions: decide with --approve, --reject REASON, --edit FILE or "
@@ -72,12 +71,12 @@ def decide(services: Services, draft: Draft) -> Decision:
     show_draft(draft, services.dictionary)
     name = draft.hypothesis.id
     while True:
-        action = choose(
+        action: Any = choose(
             f"{name}: approve, edit, reject or ask for another?",
             ("approve", "edit", "reject", "another"),
         )
         if action == "approve":
-            return Decision(hypothesis_id=name, action="approve")
+            return given_decision(services, draft, action, "")
         if action == "edit":
             try:
                 edit = edit_fields(services, draft)
@@ -85,7 +84,7 @@ def decide(services: Services, draft: Draft) -> Decision:
                 print_line(error, style="red", err=True)
                 continue
             if edit is not None:
-                return edit_decision(name, edit)
+                return edit.decision
         elif comment := ask_line("Why?" if action == "reject" else "What should it be about?"):
             return given_decision(services, draft, action, comment)
 

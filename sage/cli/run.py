@@ -293,8 +293,8 @@ def review(
             f"{', '.join(pause.waiting)}"
         )
     chosen = [draft for draft in drafts if hypothesis in (None, draft.hypothesis.id)]
-    options = {"approve": approve, "reject": reject, "edit": edit, "another": another,
-               "decisions": decisions_file}  # fmt: skip
+    options: dict[Any, Any] = {"approve": approve, "reject": reject, "edit": edit,
+                               "another": another, "decisions": decisions_file}  # fmt: skip
     given = [key for key, value in options.items() if value not in (None, False)]
     if len(given) > 1:
         raise InputError(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import enum
+import importlib
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
 
 from sage.core.errors import FaultError, InputError
 from sage.core.hooks import require_hooks
@@ -13,15 +18,47 @@ from sage.run.folder import Manifest
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
     from sage.run.services import Services
+
+MODULES = (
+    "agents.feasibility.types",
+    "agents.interpreter.agent",
+    "agents.question.types",
+    "agents.summary.agent",
+    "agents.core.types",
+    "agents.core.words",
+    "agents.findings.types",
+    "agents.expansion.agent",
+    "kg.types",
+    "sage.run.state",
+    "validation.core.hypothesis",
+    "validation.core.dictionary",
+)
+
+
+@lru_cache(maxsize=1)
+def allowed() -> tuple[tuple[str, str], ...]:
+    """List (module, class) of every model and enum that a checkpoint may contain."""
+    found = set()
+    for name in MODULES:
+        for value in vars(importlib.import_module(name)).values():
+            if isinstance(value, type) and issubclass(value, BaseModel | enum.Enum):
+                found.add((value.__module__, value.__name__))
+    return tuple(sorted(found))
+
+
+def serializer() -> JsonPlusSerializer:
+    """Make a msgpack serializer without pickle that refuses other than SAGE's own types."""
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+    return JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=allowed())
 
 
 @contextmanager
 def checkpointer(services: Services) -> Iterator[BaseCheckpointSaver[Any]]:
     """Open the checkpoints in the run folder (SQLite), or a plugin's if the settings give a URL."""
-    from sage.run.serde import serializer
-
     url = services.settings.checkpoint_url
     if url is None:
         from langgraph.checkpoint.sqlite import SqliteSaver

@@ -125,18 +125,10 @@ def _pause(snapshot: Any) -> Pause | None:
     interrupts = tuple(snapshot.interrupts)
     if not interrupts:
         return None
-    first = interrupts[0].value
-    if "escalated" in first:
-        return Pause(
-            kind="escalation",
-            waiting=tuple(interrupt.value["escalated"] for interrupt in interrupts),
-            interrupts=tuple(interrupt.id for interrupt in interrupts),
-        )
-    return Pause(
-        kind="review",
-        waiting=tuple(first["waiting"]),
-        interrupts=tuple(interrupt.id for interrupt in interrupts),
-    )
+    names = tuple(interrupt.id for interrupt in interrupts)
+    if "escalated" in interrupts[0].value:
+        return Pause("escalation", tuple(each.value["escalated"] for each in interrupts), names)
+    return Pause("review", tuple(interrupts[0].value["waiting"]), names)
 
 
 def review_answer(pause: Pause, decisions: tuple[Decision, ...]) -> dict[str, Any]:

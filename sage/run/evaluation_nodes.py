@@ -79,16 +79,8 @@ def novelty(services: Services, state: HypothesisState) -> dict[str, Any]:
             as_of=as_of,
             ontology=services.ontology,
         )
-        spent = outcome.spent
-        write_json(
-            services.folder.output(f"novelty-{suffix(name, number)}"),
-            {
-                "agent": "novelty",
-                "reasoner": outcome.reasoner,
-                "model": None,
-                "spent": {**spent.__dict__, "seconds": round(spent.seconds, 4)},
-                "output": outcome.model_dump(mode="json"),
-            },
+        services.save_answer(
+            f"novelty-{suffix(name, number)}", "novelty", outcome.reasoner, outcome, outcome.spent
         )
         # Without reasons from the critics there is nothing to revise.
         again = (

@@ -14,8 +14,9 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, Protocol, TypeVar
 
 from pydantic import Field
 
@@ -48,7 +49,7 @@ CHANGING: dict[str, Any] = {
 
 
 class HeldError(InputError):
-    """Another process is working on the run."""
+    """Another process is working on the run or the campaign."""
 
 
 class Manifest(Strict):
@@ -169,21 +170,7 @@ class RunFolder:
         InputError
             If another process is working on the run; the message identifies it.
         """
-        path = self.root / "run.lock"
-        self._held = path.open("a+", encoding="utf-8")
-        try:
-            _lock(self._held)
-        except BlockingIOError:
-            self._held.seek(0)
-            holder = one_line(self._held.read(500))
-            self._held.close()
-            raise HeldError(
-                f"run {self.id} is locked by {holder or 'another process'}; wait until it ends, "
-                "or stop it"
-            ) from None
-        self._held.truncate(0)
-        self._held.write(f"process {os.getpid()} on {socket.gethostname()} since {clock.stamp()}\n")
-        self._held.flush()
+        self._held = take_lock(self.root / "run.lock", f"run {self.id}")
         log.keep_in(self.root / "log.jsonl")
         # Only the command: its arguments may name a person who is to be forgotten.
         log.logger(__name__).info("run held", process=os.getpid(), command=sys.argv[1:2])
@@ -290,16 +277,35 @@ def describe_status(run: RunFolder) -> str:
     return "interrupted" if status == "running" and not find_holder(run) else status
 
 
-def _lock(file: IO[str]) -> None:
-    """Take the lock, retrying because processes that check it also hold it for a moment."""
+def take_lock(path: Path, what: str) -> IO[str]:
+    """Lock a file for this process until it is closed, and write into it who has locked it.
+
+    The lock is tried several times, because processes that check it also hold it for a moment.
+
+    Raises
+    ------
+    HeldError
+        If another process has locked the file; the message identifies it.
+    """
+    file = path.open("a+", encoding="utf-8")
     for look in range(LOOKS):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
         except BlockingIOError:
-            if look == LOOKS - 1:
-                raise
-            time.sleep(0.05)
+            if look < LOOKS - 1:
+                time.sleep(0.05)
+                continue
+            file.seek(0)
+            holder = one_line(file.read(500)) or "another process"
+            file.close()
+            raise HeldError(
+                f"{what} is locked by {holder}; wait until it ends, or stop it"
+            ) from None
+    file.truncate(0)
+    file.write(f"process {os.getpid()} on {socket.gethostname()} since {clock.stamp()}\n")
+    file.flush()
+    return file
 
 
 def names_run(root: Path, run_id: str) -> bool:
@@ -333,9 +339,7 @@ def find_run(name: str, runs_dir: Path) -> RunFolder:
         raise InputError(f'no runs in {runs_dir}; start one with `sage run "PROMPT"`')
     if name == "last":
         return runs[-1]
-    found = [run for run in runs if run.id == name] or [
-        run for run in runs if run.id.startswith(name)
-    ]
+    found = match_name(name, runs)
     if len(found) != 1:
         known = ", ".join(run.id for run in (found or runs)[-3:])
         reason = "names several runs" if found else "is no run"
@@ -343,12 +347,27 @@ def find_run(name: str, runs_dir: Path) -> RunFolder:
     return found[0]
 
 
+class Named(Protocol):
+    """A folder with a name."""
+
+    root: Path
+
+
+N = TypeVar("N", bound=Named)
+
+
+def match_name(name: str, folders: Sequence[N]) -> list[N]:
+    """Select the folder with this name, or else those whose names begin with it."""
+    exact = [folder for folder in folders if folder.root.name == name]
+    return exact or [folder for folder in folders if folder.root.name.startswith(name)]
+
+
+def list_folders(home: Path, file: str) -> list[Path]:
+    """List the folders below `home` that contain `file`, oldest first."""
+    paths = sorted(home.iterdir()) if home.is_dir() else []
+    return [path.resolve() for path in paths if (path / file).is_file()]
+
+
 def list_runs(runs_dir: Path) -> list[RunFolder]:
     """List all runs in a folder, oldest first."""
-    if not runs_dir.is_dir():
-        return []
-    return [
-        RunFolder(path.resolve())
-        for path in sorted(runs_dir.iterdir())
-        if (path / "manifest.json").is_file()
-    ]
+    return [RunFolder(path) for path in list_folders(runs_dir, "manifest.json")]

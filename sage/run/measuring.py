@@ -5,7 +5,7 @@ Their tables are stored in the run folder (`outputs/defined`), where a resumed r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mcp_servers.measures.gate import Gated
     from mcp_servers.measures.language import Measurement
     from mcp_servers.measures.table import Measured
+    from sage.run.services import Services
     from validation.cohort.cohort import Cohort
 
 SECOND, STEM = "second", "defined"
@@ -82,28 +83,17 @@ def measure_suite(cohort: Cohort, second: Cohort | None, folder: Path, seed: int
 
 @dataclass
 class MapMeasures:
-    """Outcome-blind measurement on maps, for the scientist's tool `measurement_define`.
+    """Outcome-blind measurement on a run's maps, for the scientist's tool `measurement_define`."""
 
-    Parameters
-    ----------
-    reload : called when a variable has been added to the cohort
-    minimum : smallest number of patients for which a count may be shown
-    """
-
+    services: Services
     maps: Path
-    folder: Path
-    cohort: Callable[[], Cohort]
-    second: Callable[[], Cohort | None]
-    reload: Callable[[], None]
-    seed: int
-    minimum: int
 
     @property
     def holds(self) -> str:
         """Description of the content of the maps."""
         from mcp_servers.measures.maps import MapsOnDisk
 
-        every = MapsOnDisk(self.maps, set(self.cohort().patients)).held
+        every = MapsOnDisk(self.maps, set(self.services.cohort.patients)).held
         names = {f"cells.{name}" for held in every for name in held.types}
         for kind in ("objects", "regions"):
             shapes = [getattr(held, kind) for held in every]
@@ -114,7 +104,7 @@ class MapMeasures:
         """Gate each formula on the maps of the cohort's patients and add those that pass."""
         from mcp_servers.measures.formula import parse
 
-        before = len(list(self.folder.glob(f"{STEM}*.csv"))) if self.folder.is_dir() else 0
+        before = len(list(self.services.defined.glob(f"{STEM}*.csv")))
         checks: dict[str, MeasurementCheck] = {}
         asked: dict[str, Measurement] = {}
         for text in formulas:
@@ -128,24 +118,24 @@ class MapMeasures:
         elif asked:
             checks |= self._measure(asked, before)
         found = tuple(checks[text] for text in formulas)
-        return found, BlindCohort(self.cohort(), self.minimum)
+        return found, BlindCohort(self.services.cohort, self.services.settings.min_count)
 
     def _measure(self, asked: dict[str, Measurement], before: int) -> dict[str, MeasurementCheck]:
         from mcp_servers.measures.gate import gate
         from mcp_servers.measures.maps import MapsOnDisk
 
         measurements = list({m.name: m for m in asked.values()}.values())
-        slides = MapsOnDisk(self.maps, set(self.cohort().patients))
-        report, measured = gate(measurements, slides, seed=self.seed)
+        slides = MapsOnDisk(self.maps, set(self.services.cohort.patients))
+        report, measured = gate(measurements, slides, seed=self.services.spec.seed)
         by_name = {gated.name: gated for gated in report.measurements}
         keys: dict[str, str] = {}
         for place, gated in enumerate(report.measurements):
             if gated.passed:
                 stem = f"{STEM}{before + len(keys) + 1}"
-                _write(measured, [place], self.folder, stem)
+                _write(measured, [place], self.services.defined, stem)
                 self._in_second(measurements[place], stem)
                 keys[gated.name] = f"imaging:{stem}_{gated.name}"
-        self.reload()
+        self.services.reload_cohorts()
         return {text: _check(by_name[m.name], keys.get(m.name, "")) for text, m in asked.items()}
 
     def _in_second(self, measurement: Measurement, stem: str) -> None:
@@ -153,11 +143,11 @@ class MapMeasures:
         from mcp_servers.measures.maps import MapsOnDisk
         from mcp_servers.measures.table import measure_patients
 
-        second = self.second()
+        second = self.services.second_cohort
         if second is not None and second.maps is not None:
             slides = MapsOnDisk(second.maps, set(second.patients))
             found = measure_patients([measurement], slides)
-            _write(found, [0], self.folder / SECOND, stem)
+            _write(found, [0], self.services.defined / SECOND, stem)
 
 
 def _write(measured: Measured, places: Sequence[int], folder: Path, stem: str) -> None:

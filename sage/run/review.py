@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import shlex
-import subprocess
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import typer
 from pydantic import Field, ValidationError
 
 from agents.core.statement import describe_design, describe_direction, settle_fields
@@ -20,7 +17,7 @@ from sage.core.errors import InputError, explain_validation
 from sage.core.files import read_json
 from sage.core.models import Strict
 from sage.core.printable import quote_text
-from sage.run.state import Decision
+from sage.run.state import Action, Decision
 from validation.core.hypothesis import Hypothesis
 
 if TYPE_CHECKING:
@@ -35,6 +32,10 @@ def drafts_of(services: Services, ids: tuple[str, ...]) -> list[Draft]:
     ]
 
 
+ANSWERS = ("allow_ignore", "allow_respond", "allow_edit", "allow_accept")
+"""Answers that a review request accepts."""
+
+
 class ActionRequest(Strict):
     """A review request: an action and its arguments, in LangGraph's format."""
 
@@ -42,20 +43,11 @@ class ActionRequest(Strict):
     args: dict[str, Any]
 
 
-class InterruptConfig(Strict):
-    """Answers that a review request accepts."""
-
-    allow_ignore: bool = True
-    allow_respond: bool = True
-    allow_edit: bool = True
-    allow_accept: bool = True
-
-
 class HumanInterrupt(Strict):
     """A hypothesis waiting for review, in the fields that LangGraph's inboxes show."""
 
     action_request: ActionRequest
-    config: InterruptConfig = InterruptConfig()
+    config: dict[str, bool] = dict.fromkeys(ANSWERS, True)
     description: str
 
 
@@ -66,6 +58,15 @@ def interrupt_of(draft: Draft) -> HumanInterrupt:
         action_request=ActionRequest(action=f"test {draft.hypothesis.id}", args=fields),
         description=draft.hypothesis.statement,
     )
+
+
+ACTIONS: dict[str, Action] = {
+    "accept": "approve",
+    "edit": "edit",
+    "response": "another",
+    "ignore": "reject",
+}
+"""The action that each type of response requests."""
 
 
 class HumanResponse(Strict):
@@ -98,11 +99,9 @@ class HumanResponse(Strict):
         if self.type == "edit":
             if not isinstance(self.args, ActionRequest):
                 raise InputError(f"{name}: an edit requires the changed fields in args")
-            decision = edit_decision(name, edited_hypothesis(services, draft, self.args.args))
-        elif self.type == "accept":
-            decision = Decision(hypothesis_id=name, action="approve")
+            decision = edited_hypothesis(services, draft, self.args.args).decision
         else:
-            action: Literal["reject", "another"] = "reject" if self.type == "ignore" else "another"
+            action = ACTIONS[self.type]
             decision = Decision(hypothesis_id=name, action=action, comment=said)
         if self.type == "response":  # a wish goes to the scientist without names
             return decision
@@ -182,10 +181,15 @@ class Edit:
     differences: tuple[tuple[str, str, str], ...]
 
     @property
-    def comment(self) -> str:
-        """Description of the changed fields for the report."""
+    def decision(self) -> Decision:
+        """The decision that accepts the edit; its comment names the changed fields."""
         names = ", ".join(name for name, _, _ in self.differences)
-        return f"changed by the reviewer: {names or 'nothing'}"
+        return Decision(
+            hypothesis_id=self.hypothesis.id,
+            action="edit",
+            edited=self.hypothesis,
+            comment=f"changed by the reviewer: {names or 'nothing'}",
+        )
 
 
 def edited_hypothesis(services: Services, draft: Draft, changes: dict[str, Any]) -> Edit:
@@ -276,13 +280,12 @@ def show_edit(edit: Edit) -> None:
 
 
 def given_decision(
-    services: Services, draft: Draft, action: str, value: object, *, ask: bool = False
+    services: Services, draft: Draft, action: Action, value: object, *, ask: bool = False
 ) -> Decision:
     """Build a decision from command-line options; with `ask`, show an edit and ask to confirm it.
 
     Parameters
     ----------
-    action : "approve", "reject", "another" or "edit"
     value : the comment for "reject" and "another", or the path of a JSON file with the changed
         fields for "edit"; ignored for "approve"
     ask : whether to ask at the terminal before accepting an edit
@@ -292,42 +295,23 @@ def given_decision(
     InputError
         If an edit cannot be read, is refused, or is not confirmed.
     """
-    name = draft.hypothesis.id
-    match action:
-        case "approve":
-            return Decision(hypothesis_id=name, action="approve")
-        case "reject":
-            return Decision(hypothesis_id=name, action="reject", comment=str(value))
-        case "another":
-            return Decision(hypothesis_id=name, action="another", comment=str(value))
-        case _:
-            path = Path(str(value))
-            try:
-                changes = json.loads(path.read_text(encoding="utf-8"))
-            except FileNotFoundError:
-                raise InputError(f"--edit: file {path} not found") from None
-            except ValueError as error:
-                raise InputError(f"--edit {path}: invalid JSON ({error})") from None
-            if not isinstance(changes, dict):
-                raise InputError(f"--edit {path}: expected a JSON object with the fields to change")
-            edit = edited_hypothesis(services, draft, changes)
-            show_edit(edit)
-            if ask and not _confirmed():
-                raise InputError("the edit was not applied; nothing was decided")
-            return edit_decision(name, edit)
-
-
-def edit_decision(name: str, edit: Edit) -> Decision:
-    """Build the decision that accepts an edit."""
-    return Decision(hypothesis_id=name, action="edit", edited=edit.hypothesis, comment=edit.comment)
-
-
-def _confirmed() -> bool:
-    from rich.prompt import Confirm
-
-    from sage.cli.console import err
-
-    return Confirm.ask("Use this hypothesis?", console=err)
+    if action != "edit":
+        comment = "" if action == "approve" else str(value)
+        return Decision(hypothesis_id=draft.hypothesis.id, action=action, comment=comment)
+    path = Path(str(value))
+    try:
+        changes = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"--edit: file {path} not found") from None
+    except ValueError as error:
+        raise InputError(f"--edit {path}: invalid JSON ({error})") from None
+    if not isinstance(changes, dict):
+        raise InputError(f"--edit {path}: expected a JSON object with the fields to change")
+    edit = edited_hypothesis(services, draft, changes)
+    show_edit(edit)
+    if ask and not typer.confirm("Use this hypothesis?", err=True):
+        raise InputError("the edit was not applied; nothing was decided")
+    return edit.decision
 
 
 def in_editor(text: str) -> str:
@@ -338,14 +322,9 @@ def in_editor(text: str) -> str:
     InputError
         If the editor cannot be started.
     """
-    command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "hypothesis.json"
-        path.write_text(text, encoding="utf-8")
-        try:
-            subprocess.run([*command, str(path)], check=True)
-        except (OSError, subprocess.CalledProcessError):
-            raise InputError(
-                f'the editor "{command[0]}" failed; set EDITOR, or use --edit FILE'
-            ) from None
-        return path.read_text(encoding="utf-8")
+    import click
+
+    try:
+        return str(click.edit(text, extension=".json", require_save=False))
+    except click.ClickException as error:
+        raise InputError(f"{error.message} Set EDITOR, or use --edit FILE") from None

@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel
+
 from agents.core.base import Agent, I, O, Reasoner, Reply, Resources
 from kg.lexicon.ontology import Ontology
 from sage.core.data import data_root
@@ -18,6 +20,7 @@ from sage.core.errors import Paused
 from sage.core.files import write_json
 from sage.core.llm.budget import step
 from sage.core.llm.trace import Trace
+from sage.core.llm.turns import Spent
 from sage.core.log import logger
 from sage.core.progress import Listener as ProgressListener
 from sage.core.progress import listen
@@ -192,17 +195,7 @@ class Services:
         """Return the measurement on the cohort's maps; None if it has no maps."""
         from sage.run.measuring import MapMeasures
 
-        if (maps := self.cohort.maps) is None:
-            return None
-        return MapMeasures(
-            maps=maps,
-            folder=self.defined,
-            cohort=lambda: self.cohort,
-            second=lambda: self.second_cohort,
-            reload=self.reload_cohorts,
-            seed=self.spec.seed,
-            minimum=self.settings.min_count,
-        )
+        return MapMeasures(self, maps) if (maps := self.cohort.maps) is not None else None
 
     @cached_property
     def tool_cards(self) -> list[Any]:
@@ -226,18 +219,29 @@ class Services:
     def ask(self, agent: Agent[I, O], given: I, output: str) -> Reply[O]:
         """Ask the reasoner and save the answer as `outputs/<output>.json`."""
         reply = self.reasoner.ask(agent, given)
-        spent = reply.spent
+        self.save_answer(output, agent.name, reply.reasoner, reply.output, reply.spent, reply.model)
+        return reply
+
+    def save_answer(
+        self,
+        output: str,
+        agent: str,
+        reasoner: str,
+        value: BaseModel,
+        spent: Spent,
+        model: str | None = None,
+    ) -> None:
+        """Save an agent's answer and its cost as `outputs/<output>.json`."""
         write_json(
             self.folder.output(output),
             {
-                "agent": agent.name,
-                "reasoner": reply.reasoner,
-                "model": reply.model,
+                "agent": agent,
+                "reasoner": reasoner,
+                "model": model,
                 "spent": {**spent.__dict__, "seconds": round(spent.seconds, 4)},
-                "output": reply.output.model_dump(mode="json"),
+                "output": value.model_dump(mode="json"),
             },
         )
-        return reply
 
     def _relay_progress(self, name: str, fields: dict[str, Any]) -> ProgressListener:
         """Relay a step's progress: all of it to the listener, and occasionally to the event log."""

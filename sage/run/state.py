@@ -17,12 +17,14 @@ from kg.types import ScoredPath
 from sage.core.models import Strict
 from validation.core.hypothesis import Hypothesis
 
+Action = Literal["approve", "edit", "reject", "another"]
+
 
 class Decision(Strict):
     """A reviewer's decision about a hypothesis."""
 
     hypothesis_id: str
-    action: Literal["approve", "edit", "reject", "another"]
+    action: Action
     edited: Hypothesis | None = None
     comment: str = ""
     automatic: bool = False

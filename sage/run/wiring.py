@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ from sage.core.data import data_root
 from sage.core.errors import FaultError, InputError
 from sage.core.extras import absent
 from sage.core.files import lock_file
+from sage.core.hashes import hash_file, hash_files, hash_text
 from sage.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from kg.literature.rank import Embed
     from kg.literature.search import Literature
     from mcp_servers.spec import ToolSpec
-    from sage.core.llm.budget import Meter
-    from sage.core.llm.cache import ReplyCache
-    from sage.core.llm.client import Client
     from sage.core.llm.trace import Trace
     from sandbox.types import Sandbox
     from validation.cohort.cohort import Cohort
@@ -55,19 +52,13 @@ def make_chat(
     from agents.core.chat import ChatReasoner, ChatSettings
     from sage.core.llm.budget import Meter
     from sage.core.llm.cache import ReplyCache
+    from sage.core.llm.client import Client
 
     models = {role: getattr(settings.models, role.value) for role in Role}
     chat = ChatSettings(models=models, repairs=settings.repairs, vision=settings.vision)
     meter = Meter(folder / "spending.jsonl", budget_usd)
-    client = make_client(settings, meter, ReplyCache(folder / "replies"))
+    client = Client(settings.endpoint, meter, ReplyCache(folder / "replies"))
     return ChatReasoner(chat, client, withheld, trace)
-
-
-def make_client(settings: Settings, meter: Meter, cache: ReplyCache | None = None) -> Client:
-    """Make the client for the endpoint given in the settings."""
-    from sage.core.llm.client import Client
-
-    return Client(settings.endpoint, meter, cache)
 
 
 def make_embedder(settings: Settings) -> Embedder:
@@ -118,7 +109,7 @@ def demo_cohort(settings: Settings) -> Path:
     """
     from validation import simulate
 
-    version = corpus_key(Path(simulate.__path__[0]))[:12]
+    version = _hash_folder(Path(simulate.__path__[0]))
     painted = not absent("slides")
     kind = "demo" if painted else "demo-without-slides"
     folder = settings.cache_dir / "cohorts" / f"{kind}-{DEMO_SEED}-{version}"
@@ -146,14 +137,8 @@ def _make_once(last: Path, make: Callable[[], object]) -> None:
             make()
 
 
-def corpus_key(folder: Path) -> str:
-    """Compute the SHA-256 of the names and contents of a corpus folder's files."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        if path.is_file():
-            digest.update(path.name.encode())
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()
+def _hash_folder(folder: Path) -> str:
+    return hash_files(path for path in sorted(folder.iterdir()) if path.is_file())[:12]
 
 
 def demo_graph(settings: Settings, progress: Callable[[str, int, int], None] | None = None) -> Path:
@@ -161,17 +146,16 @@ def demo_graph(settings: Settings, progress: Callable[[str, int, int], None] | N
     from kg.corpus.build import build
     from kg.corpus.build_report import BuildOptions
     from kg.corpus.places import REPORT
-    from kg.lexicon.ontology import Ontology
 
     corpus = data_root() / "corpus"
     ontology = data_root() / "ontology"
     options = BuildOptions(embedder=settings.embedding_model)
-    model = hashlib.sha256(options.embedder.encode()).hexdigest()
-    key = corpus_key(corpus)[:12] + corpus_key(ontology)[:12] + model[:12] + _graph_code()
+    model = hash_text(options.embedder, digits=12)
+    key = _hash_folder(corpus) + _hash_folder(ontology) + model + _graph_code()
     out = settings.cache_dir / "graphs" / f"corpus-{key}"
     _make_once(
         out / REPORT,
-        lambda: build([corpus], out, options, Ontology.load(ontology), progress=progress),
+        lambda: build([corpus], out, options, make_ontology(ontology), progress=progress),
     )
     return out
 
@@ -180,10 +164,7 @@ def _graph_code() -> str:
     """Return the first digits of a SHA-256 of the code that builds and reads graphs."""
     import kg
 
-    code = hashlib.sha256()
-    for path in sorted(Path(kg.__path__[0]).rglob("*.py")):
-        code.update(path.read_bytes())
-    return code.hexdigest()[:12]
+    return hash_files(sorted(Path(kg.__path__[0]).rglob("*.py")))[:12]
 
 
 def open_graph(path: Path, settings: Settings) -> Graph:
@@ -195,9 +176,7 @@ def open_graph(path: Path, settings: Settings) -> Graph:
 
     if not path.is_file():
         return Graph.load(path)
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    kept = settings.cache_dir / "graphs" / f"file-{digest[:24]}{_graph_code()}"
+    kept = settings.cache_dir / "graphs" / f"file-{hash_file(path)[:24]}{_graph_code()}"
     with suppress(InputError):  # not there yet, or damaged
         return Graph.load(kept)
     graph = Graph.load(path)
@@ -206,11 +185,11 @@ def open_graph(path: Path, settings: Settings) -> Graph:
     return graph
 
 
-def make_ontology() -> Ontology:
-    """Load the ontology that ships with SAGE."""
+def make_ontology(folder: Path | None = None) -> Ontology:
+    """Load the ontology in `folder`, or the one that ships with SAGE."""
     from kg.lexicon.ontology import Ontology
 
-    return Ontology.load(data_root() / "ontology")
+    return Ontology.load(folder or data_root() / "ontology")
 
 
 def graph_path(

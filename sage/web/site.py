@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
-from sage.run.campaign.rounds import FILE as CAMPAIGN_FILE
-from sage.run.campaign.rounds import CampaignFolder
+from sage.run.campaign.rounds import CampaignFolder, list_campaigns
 from sage.run.folder import RunFolder, list_runs
 from sage.run.wiring import graph_path, load_cohort, make_ontology, open_graph
 from sage.settings import Settings
@@ -87,13 +86,7 @@ class Site:
 
     def campaigns(self) -> list[CampaignFolder]:
         """List the campaigns, newest first."""
-        home = self.settings.runs_dir
-        if not home.is_dir():
-            return []
-        folders = sorted(home.iterdir(), reverse=True)
-        return [
-            CampaignFolder(path.resolve()) for path in folders if (path / CAMPAIGN_FILE).is_file()
-        ]
+        return list_campaigns(self.settings.runs_dir)[::-1]
 
     def cohort_names(self) -> dict[str, CohortSummary]:
         """Return each cohort by its name on the pages, its `id`; load it by its `path` or `id`."""

@@ -8,20 +8,19 @@ patients who played no part in its choice; the online error control relies on th
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from agents.campaign.moves import Came, Earlier, Kind, Move
 from agents.core.types import EarlierClaim, EffectView, History
-from sage.core.errors import InputError, explain_validation
-from sage.core.files import read_json, write_json
+from sage.core.errors import InputError
+from sage.core.files import lock_file, write_json
 from sage.core.hooks import require_hooks
-from sage.core.models import Strict
+from sage.core.models import Strict, read_model
 from validation.core.hypothesis import Hypothesis
 
 if TYPE_CHECKING:
@@ -132,12 +131,9 @@ class Notebook:
         if not self.path.exists():
             return Pages()
         try:
-            found = Pages.model_validate(read_json(self.path))
-        except ValidationError as error:
-            raise InputError(
-                f"{self.path} is not a campaign notebook: {explain_validation(error)}. Restore "
-                "it from a backup, or choose another file with --notebook"
-            ) from None
+            found = read_model(self.path, Pages)
+        except InputError as error:
+            raise InputError(f"{error}, or choose another file with --notebook") from None
         if found.format > FORMAT:
             raise InputError(
                 f"{self.path} was written by a newer version of SAGE (format "
@@ -147,26 +143,16 @@ class Notebook:
 
     @contextmanager
     def change_pages(self) -> Iterator[Pages]:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.with_name(f"{self.path.name}.lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        """Lock the notebook and yield its content."""
+        with lock_file(self.path.with_name(f"{self.path.name}.lock")):
             yield self.load()
 
     def enter(self, asked: Asked) -> None:
         """Record a campaign, or how it ended."""
         with self.change_pages() as pages:
-            others = tuple(campaign for campaign in pages.campaigns if campaign.id != asked.id)
-            known = next(
-                (campaign for campaign in pages.campaigns if campaign.id == asked.id), None
-            )
-            campaigns = (
-                (*others, asked)
-                if known is None
-                else tuple(
-                    asked if campaign.id == asked.id else campaign for campaign in pages.campaigns
-                )
-            )
-            write_json(self.path, pages.model_copy(update={"campaigns": campaigns}))
+            known = {campaign.id: campaign for campaign in pages.campaigns} | {asked.id: asked}
+            update = {"campaigns": tuple(known.values())}
+            write_json(self.path, pages.model_copy(update=update))
 
     def add(self, campaign: str, number: int, findings: Iterable[Finding]) -> None:
         """Record a round's findings once; repeating the call after a kill changes nothing."""

@@ -7,8 +7,6 @@ findings. A campaign can be killed at any time: `sage resume` continues with the
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,7 +40,14 @@ from sage.run.campaign.notebook import (
     spent,
 )
 from sage.run.campaign.results import findings_of
-from sage.run.folder import RunFolder, list_runs, new_id
+from sage.run.folder import (
+    RunFolder,
+    list_folders,
+    list_runs,
+    match_name,
+    new_id,
+    take_lock,
+)
 from sage.run.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -127,28 +132,15 @@ class CampaignFolder:
         InputError
             If another process is working on the campaign.
         """
-        with (self.root / "campaign.lock").open("a+") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                lock.seek(0)
-                holder = lock.read(100) or "another process"
-                raise InputError(
-                    f"campaign {self.root.name} is locked by {holder}; wait until it ends, or "
-                    "stop it"
-                ) from None
-            lock.truncate(0)
-            lock.write(f"process {os.getpid()}")
-            lock.flush()
+        with take_lock(self.root / "campaign.lock", f"campaign {self.root.name}"):
             yield
 
 
 def runs_and_rounds(runs_dir: Path) -> list[RunFolder]:
     """List all runs in a folder, including the rounds of its campaigns."""
     found = list_runs(runs_dir)
-    for path in sorted(runs_dir.iterdir()) if runs_dir.is_dir() else ():
-        if (path / FILE).is_file():
-            found += list_runs(path.resolve())
+    for path in list_folders(runs_dir, FILE):
+        found += list_runs(path)
     return found
 
 
@@ -161,19 +153,18 @@ def find_campaign(name: str, runs_dir: Path) -> CampaignFolder | None:
     direct = Path(name)
     if (direct / FILE).is_file():
         return CampaignFolder(direct.resolve())
-    if not runs_dir.is_dir():
-        return None
-    folders = sorted(path for path in runs_dir.iterdir() if path.is_dir())
-    campaigns = [path for path in folders if (path / FILE).is_file()]
+    campaigns = list_campaigns(runs_dir)
+    found = match_name(name, campaigns)
     if name == "last":
-        runs = [path for path in folders if (path / "manifest.json").is_file()]
-        known = sorted([*runs, *campaigns])
-        newest = known[-1] if known else None
-        return CampaignFolder(newest.resolve()) if newest in campaigns and newest else None
-    found = [path for path in campaigns if path.name == name] or [
-        path for path in campaigns if path.name.startswith(name)
-    ]
-    return CampaignFolder(found[0].resolve()) if len(found) == 1 else None
+        runs = [run.root for run in list_runs(runs_dir)]
+        newest = max([*runs, *(campaign.root for campaign in campaigns)], default=None)
+        found = [campaign for campaign in campaigns if campaign.root == newest]
+    return found[0] if len(found) == 1 else None
+
+
+def list_campaigns(runs_dir: Path) -> list[CampaignFolder]:
+    """List the campaigns in a folder, oldest first."""
+    return [CampaignFolder(path) for path in list_folders(runs_dir, FILE)]
 
 
 def begin_campaign(

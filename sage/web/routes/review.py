@@ -23,7 +23,7 @@ from sage.core.models import Strict
 from sage.run.drive import find_pause
 from sage.run.folder import RunFolder, find_holder
 from sage.run.questions import describe_carried
-from sage.run.review import HumanResponse, drafts_of, edited_hypothesis, interrupt_of
+from sage.run.review import ACTIONS, HumanResponse, drafts_of, edited_hypothesis, interrupt_of
 from sage.run.services import Services
 from sage.web.people import person
 from sage.web.processes import Commands
@@ -36,13 +36,6 @@ if TYPE_CHECKING:
 
 router = APIRouter()
 
-DONE = {
-    "accept": DECIDED["approve"],
-    "edit": DECIDED["edit"],
-    "response": DECIDED["another"],
-    "ignore": DECIDED["reject"],
-}
-"""Name in the audit log for each kind of response."""
 SHOWN = 40
 
 
@@ -236,7 +229,7 @@ def _list_decisions(name: str, vote: Vote, request: Request) -> dict[str, Any]:
         response.decision(services, drafts[hypothesis])
     reviews = request.app.state.reviews
     for hypothesis, response in vote.responses.items():
-        site.people.log(who, DONE[response.type], name, hypothesis=hypothesis)
+        site.people.log(who, DECIDED[ACTIONS[response.type]], name, hypothesis=hypothesis)
         reviews.add(run, who, hypothesis=hypothesis, response=response.model_dump(mode="json"))
     notes, agreed = reviews.entries(run), {}
     for hypothesis in drafts:
