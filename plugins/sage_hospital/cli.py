@@ -286,8 +286,7 @@ def check(as_json: AsJson = False) -> None:
 
     Example: sage hospital check
     """
-    from sage.cli.diagnose import diagnose
-    from sage.cli.doctor import print_checks
+    from sage.cli.doctor import diagnose, print_checks
     from sage.settings import load
     from sage_hospital.deployment import check_deployment
 

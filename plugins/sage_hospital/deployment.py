@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Literal
 
-from sage.cli.diagnose import Check
+from sage.cli.doctor import Check
 from sage.core import clock
 from sage.core.errors import InputError, SageError
 from sage.core.extras import absent, install

@@ -1,16 +1,204 @@
-"""`sage doctor`: show what is installed and what is missing."""
+"""`sage doctor`: check libraries, model, sandbox, GPU and data, and show what is missing."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+import importlib.util
+import platform
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
 from sage.cli.options import AsJson
+from sage.core.extras import EXTRAS, absent, install
 
 if TYPE_CHECKING:
-    from sage.cli.diagnose import Check
+    from sage.settings import Settings
+
+PACKAGES = ("agents", "kg", "mcp_servers", "sage", "sandbox", "validation")
+
+
+@dataclass(frozen=True)
+class Check:
+    """Result of a check; `missing` marks an absent optional part, `broken` an actual fault."""
+
+    what: str
+    state: Literal["ok", "missing", "broken"]
+    found: str
+    remedy: str = ""
+
+
+def diagnose(settings: Settings, *, probe: bool = False) -> list[Check]:
+    """Run all checks and return their results, the most important first."""
+    return [
+        Check("Python", "ok", platform.python_version()),
+        _packages(),
+        *_libraries(),
+        _data(),
+        _reasoner(settings, probe=probe),
+        *_sandboxes(),
+        _gpu(),
+        _writable(settings),
+        _ledger(settings),
+    ]
+
+
+REQUIRED = ("langgraph", "lifelines", "statsmodels", "matplotlib", "mcp")
+
+
+def _libraries() -> list[Check]:
+    gone = [name for name in REQUIRED if importlib.util.find_spec(name) is None]
+    checks = [
+        Check(
+            "libraries",
+            "broken" if gone else "ok",
+            f"missing: {', '.join(gone)}" if gone else "all required",
+            "make setup" if gone else "",
+        )
+    ]
+    for name, extra in EXTRAS.items():
+        gone = absent(name)
+        checks.append(
+            Check(
+                f"extra: {name}",
+                "missing" if gone else "ok",
+                f"absent: {', '.join(gone)}" if gone else "installed",
+                f"{install(name)}: {extra.adds}" if gone else "",
+            )
+        )
+    return checks
+
+
+def _packages() -> Check:
+    """Check that no other distribution has taken the import name of one of SAGE's packages."""
+    from importlib.metadata import packages_distributions
+
+    own = Path(__file__).resolve().parents[2]
+    owners = packages_distributions()
+    taken = []
+    for name in PACKAGES:
+        spec = importlib.util.find_spec(name)
+        places = list((spec.submodule_search_locations if spec else None) or ())
+        if others := sorted(set(owners.get(name, ())) - {"sage-pathology"}):
+            taken.append(f"{name} is also in the package {', '.join(others)}")
+        elif own / name not in [Path(place).resolve() for place in places]:
+            taken.append(f"{name} is imported from {places[0] if places else 'nowhere'}")
+    return Check(
+        "packages",
+        "broken" if taken else "ok",
+        "; ".join(taken) or "SAGE's own",
+        "install SAGE in a separate environment, without the other package" if taken else "",
+    )
+
+
+def _data() -> Check:
+    from sage.core.data import data_root
+    from sage.core.errors import FaultError
+
+    try:
+        root = data_root()
+    except FaultError as error:
+        return Check("data", "broken", str(error), remedy="make setup")
+    notes = len(list((root / "corpus").glob("*.md")))
+    return Check("data", "ok", f"{notes} literature notes, ontology")
+
+
+def _reasoner(settings: Settings, *, probe: bool) -> Check:
+    kind = settings.effective_reasoner
+    if kind == "rules":
+        return Check(
+            "reasoner",
+            "ok",
+            "rules (no model)",
+            "to use a model, set SAGE_BASE_URL and SAGE_API_KEY, or sage.toml",
+        )
+    where = settings.base_url or "OpenAI"
+    if not probe:
+        return Check("reasoner", "ok", f"chat at {where} (not contacted; use --probe)")
+    from sage.core.http.client import BlockingClient, Limit, Policy, Request
+    from sage.core.http.errors import ServiceError
+
+    key = settings.api_key.get_secret_value() if settings.api_key else "none"
+    url = f"{(settings.base_url or 'https://api.openai.com/v1').rstrip('/')}/models"
+    headers = {"Authorization": f"Bearer {key}"}
+    with BlockingClient(None, Policy(attempts=1, deadline=10, attempt=10)) as client:
+        try:
+            client.fetch(Request("model server", Limit(1), url, secret_headers=headers), bytes)
+        except ServiceError as error:
+            return Check(
+                "reasoner",
+                "broken",
+                f"chat at {where}: {error.reason}",
+                "check base_url and SAGE_API_KEY, or use --reasoner rules",
+            )
+    return Check("reasoner", "ok", f"chat at {where} responds")
+
+
+def _sandboxes() -> list[Check]:
+    import sandbox
+
+    return [
+        Check(
+            f"sandbox: {availability.name}",
+            "ok" if availability.ok else "missing",
+            availability.detail,
+            availability.remedy,
+        )
+        for availability in sandbox.availability()
+    ]
+
+
+def _gpu() -> Check:
+    if shutil.which("nvidia-smi") is None:
+        return Check("GPU", "missing", "none; tools run on the CPU")
+    if importlib.util.find_spec("torch") is None:
+        return Check(
+            "GPU", "missing", "a GPU, but PyTorch is not installed: install the extra models"
+        )
+    import torch
+
+    if not torch.cuda.is_available():
+        return Check(
+            "GPU",
+            "missing",
+            "a GPU, but this PyTorch is a CPU build",
+            "install the CUDA build of torch",
+        )
+    return Check("GPU", "ok", torch.cuda.get_device_name(0))
+
+
+def _writable(settings: Settings) -> Check:
+    free = shutil.disk_usage(settings.runs_dir if settings.runs_dir.exists() else ".").free
+    gib = free / 2**30
+    return Check(
+        "disk",
+        "ok" if gib > 1 else "broken",
+        f"{gib:.0f} GiB free for {settings.runs_dir}",
+        "" if gib > 1 else "free some space or set runs_dir",
+    )
+
+
+def _ledger(settings: Settings) -> Check:
+    from sage.core.errors import SageError
+    from validation.ledger.ledger import Ledger
+    from validation.ledger.store import open_store
+
+    where = settings.ledger.shown
+    if "://" not in where and not Path(where).exists():
+        return Check("ledger", "ok", f"{where} (created with the first contract)")
+    try:
+        store = open_store(settings.ledger.place)
+        state, head = Ledger(None, store).state, store.head()
+    except SageError as error:
+        return Check("ledger", "broken", str(error), remedy="set SAGE_LEDGER")
+    return Check(
+        "ledger",
+        "ok" if state == "intact" else "broken",
+        f"{where}: {head.seq if head else 0} rows, {state}",
+        "" if state == "intact" else "sage validate ledger verify",
+    )
 
 
 def doctor(
@@ -23,7 +211,6 @@ def doctor(
 
     Example: sage doctor
     """
-    from sage.cli.diagnose import diagnose
     from sage.settings import load
 
     print_checks(diagnose(load(), probe=probe), as_json=as_json)

@@ -9,7 +9,19 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from sage.cli.options import Cache, Memory, ToolFolders, Workers
+from sage.cli.options import (
+    AllowedHost,
+    Cache,
+    Memory,
+    RolesFile,
+    TlsCert,
+    TlsKey,
+    TokenFile,
+    ToolFolders,
+    TrustHeader,
+    TrustProxy,
+    Workers,
+)
 
 
 def serve(
@@ -41,42 +53,16 @@ def serve(
             "startup",
         ),
     ] = None,
-    token_file: Annotated[
-        Path | None, typer.Option(help="HTTP: file whose first line is the token")
-    ] = None,
+    token_file: TokenFile = None,
     no_token: Annotated[
         bool, typer.Option("--no-token", help="HTTP: no token; only on loopback")
     ] = False,
-    allowed_host: Annotated[
-        list[str] | None,
-        typer.Option(help="HTTP: accepted Host header, if not on loopback; repeatable"),
-    ] = None,
-    trust_header: Annotated[
-        str,
-        typer.Option(
-            help="HTTP: header in which a reverse proxy identifies the person, e.g. "
-            "X-Forwarded-User"
-        ),
-    ] = "",
-    trust_proxy: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="HTTP: address or network of that proxy; default: this machine. Repeatable"
-        ),
-    ] = None,
-    roles: Annotated[
-        Path | None,
-        typer.Option(
-            help="HTTP: TOML file with roles and quotas, as for `sage serve`; requires "
-            "--trust-header"
-        ),
-    ] = None,
-    tls_cert: Annotated[
-        Path | None, typer.Option(help="HTTP: certificate chain (PEM), to serve over TLS")
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option(help="HTTP: key of the certificate (PEM), without passphrase")
-    ] = None,
+    allowed_host: AllowedHost = None,
+    trust_header: TrustHeader = "",
+    trust_proxy: TrustProxy = None,
+    roles: RolesFile = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
     cache: Cache = None,
     wait: Annotated[
         float, typer.Option(help="Seconds after which a call returns a job handle", min=0.0)

@@ -89,3 +89,36 @@ ToolFolders = Annotated[
     list[Path] | None,
     typer.Option("--tools", help="Folder of your own tools, whose code is executed; repeatable."),
 ]
+AllowedHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Accepted Host header, if not on loopback or behind a proxy; repeatable. HTTP only."
+    ),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="File whose first line is the token; default: a new token, printed at startup. HTTP "
+        "only."
+    ),
+]
+TrustHeader = Annotated[
+    str,
+    typer.Option(
+        help="Header in which a reverse proxy identifies the person, e.g. X-Forwarded-User. HTTP "
+        "only."
+    ),
+]
+TrustProxy = Annotated[
+    list[str] | None,
+    typer.Option(help="Address or network of that proxy; default: this machine. Repeatable."),
+]
+RolesFile = Annotated[
+    Path | None, typer.Option(help="TOML file with roles and quotas; requires --trust-header.")
+]
+TlsCert = Annotated[
+    Path | None, typer.Option(help="Certificate chain (PEM), to serve over TLS. HTTP only.")
+]
+TlsKey = Annotated[
+    Path | None, typer.Option(help="Key of the certificate (PEM), without passphrase.")
+]

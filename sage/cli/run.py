@@ -121,29 +121,16 @@ def _print_estimate(
 ) -> None:
     """Print what a run would request from the models, without calling them or creating a folder."""
     from sage.cli.console import out, print_json
-
-    if settings.effective_reasoner == "rules":
-        if as_json:
-            print_json({"reasoner": "rules", "agents": [], "usd": 0.0, "usd_most": 0.0})
-            return
-        out.print("The rules reasoner calls no model: no tokens, no cost.")
-        return
     from sage.run.estimate import estimate
 
-    rows = estimate(settings, hypotheses)
-    priced = all(row.usd is not None for row in rows)
-    usd = sum(row.usd or 0.0 for row in rows) if priced else None
-    usd_most = sum(row.usd_most or 0.0 for row in rows) if priced else None
+    found = estimate(settings, hypotheses)
     if as_json:
-        print_json(
-            {
-                "reasoner": "chat",
-                "agents": [row.model_dump() for row in rows],
-                "usd": usd,
-                "usd_most": usd_most,
-            }
-        )
+        print_json(found)
         return
+    if found.reasoner == "rules":
+        out.print("The rules reasoner calls no model: no tokens, no cost.")
+        return
+    rows, usd, usd_most = found.agents, found.usd, found.usd_most
     from rich.table import Table
 
     def span(usual: float | None, most: float | None, form: str) -> str:

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import typer
 
-from sage.cli.options import GraphPath
+from sage.cli.options import (
+    AllowedHost,
+    GraphPath,
+    RolesFile,
+    TlsCert,
+    TlsKey,
+    TokenFile,
+    TrustHeader,
+    TrustProxy,
+)
 from sage.core.errors import InputError
 
 
@@ -20,23 +29,13 @@ def serve(
     reviewers: int = typer.Option(
         1, min=1, max=5, help="Number of different people who must agree on a hypothesis."
     ),
-    trust_header: str = typer.Option(
-        "", help="Header in which a reverse proxy identifies the person, e.g. X-Forwarded-User."
-    ),
-    trust_proxy: list[str] | None = typer.Option(
-        None, help="Address or network of that proxy; default: this machine. Repeatable."
-    ),
-    roles: Path | None = typer.Option(
-        None, help="TOML file with roles and quotas; requires --trust-header."
-    ),
-    token_file: Path | None = typer.Option(
-        None, help="File whose first line is the token; default: a new token, printed at startup."
-    ),
-    allowed_host: list[str] | None = typer.Option(
-        None, help="Accepted Host header, if not on loopback or behind a proxy; repeatable."
-    ),
-    tls_cert: Path | None = typer.Option(None, help="Certificate chain (PEM), to serve over TLS."),
-    tls_key: Path | None = typer.Option(None, help="Key of the certificate (PEM)."),
+    trust_header: TrustHeader = "",
+    trust_proxy: TrustProxy = None,
+    roles: RolesFile = None,
+    token_file: TokenFile = None,
+    allowed_host: AllowedHost = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
     browser: bool = typer.Option(False, "--open", help="Open the page in the browser."),
 ) -> None:
     """Serve the pages until Ctrl-C: ask a question, watch a run, review, read reports.
@@ -50,8 +49,8 @@ def serve(
     from sage.cli.console import print_line
     from sage.cli.mcp import read_token
     from sage.settings import load
+    from sage.web.app import run_server
     from sage.web.people import open_people
-    from sage.web.serve import run_server
     from sage.web.site import Site
 
     settings = load()

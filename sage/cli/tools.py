@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,7 +25,7 @@ from sage.cli.tools_support import (
     print_cohort_run,
     print_run,
     run_one,
-    run_over,
+    stage_bars,
     tool_folders,
 )
 
@@ -143,7 +144,7 @@ def run(
     """
     from mcp_servers.roots import Roots
     from mcp_servers.workers.choose import open_workers
-    from mcp_servers.workers.cohort import find_slides, slide_argument
+    from mcp_servers.workers.cohort import find_slides, run_cohort, slide_argument
     from mcp_servers.workers.jobs import Recipe
     from sage.core.errors import InputError
 
@@ -172,7 +173,8 @@ def run(
         if found is None:
             print_run(run_one(pool, name, arguments, roots, quiet=as_json), roots, as_json=as_json)
             return
-        report = run_over(pool, name, found, roots, arguments, quiet=as_json)
+        with stage_bars(quiet=as_json) as bar:
+            report = run_cohort(pool, name, found, roots, arguments, on_outcome=partial(bar, name))
     print_cohort_run(report, as_json=as_json)
     if report.failures:
         raise typer.Exit(1)

@@ -7,7 +7,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -144,22 +143,6 @@ def run_one(
         while not job.wait(0.2):  # lets Ctrl-C through
             pass
     return job.result(0)
-
-
-def run_over(
-    pool: Workers,
-    name: str,
-    slides: list[Path],
-    roots: Any,
-    arguments: dict[str, Any],
-    *,
-    quiet: bool,
-) -> CohortReport:
-    """Run a tool over several slides, showing a progress bar."""
-    from mcp_servers.workers.cohort import run_cohort
-
-    with stage_bars(quiet=quiet) as report:
-        return run_cohort(pool, name, slides, roots, arguments, on_outcome=partial(report, name))
 
 
 @contextmanager

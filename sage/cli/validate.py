@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -18,7 +18,7 @@ from sage.core.errors import InputError
 if TYPE_CHECKING:
     from sage.api import Claim
     from validation.cohort.cohort import Cohort
-    from validation.contracts.contract import FrozenContract, MissingRule, SplitRule
+    from validation.contracts.contract import FrozenContract
 
 
 class RunByDefault(TyperGroup):
@@ -170,20 +170,12 @@ def _refuse_fixed(context: typer.Context, path: Path, claim: Claim) -> None:
         )
 
 
-class Rules(TypedDict):
-    """Parts of a contract that can be set by options."""
-
-    split: SplitRule
-    missing: MissingRule
-
-
-def _rules(split: float | None, impute: bool) -> Rules:
+def _rules(split: float | None, impute: bool) -> dict[str, Any]:
     from validation.contracts.contract import MissingRule, SplitRule
 
+    held_back = {} if split is None else {"policy": "discovery_confirmation", "confirmation": split}
     return {
-        "split": SplitRule()
-        if split is None
-        else SplitRule(policy="discovery_confirmation", confirmation=split),
+        "split": SplitRule.model_validate(held_back),
         "missing": MissingRule(policy="multiple_imputation" if impute else "complete_case"),
     }
 
@@ -210,19 +202,15 @@ def contract(
     Example: sage validate contract docs/hypotheses/e5_fabp5_tls.json --cohort cohorts/tcga-blca
     --out e5.json
     """
-    from agents.core.statement import add_statement
+    from sage.api import Claim
     from sage.cli.cohort import load_named
     from sage.cli.console import working
     from validation.contracts.contract import read_hypothesis
-    from validation.drafting.draft import draft
-    from validation.drafting.freezing import freeze
 
-    claim = read_hypothesis(hypothesis)
+    claim = Claim(read_hypothesis(hypothesis))
     with working(f"reading {cohort}"):
         data = load_named(cohort, cohort_root, features)
-        rules = _rules(split, impute)
-        claim = add_statement(claim, data.dictionary())
-        frozen = freeze(draft(claim, data.dictionary(), seed=seed, alpha=alpha, **rules), data)
+        frozen = claim.freeze(data, seed=seed, alpha=alpha, **_rules(split, impute))
         _register(frozen, data)
     _show(frozen, save, as_json)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from agents.core.base import Agent
 from agents.novelty.settings import DebateSettings
@@ -50,8 +50,17 @@ class AgentEstimate(Strict):
     usd_most: float | None
 
 
-def estimate(settings: Settings, hypotheses: int) -> list[AgentEstimate]:
-    """Estimate each agent's calls, tokens and cost.
+class RunEstimate(Strict):
+    """The estimates of a run's agents and their sums; USD is None if a model has no prices."""
+
+    reasoner: Literal["rules", "chat"]
+    agents: tuple[AgentEstimate, ...] = ()
+    usd: float | None = 0.0
+    usd_most: float | None = 0.0
+
+
+def estimate(settings: Settings, hypotheses: int) -> RunEstimate:
+    """Estimate each agent's calls, tokens and cost; nothing for a run without a model.
 
     The maximum number of calls follows from the rounds and revisions in the settings; all other
     numbers are taken from the recorded run.
@@ -59,8 +68,10 @@ def estimate(settings: Settings, hypotheses: int) -> list[AgentEstimate]:
     Refused replies that are sent back (at most `repairs` times) are not counted. Neither are a
     reasoning model's thoughts, except within `max_tokens`, which limits the maximum reply.
     """
+    if settings.effective_reasoner == "rules":
+        return RunEstimate(reasoner="rules")
     sizes = _recorded_sizes()
-    return [
+    rows = [
         _estimate_agent(
             agent,
             getattr(settings.models, agent.role.value),
@@ -71,6 +82,13 @@ def estimate(settings: Settings, hypotheses: int) -> list[AgentEstimate]:
         for agent in AGENTS
         if _most_calls(agent.name, settings, hypotheses)
     ]
+    priced = all(row.usd is not None for row in rows)
+    return RunEstimate(
+        reasoner="chat",
+        agents=tuple(rows),
+        usd=sum(row.usd or 0.0 for row in rows) if priced else None,
+        usd_most=sum(row.usd_most or 0.0 for row in rows) if priced else None,
+    )
 
 
 def _guess_size(agent: Agent[Any, Any]) -> tuple[int, int]:

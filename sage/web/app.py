@@ -8,7 +8,9 @@ import hashlib
 import json
 import threading
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +20,10 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from prometheus_client.core import Metric
 
 from mcp_servers.servers.health import Watch, make_gauges
+from mcp_servers.servers.serve import listen, serve_app
 from sage.core.errors import InputError, SageError
 from sage.core.extras import explain_absence
 from sage.core.plugins import load_first
-from sage.web.answers import Answers
 from sage.web.guard import Guard, Secrets
 from sage.web.pages import load_pages
 from sage.web.people import COUNTED, OverQuotaError
@@ -78,10 +80,8 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
     app = FastAPI(title="SAGE", openapi_url=None, docs_url=None, redoc_url=None)
     app.state.site = site
     app.state.commands = Commands(site.settings.runs_dir)
-    app.state.answers = Answers()
     app.state.tiles = slides.Tiles()
     app.state.maps = {}
-    app.state.past = graph.Past()
     app.state.csrf = Secrets(options.token).csrf
     app.state.reviews = _reviews(site)
     app.state.deciding = threading.Lock()
@@ -147,6 +147,20 @@ def _reviews(site: Site) -> Reviews:
     kept = ExitStack()
     atexit.register(kept.close)
     return kept.enter_context(open_reviews(site.settings))
+
+
+def run_server(site: Site, options: HttpOptions, started: Callable[[str], None]) -> None:
+    """Serve until Ctrl-C; `started` is called with the address that contains the token.
+
+    Raises
+    ------
+    InputError
+        If the address cannot be bound, or the certificate cannot be used.
+    """
+    bound = listen(options)
+    options = replace(options, port=bound.getsockname()[1])
+    app = create_app(site, options, bound)
+    serve_app(app, bound, options, lambda address: started(f"{address}/?token={options.token}"))
 
 
 def collect_metrics(site: Site) -> list[Metric]:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 from dataclasses import dataclass, replace
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
+
+from starlette.datastructures import MutableHeaders
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from mcp_servers.servers.gate import UNNAMED, Gate, pass_on
 from mcp_servers.servers.health import METRICS, Watch
@@ -116,15 +118,14 @@ class Guard:
         send = self._with_policy(self.watch.count_answers(send), scope["path"])
         refused = self.gate.refusal(scope["headers"])
         if refused is not None:
-            await _answer(send, *refused)
+            await _refuse(*refused)(scope, receive, send)
             return
         if (let_in := self._let_in(scope)) is not None:
-            await send({"type": "http.response.start", "status": 303, "headers": let_in})
-            await send({"type": "http.response.body", "body": b""})
+            await let_in(scope, receive, send)
             return
         status = self._status(scope)
         if status is not None:
-            await _answer(send, status, REFUSED[status])
+            await _refuse(status, REFUSED[status])(scope, receive, send)
             return
         scope["state"] = scope.get("state") or {}
         # Monitoring systems authenticate with the token, not through the proxy.
@@ -134,12 +135,14 @@ class Guard:
         if self.people.identified and not watches:
             reason = self._not_allowed(scope)
             if reason:
-                await _answer(send, 403, reason)
+                await _refuse(403, reason)(scope, receive, send)
                 return
         if await self.watch.answer_metrics(scope, send):
             return
         if not await self._keep(scope):
-            await _answer(send, 503, "the audit log cannot be written; nothing was done")
+            await _refuse(503, "the audit log cannot be written; nothing was done")(
+                scope, receive, send
+            )
             return
         receive = self._bound_body(receive, scope["path"])
         if self.listener is None:
@@ -147,16 +150,18 @@ class Guard:
         else:
             await pass_on(self.app, self.listener, scope, receive, send)
 
-    def _let_in(self, scope: Any) -> list[tuple[bytes, bytes]] | None:
-        """Return headers that set the cookie if the address has the correct token; else None."""
+    def _let_in(self, scope: Any) -> Response | None:
+        """Return a response that sets the cookie if the address has the correct token."""
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
         if scope["method"] != "GET" or scope["path"] != "/" or len(given) != 1:
             return None
         if not hmac.compare_digest(given[0].encode(), self.secrets.token.encode()):
             return None
-        secure = "; Secure" if self.secure else ""
-        value = f"{self.cookie}={self.secrets.session}; Path=/; HttpOnly; SameSite=Strict{secure}"
-        return [(b"location", b"/"), (b"set-cookie", value.encode()), (b"content-length", b"0")]
+        admitted = RedirectResponse("/", 303)
+        admitted.set_cookie(
+            self.cookie, self.secrets.session, secure=self.secure, httponly=True, samesite="strict"
+        )
+        return admitted
 
     def _status(self, scope: Any) -> int | None:
         """Return the HTTP status with which a request is refused; None if it is allowed."""
@@ -231,19 +236,16 @@ class Guard:
     def _with_policy(self, send: Any, path: str) -> Any:
         async def sending(message: Any) -> None:
             if message["type"] == "http.response.start":
-                names = {name.lower() for name, _ in message["headers"]}
-                added = {
-                    b"content-security-policy": self.policy.encode(),
-                    b"x-content-type-options": b"nosniff",
-                    b"referrer-policy": b"no-referrer",
-                    b"cross-origin-opener-policy": b"same-origin",
-                    b"cross-origin-resource-policy": b"same-origin",
-                    b"cache-control": b"no-store",
-                }
-                message["headers"] = [
-                    *message["headers"],
-                    *((name, value) for name, value in added.items() if name not in names),
-                ]
+                headers = MutableHeaders(scope=message)
+                for name, value in (
+                    ("content-security-policy", self.policy),
+                    ("x-content-type-options", "nosniff"),
+                    ("referrer-policy", "no-referrer"),
+                    ("cross-origin-opener-policy", "same-origin"),
+                    ("cross-origin-resource-policy", "same-origin"),
+                    ("cache-control", "no-store"),
+                ):
+                    headers.setdefault(name, value)
             await send(message)
 
         return sending
@@ -255,11 +257,5 @@ def _header(headers: Any, wanted: bytes) -> str:
     return found[0].decode("latin-1") if len(found) == 1 else ""
 
 
-async def _answer(send: Any, status: int, reason: str) -> None:
-    body = json.dumps({"error": reason}).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+def _refuse(status: int, reason: str) -> Response:
+    return JSONResponse({"error": reason}, status)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
 from sage.run.campaign.rounds import CampaignFolder, list_campaigns
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from agents.scientist.blind import BlindCohort
     from kg.graph.model import Graph
     from kg.lexicon.ontology import Ontology
+    from sage.run.integrity import Snapshot
     from validation.cohort.cohort import Cohort
     from validation.core.types import CohortSummary
 
 ROUND = "~"
 """Separator between a campaign and its round in an address: `campaign~round-1`."""
 DEMO = "demo"
+YEARS_KEPT = 4
 NAME = re.compile(r"[^/\\\x00-\x1f.][^/\\\x00-\x1f]{0,150}")
 """A single folder name that is not hidden."""
 
@@ -50,6 +52,8 @@ class Site:
     people: People = field(default_factory=People)
     lock: threading.Lock = field(default_factory=threading.Lock)
     _cohorts: dict[str, Cohort] = field(default_factory=dict)
+    _claims: dict[Path, tuple[Snapshot, list[dict[str, Any]]]] = field(default_factory=dict)
+    _past: dict[int, Graph] = field(default_factory=dict)
 
     def run(self, name: str) -> RunFolder:
         """Return the run with this id below the runs folder; a round is `campaign~round-N`.
@@ -117,6 +121,28 @@ class Site:
                 self._cohorts[name] = load_cohort(names[name].path or name, self.settings)
             return self._cohorts[name]
 
+    def claims(self, run: RunFolder) -> list[dict[str, Any]]:
+        """Return an answer per claim, supported claims first; none before the report is written.
+
+        Answers are built from verified files and kept while these do not change.
+
+        Raises
+        ------
+        InputError
+            If a file of the run was changed, lost or added.
+        """
+        from sage.report.build import summarize_run
+
+        if not run.output("state").is_file():
+            return []
+        files = run.record.snapshot()
+        kept = self._claims.get(run.root)
+        if kept is None or kept[0] != files:
+            found = summarize_run(run)["hypotheses"]
+            kept = files, [{"id": item["id"], **item["answer"]} for item in found]
+            self._claims[run.root] = kept
+        return kept[1]
+
     def forget_cohort(self, name: str) -> None:
         """Discard a cohort whose files were written, so that it is loaded anew on its next use."""
         with self.lock:
@@ -142,6 +168,15 @@ class Site:
     def graph(self) -> Graph:
         """The graph with which questions are read."""
         return open_graph(graph_path(self.kg, self.settings), self.settings)
+
+    def graph_as_of(self, year: int) -> Graph:
+        """Return the graph as of a year, kept for a few years; 0 means today."""
+        with self.lock:
+            if year and year not in self._past:
+                while len(self._past) >= YEARS_KEPT:
+                    self._past.pop(next(iter(self._past)))
+                self._past[year] = self.graph.as_of(year)
+            return self._past[year] if year else self.graph
 
     @cached_property
     def ontology(self) -> Ontology:

@@ -84,7 +84,7 @@ def test_the_address_lets_a_browser_in_and_leaves_no_token_behind(guard: Guard) 
     answered = ask(guard, "GET", f"/?token={TOKEN}", HOST)
     assert answered.status_code == 303 and answered.headers["location"] == "/"
     cookie = answered.headers["set-cookie"]
-    assert "HttpOnly" in cookie and "SameSite=Strict" in cookie and TOKEN not in cookie
+    assert "HttpOnly" in cookie and "SameSite=strict" in cookie and TOKEN not in cookie
     assert ask(guard, "GET", "/?token=wrong", HOST).status_code == 401
     assert ask(guard, "GET", f"/?token={TOKEN}&token=x", HOST).status_code == 401
 
@@ -95,7 +95,7 @@ def test_a_token_of_a_file_is_not_printed_where_logs_keep_it(
     def run_server(site: Any, options: HttpOptions, started: Any) -> None:
         started(f"http://127.0.0.1:1/?token={options.token}")
 
-    monkeypatch.setattr("sage.web.serve.run_server", run_server)
+    monkeypatch.setattr("sage.web.app.run_server", run_server)
     (tmp_path / "token").write_text(TOKEN)
     (tmp_path / "token").chmod(0o644)
     monkeypatch.chdir(tmp_path)
@@ -391,7 +391,7 @@ def test_a_curve_is_a_figure_that_an_answer_names(
     figure = "hypotheses/h1/results/figures/curve.svg"
     inner: Any = guard.app
     claims = [{"id": "h1", "figure": figure}]
-    monkeypatch.setattr(inner.state.answers, "of", lambda run: claims)
+    monkeypatch.setattr(inner.state.site, "claims", lambda run: claims)
     shown = ask(guard, "GET", "/api/runs/x/curve/h1", session())
     assert shown.status_code == 200 and shown.headers["content-type"] == "image/svg+xml"
     policy = shown.headers["content-security-policy"]

@@ -84,7 +84,7 @@ def import_maps(
 
         sage exchange maps import table cells.csv --mapping columns.toml --window hull --out maps
     """
-    from sage.cli.maps import print_maps, store_maps
+    from sage.cli.slides import print_maps, store_maps
     from sage.cli.tools_support import split_setting
     from sage_exchange.maps.names import check_own
 

@@ -87,7 +87,7 @@ def import_reading(
 
     Example: sage reading maps reading/reading.json --out maps
     """
-    from sage.cli.maps import print_maps, store_maps
+    from sage.cli.slides import print_maps, store_maps
     from sage.core.errors import InputError
     from sage.core.models import read_model
     from sage_slide_reading.reader.maps import maps_of

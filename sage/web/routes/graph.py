@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
@@ -14,14 +12,12 @@ from kg.types import ScoredPath
 from sage.core.files import read_json
 
 if TYPE_CHECKING:
-    from kg.graph.model import Graph
     from sage.web.site import Site
 
 router = APIRouter(prefix="/graph")
 
 MOST = 120
 """Maximum number of nodes drawn at once."""
-YEARS_KEPT = 4
 DOCUMENT_POLICY = (
     "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none';"
     " style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
@@ -29,39 +25,18 @@ DOCUMENT_POLICY = (
 """Policy for a concept's page, a document without scripts from which only its links lead out."""
 
 
-class Past:
-    """A cache of the graph as it was in the most recently requested years."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._years: OrderedDict[int, Graph] = OrderedDict()
-
-    def graph(self, site: Site, year: int) -> Graph:
-        """Return the graph as of a year; 0 means today."""
-        with self._lock:
-            if year == 0:
-                return site.graph
-            if year not in self._years:
-                self._years[year] = site.graph.as_of(year)
-            self._years.move_to_end(year)
-            if len(self._years) > YEARS_KEPT:
-                self._years.popitem(last=False)
-            return self._years[year]
-
-
 @router.get("")
 def describe_graph(request: Request) -> dict[str, Any]:
     """Return the size of the graph and the years that it covers."""
     site: Site = request.app.state.site
-    found: Graph = request.app.state.past.graph(site, 0)
-    return found.stats().model_dump(mode="json")
+    return site.graph_as_of(0).stats().model_dump(mode="json")
 
 
 @router.get("/find")
 def find(q: str, request: Request) -> list[dict[str, Any]]:
     """Find concepts whose name equals, contains or resembles the search words."""
     site: Site = request.app.state.site
-    found = request.app.state.past.graph(site, 0).find(q[:200], 12) if q.strip() else []
+    found = site.graph_as_of(0).find(q[:200], 12) if q.strip() else []
     return [{"id": match.node_id, "name": match.name, "type": match.type.value} for match in found]
 
 
@@ -88,7 +63,7 @@ def around(node: str, request: Request, as_of: int = 0, most: int = 30) -> dict[
     from kg.graph.export_page import page_data, select
 
     site: Site = request.app.state.site
-    graph = request.app.state.past.graph(site, as_of)
+    graph = site.graph_as_of(as_of)
     found = graph.node(node[:500])
     shown = select(graph, found.id, max(2, min(most, MOST)))
     return {**page_data(graph, shown, found.id), "name": found.name}
@@ -100,7 +75,7 @@ def concept(node: str, request: Request, as_of: int = 0) -> HTMLResponse:
     from kg.graph.concept import describe_concept, render_concept
 
     site: Site = request.app.state.site
-    graph = request.app.state.past.graph(site, as_of)
+    graph = site.graph_as_of(as_of)
     page = render_concept(describe_concept(graph, node[:500], as_of or None))
     return HTMLResponse(page, headers={"content-security-policy": DOCUMENT_POLICY})
 

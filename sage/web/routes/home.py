@@ -19,7 +19,6 @@ from sage.run.folder import RunFolder, find_holder, new_id
 from sage.run.questions import LONGEST, describe_question, make_contract, question_input
 from sage.run.spec import Corrections, RunSpec
 from sage.run.steps import describe_step
-from sage.web.answers import Answers
 from sage.web.people import Role, check_count, roles
 from sage.web.processes import Commands
 
@@ -91,7 +90,7 @@ def here(request: Request) -> dict[str, Any]:
 @router.get("/doctor")
 def doctor(request: Request) -> list[dict[str, Any]]:
     """List what is missing on this machine, with remedies."""
-    from sage.cli.diagnose import diagnose
+    from sage.cli.doctor import diagnose
 
     return [asdict(check) for check in diagnose(request.app.state.site.settings)]
 
@@ -151,16 +150,13 @@ def estimate(
     ]  # fmt: skip
     once, each = (median(times) for times in zip(*took, strict=True)) if took else (0.0, 0.0)
     usual = once + each * hypotheses if took else None
-    if kind == "rules":
-        return {"reasoner": kind, "usd": 0.0, "usd_most": 0.0, "seconds": usual, "runs": len(took)}
-    rows = expect(site.settings, hypotheses)
-    priced = all(row.usd is not None for row in rows)
+    expected = expect(site.settings, hypotheses)
     return {
         "reasoner": kind,
-        "calls": sum(row.calls for row in rows),
-        "tokens": sum(row.prompt_tokens + row.completion_tokens for row in rows),
-        "usd": sum(row.usd or 0 for row in rows) if priced else None,
-        "usd_most": sum(row.usd_most or 0 for row in rows) if priced else None,
+        "calls": sum(row.calls for row in expected.agents),
+        "tokens": sum(row.prompt_tokens + row.completion_tokens for row in expected.agents),
+        "usd": expected.usd,
+        "usd_most": expected.usd_most,
         "seconds": usual,
         "runs": len(took),
     }
@@ -199,9 +195,8 @@ def runs(request: Request, limit: int = 40) -> dict[str, Any]:
 
 def collect_claims(request: Request, run: RunFolder) -> dict[str, Any]:
     """Return a run's answers; none, with the reason, if a file of the run was changed."""
-    answers: Answers = request.app.state.answers
     try:
-        return {"claims": answers.of(run)}
+        return {"claims": request.app.state.site.claims(run)}
     except InputError as error:
         return {"claims": [], "why": str(error)}
 

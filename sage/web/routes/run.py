@@ -22,7 +22,6 @@ from sage.core.printable import clean_text
 from sage.report.spending import list_paid
 from sage.run.folder import RunFolder, find_holder
 from sage.run.steps import STEPS
-from sage.web.answers import Answers
 from sage.web.processes import Commands, stop
 from sage.web.routes.home import WHY, collect_claims, summary
 
@@ -291,9 +290,9 @@ def curve(name: str, hypothesis: str, request: Request) -> FileResponse:
         If the claim has no answer with a figure, or a file of the run was changed; answered with
         status 422.
     """
-    run: RunFolder = request.app.state.site.run(name)
-    answers: Answers = request.app.state.answers
-    figures = {claim["id"]: claim["figure"] for claim in answers.of(run)}
+    site: Site = request.app.state.site
+    run = site.run(name)
+    figures = {claim["id"]: claim["figure"] for claim in site.claims(run)}
     file = figures.get(hypothesis, "").removeprefix(f"hypotheses/{hypothesis}/")
     path = _figure_path(run, hypothesis, file)
     return FileResponse(path, headers={"content-security-policy": FIGURE_POLICY})

@@ -24,7 +24,6 @@ from sage.run.review import HumanResponse, decisions_from
 from sage.run.services import Services
 from sage.run.spec import RunSpec
 from sage.settings import Settings
-from sage.web.answers import Answers
 from sage.web.processes import Commands, holder, stop
 from sage.web.routes.run import pause
 from sage.web.site import Site
@@ -70,14 +69,14 @@ def test_answers_are_built_once_and_again_after_a_file_was_changed(
         return {"hypotheses": [{"id": "h1", "answer": {"verdict": "supported"}}]}
 
     monkeypatch.setattr("sage.report.build.summarize_run", summarize)
-    answers = Answers()
-    assert answers.of(run) == [] and not built
+    site = Site(Settings(runs_dir=tmp_path))
+    assert site.claims(run) == [] and not built
     write_json(run.output("state"), {})
-    assert [claim["id"] for claim in answers.of(run)] == ["h1"]
-    assert answers.of(run) and len(built) == 1
+    assert [claim["id"] for claim in site.claims(run)] == ["h1"]
+    assert site.claims(run) and len(built) == 1
     write_json(run.output("state"), {"ranking": []})
     with pytest.raises(InputError):
-        answers.of(run)
+        site.claims(run)
 
 
 HOLD = """
