@@ -1,5 +1,4 @@
 """The coding agent: task, data and validation agents under a single controller (SAGE, 3.3.1).
 
-`controller.carry_out` runs a frozen contract in a sandbox; `controller.resume` continues after a
-person corrected the code.
+`controller.carry_out` runs a frozen contract in a sandbox, also after a person corrected the code.
 """

@@ -23,7 +23,7 @@ from agents.coding.accept import (
     strip_result,
 )
 from agents.coding.appendix import read_appendix
-from agents.coding.data import DATA_AGENT, DataInput
+from agents.coding.data import DATA_AGENT, DataInput, DataPlan
 from agents.coding.store import PROGRAM, Store
 from agents.coding.task import TASK_AGENT, TaskInput
 from agents.coding.types import (
@@ -82,7 +82,6 @@ class Carrying:
     store: Store
     ledger: Ledger
     tasks: tuple[str, ...]
-    tools: dict[str, str]
     replicate: Cohort | None
     rounds: int
     limits: Limits
@@ -94,7 +93,7 @@ class Carrying:
 
     def finish(self) -> CodingOutcome:
         """Plan, compute and reproduce every part, then judge or escalate."""
-        done = self.store.outcome()
+        done = self.store.load(CodingOutcome)
         if done is not None:
             self.require_same(done.contract_sha256)
             return done
@@ -137,18 +136,19 @@ class Carrying:
             )
 
     def _plan(self) -> ExecutionPlan:
-        plan = self.store.plan()
+        plan = self.store.load(ExecutionPlan)
         if plan is None:
             given = TaskInput(contract=self.brief, tasks=self.tasks)
             plan = self.reasoner.ask(TASK_AGENT, given).output
-            self.store.keep_plan(plan)
+            self.store.save(plan)
         self.require_same(plan.contract_sha256)
         self.report("plan", {"steps": len(plan.steps)})
         return plan
 
     def _resolve_data(self) -> None:
         """Ask the data agent about every variable; a frozen contract does not lack any."""
-        if self.store.data() is None:
+        found = self.store.load(DataPlan)
+        if found is None:
             wanted = tuple(dict.fromkeys(column.key for column in self.brief.columns))
             dictionary = self.cohort.dictionary()
             given = DataInput(
@@ -156,9 +156,9 @@ class Carrying:
                 wanted=wanted,
                 present=tuple(key for key in wanted if dictionary.has_variable(key)),
             )
-            self.store.keep_data(self.reasoner.ask(DATA_AGENT, given).output)
-        found = self.store.data()
-        if found is not None and found.missing:
+            found = self.reasoner.ask(DATA_AGENT, given).output
+            self.store.save(found)
+        if found.missing:
             raise InputError(
                 f'cohort "{self.cohort.id}" lacks {", ".join(found.missing)}; extract the features '
                 "first, then freeze a new contract"
@@ -311,7 +311,6 @@ class Carrying:
                 data_hashes=said["data_hashes"],
                 files=said["files"],
                 losses=losses,
-                tools=self.tools,
             )
         )
         return folder
@@ -407,7 +406,7 @@ class Carrying:
             attempts=tuple(self.attempts),
             **more,
         )
-        self.store.keep_outcome(outcome)
+        self.store.save(outcome)
         return outcome
 
 
@@ -426,12 +425,12 @@ def carry_out(
     workdir: Path,
     ledger: Ledger,
     tasks: Sequence[str] = (),
-    tools: dict[str, str] | None = None,
     replicate: Cohort | None = None,
     rounds: int = 3,
     limits: Limits = LIMITS,
     min_count: int = MIN_COUNT,
     on_event: Event = lambda *_: None,
+    mended: bool = False,
 ) -> CodingOutcome:
     """Carry out a frozen contract, and write `results.json` and figures to `workdir`.
 
@@ -441,56 +440,27 @@ def carry_out(
     Parameters
     ----------
     min_count : smallest count of patients that a program's appendix may show
+    mended : resume after an escalation: the `analysis.py` of the last round, as corrected by a
+        person, is run as a new round attributed to "a person"; if it fails too, the folder is
+        escalated again
 
     Raises
     ------
     InputError
-        If the folder belongs to another contract, or the data changed since it was frozen.
-    """
-    run = Carrying(
-        frozen, cohort, reasoner, sandbox, Store(workdir), ledger,
-        tuple(tasks), dict(tools or {}), replicate, rounds, limits, on_event, min_count,
-    )  # fmt: skip
-    return run.finish()
-
-
-def resume(
-    frozen: FrozenContract,
-    cohort: Cohort,
-    *,
-    reasoner: Reasoner,
-    sandbox: Sandbox,
-    workdir: Path,
-    ledger: Ledger,
-    replicate: Cohort | None = None,
-    rounds: int = 3,
-    limits: Limits = LIMITS,
-    min_count: int = MIN_COUNT,
-    on_event: Event = lambda *_: None,
-) -> CodingOutcome:
-    """Resume after an escalation: run the `analysis.py` of the last round as corrected by a person.
-
-    The program is run as a new round, attributed to "a person". If it fails too, the folder is
-    escalated again, with this round kept next to the other rounds.
-
-    Raises
-    ------
-    InputError
-        If the folder was never escalated, the program was not changed, the folder belongs to
-        another contract, or the data changed since it was frozen.
+        If the folder belongs to another contract, or the data changed since it was frozen; if
+        `mended`, also if the folder was never escalated, or the program was not changed.
     """
     store = Store(workdir)
-    code = store.read_corrected()
+    code = store.read_corrected() if mended else ""
     run = Carrying(
         frozen, cohort, reasoner, sandbox, store, ledger,
-        (), {}, replicate, rounds, limits, on_event, min_count,
+        tuple(tasks), replicate, rounds, limits, on_event, min_count, code,
     )  # fmt: skip
     if code:
-        outcome = store.outcome()
+        outcome = store.load(CodingOutcome)
         if outcome is not None:
             run.require_same(outcome.contract_sha256)
         # Store it as the next round before reopening, so that a kill in between loses nothing.
         store.begin(len(store.attempts()) + 1, code)
         store.reopen()
-    run.mended = code
     return run.finish()

@@ -36,6 +36,11 @@ from sandbox.types import SandboxResult
 
 M = TypeVar("M", bound=BaseModel)
 PROGRAM = "analysis.py"
+FILES: dict[type[BaseModel], str] = {
+    ExecutionPlan: "plan.json",
+    DataPlan: "data.json",
+    CodingOutcome: "outcome.json",
+}
 
 
 class Store:
@@ -45,29 +50,13 @@ class Store:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
-    def plan(self) -> ExecutionPlan | None:
-        """Return the plan if there is one."""
-        return self._load("plan.json", ExecutionPlan)
+    def load(self, model: type[M]) -> M | None:
+        """Return the plan, the data agent's answer or the outcome, if there is one."""
+        return self._load(FILES[model], model)
 
-    def keep_plan(self, plan: ExecutionPlan) -> None:
-        """Write the plan."""
-        self._write("plan.json", plan)
-
-    def data(self) -> DataPlan | None:
-        """Return the data agent's answer if there is one."""
-        return self._load("data.json", DataPlan)
-
-    def keep_data(self, plan: DataPlan) -> None:
-        """Write the data agent's answer."""
-        self._write("data.json", plan)
-
-    def outcome(self) -> CodingOutcome | None:
-        """Return the outcome if the run has ended."""
-        return self._load("outcome.json", CodingOutcome)
-
-    def keep_outcome(self, outcome: CodingOutcome) -> None:
-        """Write the outcome."""
-        self._write("outcome.json", outcome)
+    def save(self, value: ExecutionPlan | DataPlan | CodingOutcome) -> None:
+        """Write the plan, the data agent's answer or the outcome."""
+        self._write(FILES[type(value)], value)
 
     def reopen(self) -> None:
         """Remove an escalation, so that the run can resume."""
@@ -96,7 +85,7 @@ class Store:
         InputError
             If the folder was never escalated, or the program was not changed.
         """
-        outcome, attempts = self.outcome(), self.attempts()
+        outcome, attempts = self.load(CodingOutcome), self.attempts()
         if outcome is None and attempts:
             return self.unfinished(len(attempts) + 1) or ""
         if outcome is None or outcome.status != "escalated":

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from agents.core.types import ExpandedHypothesis
 from agents.feasibility.data_facts import data_facts
-from agents.feasibility.facts import FactList
 from agents.feasibility.logic_facts import logic_facts
 from agents.feasibility.plan import ContractNumbers, contract_numbers
 from agents.feasibility.registries import Registries
-from agents.feasibility.resource_facts import resource_facts
-from agents.feasibility.settings import FeasibilitySettings
-from agents.feasibility.tool_facts import tool_facts
-from agents.feasibility.types import EvidenceItem, Machine
+from agents.feasibility.tool_facts import resource_facts, tool_facts
+from agents.feasibility.types import EvidenceItem, FactList, Machine
 from validation.core.dictionary import DataDictionary
 
 if TYPE_CHECKING:
@@ -27,7 +25,6 @@ def gather(
     registry_tools: Sequence[ToolSpec] = (),
     registries: Registries | None = None,
     *,
-    settings: FeasibilitySettings | None = None,
     machine: Machine | None = None,
     numbers: ContractNumbers | None = None,
 ) -> list[EvidenceItem]:
@@ -38,23 +35,13 @@ def gather(
     registries : external registries; with None, the verdict rests on the cohort, the installed
         packages and the registry alone
     """
-    settings = settings or FeasibilitySettings()
     machine = machine or Machine()
     facts = FactList()
     numbers = numbers or contract_numbers(expanded.hypothesis, dictionary)
-    data_facts(facts, expanded.hypothesis, dictionary, numbers, settings)
+    data_facts(facts, expanded.hypothesis, dictionary, numbers)
     computed = tool_facts(facts, expanded.hypothesis, dictionary, registry_tools)
-    logic_facts(facts, expanded.hypothesis, dictionary, numbers, settings)
-    resource_facts(facts, expanded.hypothesis, dictionary, computed, machine, settings)
+    logic_facts(facts, expanded.hypothesis, dictionary, numbers)
+    resource_facts(facts, expanded.hypothesis, dictionary, computed, machine)
     for fact in registries.facts(expanded) if registries is not None else ():
-        facts.add(
-            fact.step,
-            fact.check,
-            fact.statement,
-            fact.source,
-            found=fact.found,
-            share=fact.share,
-            value=fact.value,
-            url=fact.url,
-        )
+        facts.add(**asdict(fact))
     return facts.items

@@ -5,12 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from agents.feasibility.facts import FactList
 from agents.feasibility.plan import ContractNumbers
-from agents.feasibility.settings import FeasibilitySettings
+from agents.feasibility.types import FactList
 from validation.core.dictionary import DataDictionary, Endpoint
 from validation.core.hypothesis import Exposure, Hypothesis
 from validation.core.signature import read_signature
+
+COMFORTABLE_RATIO = 1.6
+"""A smallest detectable hazard or odds ratio up to here counts in full.
+
+Prognostic markers of this field commonly report ratios of 1.5 to 2.
+"""
+HOPELESS_RATIO = 4.0
+"""From here on only implausibly strong effects could be seen: infeasible."""
+LEAST_EVENTS = 20
+"""Fewer events than this cannot support any adjusted model: infeasible."""
+MOST_MISSING = 0.5
+"""A variable missing in more patients than this share is as good as absent."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +50,10 @@ def data_facts(
     hypothesis: Hypothesis,
     dictionary: DataDictionary,
     numbers: ContractNumbers,
-    settings: FeasibilitySettings,
 ) -> None:
     """Add the facts of the first step: data, events and power."""
     source = f"data dictionary of {dictionary.cohort}"
-    found = [
-        _exposure(facts, exposure, dictionary, settings, source)
-        for exposure in hypothesis.exposures
-    ]
+    found = [_exposure(facts, exposure, dictionary, source) for exposure in hypothesis.exposures]
     for name, keys in (
         ("covariates", hypothesis.covariates),
         ("strata", hypothesis.strata),
@@ -66,7 +73,7 @@ def data_facts(
                 value=have.n if have else 0,
                 unit="patients",
                 blocking=name in ("population", "strata"),
-                remedy="" if have else _remedy(dictionary, key),
+                remedy=_remedy(dictionary, key),
             )
     endpoint = dictionary.endpoint(hypothesis.endpoint)
     if endpoint is None:
@@ -77,7 +84,6 @@ def data_facts(
             f"{dictionary.cohort} has no endpoint {hypothesis.endpoint}. Endpoints: {have_keys}.",
             source,
             found=False,
-            share=0.0,
             blocking=True,
             remedy=f"Use a cohort with {hypothesis.endpoint}, or one of the endpoints {have_keys}.",
         )
@@ -91,24 +97,22 @@ def data_facts(
             f"No contract can be drafted: {numbers.refused}.",
             source,
             found=False,
-            share=0.0,
             blocking=True,
             remedy=numbers.refused,
         )
         return
-    _endpoint(facts, endpoint, numbers, settings, dictionary)
-    _power(facts, numbers, settings)
+    _endpoint(facts, endpoint, numbers, dictionary)
+    _power(facts, numbers)
 
 
 def _exposure(
     facts: FactList,
     exposure: Exposure,
     dictionary: DataDictionary,
-    settings: FeasibilitySettings,
     source: str,
 ) -> Held | None:
     have = find_held(dictionary, exposure.variable)
-    usable = have is not None and have.missing <= settings.most_missing
+    usable = have is not None and have.missing <= MOST_MISSING
     if have is None:
         text = f"{exposure.label} ({exposure.variable}) is not in {dictionary.cohort}."
     else:
@@ -126,7 +130,7 @@ def _exposure(
         value=have.n if have else 0,
         unit="patients",
         blocking=True,
-        remedy="" if usable else _remedy(dictionary, exposure.variable),
+        remedy=_remedy(dictionary, exposure.variable),
     )
     return have if usable else None
 
@@ -138,7 +142,6 @@ def _endpoint(
     facts: FactList,
     endpoint: Endpoint,
     numbers: ContractNumbers,
-    settings: FeasibilitySettings,
     dictionary: DataDictionary,
 ) -> None:
     compared = f"{numbers.format_count(numbers.patients)} patients whom the draft compares"
@@ -152,38 +155,35 @@ def _endpoint(
             f"{endpoint.label} is known for {compared}.",
             CONTRACT,
             found=numbers.patients > 0,
-            share=1.0 if numbers.patients else 0.0,
             value=numbers.patients,
             unit="patients",
             blocking=True,
-            remedy="" if numbers.patients else f"Use a cohort that records {endpoint.label}.",
+            remedy=f"Use a cohort that records {endpoint.label}.",
         )
         return
-    enough = events >= settings.least_events
+    enough = events >= LEAST_EVENTS
     facts.add(
         "data",
         "endpoint",
         f"{endpoint.label}: {numbers.format_count(events)} events expected among {compared}.",
         CONTRACT,
         found=enough,
-        share=min(1.0, events / (5.0 * settings.least_events)),
+        share=min(1.0, events / (5.0 * LEAST_EVENTS)),
         value=events if numbers.format_count(events) == str(events) else None,
         unit="events",
         blocking=True,
-        remedy=""
-        if enough
-        else f"At least {settings.least_events} events of {endpoint.label} are needed: a wider"
+        remedy=f"At least {LEAST_EVENTS} events of {endpoint.label} are needed: a wider"
         " population, a larger cohort, longer follow-up, or a more frequent endpoint.",
     )
 
 
-def _power(facts: FactList, numbers: ContractNumbers, settings: FeasibilitySettings) -> None:
+def _power(facts: FactList, numbers: ContractNumbers) -> None:
     ratio = numbers.detectable
     if ratio is None or numbers.kind == "continuous":
         return
-    span = settings.hopeless_ratio - settings.comfortable_ratio
-    visible = ratio < settings.hopeless_ratio
-    share = 1.0 - max(0.0, ratio - settings.comfortable_ratio) / span
+    span = HOPELESS_RATIO - COMFORTABLE_RATIO
+    visible = ratio < HOPELESS_RATIO
+    share = 1.0 - max(0.0, ratio - COMFORTABLE_RATIO) / span
     exposed = "" if numbers.exposed is None else f" and {numbers.exposed:.0%} exposed"
     events = numbers.event_count
     counted = "" if events is None else f"With {numbers.format_count(events)} events{exposed}, the"
@@ -198,13 +198,11 @@ def _power(facts: FactList, numbers: ContractNumbers, settings: FeasibilitySetti
         value=ratio,
         unit=numbers.scale,
         blocking=True,
-        remedy=""
-        if visible
-        else f"Only effects beyond {settings.hopeless_ratio:g} ({numbers.scale}) show: compare"
+        remedy=f"Only effects beyond {HOPELESS_RATIO:g} ({numbers.scale}) show: compare"
         " larger groups (median cut, fewer joint conditions, a wider population) or use a cohort"
         " with more events.",
     )
-    if visible and ratio > settings.comfortable_ratio:
+    if visible and ratio > COMFORTABLE_RATIO:
         facts.add(
             "data",
             "power",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from agents.feasibility.facts import FactList
 from agents.feasibility.plan import ContractNumbers
-from agents.feasibility.settings import FeasibilitySettings
+from agents.feasibility.types import FactList
 from validation.core.dictionary import DataDictionary
 from validation.core.hypothesis import CutRule, Direction, Hypothesis
 
+EVENTS_PER_TERM = 10.0
+"""Events per model term below which a condition is set.
+
+Source: Peduzzi et al., 1996, Journal of Clinical Epidemiology.
+"""
 _CONFOUNDERS = ("age", "stage", "grade")
 
 
@@ -16,7 +20,6 @@ def logic_facts(
     hypothesis: Hypothesis,
     dictionary: DataDictionary,
     numbers: ContractNumbers,
-    settings: FeasibilitySettings,
 ) -> None:
     """Add the facts of step three: whether the claim can be refuted, and by a fair comparison."""
     named, refuted = f"a direction ({hypothesis.direction.replace('_', ' ')}), an", "this direction"
@@ -30,7 +33,6 @@ def logic_facts(
         f"{refuted} would refute it.",
         "hypothesis",
         found=True,
-        share=1.0,
     )
     kinds = {variable.key: variable.kind for variable in dictionary.variables}
     rules = {
@@ -53,7 +55,7 @@ def logic_facts(
     _circular(facts, hypothesis)
     _confounders(facts, hypothesis, dictionary)
     _check_statement(facts, hypothesis)
-    _terms(facts, numbers, settings)
+    _terms(facts, numbers)
     if numbers.exposed is None:
         return
     group = round(numbers.exposed * numbers.patients)
@@ -68,7 +70,7 @@ def logic_facts(
         share=min(1.0, group / 50.0),
         value=group if numbers.format_count(group) == str(group) else None,
         unit="patients",
-        remedy="" if group >= 20 else "Join fewer conditions, or cut at the median.",
+        remedy="Join fewer conditions, or cut at the median.",
     )
 
 
@@ -94,9 +96,8 @@ def _circular(facts: FactList, hypothesis: Hypothesis) -> None:
         f"Circular: {problem}." if problem else "No exposure is also endpoint or covariate.",
         "hypothesis",
         found=not problem,
-        share=0.0 if problem else 1.0,
         blocking=bool(ends or twice),
-        remedy=f"Remove the double use: {problem}." if problem else "",
+        remedy=f"Remove the double use: {problem}.",
     )
 
 
@@ -121,7 +122,6 @@ def _confounders(facts: FactList, hypothesis: Hypothesis, dictionary: DataDictio
             f"The cohort records no age, stage or grade{_unadjusted(dictionary, used)}.",
             f"data dictionary of {dictionary.cohort}",
             found=False,
-            share=0.0,
             remedy="Use a cohort that records age and stage.",
         )
         return
@@ -136,7 +136,7 @@ def _confounders(facts: FactList, hypothesis: Hypothesis, dictionary: DataDictio
         f"data dictionary of {dictionary.cohort}",
         found=not left,
         share=1.0 - len(left) / len(known),
-        remedy=f"Adjust for {', '.join(left)} in addition to the primary test." if left else "",
+        remedy=f"Adjust for {', '.join(left)} in addition to the primary test.",
         adjust_for=tuple(left),
     )
 
@@ -173,12 +173,12 @@ def _check_statement(facts: FactList, hypothesis: Hypothesis) -> None:
     )
 
 
-def _terms(facts: FactList, numbers: ContractNumbers, settings: FeasibilitySettings) -> None:
+def _terms(facts: FactList, numbers: ContractNumbers) -> None:
     events = numbers.event_count
     if events is None or numbers.refused:
         return
     per_term = events / numbers.terms
-    enough = per_term >= settings.events_per_variable
+    enough = per_term >= EVENTS_PER_TERM
     facts.add(
         "logic",
         "events per model term",
@@ -186,8 +186,8 @@ def _terms(facts: FactList, numbers: ContractNumbers, settings: FeasibilitySetti
         f" events, {numbers.terms} terms of the draft's adjusted model).",
         "draft contract",
         found=enough,
-        share=min(1.0, per_term / settings.events_per_variable),
+        share=min(1.0, per_term / EVENTS_PER_TERM),
         value=per_term,
         unit="events per term",
-        remedy="" if enough else "Use fewer covariates or a penalized model.",
+        remedy="Use fewer covariates or a penalized model.",
     )

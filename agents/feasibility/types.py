@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -37,6 +37,49 @@ class EvidenceItem(View):
     remedy: str = ""
     adjust_for: tuple[str, ...] = ()
     url: str | None = None
+
+
+class FactList:
+    """A list that numbers facts as they are added (E1, E2 and so on)."""
+
+    def __init__(self) -> None:
+        self.items: list[EvidenceItem] = []
+
+    def add(
+        self,
+        step: StepName,
+        check: str,
+        statement: str,
+        source: str,
+        *,
+        found: bool | None,
+        share: float | None = None,
+        remedy: str = "",
+        **more: Any,
+    ) -> None:
+        """Add a fact.
+
+        Parameters
+        ----------
+        found : whether the fact is true; None if the source could not be queried
+        share : how well the check is met, clipped to [0, 1]; by default, 1 if found, else 0
+        remedy : what would fix the problem; omitted if the fact was found
+        more : further fields of `EvidenceItem`; a `value` of None may not be shown
+        """
+        met = float(bool(found)) if share is None else min(1.0, max(0.0, share))
+        self.items.append(
+            EvidenceItem(
+                id=f"E{len(self.items) + 1}",
+                step=step,
+                check=check,
+                statement=statement,
+                source=source,
+                found=found,
+                share=met,
+                remedy="" if found else remedy,
+                **more,
+            )
+        )
 
 
 class FeasibilityInput(View):

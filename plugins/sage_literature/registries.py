@@ -18,8 +18,8 @@ from datetime import date
 from typing import Any, ClassVar, TypeVar
 
 from agents.core.types import ExpandedHypothesis
-from agents.feasibility.packages import find_package
 from agents.feasibility.registries import ExternalFact
+from agents.feasibility.tool_facts import find_package
 from agents.feasibility.types import StepName
 from kg.literature.access import Access
 from kg.literature.boolean import strip_operators

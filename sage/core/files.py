@@ -112,6 +112,19 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path} is damaged: {error}. Restore it from a backup") from None
 
 
+def read_lines(path: Path) -> list[Any]:
+    """Read a file of one JSON value per line, omitting lines that a killed process left incomplete.
+
+    A missing file has no lines.
+    """
+    found = []
+    # Not splitlines, which also splits at separators that a JSON text may contain.
+    for line in path.read_text(encoding="utf-8").split("\n") if path.is_file() else ():
+        with contextlib.suppress(ValueError):
+            found.append(json.loads(line))
+    return found
+
+
 def append_line(path: Path, line: str, *, durable: bool = False) -> None:
     """Append a line in a single write, so that the lines of concurrent writers stay intact."""
     with naming(path):

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from agents.core.statement import describe_direction
 from agents.core.types import Citation, Draft, ExpandedHypothesis, OntologyBrief
 from agents.core.words import ModelText
-from agents.feasibility.rule import list_conditions, read_evidence
+from agents.feasibility.agent import list_conditions, read_evidence
 from agents.findings.answer import NOT_TESTED, VERDICT_WORDS, Answer, answer_results
 from agents.findings.types import Finding
 from agents.instructions.agent import list_tasks

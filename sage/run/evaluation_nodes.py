@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from agents.core.statement import settle_fields
 from agents.core.types import ExpandedHypothesis, dictionary_view
 from agents.expansion.agent import EXPANSION, ExpansionInput, compose_expanded
-from agents.feasibility.rule import describe_verdict
+from agents.feasibility.agent import describe_verdict
 from agents.instructions.agent import (
     CODING_INSTRUCTIONS,
     CodingInstructionsInput,

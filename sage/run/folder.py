@@ -22,7 +22,7 @@ from pydantic import Field
 
 from sage.core import clock, log
 from sage.core.errors import InputError
-from sage.core.files import append_line, write_json
+from sage.core.files import append_line, read_lines, write_json
 from sage.core.models import Name, Strict, read_model
 from sage.core.printable import one_line
 from sage.run.integrity import Record
@@ -243,15 +243,7 @@ class RunFolder:
 
     def events(self) -> list[dict[str, Any]]:
         """Return all events, omitting any line that a killed process left incomplete."""
-        if not self.events_path.exists():
-            return []
-        found = []
-        for line in self.events_path.read_text(encoding="utf-8").splitlines():
-            try:
-                found.append(json.loads(line))
-            except ValueError:
-                continue
-        return found
+        return read_lines(self.events_path)
 
 
 def find_holder(run: RunFolder) -> str:

@@ -150,7 +150,7 @@ def redesign(services: Services, state: RunState) -> dict[str, Any]:
 
 def _why_infeasible(services: Services, name: str) -> str:
     """List the facts that ruled the claim out, blocking ones first, each with a remedy."""
-    from agents.feasibility.rule import read_evidence
+    from agents.feasibility.agent import read_evidence
 
     gathered = read_evidence(services.folder.output(f"evidence-{name}"))
     failed = [fact for fact in gathered if fact.found is False]

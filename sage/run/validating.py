@@ -160,20 +160,20 @@ def analyze(
     frozen = load_frozen(services, name, sha256)
     home = services.folder.hypothesis(name)
     reasoner = Recording(services, name)
-    given: dict[str, Any] = {
-        "reasoner": reasoner,
-        "sandbox": make_sandbox(services.settings, compiled_by_sage=reasoner.name == "rules"),
-        "workdir": home / "results",
-        "ledger": open_run_ledger(services),
-        "replicate": services.second_cohort,
-        "rounds": services.settings.coding_rounds,
-        "min_count": services.settings.min_count,
-        "on_event": partial(_report_event, services, name),
-    }
-    if mended:
-        outcome = controller.resume(frozen, services.cohort, **given)
-    else:
-        outcome = controller.carry_out(frozen, services.cohort, tasks=tasks, **given)
+    outcome = controller.carry_out(
+        frozen,
+        services.cohort,
+        reasoner=reasoner,
+        sandbox=make_sandbox(services.settings, compiled_by_sage=reasoner.name == "rules"),
+        workdir=home / "results",
+        ledger=open_run_ledger(services),
+        tasks=tasks,
+        replicate=services.second_cohort,
+        rounds=services.settings.coding_rounds,
+        min_count=services.settings.min_count,
+        on_event=partial(_report_event, services, name),
+        mended=mended,
+    )
     write_json(
         services.folder.output(f"coding-{name}"),
         {

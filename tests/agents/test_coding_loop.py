@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agents.coding.controller import carry_out, resume
+from agents.coding.controller import carry_out
 from agents.coding.store import Store
 from agents.coding.types import CodingOutcome
 from agents.coding.validation import VALIDATION_AGENT, ProgramInput
@@ -60,7 +60,7 @@ class Bench:
         )
 
     def resume(self, reasoner: Any, sandbox: Sandbox, name: str = "h1") -> CodingOutcome:
-        return self.carry_out(reasoner, sandbox, name, by=resume)
+        return self.carry_out(reasoner, sandbox, name, by=partial(carry_out, mended=True))
 
     def results(self, name: str = "h1") -> Any:
         return json.loads((self.folder / name / "results.json").read_text())

@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 from agents.core.base import Resources
 from agents.core.rules import RulesReasoner
 from agents.core.types import dictionary_view
-from agents.feasibility.agent import FEASIBILITY, check_feasibility
+from agents.feasibility.agent import FEASIBILITY, check_feasibility, judge
 from agents.feasibility.collect import gather
 from agents.feasibility.plan import ContractNumbers, contract_numbers
 from agents.feasibility.registries import ExternalFact
-from agents.feasibility.rule import judge, list_conditions
-from agents.feasibility.settings import FeasibilitySettings
 from agents.feasibility.types import (
     STEPS,
     EvidenceItem,
@@ -238,7 +236,7 @@ def test_a_claim_of_which_no_contract_can_be_drafted_is_infeasible() -> None:
     known = dictionary()
     numbers = ContractNumbers(refused="the population keeps nobody")
     evidence = gather(expanded(), known, numbers=numbers)
-    verdict = judge(evidence, FeasibilitySettings())
+    verdict = judge(evidence)
     assert verdict.verdict == "infeasible"
     assert "the population keeps nobody" in list_conditions(verdict, evidence)[0]
     assert not [fact for fact in evidence if fact.check in ("endpoint", "power")]
@@ -264,7 +262,7 @@ facts = st.lists(
 @settings(deadline=None)
 @given(facts)
 def test_a_verdict_is_always_consistent(evidence) -> None:
-    verdict = judge(evidence, FeasibilitySettings())
+    verdict = judge(evidence)
     assert 0 <= verdict.score <= 100
     blocked = any(item.blocking and item.found is False for item in evidence)
     assert not blocked or verdict.verdict == "infeasible"
@@ -280,7 +278,7 @@ def run_check(**change: Any) -> list[str]:
     given_to = FeasibilityInput(
         expanded=whole, dictionary=dictionary_view(cohort, []), evidence=evidence
     )
-    verdict = judge(evidence, FeasibilitySettings())
+    verdict = judge(evidence)
     return check_feasibility(given_to, verdict.model_copy(update=change))
 
 
@@ -298,7 +296,7 @@ def test_a_models_verdict_is_held_to_arithmetic_and_evidence() -> None:
 def test_a_model_cannot_pass_over_a_blocker() -> None:
     whole, cohort = expanded(endpoint="PFI"), dictionary()
     evidence = tuple(gather(whole, cohort))
-    verdict = judge(evidence, FeasibilitySettings()).model_copy(update={"verdict": "feasible"})
+    verdict = judge(evidence).model_copy(update={"verdict": "feasible"})
     given_to = FeasibilityInput(
         expanded=whole, dictionary=dictionary_view(cohort, []), evidence=evidence
     )

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from sage.core.errors import FaultError
-from sage.core.files import append_line
+from sage.core.files import append_line, read_lines
 
 Outcome = Literal["answered", "timed out", "broke off", "cut off", "interrupted"]
 _step: ContextVar[tuple[str, str]] = ContextVar("step", default=("", ""))
@@ -147,14 +147,5 @@ class Reservation:
 
 def charges(path: Path | None) -> list[dict[str, Any]]:
     """Read the lines written by a meter, omitting a line truncated by a kill."""
-    if path is None or not path.exists():
-        return []
-    found = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            charge = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(charge, dict) and "usd" in charge:
-            found.append(charge)
-    return found
+    lines = read_lines(path) if path is not None else []
+    return [line for line in lines if isinstance(line, dict) and "usd" in line]

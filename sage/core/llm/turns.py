@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -101,26 +101,23 @@ class Step:
     traced: dict[str, Any] = field(default_factory=dict)
 
 
-class Policy(Protocol):
-    """The interface of whatever decides each turn."""
+class Policy:
+    """Whatever decides each turn; by default it ignores what it is told in between."""
 
-    kind: Literal["model", "rule"]
+    kind: Literal["model", "rule"] = "model"
 
     def decide(self) -> Step:
         """Decide on the next step."""
-        ...
+        raise NotImplementedError
 
     def observe(self, call: ToolCall, result: object, error: str | None) -> None:
         """Receive a tool's result, or the reason why it gave none."""
-        ...
 
     def reconsider(self, reason: str) -> None:
         """Receive the reason why the final value is not acceptable."""
-        ...
 
     def finish(self) -> None:
         """Prepare for the last turn, in which no more tools can be called."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -364,7 +361,7 @@ def _plain(result: object) -> object:
     return result
 
 
-class ModelPolicy:
+class ModelPolicy(Policy):
     """A policy in which a language model decides, receiving tool results and refusals as messages.
 
     Parameters
@@ -372,8 +369,6 @@ class ModelPolicy:
     show : makes external text safe to use in a line of a prompt
     admit : raises an error if a tool's result must not reach a model
     """
-
-    kind: Literal["model", "rule"] = "model"
 
     def __init__(
         self,
@@ -491,13 +486,13 @@ Moves = Generator[Use, Any, O]
 """A rule that uses tools: it yields a `Use`, receives its result, and returns the output."""
 
 
-class RulePolicy:
+class RulePolicy(Policy):
     """A policy in which a deterministic rule decides, using the same tools as a model would.
 
     A tool that returns an error ends the rule, which has no alternative to try.
     """
 
-    kind: Literal["model", "rule"] = "rule"
+    kind = "rule"
 
     def __init__(self, agent: str, moves: Generator[Use, Any, BaseModel]) -> None:
         self.agent = agent
@@ -530,14 +525,8 @@ class RulePolicy:
             raise FaultError(f"{error} (while {self.agent} used {call.name})")
         self._results.append(result)
 
-    def reconsider(self, reason: str) -> None:
-        """Do nothing, since a rule cannot correct its answer."""
 
-    def finish(self) -> None:
-        """Do nothing, since a rule knows how many moves it makes."""
-
-
-class ReplayPolicy:
+class ReplayPolicy(Policy):
     """A policy that repeats the decisions of a recorded episode.
 
     Steps that were refused are refused again for the recorded reason. An answer in which SAGE's own
@@ -546,7 +535,6 @@ class ReplayPolicy:
 
     def __init__(self, lines: Sequence[TraceLine]) -> None:
         self._lines = [line for line in lines if line.kind not in ("ask", "tool")]
-        self.kind: Literal["model", "rule"] = "model"
 
     def decide(self) -> Step:
         """Return the next recorded step."""
@@ -571,15 +559,6 @@ class ReplayPolicy:
         if self._lines and self._lines[0].kind in kinds:
             return self._lines.pop(0)
         return None
-
-    def observe(self, call: ToolCall, result: object, error: str | None) -> None:
-        """Do nothing, since the recorded steps already reflect the result."""
-
-    def reconsider(self, reason: str) -> None:
-        """Do nothing, since the recorded steps already reflect the refusal."""
-
-    def finish(self) -> None:
-        """Do nothing, since the recorded steps already include the answer."""
 
 
 class _Recorded(BaseModel, extra="allow"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agents.campaign.moves import Move, came_to
 from agents.core.statement import same_claim
 from agents.core.types import Draft, EffectView, ExpandedHypothesis
-from agents.feasibility.rule import list_conditions, read_evidence
+from agents.feasibility.agent import list_conditions, read_evidence
 from agents.feasibility.types import FeasibilityVerdict
 from sage.core import clock
 from sage.core.errors import InputError

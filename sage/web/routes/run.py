@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlencode
@@ -237,10 +238,8 @@ def log(name: str, request: Request) -> dict[str, Any]:
         with path.open("rb") as kept:
             kept.seek(max(0, path.stat().st_size - (1 << 18)))
             for line in kept.read().splitlines()[-LINES:]:
-                try:
+                with suppress(ValueError):
                     lines.append(json.loads(line))
-                except ValueError:
-                    continue
     except (InputError, OSError):
         lines = []
     said = commands.log(name)
