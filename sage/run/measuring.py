@@ -5,7 +5,7 @@ Their tables are stored in the run folder (`outputs/defined`), where a resumed r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from mcp_servers.measures.gate import Gated
     from mcp_servers.measures.language import Measurement
     from mcp_servers.measures.table import Measured
-    from sage.run.services import Services
     from validation.cohort.cohort import Cohort
 
 SECOND, STEM = "second", "defined"
@@ -83,17 +82,28 @@ def measure_suite(cohort: Cohort, second: Cohort | None, folder: Path, seed: int
 
 @dataclass
 class MapMeasures:
-    """Outcome-blind measurement on a run's maps, for the scientist's tool `measurement_define`."""
+    """Outcome-blind measurement on maps, for the scientist's tool `measurement_define`.
 
-    services: Services
+    Parameters
+    ----------
+    reload : called when a variable has been added to the cohort
+    minimum : smallest number of patients for which a count may be shown
+    """
+
     maps: Path
+    folder: Path
+    cohort: Callable[[], Cohort]
+    second: Callable[[], Cohort | None]
+    reload: Callable[[], None]
+    seed: int
+    minimum: int
 
     @property
     def holds(self) -> str:
         """Description of the content of the maps."""
         from mcp_servers.measures.maps import MapsOnDisk
 
-        every = MapsOnDisk(self.maps, set(self.services.cohort.patients)).held
+        every = MapsOnDisk(self.maps, set(self.cohort().patients)).held
         names = {f"cells.{name}" for held in every for name in held.types}
         for kind in ("objects", "regions"):
             shapes = [getattr(held, kind) for held in every]
@@ -104,7 +114,7 @@ class MapMeasures:
         """Gate each formula on the maps of the cohort's patients and add those that pass."""
         from mcp_servers.measures.formula import parse
 
-        before = len(list(self.services.defined.glob(f"{STEM}*.csv")))
+        before = len(list(self.folder.glob(f"{STEM}*.csv"))) if self.folder.is_dir() else 0
         checks: dict[str, MeasurementCheck] = {}
         asked: dict[str, Measurement] = {}
         for text in formulas:
@@ -118,24 +128,24 @@ class MapMeasures:
         elif asked:
             checks |= self._measure(asked, before)
         found = tuple(checks[text] for text in formulas)
-        return found, BlindCohort(self.services.cohort, self.services.settings.min_count)
+        return found, BlindCohort(self.cohort(), self.minimum)
 
     def _measure(self, asked: dict[str, Measurement], before: int) -> dict[str, MeasurementCheck]:
         from mcp_servers.measures.gate import gate
         from mcp_servers.measures.maps import MapsOnDisk
 
         measurements = list({m.name: m for m in asked.values()}.values())
-        slides = MapsOnDisk(self.maps, set(self.services.cohort.patients))
-        report, measured = gate(measurements, slides, seed=self.services.spec.seed)
+        slides = MapsOnDisk(self.maps, set(self.cohort().patients))
+        report, measured = gate(measurements, slides, seed=self.seed)
         by_name = {gated.name: gated for gated in report.measurements}
         keys: dict[str, str] = {}
         for place, gated in enumerate(report.measurements):
             if gated.passed:
                 stem = f"{STEM}{before + len(keys) + 1}"
-                _write(measured, [place], self.services.defined, stem)
+                _write(measured, [place], self.folder, stem)
                 self._in_second(measurements[place], stem)
                 keys[gated.name] = f"imaging:{stem}_{gated.name}"
-        self.services.reload_cohorts()
+        self.reload()
         return {text: _check(by_name[m.name], keys.get(m.name, "")) for text, m in asked.items()}
 
     def _in_second(self, measurement: Measurement, stem: str) -> None:
@@ -143,11 +153,11 @@ class MapMeasures:
         from mcp_servers.measures.maps import MapsOnDisk
         from mcp_servers.measures.table import measure_patients
 
-        second = self.services.second_cohort
+        second = self.second()
         if second is not None and second.maps is not None:
             slides = MapsOnDisk(second.maps, set(second.patients))
             found = measure_patients([measurement], slides)
-            _write(found, [0], self.services.defined / SECOND, stem)
+            _write(found, [0], self.folder / SECOND, stem)
 
 
 def _write(measured: Measured, places: Sequence[int], folder: Path, stem: str) -> None:

@@ -195,7 +195,17 @@ class Services:
         """Return the measurement on the cohort's maps; None if it has no maps."""
         from sage.run.measuring import MapMeasures
 
-        return MapMeasures(self, maps) if (maps := self.cohort.maps) is not None else None
+        if (maps := self.cohort.maps) is None:
+            return None
+        return MapMeasures(
+            maps=maps,
+            folder=self.defined,
+            cohort=lambda: self.cohort,
+            second=lambda: self.second_cohort,
+            reload=self.reload_cohorts,
+            seed=self.spec.seed,
+            minimum=self.settings.min_count,
+        )
 
     @cached_property
     def tool_cards(self) -> list[Any]:
