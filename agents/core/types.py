@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -15,6 +15,10 @@ from sage.core.models import Name, Passage
 from validation.core.dictionary import DataDictionary, Endpoint, Variable, pool_levels
 from validation.core.hypothesis import Exposure, Hypothesis
 from validation.core.signature import read_signature
+
+if TYPE_CHECKING:
+    from kg.literature.types import Record
+    from kg.types import Evidence
 
 STUDY_SIZE = re.compile(
     r"\bn\s*=\s*(\d[\d,]*)|(?<![\w.])(\d[\d,]*)\s+(?:\w+[ -]){0,3}?"
@@ -32,6 +36,12 @@ class Citation(View):
     pmid: str | None = None
     quote: Passage = ""
     retracted: bool = False
+
+    @classmethod
+    def of(cls, source: Evidence | Record, quote: str) -> Citation:
+        """Cite a record or the evidence of an edge with a sentence of it."""
+        names = ("title", "year", "doi", "pmid", "retracted")
+        return cls(quote=quote, **{name: getattr(source, name) for name in names})
 
     @property
     def key(self) -> str:

@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from itertools import combinations
 from typing import Any, Protocol
 
 from agents.core.base import Agent, Reasoner
 from agents.core.types import ExpandedHypothesis
+from agents.novelty.checks import without_unretrieved
 from agents.novelty.coverage import measure_coverage, within_coverage
 from agents.novelty.judge import JUDGE
 from agents.novelty.prover import PROVER
-from agents.novelty.queries import counter_queries, opening_queries
 from agents.novelty.render import describe_revision
-from agents.novelty.sanitize import without_unretrieved
-from agents.novelty.settings import DebateSettings
 from agents.novelty.types import (
     CRITICS,
     CitedRecord,
@@ -28,6 +27,7 @@ from agents.novelty.types import (
     Critic,
     CriticInput,
     DebateOutcome,
+    DebateSettings,
     JudgePosition,
     Position,
     ProverPosition,
@@ -328,3 +328,29 @@ def _contradictions(transcript: Sequence[Turn]) -> int:
             for ref in answer.citations
         }
     )
+
+
+def opening_queries(expanded: ExpandedHypothesis) -> list[Query]:
+    """Build queries for the whole combination, the statement and pairs, leading parts first."""
+    parts = expanded.parts
+    queries = []
+    if len(parts) >= 2:
+        queries.append(Query(text=" ".join(parts), phrases=parts))
+    queries.append(Query(text=expanded.hypothesis.statement[:300]))
+    queries += [Query(text=f"{a} {b}", phrases=(a, b)) for a, b in pairs(parts)]
+    return queries
+
+
+def counter_queries(expanded: ExpandedHypothesis) -> list[Query]:
+    """Build queries for work that would overlap or refute: pairs of parts with words of denial."""
+    doubts = ("not associated", "retracted", "failed to replicate")
+    return [
+        Query(text=f"{a} {b} {doubt}", phrases=(a, b))
+        for a, b in pairs(expanded.parts)[:2]
+        for doubt in doubts[:2]
+    ] + [Query(text=f"{' '.join(expanded.parts)} {doubts[2]}")]
+
+
+def pairs(parts: tuple[str, ...]) -> list[tuple[str, str]]:
+    """List pairs of parts, starting with those of the leading parts."""
+    return sorted(combinations(parts, 2), key=lambda pair: sum(parts.index(name) for name in pair))

@@ -16,11 +16,11 @@ from itertools import combinations
 from agents.core.types import ExpandedHypothesis
 from agents.novelty.direction import Opposition
 from agents.novelty.parts import Part, body_key, not_looked_for, parts_of
-from agents.novelty.types import CitedRecord
+from agents.novelty.types import CitedRecord, JudgePosition, Turn, VerifierPosition
 from kg.lexicon.ontology import Ontology
 from kg.literature.cancers import list_other_cancers
 from kg.literature.text import phrase_key, words
-from kg.literature.types import Record
+from kg.literature.types import MissingSource, Record
 from sage.core.printable import quote_text
 
 _DENIAL = re.compile(
@@ -348,3 +348,27 @@ def _claimed_words(statement: str, vocabulary: Sequence[frozenset[str]]) -> dict
 def _contained(claimed: dict[str, float], held: frozenset[str]) -> float:
     total = sum(claimed.values())
     return sum(weight for word, weight in claimed.items() if word in held) / total if total else 0.0
+
+
+def score_of(novelty: float, weight: float, prior: float) -> float:
+    """Map a novelty in [0, 1] to [1, 10], shrunk toward the critic's prior if little was seen.
+
+    `weight` in [0, 1] is the weight of the evidence by the literature seen (`Reading.weight`).
+    """
+    blended = weight * novelty + (1.0 - weight) * prior
+    return 1.0 + 9.0 * min(1.0, max(0.0, blended))
+
+
+def confidence(seen: Reading, missing: Sequence[MissingSource]) -> float:
+    """Compute the confidence: from 0.1 to 0.9 with more records, 10% less per missing source."""
+    return round((0.1 + 0.8 * seen.weight) * 0.9 ** len(missing), 4)
+
+
+def score_after_objections(debate: Sequence[Turn]) -> float | None:
+    """Return the judge's last score if the verifier's last answers object, else None."""
+    answers = [turn.position for turn in debate if isinstance(turn.position, VerifierPosition)]
+    verdicts = [turn.position for turn in debate if isinstance(turn.position, JudgePosition)]
+    if not answers or not verdicts:
+        return None
+    objected = any(answer.verdict != "stands" for answer in answers[-1].answers)
+    return verdicts[-1].score if objected else None

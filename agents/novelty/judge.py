@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from agents.core.base import Agent, Resources, Role, prompt_file
 from agents.novelty.checks import check_judge, flags_raised
-from agents.novelty.evidence import NEAR, Reading, count_mentions
-from agents.novelty.stance import confidence, score_of
+from agents.novelty.evidence import NEAR, Reading, confidence, count_mentions, score_of
 from agents.novelty.types import CriticInput, JudgePosition, Revision
 from agents.novelty.verifier import refutations
 from sage.core.printable import join_names, quote_text

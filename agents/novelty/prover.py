@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from agents.core.base import Agent, Resources, Role, prompt_file
 from agents.novelty.checks import check_prover
-from agents.novelty.evidence import Reading, count_mentions
-from agents.novelty.stance import confidence, score_after_objections, score_of
+from agents.novelty.evidence import (
+    Reading,
+    confidence,
+    count_mentions,
+    score_after_objections,
+    score_of,
+)
 from agents.novelty.types import Claim, CriticInput, ProverPosition
 from sage.core.printable import join_names
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from agents.core.base import Agent, Resources, Role, prompt_file
 from agents.novelty.checks import check_verifier
-from agents.novelty.evidence import NEAR, Nearest, Reading, count_mentions
-from agents.novelty.stance import confidence, score_of
+from agents.novelty.evidence import NEAR, Nearest, Reading, confidence, count_mentions, score_of
 from agents.novelty.types import (
     Answer,
     CriticInput,

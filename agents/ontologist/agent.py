@@ -106,14 +106,7 @@ def check_grounding(given: OntologistInput, answer: Grounding) -> list[str]:
 
 def cite(evidence: Evidence) -> Citation:
     """Convert evidence to a citation, with the sentence in which it was found."""
-    return Citation(
-        title=evidence.title,
-        year=evidence.year,
-        doi=evidence.doi,
-        pmid=evidence.pmid,
-        quote=evidence.text.strip().lstrip("-•* "),
-        retracted=evidence.retracted,
-    )
+    return Citation.of(evidence, evidence.text.strip().lstrip("-•* "))
 
 
 def compose_brief(given: OntologistInput, answer: Grounding) -> OntologyBrief:

@@ -154,16 +154,7 @@ class Workbench:
                     weakest_belief=round(min(edge.belief for edge in path.edges), 3),
                     contradicted=any(edge.contradicted for edge in path.edges),
                     quotations=tuple(
-                        self._keep(
-                            Citation(
-                                title=evidence.title,
-                                year=evidence.year,
-                                doi=evidence.doi,
-                                pmid=evidence.pmid,
-                                quote=_quotation(evidence.text),
-                                retracted=evidence.retracted,
-                            )
-                        )
+                        self._keep(Citation.of(evidence, _quotation(evidence.text)))
                         for edge in path.edges
                         for evidence in edge.evidence[:1]
                     ),
@@ -191,7 +182,7 @@ class Workbench:
             text = phrase_key(record.body)
             if names and not any(mentions(text, group) for group in names):
                 continue
-            kept = [self._keep(_citation(record, quote)) for quote in quotes[:1] or ("",)]
+            kept = [self._keep(Citation.of(record, quote)) for quote in quotes[:1] or ("",)]
             sources.append(
                 Source(
                     key=kept[0].key,
@@ -402,14 +393,3 @@ def quotations(record: Record, query: str) -> tuple[str, ...]:
 def _quotation(text: str) -> str:
     plain = " ".join(text.strip().lstrip("-•* ").split())
     return plain if len(plain) <= LONGEST_QUOTE else plain[:LONGEST_QUOTE].rsplit(" ", 1)[0] + " …"
-
-
-def _citation(record: Record, quote: str) -> Citation:
-    return Citation(
-        title=record.title,
-        year=record.year,
-        doi=record.doi,
-        pmid=record.pmid,
-        quote=quote,
-        retracted=record.retracted,
-    )

@@ -19,8 +19,7 @@ from agents.core.base import Reasoner, Resources, View
 from agents.core.rules import RulesReasoner
 from agents.core.types import ExpandedHypothesis
 from agents.novelty.debate import Retriever, hold_debate
-from agents.novelty.settings import DebateSettings
-from agents.novelty.types import CRITICS, DebateOutcome
+from agents.novelty.types import CRITICS, DebateOutcome, DebateSettings
 from benchmarks.novelty_sets import Tier, load_literature, load_proposals
 from benchmarks.runner import Report, Row
 from kg.literature.local import NAME, LocalIndex

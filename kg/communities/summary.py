@@ -26,7 +26,7 @@ from sage.core.errors import FaultError, InputError
 from sage.core.llm.budget import BudgetError
 from sage.core.llm.client import Model
 from sage.core.llm.messages import Message, ModelChoice, Request
-from sage.core.llm.structured import extract_json
+from sage.core.llm.received import extract_json
 from sage.core.models import Strict
 from sage.core.printable import one_line, quote_text
 

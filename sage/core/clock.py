@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
 
 class Clock:
@@ -52,3 +54,13 @@ def monotonic() -> float:
 def stamp() -> str:
     """Return the current time in UTC as an ISO 8601 string with millisecond precision."""
     return now().isoformat(timespec="milliseconds")
+
+
+def parse_retry_after(value: str) -> float | None:
+    """Parse `Retry-After`, in either of its forms, as seconds (RFC 9110, 10.2.3)."""
+    if re.fullmatch(r"\s*\d+(\.\d+)?\s*", value):
+        return float(value)
+    try:
+        return max(0.0, (parsedate_to_datetime(value) - now()).total_seconds())
+    except (TypeError, ValueError):
+        return None

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from agents.core.base import Agent
-from agents.novelty.settings import DebateSettings
+from agents.novelty.types import DebateSettings
 from agents.scientist.agent import BOUNDS
 from agents.scientist.tournament import TOURNAMENT, comparisons
 from sage.core.data import data_folder

@@ -63,7 +63,7 @@ def expansion(services: Services, state: HypothesisState) -> dict[str, Any]:
 def novelty(services: Services, state: HypothesisState) -> dict[str, Any]:
     """Debate the novelty; ask for a revision while it is below the threshold and rounds remain."""
     from agents.novelty.debate import hold_debate, retriever
-    from agents.novelty.settings import DebateSettings
+    from agents.novelty.types import DebateSettings
 
     expanded, number = state["expanded"], state.get("round", 0)
     name = expanded.hypothesis.id

@@ -17,12 +17,12 @@ from agents.novelty.debate import hold_debate, retriever
 from agents.novelty.evidence import count_mentions
 from agents.novelty.judge import JUDGE
 from agents.novelty.prover import PROVER
-from agents.novelty.settings import DebateSettings
 from agents.novelty.types import (
     Answer,
     CitedRecord,
     Claim,
     CriticInput,
+    DebateSettings,
     JudgePosition,
     ProverPosition,
     Revision,

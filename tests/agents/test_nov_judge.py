@@ -6,8 +6,7 @@ import pytest
 
 from agents.core.base import Resources
 from agents.novelty import judge
-from agents.novelty.evidence import NEAR, Nearest, Reading
-from agents.novelty.stance import confidence, score_of
+from agents.novelty.evidence import NEAR, Nearest, Reading, confidence, score_of
 from agents.novelty.types import CriticInput, SpeciousFlag, Turn, VerifierPosition
 from kg.lexicon.ontology import Ontology
 from kg.literature.types import MissingSource, Record

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.novelty.settings import DebateSettings
+from agents.novelty.types import DebateSettings
 from agents.novelty.update import penalize, sigma, update
 
 score = st.floats(1.0, 10.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import email.utils
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -264,7 +263,7 @@ class ServiceClient:
                 raise
         if status not in _RETRIED:
             raise Unavailable(request.service, f"HTTP {status}{_hint(status)}")
-        pause = _retry_after(headers)
+        pause = clock.parse_retry_after(headers.get("retry-after", ""))
         gate.throttle.hold(pause or 0.0)
         if pause is not None and pause > policy.longest_wait:
             raise Unavailable(request.service, f"HTTP {status}, requests a wait of {pause:.0f} s")
@@ -457,20 +456,6 @@ def _may_be_transient(body: bytes) -> bool:
     if not text or (text[:1] == b"<" and b"<html" in text[:2000].lower()):
         return True
     return text[:1] in b"{[<" and text[-1:] not in b"}]>"
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Parse `Retry-After`, in either of its forms, as seconds (RFC 9110, 10.2.3)."""
-    value = headers.get("retry-after", "").strip()
-    if not value:
-        return None
-    if value.replace(".", "", 1).isdigit():
-        return float(value)
-    try:
-        when = email.utils.parsedate_to_datetime(value)
-    except (TypeError, ValueError):
-        return None
-    return max(0.0, when.timestamp() - clock.seconds())
 
 
 def _hint(status: int) -> str:

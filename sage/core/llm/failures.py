@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from sage.core import clock
@@ -56,14 +55,9 @@ def retry_after(error: openai.APIStatusError) -> float | None:
     try:
         if (milliseconds := headers.get("retry-after-ms")) is not None:
             return max(0.0, float(milliseconds) / 1000)
-        if (value := headers.get("retry-after")) is None:
-            return None
-        if re.fullmatch(r"\s*\d+(\.\d+)?\s*", value):
-            return float(value)
-
-        return max(0.0, (parsedate_to_datetime(value) - clock.now()).total_seconds())
-    except (ValueError, TypeError):
+    except ValueError:
         return None
+    return clock.parse_retry_after(headers.get("retry-after", ""))
 
 
 def connection_lost(error: Exception) -> bool:

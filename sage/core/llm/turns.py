@@ -20,7 +20,7 @@ from sage.core.hashes import hash_text
 from sage.core.llm.budget import Charge, Meter
 from sage.core.llm.client import Model
 from sage.core.llm.messages import Message, Reply, Request, ToolCall
-from sage.core.llm.structured import extract_json
+from sage.core.llm.received import extract_json
 from sage.core.llm.trace import Episode, Trace, TraceLine, traced_message
 from sage.core.models import Strict
 

@@ -18,7 +18,7 @@ from sage.core.llm.budget import Meter, charges
 from sage.core.llm.cache import ReplyCache, request_key
 from sage.core.llm.client import UNBOUNDED_REPLY, Client, Endpoint
 from sage.core.llm.messages import Image, Message, ModelChoice, Reply, Request
-from sage.core.llm.structured import extract_json, split_thoughts
+from sage.core.llm.received import extract_json, split_thoughts
 from tests.openai_server import Answer, Server, serve
 
 MODEL = ModelChoice(name="m", price_in=1.0, price_out=2.0)
