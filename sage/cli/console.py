@@ -7,13 +7,14 @@ import math
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
 from rich.errors import MarkupError
 from rich.markup import escape
+from rich.status import Status
 from rich.text import Text
 
 from sage.core.printable import clean_text
@@ -169,14 +170,25 @@ def nodes(*, quiet: bool = False) -> Iterator[Callable[[str, str, dict[str, Any]
     with err.status("starting") as status:
 
         def show_step(kind: str, node: str, fields: dict[str, Any]) -> None:
-            label = describe_step(node, fields.get("hypothesis", ""))
-            if kind == "start":
-                status.update(label)
-            elif kind == "progress":
-                status.update(f"{label}: {describe_progress(**fields['progress'])}")
-            elif kind == "end":
-                err.print(f"  [green]✓[/] {label} [dim]{fields['seconds']:.2f} s[/]")
-            elif kind == "error":
-                err.print(f"  [red]✗[/] {label}")
+            show_event(err, status, {**fields, "event": kind, "node": node})
 
         yield show_step
+
+
+def show_event(console: Console, status: Status, event: Mapping[str, Any]) -> None:
+    """Show an event of a run's log: in the status what is being done, else as a line of its own."""
+    label = describe_step(str(event.get("node", "")), str(event.get("hypothesis", "")))
+    message = event.get("message", "")
+    match event.get("event"):
+        case "start":
+            status.update(label)
+        case "progress":
+            said = describe_progress(str(event["what"]), int(event["done"]), int(event["total"]))
+            status.update(f"{label}: {said}")
+        case "end":
+            console.print(f"  [green]✓[/] {label} [dim]{event['seconds']:.2f} s[/]")
+        case "error":
+            said = f": {message}" if message else ""
+            console.print(f"  [red]✗[/] {label}{said}", soft_wrap=True)
+        case "note":
+            console.print(f"  {label}: {message}", style="dim", soft_wrap=True)

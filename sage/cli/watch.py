@@ -7,14 +7,11 @@ import os
 import sys
 import time
 import webbrowser
-from pathlib import Path
-from typing import Any
 
 import typer
 
 from sage.core.errors import InputError
-from sage.core.progress import describe_progress
-from sage.run.steps import describe_step
+from sage.core.files import read_new_lines
 
 POLL = 0.2
 """Seconds between two reads of a run's event log."""
@@ -37,7 +34,7 @@ def watch(name: str, *, as_json: bool = False) -> None:
     name : a run's id, its beginning, its path, or "last"
     as_json : print the lines of the event log as they arrive, instead of readable text
     """
-    from sage.cli.console import err, out, print_line
+    from sage.cli.console import err, out, print_line, show_event
     from sage.run.begin import open_run
     from sage.run.folder import describe_status
 
@@ -50,14 +47,14 @@ def watch(name: str, *, as_json: bool = False) -> None:
         with err.status("") as status:
             while True:
                 state = describe_status(folder)
-                lines, offset = _fresh(folder.events_path, offset)
+                lines = read_new_lines(folder.events_path, offset)
                 for line in lines:
+                    offset += len(line)
                     if as_json:
-                        sys.stdout.write(line + "\n")
+                        sys.stdout.write(line.decode("utf-8", "replace"))
                         sys.stdout.flush()
                     else:
-                        now = _print_event(json.loads(line))
-                        status.update(now or "")
+                        show_event(out, status, json.loads(line))
                 if state not in ("queued", "running") and not lines:
                     break
                 time.sleep(POLL)
@@ -71,37 +68,6 @@ def watch(name: str, *, as_json: bool = False) -> None:
         print_line(problem)
     if state in NEXT:
         print_line(f"next: {NEXT[state].format(run=folder.id)}")
-
-
-def _fresh(path: Path, offset: int) -> tuple[list[str], int]:
-    """Read the complete lines after `offset`, and return them with the offset at which they end."""
-    if not path.is_file():
-        return [], offset
-    with path.open("rb") as log:
-        log.seek(offset)
-        text = log.read(1 << 22)
-    whole = text[: text.rfind(b"\n") + 1]
-    return whole.decode("utf-8", "replace").splitlines(), offset + len(whole)
-
-
-def _print_event(event: dict[str, Any]) -> str | None:
-    """Print an event, and return the activity that it starts, if any."""
-    from sage.cli.console import out
-
-    label = describe_step(str(event.get("node", "")), str(event.get("hypothesis", "")))
-    match event.get("event"):
-        case "start":
-            return label
-        case "progress":
-            said = describe_progress(str(event["what"]), int(event["done"]), int(event["total"]))
-            return f"{label}: {said}"
-        case "end":
-            out.print(f"  [green]✓[/] {label} [dim]{event['seconds']:.2f} s[/]")
-        case "error":
-            out.print(f"  [red]✗[/] {label}: {event.get('message', '')}", soft_wrap=True)
-        case "note":
-            out.print(f"  {label}: {event.get('message', '')}", style="dim", soft_wrap=True)
-    return None
 
 
 def open_report(name: str, *, as_json: bool) -> None:

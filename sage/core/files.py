@@ -125,6 +125,17 @@ def read_lines(path: Path) -> list[Any]:
     return found
 
 
+def read_new_lines(path: Path, offset: int) -> list[bytes]:
+    """Read the complete lines that begin after `offset` bytes; none if the file does not exist."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(offset)
+            lines = stream.read(1 << 22).splitlines(keepends=True)
+    except FileNotFoundError:
+        return []
+    return [line for line in lines if line.endswith(b"\n")]
+
+
 def append_line(path: Path, line: str, *, durable: bool = False) -> None:
     """Append a line in a single write, so that the lines of concurrent writers stay intact."""
     with naming(path):

@@ -260,7 +260,7 @@ class Services:
         def relay(what: str, done: int, total: int) -> None:
             nonlocal last
             said = {"what": what, "done": done, "total": total}
-            self.listener("progress", name, {**fields, "progress": said})
+            self.listener("progress", name, {**fields, **said})
             if time.monotonic() - last >= BETWEEN_NOTES:
                 last = time.monotonic()
                 self.folder.event("progress", **fields, **said)

@@ -268,12 +268,9 @@ def start(asked: Start, request: Request) -> dict[str, str]:
     free = (asked.reasoner or site.settings.effective_reasoner) == "rules"
     run = RunFolder(site.settings.runs_dir / name)
     spec = RunSpec(
-        prompt=asked.prompt,
+        **asked.model_dump(include={"prompt", "hypotheses", "auto_approve", "seed"}),
         cohort=names[asked.cohort].path or asked.cohort,
         kg=site.kg,
-        hypotheses=asked.hypotheses,
-        auto_approve=asked.auto_approve,
-        seed=asked.seed,
         budget_usd=site.people.grant(run, owner, asked.budget_usd, free=free),
         corrections=asked.corrections(),
     )

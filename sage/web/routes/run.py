@@ -16,7 +16,7 @@ from fastapi.responses import FileResponse, RedirectResponse, StreamingResponse
 
 from agents.core.types import Draft
 from sage.core.errors import InputError
-from sage.core.files import read_json
+from sage.core.files import read_json, read_new_lines
 from sage.core.llm.trace import episodes, read_trace
 from sage.core.models import Strict
 from sage.core.printable import clean_text
@@ -133,14 +133,12 @@ def events(name: str, request: Request) -> StreamingResponse:
         nonlocal offset
         sent_state, quiet = "", 0.0
         while not await request.is_disconnected():
-            path, fresh = await asyncio.to_thread(_fresh, site, name, offset)
             sent = False
-            if path is not None:
-                for line in fresh:
-                    offset += len(line)
-                    text = line.decode("utf-8", "replace").rstrip("\n")
-                    yield f"id: {offset}\nevent: step\ndata: {text}\n\n"
-                    sent = True
+            for line in await asyncio.to_thread(_fresh, site, name, offset):
+                offset += len(line)
+                text = line.decode("utf-8", "replace").rstrip("\n")
+                yield f"id: {offset}\nevent: step\ndata: {text}\n\n"
+                sent = True
             state = json.dumps(await asyncio.to_thread(_state, name, site, commands))
             if state != sent_state or sent:
                 sent_state = state
@@ -155,18 +153,11 @@ def events(name: str, request: Request) -> StreamingResponse:
     return StreamingResponse(tail(), media_type="text/event-stream")
 
 
-def _fresh(site: Site, name: str, offset: int) -> tuple[Path | None, list[bytes]]:
-    """Read the complete lines of the event log after `offset` bytes."""
-    try:
-        path = site.run(name).events_path
-        if path.stat().st_size <= offset:
-            return path, []
-        with path.open("rb") as log:
-            log.seek(offset)
-            lines = log.read(1 << 20).splitlines(keepends=True)
-    except (InputError, OSError):
-        return None, []
-    return path, [line for line in lines if line.endswith(b"\n")]
+def _fresh(site: Site, name: str, offset: int) -> list[bytes]:
+    """Read the new lines of the event log; none while the run has no folder yet."""
+    with suppress(InputError):
+        return read_new_lines(site.run(name).events_path, offset)
+    return []
 
 
 @router.get("/agents")
