@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agents.core.base import Resources
 from agents.core.rules import RulesReasoner
 from agents.core.types import dictionary_view
-from agents.feasibility.agent import FEASIBILITY, check_feasibility, judge
+from agents.feasibility.agent import FEASIBILITY, check_feasibility, judge, list_conditions
 from agents.feasibility.collect import gather
 from agents.feasibility.plan import ContractNumbers, contract_numbers
 from agents.feasibility.registries import ExternalFact
