@@ -143,10 +143,6 @@ class Claim:
     >>> result = claim.test("gbsg2", out="tested", figures=False)
     >>> result.verdict.verdict
     'supported'
-
-    Parameters
-    ----------
-    hypothesis : a hypothesis to be frozen, or an already frozen contract
     """
 
     def __init__(self, hypothesis: Hypothesis | FrozenContract) -> None:

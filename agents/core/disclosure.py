@@ -46,8 +46,6 @@ def require_disclosable(
 
     Parameters
     ----------
-    agent : name of the agent, for the error message
-    given : the typed input from which the prompt was rendered
     withheld : identifiers of patients (see `identifiers`)
 
     Raises

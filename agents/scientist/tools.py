@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -61,32 +62,20 @@ MOSTLY_UNDETECTED = 0.8
 """A gene counts as not expressed if at least this share of patients is at the lowest value."""
 
 
+@dataclass(kw_only=True, eq=False)
 class Workbench:
     """Data of the scientist's tools, and the sources that they found."""
 
-    def __init__(
-        self,
-        *,
-        graph: Graph,
-        literature: Literature,
-        cohort: BlindCohort,
-        ontology: Ontology,
-        embedder: Callable[[], Embedder],
-        history: History | None = None,
-        measures: Measures | None = None,
-        as_of: date | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.graph = graph
-        self.literature = literature
-        self.cohort = cohort
-        self.ontology = ontology
-        self.embedder = embedder
-        self.history = history or History()
-        self.measures = measures
-        self.as_of = as_of
-        self.seed = seed
-        self.found: dict[str, Citation] = {}
+    graph: Graph
+    literature: Literature
+    cohort: BlindCohort
+    ontology: Ontology
+    embedder: Callable[[], Embedder]
+    history: History | None = None
+    measures: Measures | None = None
+    as_of: date | None = None
+    seed: int = 0
+    found: dict[str, Citation] = field(default_factory=dict)
 
     def find_variables(self, name: str, *more: str) -> tuple[str, ...]:
         """Return the cohort's variables for a concept, by its names and those of the ontology."""
@@ -275,12 +264,11 @@ class Workbench:
 
     def show_history(self, asked: HistoryAsked) -> History:
         """Earlier claims, all or those on a variable."""
+        history = self.history or History()
         if not asked.variable:
-            return self.history
+            return history
         return History(
-            claims=tuple(
-                claim for claim in self.history.claims if asked.variable in claim.exposures
-            )
+            claims=tuple(claim for claim in history.claims if asked.variable in claim.exposures)
         )
 
     def tools(self) -> tuple[Tool[Any], ...]:

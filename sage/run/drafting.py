@@ -49,11 +49,6 @@ def draft_hypotheses(
     If the subgroup in the question has too few patients, the claim is redesigned for all patients,
     with a note.
 
-    Parameters
-    ----------
-    services, state : the run, and what the scientist may see of it
-    drafts : earlier drafts, none of which is drafted again
-
     Raises
     ------
     InputError

@@ -73,18 +73,16 @@ def _signature_genes() -> dict[str, tuple[str, ...]]:
 
 
 def _graph_names(graph: Graph) -> tuple[GraphName, ...]:
-    names = []
-    for node in range(graph.n_nodes):
-        view = graph.node(node)
-        names.append(
-            GraphName(
-                name=view.name,
-                kind=view.type,
-                aliases=(*view.aliases, *view.synonyms),
-                degree=view.degree,
-            )
+    nodes = map(graph.node, range(graph.n_nodes))
+    return tuple(
+        GraphName(
+            name=node.name,
+            kind=node.type,
+            aliases=(*node.aliases, *node.synonyms),
+            degree=node.degree,
         )
-    return tuple(names)
+        for node in nodes
+    )
 
 
 def make_contract(
@@ -94,9 +92,6 @@ def make_contract(
 
     Parameters
     ----------
-    given : the question, with the names that the cohort and the graph contain
-    reading : what the rules or a model read in the question, in its own words
-    ontology : used to find entities by their names and synonyms
     corrections : parts to be replaced or dropped, or a whole contract that replaces both
 
     Returns

@@ -137,7 +137,6 @@ def analyze(
 
     Parameters
     ----------
-    services : the run's cohorts, settings, reasoner and folder; results and events go to the folder
     tasks : tasks from the coding instructions, used for the plan; ignored if `mended`
     mended : whether to continue after an escalation, with the last program as a person left it
 

@@ -239,8 +239,6 @@ def make_literature(
 
     Parameters
     ----------
-    settings : the cache for responses, and the contact address that the services require
-    ontology : provides the synonyms with which queries to the services are expanded
     embed : maps texts to unit vectors, (n, d), for the ranking; None keeps the search on this
         machine
 

@@ -77,11 +77,7 @@ class Guard:
 
     Parameters
     ----------
-    options : where the server listens, and the host names under which it is reached
     imports : CSP source of the page's import map, the only inline script that is allowed
-    people : identifies people, decides what each may do, and logs it
-    listener : told which connections carry an allowed request
-    watch : answers requests from monitoring systems
     """
 
     def __init__(

@@ -40,9 +40,8 @@ class Site:
     Parameters
     ----------
     roots : folders below which cohorts and slides may be shown
-    kg : the graph with which questions are read; None for the graph that ships with SAGE
     reviewers : how many different people must agree on a hypothesis
-    people : identifies people, decides what each may do, and logs it
+    kg : the graph with which questions are read; None for the graph that ships with SAGE
     """
 
     settings: Settings

@@ -26,11 +26,8 @@ def request_key(
 
     Parameters
     ----------
-    model : name by which the server knows the model
-    messages : the whole conversation, in the server's format
     schema : JSON schema that the reply must follow; None for plain text
     temperature : None if it is left to the server
-    tools : schemas of the tools that the model may call
 
     Returns
     -------

@@ -78,10 +78,6 @@ def passes(error: openai.APIStatusError) -> bool:
 def explain(error: openai.APIStatusError, where: str, agent: str, model: str) -> Exception:
     """Return the exception to raise for an error status.
 
-    Parameters
-    ----------
-    error : the exception that the client raised for a status of 400 or above
-
     Returns
     -------
     `InputError` if the settings name a wrong key or model, else `ModelError`; wrapped in

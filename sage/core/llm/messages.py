@@ -107,9 +107,7 @@ class Request:
 
     Parameters
     ----------
-    agent : the calling agent, under whose name the call is counted
     schema : JSON schema that the reply must follow, or None for plain text
-    tools : functions that the model may call, in the chat-completions format
     """
 
     agent: str

@@ -34,8 +34,6 @@ class Tool(Generic[A]):
 
     Parameters
     ----------
-    name : the name by which the model calls the tool; letters, digits and underscores
-    description : what the tool does and returns, in a sentence or two
     call : the function; an `InputError` is reported to the agent, any other error ends the run
     """
 
@@ -129,8 +127,6 @@ class Task(Generic[O]):
     check : returns the reasons why an output that matches the schema is not acceptable
     salvage : returns the output to use once the repairs are used up, or None
     author : the model that writes the answer, as context for its validation; None for a rule
-    repairs : how often a rejected answer is sent back
-    meter : counts the cost of tools and enforces the budget
     """
 
     agent: str

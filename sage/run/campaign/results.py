@@ -35,7 +35,6 @@ def findings_of(
 
     Parameters
     ----------
-    services : services of the round's finished run, whose folder is read
     moves : the moves that opened the round; a hypothesis that carries out a move is recorded with
         the move's kind and the earlier finding that it follows
 

@@ -182,9 +182,7 @@ def begin_campaign(
     Parameters
     ----------
     spec : shared by all rounds; its budget is the budget of the whole campaign
-    overrides : settings from the command line
     notebook : a file shared by several campaigns; by default, one in the campaign's folder
-    out : the campaign's folder; by default, a new folder under the settings' runs folder
 
     Raises
     ------

@@ -47,7 +47,6 @@ def around(node: str, request: Request, as_of: int = 0, most: int = 30) -> dict[
     Parameters
     ----------
     node : id, name or alias of the concept, of at most 500 characters
-    request : provides the site, and the graphs of recently requested years
     as_of : the last year whose papers count; 0 for all
     most : maximum number of nodes, from 2 to 120
 

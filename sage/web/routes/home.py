@@ -219,7 +219,6 @@ def summary(name: str, run: RunFolder, manifest: Manifest, commands: Commands) -
     Parameters
     ----------
     manifest : the manifest stored in the folder; a killed process leaves its status at "running"
-    commands : the commands that this server started
 
     Returns
     -------

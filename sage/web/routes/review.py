@@ -6,7 +6,6 @@ that an inbox made for those can show and answer them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +109,6 @@ def _card(
     run: RunFolder, draft: Draft, brief: OntologyBrief | None, blind: BlindCohort
 ) -> dict[str, Any]:
     hypothesis = draft.hypothesis
-    endpoint = blind.dictionary.endpoint(hypothesis.endpoint)
     steps = {
         row.process: {
             "process": row.process,
@@ -124,11 +122,8 @@ def _card(
     return {
         "id": hypothesis.id,
         "interrupt": interrupt_of(draft).model_dump(mode="json"),
-        "hypothesis": json.loads(hypothesis.model_dump_json()),
         "remark": draft.remark.model_dump() if draft.remark else None,
         "carries": describe_carried(run, hypothesis),
-        "design": describe_design(hypothesis),
-        "direction": describe_direction(hypothesis, endpoint.kind if endpoint else "survival"),
         "steps": list(steps.values()),
         "citations": [source.model_dump(mode="json") for source in draft.citations],
         "contradicting": [source.model_dump(mode="json") for source in draft.contradicting],
@@ -138,10 +133,14 @@ def _card(
 
 
 def _view(blind: BlindCohort, hypothesis: Any) -> dict[str, Any]:
-    """Return a claim's group sizes, detectable effect and variables, without any outcome."""
+    """Return a claim's design, group sizes, detectable effect and variables, without outcomes."""
+    endpoint = blind.dictionary.endpoint(hypothesis.endpoint)
     keys = tuple(exposure.variable for exposure in hypothesis.exposures)
     described = blind.describe(keys)
     return {
+        "hypothesis": hypothesis.model_dump(mode="json"),
+        "design": describe_design(hypothesis),
+        "direction": describe_direction(hypothesis, endpoint.kind if endpoint else "survival"),
         "power": blind.power(hypothesis).model_dump(mode="json"),
         "variables": [item.model_dump(mode="json") for item in described.variables],
     }
@@ -156,13 +155,9 @@ def preview(name: str, change: Change, request: Request) -> dict[str, Any]:
     draft = _draft(run, change.hypothesis)
     edit = edited_hypothesis(services, draft, change.changes)
     blind = site.cohort_of(run)
-    endpoint = blind.dictionary.endpoint(edit.hypothesis.endpoint)
     return {
         "statement": edit.hypothesis.statement,
-        "hypothesis": json.loads(edit.hypothesis.model_dump_json()),
         "differences": [list(item) for item in edit.differences],
-        "design": describe_design(edit.hypothesis),
-        "direction": describe_direction(edit.hypothesis, endpoint.kind if endpoint else "survival"),
         **_view(blind, edit.hypothesis),
     }
 
