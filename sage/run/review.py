@@ -327,4 +327,4 @@ def in_editor(text: str) -> str:
     try:
         return str(click.edit(text, extension=".json", require_save=False))
     except click.ClickException as error:
-        raise InputError(f"{error.message} Set EDITOR, or use --edit FILE") from None
+        raise InputError(f"{error.message}; set EDITOR, or use --edit FILE") from None
