@@ -27,7 +27,7 @@ from sage.core.models import Strict
 from sage.core.seeds import generator
 from sage_slide_reading.reader.algorithm import read_slide
 from sage_slide_reading.reader.computed import Sight
-from sage_slide_reading.reader.open_eyes import computed_eyes
+from sage_slide_reading.reader.eyes import computed_eyes
 from sage_slide_reading.reader.scope import Scope
 from sage_slide_reading.reader.types import Options, Question
 from validation.statistics.base import FloatArray

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,10 +11,10 @@ import numpy as np
 
 from mcp_servers.slides.arrays import F64, U8
 from mcp_servers.slides.slide import Slide
-from mcp_servers.workers.cohort import parse_patient
 from sage.core.errors import InputError
-from sage_slide_reading.sessions.actions import Action, ActionSettings, actions_of
-from sage_slide_reading.sessions.format import SUFFIX, Session, read_session
+from sage_slide_reading.reader.types import Proposed
+from sage_slide_reading.sessions.actions import Action, actions_of
+from sage_slide_reading.sessions.format import SUFFIX, read_session
 
 Visits = tuple[Action, ...]
 """The actions of one session, in order."""
@@ -31,9 +31,9 @@ class Example:
     visits: dict[str, list[Visits]] = field(default_factory=lambda: defaultdict(list))
 
 
-def boxes_of(visits: Visits) -> F64:
+def boxes_of(regions: Sequence[Action] | Sequence[Proposed]) -> F64:
     """Return (n, 4) boxes as x, y, width, height in level-0 pixels."""
-    return np.array([(a.x, a.y, a.w, a.h) for a in visits], dtype=np.float64).reshape(-1, 4)
+    return np.array([(r.x, r.y, r.w, r.h) for r in regions], dtype=np.float64).reshape(-1, 4)
 
 
 def thumbnail_of(slide: Slide, longest_px: int) -> U8:
@@ -49,12 +49,7 @@ def thumbnail_of(slide: Slide, longest_px: int) -> U8:
 
 
 def read_examples(
-    sessions: Path,
-    slides: Path,
-    thumbnail_px: int,
-    *,
-    settings: ActionSettings | None = None,
-    patient: Callable[[str], str] = lambda name: parse_patient(Path(name)),
+    sessions: Path, slides: Path, thumbnail_px: int, patient: Callable[[str], str]
 ) -> list[Example]:
     """Read the slides of all sessions below a folder, ordered by name.
 
@@ -63,8 +58,7 @@ def read_examples(
     sessions : a session file, or a folder to search for session files
     slides : folder with the slides of the sessions
     thumbnail_px : longer side of the thumbnails
-    settings : thresholds for converting sessions to actions
-    patient : maps a slide's file name to its patient; an unknown name counts as its own patient
+    patient : maps a slide's file name to its patient
 
     Raises
     ------
@@ -74,21 +68,6 @@ def read_examples(
     files = [sessions] if sessions.is_file() else sorted(sessions.rglob(f"*{SUFFIX}"))
     if not files:
         raise InputError(f"{sessions}: no *{SUFFIX} found; record sessions with sage serve")
-    return gather(
-        ((path, read_session(path)) for path in files), slides, thumbnail_px,
-        settings=settings, patient=patient,
-    )  # fmt: skip
-
-
-def gather(
-    sessions: Iterable[tuple[Path, Session]],
-    slides: Path,
-    thumbnail_px: int,
-    *,
-    settings: ActionSettings | None = None,
-    patient: Callable[[str], str] = lambda name: parse_patient(Path(name)),
-) -> list[Example]:
-    """See `read_examples`; each session is paired with the name used in errors."""
     found: dict[str, Example] = {}
     places: dict[str, list[Path]] = defaultdict(list)
     if not slides.is_dir():
@@ -96,7 +75,8 @@ def gather(
     for path in sorted(slides.rglob("*")):
         if path.is_file() and not path.is_symlink():
             places[path.name].append(path)
-    for path, session in sessions:
+    for path in files:
+        session = read_session(path)
         header = session.header
         if header.slide not in found:
             here = places.get(header.slide, [])
@@ -113,7 +93,7 @@ def gather(
                 f"{path}: recorded on {header.width} x {header.height} pixels, but "
                 f"{header.slide} has {example.size[0]} x {example.size[1]}"
             )
-        visits = tuple(actions_of(session, settings))
+        visits = tuple(actions_of(session))
         if visits:
             example.visits[header.task or "looking"].append(visits)
     return [found[name] for name in sorted(found) if found[name].visits]

@@ -18,6 +18,7 @@ from sage.core.models import Strict
 from sage_slide_reading.behavior.baselines import tissue_mask
 from sage_slide_reading.behavior.examples import thumbnail_of
 from sage_slide_reading.behavior.scores import ious
+from sage_slide_reading.reader.types import Proposed
 
 if TYPE_CHECKING:
     from mcp_servers.slides.slide import Slide
@@ -95,26 +96,6 @@ class BehaviorCard(Strict):
         return tasks.index(task)
 
 
-class Proposed(Strict):
-    """A proposed region: level-0 pixels, score, bin and order.
-
-    `order` runs from 0, the first look, to 1, the last.
-    """
-
-    x: float
-    y: float
-    w: float
-    h: float
-    score: float
-    bin: float
-    order: float
-
-    @property
-    def box(self) -> tuple[float, float, float, float]:
-        """x, y, width, height."""
-        return self.x, self.y, self.w, self.h
-
-
 def shipped_model() -> Path:
     """Return the bundled model, trained on scripted readers of simulated lymph nodes.
 
@@ -146,9 +127,9 @@ def save(folder: Path, weights: Mapping[str, Any], card: BehaviorCard) -> None:
 
 
 class BehaviorModel:
-    """A loaded behavior model."""
+    """A loaded behavior model, a guide of Pathologist-o3; the bundled model without a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
         """Load the model.
 
         Raises
@@ -162,6 +143,11 @@ class BehaviorModel:
 
         from sage_slide_reading.behavior.network import RegionNet
 
+        self.name = "the bundled behavior model"
+        if folder is None:
+            folder = shipped_model()
+        else:
+            self.name = f'the behavior model "{folder.resolve().name}"'
         path = folder / WEIGHTS
         if not path.is_file():
             raise InputError(f"{folder}: {WEIGHTS} not found; sage reading train writes it")
@@ -186,7 +172,8 @@ class BehaviorModel:
         if lacking or unknown or any(len(b.sides) != len(self.card.bins) for b in
                                      self.card.behaviors):  # fmt: skip
             raise InputError(f"{path}: the weights do not match the card")
-        self.folder, self.net = folder, net.eval()
+        self.net = net.eval()
+        self.behaviors = tuple(behavior.task for behavior in self.card.behaviors)
 
     def predict(self, slide: Slide, task: str | None = None, most: int | None = None
                 ) -> list[Proposed]:  # fmt: skip
@@ -278,11 +265,6 @@ def propose(
     return kept, np.asarray(heat[:height, :width], dtype=np.float64)
 
 
-def boxes_of(regions: Sequence[Proposed]) -> F64:
-    """Return (n, 4) boxes as x, y, width, height."""
-    return np.array([region.box for region in regions], dtype=np.float64).reshape(-1, 4)
-
-
 def write_regions(regions: Sequence[Proposed], path: Path) -> None:
     """Write proposed regions as GeoJSON annotations for QuPath and the slides page."""
     from mcp_servers.formats.geojson import feature, write_geojson
@@ -290,7 +272,7 @@ def write_regions(regions: Sequence[Proposed], path: Path) -> None:
 
     def features() -> Iterator[dict[str, Any]]:
         for number, region in enumerate(regions, 1):
-            x, y, w, h = region.box
+            x, y, w, h = region.x, region.y, region.w, region.h
             ring = np.array([[x, y], [x + w, y], [x + w, y + h], [x, y + h]])
             yield feature(
                 Polygon(ring), name=f"{number}: {region.bin:g}x", classification="Proposed",

@@ -76,33 +76,6 @@ def pooled_precision(scored: Sequence[tuple[float, bool]], total: int) -> float:
     return float((monotone * np.diff(right, prepend=0.0)).sum() / total)
 
 
-def mean_average_precision(
-    proposed: Sequence[tuple[F64, F64]], recorded: Sequence[F64], at: Sequence[float] = MAP_IOUS
-) -> float:
-    """Compute average precision over all slides, averaged over IoU thresholds.
-
-    Parameters
-    ----------
-    proposed : boxes and their scores, slide by slide
-    recorded : boxes of the same slides
-    at : IoU thresholds above which a proposal is correct, once per recorded box
-    """
-    total = sum(len(boxes) for boxes in recorded)
-    return float(
-        np.mean([
-            pooled_precision(
-                [
-                    hit
-                    for (boxes, scores), truth in zip(proposed, recorded, strict=True)
-                    for hit in hits(boxes, scores, truth, iou)
-                ],
-                total,
-            )
-            for iou in at
-        ])
-    )  # fmt: skip
-
-
 def recall_at(proposed: F64, recorded: F64, k: int, iou: float = HIT_IOU) -> float:
     """Compute completeness: the share of recorded boxes that the first k proposals recover.
 

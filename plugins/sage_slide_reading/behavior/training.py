@@ -23,12 +23,10 @@ from sage_slide_reading.behavior.examples import Example, Visits, boxes_of
 from sage_slide_reading.behavior.model import (
     Behavior,
     BehaviorCard,
-    Proposed,
     Score,
     prepare_thumbnail,
     propose,
 )
-from sage_slide_reading.behavior.model import boxes_of as proposed_boxes
 from sage_slide_reading.behavior.scores import (
     MAP_IOUS,
     auc_judd,
@@ -43,6 +41,7 @@ from sage_slide_reading.behavior.scores import (
     scanpath_distance,
     spell_scanpath,
 )
+from sage_slide_reading.reader.types import Proposed
 
 PURPOSE = 24
 MODEL, READER = "model", "another reader"
@@ -408,10 +407,10 @@ def _measure_guide(
     visits: Visits,
     count: int,
 ) -> Measured:
-    truth, every = boxes_of(visits), proposed_boxes(regions)
+    truth, every = boxes_of(visits), boxes_of(regions)
     first = regions if guide == READER else regions[:count]
-    boxes = proposed_boxes(first)
-    in_order = proposed_boxes(sorted(first, key=lambda region: region.order))
+    boxes = boxes_of(first)
+    in_order = boxes_of(sorted(first, key=lambda region: region.order))
     values = {
         "completeness": recall_at(boxes, truth, len(boxes)),
         "efficiency": efficiency(boxes, truth) if len(boxes) else 0.0,
@@ -447,10 +446,6 @@ def _measure_guide(
     return Measured(
         guide, behavior, example.slide, example.patient, values, ranked, len(truth), bins
     )
-
-
-LOWER_IS_BETTER = frozenset(("scanpath distance",))
-ALL = "all"
 
 
 def value_of(rows: Sequence[Measured], metric: str) -> float:
@@ -525,36 +520,3 @@ def describe_sessions(sessions: Path, examples: Sequence[Example]) -> str:
     """Describe the training data in a sentence for the card."""
     count = sum(len(visits) for e in examples for visits in e.visits.values())
     return f"{count} recorded sessions of {sessions.name} on {len(examples)} slides"
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Difference of a metric between the model and the best baseline for it."""
-
-    behavior: str
-    metric: str
-    baseline: str
-    value: float
-    low: float
-    high: float
-
-
-def differences(measured: Sequence[Measured], seed: int, draws: int = 200) -> list[Difference]:
-    """Compare the model with each metric's best baseline, with paired 95% intervals by patient."""
-    out = []
-    for behavior in sorted({row.behavior for row in measured}):
-        own = [row for row in measured if row.behavior == behavior]
-        rows = {
-            guide: [row for row in own if row.guide == guide] for guide in (MODEL, *GUIDES, RANDOM)
-        }
-        for metric in METRICS:
-            values = {guide: value_of(found, metric) for guide, found in rows.items()}
-            sign = -1.0 if metric in LOWER_IS_BETTER else 1.0
-            best = max((*GUIDES, RANDOM), key=lambda guide: sign * values[guide])
-            drawn = [
-                bootstrap(rows[guide], partial(value_of, metric=metric), seed, draws)
-                for guide in (MODEL, best)
-            ]  # equal patients give equal draws
-            low, high = np.nanpercentile(drawn[0] - drawn[1], (2.5, 97.5)).tolist()
-            out.append(Difference(behavior, metric, best, values[MODEL] - values[best], low, high))
-    return out

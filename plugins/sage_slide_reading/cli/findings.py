@@ -55,7 +55,7 @@ def measure(
 
         sage reading measure my-cohort --slides slides --question "Where is the tumor?"
     """
-    from sage_slide_reading.reader.findings_tool import check_questions
+    from sage_slide_reading.reader.tools import check_questions
 
     check_questions(questions)
     found, items, conflicts = measure_cohort(
@@ -108,7 +108,7 @@ def _write_answers(items: list[Item], target: Path) -> Path:
 
     from sage.core.files import replacing
     from sage.core.printable import as_cell, one_line
-    from sage_slide_reading.reader.findings_tool import ANSWERS
+    from sage_slide_reading.reader.tools import ANSWERS
 
     with replacing(target) as part, part.open("w", newline="", encoding="utf-8") as stream:
         rows = csv.writer(stream)

@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from sage.cli.options import AsJson
 
 if TYPE_CHECKING:
+    from sage.core.llm.trace import Trace
     from sage_slide_reading.reader.algorithm import Person
     from sage_slide_reading.reader.eyes import Eyes
     from sage_slide_reading.reader.types import Box, Reading
 
-
-class EyesName(StrEnum):
-    """Names of a reader's eyes."""
-
-    COMPUTED = "computed"
-    CLIP = "clip"
-    MODEL = "model"
-
-
-class AgentName(StrEnum):
-    """Ways of moving through a slide."""
-
-    PATHAGENT = "pathagent"
-    O3 = "o3"
-
-
-class OrderName(StrEnum):
-    """Orders in which proposed regions are examined."""
-
-    FORWARD = "forward"
-    REVERSE = "reverse"
-    RANDOM = "random"
+EyesName = Literal["computed", "clip", "model"]
 
 
 def read_slide(
@@ -60,7 +39,7 @@ def read_slide(
             help="computed: measurements and rules; clip: your CLIP-type weights navigate; model: "
             "a vision-language model describes and decides."
         ),
-    ] = EyesName.COMPUTED,
+    ] = "computed",
     weights: Annotated[
         Path | None, typer.Option(help="Folder of a CLIP-type model, for clip and model.")
     ] = None,
@@ -85,18 +64,21 @@ def read_slide(
         bool, typer.Option("--intervene", help="Pause at every step for your changes.")
     ] = False,
     agent: Annotated[
-        AgentName,
+        Literal["pathagent", "o3"],
         typer.Option(
             help="pathagent: the reader chooses where to look; o3: a behavior learned from "
             "recorded sessions proposes the regions (Pathologist-o3)."
         ),
-    ] = AgentName.PATHAGENT,
+    ] = "pathagent",
     behavior: Annotated[
         Path | None,
         typer.Option(help="o3: folder of a behavior model; default: the bundled model."),
     ] = None,
     task: Annotated[
-        str | None, typer.Option(help="o3: behavior of the bank; default: chosen by a router.")
+        str | None,
+        typer.Option(
+            help="o3: behavior of the bank; default: chosen by the model, or else the first."
+        ),
     ] = None,
     most: Annotated[
         int | None,
@@ -105,8 +87,9 @@ def read_slide(
         ),
     ] = None,
     order: Annotated[
-        OrderName, typer.Option(help="o3: magnification of the regions.")
-    ] = OrderName.FORWARD,
+        Literal["forward", "reverse", "random"],
+        typer.Option(help="o3: order in which proposed regions are examined."),
+    ] = "forward",
     from_page: Annotated[
         bool,
         typer.Option(
@@ -143,52 +126,47 @@ def read_slide(
     from pydantic import ValidationError
 
     from mcp_servers.slides.slide import Slide
-    from sage.cli.console import Terminal, print_json
-    from sage.core.errors import InputError
+    from sage.cli.console import print_json, print_line
+    from sage.core.errors import InputError, explain_validation
     from sage.core.llm.budget import BudgetError, Meter
     from sage.core.llm.failures import ModelError
     from sage.core.llm.trace import Trace
-    from sage.core.llm.turns import problems_of
     from sage.core.printable import count_noun
+    from sage_slide_reading.behavior.model import BehaviorModel
     from sage_slide_reading.reader.algorithm import read_slide as read
     from sage_slide_reading.reader.export import LOCK, navigating, write_reading
-    from sage_slide_reading.reader.guides import bank
     from sage_slide_reading.reader.o3 import o3_scope, read_guided
-    from sage_slide_reading.reader.open_eyes import router_of
     from sage_slide_reading.reader.person import FolderPerson, TerminalPerson
     from sage_slide_reading.reader.scope import Scope
-    from sage_slide_reading.reader.types import O3Options, Options, Question
+    from sage_slide_reading.reader.types import O3Options, Options, make_question
 
     if (intervene and from_page) or (pause and not from_page):
         raise InputError("--pause requires --intervene-from-page instead of --intervene")
-    console = Terminal(stderr=True) if as_json else Terminal()
     named = dict(map(_place, places or ()))
     if len(named) < len(places or ()):
         raise InputError("--place: two places have the same name")
+    asked = make_question(question, answers or (), named)
     try:
         options = Options(
             magnification=magnification, patch_px=patch_px, rounds=rounds,
             single_step=single_step, random_navigator=random_navigator,
             no_reflection=no_reflection,
         )  # fmt: skip
-        guided = O3Options(most=most, order=order.value, behavior=task)
-        asked = Question(text=question, options=tuple(answers or ()), places=named)
+        guided = O3Options(most=most, order=order, behavior=task)
     except ValidationError as error:
-        said = problems_of(error).replace("text: String", "question: the text")
-        said = said.replace("reply: Value error,", "--answer:")
-        raise InputError(said) from None
-    if agent is AgentName.PATHAGENT and (behavior or task or most):
+        raise InputError(explain_validation(error)) from None
+    if agent == "pathagent" and (behavior or task or most):
         raise InputError("--behavior, --task and --most require --agent o3")
-    if agent is AgentName.O3 and (intervene or from_page):
+    if agent == "o3" and (intervene or from_page):
         raise InputError("--intervene and --intervene-from-page require --agent pathagent")
-    guide = bank(behavior) if agent is AgentName.O3 else None
+    guide = BehaviorModel(behavior) if agent == "o3" else None
     with Slide.open(slide, mpp=mpp) as opened:
         folder = out or Path(f"{opened.name}.reading")
         scope = o3_scope(opened) if guide else Scope(opened, options)
         patches = len(scope.patches)
 
         def show(line: str) -> None:
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+            print_line(line, err=as_json)
 
         with navigating(folder, f"sage reading read{f' for {by}' if by else ''}"):
             if not replace and {path.name for path in folder.iterdir()} - {LOCK}:
@@ -205,9 +183,7 @@ def read_slide(
                 person = FolderPerson(scope, folder, pause=pause)
             try:
                 if guide is not None:
-                    reading = read_guided(
-                        scope, chosen, guide, router_of(chosen), asked, guided, trace=tracing
-                    )
+                    reading = read_guided(scope, chosen, guide, asked, guided, trace=tracing)
                 else:
                     show(f"{opened.name}: {patches} patches at {magnification:g}x")
                     reading = read(scope, chosen, asked, options, trace=tracing, person=person)
@@ -259,21 +235,19 @@ def describe_reading(reading: Reading) -> list[str]:
 
 
 def _place(text: str) -> tuple[str, Box]:
-    import re
-
+    """Parse a named area, as NAME=X,Y,W,H in level-0 pixels."""
     from sage.core.errors import InputError
-    from sage_slide_reading.reader.types import Box
+    from sage_slide_reading.reader.types import parse_box
 
     name, _, rest = text.partition("=")
-    found = re.fullmatch(r"(\d+),(\d+),(\d+),(\d+)", rest.replace(" ", ""))
-    if not name or not found or int(found[3]) < 1 or int(found[4]) < 1:
+    box = parse_box(rest)
+    if not name or box is None:
         raise InputError(f"--place {text}: expected NAME=X,Y,W,H in level-0 pixels")
-    x, y, width, height = (int(part) for part in found.groups())
-    return name, Box(x=x, y=y, width=width, height=height)
+    return name, box
 
 
 def make_eyes(
-    name: EyesName, weights: Path | None, folder: Path, budget_usd: float | None, trace: object
+    name: EyesName, weights: Path | None, folder: Path, budget_usd: float | None, trace: Trace
 ) -> Eyes:
     """Create the eyes with this name.
 
@@ -281,7 +255,6 @@ def make_eyes(
     ----------
     weights : folder of a CLIP-type model, for clip and model
     folder : folder for a model's replies
-    budget_usd : maximum cost of a model, in USD
     trace : receives a model's turns
 
     Raises
@@ -290,14 +263,13 @@ def make_eyes(
         If weights are missing or not accepted, or the settings name no model with vision.
     """
     from sage.core.errors import InputError
-    from sage.core.llm.trace import Trace
-    from sage_slide_reading.reader.open_eyes import clip_eyes, computed_eyes, model_eyes
+    from sage_slide_reading.reader.eyes import clip_eyes, computed_eyes, model_eyes
 
-    if name is EyesName.COMPUTED:
+    if name == "computed":
         if weights is not None:
             raise InputError("--weights requires --eyes clip or model")
         return computed_eyes()
-    if name is EyesName.CLIP:
+    if name == "clip":
         if weights is None:
             raise InputError(
                 "--eyes clip requires --weights, the folder of a CLIP-type model such as PLIP"
@@ -306,6 +278,5 @@ def make_eyes(
     from sage.run.wiring import make_chat
     from sage.settings import load
 
-    assert isinstance(trace, Trace)
     reasoner = make_chat(load(reasoner="chat"), folder, budget_usd=budget_usd, trace=trace)
     return model_eyes(reasoner, weights)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from sage.cli.console import print_json, print_line
 from sage.cli.options import AsJson
 from sage.core.printable import count_noun
-from sage_slide_reading.cli import train as sessions_train
 
 if TYPE_CHECKING:
-    from sage_slide_reading.rationale.draft import Writer
+    from agents.core.chat import ChatReasoner
     from sage_slide_reading.sessions.actions import ActionSettings
-    from sage_slide_reading.sessions.imports import LogKind
 
 app = typer.Typer(
     add_completion=False,
@@ -23,7 +21,6 @@ app = typer.Typer(
     help="Recorded readings of slides: actions, drafts, review, export.",
     no_args_is_help=True,
 )
-sessions_train.register(app)
 Sets = Annotated[
     list[str] | None,
     typer.Option(
@@ -31,25 +28,6 @@ Sets = Annotated[
     ),
 ]
 SessionFile = Annotated[Path, typer.Argument(metavar="SESSION", help="A *.session.jsonl file.")]
-
-
-class Log(StrEnum):
-    """Program that wrote a log."""
-
-    AUTO = "auto"
-    OPENSEADRAGON = "openseadragon"
-    QUPATH = "qupath"
-    ASAP = "asap"
-    APERIO = "aperio"
-    SESSION = "session"
-
-
-class DraftEyes(StrEnum):
-    """Names of the writers of drafts."""
-
-    COMPUTED = "computed"
-    MODEL = "model"
-    NONE = "none"
 
 
 @app.callback()
@@ -68,7 +46,6 @@ def list_sessions(
 
     Example: sage reading sessions
     """
-    from sage.cli.console import Terminal, print_json
     from sage.core.errors import InputError
     from sage.settings import load
     from sage_slide_reading.sessions.actions import actions_of
@@ -99,9 +76,8 @@ def list_sessions(
     if as_json:
         print_json(rows)
         return
-    console = Terminal()
     if not rows:
-        console.print(f"no sessions in {place}; record one on the slides page of `sage serve`")
+        print_line(f"no sessions in {place}; record one on the slides page of `sage serve`")
     for row in rows:
         said = row.get("error") or (
             f"{row['reader']} on {row['slide']}: {count_noun(row['events'], 'event')} in "
@@ -109,7 +85,7 @@ def list_sessions(
             + (f", {row['reviewed']} rounds reviewed" if row["reviewed"] else "")
             + (f" ({row['task']})" if row["task"] else "")
         )
-        console.print(f"{row['session']}  {said}", markup=False, highlight=False, soft_wrap=True)
+        print_line(f"{row['session']}  {said}")
 
 
 @app.command()
@@ -133,17 +109,14 @@ def actions(
 
     Example: sage reading actions reading.session.jsonl --set stay_s=1.5
     """
-    from sage.cli.console import Terminal, print_json
     from sage.core.errors import InputError
     from sage_slide_reading.sessions.actions import STAGES, ActionSettings, stages_of
     from sage_slide_reading.sessions.format import read_session
 
-    console = Terminal()
     if settings:
         chosen = _settings(sets)
         for name, info in ActionSettings.model_fields.items():
-            said = f"{name} = {getattr(chosen, name)}  {info.description or ''}"
-            console.print(said, markup=False, highlight=False, soft_wrap=True)
+            print_line(f"{name} = {getattr(chosen, name)}  {info.description or ''}")
         return
     if session is None:
         raise InputError("actions: give a *.session.jsonl file, or --settings")
@@ -157,15 +130,14 @@ def actions(
         return
     for name, stage in zip(STAGES, stages, strict=True):
         if steps:
-            console.print(f"{name}: {len(stage)}", markup=False)
+            print_line(f"{name}: {len(stage)}")
         if steps or name == STAGES[-1]:
             for action in stage:
-                console.print(
+                print_line(
                     f"{action.start_s:8.1f} s  {action.seconds:6.1f} s  {action.command:<14}"
                     f"{action.kind:<5} {action.x:9.0f},{action.y:9.0f} "
-                    f"{action.w:7.0f} x {action.h:6.0f}  at {action.magnification:.3g}x",
-                    markup=False, highlight=False, soft_wrap=True,
-                )  # fmt: skip
+                    f"{action.w:7.0f} x {action.h:6.0f}  at {action.magnification:.3g}x"
+                )
 
 
 @app.command("import")
@@ -175,7 +147,10 @@ def import_log(
     out: Annotated[Path, typer.Option(help="Session file to write, *.session.jsonl.")],
     reader: Annotated[str, typer.Option(help="Pseudonym of the reader.")],
     task: Annotated[str, typer.Option(help="Task of the reader.")] = "",
-    form: Annotated[Log, typer.Option("--format", help="Program that wrote the log.")] = Log.AUTO,
+    form: Annotated[
+        Literal["auto", "openseadragon", "qupath", "asap", "aperio", "session"],
+        typer.Option("--format", help="Program that wrote the log."),
+    ] = "auto",
     screen: Annotated[
         str, typer.Option(metavar="WxH", help="Size of the viewer's window, in pixels.")
     ] = "1920x1080",
@@ -197,11 +172,8 @@ def import_log(
     from pydantic import ValidationError
 
     from mcp_servers.slides.slide import Slide
-    from sage.cli.console import Terminal
-    from sage.core import clock
-    from sage.core.errors import InputError
-    from sage.core.llm.turns import problems_of
-    from sage_slide_reading.sessions.format import SUFFIX, SessionHeader, write_session
+    from sage.core.errors import InputError, explain_validation
+    from sage_slide_reading.sessions.format import SUFFIX, describe_recording, write_session
     from sage_slide_reading.sessions.imports import read_log
 
     if not out.name.endswith(SUFFIX):
@@ -211,20 +183,17 @@ def import_log(
         raise InputError(f"--screen {screen}: expected WIDTHxHEIGHT, such as 1920x1080")
     with Slide.open(slide, mpp=mpp) as opened:
         try:
-            header = SessionHeader(
-                slide=slide.name, width=opened.width, height=opened.height, mpp=opened.mpp,
-                objective=opened.objective_power, screen=(int(found[1]), int(found[2])),
-                reader=reader, task=task, started=clock.stamp(),
-            )  # fmt: skip
+            header = describe_recording(
+                opened, slide.name, screen=(int(found[1]), int(found[2])), reader=reader, task=task
+            )
         except ValidationError as error:
-            raise InputError(f"import: {problems_of(error)}") from None
-    kind = None if form is Log.AUTO else cast("LogKind", form.value)
-    session = read_log(log, header, kind, second)
+            raise InputError(f"import: {explain_validation(error)}") from None
+    session = read_log(log, header, None if form == "auto" else form, second)
     write_session(out, session)
     said = f"{out}: {count_noun(len(session.events), 'event')} in {session.seconds:.1f} s"
     if session.header.note:
         said += f". {session.header.note}"
-    Terminal().print(said, markup=False, highlight=False, soft_wrap=True)
+    print_line(said)
 
 
 @app.command()
@@ -232,12 +201,11 @@ def draft(
     session: SessionFile,
     slide: Annotated[Path, typer.Option(help="Slide on which the session was recorded.")],
     eyes: Annotated[
-        DraftEyes,
+        Literal["none", "model"],
         typer.Option(
-            help="computed: sentences from measurements; model: a vision-language model; none: "
-            "empty panels, to be written from scratch."
+            help="model: a vision-language model; none: empty panels, to be written from scratch."
         ),
-    ] = DraftEyes.COMPUTED,
+    ] = "none",
     mpp: Annotated[
         float | None, typer.Option(help="µm per pixel, if the slide does not state it.")
     ] = None,
@@ -255,15 +223,13 @@ def draft(
     Example: sage reading draft reading.session.jsonl --slide slide.svs
     """
     from mcp_servers.slides.slide import Slide
-    from sage.cli.console import Terminal
     from sage.core.errors import InputError
-    from sage_slide_reading.rationale.draft import draft as make
     from sage_slide_reading.reader.scope import ONE_UM, Scope
     from sage_slide_reading.reader.types import Options
     from sage_slide_reading.sessions.drafts import drafts_path, write_drafts
     from sage_slide_reading.sessions.format import read_session
+    from sage_slide_reading.sessions.rationale import draft as make
 
-    console = Terminal(stderr=True)
     recorded = read_session(session)
     path = drafts_path(session)
     if path.exists() and not replace:
@@ -274,15 +240,12 @@ def draft(
             recorded,
             session.name,
             Scope(opened, Options(magnification=power)),
-            _writer(eyes, session.parent, budget_usd),
             _settings(sets),
-            lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True),
+            _reasoner(session.parent, budget_usd) if eyes == "model" else None,
+            lambda line: print_line(line, err=True),
         )
     write_drafts(path, made)
-    Terminal().print(
-        f"{path}: {count_noun(len(made.rounds), 'round')}. {made.statement}",
-        markup=False, highlight=False, soft_wrap=True,
-    )  # fmt: skip
+    print_line(f"{path}: {count_noun(len(made.rounds), 'round')}. {made.statement}")
 
 
 @app.command()
@@ -304,31 +267,31 @@ def review(
 
     Example: sage reading review drafted.drafts.json
     """
-    from sage.cli.console import Terminal, print_json
     from sage.core import clock
     from sage.core.errors import InputError
-    from sage.core.printable import one_line
+    from sage.core.printable import ForeignText
     from sage_slide_reading.sessions.drafts import (
         Decision,
         Rationale,
+        append_decision,
         audit,
-        decide,
         read_decisions,
         read_drafts,
     )  # fmt: skip
 
     made = read_drafts(drafts)
     wanted = [(n, True) for n in accept or []] + [(n, False) for n in reject or []]
-    if wanted and not one_line(reviewer):
+    who = ForeignText(reviewer, longest=80)
+    if wanted and not who:
         raise InputError("review: --reviewer is required to decide")
     for number, _ in wanted:
         if not 1 <= number <= len(made.rounds):
             raise InputError(f"review: no round {number}; there are {len(made.rounds)} rounds")
     for number, kept in wanted:
         rationale = made.rounds[number - 1].rationale
-        decide(drafts, Decision(
+        append_decision(drafts, Decision(
             drafts=made.digest, round=number - 1, state="accepted" if kept else "rejected",
-            rationale=rationale if kept else Rationale(), reviewer=one_line(reviewer)[:80],
+            rationale=rationale if kept else Rationale(), reviewer=who,
             at=clock.stamp(),
         ))  # fmt: skip
     decisions = read_decisions(drafts, made)
@@ -336,11 +299,6 @@ def review(
     if as_json:
         print_json(found.model_dump())
         return
-    console = Terminal()
-
-    def show(line: str) -> None:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-
     for number, round_ in enumerate(made.rounds):
         decision = decisions.get(number)
         state = f"{decision.state} by {decision.reviewer}" if decision else "not reviewed"
@@ -350,20 +308,20 @@ def review(
             if decision and timed
             else ""
         )
-        show(f"{number + 1:4} {round_.action.command:<14} {state}{took}")
+        print_line(f"{number + 1:4} {round_.action.command:<14} {state}{took}")
         for line in (decision.rationale if decision else round_.rationale).findings[:1]:
-            show(f"       {line}")
-    show(
+            print_line(f"       {line}")
+    print_line(
         f"{found.decided} of {count_noun(found.rounds, 'round')}: {found.accepted} accepted, "
         f"{found.revised} revised, {found.rejected} rejected"
     )
     if found.average_s is not None:
-        show(
+        print_line(
             f"per round: {_s(found.average_s)} (accepted {_s(found.verify_s)}, revised "
             f"{_s(found.revise_s)}), {found.clicks:.1f} clicks, {found.keys:.0f} keys"
         )
     if found.from_scratch_s is not None:
-        show(
+        print_line(
             f"from scratch, with the reader's way to the region: {found.from_scratch_s:.1f} s per "
             "round"
         )
@@ -385,7 +343,6 @@ def export(
 
     Example: sage reading export drafted.drafts.json --out dataset --unreviewed
     """
-    from sage.cli.console import Terminal
     from sage.core.errors import InputError
     from sage.core.hooks import EXPORTED, log_command
     from sage.settings import load
@@ -408,8 +365,7 @@ def export(
         )
     log_command(load(), EXPORTED, out, command="sessions export")
     names = [path.name for path in write(reviewed, out, unreviewed=unreviewed)]
-    said = f"{out}: {count_noun(kept, 'round')} in {', '.join(names)}"
-    Terminal().print(said, markup=False, soft_wrap=True)
+    print_line(f"{out}: {count_noun(kept, 'round')} in {', '.join(names)}")
 
 
 def _s(seconds: float | None) -> str:
@@ -420,8 +376,7 @@ def _settings(sets: list[str] | None) -> ActionSettings:
     """Build the thresholds from the defaults and the given settings."""
     from pydantic import ValidationError
 
-    from sage.core.errors import InputError
-    from sage.core.llm.turns import problems_of
+    from sage.core.errors import InputError, explain_validation
     from sage_slide_reading.sessions.actions import ActionSettings
 
     given: dict[str, Any] = {}
@@ -437,29 +392,14 @@ def _settings(sets: list[str] | None) -> ActionSettings:
     try:
         return ActionSettings(**given)
     except ValidationError as error:
-        raise InputError(f"--set: {problems_of(error)}") from None
+        raise InputError(f"--set: {explain_validation(error)}") from None
 
 
-def _writer(eyes: DraftEyes, folder: Path, budget_usd: float | None) -> Writer:
-    from sage.core.errors import InputError
-
-    if eyes is DraftEyes.COMPUTED:
-        from sage_slide_reading.rationale.computed import ComputedWriter
-
-        return ComputedWriter()
-    if eyes is DraftEyes.NONE:
-        from sage_slide_reading.rationale.draft import NoWriter
-
-        return NoWriter()
-    from agents.core.base import Role
+def _reasoner(folder: Path, budget_usd: float | None) -> ChatReasoner:
     from sage.run.wiring import make_chat
     from sage.settings import load
-    from sage_slide_reading.rationale.model import ModelWriter
+    from sage_slide_reading.reader.eyes import require_vision
 
     reasoner = make_chat(load(reasoner="chat"), folder, budget_usd=budget_usd)
-    if not reasoner.settings.vision:
-        raise InputError(
-            "--eyes model requires a model with vision: set models.high and vision = true in "
-            "sage.toml"
-        )
-    return ModelWriter(reasoner, reasoner.settings.models[Role.HIGH].name)
+    require_vision(reasoner)
+    return reasoner

@@ -14,12 +14,6 @@ if TYPE_CHECKING:
     from sage_slide_reading.behavior.model import BehaviorCard
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the group."""
-    app.command("train")(train_sessions)
-    app.command("predict")(predict_regions)
-
-
 def train_sessions(
     sessions: Annotated[Path, typer.Argument(help="Folder of *.session.jsonl files.")],
     slides: Annotated[Path, typer.Option(help="Folder with the slides of the sessions.")],
@@ -54,8 +48,7 @@ def train_sessions(
     Example: sage reading train recordings --slides slides --folds 0 --out model
     """
     from mcp_servers.workers.cohort import parse_patient
-    from sage.cli.console import err, print_json
-    from sage.cli.console import out as console
+    from sage.cli.console import print_json, print_line
     from sage.core.extras import require_extra
     from sage_slide_reading.behavior.examples import read_examples
     from sage_slide_reading.behavior.model import save
@@ -69,19 +62,16 @@ def train_sessions(
     def patient(name: str) -> str:
         return named.get(name) or parse_patient(Path(name))
 
-    examples = read_examples(sessions, slides, thumbnail_px, patient=patient)
-
-    def report(line: str) -> None:
-        err.print(line, markup=False, highlight=False)
-
-    trained = train(examples, settings, describe_sessions(sessions, examples), report)
+    examples = read_examples(sessions, slides, thumbnail_px, patient)
+    source = describe_sessions(sessions, examples)
+    trained = train(examples, settings, source, lambda line: print_line(line, err=True))
     save(out, trained.net.state_dict(), trained.card)
     if as_json:
         print_json(trained.card.model_dump(mode="json"))
         return
     for line in describe_card(trained.card):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    console.print(f"{out}: behavior.safetensors, card.json", markup=False)
+        print_line(line)
+    print_line(f"{out}: behavior.safetensors, card.json")
 
 
 def describe_card(card: BehaviorCard) -> list[str]:
@@ -135,14 +125,13 @@ def predict_regions(
     Example: sage reading predict slide.svs --behavior "find metastatic tumor" --out r.geojson
     """
     from mcp_servers.slides.slide import Slide
-    from sage.cli.console import out as console
-    from sage.cli.console import print_json
+    from sage.cli.console import print_json, print_line
     from sage.core.extras import require_extra
-    from sage_slide_reading.behavior.model import BehaviorModel, shipped_model, write_regions
+    from sage_slide_reading.behavior.model import BehaviorModel, write_regions
 
     require_extra("slides", "reading slides")
     require_extra("models", "a network")
-    loaded = BehaviorModel(model or shipped_model())
+    loaded = BehaviorModel(model)
     with Slide.open(slide) as opened:
         regions = loaded.predict(opened, behavior, most)
     if out is not None:
@@ -151,13 +140,12 @@ def predict_regions(
         print_json([region.model_dump(mode="json") for region in regions])
         return
     for number, region in enumerate(regions, 1):
-        console.print(
+        print_line(
             f"{number}: {region.x:.0f},{region.y:.0f},{region.w:.0f},{region.h:.0f} at "
-            f"{region.bin:g}x, score {region.score:.2f}, order {region.order:.2f}",
-            markup=False, highlight=False,
-        )  # fmt: skip
+            f"{region.bin:g}x, score {region.score:.2f}, order {region.order:.2f}"
+        )
     if not regions:
-        console.print("no region has a sufficient score", markup=False)
+        print_line("no region has a sufficient score")
 
 
 def _patients(path: Path) -> dict[str, str]:

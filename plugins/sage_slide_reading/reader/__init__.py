@@ -4,5 +4,5 @@ Source: J. Chen et al., "PathAgent: Toward Interpretable Analysis of Whole-slide
 via Large Language Model-based Agentic Reasoning".
 """
 
-TOOL_MODULES = ("tool", "regions_tool", "findings_tool")
+TOOL_MODULES = ("tools",)
 """Modules with tools for the registry."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Field
 
@@ -16,20 +16,24 @@ from agents.core.base import View
 from sage.core.errors import InputError
 from sage.core.llm.trace import Trace
 from sage.core.llm.turns import Bounds, RulePolicy, Task, Tool, Use, take_turns
+from sage.core.models import Name
 from sage.core.printable import one_line
 from sage.core.seeds import generator
-from sage_slide_reading.reader.eyes import Eyes, State
+from sage_slide_reading.reader.eyes import Eyes
 from sage_slide_reading.reader.scope import Scope
 from sage_slide_reading.reader.types import (
     Box,
     Described,
+    Guidance,
     MissingInfo,
+    O3Options,
     Options,
     Prediction,
     Question,
     Reading,
     Reflection,
     Region,
+    State,
     Step,
 )
 
@@ -43,18 +47,19 @@ class Intervention(View):
     region: Box | None = Field(
         default=None, description="Additional region to look at, in level-0 pixels"
     )
-    edit: tuple[str, str] | None = Field(default=None, description="Region ID and its description")
-    missing_info: str | None = Field(default=None, max_length=500)
+    edit: (
+        tuple[Annotated[str, Field(max_length=80)], Annotated[str, Field(max_length=2000)]] | None
+    ) = Field(default=None, description="Region ID and its description")
+    missing_info: str | None = Field(default=None, min_length=1, max_length=500)
     magnification: float | None = Field(default=None, ge=1, le=80)
-    by: str = Field(
+    by: Name = Field(
         default="", max_length=80, description="Name of the person, if people are identified"
     )
 
     def describe(self) -> str:
         """Text for the trace."""
         said = []
-        if self.region is not None:
-            box = self.region
+        if (box := self.region) is not None:
             said.append(f"look at {box.x},{box.y},{box.width},{box.height}")
         if self.edit is not None:
             said.append(f"{self.edit[0]} reads: {self.edit[1]}")
@@ -71,15 +76,7 @@ class Person(Protocol):
     def intervene(
         self, stage: Stage, round_: int, seen: Sequence[Described], selected: Sequence[Region]
     ) -> list[Intervention]:
-        """Return changes to make now; empty to continue.
-
-        Parameters
-        ----------
-        stage : current stage of the round
-        round_ : number of the round, from 1
-        seen : descriptions so far
-        selected : regions chosen for this round
-        """
+        """Return changes to make now; empty to continue. Rounds are counted from 1."""
         ...
 
 
@@ -113,23 +110,108 @@ class Magnified(View):
     magnification: float | None
 
 
-class GivenSlide(View):
-    """Input of the reader."""
+class Given(View):
+    """Input of a reader; `guide` proposes regions to Pathologist-o3."""
 
     slide: str
     question: Question
     eyes: str
-    options: Options
+    options: Options | O3Options
+    guide: str = ""
 
 
-class Session:
+class ReaderSession:
+    """What every way of reading a slide keeps: its steps, and the prediction so far."""
+
+    def __init__(self, scope: Scope, eyes: Eyes, question: Question) -> None:
+        self.scope, self.eyes, self.question = scope, eyes, question
+        self.steps: list[Step] = []
+        self.prediction: Prediction | None = None
+
+    def predict_from(self, seen: Sequence[Described], **known: Any) -> Prediction:
+        """Let the Executor answer from descriptions.
+
+        Raises
+        ------
+        InputError
+            If the answer rests on regions that were never seen, or is not one of the options.
+        """
+        return self.check_prediction(
+            self.eyes.executor.predict(self.scope, self.state(seen, **known))
+        )
+
+    def state(self, seen: Sequence[Described], **known: Any) -> State:
+        """Build S_t; `known` gives its round, and whether it is the last and was screened."""
+        slide = self.scope.slide
+        return State(
+            question=self.question, slide=slide.name, size=(slide.width, slide.height),
+            native=self.scope.native, seen=tuple(seen), **known,
+        )  # fmt: skip
+
+    def check_prediction(self, found: Prediction) -> Prediction:
+        """Return the prediction with its answer as the option that it names."""
+        known = self.described()
+        unseen = [name for name in found.regions if name not in known]
+        if unseen:
+            raise InputError(f"the answer rests on regions that were never seen: {unseen[:3]}")
+        if found.answer is None:
+            return found
+        answer = self.question.chosen(found.answer)
+        if answer is None:
+            raise InputError(f"{found.answer[:80]!r} is not one of the options")
+        return found.model_copy(update={"answer": answer})
+
+    def described(self) -> set[str]:
+        """Return the IDs of the regions described so far."""
+        raise NotImplementedError
+
+    def reading(
+        self, steps: Sequence[Step], options: Options, guidance: Guidance | None = None,
+        preface: str = "",
+    ) -> Reading:  # fmt: skip
+        """Build the complete reading; `preface` begins its statement."""
+        assert self.prediction is not None
+        slide, statement = self.scope.slide, (preface, self.eyes.statement, self.scope.doubt)
+        return Reading(
+            slide=slide.name,
+            mpp=self.scope.mpp,
+            size=(slide.width, slide.height),
+            question=self.question,
+            eyes=self.eyes.name,
+            statement=" ".join(filter(None, statement)),
+            options=options,
+            guidance=guidance,
+            answer=self.prediction.answer,
+            reasoning=self.prediction.thinking_steps,
+            rests_on=self.prediction.regions,
+            steps=tuple(steps),
+            read=self.scope.count_pixels(),
+        )
+
+    def tools(self) -> tuple[Tool[Any], ...]:
+        """Return the tools in the form that the loop calls."""
+        raise NotImplementedError
+
+    def read(
+        self, agent: str, given: Given, moves: Generator[Use, Any, Reading], turns: int,
+        trace: Trace | None,
+    ) -> Reading:  # fmt: skip
+        """Call the tools in the order of the moves, and record every call in the trace."""
+        task = Task(
+            agent=agent, given=given, returns=Reading, check=reading_problems, tools=self.tools(),
+            bounds=Bounds(turns=turns),
+        )  # fmt: skip
+        return take_turns(task, RulePolicy(agent, moves), trace or Trace(), given.eyes).output
+
+
+class Session(ReaderSession):
     """State S_t of a reading, and the tools that change it."""
 
     def __init__(
         self, scope: Scope, eyes: Eyes, question: Question, options: Options, person: Person | None
     ) -> None:
-        self.scope, self.eyes, self.question, self.options = scope, eyes, question, options
-        self.person = person
+        super().__init__(scope, eyes, question)
+        self.options, self.person = options, person
         self.round = 0
         self.selected: list[tuple[Region, float]] = []
         self.visited: set[str] = set()
@@ -139,9 +221,7 @@ class Session:
         self.extra: list[Region] = []
         self.asked_info = ""
         self.asked_magnification: float | None = None
-        self.steps: list[Step] = []
         self.looked_for = ""
-        self.prediction: Prediction | None = None
         self.reflection: Reflection | None = None
         self.gap: MissingInfo | None = None
         self.notes: list[str] = []
@@ -191,48 +271,37 @@ class Session:
         self.merged |= self.current
         return [seen.model_dump(mode="json") for seen in self.current.values()]
 
-    def _state(self, seen: Sequence[Described]) -> State:
-        return State(
-            slide=self.scope.slide.name,
-            size=(self.scope.slide.width, self.scope.slide.height),
-            mpp=self.scope.mpp,
-            round=self.round,
-            seen=tuple(seen),
-            screened=self.eyes.navigator.screens and not self.options.random_navigator,
-            last_round=self.round >= self.options.rounds,
-        )
+    def described(self) -> set[str]:
+        """See `ReaderSession.described`."""
+        return set(self.merged)
+
+    def _known(self) -> dict[str, Any]:
+        return {
+            "round": self.round,
+            "screened": self.eyes.navigator.screens and not self.options.random_navigator,
+            "last_round": self.round >= self.options.rounds,
+        }
+
+    def _current_state(self) -> State:
+        return self.state(list(self.current.values()), **self._known())
 
     def predict(self, merged: bool) -> dict[str, Any]:
         """Answer from S_t or from all states; regions that were never seen are refused."""
         seen = list((self.merged if merged else self.current).values())
-        found = self.eyes.executor.predict(self.scope, self._state(seen), self.question)
-        self.prediction = self._check_prediction(found)
+        self.prediction = self.predict_from(seen, **self._known())
         return self.prediction.model_dump(mode="json")
-
-    def _check_prediction(self, found: Prediction) -> Prediction:
-        unseen = [name for name in found.regions if name not in self.merged]
-        if unseen:
-            raise InputError(f"the answer rests on regions that were never seen: {unseen[:3]}")
-        if found.answer is None:
-            return found
-        answer = self.question.chosen(found.answer)
-        if answer is None:
-            raise InputError(f"{found.answer[:80]!r} is not one of the options")
-        return found.model_copy(update={"answer": answer})
 
     def reflect(self, _: Nothing) -> dict[str, Any]:
         """Ask whether S_t is sufficient to support the answer."""
         assert self.prediction is not None
-        state = self._state(list(self.current.values()))
         self.reflection = self.eyes.executor.reflect(
-            self.scope, state, self.question, self.prediction
+            self.scope, self._current_state(), self.prediction
         )
         return self.reflection.model_dump(mode="json")
 
     def missing(self, _: Nothing) -> dict[str, Any]:
         """Ask what is missing, and whether zooming in would show it."""
-        state = self._state(list(self.current.values()))
-        self.gap = self.eyes.executor.missing(self.scope, state, self.question)
+        self.gap = self.eyes.executor.missing(self.scope, self._current_state())
         return self._gap()
 
     def _gap(self) -> dict[str, Any]:
@@ -247,11 +316,9 @@ class Session:
 
     def at_once(self, _: Nothing) -> dict[str, Any]:
         """Ask the Executor for the answer, its sufficiency, and missing information all at once."""
-        state = self._state(list(self.current.values()))
-        found, self.reflection, self.gap = self.eyes.executor.at_once(
-            self.scope, state, self.question
-        )
-        self.prediction = self._check_prediction(found)
+        said = self.eyes.executor.at_once(self.scope, self._current_state())
+        self.reflection, self.gap = said.reflection, said.missing
+        self.prediction = self.check_prediction(said.prediction)
         return {
             "prediction": self.prediction.model_dump(mode="json"),
             "reflection": self.reflection.model_dump(mode="json"),
@@ -298,7 +365,7 @@ class Session:
                     raise InputError(
                         f"no region {name!r} to describe; seen: {', '.join(self.merged)}"
                     )
-                edited = self.merged[name].model_copy(update={"text": text[:2000], "edited": True})
+                edited = self.merged[name].model_copy(update={"text": text, "edited": True})
                 self.merged[name] = edited
                 if name in self.current:
                     self.current[name] = edited
@@ -348,24 +415,6 @@ class Session:
         self.prediction = self.reflection = self.gap = None
         self.notes = []
 
-    def reading(self, final: Prediction) -> Reading:
-        """Build the complete reading."""
-        slide = self.scope.slide
-        return Reading(
-            slide=slide.name,
-            mpp=self.scope.mpp,
-            size=(slide.width, slide.height),
-            question=self.question,
-            eyes=self.eyes.name,
-            statement=" ".join(filter(None, (self.eyes.statement, self.scope.doubt))),
-            options=self.options,
-            answer=final.answer,
-            reasoning=final.thinking_steps,
-            rests_on=final.regions,
-            steps=tuple(self.steps),
-            read=self.scope.count_pixels(),
-        )
-
 
 def moves(session: Session) -> Generator[Use, Any, Reading]:
     """Yield the moves of Algorithm 1; a person's requests come first.
@@ -391,8 +440,8 @@ def moves(session: Session) -> Generator[Use, Any, Reading]:
         yield Use("predict", nothing)
         final = session.prediction
         session.close_step("a look was requested")
-        assert final is not None
-        return session.reading(final)
+        session.prediction = final
+        return session.reading(session.steps, options)
     while True:  # 3
         if options.single_step:
             yield Use("at_once", nothing)
@@ -441,9 +490,7 @@ def moves(session: Session) -> Generator[Use, Any, Reading]:
         yield Use("describe", Look(guided=options.guided))  # 17
         yield from ask("described")
     yield Use("synthesize", nothing)  # 21
-    final = session.prediction
-    assert final is not None
-    return session.reading(final)  # 22
+    return session.reading(session.steps, options)  # 22
 
 
 def read_slide(
@@ -454,18 +501,8 @@ def read_slide(
     *,
     trace: Trace | None = None,
     person: Person | None = None,
-    bounds: Bounds | None = None,
 ) -> Reading:
     """Answer a question about a slide by looking at it.
-
-    Parameters
-    ----------
-    scope : the slide, with these options
-    eyes : components that navigate, describe, and decide
-    question : open, or with options
-    options : Algorithm 1's parameters and ablations
-    person : may intervene at any step
-    bounds : maximum turns, tokens, USD, and seconds; 200 turns if None
 
     Raises
     ------
@@ -477,22 +514,11 @@ def read_slide(
     """
     wide, high = scope.slide.width, scope.slide.height
     for name, box in question.places.items():
-        inside = box.x >= 0 and box.y >= 0
-        if not inside or box.x + box.width > wide or box.y + box.height > high:
+        if not box.is_within(wide, high):
             raise InputError(f'place "{name}" is outside the slide of {wide} × {high} pixels')
     session = Session(scope, eyes, question, options, person)
-    task = Task(
-        agent=AGENT,
-        given=GivenSlide(
-            slide=scope.slide.name, question=question, eyes=eyes.name, options=options
-        ),
-        returns=Reading,
-        check=reading_problems,
-        tools=session.tools(),
-        bounds=bounds or Bounds(turns=200),
-    )
-    policy = RulePolicy(AGENT, moves(session))
-    return take_turns(task, policy, trace or Trace(), eyes.name).output
+    given = Given(slide=scope.slide.name, question=question, eyes=eyes.name, options=options)
+    return session.read(AGENT, given, moves(session), 200, trace)
 
 
 def reading_problems(reading: Reading) -> list[str]:

@@ -7,6 +7,7 @@ dyes averaged over cells of 32 µm. At high power, nuclei are segmented and meas
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -56,19 +57,47 @@ STATEMENT = (
     "distinguish solid groups of large nuclei, lymphocyte-like nuclei, dark irregular figures, "
     "tissue without viable nuclei and gaps, and abstain on everything else. Not for diagnosis."
 )
-TELLING: dict[Concept, FindingName] = {
-    Concept.TUMOR: "tumor_share",
-    Concept.MARGIN: "tumor_share",
-    Concept.LYMPHOID: "lymphoid_share",
-    Concept.TLS: "lymphoid_density",
-    Concept.MITOSIS: "mitosis_like",
-    Concept.NECROSIS: "necrosis_share",
-    Concept.STROMA: "stroma_share",
-    Concept.GLAND: "gland_share",
-    Concept.PLEOMORPHISM: "pleomorphism",
-    Concept.CELLULARITY: "cellularity",
-}
-"""Finding that is relevant to a concept."""
+
+
+@dataclass(frozen=True)
+class Sign:
+    """How a concept shows in findings.
+
+    `least` is the minimum value of the decisive finding for a region to support the concept, and
+    `area_um2` the minimum total area of such regions. `share` is the weight among classes that
+    cover the tissue; others are no such class. Signs `of_cells` are absent only where cells were
+    measured.
+    """
+
+    finding: FindingName
+    name: str
+    least: float = float("inf")
+    area_um2: float = 0.0
+    share: float = 0.0
+    of_cells: bool = False
+
+
+SIGNS: dict[Concept, Sign] = {
+    Concept.TUMOR: Sign("tumor_share", "tumor-like epithelium", 0.30, share=1.0, of_cells=True),
+    Concept.MARGIN: Sign(
+        "tumor_share", "tumor-like epithelium at the tissue's edge", 0.25, of_cells=True
+    ),
+    Concept.LYMPHOID: Sign(
+        "lymphoid_share", "lymphocyte-rich tissue", 0.35, share=1.0, of_cells=True
+    ),
+    Concept.TLS: Sign(
+        "lymphoid_density", "a TLS-like lymphoid aggregate", LYMPHOID_PER_MM2 * 1.2, 10_000.0,
+        share=1.0, of_cells=True,
+    ),
+    Concept.MITOSIS: Sign("mitosis_like", "mitosis-like figures", 1.0, of_cells=True),
+    Concept.NECROSIS: Sign(
+        "necrosis_share", "tissue without viable nuclei (necrosis-like)", 0.60, 8_000.0, share=1.0
+    ),
+    Concept.STROMA: Sign("stroma_share", "stroma", 0.50, share=0.9),
+    Concept.GLAND: Sign("gland_share", "gland-like lumens", 0.08, share=1.5),
+    Concept.PLEOMORPHISM: Sign("pleomorphism", "pleomorphic nuclei", 0.40),
+    Concept.CELLULARITY: Sign("cellularity", "cellular tissue"),
+}  # fmt: skip
 
 
 class Sight:
@@ -154,7 +183,7 @@ class ComputedNavigator:
 
 
 def _weight(found: dict[FindingName, Finding], concept: Concept) -> float:
-    value = found[TELLING[concept]].value
+    value = found[SIGNS[concept].finding].value
     if concept is Concept.MARGIN:
         far = found["edge_distance"].value
         return value / (1.0 + max(0.0, far) / 100.0)
@@ -504,7 +533,9 @@ class ComputedPerceptor:
         if region.magnification < NUCLEI_FROM:
             return self._impression(scope, region, question)
         found = findings(scope, region, self.sight)
-        first = [TELLING[concept] for concept in (meaning(question).concepts if question else ())]
+        first = [
+            SIGNS[concept].finding for concept in (meaning(question).concepts if question else ())
+        ]
         order = list(dict.fromkeys([*first, *found]))
         return Described(
             region=region,

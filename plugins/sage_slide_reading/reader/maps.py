@@ -12,11 +12,13 @@ from mcp_servers.measures.maps import CellMap, Column, ObjectMap, SlideMaps
 from mcp_servers.measures.words import INSPECTED, READ
 from mcp_servers.workers.cohort import parse_patient
 from sage.core.errors import InputError
-from sage_slide_reading.reader.computed import NUCLEI_FROM, TELLING
+from sage_slide_reading.reader.computed import NUCLEI_FROM, SIGNS
 from sage_slide_reading.reader.concepts import Concept, meaning, out_of_reach
-from sage_slide_reading.reader.rules import EVIDENCE, showing
+from sage_slide_reading.reader.rules import showing
 from sage_slide_reading.reader.types import Described, FindingName, Question, Reading
 
+AREAS = sorted(set(Concept) - {Concept.MARGIN, Concept.CELLULARITY})
+"""Concepts that regions show or do not show."""
 LEAST_NUCLEI = 10
 """Minimum number of nuclei in a region for their usual area and spread to be known."""
 
@@ -27,28 +29,17 @@ def maps_of(reading: Reading, *, patient: str | None = None) -> SlideMaps:
     Neighboring regions with the same finding form one object; `read_mitosis` are points. A kind for
     which no region was measured is omitted. The counts depend on the question, which determines
     where the reader looked, so ask the same question about every slide of a cohort.
-
-    Parameters
-    ----------
-    patient : patient ID; taken from the slide's name by default
     """
     fine = _fine(reading)
-    kinds: list[str] = []
-    shapes: list[object] = []
-    codes: list[int] = []
-    for concept in sorted(EVIDENCE):
-        if concept is Concept.MARGIN:
-            continue
-        if not any(seen.edited or seen.value(TELLING[concept]) is not None for seen in fine):
-            continue
-        kinds.append(f"{READ}{concept}")
-        own = _shapes(fine, concept, reading.mpp)
-        shapes += own
-        codes += [len(kinds) - 1] * len(own)
+    shapes = {
+        f"{READ}{concept}": _shapes(fine, concept, reading.mpp)
+        for concept in AREAS
+        if any(seen.edited or seen.value(SIGNS[concept].finding) is not None for seen in fine)
+    }
     return SlideMaps(
         slide=reading.slide,
         patient=patient or parse_patient(Path(reading.slide)),
-        objects=_objects(shapes, kinds, codes),
+        objects=_objects(shapes),
         mpp=reading.mpp,
         provenance={"objects": f"reading by {reading.eyes} eyes: {reading.question.text[:200]}"},
     )
@@ -73,9 +64,7 @@ def concept_of(question: Question) -> Concept:
     return asked.concepts[0]
 
 
-def findings_of(
-    readings: Sequence[Reading], window: Any, *, patient: str | None = None
-) -> SlideMaps:
+def findings_of(readings: Sequence[Reading], window: Any) -> SlideMaps:
     """Convert readings of a slide, each about a different concept, to typed maps.
 
     The regions that the reading about tumor inspected are "cells" of the type `inspected_tumor`,
@@ -86,10 +75,10 @@ def findings_of(
     ----------
     readings : at least one reading of the slide by the computed eyes
     window : shapely multipolygon of the tissue, in µm
-    patient : patient ID; taken from the slide's name by default
     """
     first = readings[0]
-    types, kinds, shapes, codes = [], [], [], []
+    types: list[str] = []
+    shapes: dict[str, list[object]] = {}
     looks: list[tuple[int, Described]] = []
     withheld: dict[str, str] = {}
     for reading in readings:
@@ -101,16 +90,13 @@ def findings_of(
             continue
         types.append(f"{INSPECTED}{concept}")
         looks += [(len(types) - 1, seen) for seen in fine]
-        if concept in EVIDENCE and concept is not Concept.MARGIN:
-            kinds.append(f"{READ}{concept}")
-            own = _shapes(fine, concept, reading.mpp)
-            shapes += own
-            codes += [len(kinds) - 1] * len(own)
+        if concept in AREAS:
+            shapes[f"{READ}{concept}"] = _shapes(fine, concept, reading.mpp)
     boxes = np.array([_bounds(seen) for _, seen in looks], dtype=np.float64).reshape(-1, 4)
     made = f"readings by {first.eyes} eyes: " + "; ".join(r.question.text[:200] for r in readings)
     return SlideMaps(
         slide=first.slide,
-        patient=patient or parse_patient(Path(first.slide)),
+        patient=parse_patient(Path(first.slide)),
         window=window,
         cells=CellMap(
             (boxes[:, 0] + boxes[:, 2]) / 2,
@@ -125,7 +111,7 @@ def findings_of(
                 for name in get_args(FindingName)
             },
         ),
-        objects=_objects(shapes, kinds, codes),
+        objects=_objects(shapes),
         mpp=first.mpp,
         provenance={"window": "tissue_mask", "cells": made, "objects": made},
         withheld=withheld,
@@ -170,10 +156,11 @@ def _shapes(fine: list[Described], concept: Concept, mpp: float) -> list[object]
     return list(shapely.get_parts(shapely.union_all(boxes, grid_size=0.5))) if boxes else []
 
 
-def _objects(shapes: list[object], kinds: list[str], codes: list[int]) -> ObjectMap:
-    held = np.empty(len(shapes), dtype=object)
-    held[:] = shapes
-    return ObjectMap(held, tuple(kinds), np.asarray(codes, dtype=np.int64))
+def _objects(shapes: dict[str, list[object]]) -> ObjectMap:
+    """Pool shapes by kind, in µm."""
+    held = np.array([None, *(shape for own in shapes.values() for shape in own)], dtype=object)
+    codes = np.repeat(np.arange(len(shapes)), [len(own) for own in shapes.values()])
+    return ObjectMap(held[1:], tuple(shapes), codes.astype(np.int64))
 
 
 def _bounds(seen: Described) -> tuple[float, float, float, float]:

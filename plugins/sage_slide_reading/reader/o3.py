@@ -14,14 +14,16 @@ from typing import Any, Protocol
 
 from pydantic import Field
 
-from agents.core.base import Agent, Reasoner, Resources, Role, View, prompt_file
+from agents.core.base import Agent, Role, View, prompt_file
+from mcp_servers.slides.slide import Slide
 from sage.core.errors import InputError
 from sage.core.llm.trace import Trace
-from sage.core.llm.turns import Bounds, RulePolicy, Task, Tool, Use, take_turns
+from sage.core.llm.turns import Tool, Use
 from sage.core.printable import count_noun, one_line
 from sage.core.seeds import generator
-from sage_slide_reading.reader.algorithm import Nothing, reading_problems
-from sage_slide_reading.reader.eyes import Eyes, State
+from sage_slide_reading.reader.algorithm import Given, Nothing, ReaderSession
+from sage_slide_reading.reader.eyes import Eyes
+from sage_slide_reading.reader.model import refuse_without_model
 from sage_slide_reading.reader.scope import ONE_UM, Scope
 from sage_slide_reading.reader.types import (
     Box,
@@ -30,42 +32,19 @@ from sage_slide_reading.reader.types import (
     O3Options,
     Options,
     Prediction,
+    Proposed,
     Question,
     Reading,
     Region,
     Step,
-    Visit,
-    plain,
 )
 
 AGENT = "pathologist_o3"
 PURPOSE = 25
+THUMBNAIL_PX = 1024
 NOWHERE = (
     "Abstains: the behavior proposes no region of this slide, so nothing was looked at. Try "
     "another behavior (--task), another model (--behavior) or --agent pathagent."
-)
-SMALL_WORDS = frozenset(
-    [
-        "a",
-        "an",
-        "and",
-        "any",
-        "are",
-        "at",
-        "be",
-        "by",
-        "for",
-        "in",
-        "is",
-        "it",
-        "of",
-        "on",
-        "or",
-        "that",
-        "the",
-        "this",
-        "to",
-    ]
 )
 
 
@@ -82,7 +61,7 @@ class Guide(Protocol):
         """Tasks for which the guide has behaviors."""
         ...
 
-    def visits(self, scope: Scope, behavior: str, most: int | None) -> list[Visit]:
+    def predict(self, slide: Slide, task: str, most: int | None) -> list[Proposed]:
         """Propose at most `most` regions, best first; the guide decides the number if None."""
         ...
 
@@ -95,39 +74,11 @@ class Routed(View):
 
 
 class Routing(View):
-    """Input of a router."""
+    """Input of the router, a language model."""
 
     question: str
     impression: str
     behaviors: tuple[str, ...]
-
-
-class Router(Protocol):
-    """Chooses a behavior from the bank."""
-
-    def route(self, given: Routing) -> Routed:
-        """Choose a behavior."""
-        ...
-
-
-def words_route(given: Routing, resources: Resources | None = None) -> Routed:
-    """Choose the behavior whose task shares the largest share of its words with the question."""
-    asked = set(plain(given.question).split()) - SMALL_WORDS
-
-    def shared_words(behavior: str) -> set[str]:
-        return (set(plain(behavior).split()) - SMALL_WORDS) & asked
-
-    def weight(behavior: str) -> float:
-        return len(shared_words(behavior)) / max(1, len(set(plain(behavior).split()) - SMALL_WORDS))
-
-    best = max(given.behaviors, key=lambda behavior: (weight(behavior), -len(behavior)))
-    common = ", ".join(sorted(shared_words(best)))
-    why = (
-        f"its task shares {common}"
-        if common
-        else ("no task shares a word, so the shortest is used")
-    )
-    return Routed(behavior=best, why=f"{why} with the question"[:500])
 
 
 def routed_problems(given: Routing, output: Routed) -> list[str]:
@@ -139,27 +90,8 @@ def routed_problems(given: Routing, output: Routed) -> list[str]:
 
 ROUTER = Agent(
     name="slide_router", role=Role.MINI, reads=Routing, returns=Routed,
-    prompt=prompt_file(__file__, "router.md"), rule=words_route, check=routed_problems,
+    prompt=prompt_file(__file__, "router.md"), rule=refuse_without_model, check=routed_problems,
 )  # fmt: skip
-
-
-class WordRouter:
-    """Rule-based router by words that the question and a behavior's task share."""
-
-    def route(self, given: Routing) -> Routed:
-        """See `words_route`."""
-        return words_route(given)
-
-
-class ModelRouter:
-    """Router that uses a language model."""
-
-    def __init__(self, reasoner: Reasoner) -> None:
-        self.reasoner = reasoner
-
-    def route(self, given: Routing) -> Routed:
-        """Return the model's choice; an unlisted choice is returned for correction."""
-        return self.reasoner.ask(ROUTER, given).output
 
 
 class Number(View):
@@ -174,30 +106,22 @@ class Propose(View):
     behavior: str
 
 
-class GivenO3(View):
-    """Input of the agent."""
-
-    slide: str
-    question: Question
-    eyes: str
-    guide: str
-    options: O3Options
-
-
-class O3Session:
+class O3Session(ReaderSession):
     """State of a reading, and the tools that change it."""
 
     def __init__(
-        self, scope: Scope, eyes: Eyes, guide: Guide, router: Router, question: Question,
-        options: O3Options,
-    ) -> None:  # fmt: skip
-        self.scope, self.eyes, self.guide, self.router = scope, eyes, guide, router
-        self.question, self.options = question, options
+        self, scope: Scope, eyes: Eyes, guide: Guide, question: Question, options: O3Options
+    ) -> None:
+        super().__init__(scope, eyes, question)
+        self.guide, self.options = guide, options
         self.impressed: Described | None = None
         self.routed: Routed | None = None
-        self.visits: list[tuple[str, Visit]] = []
-        self.steps: list[Step] = []
-        self.prediction: Prediction | None = None
+        self.visits: list[tuple[str, Proposed]] = []
+        self.seen: list[Described] = []
+
+    def described(self) -> set[str]:
+        """See `ReaderSession.described`."""
+        return {seen.region.id for seen in self.seen}
 
     def impression(self, _: Nothing) -> dict[str, Any]:
         """Look at the thumbnail."""
@@ -212,21 +136,27 @@ class O3Session:
         assert self.impressed is not None
         if self.options.behavior is not None:
             self.routed = Routed(behavior=self.options.behavior, why="it was requested")
-        elif len(self.guide.behaviors) == 1:
-            self.routed = Routed(behavior=self.guide.behaviors[0], why="it is the only one")
+        elif self.eyes.reasoner is None or len(self.guide.behaviors) == 1:
+            self.routed = Routed(behavior=self.guide.behaviors[0], why="it is the bank's first")
         else:
             given = Routing(
                 question=self.question.text, impression=self.impressed.text,
                 behaviors=self.guide.behaviors,
             )  # fmt: skip
-            self.routed = self.router.route(given)
+            self.routed = self.eyes.reasoner.ask(ROUTER, given).output
         return self.routed.model_dump(mode="json")
 
     def propose(self, given: Propose) -> list[dict[str, Any]]:
         """Propose regions that readers with the behavior would visit, in the requested order."""
-        proposed = self.guide.visits(self.scope, given.behavior, self.options.most)
-        ranked = [visit for visit in proposed if self._on_slide(visit) is not None]
-        found = [(f"r{rank}", visit) for rank, visit in enumerate(ranked, 1)]
+        slide = self.scope.slide
+        proposed = self.guide.predict(slide, given.behavior, self.options.most)
+        on_slide = [
+            region
+            for region in proposed
+            if 0 <= region.x + region.w / 2 < slide.width
+            and 0 <= region.y + region.h / 2 < slide.height
+        ]
+        found = [(f"r{rank}", region) for rank, region in enumerate(on_slide, 1)]
         if self.options.order == "reverse":
             found.reverse()
         elif self.options.order == "random":
@@ -239,17 +169,15 @@ class O3Session:
         """Describe one region at a higher power, and reason on it."""
         name, visit = self.visits[given.number - 1]
         power = min(self.options.magnification or self.scope.native, self.scope.native)
-        box = self._on_slide(visit)
-        assert box is not None
-        region = self.scope.region(box, power, name)
+        region = self.scope.region(self._clip(visit), power, name)
         parts: Sequence[Region] = (region,)
-        if self.eyes.in_parts:
+        if self.eyes.reasoner is None:
             parts = self.scope.divide(region, power) or (region,)
         seen = []
         for part in parts:
             seen.append(self.eyes.perceptor.describe(self.scope, part, self.question))
             self.scope.note_described(part)
-        found = self.eyes.executor.predict(self.scope, self._state(seen, False), self.question)
+        self.seen += seen
         assert self.routed is not None
         self.steps.append(
             Step(
@@ -259,52 +187,32 @@ class O3Session:
                 magnification=region.magnification,
                 seen=tuple(seen),
                 relevance=tuple(visit.score for _ in seen),
-                predicted=self._check_prediction(found),
+                predicted=self.predict_from(
+                    seen, round=given.number, screened=False, last_round=False
+                ),
             )
         )
         return self.steps[-1].model_dump(mode="json")
 
-    def _on_slide(self, visit: Visit) -> Box | None:
+    def _clip(self, visit: Proposed) -> Box:
         """Clip a region to the slide."""
         slide = self.scope.slide
         left, top = max(0, round(visit.x)), max(0, round(visit.y))
         right = min(slide.width, round(visit.x + visit.w))
         bottom = min(slide.height, round(visit.y + visit.h))
-        if right <= left or bottom <= top:
-            return None
-        return Box(x=left, y=top, width=right - left, height=bottom - top)
+        return Box(x=left, y=top, width=max(1, right - left), height=max(1, bottom - top))
 
     def summarize(self, _: Nothing) -> dict[str, Any]:
-        """Answer from everything that was seen."""
-        seen = [described for step in self.steps for described in step.seen]
-        if seen:
-            state = self._state(seen, True)
-            found = self.eyes.executor.predict(self.scope, state, self.question)
-            self.prediction = self._check_prediction(found)
-        else:
-            self.prediction = Prediction(answer=None, thinking_steps=NOWHERE)
+        """Answer from everything that was seen.
+
+        Only the summary may claim absence, since the guide ranked the slide.
+        """
+        self.prediction = Prediction(answer=None, thinking_steps=NOWHERE)
+        if self.seen:
+            self.prediction = self.predict_from(
+                self.seen, round=len(self.steps) + 1, screened=True, last_round=True
+            )
         return self.prediction.model_dump(mode="json")
-
-    def _state(self, seen: Sequence[Described], last: bool) -> State:
-        """Build the state; only the summary may claim absence, since the guide ranked the slide."""
-        slide = self.scope.slide
-        return State(
-            slide=slide.name,
-            size=(slide.width, slide.height),
-            mpp=self.scope.mpp,
-            round=len(self.steps) + 1,
-            seen=tuple(seen),
-            screened=last and bool(seen),
-            last_round=last,
-        )
-
-    def _check_prediction(self, found: Prediction) -> Prediction:
-        if found.answer is None or not self.question.options:
-            return found
-        answer = self.question.chosen(found.answer)
-        if answer is None:
-            raise InputError(f"{found.answer[:80]!r} is not one of the options")
-        return found.model_copy(update={"answer": answer})
 
     def tools(self) -> tuple[Tool[Any], ...]:
         """Return the tools in the form that the loop calls."""
@@ -316,12 +224,10 @@ class O3Session:
             Tool("summarize", "Answer from everything that was seen.", Nothing, self.summarize),
         )
 
-    def reading(self) -> Reading:
-        """Build the complete reading."""
-        assert self.prediction is not None
+    def finish(self) -> Reading:
+        """Build the complete reading, which begins with the thumbnail."""
         assert self.impressed is not None
         assert self.routed is not None
-        slide, final = self.scope.slide, self.prediction
         first = Step(
             round=0,
             action="look",
@@ -334,33 +240,14 @@ class O3Session:
                 f" {count_noun(len(self.visits), 'region')}"
             )[:1000],
         )
-        return Reading(
-            slide=slide.name,
-            mpp=self.scope.mpp,
-            size=(slide.width, slide.height),
-            question=self.question,
-            eyes=self.eyes.name,
-            statement=" ".join(
-                part
-                for part in (
-                    f"Regions were proposed by {self.guide.name}: they are places to look at, "
-                    "not findings.",
-                    self.eyes.statement,
-                    self.scope.doubt,
-                )
-                if part
-            ),
-            options=self.scope.options,
-            guidance=Guidance(
-                guide=self.guide.name, behavior=self.routed.behavior, why=self.routed.why,
-                options=self.options, visits=tuple(visit for _, visit in self.visits),
-            ),
-            answer=final.answer,
-            reasoning=final.thinking_steps,
-            rests_on=final.regions,
-            steps=(first, *self.steps),
-            read=self.scope.count_pixels(),
+        guidance = Guidance(
+            guide=self.guide.name, behavior=self.routed.behavior, why=self.routed.why,
+            options=self.options, visits=tuple(visit for _, visit in self.visits),
         )  # fmt: skip
+        preface = f"Regions were proposed by {self.guide.name}: they are places to look at, not"
+        return self.reading(
+            (first, *self.steps), self.scope.options, guidance, f"{preface} findings."
+        )
 
 
 def moves(session: O3Session) -> Generator[Use, Any, Reading]:
@@ -373,13 +260,10 @@ def moves(session: O3Session) -> Generator[Use, Any, Reading]:
     for number in range(1, len(session.visits) + 1):
         yield Use("look", Number(number=number))
     yield Use("summarize", nothing)
-    return session.reading()
+    return session.finish()
 
 
-THUMBNAIL_PX = 1024
-
-
-def o3_scope(slide: Any) -> Scope:
+def o3_scope(slide: Slide) -> Scope:
     """Open the microscope for this agent, with the thumbnail's as its first magnification."""
     shrink = max(1.0, max(slide.width, slide.height) / THUMBNAIL_PX)
     power = min(40.0, ONE_UM / (slide.need_mpp() * shrink))
@@ -390,23 +274,12 @@ def read_guided(
     scope: Scope,
     eyes: Eyes,
     guide: Guide,
-    router: Router,
     question: Question,
     options: O3Options,
     *,
     trace: Trace | None = None,
-    bounds: Bounds | None = None,
 ) -> Reading:
-    """Answer a question about a slide from regions that a guide proposes.
-
-    Parameters
-    ----------
-    scope : the slide (`o3_scope`)
-    eyes : components that describe and decide
-    router : chooses among the guide's behaviors
-    question : open, or with options
-    options : maximum number of regions, their order, and their magnification
-    bounds : maximum turns, tokens, USD, and seconds; a turn per region plus ten if None
+    """Answer a question about a slide (`o3_scope`) from regions that a guide proposes.
 
     Raises
     ------
@@ -419,17 +292,9 @@ def read_guided(
         raise InputError(
             f'no behavior "{options.behavior[:80]}"; available: ' + "; ".join(guide.behaviors)
         )
-    session = O3Session(scope, eyes, guide, router, question, options)
-    task = Task(
-        agent=AGENT,
-        given=GivenO3(
-            slide=scope.slide.name, question=question, eyes=eyes.name, guide=guide.name,
-            options=options,
-        ),
-        returns=Reading,
-        check=reading_problems,
-        tools=session.tools(),
-        bounds=bounds or Bounds(turns=(options.most or 200) + 10),
+    session = O3Session(scope, eyes, guide, question, options)
+    given = Given(
+        slide=scope.slide.name, question=question, eyes=eyes.name, guide=guide.name,
+        options=options,
     )  # fmt: skip
-    policy = RulePolicy(AGENT, moves(session))
-    return take_turns(task, policy, trace or Trace(), eyes.name).output
+    return session.read(AGENT, given, moves(session), (options.most or 200) + 10, trace)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,13 +10,13 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from agents.core.base import View
-from sage.core.errors import InputError
+from sage.core.errors import InputError, explain_validation
 from sage.core.files import append_line, write_text
-from sage.core.llm.turns import problems_of
-from sage.core.printable import clean_text, one_line
+from sage.core.models import Name
+from sage.core.printable import one_line
 from sage_slide_reading.reader.algorithm import Intervention, Stage
 from sage_slide_reading.reader.scope import Scope
-from sage_slide_reading.reader.types import Box, Described, Region
+from sage_slide_reading.reader.types import Described, Region, parse_box
 
 HELP = (
     "region X,Y,W,H   also look there (level-0 pixels)\nedit ID WORDS    replace the shown "
@@ -29,8 +28,6 @@ STAGES: dict[Stage, str] = {
     "described": "after the descriptions",
     "missing": "before the next look",
 }
-
-
 SAID = "said.jsonl"
 NOW = "now.json"
 MOST_SAID = 1 << 20
@@ -82,7 +79,7 @@ class TerminalPerson:
         if stage == "described":
             for view in seen:
                 where = f"{view.region.id} at {view.region.magnification:.3g}x"
-                self.report(f"   {where}: {clean_text(view.text)}")
+                self.report(f"   {where}: {one_line(view.text)}")
         changes: list[Intervention] = []
         while True:
             try:
@@ -106,39 +103,28 @@ class TerminalPerson:
             If the line is not an intervention, or names something that does not exist.
         """
         word, _, rest = line.partition(" ")
-        rest = rest.strip()
-        if word == "region":
-            found = re.fullmatch(r"(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)", rest)
-            if not found or int(found[3]) < 1 or int(found[4]) < 1:
-                raise InputError(
-                    "expected a region as X,Y,W,H in level-0 pixels, e.g. region 2048,1024,512,512"
-                )
-            x, y, width, height = (int(part) for part in found.groups())
-            change = Intervention(region=Box(x=x, y=y, width=width, height=height))
-            check(change, self.scope, self.known)
-            return change
-        if word == "edit":
-            name, _, text = rest.partition(" ")
-            change = Intervention(edit=(name, text.strip()[:2000]))
-            check(change, self.scope, self.known)
-            return change
-        if word == "missing" and rest:
-            return Intervention(missing_info=rest[:500])
-        if word == "zoom" and re.fullmatch(r"\d+(\.\d+)?", rest.removesuffix("x")):
-            level = float(rest.removesuffix("x"))
-            if not 1 <= level <= 80:
-                raise InputError("the magnification must be between 1 and 80")
-            change = Intervention(magnification=level)
-            check(change, self.scope, self.known)
-            return change
-        raise InputError(HELP)
+        name, _, words = (rest := rest.strip()).partition(" ")
+        fields: dict[str, dict[str, object]] = {
+            "region": {"region": parse_box(rest)},
+            "edit": {"edit": (name, words.strip()[:2000])},
+            "missing": {"missing_info": rest[:500]},
+            "zoom": {"magnification": rest.removesuffix("x")},
+        }
+        try:
+            change = Intervention.model_validate(fields.get(word, {}))
+        except ValidationError as error:
+            raise InputError(explain_validation(error)) from None
+        if change == Intervention():
+            raise InputError(HELP)
+        check(change, self.scope, self.known)
+        return change
 
 
 class Said(View):
     """Line of `said.jsonl`: a change, or a request to pause at every step or to continue."""
 
     at: str = Field(max_length=40)
-    by: str = Field(default="", max_length=80)
+    by: Name = Field(default="", max_length=80)
     change: Intervention | None = None
     pause: bool | None = Field(
         default=None, description="Whether to pause at every step from now on"
@@ -229,12 +215,14 @@ class FolderPerson:
             try:
                 said = Said.model_validate_json(line)
                 if said.change is not None:
-                    change = said.change.model_copy(update={"by": one_line(said.by)[:80]})
+                    change = said.change.model_copy(update={"by": said.by})
                     check(change, self.scope, self.known)
                     changes.append(change)
-            except (ValidationError, InputError) as error:
-                words = problems_of(error) if isinstance(error, ValidationError) else str(error)
-                refused.append(one_line(words)[:300])
+            except ValidationError as error:
+                refused.append(explain_validation(error)[:300])
+                continue
+            except InputError as error:
+                refused.append(str(error)[:300])
                 continue
             pause = pause if said.pause is None else said.pause
             go = go or said.go

@@ -12,7 +12,7 @@ from sage_slide_reading.reader.computed import (
     LYMPHOID_PER_MM2,
     NETWORK_MPP,
     NUCLEI_FROM,
-    TELLING,
+    SIGNS,
     describe_finding,
 )
 from sage_slide_reading.reader.concepts import (
@@ -29,9 +29,10 @@ from sage_slide_reading.reader.concepts import (
     place_of,
     words_at,
 )
-from sage_slide_reading.reader.eyes import State
 from sage_slide_reading.reader.scope import ONE_UM, Scope
 from sage_slide_reading.reader.types import (
+    NO_ANSWER,
+    AtOnce,
     Box,
     Described,
     Missing,
@@ -39,66 +40,30 @@ from sage_slide_reading.reader.types import (
     Prediction,
     Question,
     Reflection,
+    State,
     plain,
 )
 
-EVIDENCE: dict[Concept, float] = {
-    Concept.TUMOR: 0.30,
-    Concept.MARGIN: 0.25,
-    Concept.LYMPHOID: 0.35,
-    Concept.TLS: LYMPHOID_PER_MM2 * 1.2,
-    Concept.MITOSIS: 1.0,
-    Concept.NECROSIS: 0.60,
-    Concept.STROMA: 0.50,
-    Concept.GLAND: 0.08,
-    Concept.PLEOMORPHISM: 0.40,
-}
-"""Minimum value of the decisive finding for a region to support a concept."""
-LEAST_UM2: dict[Concept, float] = {Concept.NECROSIS: 8_000.0, Concept.TLS: 10_000.0}
-"""Minimum total area of regions that support a concept, in µm²."""
 LEAST_CELLULARITY = 600.0
 """If the median region has fewer nuclei per mm², the regions show folds, keratin, or glass, and
 absence of cells cannot be concluded."""
-OF_CELLS = frozenset(
-    (Concept.TUMOR, Concept.MARGIN, Concept.TLS, Concept.LYMPHOID, Concept.MITOSIS)
-)
 AT_MARGIN_UM = 60.0
 INSPECT = 20.0
 """Magnification at which findings are taken."""
-NAMES: dict[Concept, str] = {
-    Concept.TUMOR: "tumor-like epithelium",
-    Concept.MARGIN: "tumor-like epithelium at the tissue's edge",
-    Concept.LYMPHOID: "lymphocyte-rich tissue",
-    Concept.TLS: "a TLS-like lymphoid aggregate",
-    Concept.MITOSIS: "mitosis-like figures",
-    Concept.NECROSIS: "tissue without viable nuclei (necrosis-like)",
-    Concept.STROMA: "stroma",
-    Concept.GLAND: "gland-like lumens",
-    Concept.PLEOMORPHISM: "pleomorphic nuclei",
-    Concept.CELLULARITY: "cellular tissue",
-}
-SHARE_OF_FIELD: dict[Concept, float] = {
-    Concept.TUMOR: 1.0,
-    Concept.NECROSIS: 1.0,
-    Concept.STROMA: 0.9,
-    Concept.LYMPHOID: 1.0,
-    Concept.TLS: 1.0,
-    Concept.GLAND: 1.5,
-}
 
 
 def speaks_for(seen: Described, concept: Concept) -> bool:
     """Return True if a region shows a concept; a person's words outrank measurements."""
     if seen.edited:
         return concept in concepts_of(seen.text) and not _is_denied(seen.text, concept)
-    found = seen.value(TELLING[concept])
-    if found is None or concept not in EVIDENCE or found < EVIDENCE[concept]:
+    found = seen.value(SIGNS[concept].finding)
+    if found is None or found < SIGNS[concept].least:
         return False
     if concept is Concept.MARGIN:
         far = seen.value("edge_distance")
         return far is not None and 0 <= far <= AT_MARGIN_UM
     if concept is Concept.TLS:
-        return (seen.value("lymphoid_share") or 0.0) >= EVIDENCE[Concept.LYMPHOID]
+        return (seen.value("lymphoid_share") or 0.0) >= SIGNS[Concept.LYMPHOID].least
     return True
 
 
@@ -108,7 +73,7 @@ def showing(fine: Sequence[Described], concept: Concept) -> list[Described]:
     area = sum(
         float("inf") if seen.edited else seen.region.um[2] * seen.region.um[3] for seen in positive
     )
-    return positive if area >= LEAST_UM2.get(concept, 0.0) else []
+    return positive if area >= SIGNS[concept].area_um2 else []
 
 
 def _is_denied(text: str, concept: Concept) -> bool:
@@ -123,13 +88,11 @@ def _is_denied(text: str, concept: Concept) -> bool:
 class RulesExecutor:
     """Answers from findings alone, reading no text except a person's."""
 
-    name = "rules"
-
-    def predict(self, scope: Scope, state: State, question: Question) -> Prediction:
+    def predict(self, scope: Scope, state: State) -> Prediction:
         """Return the answer that the findings support, or no answer with the reason."""
+        question = state.question
         asked = meaning(question)
-        known = [concept for concept in asked.concepts if concept in TELLING]
-        if not known:
+        if not asked.concepts:
             return _abstain("the question contains nothing that these eyes can measure")
         if why := out_of_reach(question, asked):
             return _abstain(why)
@@ -137,13 +100,13 @@ class RulesExecutor:
             return _abstain(scope.unlike_he)
         fine = [s for s in state.seen if s.region.magnification >= NUCLEI_FROM or s.edited]
         if not fine:
-            return _by_impression(scope, state, question, asked)
+            return _by_impression(scope, state, asked)
         # a person's words on some patches cannot show absence while others remain to be measured
         measured = any(not seen.edited for seen in fine) or len(fine) == len(state.seen)
         state = state.model_copy(update={"screened": state.screened and measured})
         if asked.asked is Asked.WHAT:
             return _choose_concept(fine, question, asked)
-        concept = known[0]
+        concept = asked.concepts[0]
         if concept is Concept.CELLULARITY or asked.asked is Asked.HOW_MUCH:
             return _how_much(fine, question, concept)
         if concept is Concept.MITOSIS and asked.asked in (Asked.COUNT, Asked.WHERE):
@@ -155,22 +118,20 @@ class RulesExecutor:
             return _present(scope, positive, fine, question, concept, state.screened)
         return _locate(scope, positive, fine, question, concept, state.screened)
 
-    def reflect(
-        self, scope: Scope, state: State, question: Question, prediction: Prediction
-    ) -> Reflection:
-        """See `eyes.Executor`; judge whether the answer is based on measured nuclei."""
+    def reflect(self, scope: Scope, state: State, prediction: Prediction) -> Reflection:
+        """Judge whether the answer is based on measured nuclei."""
         fine = {
             s.region.id for s in state.seen if s.region.magnification >= NUCLEI_FROM or s.edited
         }
         if prediction.answer is None:
-            return Reflection(sufficient="No", reason="there is no answer yet")
+            return NO_ANSWER
         if not fine & set(prediction.regions):
             return Reflection(sufficient="No", reason="it is based on an impression at low power")
         return Reflection(sufficient="Yes", reason="it is based on findings at high power")
 
-    def missing(self, scope: Scope, state: State, question: Question) -> MissingInfo:
+    def missing(self, scope: Scope, state: State) -> MissingInfo:
         """Request measurable nuclei, from a closer look or else from other patches."""
-        wanted = meaning(question).concepts
+        wanted = meaning(state.question).concepts
         info = ", ".join(concept.value for concept in wanted) or "cellularity"
         coarse = [s for s in state.seen if s.region.magnification < NUCLEI_FROM and not s.edited]
         closer = scope.native >= NUCLEI_FROM and bool(coarse)
@@ -194,20 +155,21 @@ class RulesExecutor:
             )
         )
 
-    def at_once(
-        self, scope: Scope, state: State, question: Question
-    ) -> tuple[Prediction, Reflection, MissingInfo]:
+    def at_once(self, scope: Scope, state: State) -> AtOnce:
         """Predict, reflect, and name what is missing; rules lose nothing by answering at once."""
-        prediction = self.predict(scope, state, question)
-        reflection = self.reflect(scope, state, question, prediction)
-        return prediction, reflection, self.missing(scope, state, question)
+        prediction = self.predict(scope, state)
+        return AtOnce(
+            prediction=prediction,
+            reflection=self.reflect(scope, state, prediction),
+            missing=self.missing(scope, state),
+        )
 
 
 def _abstain(why: str) -> Prediction:
     return Prediction(answer=None, thinking_steps=f"Abstains: {why}.")
 
 
-def _by_impression(scope: Scope, state: State, question: Question, asked: Meaning) -> Prediction:
+def _by_impression(scope: Scope, state: State, asked: Meaning) -> Prediction:
     """Guess a place from the patch that ranks highest at low power, or decline."""
     if asked.asked is not Asked.WHERE or not state.screened or not state.seen:
         if scope.native < NUCLEI_FROM:
@@ -219,15 +181,20 @@ def _by_impression(scope: Scope, state: State, question: Question, asked: Meanin
     seen = state.seen[0]
     x, y = seen.region.box.center
     u, v = scope.place(x, y)
-    answer = option_at(question, u, v, x, y) if question.options else words_at(u, v)
+    answer = _place_at(state.question, u, v, x, y)
     return Prediction(
         answer=answer,
         thinking_steps=(
             f"At low power {seen.region.id} ({words_at(u, v)}) resembles"
-            f" {NAMES[asked.concepts[0]]} most; this is an impression."
+            f" {SIGNS[asked.concepts[0]].name} most; this is an impression."
         ),
         regions=(seen.region.id,),
     )
+
+
+def _place_at(question: Question, u: float, v: float, x: float, y: float) -> str | None:
+    """Return the option at a point, or its place in words if the question is open."""
+    return option_at(question, u, v, x, y) if question.options else words_at(u, v)
 
 
 def _negative(question: Question) -> str | None:
@@ -238,7 +205,7 @@ def _negative(question: Question) -> str | None:
 def _describe_region(seen: Described, concept: Concept) -> str:
     if seen.edited:
         return f"{seen.region.id}: a person wrote: {seen.text[:120]}"
-    found = next(f for f in seen.findings if f.name == TELLING[concept])
+    found = next(f for f in seen.findings if f.name == SIGNS[concept].finding)
     return f"{seen.region.id} at {seen.region.magnification:.3g}x: {describe_finding(found)}"
 
 
@@ -246,33 +213,36 @@ def _absent(
     fine: Sequence[Described], question: Question, concept: Concept, screened: bool
 ) -> Prediction:
     """Answer that nothing was found, but only if every patch was ranked before."""
+    sign = SIGNS[concept]
     if not screened:
         return _abstain(
-            f"none of the inspected regions shows {NAMES[concept]}, and nothing is known about "
+            f"none of the inspected regions shows {sign.name}, and nothing is known about "
             "the others"
         )
     cellular = [s.value("cellularity") or 0.0 for s in fine if not s.edited]
-    if concept in OF_CELLS and cellular and float(np.median(cellular)) < LEAST_CELLULARITY:
+    if sign.of_cells and cellular and float(np.median(cellular)) < LEAST_CELLULARITY:
         return _abstain(
-            f"hardly any nuclei could be measured in the regions inspected for {NAMES[concept]} "
+            f"hardly any nuclei could be measured in the regions inspected for {sign.name} "
             f"(median {np.median(cellular):.0f} nuclei/mm²), which says nothing about the rest"
         )
     finest = max((s.region.magnification for s in fine if not s.edited), default=INSPECT)
-    if concept in OF_CELLS and ONE_UM / finest > NETWORK_MPP:
+    if sign.of_cells and ONE_UM / finest > NETWORK_MPP:
         return _abstain(
-            f"{NAMES[concept]} was not found at {finest:.3g}x, where nuclei are too coarse to "
+            f"{sign.name} was not found at {finest:.3g}x, where nuclei are too coarse to "
             "rule it out"
         )
-    best = max(fine, key=lambda seen: seen.value(TELLING[concept]) or 0.0)
+    best = max(fine, key=lambda seen: seen.value(sign.finding) or 0.0)
     why = (
         f"Every patch was ranked at low power. Of {count_noun(len(fine), 'region')} inspected, "
-        f"none shows {NAMES[concept]}; the nearest is {_describe_region(best, concept)}."
+        f"none shows {sign.name}; the nearest is {_describe_region(best, concept)}."
     )
     if concept in (Concept.TUMOR, Concept.MARGIN):
         why += " These eyes cannot see isolated tumor cells or groups of a few cells."
     if not question.options:
         return Prediction(
-            answer=f"No: {NAMES[concept]} not found", thinking_steps=why, regions=(best.region.id,)
+            answer=f"No: {sign.name} not found",
+            thinking_steps=why,
+            regions=(best.region.id,),
         )
     return Prediction(answer=_negative(question), thinking_steps=why, regions=(best.region.id,))
 
@@ -293,13 +263,13 @@ def _present(
         ]
     if not positive:
         return _absent(fine, question, concept, screened)
-    positive.sort(key=lambda seen: -(seen.value(TELLING[concept]) or 0.0))
+    positive.sort(key=lambda seen: -(seen.value(SIGNS[concept].finding) or 0.0))
     places = dict.fromkeys(words_at(*scope.place(*s.region.box.center)) for s in positive)
     yes = next((option for option in question.options if POSITIVE.match(plain(option))), None)
     if question.options and yes is None:
         return _abstain("none of the options means yes")
     return Prediction(
-        answer=yes or f"Yes: {NAMES[concept]} ({', '.join(places)})",
+        answer=yes or f"Yes: {SIGNS[concept].name} ({', '.join(places)})",
         thinking_steps="; ".join(_describe_region(seen, concept) for seen in positive[:5]) + ".",
         regions=tuple(seen.region.id for seen in positive[:20]),
     )
@@ -312,22 +282,22 @@ def _locate(
     if not positive:
         if not question.options or _negative(question):
             return _absent(fine, question, concept, screened)
-        return _abstain(f"none of the inspected regions shows {NAMES[concept]}")
+        return _abstain(f"none of the inspected regions shows {SIGNS[concept].name}")
     votes: dict[str | None, float] = defaultdict(float)
     voters: dict[str | None, list[Described]] = defaultdict(list)
     for seen in positive:
         x, y = seen.region.box.center
         u, v = scope.place(x, y)
-        option = option_at(question, u, v, x, y) if question.options else words_at(u, v)
+        option = _place_at(question, u, v, x, y)
         votes[option] += (
-            (seen.value(TELLING[concept]) or 1.0) * seen.region.um[2] * seen.region.um[3]
+            (seen.value(SIGNS[concept].finding) or 1.0) * seen.region.um[2] * seen.region.um[3]
         )
         voters[option].append(seen)
     best = max((option for option in votes), key=lambda option: votes[option])
-    chosen = sorted(voters[best], key=lambda seen: -(seen.value(TELLING[concept]) or 0.0))
+    chosen = sorted(voters[best], key=lambda seen: -(seen.value(SIGNS[concept].finding) or 0.0))
     if best is None:
         return _abstain("the finding is outside all places named in the options")
-    answer = best if question.options else f"{NAMES[concept]}: {', '.join(map(str, votes))}"
+    answer = best if question.options else f"{SIGNS[concept].name}: {', '.join(map(str, votes))}"
     return Prediction(
         answer=answer,
         thinking_steps="; ".join(_describe_region(seen, concept) for seen in chosen[:5]) + ".",
@@ -379,7 +349,7 @@ def _mitoses(
         "figures are nuclei measured as dark and irregular."
     )
     if asked.asked is Asked.WHERE:
-        answer = option_at(question, u, v, x, y) if question.options else words_at(u, v)
+        answer = _place_at(question, u, v, x, y)
     else:
         answer = _in_range(question, count) if question.options else f"{count} mitosis-like figures"
     return Prediction(
@@ -411,8 +381,8 @@ def _count(
             near = [s for s in left if _touch(here, s.region.box)]
             left = [s for s in left if s not in near]
             group.extend(near)
-    why = f"{len(positive)} regions show {NAMES[concept]}, in {groups} groups of neighbors."
-    answer = _in_range(question, groups) if question.options else f"{groups}: {NAMES[concept]}"
+    why = f"{len(positive)} regions show {SIGNS[concept].name}, in {groups} groups of neighbors."
+    answer = _in_range(question, groups) if question.options else f"{groups}: {SIGNS[concept].name}"
     return Prediction(
         answer=answer,
         thinking_steps=why,
@@ -433,14 +403,14 @@ def _choose_concept(fine: list[Described], question: Question, asked: Meaning) -
     """Choose the concept that covers the largest share of the regions viewed."""
     shares = {}
     for concept in asked.concepts:
-        if concept not in SHARE_OF_FIELD:
+        if not SIGNS[concept].share:
             continue
         values = [_share(seen, concept) for seen in fine]
-        shares[concept] = SHARE_OF_FIELD[concept] * float(np.mean(values))
+        shares[concept] = SIGNS[concept].share * float(np.mean(values))
     if not shares:
         return _abstain("the options contain nothing that these eyes can measure")
     best = max(shares, key=lambda concept: shares[concept])
-    said = ", ".join(f"{NAMES[concept]} {share:.0%}" for concept, share in shares.items())
+    said = ", ".join(f"{SIGNS[concept].name} {share:.0%}" for concept, share in shares.items())
     if shares[best] < 0.2:
         return _abstain(f"no class covers a fifth of the inspected area ({said})")
     option = next((o for o in question.options if best in concepts_of(o)[:1]), None)
@@ -454,17 +424,17 @@ def _choose_concept(fine: list[Described], question: Question, asked: Meaning) -
 def _share(seen: Described, concept: Concept) -> float:
     if seen.edited:
         return float(speaks_for(seen, concept))
-    value = seen.value(TELLING[concept]) or 0.0
+    value = seen.value(SIGNS[concept].finding) or 0.0
     if concept is Concept.TLS:
         return min(1.0, value / (2 * LYMPHOID_PER_MM2))
     return value
 
 
 def _how_much(fine: list[Described], question: Question, concept: Concept) -> Prediction:
-    values = [value for s in fine if (value := s.value(TELLING[concept])) is not None]
+    values = [value for s in fine if (value := s.value(SIGNS[concept].finding)) is not None]
     if question.options or not values:
         return _abstain("the options are not quantities that these eyes measure")
-    found = next(f for s in fine for f in s.findings if f.name == TELLING[concept])
+    found = next(f for s in fine for f in s.findings if f.name == SIGNS[concept].finding)
     low, middle, high = np.percentile(values, (10, 50, 90))
     return Prediction(
         answer=(

@@ -117,10 +117,7 @@ class Scope:
         InputError
             If it is outside the slide.
         """
-        if not (
-            0 <= box.x < box.x + box.width <= self.slide.width
-            and 0 <= box.y < box.y + box.height <= self.slide.height
-        ):
+        if not box.is_within(self.slide.width, self.slide.height):
             raise InputError(
                 f"the region {box.x},{box.y},{box.width},{box.height} is outside the slide of "
                 f"{self.slide.width} x {self.slide.height} pixels"

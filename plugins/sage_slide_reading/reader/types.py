@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from agents.core.base import View
+from sage.core.errors import InputError, explain_validation
 
 Words = Annotated[str, Field(max_length=2000)]
 Yes = Literal["Yes", "No"]
@@ -47,9 +49,27 @@ class Box(View):
         """X and y in level-0 pixels."""
         return self.x + self.width / 2, self.y + self.height / 2
 
+    def is_within(self, width: int, height: int) -> bool:
+        """Return True if the box is on a slide of this size."""
+        return (
+            self.x >= 0
+            and self.y >= 0
+            and self.x + self.width <= width
+            and self.y + self.height <= height
+        )
+
     def holds(self, x: float, y: float) -> bool:
         """Return True if a point is in the box."""
         return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
+
+
+def parse_box(text: str) -> Box | None:
+    """Parse X,Y,W,H in level-0 pixels; None if it is no rectangle."""
+    try:
+        x, y, width, height = map(int, text.split(","))
+        return Box(x=x, y=y, width=width, height=height)
+    except ValueError:
+        return None
 
 
 class Region(View):
@@ -122,6 +142,22 @@ class Question(View):
         return None
 
 
+def make_question(
+    text: str, options: Sequence[str] = (), places: dict[str, Box] | None = None
+) -> Question:
+    """Build a question from what a person gave.
+
+    Raises
+    ------
+    InputError
+        If the question or its options are invalid.
+    """
+    try:
+        return Question(text=text, options=tuple(options), places=places or {})
+    except ValidationError as error:
+        raise InputError(f"question: {explain_validation(error)}") from None
+
+
 def plain(text: str) -> str:
     """Reduce text to lower-case words and numbers."""
     return " ".join(re.findall(r"[^\W_]+", text.lower()))
@@ -188,6 +224,34 @@ class MissingInfo(View):
         return max((item.zoom_to for item in self.items if item.zoom_to), default=None)
 
 
+class State(View):
+    """S_t as the Executor sees it: what was described, and how the patches were chosen.
+
+    `screened` means that every patch was ranked by its appearance, so what the highest-ranked
+    patches do not show is not on the slide.
+    """
+
+    question: Question
+    slide: str
+    size: tuple[int, int] = Field(description="Width and height, in level-0 pixels")
+    native: float = Field(description="Finest magnification of the slide")
+    round: int
+    seen: tuple[Described, ...]
+    screened: bool
+    last_round: bool
+
+
+class AtOnce(View):
+    """Answer, sufficiency and gap in one reply: the ablation without multi-step reasoning."""
+
+    prediction: Prediction
+    reflection: Reflection
+    missing: MissingInfo
+
+
+NO_ANSWER = Reflection(sufficient="No", reason="there is no answer yet")
+
+
 class Options(View):
     """Algorithm 1's parameters, as printed, and its ablations."""
 
@@ -250,15 +314,16 @@ class O3Options(View):
     seed: int = Field(default=0, ge=0, lt=2**32, description="Seed of the random order")
 
 
-class Visit(View):
-    """A region proposed by a guide, in level-0 pixels; it may extend beyond the slide."""
+class Proposed(View):
+    """A region that a guide proposes, in level-0 pixels; it may extend beyond the slide."""
 
     x: float
     y: float
     w: float = Field(gt=0)
     h: float = Field(gt=0)
     score: float
-    bin: float = Field(gt=0)
+    bin: float = Field(gt=0, description="Standard magnification: 5 is 5x")
+    order: float = Field(default=0.0, description="From 0, the first look, to 1, the last")
 
 
 class Guidance(View):
@@ -268,7 +333,7 @@ class Guidance(View):
     behavior: str
     why: Words
     options: O3Options
-    visits: tuple[Visit, ...]
+    visits: tuple[Proposed, ...]
 
 
 class PixelsRead(View):

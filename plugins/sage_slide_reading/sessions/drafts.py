@@ -9,19 +9,18 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import AfterValidator, Field, ValidationError
 
 from sage.core.errors import InputError, explain_validation
 from sage.core.files import append_line, write_text
 from sage.core.models import Strict, read_model
 from sage.core.printable import one_line
 from sage_slide_reading.sessions.actions import Action, ActionSettings
-from sage_slide_reading.sessions.format import SUFFIX, SessionHeader
+from sage_slide_reading.sessions.format import SUFFIX, Moment, Person, SessionHeader
 
 CYTOLOGY_PX = 1024
 """Side of the crop from a region's center, in level-0 pixels; half of a box not larger than it."""
@@ -30,9 +29,14 @@ DECISIONS = ".decisions.jsonl"
 MAX_BYTES = 32 << 20
 MAX_ROUNDS = 2000
 State = Literal["accepted", "revised", "rejected"]
-DraftedBy = Literal["computed", "model", "none"]
-Sentence = Annotated[str, Field(min_length=1, max_length=1000)]
-Panel = Annotated[tuple[Sentence, ...], Field(max_length=30)]
+Sentence = Annotated[str, Field(max_length=1000), AfterValidator(one_line)]
+
+
+def _drop_empty(panel: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(filter(None, panel))
+
+
+Panel = Annotated[tuple[Sentence, ...], Field(max_length=30), AfterValidator(_drop_empty)]
 PANELS: Mapping[str, str] = {
     "thumbnail_impression": "Thumbnail impression",
     "why_zoom": "Why zoom",
@@ -47,11 +51,6 @@ class Rationale(Strict):
     thumbnail_impression: Panel = ()
     why_zoom: Panel = ()
     findings: Panel = ()
-
-    @field_validator("thumbnail_impression", "why_zoom", "findings")
-    @classmethod
-    def _printable(cls, panel: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(line for sentence in panel if (line := one_line(sentence)))
 
     @property
     def words(self) -> int:
@@ -78,7 +77,7 @@ class Drafts(Strict):
     session: str = Field(max_length=255, description="File name of the session")
     header: SessionHeader
     settings: ActionSettings
-    drafted_by: DraftedBy
+    drafted_by: Literal["model", "none"]
     model: str | None = Field(default=None, max_length=200)
     statement: str = Field(max_length=1000, description="Who or what drafted them, and the limits")
     rounds: tuple[Round, ...] = Field(max_length=MAX_ROUNDS)
@@ -99,17 +98,11 @@ class Decision(Strict):
     round: int = Field(ge=0, lt=MAX_ROUNDS)
     state: State
     rationale: Rationale
-    reviewer: str = Field(min_length=1, max_length=80)
-    at: str = Field(max_length=40)
+    reviewer: Person
+    at: Moment
     seconds: float | None = Field(default=None, ge=0, le=86_400, allow_inf_nan=False)
     clicks: int | None = Field(default=None, ge=0, le=100_000)
     keys: int | None = Field(default=None, ge=0, le=1_000_000)
-
-    @field_validator("at")
-    @classmethod
-    def _a_time(cls, text: str) -> str:
-        datetime.fromisoformat(text)
-        return text
 
 
 def cytology_size(action: Action) -> tuple[float, float]:
@@ -174,7 +167,7 @@ def read_decisions(drafts_file: Path, drafts: Drafts) -> dict[int, Decision]:
     return found
 
 
-def decide(drafts_file: Path, decision: Decision) -> None:
+def append_decision(drafts_file: Path, decision: Decision) -> None:
     """Append a decision durably."""
     append_line(decisions_path(drafts_file), decision.model_dump_json(), durable=True)
 

@@ -71,7 +71,7 @@ def conversations(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> str
         messages: list[dict[str, Any]] = [
             {"role": "system", "content": "You read a histology slide region by region."},
             {"role": "user", "content": f"Slide {header.slide}, {header.width} x {header.height} "
-                                        f"pixels. Task: {header.task or 'not stated'}"},
+                                        f"pixels. Task: {header.task or 'not stated'!s}"},
         ]  # fmt: skip
         for number, (action, rationale, _) in enumerate(kept):
             said = [_words(rationale.thumbnail_impression)] if number == 0 else []

@@ -10,14 +10,17 @@ import re
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeVar
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
+from sage.core import clock
 from sage.core.errors import InputError, explain_validation
 from sage.core.files import write_text
-from sage.core.models import Strict
-from sage.core.printable import one_line
+from sage.core.models import Name, Passage, Strict
+
+if TYPE_CHECKING:
+    from mcp_servers.slides.slide import Slide
 
 SUFFIX = ".session.jsonl"
 MAX_BYTES = 64 << 20
@@ -40,6 +43,24 @@ Pixels = Annotated[int, Field(ge=1, le=LARGEST_SIDE)]
 M = TypeVar("M", bound=Strict)
 
 
+def _require_text(text: str) -> str:
+    if not text:
+        raise ValueError("must not be empty")
+    return text
+
+
+def _check_time(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
+
+Person = Annotated[Name, Field(max_length=80), AfterValidator(_require_text)]
+"""Name or pseudonym of a person, on one line."""
+Moment = Annotated[
+    str, Field(max_length=40, description="Time in ISO 8601"), AfterValidator(_check_time)
+]
+
+
 class SessionHeader(Strict):
     """The first line: the slide, the screen, the reader and the task.
 
@@ -56,10 +77,10 @@ class SessionHeader(Strict):
     mpp: float | None = Field(default=None, gt=0, le=1000, allow_inf_nan=False)
     objective: float | None = Field(default=None, gt=0, le=400, allow_inf_nan=False)
     screen: tuple[Pixels, Pixels]
-    reader: str = Field(min_length=1, max_length=80)
-    task: str = Field(max_length=500)
-    started: str = Field(max_length=40, description="Time in ISO 8601")
-    note: str | None = Field(default=None, max_length=2000)
+    reader: Person = Field(description="Pseudonym")
+    task: Passage = Field(max_length=500)
+    started: Moment
+    note: Annotated[Passage, Field(max_length=2000)] | None = None
 
     @field_validator("slide")
     @classmethod
@@ -67,24 +88,6 @@ class SessionHeader(Strict):
         if re.search(r"[/\\\x00-\x1f\x7f]", name) or name in {".", ".."}:
             raise ValueError("the slide must be a file name, without folders")
         return name
-
-    @field_validator("reader", "task", "note")
-    @classmethod
-    def _on_one_line(cls, text: str | None) -> str | None:
-        return None if text is None else one_line(text)
-
-    @field_validator("reader")
-    @classmethod
-    def _somebody(cls, name: str) -> str:
-        if not name:
-            raise ValueError("a session must give its reader, by a pseudonym")
-        return name
-
-    @field_validator("started")
-    @classmethod
-    def _a_time(cls, text: str) -> str:
-        datetime.fromisoformat(text)
-        return text
 
     @property
     def native(self) -> float:
@@ -96,6 +99,18 @@ class SessionHeader(Strict):
     def magnification(self, view_width: float) -> float:
         """Of a view of so many level-0 pixels across the screen."""
         return self.native * self.screen[0] / view_width
+
+
+def describe_recording(
+    slide: Slide, name: str, *, screen: tuple[int, int], reader: str, task: str,
+    note: str | None = None,
+) -> SessionHeader:  # fmt: skip
+    """Build the header of a session that begins now on an open slide, given its file name."""
+    return SessionHeader(
+        slide=name, width=slide.width, height=slide.height, mpp=slide.mpp,
+        objective=slide.objective_power, screen=screen, reader=reader, task=task,
+        started=clock.stamp(), note=note,
+    )  # fmt: skip
 
 
 class ViewEvent(Strict):
@@ -198,7 +213,7 @@ def _line(model: type[M], line: bytes, path: Path, number: int) -> M:
     try:
         return model.model_validate_json(line)
     except ValidationError as error:
-        reason = one_line(explain_validation(error))[:280]
+        reason = explain_validation(error)[:280]
         raise InputError(f"{path}: line {number}: {reason}") from None
 
 

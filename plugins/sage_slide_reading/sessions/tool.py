@@ -7,7 +7,6 @@ from pydantic import BaseModel, Field, ValidationError
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import Given, SlideInput, SlideResult, of_slide, open_slide
 from mcp_servers.spec import OutputName, Resources, tool
-from sage.core import clock
 from sage.core.errors import InputError, explain_validation
 from sage_slide_reading.sessions.format import (
     SUFFIX,
@@ -15,9 +14,9 @@ from sage_slide_reading.sessions.format import (
     EventKind,
     Pixels,
     Session,
-    SessionHeader,
     Side,
     ViewEvent,
+    describe_recording,
     kind_of,
     write_session,
 )
@@ -87,10 +86,9 @@ def record_session(given: RecordSessionInput, context: ToolContext) -> RecordSes
 
     slide = open_slide(given, context)
     try:
-        header = SessionHeader(
-            slide=slide.path.name, width=slide.width, height=slide.height, mpp=slide.mpp,
-            objective=slide.objective_power, screen=given.screen, reader=given.reader,
-            task=given.task, started=clock.stamp(), note="Given to the tool record_session.",
+        header = describe_recording(
+            slide, slide.path.name, screen=given.screen, reader=given.reader, task=given.task,
+            note="Given to the tool record_session.",
         )  # fmt: skip
         events: list[ViewEvent] = []
         for number, view in enumerate(given.views, 1):

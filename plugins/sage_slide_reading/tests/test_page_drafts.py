@@ -39,7 +39,7 @@ def place(tmp_path: Path) -> Path:
     for name, rationale in (("drafted", DRAFTED), ("scratch", DRAFTED.model_validate({}))):
         made = Drafts(
             session=f"{name}.session.jsonl", header=header, settings=ActionSettings(),
-            drafted_by="computed" if name == "drafted" else "none", statement="For a test.",
+            drafted_by="model" if name == "drafted" else "none", statement="For a test.",
             rounds=tuple(
                 Round(action=box(x=x, y=y, w=412, h=412, start=5 * n, end=5 * n + 3),
                       rationale=rationale, navigation_s=2)

@@ -24,7 +24,7 @@ from sage.web.guard import Secrets
 from sage.web.site import Site
 from sage_slide_reading.reader.algorithm import read_slide
 from sage_slide_reading.reader.export import navigating, write_reading
-from sage_slide_reading.reader.open_eyes import computed_eyes
+from sage_slide_reading.reader.eyes import computed_eyes
 from sage_slide_reading.reader.scope import Scope
 from sage_slide_reading.reader.types import Options, Question
 from sage_slide_reading.web import readings

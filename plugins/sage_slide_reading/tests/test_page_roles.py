@@ -110,7 +110,7 @@ def test_sessions_of_others_are_for_reviewers(tmp_path: Path) -> None:
         header = read_session(kept.path(name)).header
         rounds = (Round(action=box(), rationale=DRAFTED, navigation_s=2),)
         drafts = Drafts(session=kept.path(name).name, header=header, settings=ActionSettings(),
-                        drafted_by="computed", statement="For a test.", rounds=rounds)  # fmt: skip
+                        drafted_by="model", statement="For a test.", rounds=rounds)  # fmt: skip
         write_drafts(kept.folder / f"{name}.drafts.json", drafts)
     for who in PEOPLE:
         everything = who in ("reviewer", "both", "boss")

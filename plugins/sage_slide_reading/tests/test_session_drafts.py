@@ -15,8 +15,8 @@ from sage_slide_reading.sessions.drafts import (
     Drafts,
     Rationale,
     Round,
+    append_decision,
     audit,
-    decide,
     decisions_path,
     read_decisions,
     read_drafts,
@@ -34,7 +34,7 @@ DRAFTED = Rationale(
 )
 
 
-def drafts(rounds: int = 4, drafted_by: Any = "computed") -> Drafts:
+def drafts(rounds: int = 4, drafted_by: Any = "model") -> Drafts:
     rationale = DRAFTED if drafted_by != "none" else Rationale()
     return Drafts(
         session="a.session.jsonl", header=HEADER, settings=ActionSettings(),
@@ -80,10 +80,10 @@ def test_the_last_decision_on_these_very_drafts_counts(tmp_path: Path) -> None:
     path, made = tmp_path / "a.drafts.json", drafts()
     write_drafts(path, made)
     assert read_drafts(path) == made and read_decisions(path, made) == {}
-    decide(path, decision(made, 0))
-    decide(path, decision(made, 0, state="rejected"))
-    decide(path, decision(made, 1))
-    decide(path, decision(made, 2, drafts="0" * 64))  # of earlier drafts
+    append_decision(path, decision(made, 0))
+    append_decision(path, decision(made, 0, state="rejected"))
+    append_decision(path, decision(made, 1))
+    append_decision(path, decision(made, 2, drafts="0" * 64))  # of earlier drafts
     with decisions_path(path).open("ab") as stream:
         stream.write(b'{"drafts": "')  # the power fails
     found = read_decisions(path, made)
@@ -110,7 +110,7 @@ def test_damaged_drafts_are_refused(tmp_path: Path, text: str) -> None:
 def test_a_damaged_decision_is_named_by_its_line(tmp_path: Path, changed: dict[str, Any]) -> None:
     path, made = tmp_path / "a.drafts.json", drafts()
     write_drafts(path, made)
-    decide(path, decision(made, 0))
+    append_decision(path, decision(made, 0))
     bad = json.dumps(decision(made, 1).model_dump(mode="json") | changed)
     with decisions_path(path).open("a") as stream:
         stream.write(bad.replace('"NaN"', "NaN") + "\n")

@@ -80,7 +80,7 @@ def lines(**changed: Any) -> list[str]:
         ("\n".join(lines(width=10**12)), "line 1: width"),
         ("\n".join(lines(mpp=-1)), "line 1: mpp"),
         ("\n".join(lines(mpp=math.nan)), "line 1: mpp"),
-        ("\n".join(lines(reader=" ")), "pseudonym"),
+        ("\n".join(lines(reader=" ")), "line 1: reader"),
         ("\n".join(lines(started="yesterday")), "line 1: started"),
         ("\n".join(lines(task="x" * 20_000)), "line 1 has"),
         ("\n".join(lines(password="x")), "line 1: password"),

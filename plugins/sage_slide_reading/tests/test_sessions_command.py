@@ -71,7 +71,7 @@ def test_from_a_log_to_training_data(place: Path) -> None:
         (["import", "log.json", "--slide", "node.tif", "--reader", "r", "--out", "a.json"],
          "must end in .session.jsonl"),
         (["import", "log.json", "--slide", "node.tif", "--reader", " ", "--out",
-          "b.session.jsonl"], "pseudonym"),
+          "b.session.jsonl"], "reader: must not be empty"),
         (["import", "node.tif", "--slide", "node.tif", "--reader", "r", "--out",
           "b.session.jsonl"], "unknown log"),
         (["import", "log.json", "--slide", "node.tif", "--reader", "r", "--screen", "0x1", "--out",
@@ -111,7 +111,7 @@ def test_record_session_is_a_tool(place: Path, tmp_path: Path) -> None:
         ({"views": [{**views[0], "x": 5000}]}, "view 1 shows nothing"),
         ({"views": [{**views[0], "w": float("nan")}]}, "w"),
         ({"views": [views[1], views[0]]}, "^record_session: event 2 is at 0 s"),
-        ({"reader": "\u200b"}, "pseudonym"),
+        ({"reader": "\u200b"}, "^record_session: reader"),
         ({"slide": "/etc/passwd"}, "outside"),
     ):
         with pytest.raises(InputError, match=said):

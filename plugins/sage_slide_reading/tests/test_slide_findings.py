@@ -15,8 +15,8 @@ from mcp_servers.measures.enumeration import suite_of
 from mcp_servers.measures.formula import parse
 from mcp_servers.measures.maps import held_in, read_maps, write_maps
 from sage.core.errors import InputError
-from sage_slide_reading.reader.findings_tool import check_questions
 from sage_slide_reading.reader.maps import findings_of
+from sage_slide_reading.reader.tools import check_questions
 from sage_slide_reading.tests.test_slide_maps import reading
 from tests.end_to_end.harness import sage
 

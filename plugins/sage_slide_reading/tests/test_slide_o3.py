@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,22 +17,13 @@ from mcp_servers.slides.slide import Slide
 from sage.core.errors import FaultError, InputError
 from sage.core.llm.trace import Trace, episodes, read_trace
 from sage.core.llm.turns import replay
-from sage_slide_reading.behavior.baselines import tissue_density
-from sage_slide_reading.behavior.model import Behavior, BehaviorCard, save
+from sage_slide_reading.behavior.model import Behavior, BehaviorCard, BehaviorModel, save
 from sage_slide_reading.behavior.network import RegionNet
 from sage_slide_reading.reader import computed
 from sage_slide_reading.reader.export import write_reading
-from sage_slide_reading.reader.guides import HeatGuide, RecordedVisits, UnguidedPlaces, bank
-from sage_slide_reading.reader.o3 import (
-    ModelRouter,
-    Routing,
-    WordRouter,
-    o3_scope,
-    read_guided,
-    words_route,
-)
-from sage_slide_reading.reader.open_eyes import computed_eyes, model_eyes, router_of
-from sage_slide_reading.reader.types import O3Options, Question, Reading, Visit
+from sage_slide_reading.reader.eyes import computed_eyes, model_eyes
+from sage_slide_reading.reader.o3 import o3_scope, read_guided
+from sage_slide_reading.reader.types import O3Options, Proposed, Question, Reading
 from sage_slide_reading.tests.test_slide_reader import fields_of, player
 from tests.end_to_end.harness import sage
 from tests.openai_server import chat_reasoner, serve
@@ -51,10 +43,22 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def make_visit(x_um: float, y_um: float, side_um: float = 140.0, score: float = 1.0) -> Visit:
+def make_visit(x_um: float, y_um: float, side_um: float = 140.0, score: float = 1.0) -> Proposed:
     side = side_um / MPP
-    return Visit(x=x_um / MPP - side / 2, y=y_um / MPP - side / 2, w=side, h=side, score=score,
+    return Proposed(x=x_um / MPP - side / 2, y=y_um / MPP - side / 2, w=side, h=side, score=score,
                  bin=10.0)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RecordedVisits:
+    """Regions that a reader visited on this slide."""
+
+    recorded: tuple[Proposed, ...]
+    name: str = "a recorded reader"
+    behaviors: tuple[str, ...] = ("recorded",)
+
+    def predict(self, slide: Slide, task: str, most: int | None) -> list[Proposed]:
+        return list(self.recorded[:most])
 
 
 DEPOSIT, FOLLICLE, PARENCHYMA = make_visit(380, 430), make_visit(820, 430), make_visit(600, 250)
@@ -62,8 +66,7 @@ DEPOSIT, FOLLICLE, PARENCHYMA = make_visit(380, 430), make_visit(820, 430), make
 
 def read_node(path: Path, guide: Any, **options: Any) -> Reading:
     with Slide.open(path) as slide:
-        return read_guided(o3_scope(slide), computed_eyes(), guide, WordRouter(), QUESTION,
-                           O3Options(**options))  # fmt: skip
+        return read_guided(o3_scope(slide), computed_eyes(), guide, QUESTION, O3Options(**options))
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +135,7 @@ def test_a_reading_has_the_thumbnail_then_a_step_per_region_and_says_who_guided(
     assert all(step.predicted is not None for step in regions)
     assert reading.guidance is not None
     assert reading.guidance.visits == (DEPOSIT, FOLLICLE)
-    assert reading.guidance.why == "it is the only one"
+    assert reading.guidance.why == "it is the bank's first"
     assert "not findings" in reading.statement and "Not for diagnosis" in reading.statement
     assert 0 < reading.read.high_power_share < 0.5
 
@@ -169,8 +172,8 @@ def test_a_trace_replays_without_the_slide(node: Path, tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     with Slide.open(node) as slide:
         reading = read_guided(
-            o3_scope(slide), computed_eyes(), RecordedVisits((DEPOSIT,)), WordRouter(), QUESTION,
-            O3Options(), trace=Trace(trace),
+            o3_scope(slide), computed_eyes(), RecordedVisits((DEPOSIT,)), QUESTION, O3Options(),
+            trace=Trace(trace),
         )  # fmt: skip
     (episode,) = episodes(read_trace(trace))
     assert replay(episode, Reading) == reading
@@ -181,46 +184,17 @@ def test_a_trace_replays_without_the_slide(node: Path, tmp_path: Path) -> None:
 # -- guides -----------------------------------------------------------------------------------
 
 
-def test_baselines_propose_as_many_regions_as_they_are_told(node: Path) -> None:
-    with Slide.open(node) as slide:
-        scope = o3_scope(slide)
-        for guide in (HeatGuide("tissue", tissue_density, 0.1, 10.0, 4),
-                      UnguidedPlaces(5, 0.1, 10.0, 4)):  # fmt: skip
-            visits = guide.visits(scope, "x", None)
-            assert len(visits) == 4 and len(guide.visits(scope, "x", 2)) == 2
-            assert visits == guide.visits(scope, "x", None)
-            sides = {round(side) for visit in visits for side in (visit.w, visit.h)}
-            assert sides == {round(0.1 * slide.height)}
-
-
-def test_a_trained_bank_guides_by_the_behavior_that_the_router_chose(
+def test_without_a_model_the_first_behavior_or_the_requested_one_guides(
     node: Path, model: Path
 ) -> None:
-    reading = read_node(node, bank(model), most=2)
+    reading = read_node(node, BehaviorModel(model), most=2)
     assert reading.guidance is not None
     assert reading.guidance.behavior == BANK[0]
-    assert "metastatic, tumor" in reading.guidance.why
     assert 1 <= len(reading.steps) - 1 <= 2
-    asked = read_node(node, bank(model), behavior=BANK[1], most=1)
+    asked = read_node(node, BehaviorModel(model), behavior=BANK[1], most=1)
     assert asked.guidance is not None and asked.guidance.why == "it was requested"
     with pytest.raises(InputError, match='no behavior "x"; available: find'):
-        read_node(node, bank(model), behavior="x")
-
-
-@pytest.mark.parametrize(
-    ("question", "behavior"),
-    [
-        ("Is there metastatic tumor in this lymph node?", BANK[0]),
-        ("Please screen the whole slide for me, row after row", BANK[2]),
-        ("Only glance at it", BANK[1]),
-        ("How cellular is it?", BANK[1]),
-    ],
-)
-def test_the_router_of_rules_goes_by_shared_words(question: str, behavior: str) -> None:
-    for turn in range(3):
-        behaviors = BANK[turn:] + BANK[:turn]
-        routed = words_route(Routing(question=question, impression="", behaviors=behaviors))
-        assert routed.behavior == behavior
+        read_node(node, BehaviorModel(model), behavior="x")
 
 
 # -- a model's eyes ---------------------------------------------------------------------------
@@ -241,8 +215,7 @@ def read_by_model(node: Path, model: Path, folder: Path, behavior: str) -> Readi
         reasoner = chat_reasoner(server.url, folder)
         reasoner.settings = reasoner.settings.model_copy(update={"vision": True})
         eyes = model_eyes(reasoner)
-        assert isinstance(router_of(eyes), ModelRouter)
-        return read_guided(o3_scope(slide), eyes, bank(model), router_of(eyes), QUESTION,
+        return read_guided(o3_scope(slide), eyes, BehaviorModel(model), QUESTION,
                            O3Options(most=2))  # fmt: skip
 
 

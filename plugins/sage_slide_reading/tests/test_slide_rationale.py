@@ -10,13 +10,11 @@ import pytest
 
 from mcp_servers.slides.slide import Slide
 from sage.core.errors import FaultError, InputError
-from sage_slide_reading.rationale.computed import ComputedWriter
-from sage_slide_reading.rationale.draft import NoWriter, draft
-from sage_slide_reading.rationale.model import ModelWriter
 from sage_slide_reading.reader.scope import Scope
 from sage_slide_reading.reader.types import Options
 from sage_slide_reading.sessions.actions import ActionSettings
 from sage_slide_reading.sessions.format import Session, SessionHeader, ViewEvent
+from sage_slide_reading.sessions.rationale import draft
 from sage_slide_reading.tests.test_slide_reader import player
 from tests.openai_server import chat_reasoner, serve
 from validation.simulate import render_slide
@@ -48,44 +46,32 @@ def session(path: Path, **changed: Any) -> Session:
     ))  # fmt: skip
 
 
-def draft_rationales(path: Path, writer: Any, **changed: Any) -> Any:
+def draft_rationales(path: Path, reasoner: Any = None, **changed: Any) -> Any:
     with Slide.open(path, threads=1) as slide:
         scope = Scope(slide, Options())
-        return draft(session(path, **changed), "a", scope, writer, ActionSettings())
+        return draft(session(path, **changed), "a", scope, ActionSettings(), reasoner)
 
 
-def test_computed_drafts_are_measured_and_say_what_they_are(section: Path) -> None:
-    made = draft_rationales(section, ComputedWriter())
-    assert [round_.navigation_s for round_ in made.rounds] == [0, 0]
-    assert "without a model" in made.statement and made.drafted_by == "computed"
-    first, second = (round_.rationale for round_ in made.rounds)
-    assert "upper left" in " ".join(first.thumbnail_impression)
-    assert "stayed here for 3.0 s at 10x" in second.why_zoom[0]
-    for rationale in (first, second):
-        assert "nuclei per mm²" in " ".join(rationale.findings)
-        assert 3 <= len(rationale.findings) <= 7
-        assert all(line.endswith(".") for panel in rationale for line in panel[1])
-    assert draft_rationales(section, ComputedWriter()) == made
-
-
-def test_without_a_writer_the_panels_are_empty(section: Path) -> None:
-    made = draft_rationales(section, NoWriter())
+def test_without_a_model_the_panels_are_empty(section: Path) -> None:
+    made = draft_rationales(section)
+    assert made.drafted_by == "none"
     assert [round_.rationale.words for round_ in made.rounds] == [0, 0]
+    assert [round_.navigation_s for round_ in made.rounds] == [0, 0]
 
 
 def test_a_session_of_another_slide_or_without_actions_is_refused(section: Path) -> None:
     with pytest.raises(InputError):
-        draft_rationales(section, NoWriter(), width=999)
+        draft_rationales(section, width=999)
     with pytest.raises(InputError, match=r"other\.svs"):
-        draft_rationales(section, NoWriter(), slide="other.svs")
+        draft_rationales(section, slide="other.svs")
     with pytest.raises(InputError, match="--mpp 2"):
-        draft_rationales(section, NoWriter(), mpp=2.0)
+        draft_rationales(section, mpp=2.0)
     strict = ActionSettings(stay_s=100)
     with (
         Slide.open(section) as slide,
         pytest.raises(InputError, match="100 s"),
     ):
-        draft(session(section), "a", Scope(slide, Options()), NoWriter(), strict)
+        draft(session(section), "a", Scope(slide, Options()), strict)
 
 
 GOOD = {
@@ -98,7 +84,7 @@ GOOD = {
 def by_model(section: Path, folder: Path, reply: Any) -> tuple[Any, Any]:
     with serve(player({"Drafted": reply})) as server:
         reasoner = chat_reasoner(server.url, folder, repairs=1)
-        made = draft_rationales(section, ModelWriter(reasoner, "played"))
+        made = draft_rationales(section, reasoner)
     return made, server
 
 
@@ -106,8 +92,8 @@ def test_a_vision_model_sees_thumbnail_region_and_crop(section: Path, tmp_path: 
     with serve(player({"Drafted": GOOD})) as server:
         reasoner = chat_reasoner(server.url, tmp_path)
         reasoner.settings = reasoner.settings.model_copy(update={"vision": True})
-        made = draft_rationales(section, ModelWriter(reasoner, "played"))
-    assert made.model == "played" and "not by a pathologist" in made.statement
+        made = draft_rationales(section, reasoner)
+    assert made.drafted_by == "model" and "not by a pathologist" in made.statement
     assert made.rounds[0].rationale.findings == (
         "Nests of large cells.", "The stroma is loose.", "No necrosis is seen.",
     )  # fmt: skip

@@ -31,6 +31,7 @@ from sage.core.llm.budget import BudgetError
 from sage.core.llm.messages import ModelChoice
 from sage.core.llm.trace import Trace, episodes, read_trace
 from sage.core.llm.turns import replay
+from sage_slide_reading.behavior.model import BehaviorModel
 from sage_slide_reading.reader.algorithm import Intervention, read_slide
 from sage_slide_reading.reader.concepts import (
     Asked,
@@ -48,16 +49,15 @@ from sage_slide_reading.reader.export import (
     navigating,
     write_reading,
 )
-from sage_slide_reading.reader.eyes import Eyes, State
-from sage_slide_reading.reader.guides import bank
-from sage_slide_reading.reader.model import Shown, answer_problems
-from sage_slide_reading.reader.o3 import WordRouter, o3_scope, read_guided
-from sage_slide_reading.reader.open_eyes import clip_eyes, computed_eyes, model_eyes
+from sage_slide_reading.reader.eyes import Eyes, clip_eyes, computed_eyes, model_eyes
+from sage_slide_reading.reader.model import answer_problems
+from sage_slide_reading.reader.o3 import o3_scope, read_guided
 from sage_slide_reading.reader.person import NOW, SAID, FolderPerson, Now, Said, TerminalPerson
 from sage_slide_reading.reader.rules import RulesExecutor, hottest, showing, speaks_for
 from sage_slide_reading.reader.scope import Scope
 from sage_slide_reading.reader.types import (
     UNITS,
+    AtOnce,
     Box,
     Described,
     Finding,
@@ -70,6 +70,7 @@ from sage_slide_reading.reader.types import (
     Reading,
     Reflection,
     Region,
+    State,
 )
 from tests.clip import write_clip
 from tests.end_to_end.harness import REPO, sage
@@ -246,14 +247,13 @@ def test_absence_is_only_claimed_where_nuclei_could_be_measured(
     region = seen.region.model_copy(update={"magnification": magnification})
     seen = seen.model_copy(update={"region": region, "edited": edited, "text": "fat"})
     state = State(
-        slide="s", size=(9, 9), mpp=0.5, round=1, seen=(seen,), screened=True, last_round=False
-    )
-    question = Question(text="Is there tumor?", options=("yes", "no"))
-    found = RulesExecutor().predict(scope, state, question)
+        question=Question(text="Is there tumor?", options=("yes", "no")), slide="s", size=(9, 9),
+        native=20, round=1, seen=(seen,), screened=True, last_round=False,
+    )  # fmt: skip
+    found = RulesExecutor().predict(scope, state)
     assert found.answer == answer
-    assert ("solated tumor cells" in found.thinking_steps) is (answer == "no")
     unscreened = state.model_copy(update={"screened": False})
-    assert RulesExecutor().predict(scope, unscreened, question).answer is None
+    assert RulesExecutor().predict(scope, unscreened).answer is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=12), st.integers(1, 8))
@@ -298,29 +298,25 @@ class Script:
         self.guided.append(question is not None)
         return Described(region=region, text="seen", guided=question is not None)
 
-    def predict(self, scope: Scope, state: State, question: Question) -> Prediction:
+    def predict(self, scope: Scope, state: State) -> Prediction:
         self.states.append(state)
         return Prediction(answer="A", thinking_steps="so", regions=(state.seen[0].region.id,))
 
-    def reflect(
-        self, scope: Scope, state: State, question: Question, prediction: Prediction
-    ) -> Reflection:
+    def reflect(self, scope: Scope, state: State, prediction: Prediction) -> Reflection:
         return Reflection(sufficient="Yes" if state.round >= self.sufficient_at else "No")
 
-    def missing(self, scope: Scope, state: State, question: Question) -> MissingInfo:
+    def missing(self, scope: Scope, state: State) -> MissingInfo:
         said = "Yes" if self.zoom else "No"
         return MissingInfo.model_validate(
             {"items": [{"missing_info": "glands", "zoom_recommendation": said, "zoom_to": 10}]}
         )
 
-    def at_once(
-        self, scope: Scope, state: State, question: Question
-    ) -> tuple[Prediction, Reflection, MissingInfo]:
-        prediction = self.predict(scope, state, question)
-        return (
-            prediction,
-            self.reflect(scope, state, question, prediction),
-            self.missing(scope, state, question),
+    def at_once(self, scope: Scope, state: State) -> AtOnce:
+        prediction = self.predict(scope, state)
+        return AtOnce(
+            prediction=prediction,
+            reflection=self.reflect(scope, state, prediction),
+            missing=self.missing(scope, state),
         )
 
 
@@ -380,7 +376,7 @@ def test_ablations(scope: Scope) -> None:
 
 def test_a_region_that_was_never_seen_ends_the_reading(scope: Scope) -> None:
     class Liar(Script):
-        def predict(self, scope: Scope, state: State, question: Question) -> Prediction:
+        def predict(self, scope: Scope, state: State) -> Prediction:
             return Prediction(answer="A", thinking_steps="so", regions=("p99-99",))
 
     with pytest.raises(FaultError, match="never seen"):
@@ -570,9 +566,7 @@ def test_what_cannot_be_a_stained_section_is_not_read_as_one(
     with Slide.open(tmp_path / "n.tiff") as slide:
         scope = o3_scope(slide)
         question = Question(text="Is there metastatic tumor?")
-        guided = read_guided(
-            scope, computed_eyes(), bank(None), WordRouter(), question, O3Options(most=1)
-        )
+        guided = read_guided(scope, computed_eyes(), BehaviorModel(), question, O3Options(most=1))
     assert guided.answer is None and why in guided.statement
 
 
@@ -918,9 +912,9 @@ def test_ten_thousand_regions_are_told_apart_and_back_in_a_few_words(
     reading, _ = model_reading(section, tmp_path / "same", GOOD | {"Prediction": many})
     assert len(reading.rests_on) == 1
     names = [f"r{number}" for number in range(10_000)]
-    given = Shown(
-        question="Where?", options=(), slide="s", width=1, height=1, native=20, last_round=False,
-        fields=(),
+    given = State(
+        question=Question(text="Where?"), slide="s", size=(1, 1), native=20, round=1, seen=(),
+        screened=True, last_round=False,
     )  # fmt: skip
     found = answer_problems(given, Prediction(answer="a", thinking_steps="x", regions=tuple(names)))
     assert len(found) == 5
@@ -1045,8 +1039,8 @@ def test_the_command_line_reads_a_slide(section: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--answer", "left"], "--answer: a question with options needs at least two"),
-        (["--answer", "left", "--answer", "LEFT"], "--answer: two options are identical"),
+        (["--answer", "left"], "a question with options needs at least two"),
+        (["--answer", "left", "--answer", "LEFT"], "two options are identical"),
         (["--place", "A=1,2,3,4", "--place", "A=5,6,7,8"], "two places have the same name"),
         (["--place", "A=1,2,3"], "--place A=1,2,3"),
         (["--eyes", "clip"], "--weights"),

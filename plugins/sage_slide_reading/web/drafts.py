@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -16,11 +16,21 @@ from sage.core.models import Strict
 from sage.web.people import person
 from sage.web.routes.slides import SUFFIXES, encode
 from sage.web.site import NAME
+from sage_slide_reading.sessions.drafts import (
+    DRAFTS,
+    PANELS,
+    Decision,
+    Drafts,
+    Rationale,
+    append_decision,
+    audit,
+    cytology_size,
+    read_decisions,
+    read_drafts,
+    state_of,
+)
+from sage_slide_reading.sessions.format import SessionHeader
 from sage_slide_reading.web.sessions import may_see, recordings
-
-if TYPE_CHECKING:
-    from sage_slide_reading.sessions.drafts import Drafts
-    from sage_slide_reading.sessions.format import SessionHeader
 
 router = APIRouter(prefix="/drafts")
 
@@ -38,8 +48,6 @@ def find_drafts(request: Request, name: str) -> tuple[Path, Drafts]:
     InputError
         If there are no such drafts, or the person may not see them.
     """
-    from sage_slide_reading.sessions.drafts import DRAFTS, read_drafts
-
     path = recordings(request).folder / f"{name}{DRAFTS}"
     there = NAME.fullmatch(name) and not path.is_symlink() and path.is_file()
     if not there or not may_see(request, name):
@@ -74,8 +82,6 @@ def slide_of(request: Request, header: SessionHeader) -> Path:
 @router.get("")
 def list_drafts(request: Request) -> list[dict[str, Any]]:
     """List sessions with drafted rationales and the progress of their review."""
-    from sage_slide_reading.sessions.drafts import DRAFTS, read_decisions
-
     folder = recordings(request).folder
     found = []
     paths = sorted(folder.glob(f"*{DRAFTS}"), reverse=True) if folder.is_dir() else []
@@ -97,8 +103,6 @@ def list_drafts(request: Request) -> list[dict[str, Any]]:
 @router.get("/{name}")
 def show_drafts(name: str, request: Request) -> dict[str, Any]:
     """Show drafts with the last decision on each round, and the effort of the review so far."""
-    from sage_slide_reading.sessions.drafts import PANELS, audit, read_decisions
-
     path, drafts = find_drafts(request, name)
     decisions = read_decisions(path, drafts)
     return {
@@ -130,7 +134,6 @@ def picture(name: str, round: int, kind: Picture, request: Request) -> Response:
         If there is no such round, or its slide is not below the roots; status 422.
     """
     from mcp_servers.slides.slide import fit
-    from sage_slide_reading.sessions.drafts import cytology_size
 
     _, drafts = find_drafts(request, name)
     if not 0 <= round < len(drafts.rounds):
@@ -155,20 +158,12 @@ def _pixel(position: float, scale: float) -> int:
     return int(position / scale + 0.5)
 
 
-class Panels(Strict):
-    """The three panels as the reviewer left them."""
-
-    thumbnail_impression: tuple[str, ...] = Field(default=(), max_length=30)
-    why_zoom: tuple[str, ...] = Field(default=(), max_length=30)
-    findings: tuple[str, ...] = Field(default=(), max_length=30)
-
-
 class Made(Strict):
     """A decision on one round, and the effort since the round was shown."""
 
     round: int = Field(ge=0)
     accept: bool
-    rationale: Panels
+    rationale: Rationale
     reviewer: str = Field(default="", max_length=80)
     seconds: float | None = Field(ge=0, le=86_400, allow_inf_nan=False)
     clicks: int = Field(ge=0, le=100_000)
@@ -185,20 +180,11 @@ def decide(name: str, made: Made, request: Request) -> dict[str, Any]:
         If there is no such round, a text is too long, or an accepted rationale is empty;
         the response has status 422.
     """
-    from sage_slide_reading.sessions.drafts import (
-        Decision,
-        Rationale,
-        audit,
-        read_decisions,
-        state_of,
-    )  # fmt: skip
-    from sage_slide_reading.sessions.drafts import decide as keep
-
     path, drafts = find_drafts(request, name)
     if made.round >= len(drafts.rounds):
         raise InputError(f"no such round: {made.round}")
     try:
-        left = Rationale(**made.rationale.model_dump()) if made.accept else Rationale()
+        left = made.rationale if made.accept else Rationale()
         if made.accept and not left.words:
             raise InputError("the rationale is empty: write one, or reject the round")
         decision = Decision(
@@ -214,7 +200,7 @@ def decide(name: str, made: Made, request: Request) -> dict[str, Any]:
         )
     except ValidationError as error:
         raise InputError(explain_validation(error)) from None
-    keep(path, decision)
+    append_decision(path, decision)
     return {
         "state": decision.state,
         "audit": audit(drafts, read_decisions(path, drafts)).model_dump(),

@@ -11,19 +11,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Request
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from sage.core import clock
 from sage.core.errors import InputError
 from sage.core.files import write_json
 from sage.core.models import Strict, read_model
-from sage.core.printable import one_line
+from sage.core.printable import ForeignText
 from sage.web.people import check_count, person
 from sage.web.routes.slides import escape_glob, resolve_allowed, slide_file
+from sage_slide_reading.reader.algorithm import Intervention
+from sage_slide_reading.reader.types import make_question
 
 if TYPE_CHECKING:
     from sage.web.site import Site
-    from sage_slide_reading.reader.types import Question
 
 router = APIRouter(prefix="/slides/readings")
 FOLDER = ".readings"
@@ -61,26 +62,11 @@ class Asked(Strict):
     answers: tuple[str, ...]
 
 
-class ChosenBox(Strict):
-    """A rectangle in level-0 pixels."""
-
-    x: int = Field(ge=0, le=1 << 31)
-    y: int = Field(ge=0, le=1 << 31)
-    width: int = Field(ge=1, le=1 << 31)
-    height: int = Field(ge=1, le=1 << 31)
-
-
-class Word(Strict):
-    """A person's message to a reader; any of its fields."""
+class Word(Intervention):
+    """A person's message to a reader: changes, a pause, or permission to continue."""
 
     reading: str
     person: str = Field(default="", max_length=80)
-    region: ChosenBox | None = None
-    edit: tuple[Annotated[str, Field(max_length=80)], Annotated[str, Field(max_length=2000)]] | (
-        None
-    ) = None
-    missing_info: str | None = Field(default=None, min_length=1, max_length=500)
-    magnification: float | None = Field(default=None, ge=1, le=80)
     pause: bool | None = None
     go: bool = False
 
@@ -94,16 +80,6 @@ def _own(site: Site, name: str) -> Path:
     if not NAME.fullmatch(name) or not (_home(site) / name / ASKED).is_file():
         raise InputError("no such reading")
     return _home(site) / name
-
-
-def _question(asking: Asking) -> Question:
-    from sage.core.llm.turns import problems_of
-    from sage_slide_reading.reader.types import Question
-
-    try:
-        return Question(text=asking.question, options=asking.answers)
-    except ValidationError as error:
-        raise InputError(problems_of(error).replace("reply: Value error,", "answers:")) from None
 
 
 def _state(request: Request, folder: Path) -> str:
@@ -227,9 +203,9 @@ def start(asking: Asking, request: Request) -> dict[str, str]:
     """
     site: Site = request.app.state.site
     slide = slide_file(request, asking.slide)
-    who = person(request, asking.person)
+    who = ForeignText(person(request, asking.person))
     check_count(request)
-    question = _question(asking)
+    question = make_question(asking.question, asking.answers)
     home = _home(site)
     with STARTING:
         running = [
@@ -255,7 +231,7 @@ def start(asking: Asking, request: Request) -> dict[str, str]:
         request.app.state.commands.start(
             f"reading-{name}", "reading", "read", f"--out={folder}", "--replace",
             "--intervene-from-page",
-            f"--by={one_line(who)}", f"--magnification={asking.magnification}",
+            f"--by={who!s}", f"--magnification={asking.magnification}",
             f"--patch-px={asking.patch_px}", f"--rounds={asking.rounds}",
             *(f"--answer={answer}" for answer in asking.answers),
             *(["--pause"] if asking.pause else []), "--", str(slide), asking.question,
@@ -272,30 +248,29 @@ def say(word: Word, request: Request) -> dict[str, bool]:
     InputError
         If the reading is not running, or the change cannot be made; status 422.
     """
-    from sage_slide_reading.reader.algorithm import Intervention
     from sage_slide_reading.reader.person import MOST_SAID, NOW, SAID, Said
     from sage_slide_reading.reader.person import say as leave
 
     folder = _own(request.app.state.site, word.reading)
     if _state(request, folder) not in ("running", "waiting") or not (folder / NOW).is_file():
         raise InputError("the reader is not running")
-    said = folder / SAID
-    if said.is_file() and said.stat().st_size > MOST_SAID - 8192:
+    file = folder / SAID
+    if file.is_file() and file.stat().st_size > MOST_SAID - 8192:
         raise InputError("this reading has too many messages; start a new reading")
-    fields = word.model_dump(include={"region", "edit", "missing_info", "magnification"})
-    given = {name: value for name, value in fields.items() if value is not None}
-    if not given and word.pause is None and not word.go:
+    change = Intervention(**{name: getattr(word, name) for name in Intervention.model_fields})
+    changed = change != Intervention()
+    if not changed and word.pause is None and not word.go:
         raise InputError("the message contains no change")
-    if word.region is not None:
+    if (box := word.region) is not None:
         slide = request.app.state.tiles.slide(Path(read_model(folder / ASKED, Asked).slide))
-        box = word.region
-        if box.x + box.width > slide.width or box.y + box.height > slide.height:
+        if not box.is_within(slide.width, slide.height):
             raise InputError("the region is not on the slide")
     if word.edit is not None and not word.edit[1].strip():
         raise InputError("the description is empty")
-    change = Intervention.model_validate(given) if given else None
-    leave(folder, Said(at=clock.stamp(), by=one_line(person(request, word.person))[:80],
-                       change=change, pause=word.pause, go=word.go))  # fmt: skip
+    by = ForeignText(person(request, word.person), longest=80)
+    said = Said(at=clock.stamp(), by=by, change=change if changed else None, pause=word.pause,
+                go=word.go)  # fmt: skip
+    leave(folder, said)
     return {"said": True}
 
 

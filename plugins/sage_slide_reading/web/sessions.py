@@ -18,6 +18,14 @@ from sage.core.models import Strict
 from sage.web.people import Role, person, roles
 from sage.web.routes.slides import slide_file
 from sage.web.site import NAME
+from sage_slide_reading.sessions.actions import actions_of
+from sage_slide_reading.sessions.format import (
+    SUFFIX,
+    ViewEvent,
+    describe_recording,
+    read_header,
+    read_session,
+)
 from sage_slide_reading.sessions.recording import FOLDER, Recordings
 
 router = APIRouter(prefix="/sessions")
@@ -115,8 +123,6 @@ def _owner(request: Request, name: str) -> Path:
 @router.get("")
 def list_sessions(request: Request) -> list[dict[str, Any]]:
     """List this machine's latest sessions that the person may see."""
-    from sage_slide_reading.sessions.format import SUFFIX, read_header
-
     folder = recordings(request).folder
     found = []
     names = sorted(
@@ -145,27 +151,17 @@ def begin(begun: Begun, request: Request) -> dict[str, str]:
     InputError
         If consent is missing or the slide may not be shown; the response has status 422.
     """
-    from sage_slide_reading.sessions.format import SessionHeader
-
     if not begun.consent:
         raise InputError("recording requires the reader's consent")
     place = slide_file(request, begun.slide)
     slide = request.app.state.tiles.slide(place)
     try:
-        header = SessionHeader(
-            slide=place.name,
-            width=slide.width,
-            height=slide.height,
-            mpp=slide.mpp,
-            objective=slide.objective_power,
-            screen=begun.screen,
-            reader=begun.reader,
-            task=begun.task,
-            started=clock.stamp(),
+        header = describe_recording(
+            slide, place.name, screen=begun.screen, reader=begun.reader, task=begun.task,
             note=AGREED,
-        )
+        )  # fmt: skip
     except ValidationError as error:
-        raise _unfit(error) from None
+        raise InputError(explain_validation(error)) from None
     name = f"{clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
     recordings(request).begin(name, header)
     if request.app.state.site.people.identified:
@@ -183,8 +179,6 @@ def append(name: str, batch: Batch, request: Request) -> dict[str, int]:
         If there is no such session, an event is invalid, events before the batch are missing, or
         the session is full; the response has status 422, and nothing of the batch is kept.
     """
-    from sage_slide_reading.sessions.format import ViewEvent, read_header
-
     path = find_session(request, name)
     _own(request, name)
     native = read_header(path).native
@@ -196,16 +190,13 @@ def append(name: str, batch: Batch, request: Request) -> dict[str, int]:
             for looked in batch.events
         ]
     except ValidationError as error:
-        raise _unfit(error) from None
+        raise InputError(explain_validation(error)) from None
     return {"kept": recordings(request).append(name, batch.first, events)}
 
 
 @router.get("/{name}")
 def replay(name: str, request: Request) -> dict[str, Any]:
     """Return a session with its views, thinned if long, and its actions."""
-    from sage_slide_reading.sessions.actions import actions_of
-    from sage_slide_reading.sessions.format import read_session
-
     session = read_session(find_session(request, name))
     step = -(-len(session.events) // MOST_SENT) or 1
     return {
@@ -224,7 +215,3 @@ def delete(name: str, request: Request) -> dict[str, bool]:
     recordings(request).delete(name)
     _owner(request, name).unlink(missing_ok=True)
     return {"deleted": True}
-
-
-def _unfit(error: ValidationError) -> InputError:
-    return InputError(explain_validation(error))

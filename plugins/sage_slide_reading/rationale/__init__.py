@@ -1,1 +1,0 @@
-"""Drafts that state why a reader looked at each region and what is there."""
