@@ -12,6 +12,7 @@ from sage.core.seeds import generator
 GLASS = 225
 """Pixels whose darkest channel exceeds this value after blurring are glass."""
 PURPOSE = 23
+APART = 0.4
 Heat = Callable[[U8], F64]
 
 
@@ -59,15 +60,11 @@ def _around(layer: F64) -> F64:
     return np.asarray(cv2.GaussianBlur(layer, (0, 0), 0.04 * layer.shape[0]), dtype=np.float64)
 
 
-def peaks(heat: F64, box: tuple[float, float], count: int, apart: float = 0.4) -> tuple[F64, F64]:
-    """Return the highest points of a map as boxes (x, y, width, height in pixels) and heat.
+def peaks(heat: F64, box: tuple[float, float], count: int) -> tuple[F64, F64]:
+    """Return the highest points of an (H, W) map as (n, 4) boxes and (n,) heat, highest first.
 
-    Parameters
-    ----------
-    heat : (H, W)
-    box : width and height of every box
-    count : maximum number of boxes
-    apart : maximum IoU between any two boxes
+    Boxes are x, y, width, height in pixels, all of the given width and height; the IoU of any two
+    is at most `APART`.
     """
     width, height = box
     rows, columns = heat.shape
@@ -84,5 +81,5 @@ def peaks(heat: F64, box: tuple[float, float], count: int, apart: float = 0.4) -
         across = np.maximum(width - np.abs(x + 0.5 - center[0]), 0)
         down = np.maximum(height - np.abs(y + 0.5 - center[1]), 0)
         shared = across * down
-        left[shared / (2 * width * height - shared) > apart] = -np.inf
+        left[shared / (2 * width * height - shared) > APART] = -np.inf
     return np.array(found).reshape(-1, 4), np.array(scores)

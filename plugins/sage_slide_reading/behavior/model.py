@@ -15,7 +15,7 @@ from sage.core.data import data_folder
 from sage.core.errors import InputError, explain_validation
 from sage.core.files import replacing, write_text
 from sage.core.models import Strict
-from sage_slide_reading.behavior.baselines import tissue_mask
+from sage_slide_reading.behavior.baselines import APART, tissue_mask
 from sage_slide_reading.behavior.examples import thumbnail_of
 from sage_slide_reading.behavior.scores import ious
 from sage_slide_reading.reader.types import Proposed
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 WEIGHTS, CARD = "behavior.safetensors", "card.json"
 MAX_BYTES = 256 << 20
-APART = 0.4
-"""IoU above which only the better of two overlapping proposals is kept."""
 LEAST_SCORE = 0.02
 MOST = 200
 
@@ -215,13 +213,8 @@ def propose(
 ) -> tuple[list[Proposed], F64]:
     """Propose regions of one behavior, best first, with a relevance map over the thumbnail.
 
-    Parameters
-    ----------
-    net : the network, in evaluation mode
-    thumbnail : RGB, its longer side `card.thumbnail_px`
-    size : width and height of the slide in level-0 pixels
-    behavior : index of the behavior in the bank
-    most : maximum number of regions; the behavior's usual number if None
+    The longer side of the RGB thumbnail is `card.thumbnail_px`; `size` is the slide's in level-0
+    pixels, and `behavior` an index in the bank, whose usual number of regions is the default.
     """
     import cv2
     import torch

@@ -29,17 +29,8 @@ RARE = -4.0
 
 
 def convolution(before: int, after: int, stride: int = 1, spread: int = 1) -> nn.Sequential:
-    """Build a 3 x 3 convolution with batch normalization and rectification.
-
-    Parameters
-    ----------
-    before, after : numbers of input and output channels
-    stride : distance between outputs, in input pixels
-    spread : distance between the nine weights (dilation)
-    """
-    layer = nn.Conv2d(
-        before, after, 3, stride=stride, padding=spread, dilation=spread, bias=False
-    )  # fmt: skip
+    """Build a 3 x 3 convolution, dilated by `spread`, with batch normalization and ReLU."""
+    layer = nn.Conv2d(before, after, 3, stride, padding=spread, dilation=spread, bias=False)
     return nn.Sequential(layer, nn.BatchNorm2d(after), nn.ReLU())
 
 

@@ -43,17 +43,10 @@ def match_boxes(proposed: F64, recorded: F64, iou: float = HIT_IOU) -> list[int 
     return found
 
 
-def hits(
-    boxes: F64, scores: F64, recorded: F64, iou: float
-) -> list[tuple[float, bool]]:  # fmt: skip
-    """Return the score of each proposal on a slide, best first, and whether it hits.
+def hits(boxes: F64, scores: F64, recorded: F64, iou: float) -> list[tuple[float, bool]]:
+    """Return the (n,) score of each proposal, best first, and whether it hits.
 
-    Parameters
-    ----------
-    boxes : (n, 4) proposals
-    scores : (n,)
-    recorded : (m, 4)
-    iou : IoU above which a recorded box is found, at most once
+    A recorded box is hit at most once, by an overlap above `iou`.
     """
     order = np.argsort(-scores, kind="stable")
     found = match_boxes(boxes[order], recorded, iou)
@@ -76,26 +69,20 @@ def pooled_precision(scored: Sequence[tuple[float, bool]], total: int) -> float:
     return float((monotone * np.diff(right, prepend=0.0)).sum() / total)
 
 
-def recall_at(proposed: F64, recorded: F64, k: int, iou: float = HIT_IOU) -> float:
-    """Compute completeness: the share of recorded boxes that the first k proposals recover.
-
-    Parameters
-    ----------
-    proposed : boxes, best first
-    recorded : boxes
-    k : number of proposals that count
-    iou : IoU above which a proposal recovers a box
-    """
+def recall_at(proposed: F64, recorded: F64, k: int) -> float:
+    """Compute completeness: the share of recorded boxes that the first k proposals recover."""
     if not len(recorded):
         return float("nan")
-    return float((ious(recorded, proposed[:k]) > iou).any(axis=1).mean()) if len(proposed) else 0.0
+    return (
+        float((ious(recorded, proposed[:k]) > HIT_IOU).any(axis=1).mean()) if len(proposed) else 0.0
+    )
 
 
-def efficiency(proposed: F64, recorded: F64, iou: float = HIT_IOU) -> float:
+def efficiency(proposed: F64, recorded: F64) -> float:
     """Compute the share of proposals that overlap a recorded box enough."""
     if not len(proposed):
         return float("nan")
-    return float((ious(proposed, recorded) > iou).any(axis=1).mean()) if len(recorded) else 0.0
+    return float((ious(proposed, recorded) > HIT_IOU).any(axis=1).mean()) if len(recorded) else 0.0
 
 
 def mean_iou(proposed: F64, recorded: F64) -> float:
@@ -134,13 +121,11 @@ def auc_judd(heat: F64, cells: Sequence[tuple[int, int]]) -> float:
     return float(np.trapezoid([*hit, 1.0], [*false, 1.0]))
 
 
-def spell_scanpath(
-    boxes: F64, size: tuple[float, float], cells: int = SCANPATH_CELLS
-) -> tuple[int, ...]:
+def spell_scanpath(boxes: F64, size: tuple[float, float]) -> tuple[int, ...]:
     """Return the grid cells of box centers in order; `size` is the slide's width and height."""
     centers = boxes[:, :2] + boxes[:, 2:] / 2
-    places = (centers / np.asarray(size) * cells).astype(int).clip(0, cells - 1)
-    return tuple(int(row * cells + column) for column, row in places)
+    places = (centers / np.asarray(size) * SCANPATH_CELLS).astype(int).clip(0, SCANPATH_CELLS - 1)
+    return tuple(int(row * SCANPATH_CELLS + column) for column, row in places)
 
 
 def scanpath_distance(first: Sequence[int], second: Sequence[int]) -> float:

@@ -49,7 +49,6 @@ HEAT_STRIDE = 4
 """Thumbnail pixels per cell of the maps on which NSS and AUC are computed."""
 EXTRA = 3
 """Proposals per expected region for computing average precision."""
-Tell = Callable[[str], None]
 
 
 class TrainSettings(Strict):
@@ -72,15 +71,6 @@ class TrainSettings(Strict):
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A network with its card and its scores on each slide."""
-
-    net: Any
-    card: BehaviorCard
-    measured: tuple[Measured, ...] = ()
-
-
-@dataclass(frozen=True)
 class Measured:
     """Scores of a guide against a recorded session on a slide."""
 
@@ -93,6 +83,15 @@ class Measured:
     """Score of each proposal, and whether it is correct at each threshold of mAP."""
     regions: int
     bins: tuple[tuple[float | None, float], ...]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network with its card and its scores on each slide."""
+
+    net: Any
+    card: BehaviorCard
+    measured: tuple[Measured, ...] = ()
 
 
 def bank_of(examples: Sequence[Example], bins: tuple[float, ...]) -> tuple[Behavior, ...]:
@@ -174,20 +173,19 @@ def goal_of(example: Example, visits: Visits, bins: tuple[float, ...]) -> F64:
 
 
 def fit(
-    examples: Sequence[Example], card: BehaviorCard, settings: TrainSettings, report: Tell
+    examples: Sequence[Example],
+    card: BehaviorCard,
+    settings: TrainSettings,
+    report: Callable[[str], None],
 ) -> tuple[Any, int]:
     """Train a network; return it in evaluation mode with its number of parameters.
 
-    Some images are replaced by mirrored and recolored copies.
-
-    Parameters
-    ----------
-    examples : slides with their sessions; of several for a behavior, each draw picks one at random
-    report : called with occasional progress lines
+    Some images are replaced by mirrored and recolored copies. Of several sessions with a behavior
+    on a slide, each draw picks one at random.
     """
     import torch
 
-    from sage_slide_reading.behavior.network import RegionNet, loss
+    from sage_slide_reading.behavior.network import INPUTS, RegionNet, loss
 
     rng = generator(settings.seed, PURPOSE)
     with torch.random.fork_rng(devices=[]):
@@ -208,39 +206,15 @@ def fit(
         lost = 0.0
         for first in range(0, len(order), settings.batch):
             chosen = [examples[place] for place in order[first : first + settings.batch]]
-            images = torch.ones(len(chosen), 7, tall, wide)
-            goals, sides, ordered = [], [], []
+            images = torch.ones(len(chosen), INPUTS, tall, wide)
+            goals, ordered = [], []
             for number, example in enumerate(chosen):
-                image = inputs[example.slide]
-                height = example.thumbnail.shape[0]
-                own: list[torch.Tensor | None] = []
-                mirror = rng.uniform(size=2) < 0.5
-                for behavior in card.behaviors:
-                    sessions = example.visits.get(behavior.task)
-                    if not sessions:
-                        own.append(None)
-                        continue
-                    visits = sessions[int(rng.integers(len(sessions)))]
-                    goal = goal_of(example, visits, card.bins)
-                    if mirror[0]:
-                        goal[:, 0] = image.shape[2] - goal[:, 0] - goal[:, 2]
-                    if mirror[1]:
-                        goal[:, 1] = image.shape[1] - goal[:, 1] - goal[:, 3]
-                    own.append(torch.from_numpy(goal.astype(np.float32)))
-                shown = image.clone()
-                gain = torch.from_numpy(rng.lognormal(0.0, 0.15, 3).astype(np.float32))
-                shown[:3] = shown[:3].clamp(min=0.02) ** gain[:, None, None]
-                if mirror[0]:
-                    shown = shown.flip(2)
-                    shown[3] = 1.0 - shown[3]
-                if mirror[1]:
-                    shown = shown.flip(1)
-                    shown[4] = 1.0 - shown[4]
+                shown, own, mirrored = _draw_copy(example, inputs[example.slide], card, rng)
                 images[number, :, : shown.shape[1], : shown.shape[2]] = shown
                 goals.append(own)
-                sides.append(height)
-                ordered.append(not mirror.any())
-            usual = torch.tensor([b.sides for b in card.behaviors]) * float(np.mean(sides))
+                ordered.append(not mirrored)
+            height = float(np.mean([example.thumbnail.shape[0] for example in chosen]))
+            usual = torch.tensor([b.sides for b in card.behaviors]) * height
             total = loss(net(images), usual, goals, ordered)
             optimizer.zero_grad()
             total.backward()  # type: ignore[no-untyped-call]
@@ -253,21 +227,39 @@ def fit(
     return net.eval(), sum(parameter.numel() for parameter in net.parameters())
 
 
+def _draw_copy(
+    example: Example, image: Any, card: BehaviorCard, rng: np.random.Generator
+) -> tuple[Any, list[Any], bool]:
+    """Return a copy of an input (7, H, W), its goals by behavior, and whether it is mirrored."""
+    import torch
+
+    mirror = rng.uniform(size=2) < 0.5
+    goals: list[torch.Tensor | None] = []
+    for behavior in card.behaviors:
+        sessions = example.visits.get(behavior.task)
+        if not sessions:
+            goals.append(None)
+            continue
+        goal = goal_of(example, sessions[int(rng.integers(len(sessions)))], card.bins)
+        for axis in np.flatnonzero(mirror):
+            goal[:, axis] = image.shape[2 - axis] - goal[:, axis] - goal[:, axis + 2]
+        goals.append(torch.from_numpy(goal.astype(np.float32)))
+    shown = image.clone()
+    gain = torch.from_numpy(rng.lognormal(0.0, 0.15, 3).astype(np.float32))
+    shown[:3] = shown[:3].clamp(min=0.02) ** gain[:, None, None]
+    for axis in np.flatnonzero(mirror):
+        shown = shown.flip(2 - int(axis))
+        shown[3 + axis] = 1.0 - shown[3 + axis]
+    return shown, goals, bool(mirror.any())
+
+
 def train(
     examples: Sequence[Example],
     settings: TrainSettings,
     source: str,
-    report: Tell = lambda _: None,
-    each_fold: Callable[[Any, BehaviorCard, list[Example]], None] = lambda net, card, held: None,
+    report: Callable[[str], None] = lambda _: None,
 ) -> Trained:
-    """Evaluate by patient-grouped folds, then train on everything.
-
-    Parameters
-    ----------
-    examples : slides with their sessions
-    source : description of the sessions, for the card
-    report : called with occasional progress lines
-    each_fold : called with each fold's network, its card, and its held-out slides
+    """Evaluate by patient-grouped folds, then train on everything; `source` is for the card.
 
     Raises
     ------
@@ -276,25 +268,17 @@ def train(
     """
     card = card_of(examples, settings, source)
     measured: list[Measured] = []
-    if settings.folds:
-        groups = split_patients(examples, settings.folds, settings.seed)
-        for fold, held in enumerate(groups):
-            rest = [example for example in examples if example.patient not in held]
-            unseen = [example for example in examples if example.patient in held]
-            own = card.model_copy(update={"behaviors": bank_of(rest, card.bins)})
-            report(f"fold {fold + 1} of {settings.folds}: {len(rest)} slides, {len(unseen)} unseen")
-            net, parameters = fit(rest, own, settings, report)
-            own = own.model_copy(
-                update={
-                    "parameters": parameters, "slides": len(rest),
-                    "patients": len({example.patient for example in rest}),
-                }
-            )  # fmt: skip
-            measured += measure(net, own, unseen, settings.seed)
-            each_fold(net, own, unseen)
+    groups = split_patients(examples, settings.folds, settings.seed) if settings.folds else []
+    for fold, held in enumerate(groups):
+        rest = [example for example in examples if example.patient not in held]
+        unseen = [example for example in examples if example.patient in held]
+        own = card.model_copy(update={"behaviors": bank_of(rest, card.bins)})
+        report(f"fold {fold + 1} of {settings.folds}: {len(rest)} slides, {len(unseen)} unseen")
+        net, _ = fit(rest, own, settings, report)
+        measured += measure(net, own, unseen, settings.seed)
     report(f"all: {count_noun(len(examples), 'slide')}")
     net, parameters = fit(examples, card, settings, report)
-    scores = tuple(table(measured, settings.seed)) if measured else ()
+    scores = tuple(table(measured, settings.seed))
     card = card.model_copy(
         update={"parameters": parameters, "folds": settings.folds, "scores": scores}
     )
@@ -338,20 +322,13 @@ RANDOM = "random"
 
 
 def measure(net: Any, card: BehaviorCard, examples: Sequence[Example], seed: int) -> list[Measured]:
-    """Score the network and every baseline on unseen slides, session by session.
+    """Score the network and every baseline on slides unseen in training, session by session.
 
     Baselines propose the behavior's usual number of boxes, of the usual size and bin, at the peaks
     of their maps, highest first.
-
-    Parameters
-    ----------
-    net : network, already in evaluation mode
-    examples : slides that were not used in training
-    seed : random seed for the random baseline
     """
     out: list[Measured] = []
     for number, example in enumerate(examples):
-        scale = example.size[0] / example.thumbnail.shape[1]
         heats = {name: heat(example.thumbnail) for name, heat in GUIDES.items()}
         heats[RANDOM] = baselines.chance(seed * 100_000 + number)(example.thumbnail)
         for place, behavior in enumerate(card.behaviors):
@@ -364,29 +341,33 @@ def measure(net: Any, card: BehaviorCard, examples: Sequence[Example], seed: int
                     net, card, example.thumbnail, example.size, place, EXTRA * count
                 )
             }  # fmt: skip
-            bin_ = behavior.usual_bin
-            side_px = behavior.sides[card.bins.index(bin_)] * example.thumbnail.shape[0]
+            side = behavior.sides[card.bins.index(behavior.usual_bin)]
             for name, heat in heats.items():
-                boxes, values = baselines.peaks(heat, (side_px, side_px), EXTRA * count)
-                regions = [
-                    Proposed(x=x * scale, y=y * scale, w=w * scale, h=h * scale, score=value,
-                             bin=bin_, order=rank / max(1, len(boxes)))
-                    for rank, ((x, y, w, h), value) in enumerate(
-                        zip(boxes.tolist(), values.tolist(), strict=True)
-                    )
-                ]  # fmt: skip
+                regions = _propose_peaks(heat, example, side, behavior.usual_bin, EXTRA * count)
                 guides[name] = regions, heat
             for turn, visits in enumerate(sessions):
                 if len(sessions) > 1:
                     other = sessions[(turn + 1) % len(sessions)]
                     guides[READER] = _as_proposed(other), None
-                for name, (regions, heat_map) in guides.items():
-                    out.append(
-                        _measure_guide(
-                            name, behavior.task, example, regions, heat_map, visits, count
-                        )
-                    )
+                out += [
+                    _measure_guide(name, behavior.task, example, regions, heat_map, visits, count)
+                    for name, (regions, heat_map) in guides.items()
+                ]
     return out
+
+
+def _propose_peaks(
+    heat: F64, example: Example, side: float, bin_: float, count: int
+) -> list[Proposed]:
+    """Propose the highest points of a map as squares, `side` in slide heights."""
+    scale, side = example.size[0] / heat.shape[1], side * heat.shape[0]
+    boxes, values = baselines.peaks(heat, (side, side), count)
+    return [
+        Proposed(x=x, y=y, w=w, h=h, score=value, bin=bin_, order=rank / max(1, len(boxes)))
+        for rank, ((x, y, w, h), value) in enumerate(
+            zip((boxes * scale).tolist(), values.tolist(), strict=True)
+        )
+    ]
 
 
 def _as_proposed(visits: Visits) -> list[Proposed]:
@@ -493,19 +474,7 @@ def table(measured: Sequence[Measured], seed: int, draws: int = 200) -> list[Sco
 def bootstrap(
     rows: Sequence[Measured], value: Callable[[list[Measured]], float], seed: int, draws: int
 ) -> F64:
-    """Compute a metric on bootstrap samples of patients.
-
-    Parameters
-    ----------
-    rows : rows of a guide and behavior
-    value : a metric of such rows
-    seed : equal patients and seeds give equal draws
-    draws : number of bootstrap draws
-
-    Returns
-    -------
-    (draws,) values
-    """
+    """Compute a metric of rows on bootstrap samples of patients: (draws,) values."""
     by_patient: dict[str, list[Measured]] = defaultdict(list)
     for row in rows:
         by_patient[row.patient].append(row)

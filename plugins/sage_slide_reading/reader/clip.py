@@ -17,19 +17,16 @@ BATCH = 16
 class ClipNavigator:
     """Navigator by cosine similarity of patch and query embeddings.
 
-    Parameters
-    ----------
-    weights : folder of a CLIP-type model in the transformers layout (such as PLIP)
+    The weights are a folder of a CLIP-type model in the transformers layout (such as PLIP).
     """
 
     name = "clip"
     screens = False  # how well such weights find a thing is unknown: absence is not claimed by them
 
-    def __init__(self, weights: Path, device: str = "cpu") -> None:
+    def __init__(self, weights: Path) -> None:
         from sage_foundation.zeroshot import load_clip
 
-        self.device = device
-        self.model, self.tokens, self.side = load_clip(weights, device)
+        self.model, self.tokens, self.side = load_clip(weights, "cpu")
         self._seen: dict[tuple[str, float], Any] = {}
 
     def relevance(
@@ -40,7 +37,7 @@ class ClipNavigator:
 
         from sage_foundation.zeroshot import embed_images, embed_texts
 
-        words = embed_texts(self.model, self.tokens, [query], self.device)
+        words = embed_texts(self.model, self.tokens, [query], "cpu")
         new = [r for r in regions if (r.id, r.magnification) not in self._seen]
         for start in range(0, len(new), BATCH):
             part = new[start : start + BATCH]
@@ -50,7 +47,7 @@ class ClipNavigator:
                 for region in part
             ]
             stack = np.asarray(np.stack(images), dtype=np.uint8)
-            vectors = embed_images(self.model, stack, self.side, self.device)
+            vectors = embed_images(self.model, stack, self.side, "cpu")
             for region, vector in zip(part, vectors, strict=True):
                 self._seen[region.id, region.magnification] = vector
         return [float(self._seen[r.id, r.magnification] @ words[0]) for r in regions]

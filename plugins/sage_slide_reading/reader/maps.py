@@ -71,10 +71,7 @@ def findings_of(readings: Sequence[Reading], window: Any) -> SlideMaps:
     with findings as columns with units; tumor in them becomes objects `read_tumor`. If a reading
     abstains, it has neither, and `withheld` gives the reason why its findings are missing.
 
-    Parameters
-    ----------
-    readings : at least one reading of the slide by the computed eyes
-    window : shapely multipolygon of the tissue, in µm
+    `window` is a shapely multipolygon of the tissue, in µm.
     """
     first = readings[0]
     types: list[str] = []

@@ -55,10 +55,7 @@ def check(change: Intervention, scope: Scope, known: set[str]) -> None:
 class TerminalPerson:
     """Asks on the terminal, repeatedly if the input cannot be applied.
 
-    Parameters
-    ----------
-    scope : the slide, to check regions against
-    read : returns the next typed line; raises EOFError at the end
+    `read` returns the next typed line, or raises EOFError at the end.
     """
 
     def __init__(
@@ -151,8 +148,6 @@ class FolderPerson:
 
     Parameters
     ----------
-    scope : the slide, to check changes against
-    folder : folder of the reading
     pause : whether to stop at every step, starting with the first
     patience_s : seconds without a message after which the reader continues
     poll_s : seconds between checks of the folder while waiting

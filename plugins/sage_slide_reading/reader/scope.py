@@ -26,13 +26,7 @@ ONE_UM = 10.0
 
 
 class Scope:
-    """A slide as seen by a reader.
-
-    Parameters
-    ----------
-    slide : open slide with a known pixel size
-    options : size and magnification of the patches
-    """
+    """A slide with a known pixel size, as seen by a reader, in patches of some size and power."""
 
     def __init__(self, slide: Slide, options: Options) -> None:
         from mcp_servers.pathology.tissue import slide_tissue

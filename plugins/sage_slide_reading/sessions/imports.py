@@ -13,17 +13,23 @@ import io
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import ValidationError
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    Field,
+    PlainValidator,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from sage.core.errors import InputError, explain_validation
 from sage.core.printable import one_line
 from sage_slide_reading.sessions.format import (
-    FARTHEST,
     MAX_BYTES,
     MAX_EVENTS,
     EventKind,
@@ -38,23 +44,114 @@ LogKind = Literal["session", "openseadragon", "qupath", "asap", "aperio"]
 UNFIT = (ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError,
          csv.Error)  # fmt: skip
 """Errors that reading a file with another structure can raise."""
-Sides = tuple[float, float, float, float]
 NOMINAL_S = 2.0
 """Nominal duration of a region in seconds if a file has no times."""
 TIMES = ("t", "time", "timestamp", "ts", "created", "createdat", "creationtime", "date")
 
 
-@dataclass(frozen=True)
-class Seen:
-    """A box in a log, in level-0 pixels, with time and magnification if given."""
+def _parse_time(value: Any) -> float | datetime | None:
+    if value is None or value == "":
+        return None
+    try:
+        number = float(value)
+    except (ValueError, TypeError):
+        # without a zone, assume UTC, since this machine's zone may change its clock in between
+        try:
+            at = datetime.fromisoformat(str(value).strip()[:40])
+        except ValueError:
+            raise ValueError("expected a number or a time in ISO 8601") from None
+        return at if at.tzinfo else at.replace(tzinfo=UTC)
+    if not math.isfinite(number):
+        raise ValueError("expected a finite number")
+    return number
 
-    x: float
-    y: float
-    w: float
-    h: float
-    seconds: float | None = None
-    magnification: float | None = None
-    kind: str = ""
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Point(BaseModel):
+    """A point in the log's unit."""
+
+    x: Finite
+    y: Finite
+
+
+class Rectangle(Point):
+    """A box in the log's unit."""
+
+    width: Positive
+    height: Positive
+
+
+class Entry(BaseModel):
+    """An entry of a log of any kind, whose keys are compared without case, spaces, underscores.
+
+    It shows a view as `imageBounds` in pixels, as `bounds` in OpenSeadragon's coordinates (the
+    slide is 1 wide), as `center` and `zoom` in the same, as the corners of an annotation, or as a
+    row of QuPath's view tracker.
+    """
+
+    time: Annotated[float | datetime | None, PlainValidator(_parse_time)] = Field(
+        default=None, validation_alias=AliasChoices(*TIMES)
+    )
+    kind: EventKind | None = Field(default=None, validation_alias=AliasChoices("event", "type"))
+    imagebounds: Rectangle | None = None
+    bounds: Rectangle | None = None
+    center: Point | None = None
+    zoom: Positive | None = None
+    corners: list[tuple[Finite, Finite]] = []
+    tracked: Rectangle | None = None
+    downsample: Positive | None = Field(
+        default=None, validation_alias=AliasChoices("downsamplefactor", "downsample")
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain_keys(cls, entry: Any) -> Any:
+        if not isinstance(entry, Mapping):
+            return entry
+        return {
+            str(key).strip().lower().replace("_", "").replace(" ", ""): value
+            for key, value in entry.items()
+        }
+
+    @field_validator("kind", mode="before")
+    @classmethod
+    def _known_kind(cls, kind: Any) -> Any:
+        return kind if kind in ("open", "close", "resize", "peek") else None
+
+    @field_validator("zoom", mode="before")
+    @classmethod
+    def _known_zoom(cls, zoom: Any) -> Any:
+        return None if zoom in ("", "0") else zoom
+
+    def box(self, header: SessionHeader) -> tuple[float, float, float, float] | None:
+        """Return x, y, width and height in level-0 pixels, or None if it shows no view."""
+        if (box := self.imagebounds or self.tracked) is not None:
+            return box.x, box.y, box.width, box.height
+        scale = header.width
+        if (box := self.bounds) is not None:
+            return scale * box.x, scale * box.y, scale * box.width, scale * box.height
+        if self.center is not None and self.zoom is not None:
+            width = scale / self.zoom
+            height = width * header.screen[1] / header.screen[0]
+            return (
+                scale * self.center.x - width / 2, scale * self.center.y - height / 2, width, height
+            )  # fmt: skip
+        if not self.corners:
+            return None
+        xs, ys = zip(*self.corners, strict=True)
+        x, y = min(xs), min(ys)
+        return x, y, max(max(xs) - x, 1.0), max(max(ys) - y, 1.0)
+
+    def power(self, header: SessionHeader, width: float) -> float:
+        """Return the view's magnification, by default that of its width on the screen."""
+        if self.downsample is not None:
+            return header.native / self.downsample
+        if self.corners and self.zoom is not None:
+            return self.zoom * header.native
+        return min(header.magnification(width), header.native)
 
 
 def read_log(
@@ -79,7 +176,7 @@ def read_log(
         data = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
-    kind = kind or _kind(data)
+    kind = kind or _detect_kind(data)
     if kind is None:
         raise InputError(
             f"{path}: unknown log format; specify it with --format: {', '.join(get_args(LogKind))}"
@@ -87,86 +184,70 @@ def read_log(
     if kind == "session":
         return read_session(path)
     try:
-        return _session(READERS[kind](data, header, second), header)
+        return _make_session(_parse_entries(READERS[kind](data)), header, second)
     except ValidationError as error:
         raise InputError(f"{path}: {explain_validation(error)[:280]}") from None
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    except UNFIT as error:
-        raise InputError(f"{path}: not in the format of {kind}{_lacking(error)}") from None
+    except UNFIT:
+        raise InputError(f"{path}: not in the format of {kind}") from None
 
 
-def _each(
-    entries: Iterable[Any], kind: LogKind, what: str, read: Callable[[Any], Seen | None]
-) -> list[Seen]:
+def _parse_entries(raw: Iterable[Any]) -> list[Entry]:
     """Parse the entries of a log; errors name the entry by its number, starting at 1."""
     found = []
-    for number, entry in enumerate(entries, 1):
+    for number, entry in enumerate(raw, 1):
         try:
-            seen = read(entry)
-        except InputError as error:
-            raise InputError(f"{what} {number}: {error}") from None
-        except UNFIT as error:
-            raise InputError(
-                f"{what} {number} is not in the format of {kind}{_lacking(error)}"
-            ) from None
-        if seen is not None:
-            where = f"{seen.x:g},{seen.y:g},{seen.w:g},{seen.h:g}"
-            if (
-                min(seen.w, seen.h) <= 0
-                or max(map(abs, (seen.x, seen.y, seen.w, seen.h))) > FARTHEST
-            ):
-                raise InputError(f"{what} {number}: x,y,w,h = {where} is not a view of a slide")
-            found.append(seen)
+            found.append(Entry.model_validate(entry))
+        except ValidationError as error:
+            raise InputError(f"entry {number}: {explain_validation(error)[:200]}") from None
     return found
 
 
-def _lacking(error: Exception) -> str:
-    """Return the name of the missing field."""
-    return f': "{one_line(str(error.args[0]))[:40]}" is missing' if type(error) is KeyError else ""
-
-
-def _session(seen: Sequence[Seen], header: SessionHeader) -> Session:
+def _make_session(entries: Sequence[Entry], header: SessionHeader, second: float) -> Session:
+    seen = [(entry, box) for entry in entries if (box := entry.box(header)) is not None]
     if not seen:
         raise InputError("the log contains no views")
     width, height = header.width, header.height
-    if not any(v.x < width and v.y < height and v.x + v.w > 0 and v.y + v.h > 0 for v in seen):
+    if not any(x < width and y < height and x + w > 0 and y + h > 0 for _, (x, y, w, h) in seen):
         raise InputError(
             f"no view is on {header.slide} of {width} x {height} pixels; check that the log is "
             "of this slide"
         )
     if len(seen) >= MAX_EVENTS:
         raise InputError(f"{len(seen)} views; a session has at most {MAX_EVENTS}")
-    timed = [view.seconds is not None for view in seen]
-    if any(timed) and not all(timed):
-        raise InputError(f"{timed.count(False)} of {len(seen)} views have no time")
-    views = list(seen)
-    if all(timed):
-        views.sort(key=lambda view: view.seconds or 0.0)
-        begun = views[0].seconds or 0.0
-        times = [(view.seconds or 0.0) - begun for view in views]
+    times = [
+        entry.time.timestamp() if isinstance(entry.time, datetime) else entry.time / second
+        for entry, _ in seen
+        if entry.time is not None
+    ]
+    if times and len(times) < len(seen):
+        raise InputError(f"{len(seen) - len(times)} of {len(seen)} views have no time")
+    timed = bool(times)
+    if timed:
+        order = sorted(range(len(seen)), key=times.__getitem__)
+        seen, times = [seen[at] for at in order], [times[at] - times[order[0]] for at in order]
     else:
-        times = [NOMINAL_S * number for number in range(len(views))]
+        times = [NOMINAL_S * number for number in range(len(seen))]
         note = (
             f"The log has no times: each region counts for {NOMINAL_S:g} s, in the order of "
             "the log."
         )
         header = header.model_copy(update={"note": f"{header.note or ''} {note}".strip()})
     events: list[ViewEvent] = []
-    for time, view in zip(times, views, strict=True):
-        power = view.magnification or min(header.magnification(view.w), header.native)
-        kind = view.kind or kind_of(events[-1] if events else None, view.w)
+    for time, (entry, (x, y, w, h)) in zip(times, seen, strict=True):
+        kind = entry.kind or kind_of(events[-1] if events else None, w)
         events.append(
-            ViewEvent(t=round(time, 4), kind=cast(EventKind, kind), x=view.x, y=view.y, w=view.w,
-                      h=view.h, magnification=power)
+            ViewEvent(t=round(time, 4), kind=kind, x=x, y=y, w=w, h=h,
+                      magnification=entry.power(header, w))
         )  # fmt: skip
-    if not all(timed):
+    if not timed:
         last = events[-1]
         events.append(last.model_copy(update={"t": last.t + NOMINAL_S, "kind": "close"}))
     return Session(header=header, events=tuple(events))
 
 
-def _kind(data: bytes) -> LogKind | None:
+def _detect_kind(data: bytes) -> LogKind | None:
     head = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     if head.startswith(b"<"):
         return (
@@ -180,191 +261,62 @@ def _kind(data: bytes) -> LogKind | None:
     return "qupath" if b"timestamp" in first and b"width" in first else None
 
 
-# -- numbers and times ------------------------------------------------------------------------
+def _openseadragon(data: bytes) -> Iterable[Any]:
+    """Read events as JSON (a list, or under `events`), or one per line."""
+    text = data.decode("utf-8-sig").strip()
+    if text.startswith("{") and "\n" in text and not text.startswith(('{"events"', "{\n")):
+        return [json.loads(line) for line in text.split("\n") if line.strip()]
+    read: Any = json.loads(text)
+    events: Iterable[Any] = read["events"] if isinstance(read, dict) else read
+    return events
 
 
-def _number(value: Any) -> float:
-    if value is None:
-        raise InputError("a number is missing")
-    try:
-        found = math.nan if isinstance(value, bool) else float(value)
-    except (ValueError, TypeError, OverflowError):
-        found = math.nan
-    if not math.isfinite(found):
-        raise InputError(f"{one_line(str(value))[:40]} is not a finite number")
-    return found
-
-
-def _seconds(value: Any, second: float) -> float | None:
-    """Parse a time in seconds from a number in the log's unit or ISO 8601; None if missing."""
-    if value is None or value == "":
-        return None
-    try:
-        return _number(value) / second
-    except InputError:
-        if not isinstance(value, str):
-            raise
-    try:
-        at = datetime.fromisoformat(value.strip()[:40])
-        # without a zone, assume UTC, since this machine's zone may change its clock in between
-        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
-    except ValueError:
-        said = one_line(value)[:40]
-        raise InputError(f"the time {said} is neither a number nor ISO 8601") from None
-
-
-def _time_of(fields: Mapping[str, Any], second: float) -> float | None:
-    named = {str(key).lower().replace("_", ""): value for key, value in fields.items()}
-    return next((_seconds(named[key], second) for key in TIMES if key in named), None)
-
-
-def _json(data: bytes) -> Any:
-    def refuse(text: str) -> Any:
-        raise InputError(f"{text} is not a finite number")
-
-    return json.loads(data.decode("utf-8-sig"), parse_constant=refuse)
-
-
-# -- OpenSeadragon ----------------------------------------------------------------------------
-
-
-def _openseadragon(data: bytes, header: SessionHeader, second: float) -> list[Seen]:
-    """Parse events as JSON (a list, or under `events`), or one per line.
-
-    Each event has a time and a view: `imageBounds` in pixels, `bounds` in the viewer's coordinates
-    (the slide is 1 wide), or `center` and `zoom` in the same. Other events are omitted.
-    """
-    text = data.strip()
-    if text.startswith(b"{") and b"\n" in text and not text.startswith((b'{"events"', b"{\n")):
-        entries = [_json(line) for line in text.split(b"\n") if line.strip()]
-    else:
-        read = _json(text)
-        entries = read["events"] if isinstance(read, dict) else read
-
-    def parse_entry(entry: Any) -> Seen | None:
-        box = _osd_box(entry, header)
-        if box is None:
-            return None
-        kind = str(entry.get("event") or entry.get("type") or "").lower()
-        kind = kind if kind in ("open", "close", "resize", "peek") else ""
-        return Seen(*box, seconds=_time_of(entry, second), kind=kind)
-
-    return _each(entries, "openseadragon", "event", parse_entry)
-
-
-def _osd_box(entry: Mapping[str, Any], header: SessionHeader) -> Sides | None:
-    for key, unit in (("imageBounds", 1.0), ("bounds", float(header.width))):
-        if isinstance(given := entry.get(key), Mapping):
-            return _sides(given, unit)
-    center, zoom = entry.get("center"), entry.get("zoom")
-    if isinstance(center, Mapping) and zoom is not None:
-        width = header.width / _number(zoom)
-        height = width * header.screen[1] / header.screen[0]
-        x, y = (header.width * _number(center[axis]) for axis in ("x", "y"))
-        return x - width / 2, y - height / 2, width, height
-    return None
-
-
-def _sides(given: Mapping[str, Any], unit: float = 1.0) -> Sides:
-    x, y, w, h = (unit * _number(given[side]) for side in ("x", "y", "width", "height"))
-    return x, y, w, h
-
-
-# -- QuPath -----------------------------------------------------------------------------------
-
-
-def _qupath(data: bytes, header: SessionHeader, second: float) -> list[Seen]:
-    """Parse a recording of QuPath's view tracker (tab-separated), or annotations as GeoJSON."""
-    if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
-        return _geojson(data, second)
-    rows = csv.DictReader(io.StringIO(data.decode("utf-8-sig")), delimiter="\t")
-
-    def parse_entry(row: Mapping[str, Any]) -> Seen:
+def _qupath(data: bytes) -> Iterable[Any]:
+    """Read a recording of QuPath's view tracker (tab-separated), or annotations as GeoJSON."""
+    text = data.decode("utf-8-sig")
+    if text.lstrip().startswith(("{", "[")):
+        read = json.loads(text)
+        for feature in read["features"] if isinstance(read, dict) else read:
+            said = feature.get("properties") or {}
+            numbers = said.get("measurements") or said.get("metadata") or {}
+            corners = list(_flatten(feature["geometry"]["coordinates"]))
+            own = numbers if isinstance(numbers, dict) else {}
+            yield {**own, **said, "type": None, "corners": corners}
+        return
+    for row in csv.DictReader(io.StringIO(text), delimiter="\t"):
         named = {str(key).strip().lower(): value for key, value in row.items()}
-        down = named.get("downsample factor") or named.get("downsample")
-        power = header.native / _number(down) if down else None
-        time = _seconds(named["timestamp"], second)
-        return Seen(*_sides(named), seconds=time, magnification=power)
-
-    return _each(rows, "qupath", "view", parse_entry)
+        yield {**named, "tracked": named}
 
 
-def _geojson(data: bytes, second: float) -> list[Seen]:
-    read = _json(data)
-    features = read["features"] if isinstance(read, dict) else read
-
-    def parse_entry(feature: Mapping[str, Any]) -> Seen:
-        points = list(_points(feature["geometry"]["coordinates"]))
-        said = feature.get("properties") or {}
-        numbers = said.get("measurements") or said.get("metadata") or {}
-        time = _time_of(said, second)
-        time = _time_of(numbers, second) if time is None and isinstance(numbers, dict) else time
-        return _around(points, time)
-
-    return _each(features, "qupath", "feature", parse_entry)
-
-
-def _points(coordinates: Any) -> Iterable[tuple[float, float]]:
+def _flatten(coordinates: Any) -> Iterable[tuple[Any, Any]]:
     if coordinates and not isinstance(coordinates[0], list):
-        yield _number(coordinates[0]), _number(coordinates[1])
+        yield coordinates[0], coordinates[1]
         return
     for part in coordinates:
-        yield from _points(part)
+        yield from _flatten(part)
 
 
-def _around(
-    points: Sequence[tuple[float, float]], time: float | None, power: float | None = None
-) -> Seen:
-    xs, ys = [x for x, _ in points], [y for _, y in points]
-    w, h = max(xs) - min(xs), max(ys) - min(ys)
-    return Seen(min(xs), min(ys), max(w, 1.0), max(h, 1.0), time, power)
+def _read_xml(data: bytes, entry: str, point: str) -> Iterable[Any]:
+    """Read elements whose corners are elements with X and Y.
 
-
-# -- annotations as XML -----------------------------------------------------------------------
-
-
-def _xml(data: bytes) -> Any:
+    Aperio's `Region`s have the `Zoom` at which they were drawn; ASAP's are `Annotation`s.
+    """
     from defusedxml.common import DefusedXmlException
     from defusedxml.ElementTree import ParseError, fromstring
 
     try:
-        return fromstring(data, forbid_dtd=True)
+        root = fromstring(data, forbid_dtd=True)
     except (ParseError, DefusedXmlException) as error:
         raise InputError(f"unsupported XML: {one_line(str(error))[:120]}") from None
+    for element in root.iter(entry):
+        corners = [(corner.get("X"), corner.get("Y")) for corner in element.iter(point)]
+        yield {**element.attrib, "type": None, "corners": corners}
 
 
-def _asap(data: bytes, header: SessionHeader, second: float) -> list[Seen]:
-    """Parse ASAP's `Annotation`s with `Coordinate`s of X and Y, sorted by `Order`."""
-
-    def parse_entry(annotation: Any) -> Seen | None:
-        points = [
-            (_number(point.get("X")), _number(point.get("Y")))
-            for point in annotation.iter("Coordinate")
-        ]
-        return _around(points, _time_of(annotation.attrib, second)) if points else None
-
-    return _each(_xml(data).iter("Annotation"), "asap", "annotation", parse_entry)
-
-
-def _aperio(data: bytes, header: SessionHeader, second: float) -> list[Seen]:
-    """Parse Aperio ImageScope's `Region`s of `Vertex`, with the `Zoom` at which they were drawn."""
-
-    def parse_entry(region: Any) -> Seen | None:
-        points = [
-            (_number(point.get("X")), _number(point.get("Y"))) for point in region.iter("Vertex")
-        ]
-        if not points:
-            return None
-        zoom = _number(region.get("Zoom") or 0)
-        power = zoom * header.native if zoom > 0 else None
-        return _around(points, _time_of(region.attrib, second), power)
-
-    return _each(_xml(data).iter("Region"), "aperio", "region", parse_entry)
-
-
-READERS: Mapping[LogKind, Callable[[bytes, SessionHeader, float], list[Seen]]] = {
+READERS: Mapping[LogKind, Callable[[bytes], Iterable[Any]]] = {
     "openseadragon": _openseadragon,
     "qupath": _qupath,
-    "asap": _asap,
-    "aperio": _aperio,
+    "asap": lambda data: _read_xml(data, "Annotation", "Coordinate"),
+    "aperio": lambda data: _read_xml(data, "Region", "Vertex"),
 }
+"""Reader of each kind, which returns the entries' keys and values."""

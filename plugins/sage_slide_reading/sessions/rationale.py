@@ -84,10 +84,7 @@ def draft(
 ) -> Drafts:
     """Draft a rationale for every action of a session; empty panels without a model.
 
-    Parameters
-    ----------
-    session : session recorded on this slide
-    report : receives a line per round
+    `report` receives a line per round.
 
     Raises
     ------

@@ -44,12 +44,6 @@ class Recordings:
 
         If a response was lost, a batch may arrive twice or overlap with the previous batch.
 
-        Parameters
-        ----------
-        name : name of the session
-        first : index of the batch's first event, from 0
-        events : events in order
-
         Raises
         ------
         InputError

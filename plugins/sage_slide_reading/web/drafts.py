@@ -121,13 +121,6 @@ def show_drafts(name: str, request: Request) -> dict[str, Any]:
 def picture(name: str, round: int, kind: Picture, request: Request) -> Response:
     """Send the slide's thumbnail, a round's region, or the crop at its center as JPEG.
 
-    Parameters
-    ----------
-    name : name of the drafts
-    round : number of the round, from 0
-    kind : kind of picture
-    request : request with access to the open slides
-
     Raises
     ------
     InputError

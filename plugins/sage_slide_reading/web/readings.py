@@ -131,10 +131,7 @@ def list_readings(path: str, request: Request) -> list[dict[str, Any]]:
 def show_reading(path: str, reading: str, request: Request) -> dict[str, Any]:
     """Show the path of a reading over its slide so far, and the reader's current activity.
 
-    Parameters
-    ----------
-    reading : its name if started from a page, or its folder below a `--root` folder
-    request : request with access to the started readings
+    `reading` is its name if started from a page, or its folder below a `--root` folder.
 
     Raises
     ------
