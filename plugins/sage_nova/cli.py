@@ -71,7 +71,7 @@ def ask(
     Example: sage nova ask "Mean nuclear area per image?" images/ --budget-usd 2 --out nuclei
     """
     from mcp_servers.registry import Registry, load
-    from sage.cli.console import Terminal, print_json
+    from sage.cli.console import print_json, print_line
     from sage.core.errors import InputError
     from sage.settings import load as load_settings
     from sage_nova import run
@@ -91,16 +91,15 @@ def ask(
     }  # fmt: skip
     author = run.choose_author(cells, out, budget_usd)
     with run.open_session(out, request, replace=replace), _start_worker(suite, out) as workers:
-        console = Terminal(stderr=True) if as_json else Terminal()
         session = Session(
             inputs, tools, engine, out, run.step_limits(step_seconds, memory),
-            on_event=lambda line: run.print_line(console, f"  {line}"), workers=workers,
+            on_event=lambda line: print_line(f"  {line}", err=as_json), workers=workers,
         )  # fmt: skip
-        record = run.run_session(session, question, author, console, steps=steps, task=SLIDES)
+        record = run.run_session(session, question, author, steps=steps, task=SLIDES, err=as_json)
         if as_json:
             print_json(record.model_dump(mode="json"))
         files = "session.json, analysis.py, session.ipynb, trace.jsonl, files/, made/"
-        run.report_answer(record, console, f"{out}: {files}", as_json=as_json)
+        run.report_answer(record, f"{out}: {files}", as_json=as_json)
 
 
 @app.command()

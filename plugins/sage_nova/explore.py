@@ -13,7 +13,7 @@ from typing import Literal
 from agents.core.disclosure import identifiers
 from mcp_servers.registry import Registry
 from sage.cli.cohort import load_named
-from sage.cli.console import Terminal, print_json
+from sage.cli.console import print_json, print_line
 from sage.core.errors import InputError
 from sage.core.files import write_bytes, write_json
 from sage.report.build import write_report
@@ -29,7 +29,6 @@ from sage_nova.run import (
     choose_author,
     is_unfinished,
     open_session,
-    print_line,
     read_program,
     report_answer,
     run_session,
@@ -157,14 +156,15 @@ def _explore(
     names = identifiers(name for pair in cohort.pseudonyms.items() for name in pair)
     author = choose_author(cells, out, request.budget_usd, withheld=lambda: names)
     with open_session(out, request.identify(cohort), replace=replace):
-        console = Terminal(stderr=True) if request.as_json else Terminal()
-        print_line(console, f"Shown: {look}")
+        print_line(f"Shown: {look}", err=request.as_json)
         if look.held_back:
-            print_line(console, f"Not shown (contain outcomes): {', '.join(look.held_back)}")
+            held_back = ", ".join(look.held_back)
+            print_line(f"Not shown (contain outcomes): {held_back}", err=request.as_json)
         if look.spent:
             note_look(open_ledger(out / "ledger.jsonl", settings), cohort, look)
             print_line(
-                console, "Recorded in the ledger: claims about these are exploratory from now on."
+                "Recorded in the ledger: claims about these are exploratory from now on.",
+                err=request.as_json,
             )
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` is reached
         try:
@@ -175,19 +175,27 @@ def _explore(
             )  # fmt: skip
             task = make_task(cohort, look, settings.min_count)
             record = run_session(
-                session, request.question, author, console, steps=request.steps, task=task
+                session,
+                request.question,
+                author,
+                steps=request.steps,
+                task=task,
+                err=request.as_json,
             )
         finally:
             _remove_rows(out)
         found = build_exploration(record, str(look))
         if request.program and not (found.appendix.tables or found.appendix.refused):
-            print_line(console, "The program produced no table: it did not write "
-                "exploratory.json (docs/nova.md has an example).")  # fmt: skip
+            print_line(
+                "The program produced no table: it did not write exploratory.json (docs/nova.md "
+                "has an example).",
+                err=request.as_json,
+            )
         write_json(out / "appendix.json", found)
     kept = keep(found)
     if request.as_json:
         print_json(found.model_dump(mode="json"))
     else:
-        print_line(console, found.title)
+        print_line(found.title)
     files = f"appendix.json, session.json, analysis.py, session.ipynb, trace.jsonl, files/{kept}"
-    report_answer(record, console, f"{out}: {files}", as_json=request.as_json)
+    report_answer(record, f"{out}: {files}", as_json=request.as_json)

@@ -8,7 +8,7 @@ from typing import IO
 
 from agents.core.chat import ChatReasoner
 from agents.core.disclosure import Withheld
-from sage.cli.console import Terminal
+from sage.cli.console import print_line
 from sage.core.errors import FaultError, InputError
 from sage.core.files import naming, read_json, write_json
 from sage.core.llm.trace import Trace
@@ -24,11 +24,6 @@ from sandbox.types import Limits
 RESULTS = ("session.json", "analysis.py", "session.ipynb")
 MAX_LINES = 6
 """Maximum number of output lines per step on the terminal."""
-
-
-def print_line(console: Terminal, line: str) -> None:
-    """Print a line without markup."""
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def step_limits(seconds: float, memory_mb: int) -> Limits:
@@ -122,16 +117,16 @@ def run_session(
     session: Session,
     question: str,
     author: list[str] | ChatReasoner,
-    console: Terminal,
     *,
     steps: int,
     task: AgentTask,
+    err: bool,
 ) -> Acted:
-    """Answer the question, print every step, and write the session's files."""
+    """Answer the question, print every step (to stderr with `err`), and write the files."""
 
     def print_step(cell: Cell, seen: Observation) -> None:
         for line in describe_step(cell, seen):
-            print_line(console, line)
+            print_line(line, err=err)
 
     trace = Trace(session.folder / "trace.jsonl") if isinstance(author, list) else author.trace
     record = ask(session, question, author, trace=trace, steps=steps, task=task, on_step=print_step)
@@ -139,7 +134,7 @@ def run_session(
     return record
 
 
-def report_answer(record: Acted, console: Terminal, files: str, *, as_json: bool) -> None:
+def report_answer(record: Acted, files: str, *, as_json: bool) -> None:
     """Print the answer and the location of its files.
 
     Raises
@@ -148,7 +143,7 @@ def report_answer(record: Acted, console: Terminal, files: str, *, as_json: bool
         If the replies gave no answer.
     """
     for line in () if as_json else (*describe_answer(record), files):
-        print_line(console, line)
+        print_line(line)
     if record.outcome == "failed":
         raise FaultError(f"no answer: {record.error}")
 

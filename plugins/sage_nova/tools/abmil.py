@@ -7,47 +7,35 @@ sigmoid(U_h h_k))); without the gate, the sigmoid is omitted.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mcp_servers.slides.arrays import F32, F64
 from sage.core.seeds import generator
 
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Architecture and training; each step draws `sample` patches from a bag, or all if None."""
-
-    n_heads: int = 1
-    head_dim: int = 512
-    hidden_dim: int = 256
-    dropout: float = 0.0
-    gated: bool = True
-    epochs: int = 10
-    learning_rate: float = 1e-3
-    sample: int | None = None
+if TYPE_CHECKING:
+    from sage_nova.tools.supervised import MilInput
 
 
-def build_network(dimension: int, classes: int, settings: Settings) -> Any:
+def build_network(dimension: int, classes: int, given: MilInput) -> Any:
     """Build a network that maps a bag (n, d) to (classes,) logits and (heads, n) attention."""
     import torch
     from torch import nn
 
-    heads, width = settings.n_heads, settings.head_dim
+    heads, width = given.n_heads, given.head_dim
 
     class MultiHeadAbmil(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.embed = nn.Sequential(
-                nn.Linear(dimension, settings.hidden_dim), nn.ReLU(), nn.Dropout(settings.dropout)
+                nn.Linear(dimension, given.hidden_dim), nn.ReLU(), nn.Dropout(given.dropout)
             )
-            self.tanh = nn.Linear(settings.hidden_dim, heads * width)
-            self.gate = nn.Linear(settings.hidden_dim, heads * width) if settings.gated else None
+            self.tanh = nn.Linear(given.hidden_dim, heads * width)
+            self.gate = nn.Linear(given.hidden_dim, heads * width) if given.gated else None
             self.weigh = nn.Parameter(torch.randn(heads, width) / width**0.5)
-            self.drop = nn.Dropout(settings.dropout)
-            self.classify = nn.Linear(heads * settings.hidden_dim, classes)
+            self.drop = nn.Dropout(given.dropout)
+            self.classify = nn.Linear(heads * given.hidden_dim, classes)
 
         def forward(self, bag: Any) -> tuple[Any, Any]:
             h = self.embed(bag)
@@ -65,7 +53,7 @@ def train_network(
     bags: Sequence[F32],
     labels: Sequence[int],
     classes: int,
-    settings: Settings,
+    given: MilInput,
     seed: int,
     device: str,
     on_progress: Callable[[float], None],
@@ -78,19 +66,19 @@ def train_network(
 
     torch.manual_seed(seed)
     rng = generator(seed)
-    network = build_network(bags[0].shape[1], classes, settings).to(device).train()
-    optimizer = torch.optim.AdamW(network.parameters(), lr=settings.learning_rate)
-    for epoch in range(settings.epochs):
+    network = build_network(bags[0].shape[1], classes, given).to(device).train()
+    optimizer = torch.optim.AdamW(network.parameters(), lr=given.learning_rate)
+    for epoch in range(given.num_epochs):
         for index in rng.permutation(len(bags)).tolist():
             bag = bags[index]
-            if settings.sample is not None and len(bag) > settings.sample:
-                bag = bag[rng.permutation(len(bag))[: settings.sample]]
+            if given.sample_during_training and len(bag) > given.num_patches_to_sample:
+                bag = bag[rng.permutation(len(bag))[: given.num_patches_to_sample]]
             logits, _ = network(torch.from_numpy(np.ascontiguousarray(bag)).to(device))
             target = torch.tensor([labels[index]], device=device)
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(logits[None], target).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-        on_progress((epoch + 1) / settings.epochs)
+        on_progress((epoch + 1) / given.num_epochs)
     return network.eval()
 
 

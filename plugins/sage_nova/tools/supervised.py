@@ -303,7 +303,7 @@ def train_test_mil(given: MilInput, context: ToolContext) -> MilResult:
     import torch
 
     from mcp_servers.pathology.common import choose_device
-    from sage_nova.tools.abmil import Settings, predict, train_network
+    from sage_nova.tools.abmil import predict, train_network
 
     cats = f"{given.label_column}_cats"
     folds = [f"fold_{i}" for i in range(given.num_folds)]
@@ -317,12 +317,6 @@ def train_test_mil(given: MilInput, context: ToolContext) -> MilResult:
             f"{given.splits_path}: {cats} must contain 0, 1, ... of two or more classes"
         )
     device = choose_device(given.device, context.device)
-    settings = Settings(
-        n_heads=given.n_heads, head_dim=given.head_dim, hidden_dim=given.hidden_dim,
-        dropout=given.dropout, gated=given.gated, epochs=given.num_epochs,
-        learning_rate=given.learning_rate,
-        sample=given.num_patches_to_sample if given.sample_during_training else None,
-    )  # fmt: skip
     root = f"{given.job_dir}/{given.label_column}_classification/ABMIL"
     results, attention = [], []
     for number, fold in enumerate(folds):
@@ -341,7 +335,7 @@ def train_test_mil(given: MilInput, context: ToolContext) -> MilResult:
             context.progress((number + share) / len(folds), f"fold {number}")
 
         network = train_network(
-            [bags[n] for n in names], labels, classes, settings, given.seed + number, device, report
+            [bags[n] for n in names], labels, classes, given, given.seed + number, device, report
         )
         test, truth = parts[1]["slide_id"].astype(str).tolist(), parts[1][cats].tolist()
         chances = np.zeros((len(test), classes))

@@ -26,14 +26,6 @@ class TextModelInput(ModelWeights):
     device: Device = "auto"
 
 
-def softmax(logits: Any) -> Any:
-    """Normalize rows to sum to 1 by softmax."""
-    import numpy as np
-
-    shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return shifted / shifted.sum(axis=1, keepdims=True)
-
-
 def _check_distinct(classes: list[str]) -> list[str]:
     if len(set(classes)) < len(classes):
         raise ValueError("a class appears twice")
@@ -73,12 +65,14 @@ class ScoreImageResult(NovaResult):
 @nova_tool("score_single_histology_image_using_text_tool", NETWORK)
 def score_image(given: ScoreImageInput, context: ToolContext) -> ScoreImageResult:
     """Score a histology image based on text-based criteria, and select the best class."""
+    from scipy.special import softmax
+
     texts = _make_texts(given.classes, given.prompts)
     model = load_text_encoder(given.text_encoder, given, context)
     image = read_image(given.image_path, context)
     scores = model.embed_images(image[None]) @ model.embed_texts(texts).T
     if given.apply_softmax:
-        scores = softmax(scores * model.scale)
+        scores = softmax(scores * model.scale, axis=1)
     found = {name: float(v) for name, v in zip(given.classes, scores[0], strict=True)}
     best = max(found, key=lambda name: found[name])
     return ScoreImageResult(predicted_class=best, similarity_scores=found)
@@ -171,13 +165,15 @@ def score_tiles(given: ScoreTilesInput, context: ToolContext) -> ScoreTilesResul
 
     Writes a CSV with one row per tile, and obsm[similarity_key] of the features.
     """
+    from scipy.special import softmax
+
     from mcp_servers.formats.tables import write_columns
 
     slide, job, held = store.open_store(given, context)
     dot = given.similarity_metric == "dot"
     tiles, table, scores, scale = score_texts(held, given, given.classes, context, dot=dot)
     if given.apply_softmax:
-        scores = softmax(scores * scale)
+        scores = softmax(scores * scale, axis=1)
     key = given.similarity_key_to_add or f"{given.patch_features_key}_text_similarity"
     table.obsm[key] = scores
     table.uns[f"{key}_classes"] = list(given.classes)
@@ -260,13 +256,14 @@ def predict_label(given: LabelInput, context: ToolContext) -> LabelResult:
     per class. TITAN is not run, since it is published as code.
     """
     import numpy as np
+    from scipy.special import softmax
 
     texts = _make_texts(given.classes, given.prompts)
     _, _, held = store.open_store(given, context)
     tiles, _, scores, scale = score_texts(held, given, texts, context)
     count = min(given.top_tiles, len(tiles))
     best = np.sort(scores, axis=0)[-count:].mean(axis=0)
-    chances = softmax((best * scale)[None])[0]
+    chances = softmax(best * scale)
     found = {name: float(v) for name, v in zip(given.classes, chances, strict=True)}
     return LabelResult(
         probs_for_classes=found,
