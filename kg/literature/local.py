@@ -6,7 +6,6 @@ missing from it is not necessarily new.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import date
@@ -158,34 +157,28 @@ class LocalIndex:
 
 def read_note(text: str) -> Record | None:
     """Parse a corpus note into a record, or return None if its front matter has no title."""
-    match = re.match(r"---\s*\n(.*?)\n---\s*\n?(.*)", text, flags=re.DOTALL)
-    if match is None:
-        return None
-    fields: dict[str, str] = {}
-    for line in match[1].splitlines():
-        name, colon, value = line.partition(":")
-        if colon:
-            fields[name.strip()] = value.strip().strip('"').replace('\\"', '"')
-    title = _present(fields.get("title"))
+    from kg.sources.plain import front_matter
+
+    fields, body = front_matter(text)
+
+    def get_field(name: str) -> str | None:
+        value = fields.get(name)
+        return value if isinstance(value, str) and value else None
+
+    title, year = get_field("title"), get_field("year")
     if title is None:
         return None
-    findings = tuple(
-        line.strip()[2:].strip() for line in match[2].splitlines() if line.strip().startswith("- ")
-    )
-    year = _present(fields.get("year"))
-    retracted = fields.get("retracted", "").lower() == "true"
+    lines = map(str.strip, body.splitlines())
+    findings = tuple(line[2:].strip() for line in lines if line.startswith("- "))
+    retracted = (get_field("retracted") or "").lower() == "true"
     return Record(
         title=title,
         year=int(year) if year and year.isdigit() else None,
-        venue=_present(fields.get("venue")),
-        doi=clean_doi(_present(fields.get("doi"))),
-        pmid=_present(fields.get("pmid")),
+        venue=get_field("venue"),
+        doi=clean_doi(get_field("doi")),
+        pmid=get_field("pmid"),
         retracted=retracted,
         retraction_sources=(NAME,) if retracted else (),
         sources=(NAME,),
         snippets=findings,
     )
-
-
-def _present(value: str | None) -> str | None:
-    return None if value in (None, "", "null", "None", "~") else value

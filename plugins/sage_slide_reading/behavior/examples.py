@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from mcp_servers.slides.arrays import F64, U8
+from mcp_servers.slides.arrays import U8
 from mcp_servers.slides.slide import Slide
 from sage.core.errors import InputError
-from sage_slide_reading.reader.types import Proposed
 from sage_slide_reading.sessions.actions import Action, actions_of
 from sage_slide_reading.sessions.format import SUFFIX, read_session
 
@@ -29,11 +28,6 @@ class Example:
     size: tuple[int, int]
     thumbnail: U8
     visits: dict[str, list[Visits]] = field(default_factory=lambda: defaultdict(list))
-
-
-def boxes_of(regions: Sequence[Action] | Sequence[Proposed]) -> F64:
-    """Return (n, 4) boxes as x, y, width, height in level-0 pixels."""
-    return np.array([(r.x, r.y, r.w, r.h) for r in regions], dtype=np.float64).reshape(-1, 4)
 
 
 def thumbnail_of(slide: Slide, longest_px: int) -> U8:

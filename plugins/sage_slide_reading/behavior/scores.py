@@ -19,13 +19,19 @@ SCANPATH_CELLS = 5
 """Rows and columns of the grid whose cells spell a scanpath."""
 
 
-def ious(first: F64, second: F64) -> F64:
-    """Compute the (n, m) intersection over union of every pair of boxes."""
+def overlaps(first: F64, second: F64) -> F64:
+    """Compute the (n, m) area that every pair of boxes shares."""
     first, second = first.reshape(-1, 1, 4), second.reshape(1, -1, 4)
     low = np.maximum(first[..., :2], second[..., :2])
     high = np.minimum(first[..., :2] + first[..., 2:], second[..., :2] + second[..., 2:])
-    shared = np.prod(np.maximum(high - low, 0.0), axis=2)
-    whole = np.prod(first[..., 2:], axis=2) + np.prod(second[..., 2:], axis=2) - shared
+    return np.asarray(np.prod(np.maximum(high - low, 0.0), axis=2), dtype=np.float64)
+
+
+def ious(first: F64, second: F64) -> F64:
+    """Compute the (n, m) intersection over union of every pair of boxes; NaN for NaN boxes."""
+    shared = overlaps(first, second)
+    areas = np.prod(first.reshape(-1, 4)[:, 2:], axis=1)[:, None]
+    whole = areas + np.prod(second.reshape(-1, 4)[:, 2:], axis=1) - shared
     return np.asarray(shared / np.maximum(whole, 1e-12), dtype=np.float64)
 
 

@@ -19,7 +19,7 @@ from sage.core.models import Strict
 from sage.core.printable import count_noun
 from sage.core.seeds import generator
 from sage_slide_reading.behavior import baselines
-from sage_slide_reading.behavior.examples import Example, Visits, boxes_of
+from sage_slide_reading.behavior.examples import Example, Visits
 from sage_slide_reading.behavior.model import (
     Behavior,
     BehaviorCard,
@@ -42,6 +42,7 @@ from sage_slide_reading.behavior.scores import (
     spell_scanpath,
 )
 from sage_slide_reading.reader.types import Proposed
+from sage_slide_reading.sessions.actions import boxes_of
 
 PURPOSE = 24
 MODEL, READER = "model", "another reader"

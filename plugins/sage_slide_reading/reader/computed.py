@@ -29,7 +29,7 @@ from sage_slide_reading.reader.types import (
 
 if TYPE_CHECKING:
     from mcp_servers.pathology.compute.nuclei import Nuclei
-    from mcp_servers.slides.arrays import F32, F64, U8, BoolArray
+    from mcp_servers.slides.arrays import F32, F64, I64, U8, BoolArray
 
 CELL_UM = 32.0
 NETWORK_MPP = 0.7
@@ -477,27 +477,33 @@ def mitosis_like(table: F64, usual: float) -> BoolArray:
     return np.asarray(sized & irregular & (dark >= level), dtype=bool)
 
 
+def _locate(table: F64, region: Region, shape: tuple[int, ...]) -> tuple[I64, I64]:
+    """Return the (n,) rows and columns of nuclei on a grid over the region, (down, across)."""
+    box, (down, across) = region.box, shape
+    column = ((table[:, 0] - box.x) / box.width * across).astype(int)
+    row = ((table[:, 1] - box.y) / box.height * down).astype(int)
+    return row.clip(0, down - 1), column.clip(0, across - 1)
+
+
+def _count_nuclei(table: F64, region: Region, shape: tuple[int, int]) -> tuple[F32, float]:
+    """Count nuclei on a grid over the region, (down, across); also return a cell's area in mm²."""
+    grid = np.zeros(shape, dtype=np.float32)
+    np.add.at(grid, _locate(table, region, shape), 1.0)
+    return grid, region.um[2] * region.um[3] / grid.size / 1e6
+
+
 def _density(table: F64, region: Region, shape: tuple[int, ...]) -> F64:
     """Compute nuclei per mm² on a grid of 16 µm, smoothed over 50 µm; `shape` is (across, down)."""
     import cv2
 
-    across, down = shape
-    grid = np.zeros((down, across), dtype=np.float32)
-    if len(table):
-        column = ((table[:, 0] - region.box.x) / region.box.width * across).astype(int)
-        row = ((table[:, 1] - region.box.y) / region.box.height * down).astype(int)
-        np.add.at(grid, (row.clip(0, down - 1), column.clip(0, across - 1)), 1.0)
-    cell_mm2 = region.um[2] * region.um[3] / (across * down) / 1e6
+    grid, cell_mm2 = _count_nuclei(table, region, (shape[1], shape[0]))
     smooth = cv2.GaussianBlur(grid, (0, 0), 1.4, borderType=cv2.BORDER_REFLECT)
     return np.asarray(smooth / cell_mm2, dtype=np.float64)
 
 
 def _select_nuclei(table: F64, region: Region, mask: BoolArray) -> BoolArray:
     """Select nuclei where a mask over the region is set."""
-    down, across = mask.shape
-    column = ((table[:, 0] - region.box.x) / region.box.width * across).astype(int)
-    row = ((table[:, 1] - region.box.y) / region.box.height * down).astype(int)
-    return np.asarray(mask[row.clip(0, down - 1), column.clip(0, across - 1)], dtype=bool)
+    return np.asarray(mask[_locate(table, region, mask.shape)], dtype=bool)
 
 
 def _peak(table: F64, region: Region) -> float:
@@ -505,16 +511,9 @@ def _peak(table: F64, region: Region) -> float:
     import cv2
 
     across, down = (max(1, round(side / 25.0)) for side in region.um[2:])
-    grid = np.zeros((down, across), dtype=np.float32)
-    if not len(table):
-        return 0.0
-    column = ((table[:, 0] - region.box.x) / region.box.width * across).astype(int)
-    row = ((table[:, 1] - region.box.y) / region.box.height * down).astype(int)
-    np.add.at(grid, (row.clip(0, down - 1), column.clip(0, across - 1)), 1.0)
+    grid, cell_mm2 = _count_nuclei(table, region, (down, across))
     kernel = (min(4, across), min(4, down))
-    mean = cv2.blur(grid, kernel, borderType=cv2.BORDER_REFLECT)
-    cell_mm2 = region.um[2] * region.um[3] / (across * down) / 1e6
-    return float(mean.max()) / cell_mm2
+    return float(cv2.blur(grid, kernel, borderType=cv2.BORDER_REFLECT).max()) / cell_mm2
 
 
 class ComputedPerceptor:

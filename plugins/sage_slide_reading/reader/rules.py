@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from sage_slide_reading.reader.computed import (
     NETWORK_MPP,
     NUCLEI_FROM,
     SIGNS,
+    Sign,
     describe_finding,
 )
 from sage_slide_reading.reader.concepts import (
@@ -32,6 +34,7 @@ from sage_slide_reading.reader.concepts import (
 from sage_slide_reading.reader.scope import ONE_UM, Scope
 from sage_slide_reading.reader.types import (
     NO_ANSWER,
+    UNITS,
     AtOnce,
     Box,
     Described,
@@ -85,6 +88,41 @@ def _is_denied(text: str, concept: Concept) -> bool:
     )
 
 
+@dataclass(frozen=True)
+class _Case:
+    """A question that findings can answer, and the regions inspected for it."""
+
+    scope: Scope
+    question: Question
+    asked: Meaning
+    fine: list[Described]
+    screened: bool
+
+    @property
+    def sign(self) -> Sign:
+        return SIGNS[self.asked.concepts[0]]
+
+    @property
+    def concept(self) -> Concept:
+        return self.asked.concepts[0]
+
+    def showing(self) -> list[Described]:
+        return showing(self.fine, self.concept)
+
+    def option_at(self, x: float, y: float) -> str | None:
+        """Return the option at a level-0 pixel, or its place in words if the question is open."""
+        u, v = self.scope.place(x, y)
+        return option_at(self.question, u, v, x, y) if self.question.options else words_at(u, v)
+
+    def in_range(self, count: float) -> str | None:
+        """Return the option whose range holds a count."""
+        for option in self.question.options:
+            span = numbers_of(option)
+            if span is not None and span[0] <= count <= span[1]:
+                return option
+        return None
+
+
 class RulesExecutor:
     """Answers from findings alone, reading no text except a person's."""
 
@@ -99,24 +137,20 @@ class RulesExecutor:
         if scope.unlike_he and not any(seen.edited for seen in state.seen):
             return _abstain(scope.unlike_he)
         fine = [s for s in state.seen if s.region.magnification >= NUCLEI_FROM or s.edited]
-        if not fine:
-            return _by_impression(scope, state, asked)
         # a person's words on some patches cannot show absence while others remain to be measured
         measured = any(not seen.edited for seen in fine) or len(fine) == len(state.seen)
-        state = state.model_copy(update={"screened": state.screened and measured})
+        case = _Case(scope, question, asked, fine, state.screened and measured)
+        if not fine:
+            return _by_impression(case, state)
         if asked.asked is Asked.WHAT:
-            return _choose_concept(fine, question, asked)
-        concept = asked.concepts[0]
-        if concept is Concept.CELLULARITY or asked.asked is Asked.HOW_MUCH:
-            return _how_much(fine, question, concept)
-        if concept is Concept.MITOSIS and asked.asked in (Asked.COUNT, Asked.WHERE):
-            return _mitoses(scope, fine, question, asked, state.screened)
+            return _choose_concept(case)
+        if case.concept is Concept.CELLULARITY or asked.asked is Asked.HOW_MUCH:
+            return _how_much(case)
+        if case.concept is Concept.MITOSIS and asked.asked in (Asked.COUNT, Asked.WHERE):
+            return _mitoses(case)
         if asked.asked is Asked.COUNT:
-            return _count(fine, question, concept, state.screened)
-        positive = showing(fine, concept)
-        if asked.asked is Asked.PRESENT:
-            return _present(scope, positive, fine, question, concept, state.screened)
-        return _locate(scope, positive, fine, question, concept, state.screened)
+            return _count(case)
+        return _present(case) if asked.asked is Asked.PRESENT else _locate(case)
 
     def reflect(self, scope: Scope, state: State, prediction: Prediction) -> Reflection:
         """Judge whether the answer is based on measured nuclei."""
@@ -169,32 +203,28 @@ def _abstain(why: str) -> Prediction:
     return Prediction(answer=None, thinking_steps=f"Abstains: {why}.")
 
 
-def _by_impression(scope: Scope, state: State, asked: Meaning) -> Prediction:
-    """Guess a place from the patch that ranks highest at low power, or decline."""
-    if asked.asked is not Asked.WHERE or not state.screened or not state.seen:
-        if scope.native < NUCLEI_FROM:
-            return _abstain(
-                f"nuclei can be measured only from {NUCLEI_FROM:g}x on, but this slide has "
-                f"{scope.native:.3g}x"
-            )
-        return _abstain("no nuclei were examined yet")
-    seen = state.seen[0]
-    x, y = seen.region.box.center
-    u, v = scope.place(x, y)
-    answer = _place_at(state.question, u, v, x, y)
+def _answer(answer: str | None, why: str, seen: Sequence[Described]) -> Prediction:
     return Prediction(
-        answer=answer,
-        thinking_steps=(
-            f"At low power {seen.region.id} ({words_at(u, v)}) resembles"
-            f" {SIGNS[asked.concepts[0]].name} most; this is an impression."
-        ),
-        regions=(seen.region.id,),
+        answer=answer, thinking_steps=why, regions=tuple(s.region.id for s in seen[:20])
     )
 
 
-def _place_at(question: Question, u: float, v: float, x: float, y: float) -> str | None:
-    """Return the option at a point, or its place in words if the question is open."""
-    return option_at(question, u, v, x, y) if question.options else words_at(u, v)
+def _by_impression(case: _Case, state: State) -> Prediction:
+    """Guess a place from the patch that ranks highest at low power, or decline."""
+    if case.asked.asked is not Asked.WHERE or not state.screened or not state.seen:
+        if case.scope.native < NUCLEI_FROM:
+            return _abstain(
+                f"nuclei can be measured only from {NUCLEI_FROM:g}x on, but this slide has "
+                f"{case.scope.native:.3g}x"
+            )
+        return _abstain("no nuclei were examined yet")
+    seen = state.seen[0]
+    center = seen.region.box.center
+    why = (
+        f"At low power {seen.region.id} ({words_at(*case.scope.place(*center))}) resembles"
+        f" {case.sign.name} most; this is an impression."
+    )
+    return _answer(case.option_at(*center), why, [seen])
 
 
 def _negative(question: Question) -> str | None:
@@ -202,19 +232,21 @@ def _negative(question: Question) -> str | None:
     return next(none, None)
 
 
-def _describe_region(seen: Described, concept: Concept) -> str:
+def _describe_region(seen: Described, sign: Sign) -> str:
     if seen.edited:
         return f"{seen.region.id}: a person wrote: {seen.text[:120]}"
-    found = next(f for f in seen.findings if f.name == SIGNS[concept].finding)
+    found = next(f for f in seen.findings if f.name == sign.finding)
     return f"{seen.region.id} at {seen.region.magnification:.3g}x: {describe_finding(found)}"
 
 
-def _absent(
-    fine: Sequence[Described], question: Question, concept: Concept, screened: bool
-) -> Prediction:
+def _list_regions(seen: Sequence[Described], sign: Sign) -> str:
+    return "; ".join(_describe_region(region, sign) for region in seen[:5]) + "."
+
+
+def _absent(case: _Case) -> Prediction:
     """Answer that nothing was found, but only if every patch was ranked before."""
-    sign = SIGNS[concept]
-    if not screened:
+    sign, fine = case.sign, case.fine
+    if not case.screened:
         return _abstain(
             f"none of the inspected regions shows {sign.name}, and nothing is known about "
             "the others"
@@ -234,23 +266,16 @@ def _absent(
     best = max(fine, key=lambda seen: seen.value(sign.finding) or 0.0)
     why = (
         f"Every patch was ranked at low power. Of {count_noun(len(fine), 'region')} inspected, "
-        f"none shows {sign.name}; the nearest is {_describe_region(best, concept)}."
+        f"none shows {sign.name}; the nearest is {_describe_region(best, sign)}."
     )
-    if concept in (Concept.TUMOR, Concept.MARGIN):
+    if case.concept in (Concept.TUMOR, Concept.MARGIN):
         why += " These eyes cannot see isolated tumor cells or groups of a few cells."
-    if not question.options:
-        return Prediction(
-            answer=f"No: {sign.name} not found",
-            thinking_steps=why,
-            regions=(best.region.id,),
-        )
-    return Prediction(answer=_negative(question), thinking_steps=why, regions=(best.region.id,))
+    no = _negative(case.question) if case.question.options else f"No: {sign.name} not found"
+    return _answer(no, why, [best])
 
 
-def _present(
-    scope: Scope, positive: list[Described], fine: list[Described], question: Question,
-    concept: Concept, screened: bool,
-) -> Prediction:  # fmt: skip
+def _present(case: _Case) -> Prediction:
+    question, sign, positive = case.question, case.sign, case.showing()
     way = place_of(question.text, question)
     if isinstance(way, tuple) and way != (0, 0):
         positive = [
@@ -258,51 +283,39 @@ def _present(
             for seen in positive
             if all(
                 not wanted or wanted * at > 0
-                for wanted, at in zip(way, scope.place(*seen.region.box.center), strict=True)
+                for wanted, at in zip(way, case.scope.place(*seen.region.box.center), strict=True)
             )
         ]
     if not positive:
-        return _absent(fine, question, concept, screened)
-    positive.sort(key=lambda seen: -(seen.value(SIGNS[concept].finding) or 0.0))
-    places = dict.fromkeys(words_at(*scope.place(*s.region.box.center)) for s in positive)
+        return _absent(case)
+    positive.sort(key=lambda seen: -(seen.value(sign.finding) or 0.0))
+    places = dict.fromkeys(words_at(*case.scope.place(*s.region.box.center)) for s in positive)
     yes = next((option for option in question.options if POSITIVE.match(plain(option))), None)
     if question.options and yes is None:
         return _abstain("none of the options means yes")
-    return Prediction(
-        answer=yes or f"Yes: {SIGNS[concept].name} ({', '.join(places)})",
-        thinking_steps="; ".join(_describe_region(seen, concept) for seen in positive[:5]) + ".",
-        regions=tuple(seen.region.id for seen in positive[:20]),
+    return _answer(
+        yes or f"Yes: {sign.name} ({', '.join(places)})", _list_regions(positive, sign), positive
     )
 
 
-def _locate(
-    scope: Scope, positive: list[Described], fine: list[Described], question: Question,
-    concept: Concept, screened: bool,
-) -> Prediction:  # fmt: skip
+def _locate(case: _Case) -> Prediction:
+    sign, positive = case.sign, case.showing()
     if not positive:
-        if not question.options or _negative(question):
-            return _absent(fine, question, concept, screened)
-        return _abstain(f"none of the inspected regions shows {SIGNS[concept].name}")
+        if not case.question.options or _negative(case.question):
+            return _absent(case)
+        return _abstain(f"none of the inspected regions shows {sign.name}")
     votes: dict[str | None, float] = defaultdict(float)
     voters: dict[str | None, list[Described]] = defaultdict(list)
     for seen in positive:
-        x, y = seen.region.box.center
-        u, v = scope.place(x, y)
-        option = _place_at(question, u, v, x, y)
-        votes[option] += (
-            (seen.value(SIGNS[concept].finding) or 1.0) * seen.region.um[2] * seen.region.um[3]
-        )
+        option = case.option_at(*seen.region.box.center)
+        votes[option] += (seen.value(sign.finding) or 1.0) * seen.region.um[2] * seen.region.um[3]
         voters[option].append(seen)
-    best = max((option for option in votes), key=lambda option: votes[option])
-    chosen = sorted(voters[best], key=lambda seen: -(seen.value(SIGNS[concept].finding) or 0.0))
+    best = max(votes, key=lambda option: votes[option])
     if best is None:
         return _abstain("the finding is outside all places named in the options")
-    answer = best if question.options else f"{SIGNS[concept].name}: {', '.join(map(str, votes))}"
-    return Prediction(
-        answer=answer,
-        thinking_steps="; ".join(_describe_region(seen, concept) for seen in chosen[:5]) + ".",
-        regions=tuple(seen.region.id for seen in chosen[:20]),
-    )
+    chosen = sorted(voters[best], key=lambda seen: -(seen.value(sign.finding) or 0.0))
+    answer = best if case.question.options else f"{sign.name}: {', '.join(map(str, votes))}"
+    return _answer(answer, _list_regions(chosen, sign), chosen)
 
 
 def hottest(points: Sequence[tuple[float, float]], side: float) -> tuple[int, float, float]:
@@ -324,54 +337,39 @@ def hottest(points: Sequence[tuple[float, float]], side: float) -> tuple[int, fl
     return best, *center
 
 
-def _mitoses(
-    scope: Scope, fine: list[Described], question: Question, asked: Meaning, screened: bool
-) -> Prediction:
+def _mitoses(case: _Case) -> Prediction:
     """Count figures in the hottest field of the size that the question names."""
     points = [
         point
-        for seen in fine
+        for seen in case.fine
         if not seen.edited
         for found in seen.findings
         if found.name == "mitosis_like"
         for point in found.points
     ]
-    count, x, y = hottest(points, asked.field_um / scope.mpp)
+    count, x, y = hottest(points, case.asked.field_um / case.scope.mpp)
+    where = case.asked.asked is Asked.WHERE
     if not count:
-        absent = _absent(fine, question, Concept.MITOSIS, screened)
-        if absent.answer is None or asked.asked is Asked.WHERE:
+        absent = _absent(case)
+        if absent.answer is None or where:
             return absent
-    field = [s for s in fine if s.value("mitosis_like")] or fine[:1]
-    u, v = scope.place(x, y)
+    field = [s for s in case.fine if s.value("mitosis_like")] or case.fine[:1]
+    at = f" ({words_at(*case.scope.place(x, y))}, around level-0 pixel {x:.0f}, {y:.0f})"
     why = (
-        f"{count} mitosis-like figures in the hottest field of {asked.field_um:.0f} "
-        f"µm{(f' ({words_at(u, v)}, around level-0 pixel {x:.0f}, {y:.0f})' if count else '')}; "
-        "figures are nuclei measured as dark and irregular."
+        f"{count} mitosis-like figures in the hottest field of {case.asked.field_um:.0f} "
+        f"µm{at if count else ''}; figures are nuclei measured as dark and irregular."
     )
-    if asked.asked is Asked.WHERE:
-        answer = _place_at(question, u, v, x, y)
-    else:
-        answer = _in_range(question, count) if question.options else f"{count} mitosis-like figures"
-    return Prediction(
-        answer=answer, thinking_steps=why, regions=tuple(s.region.id for s in field[:20])
-    )
+    if where:
+        return _answer(case.option_at(x, y), why, field)
+    open_ = f"{count} mitosis-like figures"
+    return _answer(case.in_range(count) if case.question.options else open_, why, field)
 
 
-def _in_range(question: Question, count: float) -> str | None:
-    for option in question.options:
-        span = numbers_of(option)
-        if span is not None and span[0] <= count <= span[1]:
-            return option
-    return None
-
-
-def _count(
-    fine: list[Described], question: Question, concept: Concept, screened: bool
-) -> Prediction:
+def _count(case: _Case) -> Prediction:
     """Count groups of neighboring regions that show a concept."""
-    positive = showing(fine, concept)
-    if not positive and not screened:
-        return _absent(fine, question, concept, screened)
+    positive = case.showing()
+    if not positive and not case.screened:
+        return _absent(case)
     left, groups = list(positive), 0
     while left:
         groups += 1
@@ -381,13 +379,10 @@ def _count(
             near = [s for s in left if _touch(here, s.region.box)]
             left = [s for s in left if s not in near]
             group.extend(near)
-    why = f"{len(positive)} regions show {SIGNS[concept].name}, in {groups} groups of neighbors."
-    answer = _in_range(question, groups) if question.options else f"{groups}: {SIGNS[concept].name}"
-    return Prediction(
-        answer=answer,
-        thinking_steps=why,
-        regions=tuple(s.region.id for s in (positive or fine)[:20]),
-    )
+    why = f"{len(positive)} regions show {case.sign.name}, in {groups} groups of neighbors."
+    open_ = f"{groups}: {case.sign.name}"
+    answer = case.in_range(groups) if case.question.options else open_
+    return _answer(answer, why, positive or case.fine)
 
 
 def _touch(first: Box, second: Box) -> bool:
@@ -399,26 +394,22 @@ def _touch(first: Box, second: Box) -> bool:
     )
 
 
-def _choose_concept(fine: list[Described], question: Question, asked: Meaning) -> Prediction:
+def _choose_concept(case: _Case) -> Prediction:
     """Choose the concept that covers the largest share of the regions viewed."""
-    shares = {}
-    for concept in asked.concepts:
-        if not SIGNS[concept].share:
-            continue
-        values = [_share(seen, concept) for seen in fine]
-        shares[concept] = SIGNS[concept].share * float(np.mean(values))
+    shares = {
+        concept: SIGNS[concept].share * float(np.mean([_share(s, concept) for s in case.fine]))
+        for concept in case.asked.concepts
+        if SIGNS[concept].share
+    }
     if not shares:
         return _abstain("the options contain nothing that these eyes can measure")
     best = max(shares, key=lambda concept: shares[concept])
     said = ", ".join(f"{SIGNS[concept].name} {share:.0%}" for concept, share in shares.items())
     if shares[best] < 0.2:
         return _abstain(f"no class covers a fifth of the inspected area ({said})")
-    option = next((o for o in question.options if best in concepts_of(o)[:1]), None)
-    return Prediction(
-        answer=option if question.options else said,
-        thinking_steps=f"Mean over {len(fine)} regions: {said}.",
-        regions=tuple(seen.region.id for seen in fine[:20]),
-    )
+    option = next((o for o in case.question.options if best in concepts_of(o)[:1]), None)
+    answer = option if case.question.options else said
+    return _answer(answer, f"Mean over {len(case.fine)} regions: {said}.", case.fine)
 
 
 def _share(seen: Described, concept: Concept) -> float:
@@ -430,17 +421,15 @@ def _share(seen: Described, concept: Concept) -> float:
     return value
 
 
-def _how_much(fine: list[Described], question: Question, concept: Concept) -> Prediction:
-    values = [value for s in fine if (value := s.value(SIGNS[concept].finding)) is not None]
-    if question.options or not values:
+def _how_much(case: _Case) -> Prediction:
+    name = case.sign.finding
+    values = [value for s in case.fine if (value := s.value(name)) is not None]
+    if case.question.options or not values:
         return _abstain("the options are not quantities that these eyes measure")
-    found = next(f for s in fine for f in s.findings if f.name == SIGNS[concept].finding)
     low, middle, high = np.percentile(values, (10, 50, 90))
-    return Prediction(
-        answer=(
-            f"{found.name.replace('_', ' ')}: median {middle:.3g} {found.unit}"
-            f" (10th to 90th percentile {low:.3g} to {high:.3g}) over {len(values)} regions"
-        ),
-        thinking_steps="The regions are those most relevant to the question, not a random sample.",
-        regions=tuple(seen.region.id for seen in fine[:20]),
+    answer = (
+        f"{name.replace('_', ' ')}: median {middle:.3g} {UNITS[name]}"
+        f" (10th to 90th percentile {low:.3g} to {high:.3g}) over {len(values)} regions"
     )
+    why = "The regions are those most relevant to the question, not a random sample."
+    return _answer(answer, why, case.fine)

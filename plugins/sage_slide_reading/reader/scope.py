@@ -57,15 +57,13 @@ class Scope:
         self._described: set[str] = set()
         self.watch: Callable[[Region], None] = lambda region: None
         """Called with each region whose pixels are read, whether to rank or to describe it."""
-        self._edge: F32 | None = None
-        self._patches: tuple[Region, ...] | None = None
 
     @property
     def native(self) -> float:
         """Finest magnification of the slide."""
         return ONE_UM / self.mpp
 
-    @property
+    @cached_property
     def patches(self) -> tuple[Region, ...]:
         """N patches with tissue at the first magnification, row by row.
 
@@ -74,18 +72,15 @@ class Scope:
         InputError
             If there is no tissue.
         """
-        if self._patches is None:
-            side = self.options.patch_px * ONE_UM / self.options.magnification / self.mpp
-            across, down = (
-                max(1, round(length / side)) for length in (self.slide.width, self.slide.height)
-            )
-            whole = Box(x=0, y=0, width=self.slide.width, height=self.slide.height)
-            parts = self._grid(whole, across, down, self.options.magnification, "p", None)
-            kept = tuple(part for part in parts if self.tissue_share(part.box) >= MIN_TISSUE)
-            if not kept:
-                raise InputError(f"{self.slide.path}: no tissue found, so there is nothing to read")
-            self._patches = kept
-        return self._patches
+        side = self.options.patch_px * ONE_UM / self.options.magnification / self.mpp
+        across, down = (
+            max(1, round(length / side)) for length in (self.slide.width, self.slide.height)
+        )
+        whole = Box(x=0, y=0, width=self.slide.width, height=self.slide.height)
+        kept = self._grid(whole, across, down, self.options.magnification, "p", None)
+        if not kept:
+            raise InputError(f"{self.slide.path}: no tissue found, so there is nothing to read")
+        return kept
 
     def divide(self, region: Region, magnification: float) -> tuple[Region, ...]:
         """Divide a region into non-overlapping finer patches, keeping those with tissue.
@@ -95,8 +90,7 @@ class Scope:
         """
         side_um = max(self.options.patch_px * ONE_UM / magnification, self.options.finest_um)
         across, down = (max(1, round(length / side_um)) for length in region.um[2:])
-        parts = self._grid(region.box, across, down, magnification, f"{region.id}.", region.id)
-        return tuple(part for part in parts if self.tissue_share(part.box) >= MIN_TISSUE)
+        return self._grid(region.box, across, down, magnification, f"{region.id}.", region.id)
 
     def zoom(self, asked: float | None, current: float) -> float:
         """Return the requested magnification, limited to finer than now and what the slide has."""
@@ -129,19 +123,20 @@ class Scope:
     def _grid(
         self, box: Box, across: int, down: int, magnification: float, prefix: str,
         parent: str | None,
-    ) -> list[Region]:  # fmt: skip
+    ) -> tuple[Region, ...]:  # fmt: skip
+        """Divide a box evenly, keeping the parts with enough tissue."""
         xs = np.linspace(box.x, box.x + box.width, across + 1).round().astype(int).tolist()
         ys = np.linspace(box.y, box.y + box.height, down + 1).round().astype(int).tolist()
-        return [
-            self._region(
-                Box(x=xs[c], y=ys[r], width=xs[c + 1] - xs[c], height=ys[r + 1] - ys[r]),
-                magnification,
-                f"{prefix}{r}-{c}",
-                parent,
-            )
+        boxes = {
+            f"{r}-{c}": Box(x=xs[c], y=ys[r], width=xs[c + 1] - xs[c], height=ys[r + 1] - ys[r])
             for r in range(down)
             for c in range(across)
-        ]
+        }
+        return tuple(
+            self._region(part, magnification, f"{prefix}{name}", parent)
+            for name, part in boxes.items()
+            if self.tissue_share(part) >= MIN_TISSUE
+        )
 
     @cached_property
     def unlike_he(self) -> str:
@@ -202,16 +197,17 @@ class Scope:
             ]
         )
 
-    def edge_um(self, points: Sequence[tuple[float, float]]) -> F32:
-        """Compute µm from points (level-0 pixels) to the tissue's edge, except the image border."""
+    @cached_property
+    def _edge(self) -> F32:
         import cv2
 
-        if self._edge is None:
-            away = cv2.distanceTransform(self.mask.astype(np.uint8), cv2.DIST_L2, 5)
-            away = np.minimum(away, 1e6)  # without glass there is no edge
-            self._edge = np.asarray(away, dtype=np.float32) * self.mask_scale * self.mpp
-        rows = (np.array([y for _, y in points]) / self.mask_scale).astype(int)
-        columns = (np.array([x for x, _ in points]) / self.mask_scale).astype(int)
+        away = cv2.distanceTransform(self.mask.astype(np.uint8), cv2.DIST_L2, 5)
+        away = np.minimum(away, 1e6)  # without glass there is no edge
+        return np.asarray(away, dtype=np.float32) * self.mask_scale * self.mpp
+
+    def edge_um(self, points: Sequence[tuple[float, float]]) -> F32:
+        """Compute µm from points (level-0 pixels) to the tissue's edge, except the image border."""
+        columns, rows = (np.asarray(points).reshape(-1, 2).T / self.mask_scale).astype(int)
         rows = rows.clip(0, self.mask.shape[0] - 1)
         return np.asarray(self._edge[rows, columns.clip(0, self.mask.shape[1] - 1)])
 

@@ -25,6 +25,8 @@ from pydantic import Field
 from mcp_servers.slides.arrays import F64
 from sage.core.errors import InputError
 from sage.core.models import Strict
+from sage_slide_reading.behavior.scores import ious, overlaps
+from sage_slide_reading.reader.types import Proposed
 from sage_slide_reading.sessions.format import Coordinate, Session, SessionHeader, Side, ViewEvent
 
 ActionKind = Literal["stay", "pan", "peek"]
@@ -292,39 +294,27 @@ def merge_similar(actions: Sequence[Action], above: float) -> list[Action]:
     """
     ordered = sorted(actions, key=_order)
     left: list[Action | None] = [*ordered]
-    boxes = np.array([_corners(action) for action in ordered]).reshape(-1, 4)
+    boxes = boxes_of(ordered)
     alike = np.zeros((len(left), len(left)), dtype=bool)
     for row in range(len(left)):
-        alike[row, row + 1 :] = _ious(boxes[row], boxes[row + 1 :]) > above
+        alike[row, row + 1 :] = ious(boxes[row], boxes[row + 1 :])[0] > above
     while alike.any():
         first, second = divmod(int(alike.argmax()), len(left))
         kept, gone = left[first], left[second]
         assert kept is not None and gone is not None
-        left[first], left[second] = merge_two(kept, gone), None
-        boxes[first] = _corners(merge_two(kept, gone))
+        merged = merge_two(kept, gone)
+        left[first], left[second] = merged, None
+        boxes[first] = boxes_of([merged])
         boxes[second] = np.nan  # missing box: overlaps nothing
-        near = _ious(boxes[first], boxes) > above
+        near = ious(boxes[first], boxes)[0] > above
         alike[second], alike[:, second] = False, False
         alike[first, first + 1 :], alike[:first, first] = near[first + 1 :], near[:first]
     return sorted((action for action in left if action is not None), key=_order)
 
 
-def _corners(action: Action) -> tuple[float, float, float, float]:
-    return action.x, action.y, action.x + action.w, action.y + action.h
-
-
-def _overlap(box: F64, boxes: F64) -> F64:
-    """Compute the area that a box shares with each of (n, 4) boxes."""
-    sides = np.minimum(box[2:], boxes[:, 2:]) - np.maximum(box[:2], boxes[:, :2])
-    return np.asarray(np.prod(np.maximum(sides, 0.0), axis=1), dtype=np.float64)
-
-
-def _ious(box: F64, boxes: F64) -> F64:
-    """Compute a box's IoU with (n, 4) boxes of left, top, right, bottom; NaN for missing boxes."""
-    shared = _overlap(box, boxes)
-    areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
-    whole: F64 = np.prod(box[2:] - box[:2]) + areas - shared
-    return np.asarray(shared / whole, dtype=np.float64)
+def boxes_of(actions: Sequence[Action] | Sequence[Proposed]) -> F64:
+    """Return (n, 4) boxes as x, y, width, height in level-0 pixels."""
+    return np.array([(a.x, a.y, a.w, a.h) for a in actions], dtype=np.float64).reshape(-1, 4)
 
 
 def merge_two(first: Action, second: Action) -> Action:
@@ -337,12 +327,12 @@ def merge_two(first: Action, second: Action) -> Action:
 
 def prune_containing(actions: Sequence[Action], share: float) -> list[Action]:
     """Remove larger boxes that contain more than `share` of a smaller box (A.1.6)."""
-    boxes = np.array([_corners(action) for action in actions]).reshape(-1, 4)
-    areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
+    boxes = boxes_of(actions)
+    areas = np.prod(boxes[:, 2:], axis=1)
     return [
         action
         for action, box, area in zip(actions, boxes, areas, strict=True)
-        if not ((areas < area) & (_overlap(box, boxes) > share * areas)).any()
+        if not ((areas < area) & (overlaps(box, boxes)[0] > share * areas)).any()
     ]
 
 

@@ -22,7 +22,7 @@ from mcp_servers.slides.slide import Slide
 from sage.core.errors import InputError
 from sage.core.seeds import generator
 from sage_slide_reading.behavior import baselines, training
-from sage_slide_reading.behavior.examples import Example, boxes_of, read_examples
+from sage_slide_reading.behavior.examples import Example, read_examples
 from sage_slide_reading.behavior.model import (
     WEIGHTS,
     BehaviorModel,
@@ -48,6 +48,7 @@ from sage_slide_reading.behavior.training import (
     split_patients,
     train,
 )
+from sage_slide_reading.sessions.actions import boxes_of
 from sage_slide_reading.sessions.format import Session, SessionHeader, ViewEvent, write_session
 from tests.end_to_end.harness import sage
 
@@ -260,17 +261,17 @@ def test_a_session_of_a_slide_that_is_not_there_is_named(recording: Path, tmp_pa
     (tmp_path / "slides").mkdir()
     (tmp_path / "sessions").mkdir()
     with pytest.raises(InputError, match=r"no \*.session.jsonl found"):
-        read_examples(tmp_path / "sessions", tmp_path / "slides", 128)
+        read_examples(tmp_path / "sessions", tmp_path / "slides", 128, str)
     write_session(tmp_path / "sessions" / "a.session.jsonl", session("gone.png", TASK, 9, 9))
     with pytest.raises(InputError, match=r"a\.session\.jsonl: gone\.png: no such slide"):
-        read_examples(tmp_path / "sessions", tmp_path / "slides", 128)
+        read_examples(tmp_path / "sessions", tmp_path / "slides", 128, str)
     Image.new("RGB", (64, 64)).save(tmp_path / "slides" / "gone.png")
     with pytest.raises(InputError, match=r"1280 x 960 pixels, but gone\.png has 64 x 64"):
-        read_examples(tmp_path / "sessions", tmp_path / "slides", 128)
+        read_examples(tmp_path / "sessions", tmp_path / "slides", 128, str)
     (tmp_path / "slides" / "b").mkdir()
     shutil.copy(tmp_path / "slides" / "gone.png", tmp_path / "slides" / "b")
     with pytest.raises(InputError, match="several slides with this name"):
-        read_examples(tmp_path / "sessions", tmp_path / "slides", 128)
+        read_examples(tmp_path / "sessions", tmp_path / "slides", 128, str)
 
 
 def test_peaks_are_the_highest_places_and_lie_apart() -> None:
