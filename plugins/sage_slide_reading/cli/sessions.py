@@ -267,33 +267,19 @@ def review(
 
     Example: sage reading review drafted.drafts.json
     """
-    from sage.core import clock
     from sage.core.errors import InputError
-    from sage.core.printable import ForeignText
-    from sage_slide_reading.sessions.drafts import (
-        Decision,
-        Rationale,
-        append_decision,
-        audit,
-        read_decisions,
-        read_drafts,
-    )  # fmt: skip
+    from sage_slide_reading.sessions.drafts import audit, decide, read_decisions, read_drafts
 
     made = read_drafts(drafts)
     wanted = [(n, True) for n in accept or []] + [(n, False) for n in reject or []]
-    who = ForeignText(reviewer, longest=80)
-    if wanted and not who:
+    if wanted and not reviewer:
         raise InputError("review: --reviewer is required to decide")
     for number, _ in wanted:
         if not 1 <= number <= len(made.rounds):
             raise InputError(f"review: no round {number}; there are {len(made.rounds)} rounds")
     for number, kept in wanted:
         rationale = made.rounds[number - 1].rationale
-        append_decision(drafts, Decision(
-            drafts=made.digest, round=number - 1, state="accepted" if kept else "rejected",
-            rationale=rationale if kept else Rationale(), reviewer=who,
-            at=clock.stamp(),
-        ))  # fmt: skip
+        decide(drafts, made, number - 1, rationale if kept else None, reviewer)
     decisions = read_decisions(drafts, made)
     found = audit(made, decisions)
     if as_json:

@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationError
 
+from sage.core import clock
 from sage.core.errors import InputError, explain_validation
 from sage.core.files import append_line, write_text
 from sage.core.models import Strict, read_model
@@ -167,16 +168,34 @@ def read_decisions(drafts_file: Path, drafts: Drafts) -> dict[int, Decision]:
     return found
 
 
-def append_decision(drafts_file: Path, decision: Decision) -> None:
-    """Append a decision durably."""
+def decide(
+    drafts_file: Path, drafts: Drafts, number: int, kept: Rationale | None, reviewer: str,
+    **effort: float | None,
+) -> Decision:  # fmt: skip
+    """Record a decision durably: accepted, revised if the text was changed, rejected if None.
+
+    Rounds count from 0; `effort` gives the seconds, clicks and keys of a timed review.
+
+    Raises
+    ------
+    InputError
+        If there is no such round, or the reviewer's name is missing or too long.
+    """
+    if not 0 <= number < len(drafts.rounds):
+        raise InputError(f"no round {number + 1}; there are {len(drafts.rounds)} rounds")
+    state = "rejected"
+    if kept is not None:
+        state = "accepted" if kept == drafts.rounds[number].rationale else "revised"
+    fields = {
+        "drafts": drafts.digest, "round": number, "state": state, "rationale": kept or Rationale(),
+        "reviewer": reviewer, "at": clock.stamp(), **effort,
+    }  # fmt: skip
+    try:
+        decision = Decision.model_validate(fields)
+    except ValidationError as error:
+        raise InputError(explain_validation(error)) from None
     append_line(decisions_path(drafts_file), decision.model_dump_json(), durable=True)
-
-
-def state_of(drafted: Rationale, left: Rationale, *, accepted: bool) -> State:
-    """Return whether it was accepted unchanged, accepted after an edit, or rejected."""
-    if not accepted:
-        return "rejected"
-    return "accepted" if left == drafted else "revised"
+    return decision
 
 
 def _check_size(path: Path) -> None:

@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from sage.core.errors import InputError
+from sage.core.files import append_line
 from sage_slide_reading.sessions.actions import ActionSettings
 from sage_slide_reading.sessions.drafts import (
     Decision,
     Drafts,
     Rationale,
     Round,
-    append_decision,
     audit,
+    decide,
     decisions_path,
     read_decisions,
     read_drafts,
     sentences,
-    state_of,
     write_drafts,
 )
 from sage_slide_reading.sessions.export import Reviewed, coco, conversations, datasheet, export
@@ -69,11 +69,21 @@ def test_a_text_is_cut_at_its_sentences(text: str, found: tuple[str, ...]) -> No
     assert sentences(text) == found
 
 
+def append_decision(path: Path, made: Decision) -> None:
+    append_line(decisions_path(path), made.model_dump_json())
+
+
 def test_what_was_edited_is_revised(tmp_path: Path) -> None:
+    path, made = tmp_path / "a.drafts.json", drafts()
     shorter = DRAFTED.model_copy(update={"findings": DRAFTED.findings[:1]})
-    assert state_of(DRAFTED, DRAFTED, accepted=True) == "accepted"
-    assert state_of(DRAFTED, shorter, accepted=True) == "revised"
-    assert state_of(DRAFTED, DRAFTED, accepted=False) == "rejected"
+    kept = {0: (DRAFTED, "accepted"), 1: (shorter, "revised"), 2: (None, "rejected")}
+    for number, (rationale, state) in kept.items():
+        assert decide(path, made, number, rationale, "ana", clicks=2).state == state
+        assert read_decisions(path, made)[number].clicks == 2
+    for number, reviewer in ((4, "ana"), (0, "\u200b"), (0, "x" * 81)):
+        with pytest.raises(InputError):
+            decide(path, made, number, DRAFTED, reviewer)
+    assert len(read_decisions(path, made)) == 3
 
 
 def test_the_last_decision_on_these_very_drafts_counts(tmp_path: Path) -> None:

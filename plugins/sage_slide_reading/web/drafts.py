@@ -8,10 +8,9 @@ from typing import Any, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from sage.core import clock
-from sage.core.errors import InputError, explain_validation
+from sage.core.errors import InputError
 from sage.core.models import Strict
 from sage.web.people import person
 from sage.web.routes.slides import SUFFIXES, encode
@@ -19,15 +18,13 @@ from sage.web.site import NAME
 from sage_slide_reading.sessions.drafts import (
     DRAFTS,
     PANELS,
-    Decision,
     Drafts,
     Rationale,
-    append_decision,
     audit,
     cytology_size,
+    decide,
     read_decisions,
     read_drafts,
-    state_of,
 )
 from sage_slide_reading.sessions.format import SessionHeader
 from sage_slide_reading.web.sessions import may_see, recordings
@@ -164,7 +161,7 @@ class Made(Strict):
 
 
 @router.post("/{name}/decisions")
-def decide(name: str, made: Made, request: Request) -> dict[str, Any]:
+def store_decision(name: str, made: Made, request: Request) -> dict[str, Any]:
     """Store a decision: accepted, revised if the text was changed, or rejected.
 
     Raises
@@ -174,26 +171,12 @@ def decide(name: str, made: Made, request: Request) -> dict[str, Any]:
         the response has status 422.
     """
     path, drafts = find_drafts(request, name)
-    if made.round >= len(drafts.rounds):
-        raise InputError(f"no such round: {made.round}")
-    try:
-        left = made.rationale if made.accept else Rationale()
-        if made.accept and not left.words:
-            raise InputError("the rationale is empty: write one, or reject the round")
-        decision = Decision(
-            drafts=drafts.digest,
-            round=made.round,
-            state=state_of(drafts.rounds[made.round].rationale, left, accepted=made.accept),
-            rationale=left,
-            reviewer=person(request, made.reviewer),
-            at=clock.stamp(),
-            seconds=made.seconds,
-            clicks=made.clicks,
-            keys=made.keys,
-        )
-    except ValidationError as error:
-        raise InputError(explain_validation(error)) from None
-    append_decision(path, decision)
+    if made.accept and not made.rationale.words:
+        raise InputError("the rationale is empty: write one, or reject the round")
+    decision = decide(
+        path, drafts, made.round, made.rationale if made.accept else None,
+        person(request, made.reviewer), seconds=made.seconds, clicks=made.clicks, keys=made.keys,
+    )  # fmt: skip
     return {
         "state": decision.state,
         "audit": audit(drafts, read_decisions(path, drafts)).model_dump(),
