@@ -313,11 +313,11 @@ class Script:
         )
 
 
-def run_script(scope: Scope, script: Script, **options: Any) -> Reading:
+def run_script(scope: Scope, script: Script, person: Any = None, **options: Any) -> Reading:
     given_options = SMALL.model_copy(update=options)
     eyes = Eyes("script", "a script", script, script, script)
     question = Question(text="Which one?", options=("A", "B"))
-    return read_slide(scope, eyes, question, given_options)
+    return read_slide(scope, eyes, question, given_options, person=person)
 
 
 def test_the_numbers_of_algorithm_1(scope: Scope) -> None:
@@ -713,35 +713,35 @@ def test_a_person_intervenes_at_the_terminal(section: Path, tmp_path: Path) -> N
     assert replay(lines, Reading) == reading
 
 
+class Stepping:
+    """A person whose changes are those of a function of stage, round, descriptions, selection."""
+
+    def __init__(self, change: Callable[..., list[Intervention]]) -> None:
+        self.intervene = change
+
+
 def test_glass_beside_the_tissue_is_no_gland(section: Path) -> None:
-    class Corner:
-        def intervene(
-            self, stage: str, round_: int, seen: Sequence[Described], selected: Sequence[Region]
-        ) -> list[Intervention]:
-            if stage != "described" or round_ > 1 or selected[0].magnification > 5:
-                return []
-            boxes = (Box(x=0, y=0, width=128, height=128), Box(x=0, y=0, width=700, height=700))
-            return [Intervention(region=box) for box in boxes]
+    def corner(stage: str, round_: int, seen: Any, selected: Any) -> list[Intervention]:
+        if stage != "described" or round_ > 1 or selected[0].magnification > 5:
+            return []
+        boxes = (Box(x=0, y=0, width=128, height=128), Box(x=0, y=0, width=700, height=700))
+        return [Intervention(region=box) for box in boxes]
 
     question = Question(text="Are there glands with lumens?", options=("yes", "no"))
-    seen = read_at(section, question, person=Corner()).regions()
-    glass, corner = (seen[name] for name in seen if name.startswith("person"))
+    seen = read_at(section, question, person=Stepping(corner)).regions()
+    glass, inside = (seen[name] for name in seen if name.startswith("person"))
     assert glass.text.endswith("no tissue here")
-    assert (corner.value("gland_share") or 0.0) < 0.05  # most of it is outside the tissue
+    assert (inside.value("gland_share") or 0.0) < 0.05  # most of it is outside the tissue
 
 
 def test_an_edited_description_changes_the_answer(section: Path) -> None:
-    class Editor:
-        def intervene(
-            self, stage: str, round_: int, seen: Sequence[Described], selected: Sequence[Region]
-        ) -> list[Intervention]:
-            if stage != "described":
-                return []
-            return [Intervention(edit=(look.region.id, "keratin, nothing else")) for look in seen]
+    def edit(stage: str, round_: int, seen: Any, selected: Any) -> list[Intervention]:
+        looks = seen if stage == "described" else ()
+        return [Intervention(edit=(look.region.id, "keratin, nothing else")) for look in looks]
 
     question = Question(text="Does the tissue show necrosis?", options=("yes", "no"))
     assert read_at(section, question).answer == "yes"
-    assert read_at(section, question, person=Editor()).answer == "no"
+    assert read_at(section, question, person=Stepping(edit)).answer == "no"
 
 
 def test_somebody_elsewhere_steps_in_through_the_folder(section: Path, tmp_path: Path) -> None:
@@ -788,22 +788,14 @@ def test_nobody_is_waited_for_forever(section: Path, tmp_path: Path) -> None:
 
 
 def test_what_a_person_asks_for_is_looked_at_though_the_answer_was_sufficient(scope: Scope) -> None:
-    class Late:
-        asked = False
+    wishes = [Intervention(region=Box(x=0, y=0, width=256, height=256))]
 
-        def intervene(
-            self, stage: str, round_: int, seen: Sequence[Described], selected: Sequence[Region]
-        ) -> list[Intervention]:
-            if stage != "described" or self.asked:
-                return []
-            self.asked = True
-            return [Intervention(region=Box(x=0, y=0, width=256, height=256))]
+    def late(stage: str, *_: Any) -> list[Intervention]:
+        return [wishes.pop()] if stage == "described" and wishes else []
 
     script = Script(sufficient_at=1)
-    eyes = Eyes("script", "a script", script, script, script)
-    question = Question(text="Which one?", options=("A", "B"))
-    assert read_slide(scope, eyes, question, SMALL).rounds == 1
-    reading = read_slide(scope, eyes, question, SMALL, person=Late())
+    assert run_script(scope, script).rounds == 1
+    reading = run_script(scope, script, person=Stepping(late))
     assert reading.rounds == 2
     assert any(name.startswith("person-") for name in reading.regions())
 
