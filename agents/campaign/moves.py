@@ -27,13 +27,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from statistics import NormalDist
 from typing import Literal
 
 from agents.core.base import View
 from agents.core.statement import TURNED, label_of, same_claim, settle_fields
 from sage.core.errors import InputError
-from validation.contracts.contract import Contract, Rules
+from validation.contracts.contract import DIFFERENCES, Contract
 from validation.core.dictionary import DataDictionary, Variable
 from validation.core.hypothesis import (
     Comparison,
@@ -45,8 +44,9 @@ from validation.core.hypothesis import (
     disjoint,
     levels_of,
 )
-from validation.drafting.power import planned_power
+from validation.drafting.draft import draft
 from validation.results.results import AnalysisResult, TestOutcome
+from validation.statistics.power import power_from_detectable
 from validation.verdict.relevance import expected_direction
 from validation.verdict.verdict import Evidence, answer_association
 
@@ -348,23 +348,16 @@ def exploring_power(hypothesis: Hypothesis, known: DataDictionary, share: float)
 
     The power is 0 if it cannot be computed (a variable is missing, or no patients are left).
     """
-    endpoint = known.endpoint(hypothesis.endpoint)
-    if endpoint is None:
-        return 0.0
-    rules = Rules()
     try:
-        planned = planned_power(hypothesis, known, endpoint, rules)
+        contract = draft(hypothesis, known)
     except InputError:
         return 0.0
-    if planned.minimum_detectable is None:
+    seen = contract.power.minimum_detectable
+    if seen is None:
         return 0.0
-    normal = NormalDist()
-    quantiles = normal.inv_cdf(1 - rules.alpha / 2) + normal.inv_cdf(planned.power)
-    continuous = endpoint.kind == "continuous"
-    seen = planned.minimum_detectable if continuous else math.log(planned.minimum_detectable)
-    relevant = rules.relevant_difference if continuous else math.log(rules.relevant_ratio)
-    error = seen / quantiles / math.sqrt(share)
-    return normal.cdf(relevant / error - normal.inv_cdf(1 - EXPLORING))
+    seen = seen if contract.scale in DIFFERENCES else math.log(seen)
+    alpha, level = contract.rules.alpha, 2 * EXPLORING
+    return power_from_detectable(contract.relevant_effect, seen, alpha, level=level, share=share)
 
 
 def prior_of(move: Move, came: Came) -> float:

@@ -263,7 +263,7 @@ TURNED = {
 _BESIDE = {
     "id", "statement", "exposures", "direction", "rationale", "feasibility", "untested",
     "covariates", "secondary_endpoints", "subgroups", "causes", "unadjusted_because",
-    "negative_endpoint",
+    "negative_endpoint", "relevant",
 }  # fmt: skip
 """Fields that concern a claim's wording, adjustment or control, but not its content."""
 

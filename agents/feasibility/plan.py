@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from agents.core.base import View
 from agents.core.disclosure import MIN_COUNT
 from sage.core.errors import InputError
-from validation.contracts.contract import Contract
+from validation.contracts.contract import Contract, SplitRule
 from validation.core.dictionary import DataDictionary
 from validation.core.hypothesis import Comparison, Hypothesis
 from validation.drafting.draft import draft
@@ -47,7 +47,10 @@ class ContractNumbers(View):
 
 
 def contract_numbers(
-    hypothesis: Hypothesis, dictionary: DataDictionary, cohort: Cohort | None = None
+    hypothesis: Hypothesis,
+    dictionary: DataDictionary,
+    cohort: Cohort | None = None,
+    split: SplitRule | None = None,
 ) -> ContractNumbers:
     """Compute the numbers of the contract that would be frozen for `hypothesis`.
 
@@ -56,7 +59,7 @@ def contract_numbers(
     come from the dictionary.
     """
     try:
-        contract = draft(hypothesis, dictionary)
+        contract = draft(hypothesis, dictionary, split=split)
         power = contract.power if cohort is None else exact_power(contract, cohort)
     except InputError as error:
         return ContractNumbers(refused=str(error))

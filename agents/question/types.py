@@ -17,7 +17,7 @@ from kg.types import EntityType
 from sage.core.models import Name, Passage
 from sage.core.printable import quote_text
 from validation.core.dictionary import Endpoint, Variable
-from validation.core.hypothesis import Direction, Filter
+from validation.core.hypothesis import Direction, Filter, SmallestRelevant
 
 Level = Literal["high", "low"]
 Side = Literal[Direction.HIGHER_RISK, Direction.LOWER_RISK]
@@ -118,7 +118,8 @@ class Question(View):
 
     `refusals` say why it cannot be answered as it stands (off topic, contradictory, in a language
     that could not be read, a named endpoint that the cohort lacks); `notes` say what was done to
-    read it (a spelling corrected, a word translated).
+    read it (a spelling corrected, a word translated). `relevant` is the smallest effect that
+    matters, if the asker names one; every claim of the question takes it.
     """
 
     prompt: Passage
@@ -129,6 +130,7 @@ class Question(View):
     setting: Setting = Setting()
     notes: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
+    relevant: SmallestRelevant | None = Field(default=None, exclude_if=lambda given: given is None)
 
     def list_parts(self, role: PartRole | None = None) -> tuple[Part, ...]:
         """List the parts that the user named, optionally only those of one role."""

@@ -8,9 +8,9 @@ describes a single patient.
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from itertools import combinations
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
@@ -19,14 +19,15 @@ from agents.core.base import View
 from agents.core.disclosure import MIN_COUNT, suppressed_cells
 from agents.scientist.drafts import plain
 from sage.core.errors import InputError
-from validation.contracts.contract import Contract, Power, Rules
+from validation.contracts.contract import DIFFERENCES, Contract, Power, Rules, SplitRule
 from validation.contracts.registered import uses_groups
 from validation.core.dictionary import DataDictionary, Endpoint, pool_levels
-from validation.core.hypothesis import Comparison, Hypothesis
+from validation.core.hypothesis import Hypothesis
 from validation.drafting.draft import draft
 from validation.drafting.power import compute_power
 from validation.inputs.population import apply_filters, expose, exposure_values, find_cut
 from validation.inputs.variables import find_variable
+from validation.statistics.power import power_from_detectable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 MOST_VARIABLES = 40
 FEWEST_FOR_CORRELATION = 20
-HALVES = 1.596
-"""Distance between the means of the two halves of a normal variable, in standard deviations."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -120,9 +119,13 @@ class BlindCohort:
     ----------
     cohort : the cohort; its columns are read, but never its outcomes
     minimum : smallest count of patients that may be shown
+    split : the split of the patients that contracts will have; power is that of those who confirm
     """
 
-    def __init__(self, cohort: Cohort, minimum: int = MIN_COUNT) -> None:
+    def __init__(
+        self, cohort: Cohort, minimum: int = MIN_COUNT, split: SplitRule | None = None
+    ) -> None:
+        self.split = split or SplitRule()
         self.dictionary: DataDictionary = cohort.dictionary()
         self.minimum = minimum
         self._table = cohort.table
@@ -317,7 +320,7 @@ class BlindCohort:
         No error is raised: if a claim cannot be drafted, `refused` gives the reason.
         """
         try:
-            contract = draft(hypothesis, self.dictionary, rules=rules)
+            contract = draft(hypothesis, self.dictionary, rules=rules, split=self.split)
             for key in _asked_for(hypothesis):
                 if why := self.withheld(key):
                     raise InputError(f"{key}: {why}")
@@ -328,23 +331,21 @@ class BlindCohort:
         if small:
             least = contract.rules.min_group
             return DesignPower(refused=f"one group would have fewer than {least} patients")
-        ratio = contract.endpoint(contract.primary_test.endpoint).kind != "continuous"
-        relevant = contract.rules.relevant_ratio if ratio else contract.rules.relevant_difference
+        ratio, relevant = contract.scale not in DIFFERENCES, contract.relevant_effect
         seen = power.minimum_detectable
-        if hypothesis.comparison is Comparison.PER_SD:
-            # Halves of a normal variable are this many standard deviations apart: the same slope.
-            relevant = relevant ** (1 / HALVES) if ratio else relevant / HALVES
+        chance = None
+        if seen is not None:
+            distance = math.log(seen) if ratio else seen
+            chance = round(power_from_detectable(relevant, distance, contract.rules.alpha), 3)
         return DesignPower(
             exposed=exposed,
             reference=reference,
             patients=power.n,
             events=power.events,
-            detectable=None
-            if power.minimum_detectable is None
-            else _short(power.minimum_detectable),
+            detectable=None if seen is None else _short(seen),
             scale=contract.scale,
-            relevant=_short(relevant),
-            power=chance_to_see(relevant, seen, contract.rules, ratio=ratio),
+            relevant=_short(math.exp(relevant) if ratio else relevant),
+            power=chance,
         )
 
     def _observe_power(self, contract: Contract) -> tuple[Power, int | None, int | None]:
@@ -371,14 +372,17 @@ class BlindCohort:
         cuts = tuple(find_cut(pair, use) for pair, use in pairs)
         groups = expose(contract.comparison, contract.exposures, values, cuts).x
         endpoint = self._endpoint(contract.primary_test.endpoint)
-        observed = endpoint.n / max(self.dictionary.n_patients, 1)
+        observed = endpoint.n / max(self.dictionary.n_patients, 1) * self.split.confirming
         exposed = self._round_count(np.nansum(groups == 1) * observed)
         reference = self._round_count(np.nansum(groups == 0) * observed)
         n = exposed + reference
         if not exposed or not reference:
             raise InputError("one group is empty: choose another cut rule or comparison")
         events = None if endpoint.events is None else endpoint.events / max(endpoint.n, 1) * n
-        power = compute_power(n, events, exposed / n, endpoint.kind, contract.rules, "dictionary")
+        power = compute_power(
+            n, events, exposed / n, endpoint.kind, contract.rules, "dictionary",
+            relevant=contract.relevant, contrast=contract.power.contrast,
+        )  # fmt: skip
         return power, exposed, reference
 
     def _round_count(self, count: float) -> int:
@@ -389,35 +393,6 @@ class BlindCohort:
         found = self.dictionary.endpoint(key)
         assert found is not None  # the contract was drafted on it
         return found
-
-
-def chance_to_see(
-    relevant: float, detectable: float | None, rules: Rules, *, ratio: bool
-) -> float | None:
-    """Compute the chance that a test sees `relevant` from the effect that it sees with 80% power.
-
-    The detectable effect is (z of the level + z of 80%) standard errors, which gives the standard
-    error and from it the chance. This is a normal approximation; None if an effect is unknown.
-
-    Parameters
-    ----------
-    relevant, detectable : effects on the same scale, as ratios or as differences
-    rules : rules with the two-sided level
-    ratio : whether to compare the logarithms of the effects
-    """
-    import math
-
-    if detectable is None:
-        return None
-    normal = NormalDist()
-    level = normal.inv_cdf(1 - rules.alpha / 2)
-    size, seen = abs(relevant), abs(detectable)
-    if ratio:
-        size, seen = abs(math.log(size)), abs(math.log(seen))
-    if seen == 0:
-        return 1.0
-    error = seen / (level + normal.inv_cdf(0.8))
-    return round(normal.cdf(size / error - level), 3)
 
 
 def _asked_for(hypothesis: Hypothesis) -> list[str]:

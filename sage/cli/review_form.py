@@ -103,7 +103,6 @@ def edit_fields(services: Services, draft: Draft) -> Edit | None:
     InputError
         If the edited text is not valid JSON, or does not fit the template or the cohort.
     """
-    from agents.scientist.blind import BlindCohort
     from sage.cli.console import print_line
 
     text = draft.hypothesis.model_dump_json(indent=1)
@@ -119,7 +118,7 @@ def edit_fields(services: Services, draft: Draft) -> Edit | None:
     show_edit(edit)
     if not edit.differences:
         return None
-    blind = BlindCohort(services.cohort, services.settings.min_count)
+    blind = services.workbench.cohort
     print_line(describe_power(blind.power(edit.hypothesis)), style="cyan")
     return edit if choose("Use this hypothesis?", ("y", "n")) == "y" else None
 

@@ -120,7 +120,5 @@ def contract_lines(frozen: FrozenContract) -> list[str]:
     elif plan.hypothesis.time_dependent:
         lines.append("Time-dependent: exposed from the time it happened")
     if plan.power.required_events is not None:
-        lines.append(
-            f"Events for a {plan.scale} of {plan.relevant_ratio:.3g}: {plan.power.required_events}"
-        )
+        lines.append(f"Events to see it with 80% power: {plan.power.required_events}")
     return [*lines, *(f"Note: {note}" for note in plan.notes)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from validation.core.hypothesis import Direction
+from validation.verdict.relevance import relevant_text, unit_text
 
 if TYPE_CHECKING:
     from validation.contracts.contract import FrozenContract
@@ -50,6 +51,11 @@ def statements(frozen: FrozenContract) -> tuple[str, ...]:
             f"Power: {power.n}{part} patients{counted}; with 80% power the"
             f" smallest effect that can be seen is {power.minimum_detectable:.2f}"
             f" ({contract.effect_name})"
+        )
+    if contract.relevant is not None:
+        lines.append(
+            f"Smallest effect that matters: {relevant_text(contract)}"
+            f"{unit_text(contract)} ({contract.relevant.source})"
         )
     lines.append(f"Missing values: {contract.missing.policy.replace('_', ' ')}")
     if contract.split.policy != "none":

@@ -33,7 +33,9 @@ from sage.core.progress import report_progress
 from sage.run.questions import Redesign, question_of, redesign_of
 from sage.run.services import Services
 from sage.run.state import RunState
+from validation.contracts.contract import Rules
 from validation.core.hypothesis import Hypothesis
+from validation.drafting.draft import find_relevant
 
 
 def draft_hypotheses(
@@ -147,10 +149,16 @@ def _testable(
     for done, proposal in enumerate(proposals):
         report_progress("candidates weighed", done, len(proposals))
         hypothesis = settle_fields(proposal.hypothesis, known)
+        if question.relevant is not None:
+            hypothesis = hypothesis.model_copy(update={"relevant": question.relevant})
         design = bench.cohort.power(hypothesis)
         if design.refused:
             aside.append(SetAside(statement=hypothesis.statement, reason=design.refused))
             continue
+        endpoint = known.endpoint(hypothesis.endpoint)
+        assert endpoint is not None  # its power was computed
+        relevant = find_relevant(hypothesis, endpoint, Rules())
+        hypothesis = hypothesis.model_copy(update={"relevant": relevant})
         proposal = proposal.model_copy(update={"hypothesis": hypothesis})
         able.append(proposal)
         parts.append(

@@ -146,7 +146,12 @@ def feasibility(services: Services, state: HypothesisState) -> dict[str, Any]:
             services.tool_cards,
             services.registries,
             machine=machine,
-            numbers=contract_numbers(expanded.hypothesis, services.dictionary, services.cohort),
+            numbers=contract_numbers(
+                expanded.hypothesis,
+                services.dictionary,
+                services.cohort,
+                services.spec.split_rule,
+            ),
         )
         given = FeasibilityInput(
             expanded=expanded,

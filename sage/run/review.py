@@ -221,9 +221,9 @@ def edited_hypothesis(services: Services, draft: Draft, changes: dict[str, Any])
     return Edit(
         hypothesis=hypothesis,
         differences=tuple(
-            (key, _format_value(before[key]), _format_value(after[key]))
-            for key in before
-            if before[key] != after[key]
+            (key, _format_value(before.get(key)), _format_value(after.get(key)))
+            for key in dict.fromkeys((*before, *after))
+            if before.get(key) != after.get(key)
         ),
     )
 

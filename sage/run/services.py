@@ -182,7 +182,7 @@ class Services:
         return Workbench(
             graph=self.graph,
             literature=self.literature,
-            cohort=BlindCohort(self.cohort, self.settings.min_count),
+            cohort=BlindCohort(self.cohort, self.settings.min_count, self.spec.split_rule),
             ontology=self.ontology,
             embedder=lambda: self.embedder,
             history=self.spec.history,

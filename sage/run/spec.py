@@ -13,6 +13,7 @@ from sage.core.errors import InputError, explain_validation
 from sage.core.files import read_json
 from sage.core.models import Passage, Strict
 from sage.settings import RunOptions, Settings
+from validation.contracts.contract import SplitRule
 
 
 class Corrections(Strict):
@@ -37,6 +38,13 @@ class RunSpec(RunOptions):
     corrections: Corrections = Corrections()
     campaign: str = ""
     history: History | None = None
+
+    @property
+    def split_rule(self) -> SplitRule:
+        """Split of the patients in the contracts of the run."""
+        if self.split is None:
+            return SplitRule()
+        return SplitRule(policy="discovery_confirmation", confirmation=self.split)
 
     def resolve(self) -> RunSpec:
         """Return the spec with absolute paths, so that the run can be resumed from any folder.

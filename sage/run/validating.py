@@ -56,14 +56,10 @@ def freeze_contract(services: Services, hypothesis: Hypothesis) -> str:
 
 def drafted_contract(services: Services, hypothesis: Hypothesis) -> Contract:
     """Draft the contract that the run would freeze for a hypothesis."""
-    from validation.contracts.contract import SplitRule
     from validation.drafting.draft import draft
 
-    share = services.spec.split
-    split = SplitRule()
-    if share is not None:
-        split = SplitRule(policy="discovery_confirmation", confirmation=share)
-    return draft(hypothesis, services.dictionary, seed=services.spec.seed, split=split)
+    spec = services.spec
+    return draft(hypothesis, services.dictionary, seed=spec.seed, split=spec.split_rule)
 
 
 def _place_contract(services: Services, contract: Contract, ledger: Ledger) -> FrozenContract:

@@ -151,7 +151,8 @@ class Site:
         """Return the cohort of a run as it may be seen before a contract is frozen."""
         from agents.scientist.blind import BlindCohort
 
-        return BlindCohort(self.whole_cohort_of(run), self.settings.min_count)
+        split = run.manifest().spec.split_rule
+        return BlindCohort(self.whole_cohort_of(run), self.settings.min_count, split)
 
     def whole_cohort_of(self, run: RunFolder) -> Cohort:
         """Return the cohort of a run with what was measured for it, loading it only once."""

@@ -17,7 +17,7 @@ from agents.core.disclosure import suppressed_cells
 from agents.core.rules import RulesReasoner
 from agents.core.types import EarlierClaim, History
 from agents.scientist.agent import at_the_bench, proposal_problems
-from agents.scientist.blind import BlindCohort, chance_to_see
+from agents.scientist.blind import BlindCohort
 from agents.scientist.views import Proposal
 from sage.core.errors import InputError
 from sage.core.llm.trace import Trace, episodes, read_trace
@@ -37,7 +37,7 @@ from tests.agents.bench import (
 )
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
-from validation.contracts.contract import Rules
+from validation.contracts.contract import SplitRule
 from validation.core.hypothesis import (
     Comparison,
     CutRule,
@@ -49,6 +49,7 @@ from validation.core.hypothesis import (
 )
 from validation.drafting.draft import draft
 from validation.drafting.freezing import freeze
+from validation.statistics.power import HALVES
 
 GENES = ("CXCL13", "CXCR5", "FABP5", "COL1A1", "MS4A1")
 CLINICAL = ("clinical:age", "clinical:stage", "clinical:gender", "clinical:grade")
@@ -303,13 +304,30 @@ def test_power_is_that_of_the_contract_up_to_rounding(tmp_path: Path) -> None:
     assert output.events == pytest.approx(power.events, rel=0.05)
 
 
-def test_the_chance_to_see_an_effect_is_80_percent_at_the_detectable_one() -> None:
-    rules = Rules()
-    assert chance_to_see(1.5, 1.5, rules, ratio=True) == pytest.approx(0.8, abs=0.001)
-    assert chance_to_see(0.3, 0.3, rules, ratio=False) == pytest.approx(0.8, abs=0.001)
-    chances = [chance_to_see(1.5, item, rules, ratio=True) or 0 for item in (1.2, 1.5, 2.0, 4.0)]
-    assert chances == sorted(chances, reverse=True) and chances[-1] < 0.3
-    assert chance_to_see(1.5, None, rules, ratio=True) is None
+def test_a_claim_is_as_relevant_per_sd_as_between_halves(tmp_path: Path) -> None:
+    blind = BlindCohort(world(tmp_path / "w", patients=240))
+    halves, per_sd = (
+        blind.power(
+            Hypothesis.model_validate(claim("expression:FABP5", comparison=Comparison(comparison)))
+        )
+        for comparison in ("exposed_vs_rest", "per_sd")
+    )
+    assert halves.relevant == 1.5
+    assert per_sd.relevant == pytest.approx(1.5 ** (1 / HALVES), abs=0.01)
+
+
+def test_power_is_that_of_the_patients_who_confirm(tmp_path: Path) -> None:
+    cohort = world(tmp_path / "w", patients=240)
+    split = SplitRule(policy="discovery_confirmation", confirmation=0.5)
+    for comparison in ("exposed_vs_rest", "per_sd"):
+        hypothesis = Hypothesis.model_validate(
+            claim("expression:FABP5", comparison=Comparison(comparison))
+        )
+        whole, half = (BlindCohort(cohort, 5, rule).power(hypothesis) for rule in (None, split))
+        frozen = freeze(draft(hypothesis, cohort.dictionary(), split=split), cohort).contract.power
+        assert half.events == pytest.approx((whole.events or 0) / 2, rel=0.05)
+        assert half.events == pytest.approx(frozen.events, rel=0.25)
+        assert (half.power or 1) < (whole.power or 0)
 
 
 def test_the_description_is_right(tmp_path: Path) -> None:

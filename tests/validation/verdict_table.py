@@ -40,6 +40,7 @@ from validation.results.controls import (
     TimingResult,
 )
 from validation.results.results import AnalysisResult, Effect, Objection, TestOutcome
+from validation.statistics.power import HALVES
 from validation.verdict.verdict import Evidence
 
 Z = NormalDist().inv_cdf(0.975)
@@ -514,10 +515,10 @@ def _controls() -> Iterator[Row]:
         yield given(f"protective known positive {hr}", says,
                     controls(known_positive=known_positive(hr=hr)), plan=protective)  # fmt: skip
     for hr, plan, limits, says in (
-        (1.1, {}, {"lower": 0.9, "upper": 1.5 ** (1 / 1.6)}, SUPPORTED),
-        (1.1, {}, {"lower": 0.9, "upper": 1.2884}, control),
-        (0.83, protective, {"lower": 1 / 1.5 ** (1 / 1.6), "upper": 1.1}, SUPPORTED),
-        (0.83, protective, {"lower": 0.7762, "upper": 1.6}, control),
+        (1.1, {}, {"lower": 0.9, "upper": 1.5 ** (1 / HALVES)}, SUPPORTED),
+        (1.1, {}, {"lower": 0.9, "upper": 1.2892}, control),
+        (0.83, protective, {"lower": 1 / 1.5 ** (1 / HALVES), "upper": 1.1}, SUPPORTED),
+        (0.83, protective, {"lower": 0.7757, "upper": 1.6}, control),
     ):
         yield given(f"known positive neither shown nor left out {limits}", says,
                     controls(known_positive=known_positive(hr=hr, p=0.05, **limits)), plan=plan,

@@ -10,6 +10,7 @@ for what a prognostic study states in advance.
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,8 +21,17 @@ from sage.core.files import write_text
 from sage.core.hashes import hash_text
 from sage.core.models import Name, Passage, Strict
 from validation.core.dictionary import known_since
-from validation.core.hypothesis import Comparison, CutRule, Direction, Filter, Hypothesis, KnownAt
+from validation.core.hypothesis import (
+    Comparison,
+    CutRule,
+    Direction,
+    Filter,
+    Hypothesis,
+    KnownAt,
+    SmallestRelevant,
+)
 from validation.core.types import canonical_json
+from validation.statistics.power import HALVES
 
 VERSION = 2
 """Format of a contract. Version 2 covers what the verdict requires of undeclared timing."""
@@ -145,8 +155,9 @@ class Power(Strict):
     """Power of the primary test, from event counts and group sizes alone.
 
     `minimum_detectable` is on the effect's ratio scale (1 / it for protective effects), or in
-    standard deviations for continuous outcomes. `unit_sd` is the exposure's standard deviation in
-    the unit of its effect (doublings, steps), if that is not the standard deviation itself.
+    standard deviations for continuous outcomes. `contrast` is the distance between the groups to
+    which the smallest relevant effect refers, in units of the effect (standard deviations,
+    doublings, steps); None if the effect is that between the groups.
     """
 
     n: int
@@ -157,7 +168,7 @@ class Power(Strict):
     required_events: int | None
     basis: Literal["dictionary", "cohort"]
     note: str = ""
-    unit_sd: float | None = Field(default=None, exclude_if=lambda given: given is None)
+    contrast: float | None = Field(default=None, exclude_if=lambda given: given is None)
 
 
 class MissingRule(Strict):
@@ -174,6 +185,11 @@ class SplitRule(Strict):
     policy: Literal["none", "discovery_confirmation"] = "none"
     confirmation: float = Field(default=0.5, gt=0.1, lt=0.9)
     unlock_alpha: float = Field(default=0.2, gt=0, le=1)
+
+    @property
+    def confirming(self) -> float:
+        """Expected share of the patients on whom the claim is tested."""
+        return 1.0 if self.policy == "none" else self.confirmation
 
 
 class Online(Strict):
@@ -242,6 +258,30 @@ class Rules(Strict):
     random_percentile: float = Field(default=0.95, gt=0.5, lt=1)
 
 
+RATIO_SOURCE = (
+    "default: 1.5, near the hazard ratio of 0.65 that ESMO-MCBS asks of a large benefit (Cherny et "
+    "al. 2015, Ann Oncol); as an odds ratio, 0.22 SD, a small effect (Cohen 1988; Chinn 2000)"
+)
+DIFFERENCE_SOURCE = "default: 0.3 SD, between a small and a medium effect (Cohen 1988)"
+INDIRECT_SOURCE = "default: product of the two paths' smallest relevant effects"
+
+
+def default_relevant(comparison: Comparison, scale: Scale, rules: Rules) -> SmallestRelevant:
+    """Return the smallest relevant effect on a scale, for claims that name none.
+
+    For an indirect effect, it is the smallest relevant effect on the mediator (in its standard
+    deviations) times that of the mediator on the outcome, per standard deviation.
+    """
+    if comparison is Comparison.MEDIATION:
+        hazards = scale == "relative hazard difference"
+        further = rules.relevant_ratio - 1.0 if hazards else rules.relevant_difference
+        size = rules.relevant_difference * further / HALVES
+        return SmallestRelevant(size=size, source=INDIRECT_SOURCE)
+    if scale in DIFFERENCES:
+        return SmallestRelevant(size=rules.relevant_difference, source=DIFFERENCE_SOURCE)
+    return SmallestRelevant(size=rules.relevant_ratio, source=RATIO_SOURCE)
+
+
 class Contract(Strict):
     """Everything that will be done, in the order of a protocol."""
 
@@ -268,6 +308,7 @@ class Contract(Strict):
     cluster: str | None = None
     site: str | None = None
     rules: Rules = Rules()
+    relevant: SmallestRelevant | None = Field(default=None, exclude_if=lambda given: given is None)
     power: Power
     missing: MissingRule = MissingRule()
     split: SplitRule = SplitRule()
@@ -349,26 +390,10 @@ class Contract(Strict):
         return f"ratio of two {self.scale}s" if product else self.scale
 
     @property
-    def relevant_ratio(self) -> float:
-        """The smallest relevant ratio in the unit of the effect.
-
-        The rules state it per standard deviation; here it is converted to doublings or steps.
-        """
-        return float(self.rules.relevant_ratio ** (1 / (self.power.unit_sd or 1.0)))
-
-    @property
-    def relevant_difference(self) -> float:
-        """The smallest relevant difference in the unit of the effect.
-
-        For an indirect effect, it is the smallest relevant effect on the mediator (in its standard
-        deviations) times the smallest relevant effect of the mediator on the outcome.
-        """
-        if self.comparison is Comparison.MEDIATION:
-            hazards = self.scale == "relative hazard difference"
-            rules = self.rules
-            further = rules.relevant_ratio - 1.0 if hazards else rules.relevant_difference
-            return rules.relevant_difference * further
-        return self.rules.relevant_difference / (self.power.unit_sd or 1.0)
+    def relevant_effect(self) -> float:
+        """The smallest relevant effect per unit of the effect; a logarithm for ratios."""
+        size = (self.relevant or default_relevant(self.comparison, self.scale, self.rules)).size
+        return (size if self.scale in DIFFERENCES else math.log(size)) / (self.power.contrast or 1)
 
     @property
     def exposures(self) -> tuple[VariableUse, ...]:

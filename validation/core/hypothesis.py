@@ -181,6 +181,18 @@ def describe_outcome(direction: Direction, kind: str, label: str) -> str:
     return f"{words[tuple(Direction).index(direction)]} {within_sentence(label)}"
 
 
+class SmallestRelevant(Strict):
+    """The smallest effect that matters, with the source of that judgment.
+
+    `size` is a ratio above 1, or a difference in standard deviations of the outcome, between the
+    two groups compared. For a claim per amount of a marker it is between the upper and the lower
+    half of the marker, so that the same effect is relevant however the marker is cut.
+    """
+
+    size: float = Field(gt=0, le=100, allow_inf_nan=False)
+    source: Passage = ""
+
+
 class Hypothesis(Strict):
     """A claim that a cohort can refute.
 
@@ -195,7 +207,8 @@ class Hypothesis(Strict):
     `unadjusted_because` declares that there is nothing to adjust for, with the reason ("the
     exposure was randomized"); without it age, sex and stage are adjusted for where no covariate is
     named. `untested` lists the parts of the statement that the cohort cannot test; the report
-    repeats them beside the verdict.
+    repeats them beside the verdict. `relevant` is the smallest effect that matters, if the claim
+    does not take the endpoint's default.
 
     What became known after the start of follow-up is handled in either of two ways: with
     `landmark`, follow-up starts that many months later, among those still at risk then; with
@@ -212,6 +225,7 @@ class Hypothesis(Strict):
     secondary_endpoints: tuple[str, ...] = ()
     hierarchy: bool = Field(default=False, exclude_if=lambda given: not given)
     direction: Direction
+    relevant: SmallestRelevant | None = Field(default=None, exclude_if=lambda given: given is None)
     covariates: tuple[str, ...] = ()
     strata: tuple[str, ...] = Field(default=(), max_length=3)
     subgroups: tuple[Filter, ...] = ()

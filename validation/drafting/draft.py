@@ -9,6 +9,7 @@ from __future__ import annotations
 from sage.core.errors import InputError
 from sage.core.printable import ForeignText, within_sentence
 from validation.contracts.contract import (
+    DIFFERENCES,
     Contract,
     ControlPlan,
     EndpointUse,
@@ -20,6 +21,7 @@ from validation.contracts.contract import (
     SpecificationPlan,
     SplitRule,
     VariableUse,
+    default_relevant,
     scale_of,
 )
 from validation.contracts.registered import (
@@ -33,7 +35,13 @@ from validation.contracts.registered import (
 )
 from validation.contracts.timing import require_known
 from validation.core.dictionary import DataDictionary, Endpoint, Variable
-from validation.core.hypothesis import Comparison, CutRule, Exposure, Hypothesis
+from validation.core.hypothesis import (
+    Comparison,
+    CutRule,
+    Exposure,
+    Hypothesis,
+    SmallestRelevant,
+)
 from validation.core.signature import genes_of
 from validation.drafting.adjustment import Adjustment, adjust, read_arrows
 from validation.drafting.power import planned_power
@@ -157,7 +165,8 @@ def draft(
         cluster=dictionary.cluster,
         site=dictionary.site,
         rules=rules,
-        power=planned_power(hypothesis, dictionary, endpoint, rules),
+        relevant=find_relevant(hypothesis, endpoint, rules),
+        power=planned_power(hypothesis, dictionary, endpoint, rules, split or SplitRule()),
         missing=missing or MissingRule(),
         split=split or SplitRule(),
         controls=controls,
@@ -176,6 +185,18 @@ def draft(
             *lost,
         ),
     )
+
+
+def find_relevant(hypothesis: Hypothesis, endpoint: Endpoint, rules: Rules) -> SmallestRelevant:
+    """Return the smallest relevant effect that a claim names, else the endpoint's default.
+
+    Raises `InputError` if a ratio is not above 1.
+    """
+    scale = _scale(hypothesis, endpoint)
+    found = hypothesis.relevant or default_relevant(hypothesis.comparison, scale, rules)
+    if scale not in DIFFERENCES and not found.size > 1:
+        raise InputError(f"relevant.size: a {scale} of {found.size:g} is not above 1")
+    return found
 
 
 def _scale(hypothesis: Hypothesis, endpoint: Endpoint) -> Scale:

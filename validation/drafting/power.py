@@ -10,13 +10,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sage.core.errors import InputError
-from validation.contracts.contract import Contract, Power, Rules
+from validation.contracts.contract import Contract, Power, Rules, SplitRule
 from validation.contracts.registered import CONTINUOUS_CUTS, uses_groups
 from validation.contracts.timing import as_known
 from validation.core.dictionary import DataDictionary, Endpoint
-from validation.core.hypothesis import Comparison, CutRule, Exposure, Filter, Hypothesis
+from validation.core.hypothesis import (
+    Comparison,
+    CutRule,
+    Exposure,
+    Filter,
+    Hypothesis,
+    SmallestRelevant,
+)
 from validation.inputs.population import (
     UNSCALED,
+    Cut,
     Exposed,
     confirmation_mask,
     cut_for,
@@ -28,11 +36,13 @@ from validation.inputs.population import (
     population_mask,
 )
 from validation.inputs.variables import MOST_LEVELS, find_variable
+from validation.statistics.power import HALVES
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from validation.cohort.cohort import Cohort
+    from validation.statistics.base import FloatArray
 
 
 def exposed_fraction(hypothesis: Hypothesis) -> tuple[float, float]:
@@ -49,35 +59,41 @@ def exposed_fraction(hypothesis: Hypothesis) -> tuple[float, float]:
 
 
 def planned_power(
-    hypothesis: Hypothesis, dictionary: DataDictionary, endpoint: Endpoint, rules: Rules
+    hypothesis: Hypothesis,
+    dictionary: DataDictionary,
+    endpoint: Endpoint,
+    rules: Rules,
+    split: SplitRule,
 ) -> Power:
     """Compute power from the dictionary's counts: complete patients, expected events and groups."""
-    share = 1.0
+    share = split.confirming
     for condition in hypothesis.population.filters:
         share *= _kept_by(dictionary, condition)
     known = [find_variable(dictionary, exposure.variable).n for exposure in hypothesis.exposures]
     n = int(min([endpoint.n, *known]) * share)
-    if hypothesis.comparison is Comparison.MEDIATION:
-        events = None if endpoint.events is None else endpoint.events / max(endpoint.n, 1) * n
-        return compute_power(n, events, None, "mediation", rules, "dictionary")
     exposed, reference = exposed_fraction(hypothesis)
     grouped = uses_groups(hypothesis)
     analyzed = int(n * (exposed + reference)) if grouped else n
     events = None if endpoint.events is None else endpoint.events / max(endpoint.n, 1) * analyzed
     fraction = exposed / (exposed + reference) if grouped else None
-    spread = None
-    if hypothesis.comparison.is_product:
-        spread = _product_spread(hypothesis.exposures)
-    elif hypothesis.comparison is Comparison.ADDED:
-        spread = _product_spread(hypothesis.exposures[1:])
-    elif hypothesis.comparison is Comparison.TREND:
+    spread = None if grouped else 1.0
+    contrast = None if grouped else HALVES
+    compared = hypothesis.comparison
+    if compared is Comparison.TREND:
         groups = 4 if hypothesis.exposures[0].cut is CutRule.QUARTILE else 3
         spread = math.sqrt((groups**2 - 1) / 12)
-    elif not grouped:
-        spread = 1.0
+        contrast = HALVES * spread
+    elif compared.is_product or compared in (Comparison.ADDED, Comparison.MEDIATION):
+        chosen = {Comparison.ADDED: slice(1, 2), Comparison.MEDIATION: slice(1)}
+        concerned = hypothesis.exposures[chosen.get(compared, slice(2))]
+        spread = _product_spread(concerned)
+        contrast = HALVES ** sum(exposure.cut in CONTINUOUS_CUTS for exposure in concerned)
+    mediated = compared is Comparison.MEDIATION
+    kind, spread = ("mediation", None) if mediated else (endpoint.kind, spread)
     return compute_power(
-        analyzed, events, fraction, endpoint.kind, rules, "dictionary", spread=spread
-    )
+        analyzed, events, fraction, kind, rules, "dictionary",
+        spread=spread, relevant=hypothesis.relevant, contrast=contrast,
+    )  # fmt: skip
 
 
 def _product_spread(exposures: Sequence[Exposure]) -> float:
@@ -108,15 +124,16 @@ def compute_power(
     basis: str,
     *,
     spread: float | None = None,
-    unit_sd: float | None = None,
+    relevant: SmallestRelevant | None = None,
+    contrast: float | None = None,
 ) -> Power:
     """Compute the minimum detectable effect and required events from sizes, without outcomes.
 
     Parameters
     ----------
     fraction : share of exposed patients, if two groups are compared
-    unit_sd : standard deviation of the exposure in the unit of its effect (doublings, steps), if
-        that unit is not the standard deviation itself
+    relevant : smallest relevant effect between two groups; the default if None
+    contrast : distance between those groups in units of the effect; None for two groups
     """
     from validation.statistics.power import (
         events_needed,
@@ -133,8 +150,10 @@ def compute_power(
     if kind in ("survival", "competing") and events:
         count = max(1, round(events))
         detectable = minimum_detectable_hr(count, share, rules.alpha, 0.8, sd=spread)
-        relevant = rules.relevant_ratio ** (1 / (unit_sd or 1.0))
-        required = events_needed(relevant, share, rules.alpha, 0.8, sd=spread)
+        size = relevant.size if relevant is not None else rules.relevant_ratio
+        required = events_needed(
+            size ** (1 / (contrast or 1.0)), share, rules.alpha, 0.8, sd=spread
+        )
     elif kind == "binary" and events and 0 < round(events) < n:
         if spread is None and fraction is not None:
             detectable = minimum_detectable_or(n, round(events), fraction, rules.alpha, 0.8)
@@ -155,7 +174,7 @@ def compute_power(
             "required_events": required,
             "basis": basis,
             "note": note,
-            "unit_sd": None if unit_sd is None else round(unit_sd, 4),
+            "contrast": None if contrast is None else round(contrast, 4),
         }
     )
 
@@ -216,14 +235,35 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
             "Choose another cut rule or comparison"
         )
     expected = None if rate is None else rate * n
-    spread = _spread(exposed, rows, contract)
-    if contract.comparison is Comparison.MEDIATION:
-        return compute_power(n, expected, None, "mediation", contract.rules, "cohort")
-    unit_sd = None
-    if contract.comparison in UNSCALED:
-        unit_sd = float(np.nanstd(exposed.x, ddof=1))
-    rules = contract.rules
-    return compute_power(n, expected, share, kind, rules, "cohort", spread=spread, unit_sd=unit_sd)
+    mediated = contract.comparison is Comparison.MEDIATION
+    contrast = _between_groups(exposed, cuts) if exposed.grouped else _between_halves(exposed.x)
+    if mediated or exposed.product:
+        contrast = math.prod(map(_between_halves, exposed.parts[: 1 if mediated else 2]))
+    spread = None if mediated else _spread(exposed, rows, contract)
+    return compute_power(
+        n, expected, share, "mediation" if mediated else kind, contract.rules, "cohort",
+        spread=spread, relevant=contract.relevant, contrast=contrast,
+    )  # fmt: skip
+
+
+def _between_halves(values: FloatArray) -> float:
+    """Compute the distance between the groups of a variable with two values, else its halves."""
+    levels = np.unique(values[~np.isnan(values)])
+    if len(levels) == 2:
+        return float(levels[1] - levels[0])
+    return HALVES * float(np.nanstd(values, ddof=1))
+
+
+def _between_groups(exposed: Exposed, cuts: tuple[Cut, ...]) -> float | None:
+    """Compute how far halves of a normal marker are apart, if its outer thirds are apart by 1.
+
+    None for other groups, which are compared as they are declared.
+    """
+    if len(cuts) > 1 or cuts[0].rule is not CutRule.TERTILE:
+        return None
+    normal, known = NormalDist(), int((~np.isnan(exposed.parts[0])).sum())
+    shares = [float((exposed.x == group).sum()) / known for group in (1, 0)]
+    return HALVES / sum(normal.pdf(normal.inv_cdf(share)) / share for share in shares)
 
 
 def _refuse_outcome_columns(contract: Contract, cohort: Cohort) -> None:

@@ -7,6 +7,7 @@ sandbox: `collect` reads the files that it wrote.
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from pydantic import ValidationError
 from sage.core.errors import InputError
 from sage.core.files import write_bytes
 from validation.analysis.analysis import execute
-from validation.contracts.contract import FrozenContract
+from validation.contracts.contract import DIFFERENCES, FrozenContract
 from validation.contracts.timing import timing_limits
 from validation.core.types import Number
 from validation.ledger.error_control import Adjusted
@@ -363,7 +364,10 @@ def _results(
         book.add("power.required_events", power.required_events, "events")
     book.add("power.n", power.n, "patients")
     book.add("rules.alpha", contract.rules.alpha, "level")
-    book.add("rules.relevant_ratio", contract.relevant_ratio, contract.scale)
+    relevant = contract.relevant_effect
+    if contract.scale not in DIFFERENCES:
+        relevant = math.exp(relevant)
+    book.add("rules.relevant", relevant, contract.scale)
     if adjusted is not None:
         book.add("primary.q", adjusted.q, "q-value")
         beside = _q_instead(frozen, main, ledger, "adjusted")

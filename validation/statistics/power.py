@@ -15,6 +15,12 @@ from scipy.special import ndtr, ndtri
 
 from validation.statistics.errors import NoEventsError, ShapeError
 
+HALVES = 4 / math.sqrt(2 * math.pi)
+"""Distance between the means of the two halves of a normal variable: 1.596 standard deviations.
+
+The upper half has the mean phi(0) / 0.5 and the lower half its negative.
+"""
+
 
 def _spread(fraction_exposed: float | None, sd: float | None, r_squared: float) -> float:
     if not 0.0 <= r_squared < 1.0:
@@ -94,6 +100,21 @@ def power_at(
     shift = abs(math.log(hr)) * math.sqrt(events * _spread(fraction_exposed, sd, r_squared))
     z = float(ndtri(1.0 - alpha / 2.0))
     return float(ndtr(shift - z) + ndtr(-shift - z))
+
+
+def power_from_detectable(
+    effect: float, detectable: float, alpha: float, *, level: float | None = None, share: float = 1
+) -> float:
+    """Compute the power at an effect from the effect that is detected with 80% power at `alpha`.
+
+    Parameters
+    ----------
+    effect, detectable : distances from no effect (logarithms of ratios)
+    level : two-sided level of the test; `alpha` if None
+    share : share of the patients who are tested
+    """
+    error = abs(detectable) / (ndtri(1 - alpha / 2) + ndtri(0.8)) / math.sqrt(share)
+    return float(ndtr(abs(effect) / error - ndtri(1 - (level or alpha) / 2)))
 
 
 def events_needed(

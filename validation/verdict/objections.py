@@ -46,10 +46,9 @@ from validation.results.controls import (
     Specifications,
 )
 from validation.results.results import Objection, Reason, p_is, percent
+from validation.statistics.power import HALVES
 
 KNOWN_EVENTS = 50
-HALVES_APART = 1.6
-"""Distance in SD between the means of a normal variable's upper and lower halves."""
 MISSING_ALPHA = 0.01
 """Lower than the usual level, since values are often missing for unimportant reasons."""
 
@@ -174,7 +173,7 @@ def _may_be_relevant(contract: Contract, found: KnownPositiveResult) -> bool:
     """Check whether the known positive's interval reaches the smallest relevant effect."""
     plan, ratio = contract.controls.known_positive, contract.rules.relevant_ratio
     assert plan is not None
-    per_sd = ratio ** (1 / HALVES_APART)
+    per_sd = ratio ** (1 / HALVES)
     if plan.direction is Direction.HIGHER_RISK:
         return found.upper is not None and found.upper >= per_sd
     return found.lower is not None and found.lower <= 1 / per_sd

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterable
 
-from validation.contracts.contract import Contract
+from validation.contracts.contract import DIFFERENCES, Contract
 from validation.core.hypothesis import Direction, describe_outcome
 from validation.results.results import Effect, TestOutcome, amount_text
 
@@ -69,12 +69,9 @@ def expected_direction(contract: Contract, effect: Effect) -> bool:
     return any(sign * distance > 0 for sign in SIGNS[contract.direction])
 
 
-def smallest_relevant(contract: Contract, effect: Effect) -> tuple[float, ...]:
+def smallest_relevant(contract: Contract) -> tuple[float, ...]:
     """Return the smallest relevant effects as signed distances from no effect (log for ratios)."""
-    size = (
-        contract.relevant_difference if effect.is_difference else math.log(contract.relevant_ratio)
-    )
-    return tuple(sign * size for sign in SIGNS[contract.direction])
+    return tuple(sign * contract.relevant_effect for sign in SIGNS[contract.direction])
 
 
 def allows_relevant(contract: Contract, effect: Effect) -> bool:
@@ -86,14 +83,14 @@ def allows_relevant(contract: Contract, effect: Effect) -> bool:
         effect.distance_from_null(effect.upper) >= relevant
         if relevant > 0
         else effect.distance_from_null(effect.lower) <= relevant
-        for relevant in smallest_relevant(contract, effect)
+        for relevant in smallest_relevant(contract)
     )
 
 
 def refutes_relevant(contract: Contract, effect: Effect) -> bool:
     """Check whether the interval excludes a relevant effect and the estimate is nearer to none."""
     distance = effect.distance_from_null(effect.value)
-    near = all(distance / relevant < NEAR for relevant in smallest_relevant(contract, effect))
+    near = all(distance / relevant < NEAR for relevant in smallest_relevant(contract))
     return near and not allows_relevant(contract, effect)
 
 
@@ -103,7 +100,7 @@ def shows_relevant(contract: Contract, effect: Effect) -> bool:
         effect.distance_from_null(effect.lower) >= relevant
         if relevant > 0
         else effect.distance_from_null(effect.upper) <= relevant
-        for relevant in smallest_relevant(contract, effect)
+        for relevant in smallest_relevant(contract)
     )
 
 
@@ -115,13 +112,14 @@ def unit_text(contract: Contract) -> str:
     return f" {found[1]}" if found else ""
 
 
-def relevant_text(contract: Contract, effect: Effect) -> str:
-    """Describe the smallest relevant effect."""
-    values = smallest_relevant(contract, effect)
-    if effect.is_difference:
-        return f"a {' or '.join(amount_text(effect.scale, value) for value in values)}"
+def relevant_text(contract: Contract) -> str:
+    """Describe the smallest relevant effect per unit of the effect."""
+    scale = contract.scale
+    values = smallest_relevant(contract)
+    if scale in DIFFERENCES:
+        return f"a {' or '.join(amount_text(scale, value) for value in values)}"
     ratios = " or ".join(f"{math.exp(value):.2f}" for value in values)
     if contract.comparison.is_product:
         return f"a ratio of {ratios}"
-    article = "an" if effect.scale[0] in "aeiou" else "a"
-    return f"{article} {effect.scale} of {ratios}"
+    article = "an" if scale[0] in "aeiou" else "a"
+    return f"{article} {scale} of {ratios}"

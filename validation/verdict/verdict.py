@@ -266,7 +266,7 @@ def answer_association(evidence: Evidence, primary: TestOutcome) -> Answer:
         answer, text = "no", f"significant in the other direction: {text}"
     else:
         answer = "no"
-        text += f": the interval excludes the smallest relevant effect ({_relevant(evidence)})"
+        text += f": the interval excludes the smallest relevant effect ({relevant_text(contract)})"
     return _answer("association", answer, text, effect, p)
 
 
@@ -360,7 +360,7 @@ def answer_relevance(evidence: Evidence, primary: TestOutcome) -> Answer:
     text = (
         f"{_effect_per_unit(contract, effect)}: the interval {words} the smallest relevant effect"
     )
-    text += f" ({_relevant(evidence)})"
+    text += f" ({relevant_text(evidence.contract)})"
     return _answer("relevance", answer, text, effect, p)
 
 
@@ -562,7 +562,7 @@ def _if_unclear(evidence: Evidence, primary: TestOutcome, answers: tuple[Answer,
         because, rule, words, text = "independence", dependent.rule, dependent.words, dependent.text
     elif relevance.answer == "no":
         because, rule, words = "relevance", "relevant effect", f"if associated, {TOO_SMALL}"
-        text = f"{association.text}: the interval excludes {_relevant(evidence)}"
+        text = f"{association.text}: the interval excludes {relevant_text(evidence.contract)}"
     elif alone and independence.answer == "unclear" and dependent is not None:
         because, rule, words, text = "independence", dependent.rule, dependent.words, dependent.text
     elif alone:
@@ -577,13 +577,10 @@ def _if_unclear(evidence: Evidence, primary: TestOutcome, answers: tuple[Answer,
 
 
 def _describe_needed(evidence: Evidence, primary: TestOutcome) -> str:
-    needed = evidence.contract.power.required_events
+    needed, sought = evidence.contract.power.required_events, relevant_text(evidence.contract)
     if needed is None:
         return ""
-    return (
-        f": {primary.events or 0} events, {needed} are needed to find {_relevant(evidence)} with "
-        "80% power"
-    )
+    return f": {primary.events or 0} events, {needed} are needed to find {sought} with 80% power"
 
 
 def _locked_reason(evidence: Evidence, primary: TestOutcome) -> Reason:
@@ -805,12 +802,6 @@ def _ranks_turn(primary: TestOutcome) -> bool:
     effect = _effect(primary)
     higher = effect.distance_from_null(effect.value) > 0
     return primary.statistic < 0.5 if higher else primary.statistic > 0.5
-
-
-def _relevant(evidence: Evidence) -> str:
-    primary = evidence.analysis.test(evidence.contract.primary)
-    assert primary is not None
-    return relevant_text(evidence.contract, _effect(primary))
 
 
 def _answer(
