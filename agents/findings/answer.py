@@ -197,8 +197,9 @@ def _details(primary: TestOutcome, contract: Contract, names: Names) -> list[str
         or names.write("{} patients", f"{key}.n"),
     ]
     if names.beside and "adjusted.effect" in names.keys:
+        interval = names.write(", 95% CI {} to {}", "adjusted.lower", "adjusted.upper")
         scale = short_scale(contract.scale)
-        found.append(f"{scale} [[adjusted.effect]] adjusted for {names.beside}")
+        found.append(f"adjusted for {names.beside}: {scale} [[adjusted.effect]]{interval}")
     elif not names.beside and not contract.strata:
         found.append("not adjusted")
     return [text for text in found if text]

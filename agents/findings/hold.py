@@ -285,7 +285,8 @@ def _list_steps(
         yield NextStep(subject="direction", design="turn_round")
     if replication.outcome == "not_run":
         yield NextStep(subject=say.NEW_COHORT, design="repeat")
-    if sample is not None and sample.outcome == "too_few":
+    unclear = getattr(primary, "outcome", "") != "significant"
+    if sample is not None and sample.outcome == "too_few" and unclear:
         yield NextStep(subject="events", design="enlarge")
     if any(item.subject == say.COVARIATES for item in unadjusted):
         yield NextStep(subject=say.COVARIATES, design="adjust")

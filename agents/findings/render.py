@@ -86,6 +86,12 @@ class Names:
         """The compared variables, for use within a sentence."""
         return join_names(within_sentence(label) for label in self.features) or "the exposure"
 
+    @property
+    def lacking(self) -> str:
+        """The compared variables, of which a patient lacks at least one."""
+        *first, last = [f"{within_sentence(label)}" for label in self.features] or ["the exposure"]
+        return f"{', '.join(first)} or {last}" if first else last
+
     def name_of(self, subject: str) -> str:
         """Return the label of an endpoint or test, for use within a sentence."""
         return within_sentence(self.labels.get(subject, subject))
@@ -108,30 +114,33 @@ def render(finding: Finding, names: Names) -> str:
         case AddedValue(outcome=outcome):
             beside = f"{names.base} and the covariates" if names.base else "the covariates"
             verb = {
-                "better": "raises the concordance",
-                "worse": "lowers the concordance",
-                "open": "does not clearly change the concordance",
+                "better": "raises Harrell's concordance",
+                "worse": "lowers Harrell's concordance",
+                "open": "does not clearly change Harrell's concordance",
             }
-            base = names.write(" of {}", "concordance.without.harrell")
+            base = names.write(
+                " from {} to {}", "concordance.without.harrell", "concordance.with.harrell"
+            )
             change = names.write(
-                " by {} (95% CI {} to {})",
+                " (apparent; change {}, 95% CI {} to {})",
                 "concordance.gain", "concordance.gain_lower", "concordance.gain_upper",
             )  # fmt: skip
+            # Changes that are not clear have no "from … to".
+            base = "" if outcome == "open" else base
             return f"Adding the claimed variables to {beside} {verb[outcome]}{base}{change}."
         case Control():
             return _control(finding, names)
         case Sensitivity(outcome=outcome):
-            verb = {"stable": "does not depend", "unstable": "depends"}
-            sign = "as in the primary comparison" if names.either else "as expected"
+            sign = "direction of the primary comparison" if names.either else "expected direction"
             shares = names.write(
-                f": it is {sign} in {{}} of {{}} registered variants of the analysis",
-                Key.EXPECTED_SIGN, Key.SPECIFICATIONS,
-            )  # fmt: skip
+                f": {{}} of {{}} point in the {sign}", Key.EXPECTED_SIGN, Key.SPECIFICATIONS
+            )
             shares += names.write(
-                ", and in {} of {} estimates that leave out a site",
+                ", and so do {} of {} estimates that leave out a site",
                 Key.LEFT_OUT_SIGN, Key.SITES_LEFT_OUT,
             )  # fmt: skip
-            return f"The direction {verb[outcome]} on analytical choices{shares}."
+            which = "The" if outcome == "stable" else "Not all"
+            return f"{which} registered variants of the analysis agree in direction{shares}."
         case Assumption(outcome=outcome):
             if subject == CENSORING:
                 return "Censoring is assumed to be unrelated to prognosis within each group."
@@ -139,10 +148,13 @@ def render(finding: Finding, names: Names) -> str:
             if outcome == "holds":
                 return f"The data are compatible with proportional hazards{shown}."
             mean = names.write(
-                " Mean survival within {} months differs by {} months ({} to {}).",
+                " Restricted mean survival to {} months differs by {} months (95% CI {} to {}).",
                 "rmst.horizon", "rmst.difference", "rmst.lower", "rmst.upper",
             )  # fmt: skip
-            return f"The hazard ratio changes over follow-up{shown} and is an average.{mean}"
+            return (
+                f"The hazards are not clearly proportional{shown}: read the hazard ratio as an"
+                f" average over follow-up.{mean}"
+            )
         case Replication(outcome=outcome):
             again = names.write(" ({}, p {})", "replicate.primary.summary", "replicate.primary.p")
             return {
@@ -157,9 +169,13 @@ def render(finding: Finding, names: Names) -> str:
                 return "The comparison is not adjusted for any covariate."
             return f"The comparison is not adjusted for {within_sentence(subject)}."
         case Sample(outcome=outcome):
-            needed = names.write(" ({})", "power.required_events")
-            many = "As many events as" if outcome == "enough" else "Fewer events than"
-            return f"{many} planned{needed} were observed."
+            short = "reaching" if outcome == "enough" else "short of"
+            seen = names.write("{} events were observed", "primary.events")
+            needed = names.write("the {} that give", "power.required_events")
+            return (
+                f"{seen or 'Events were observed'}, {short} {needed or 'the number that gives'} 80%"
+                " power for the smallest relevant effect."
+            )
         case MissingData():
             return _missing(finding, names)
         case Generalization(outcome=outcome):
@@ -173,7 +189,11 @@ def render(finding: Finding, names: Names) -> str:
         case NextStep(design=design):
             return {
                 "repeat": f"Repeat the registered analysis in {subject}.",
-                "enlarge": "Repeat the analysis in a cohort with as many events as planned.",
+                "enlarge": names.write(
+                    "Repeat the analysis in a cohort with at least {} events.",
+                    "power.required_events",
+                )
+                or "Repeat the analysis in a cohort with more events.",
                 "adjust": f"Adjust for {within_sentence(subject)}, in a new contract.",
                 "measure": f"Design a test of {subject}.",
                 "test_endpoint": f"Test {names.name_of(subject)} as the primary endpoint, in other"
@@ -194,6 +214,8 @@ def _compared(finding: Compared, names: Names) -> str:
             words = f"{about}, adjusted for {beside}" if about else f"Adjusted for {beside}"
         case _ if key == "primary":
             words = f"{names.primary_endpoint or 'Primary comparison'}{PATIENTS[names.part]}"
+        case SecondaryEndpoint():
+            words = f"{about or key} (secondary endpoint)"
         case _:
             words = about or key
     shown = names.write(" {}" + names.per + ", p {}", f"{key}.summary", f"{key}.p")
@@ -209,9 +231,10 @@ def _compared(finding: Compared, names: Names) -> str:
 def _control(finding: Control, names: Names) -> str:
     passed = finding.outcome == "passed"
     if finding.subject == PERMUTED:
-        verb = "does not arise" if passed else "also arises"
-        shown = names.write(" (p {}, {} permutations)", Key.PERMUTED_P, Key.PERMUTED_DRAWS)
-        return f"An effect as large {verb} when outcomes are shuffled{shown}."
+        often = "rarely gives" if passed else "also gives"
+        times = names.write(" {} times", Key.PERMUTED_DRAWS)
+        shown = names.write(" (p {})", Key.PERMUTED_P)
+        return f"Shuffling the outcomes{times} {often} an effect as large{shown}."
     if finding.subject == KNOWN:
         effect = names.write(
             " (hazard ratio {} per standard deviation, p {})",
@@ -244,7 +267,7 @@ def _missing(finding: MissingData, names: Names) -> str:
             "Some patients lack a covariate."
         )
     lacking = names.write("{}", Key.MISSING) or "Some"
-    lack = f"{lacking} patients lack a measurement of {names.measured}"
+    lack = f"{lacking} patients lack {names.lacking}"
     shown = names.write(" (p {})", Key.MISSING_P)
     return {
         "none": f"Every patient with the outcome has a measurement of {names.measured}.",
@@ -258,11 +281,12 @@ def _alternative(subject: str, names: Names) -> str:
     if subject == "confounding":
         model = "adjusted" if "adjusted.e_value" in names.keys else "primary"
         needed = names.write(
-            " associated with the outcome and the compared groups by a risk ratio of at least {}"
-            " each ({} for the confidence limit; E-values)",
+            " would need risk ratios of at least {} ({} for the confidence limit; E-values) with"
+            " both the groups and the outcome to explain",
             f"{model}.e_value", f"{model}.e_value_limit",
         )  # fmt: skip
-        return f"An unmeasured confounder{needed} could explain the association."
+        about = "adjusted" if model == "adjusted" else "unadjusted"
+        return f"An unmeasured confounder{needed or ' could explain'} the {about} association away."
     return {
         "chance": "Chance remains a plausible explanation.",
         "selection": "Patients with complete measurements may not represent all patients.",

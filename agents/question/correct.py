@@ -31,7 +31,7 @@ def apply_corrections(
     for role, several in replaced.items():
         for words in several:
             parts.append(Asked(words=words, role=role, name=words))
-            notes.append(f'The asker set the {role.value} to "{words}".')
+            notes.append(f'You set the {role.value} to "{words}".')
     changed = reading.model_copy(
         update={
             "parts": tuple(parts),

@@ -218,7 +218,7 @@ def _everybody(concept: Concept, given: QuestionInput, ontology: Ontology) -> st
 def _needs_cohort(name: str, given: QuestionInput) -> Supply:
     return Supply(
         kind="cohort variable",
-        how=f"{given.cohort.cohort} is no cohort of {name}; give one with --cohort",
+        how=f"{given.cohort.cohort} is not a cohort of {name}; give one with --cohort",
     )
 
 
@@ -313,5 +313,6 @@ def _untestable(part: Part, role: str, option: str, given: QuestionInput) -> str
     how = part.supply[0].how if part.supply else f"{given.cohort.cohort} does not measure it"
     near = f" Nearest: {', '.join(part.nearest)}." if part.nearest else ""
     return (
-        f"The {role} {part.quoted} cannot be tested: {how}.{near} Another is chosen with {option}."
+        f"The {role} {part.quoted} cannot be tested: {how}.{near} Choose another with `sage ask"
+        f" {option}`, and give its --json to `sage run --spec`."
     )

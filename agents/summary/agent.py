@@ -74,7 +74,12 @@ def summarize(given: SummaryInput, resources: Resources) -> Summary:
     results: list[Finding] = [
         item for item in found if item.kind in RESULTS and item.kind != "control"
     ]
-    steps = [item.finding for item in given.verdict.held if isinstance(item.finding, NextStep)]
+    steps = [
+        item.finding
+        for item in given.verdict.held
+        # Another endpoint is another question.
+        if isinstance(item.finding, NextStep) and item.finding.design != "test_endpoint"
+    ]
     return Summary(findings=tuple((results or list(found))[:3]), next_steps=tuple(steps[:6]))
 
 

@@ -64,7 +64,7 @@ def run(
 ) -> None:
     """Turn a research question into tested hypotheses and a report.
 
-    More options of a run are settings: the table `[run]` of sage.toml, or `SAGE_RUN__…`.
+    More options of a run are settings: the table `run` of sage.toml, or `SAGE_RUN__…`.
 
     Example: sage run "Link tertiary lymphoid structures and genes in bladder cancer"
     --cohort demo --auto-approve
@@ -338,8 +338,9 @@ def _tell_review(services: Services, pause: Pause, *, as_json: bool) -> None:
         show_draft(item, services.dictionary)
     tell_candidates(services)
     out.print(
-        f"\nWaiting for your review: [bold]sage review {services.folder.id}[/]"
-        "  (--approve, --edit FILE, --reject REASON, --another WISH)"
+        "\nWaiting for your review (--approve, --edit FILE, --reject REASON, --another WISH):\n"
+        f"  [bold]sage review {services.folder.id}[/]",
+        soft_wrap=True,
     )
 
 
@@ -394,11 +395,13 @@ def tell_answer(found: dict[str, Any]) -> None:
     print_line(f"  {answer['sentence']}")
     if answer["objection"]:
         print_line(f"  {answer['objection']}")
-    scores = [
-        f"{name} {'not judged' if found[name] is None else f'{found[name]:g} of {top}'}"
-        for name, top in (("novelty", 10), ("feasibility", 100))
-    ]
-    print_line(f"  {found['carries']} {', '.join(scores).capitalize()}.", style="dim")
+    novelty = found["novelty"]
+    judged = f"{novelty:g} of 10 (threshold {found['novelty_threshold']:g})"
+    print_line(
+        f"  {found['carries']} Novelty {'not judged' if novelty is None else judged}."
+        f" {found['review']}.",
+        style="dim",
+    )
 
 
 def _tell_end(services: Services, *, as_json: bool) -> None:

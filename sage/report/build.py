@@ -166,9 +166,11 @@ def summarize_run(folder: RunFolder) -> dict[str, Any]:
                     "id": hypothesis.id,
                     "carries": hypothesis.carries,
                     "statement": hypothesis.expanded.hypothesis.statement,
+                    "review": hypothesis.review,
                     "novelty": round(float(hypothesis.debate["score"]), 2)
                     if hypothesis.debate.get("judged", True)
                     else None,
+                    "novelty_threshold": hypothesis.debate["threshold"],
                     "feasibility": round(hypothesis.feasibility.score, 1)
                     if hypothesis.feasibility
                     else None,

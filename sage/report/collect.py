@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from agents.core.statement import describe_direction
+from agents.core.statement import describe_direction, same_claim
 from agents.core.types import Citation, Draft, ExpandedHypothesis, OntologyBrief
 from agents.core.words import ModelText
 from agents.feasibility.agent import list_conditions, read_evidence
@@ -289,7 +289,7 @@ def _hypothesis(
         front=_front(home, name, facts, chosen) if tested else Front(),
         results=results,
         expanded=expanded,
-        review=_review_words(decision),
+        review=_review_words(decision, draft, expanded),
         comment=decision.comment if decision else "",
         revisions=revision,
         direction_words=describe_direction(
@@ -366,14 +366,16 @@ def _debate(debate: dict[str, Any], name: str, facts: Facts) -> dict[str, Any]:
     return debate
 
 
-def _review_words(decision: Decision | None) -> str:
+def _review_words(decision: Decision | None, draft: Draft, tested: ExpandedHypothesis) -> str:
     if decision is None:
         return "Not reviewed"
     if decision.automatic:
         return "Approved automatically; no person looked at it"
-    return {"approve": "Approved by a person", "edit": "Edited by a person"}.get(
-        decision.action, decision.action
-    )
+    words = {"approve": "Approved by a person", "edit": "Edited by a person"}
+    seen = decision.edited or draft.hypothesis
+    same = same_claim(seen) == same_claim(tested.hypothesis)
+    changed = "" if same else "; the claim was changed after that, in the debate"
+    return words.get(decision.action, decision.action) + changed
 
 
 def _mechanism(draft: Draft, decision: Decision | None) -> tuple[str, ...]:

@@ -97,9 +97,13 @@ def describe_papers(
     )
     facts.add(f"{name}.novelty.elsewhere", other)
     text = "[[novelty.relevant]] of [[novelty.records]] papers retrieved study part of this claim"
-    if other and other == len(found):
-        return f"{text}, all in other cancers."
-    return f"{text}, [[novelty.elsewhere]] of them in other cancers." if other else f"{text}."
+    if other:
+        all_others = other == len(found)
+        text += ", all" if all_others else ", [[novelty.elsewhere]] of them"
+        text += " in other cancers"
+    if debate["contradictions"]:
+        text += "; findings of [[novelty.contradictions]] speak against it or a part of it"
+    return f"{text}."
 
 
 AGAINST = {

@@ -208,16 +208,17 @@ def describe_question(question: Question, *, begun: bool = False) -> list[str]:
     width = max((len(part.role.value) for part in question.parts), default=0)
     out += [f"  {part.role.value:<{width}}  {_part(part)}" for part in question.parts]
     if not question.list_parts(PartRole.ENDPOINT) and not question.refusals:
-        out.append("  endpoint: none given; the hypothesis chooses one")
+        out.append("  endpoint: none given; each hypothesis names its own")
     if question.direction is not None:
         out.append(f"  direction: {question.direction.value.replace('_', ' ')}")
     elif not question.refusals and question.intent is not Intent.DISCOVER:
         out.append("  direction: none given; both directions are tested")
     setting = question.setting
     about = {"question": setting.asked, "cohort": setting.cohort, "graph": setting.graph}
-    said = "; ".join(f"{what}: {name or 'not said'}" for what, name in about.items())
-    out.append(f"  disease: {said}")
     names = sorted({name for name in about.values() if name})
+    said = "; ".join(f"{what}: {name or 'not said'}" for what, name in about.items())
+    same = len(names) == 1 and all(about.values())
+    out.append(f"  disease: {f'{names[0]} (question, cohort and graph)' if same else said}")
     if len(names) > 1 and not setting.mismatches:
         out.append(
             f"  note: {' and '.join(names)} are treated as one setting because they share the "

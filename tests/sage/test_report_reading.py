@@ -32,9 +32,9 @@ OTHERS = ("Other patients", "A smaller effect in patients")
 ROWS_OF_CHANGE: tuple[tuple[str, str, str, str, tuple[str, ...]], ...] = (
     # verdict, because, answers, rule that prevents, how each line begins
     ("supported", "evidence", "yes|yes|yes", "",
-     ("Other patients in whom", "Adjustment for likely confounders", "A smaller effect")),
+     ("Other patients in whom", "A smaller effect")),
     ("supported", "evidence", "yes|yes|unclear", "",
-     ("Other patients in whom", "Adjustment for likely confounders", "A narrower interval")),
+     ("Other patients in whom", "A narrower interval")),
     ("supported", "evidence", "yes|not answered|yes", "",
      ("Other patients in whom", "A smaller effect")),
     ("not_supported", "evidence", "no|no|no", "",

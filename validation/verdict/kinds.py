@@ -90,7 +90,10 @@ def _between_the_groups(analysis: AnalysisResult) -> list[str]:
     neither, n = (analysis.numbers.get(key) for key in ("groups.neither.n", "population.n"))
     if neither is None or n is None or not neither.value:
         return []
-    return [f"{neither.text} of {n.text} patients are in neither group and were not compared"]
+    return [
+        f"{neither.text} of {n.text} patients are in neither group; leaving them out enlarges the"
+        " difference"
+    ]
 
 
 def _of_a_product(contract: Contract) -> list[str]:
