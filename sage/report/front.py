@@ -149,7 +149,7 @@ def _describe_design(
         )
     cuts = [
         f"{within_sentence(use.label)} at [[cut.{at}.upper]]"
-        f"{f' {use.unit}' if is_name(use.unit) else ''}"
+        f"{f' {use.unit}' if use.unit and is_name(use.unit) else ''}"
         for at, use in enumerate(contract.exposures, 1)
         if f"cut.{at}.upper" in results.numbers and use.cut is CutRule.MEDIAN
     ]
