@@ -53,14 +53,6 @@ class Handles:
             close()
 
 
-def _silent(fraction: float, message: str) -> None:
-    return None
-
-
-def _never() -> bool:
-    return False
-
-
 def remove_path(path: Path) -> None:
     """Remove a file, or a folder with its contents, if it exists."""
     if path.is_dir() and not path.is_symlink():
@@ -80,8 +72,8 @@ class ToolContext:
     """
 
     roots: Roots
-    on_progress: Progress = _silent
-    cancelled: Callable[[], bool] = _never
+    on_progress: Progress = lambda fraction, message: None
+    cancelled: Callable[[], bool] = lambda: False
     memory_mb: int = 1024
     threads: int = 1
     device: str = "cpu"
@@ -146,12 +138,8 @@ class ToolContext:
         """Yield a temporary path for a folder that is renamed to `name` if the block succeeds.
 
         The block must create the folder. Anything already at `name` is kept until the new folder is
-        complete; with `replace` it is then moved away and removed.
-
-        Raises
-        ------
-        InputError
-            If `name` already exists and `replace` is false.
+        complete; with `replace` it is then moved away and removed. Raises `InputError` if `name`
+        already exists and `replace` is false.
         """
         target = self.roots.write_path(name)
 

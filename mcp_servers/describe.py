@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from mcp_servers.spec import ToolSpec
+from mcp_servers.spec import ToolSpec
 
 
 def describe_tool(spec: ToolSpec, nested: bool = False) -> str:

@@ -18,6 +18,7 @@ tools of the modules listed by `mcp_servers.catalog`.
 
 from __future__ import annotations
 
+import difflib
 import json
 import shutil
 import time
@@ -58,7 +59,6 @@ class Registry:
         """Return the tool called `name`; raises `InputError` with a suggestion if unknown."""
         if name in self.tools:
             return self.tools[name]
-        import difflib
 
         near = " or ".join(difflib.get_close_matches(name, self.tools, n=3))
         hint = f"; did you mean {near}?" if near else "; see `sage tools list`"
@@ -69,7 +69,6 @@ class Registry:
         return tuple(sorted(self.tools.values(), key=lambda tool: (tool.suite, tool.name)))
 
     def __iter__(self) -> Iterator[ToolSpec]:
-        """Return every tool, sorted by suite and name."""
         return iter(self.all())
 
     def describe(self, names: Collection[str] | None = None) -> str:
@@ -105,12 +104,8 @@ def execute(
 ) -> ToolRun:
     """Run a tool's function and collect its result, outputs and provenance.
 
-    Raises
-    ------
-    SageError, Cancelled
-        If the tool raises them.
-    FaultError
-        If the tool fails otherwise, or its result does not match its schema.
+    Raises `SageError` or `Cancelled` if the tool raises them, and `FaultError` if the tool fails
+    otherwise, or its result does not match its schema.
     """
     context.check_cancelled()
     started = time.monotonic()
@@ -170,12 +165,8 @@ def load(
     """Load the registry of one suite ("pathology", "oncology", "knowledge") or of all suites.
 
     `tool_folders` are folders of the user's own tools (promoted functions). Their code is executed,
-    so they are loaded only from explicitly named folders and never searched for.
-
-    Raises
-    ------
-    InputError
-        If the suite does not exist, or a tool folder or a file in it cannot be used.
+    so they are loaded only from explicitly named folders and never searched for. Raises
+    `InputError` if the suite does not exist, or a tool folder or a file in it cannot be used.
     """
     registry = Registry(cache=cache)
     for module in catalog.modules(suite):

@@ -19,20 +19,17 @@ import sqlite3
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mcp_servers.spec import Output, map_texts
+from pydantic import BaseModel
+
+from mcp_servers.context import ToolContext
+from mcp_servers.spec import Output, ToolRun, ToolSpec, map_texts
 from sage.core import clock
 from sage.core.errors import InputError
 from sage.core.files import write_bytes
 from sage.core.hashes import hash_file, hash_text
 from sage.core.log import logger
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-    from mcp_servers.context import ToolContext
-    from mcp_servers.spec import ToolRun, ToolSpec
 
 log = logger(__name__)
 
@@ -99,7 +96,6 @@ class HashIndex:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the index in the SQLite file `path`."""
         self.path = path
         with self._open() as base:
             base.execute(
@@ -143,13 +139,12 @@ class ResultsCache:
     An entry that cannot be read, or whose outputs changed, counts as absent.
     """
 
-    def __init__(
-        self, folder: str | Path, max_output_mb: int = 512, max_total_mb: int = 20_480
-    ) -> None:
-        """Store results below `folder`, with outputs of up to `max_output_mb` MiB per result."""
+    max_output, max_total = 512 << 20, 20 << 30
+    """Maximum size of a result's outputs and of the whole cache, in bytes."""
+
+    def __init__(self, folder: str | Path) -> None:
+        """Store results below `folder`."""
         self.folder = Path(folder).expanduser().resolve()
-        self.max_output = max_output_mb << 20
-        self.max_total = max_total_mb << 20
         (self.folder / "results").mkdir(parents=True, exist_ok=True)
         (self.folder / "blobs").mkdir(exist_ok=True)
         self.index = HashIndex(self.folder / "hashes.sqlite")
@@ -184,8 +179,6 @@ class ResultsCache:
 
         Its outputs are copied into the context's output folder.
         """
-        from mcp_servers.spec import ToolRun
-
         entry = self._read_entry(self.key(spec, given, context))
         if entry is None:
             return None
@@ -205,11 +198,7 @@ class ResultsCache:
             inputs[str(resolved)] = hash_input(resolved, self.index)
         inputs.update(entry["extra"])
         provenance = run.provenance.model_copy(
-            update={
-                "cached": True,
-                "inputs": inputs,
-                "arguments": given.model_dump(mode="json"),
-            }
+            update={"cached": True, "inputs": inputs, "arguments": given.model_dump(mode="json")}
         )
         return run.model_copy(update={"provenance": provenance})
 

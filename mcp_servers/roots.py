@@ -42,10 +42,8 @@ class Roots:
     def resolve(cls, inputs: Iterable[str | Path], output: str | Path) -> Roots:
         """Resolve the folders and create the output folder.
 
-        Raises
-        ------
-        InputError
-            If an input root is not an existing folder, or the output folder cannot be created.
+        Raises `InputError` if an input root is not an existing folder, or the output folder cannot
+        be created.
         """
         resolved = []
         for given in inputs:
@@ -70,12 +68,9 @@ class Roots:
     def input(self, path: str | Path, kind: Kind = "any") -> Path:
         """Resolve the path of an input, relative to or absolute within a root.
 
-        Raises
-        ------
-        InputError
-            If it does not exist (`MissingError`), is outside every root (also through a
-            symlink), or is of the wrong kind. The message never reveals whether a path outside
-            the roots exists.
+        Raises `InputError` if it does not exist (`MissingError`), is outside every root (also
+        through a symlink), or is of the wrong kind. The message never reveals whether a path
+        outside the roots exists.
         """
         text = _plain(path)
         given = Path(text)
@@ -121,12 +116,8 @@ class Roots:
         """Resolve the path for an output called `name` (relative, below the output root).
 
         Parent folders are created unless `make` is false. The path itself may exist; it is never a
-        symlink out of the root.
-
-        Raises
-        ------
-        InputError
-            If the name is absolute or empty, or leads out of the root, also through a symlink.
+        symlink out of the root. Raises `InputError` if the name is absolute or empty, or leads out
+        of the root, also through a symlink.
         """
         text = _plain(name)
         parts = PurePosixPath(text).parts

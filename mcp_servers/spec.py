@@ -240,12 +240,8 @@ def tool(
     change whenever the same arguments would give a different result, for example with different
     weights. `memory_mb(given)` is the memory of a call in MiB, if that depends on the arguments.
     `acts` is for tools that do more than write their own files, for example start a run. `title` is
-    shown by MCP clients; the default is the name in words.
-
-    Raises
-    ------
-    TypeError
-        If the function's annotations are not an input model, a context and a result model.
+    shown by MCP clients; the default is the name in words. Raises `TypeError` if the function's
+    annotations are not an input model, a context and a result model.
     """
 
     def attach(function: F) -> F:

@@ -45,10 +45,7 @@ def feature(
 ) -> dict[str, Any]:
     """Make a QuPath object with closed rings and coordinates rounded to 0.01 px.
 
-    Parameters
-    ----------
-    polygon : in level-0 pixels
-    color : red, green, blue, 0 to 255; that of the class by default
+    The color is that of the class by default.
     """
     label = classification or polygon.label or None
     properties: dict[str, Any] = {"objectType": kind}
@@ -68,13 +65,7 @@ def feature(
 
 
 def square(x: float, y: float, size: float, label: str = "") -> Polygon:
-    """Return a square with its upper left corner at (x, y).
-
-    Parameters
-    ----------
-    x, y : upper left corner, level-0 pixels
-    size : side, level-0 pixels
-    """
+    """Return a square with its upper left corner at (x, y), in level-0 pixels."""
     ring = np.array([[x, y], [x + size, y], [x + size, y + size], [x, y + size]], dtype=np.float64)
     return Polygon(ring, (), label)
 
@@ -120,12 +111,8 @@ class Annotated:
 def read_objects(path: Path) -> list[Annotated]:
     """Read the objects of a GeoJSON file with their QuPath annotations; an empty file has none.
 
-    Lines are rejected, and non-numeric measurements are left out.
-
-    Raises
-    ------
-    InputError
-        If the file is not GeoJSON, a ring is invalid, or an object is neither an area nor a point.
+    Lines are rejected, and non-numeric measurements are left out. Raises `InputError` if the file
+    is not GeoJSON, a ring is invalid, or an object is neither an area nor a point.
     """
     out: list[Annotated] = []
     for number, (geometry, properties) in enumerate(_load(path)):
@@ -166,12 +153,8 @@ def read_polygons(path: Path) -> list[Polygon]:
 
     The file may contain a FeatureCollection, a Feature, a geometry or a list of features.
     MultiPolygons are split, and the classification's name becomes the label. Points and lines are
-    rejected because they enclose no area.
-
-    Raises
-    ------
-    InputError
-        If the file is not GeoJSON, a ring is invalid, or a feature has no area.
+    rejected because they enclose no area. Raises `InputError` if the file is not GeoJSON, a ring is
+    invalid, or a feature has no area.
     """
     out: list[Polygon] = []
     for number, thing in enumerate(read_objects(path)):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mcp_servers.lazy import cv2
 from mcp_servers.slides.arrays import F32, F64, I64, U8, BoolArray
 from mcp_servers.slides.geometry import Polygon
 
@@ -26,17 +27,9 @@ def write_png(path: Path, image: U8 | BoolArray) -> None:
 def write_png_rows(path: Path, width: int, height: int, parts: Iterable[U8]) -> None:
     """Write a PNG from RGB rows that arrive in parts, without holding the whole image in memory.
 
-    Rows are stored as differences from the row above (filter 2), which suits maps.
-
-    Parameters
-    ----------
-    width, height : pixels
-    parts : arrays of shape (rows, width, 3) with red, green and blue
-
-    Raises
-    ------
-    ValueError
-        If the parts do not add up to `height` rows of `width` pixels.
+    Rows are stored as differences from the row above (filter 2), which suits maps. Raises
+    `ValueError` if the parts do not add up to `height` rows of `width` pixels. The parts are arrays
+    of shape (rows, width, 3) with red, green and blue.
     """
     packer, above, seen = zlib.compressobj(4), np.zeros((1, width * 3), np.uint8), 0
     with path.open("wb") as stream:
@@ -76,8 +69,6 @@ def blend_mask(
     -------
     A new image of the same size.
     """
-    import cv2
-
     height, width = image.shape[:2]
     own = cv2.resize(mask.astype(np.uint8), (width, height), interpolation=cv2.INTER_NEAREST)
     inside = own.astype(bool)
@@ -108,8 +99,6 @@ def draw_polygons(
     -------
     A new image of the same size.
     """
-    import cv2
-
     out = image.copy()
     for polygon in polygons:
         for ring in (polygon.exterior, *polygon.holes):
@@ -141,8 +130,6 @@ def draw_squares(
     -------
     A new image of the same size.
     """
-    import cv2
-
     fill = image.copy()
     boxes = []
     for (x, y), label in zip(corners, labels, strict=True):
@@ -159,8 +146,6 @@ def draw_squares(
 
 def colorize(values: F64 | F32, low: float, high: float) -> U8:
     """Map scores of shape (n,) or (H, W) to viridis colors, from blue through green to yellow."""
-    import cv2
-
     span = max(high - low, 1e-12)
     gray = np.clip((values.astype(np.float64) - low) / span * 255, 0, 255).astype(np.uint8)
     colored = cv2.applyColorMap(np.atleast_2d(gray), cv2.COLORMAP_VIRIDIS)[:, :, ::-1]

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,6 @@ def make_transformations(mpp: float | None, scale: float = 1.0) -> dict[str, Any
 
 def write_store(path: Path, elements: Elements, about: dict[str, Any]) -> None:
     """Write a store; images and features are written in parts."""
-    import warnings
-
     import dask
     import spatialdata
 

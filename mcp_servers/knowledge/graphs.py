@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field
@@ -15,8 +16,6 @@ from sage.core.errors import InputError
 from sage.core.models import Strict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from kg.embedding.embed import Embedder
     from kg.fusion.model import Support
     from kg.graph.model import Graph
@@ -29,7 +28,7 @@ GRAPHS = Validity(
     known_failures=(
         "A relation was extracted from a text, which is evidence of a statement, not of a fact",
         "Relations that no document of the corpus states are missing",
-    ),
+    )
 )
 
 

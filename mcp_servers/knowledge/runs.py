@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -106,7 +106,7 @@ def run_tools(drive: Drive) -> list[ToolSpec]:
         if given.graph is not None:
             words += ["--kg", str(context.input(given.graph))]
         context.progress(0.05, "running")
-        return _parse_answer(drive([*words, "--", given.prompt], context.cancelled))
+        return _parse_run(drive([*words, "--", given.prompt], context.cancelled))
 
     @tool(
         "review_run",
@@ -136,7 +136,7 @@ def run_tools(drive: Drive) -> list[ToolSpec]:
                 raise InputError(f"{given.decision} requires a reason")
             words += [f"--{given.decision}={given.reason}"]
         context.progress(0.05, "running")
-        return _parse_answer(drive([*words, "--", _run_name(given.run)], context.cancelled))
+        return _parse_run(drive([*words, "--", _run_name(given.run)], context.cancelled))
 
     @tool(
         "run_status",
@@ -148,9 +148,7 @@ def run_tools(drive: Drive) -> list[ToolSpec]:
         title="Show the state of a run",
     )
     def run_status(given: StatusInput, context: ToolContext) -> RunResult:
-        return _parse_answer(
-            drive(["show", "--json", "--", _run_name(given.run)], context.cancelled)
-        )
+        return _parse_run(drive(["show", "--json", "--", _run_name(given.run)], context.cancelled))
 
     return [getattr(item, ATTRIBUTE) for item in (start_run, review_run, run_status)]
 
@@ -171,8 +169,13 @@ def _under_roots(cohort: str, context: ToolContext) -> str:
     return str(context.input(cohort))
 
 
-def _parse_answer(answer: Answer) -> RunResult:
-    if answer.code != 0:
+def parse_json(answer: Answer, allowed: Collection[int] = (0,)) -> dict[str, Any]:
+    """Parse the JSON object that a command printed.
+
+    Raises `InputError` if the command refused (exit code 2), and `FaultError` if it ended with
+    another code that is not `allowed` or printed something else.
+    """
+    if answer.code not in allowed:
         lines = [line for line in answer.stderr.splitlines() if line.strip()]
         message = lines[-1].removeprefix("error: ") if lines else f"exit code {answer.code}"
         kind = InputError if answer.code == 2 else FaultError
@@ -183,6 +186,11 @@ def _parse_answer(answer: Answer) -> RunResult:
         raise FaultError(f"sage did not return JSON: {answer.stdout[:200]!r}") from error
     if not isinstance(detail, dict):
         raise FaultError("sage returned something other than a JSON object")
+    return detail
+
+
+def _parse_run(answer: Answer) -> RunResult:
+    detail = parse_json(answer)
     manifest = detail.get("manifest")
     inner = manifest if isinstance(manifest, dict) else {}
     run = detail.get("run") or detail.get("id") or inner.get("id")

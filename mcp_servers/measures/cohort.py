@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -78,10 +79,7 @@ def make_maps(
 ) -> tuple[list[Item], list[Outcome]]:
     """Make maps of slides with a tool; return the maps made and the outcome of every slide.
 
-    Parameters
-    ----------
-    on_outcome : called with each slide's outcome, the number finished and the total number
-    tool : writes `maps/`; either `slide_maps`, or `read_findings` for a reader's findings
+    The tool writes `maps/`: `slide_maps`, or `read_findings` for a reader's findings.
     """
     outcomes: list[Outcome] = []
     run_items(
@@ -91,7 +89,7 @@ def make_maps(
         roots,
         arguments,
         outcomes=outcomes,
-        on_outcome=lambda outcome, done, total: on_outcome("maps", outcome, done, total),
+        on_outcome=partial(on_outcome, "maps"),
         keep_runs=False,
     )
     made = [
@@ -109,10 +107,7 @@ def make_maps(
 def map_items(folder: Path) -> tuple[list[Item], dict[str, str]]:
     """List the maps in a folder, each with a unique name, and those that cannot be read.
 
-    Raises
-    ------
-    InputError
-        If there are no maps.
+    Raises `InputError` if there are no maps.
     """
     items: list[Item] = []
     broken: dict[str, str] = {}
@@ -143,12 +138,7 @@ def compute_values(
     roots: Roots,
     on_outcome: Progress,
 ) -> list[Outcome]:
-    """Compute each slide's values with `measure_maps`, in `OUT/measure_maps/SLIDE/values.jsonl`.
-
-    Parameters
-    ----------
-    on_outcome : called with each slide's outcome, the number finished and the total number
-    """
+    """Compute each slide's values with `measure_maps`, in `OUT/measure_maps/SLIDE/values.jsonl`."""
     outcomes: list[Outcome] = []
     if items:
         definitions = keep_definitions(measurements, roots.output)
@@ -159,7 +149,7 @@ def compute_values(
             roots,
             {"definitions": str(definitions)},
             outcomes=outcomes,
-            on_outcome=lambda outcome, done, total: on_outcome("values", outcome, done, total),
+            on_outcome=partial(on_outcome, "values"),
             keep_runs=False,
         )
     return outcomes

@@ -6,27 +6,15 @@ A quantity that cannot be measured has a reason instead of a value; zero means t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import singledispatch
 
 import numpy as np
 
+from mcp_servers.lazy import shapely
 from mcp_servers.measures import nodes, patterns
-from mcp_servers.measures.language import (
-    Arithmetic,
-    Code,
-    Log2,
-    Measurement,
-    Quantity,
-    poolable,
-)
+from mcp_servers.measures.language import Arithmetic, Code, Log2, Measurement, Quantity, poolable
 from mcp_servers.measures.maps import SlideMaps
 from mcp_servers.measures.nodes import Node
-from mcp_servers.measures.places import (
-    TISSUE,
-    Cells,
-    Objects,
-    Points,
-)
+from mcp_servers.measures.places import TISSUE, Cells, Objects, Points
 from mcp_servers.measures.prepared import Prepared, Undefined
 from mcp_servers.measures.units import Unit, read_unit
 from mcp_servers.slides.arrays import F64, I64
@@ -41,6 +29,7 @@ This is about the area of a tissue microarray core, and a few times that of an a
 """
 LEAST_FIELDS = 4
 UM2_PER_MM2 = 1e6
+Patterned = nodes.RipleyK | nodes.RipleyL | nodes.PairCorrelation | nodes.ClarkEvans | nodes.CrossG
 
 
 class Value(Strict):
@@ -178,100 +167,140 @@ def _require_tissue(of: Points, slide: Prepared) -> None:
         raise Undefined(f"less than {LEAST_TISSUE_MM2:g} mm² of tissue, too little for {of.plural}")
 
 
-@singledispatch
 def _parts(node: Node, slide: Prepared) -> tuple[float, float | None]:
     """Return numerator and denominator, in units that give the value in its own unit.
 
     The denominator is None if the value is a sum.
     """
+    match node:
+        case nodes.Count():
+            _require_tissue(node.of, slide)
+            if node.within != TISSUE:
+                slide.area(node.within)
+            return float(len(slide.points(node.of, node.within))), None
+        case nodes.Size():
+            return float(slide.area(node.of).area) / UM2_PER_MM2, None
+        case nodes.Density():
+            _require_tissue(node.of, slide)
+            area = float(slide.area(node.within).area) / UM2_PER_MM2
+            return float(len(slide.points(node.of, node.within))), area
+        case nodes.Share() | nodes.Ratio():
+            among = node.to if isinstance(node, nodes.Ratio) else Cells()
+            counts = [len(slide.points(points, node.within)) for points in (node.of, among)]
+            return float(counts[0]), float(counts[1])
+        case nodes.ShareNear():
+            slide.points(node.to, None)
+            nearest = slide.nearest(node.of, node.to, node.within)
+            return float((nearest <= node.radius_um).sum()), float(len(nearest))
+        case nodes.Neighbors():
+            near = slide.counts(node.of, node.to, node.radius_um, node.within)
+            return float(near.sum()), float(len(near))
+        case nodes.ObjectSize():
+            return _compute(node, slide), None
+        case Arithmetic():
+            scale = node.unit.per(_ratio_unit(node))
+            return _parts(node.left, slide)[0] * scale, _parts(node.right, slide)[0]
     raise TypeError(f"{node.kind} has no parts")
 
 
-@_parts.register
-def _(node: nodes.Count, slide: Prepared) -> tuple[float, float | None]:
-    _require_tissue(node.of, slide)
-    if node.within != TISSUE:
-        slide.area(node.within)
-    return float(len(slide.points(node.of, node.within))), None
-
-
-@_parts.register
-def _(node: nodes.Size, slide: Prepared) -> tuple[float, float | None]:
-    return float(slide.area(node.of).area) / UM2_PER_MM2, None
-
-
-@_parts.register
-def _(node: nodes.Density, slide: Prepared) -> tuple[float, float | None]:
-    _require_tissue(node.of, slide)
-    area = float(slide.area(node.within).area) / UM2_PER_MM2
-    return float(len(slide.points(node.of, node.within))), area
-
-
-@_parts.register
-def _(node: nodes.Share, slide: Prepared) -> tuple[float, float | None]:
-    among = slide.points(Cells(), node.within)
-    return float(len(slide.points(node.of, node.within))), float(len(among))
-
-
-@_parts.register
-def _(node: nodes.Ratio, slide: Prepared) -> tuple[float, float | None]:
-    counts = [len(slide.points(points, node.within)) for points in (node.of, node.to)]
-    return float(counts[0]), float(counts[1])
-
-
-@_parts.register
-def _(node: nodes.ShareNear, slide: Prepared) -> tuple[float, float | None]:
-    slide.points(node.to)
-    nearest = slide.nearest(node.of, node.to, node.within)
-    return float((nearest <= node.radius_um).sum()), float(len(nearest))
-
-
-@_parts.register
-def _(node: nodes.Neighbors, slide: Prepared) -> tuple[float, float | None]:
-    counts = slide.counts(node.of, node.to, node.radius_um, node.within)
-    return float(counts.sum()), float(len(counts))
-
-
-@_parts.register
-def _(node: nodes.ObjectSize, slide: Prepared) -> tuple[float, float | None]:
-    return _value_of_sizes(node, slide), None
-
-
-@_parts.register
-def _(node: Arithmetic, slide: Prepared) -> tuple[float, float | None]:
-    scale = node.unit.per(_ratio_unit(node))
-    return _parts(node.left, slide)[0] * scale, _parts(node.right, slide)[0]
-
-
-@singledispatch
 def _compute(node: Node, slide: Prepared) -> float:
+    """Compute the value of an expression that is not a quotient of sums over slides."""
+    match node:
+        case Quantity():
+            return node.value
+        case Code():
+            value = slide.maps.coded.get(node.program, f"the program {node.name} was not run")
+            if isinstance(value, str):
+                raise Undefined(value)
+            return value
+        case Log2():
+            value = _value(node.of, slide) * read_unit("1").per(node.of.unit)
+            if value <= 0:
+                raise Undefined(f"the logarithm of {value:g}")
+            return float(np.log2(value))
+        case Arithmetic():
+            return _combine(node, _value(node.left, slide), _value(node.right, slide))
+        case nodes.Nearest():
+            distances = slide.nearest(node.of, node.to, node.within)
+            _require(len(distances), node.at_least, f"{node.of.plural} {node.where}")
+            if not np.isfinite(distances).all():
+                raise Undefined(f"no {node.to.plural} on this slide")
+            return _statistic(distances, node.statistic)
+        case nodes.ToRegion():
+            region, points = slide.region(node.region), slide.points(node.of, node.within)
+            _require(len(points), node.at_least, f"{node.of.plural} {node.where}")
+            return _statistic(patterns.distances_to(region, points), node.statistic)
+        case nodes.NeighborShare():
+            near = slide.counts(node.of, Cells(), node.radius_um, node.within)
+            of_type = slide.counts(node.of, node.to, node.radius_um, node.within)
+            return _mean_around(node, of_type[near > 0] / near[near > 0])
+        case nodes.NeighborEntropy():
+            types = [Cells(type=name) for name in slide.cells.types]
+            of_types = [slide.counts(node.of, to, node.radius_um, node.within) for to in types]
+            entropy = patterns.entropy_bits(np.stack(of_types, axis=1))
+            return _mean_around(node, entropy[np.isfinite(entropy)])
+        case nodes.RipleyK():
+            return patterns.ripley_k(*_counts(node, slide, node.radius_um, node.radius_um))
+        case nodes.RipleyL():
+            k = patterns.ripley_k(*_counts(node, slide, node.radius_um, node.radius_um))
+            return float(np.sqrt(k / np.pi))
+        case nodes.PairCorrelation():
+            radius, half = node.radius_um, node.halfwidth_um
+            outer, density = _counts(node, slide, radius + half, radius + half)
+            inner, _ = _counts(node, slide, radius - half, radius + half)
+            return patterns.pair_correlation(outer, inner, density, radius, half)
+        case nodes.ClarkEvans():
+            area = float(slide.area(node.within).area)
+            distances = slide.nearest(node.of, node.of, node.within, node.within)
+            far = distances[slide.far(node.of, node.within, node.guard_um)]
+            far = far[np.isfinite(far)]
+            _require_far(node, len(far), node.guard_um)
+            return patterns.clark_evans(far, len(distances) / area)
+        case nodes.CrossG():
+            distances = slide.nearest(node.of, node.to, node.within, node.within)
+            far = distances[slide.far(node.of, node.within, node.radius_um)]
+            _require_far(node, len(far), node.radius_um)
+            return float((far <= node.radius_um).mean())
+        case nodes.Gradient():
+            return _gradient(node, slide)
+        case nodes.CellColumn():
+            return _statistic(_column(node, slide), node.statistic)
+        case nodes.ObjectSize():
+            sizes = _sizes(node, slide)
+            if node.statistic == "total":
+                return float(sizes.sum()) / UM2_PER_MM2
+            _require(len(sizes), node.at_least, f"{node.of.plural} {node.where}")
+            return _statistic(sizes, node.statistic) / (
+                1.0 if node.statistic == "cv" else UM2_PER_MM2
+            )
+        case nodes.HotSpot() | nodes.HotWindow():
+            points = slide.points(node.of, node.within)
+            _require(len(points), node.at_least, f"{node.of.plural} {node.where}")
+            if not len(points):
+                return 0.0
+            try:
+                if isinstance(node, nodes.HotSpot):
+                    return patterns.kernel_maximum(points, node.bandwidth_um) * UM2_PER_MM2
+                return patterns.densest_window(points, node.side_um) * UM2_PER_MM2
+            except ValueError as error:
+                raise Undefined(str(error)) from None
+        case nodes.Heterogeneity():
+            corners, covered = slide.fields(node.within, node.side_um)
+            if len(corners) < LEAST_FIELDS:
+                fields = f"fields of {node.side_um:g} µm {node.where}"
+                raise Undefined(f"fewer than {LEAST_FIELDS} {fields}")
+            points = slide.points(node.of, node.within)
+            counts = patterns.field_counts(points, corners, node.side_um)
+            _require(
+                int(counts.sum()), node.at_least, f"{node.of.plural} in the fields {node.where}"
+            )
+            if node.index == "morisita":
+                return patterns.morisita(counts)
+            return _statistic(counts / covered, "cv")
     raise TypeError(f"{node.kind} cannot be computed")
 
 
-@_compute.register
-def _(node: Quantity, slide: Prepared) -> float:
-    return node.value
-
-
-@_compute.register
-def _(node: Code, slide: Prepared) -> float:
-    value = slide.maps.coded.get(node.program, f"the program {node.name} was not run")
-    if isinstance(value, str):
-        raise Undefined(value)
-    return value
-
-
-@_compute.register
-def _(node: Log2, slide: Prepared) -> float:
-    value = _value(node.of, slide) * read_unit("1").per(node.of.unit)
-    if value <= 0:
-        raise Undefined(f"the logarithm of {value:g}")
-    return float(np.log2(value))
-
-
-@_compute.register
-def _(node: Arithmetic, slide: Prepared) -> float:
-    left, right = _value(node.left, slide), _value(node.right, slide)
+def _combine(node: Arithmetic, left: float, right: float) -> float:
     if node.operator in "+-":
         right *= node.left.unit.per(node.right.unit)
         return left + right if node.operator == "+" else left - right
@@ -290,45 +319,16 @@ def _ratio_unit(node: Arithmetic) -> Unit:
     return Unit(node.unit.powers, left.scale * right.scale**sign)
 
 
-@_compute.register
-def _(node: nodes.Nearest, slide: Prepared) -> float:
-    distances = slide.nearest(node.of, node.to, node.within)
-    _require(len(distances), node.at_least, f"{node.of.plural} {node.where}")
-    if not np.isfinite(distances).all():
-        raise Undefined(f"no {node.to.plural} on this slide")
-    return _statistic(distances, node.statistic)
-
-
-@_compute.register
-def _(node: nodes.ToRegion, slide: Prepared) -> float:
-    import shapely
-
-    region = slide.region(node.region)
-    points = slide.points(node.of, node.within)
-    _require(len(points), node.at_least, f"{node.of.plural} {node.where}")
-    shapely.prepare(region)
-    return _statistic(np.asarray(shapely.distance(region, shapely.points(points))), node.statistic)
-
-
-@_compute.register
-def _(node: nodes.NeighborShare, slide: Prepared) -> float:
-    near = slide.counts(node.of, Cells(), node.radius_um, node.within)
-    of_type = slide.counts(node.of, node.to, node.radius_um, node.within)
-    social = near > 0
+def _mean_around(node: nodes.NeighborShare | nodes.NeighborEntropy, values: F64) -> float:
+    """Return the mean over the cells that have neighbors."""
     what = f"{node.of.plural} {node.where} with cells within {node.radius_um:g} µm"
-    _require(int(social.sum()), node.at_least, what)
-    return float((of_type[social] / near[social]).mean())
+    _require(len(values), node.at_least, what)
+    return float(values.mean())
 
 
-@_compute.register
-def _(node: nodes.NeighborEntropy, slide: Prepared) -> float:
-    types = [Cells(type=name) for name in slide.cells.types]
-    counts = [slide.counts(node.of, to, node.radius_um, node.within) for to in types]
-    entropy = patterns.entropy_bits(np.stack(counts, axis=1))
-    known = entropy[np.isfinite(entropy)]
-    what = f"{node.of.plural} {node.where} with cells within {node.radius_um:g} µm"
-    _require(len(known), node.at_least, what)
-    return float(known.mean())
+def _require_far(node: Patterned, found: int, far_um: float) -> None:
+    what = f"{node.of.plural} {node.where} farther than {far_um:g} µm from its border"
+    _require(found, node.at_least, what)
 
 
 def _counts(
@@ -345,58 +345,15 @@ def _counts(
     area = float(slide.area(node.within).area)
     counts = slide.counts(node.of, to, radius_um, node.within, node.within)
     counts = counts[slide.far(node.of, node.within, far_um)]
-    what = f"{node.of.plural} {node.where} farther than {far_um:g} µm from its border"
-    _require(len(counts), node.at_least, what)
+    _require_far(node, len(counts), far_um)
     neighbors = len(slide.points(to, node.within))
     _require(neighbors, node.at_least, f"{to.plural} {node.where}")
     return counts, neighbors / area
 
 
-@_compute.register
-def _(node: nodes.RipleyK, slide: Prepared) -> float:
-    return patterns.ripley_k(*_counts(node, slide, node.radius_um, node.radius_um))
-
-
-@_compute.register
-def _(node: nodes.RipleyL, slide: Prepared) -> float:
-    k = patterns.ripley_k(*_counts(node, slide, node.radius_um, node.radius_um))
-    return float(np.sqrt(k / np.pi))
-
-
-@_compute.register
-def _(node: nodes.PairCorrelation, slide: Prepared) -> float:
-    outer_um = node.radius_um + node.halfwidth_um
-    outer, density = _counts(node, slide, outer_um, outer_um)
-    inner, _ = _counts(node, slide, node.radius_um - node.halfwidth_um, outer_um)
-    return patterns.pair_correlation(outer, inner, density, node.radius_um, node.halfwidth_um)
-
-
-@_compute.register
-def _(node: nodes.ClarkEvans, slide: Prepared) -> float:
-    area = float(slide.area(node.within).area)
-    distances = slide.nearest(node.of, node.of, node.within, node.within)
-    kept = distances[slide.far(node.of, node.within, node.guard_um)]
-    kept = kept[np.isfinite(kept)]
-    what = f"{node.of.plural} {node.where} farther than {node.guard_um:g} µm from its border"
-    _require(len(kept), node.at_least, what)
-    return patterns.clark_evans(kept, len(distances) / area)
-
-
-@_compute.register
-def _(node: nodes.CrossG, slide: Prepared) -> float:
-    distances = slide.nearest(node.of, node.to, node.within, node.within)
-    kept = distances[slide.far(node.of, node.within, node.radius_um)]
-    what = f"{node.of.plural} {node.where} farther than {node.radius_um:g} µm from its border"
-    _require(len(kept), node.at_least, what)
-    return float((kept <= node.radius_um).mean())
-
-
-@_compute.register
-def _(node: nodes.Gradient, slide: Prepared) -> float:
-    import shapely
-
+def _gradient(node: nodes.Gradient, slide: Prepared) -> float:
     edges = np.linspace(-node.reach_um, node.reach_um, 2 * node.bands + 1)
-    points = slide.points(node.of)
+    points = slide.points(node.of, None)
     middles, densities, areas, total = [], [], [], 0
     for middle, band in slide.bands(node.region, tuple(edges.tolist())):
         area = band.area / UM2_PER_MM2
@@ -414,8 +371,7 @@ def _(node: nodes.Gradient, slide: Prepared) -> float:
     return patterns.weighted_slope(np.array(middles), np.array(densities), np.array(areas))
 
 
-@_compute.register
-def _(node: nodes.CellColumn, slide: Prepared) -> float:
+def _column(node: nodes.CellColumn, slide: Prepared) -> F64:
     column = slide.cells.columns.get(node.column)
     if column is None:
         raise Undefined(f"the map of cells has no column {node.column}")
@@ -425,52 +381,14 @@ def _(node: nodes.CellColumn, slide: Prepared) -> float:
     values = column.values[slide.chosen(node.of, node.within)]
     values = values[np.isfinite(values)] * wanted.per(measured)
     _require(len(values), node.at_least, f"{node.of.plural} {node.where} with {node.column}")
-    return _statistic(values, node.statistic)
+    return values
 
 
-@_compute.register
-def _(node: nodes.ObjectSize, slide: Prepared) -> float:
-    return _value_of_sizes(node, slide)
-
-
-def _value_of_sizes(node: nodes.ObjectSize, slide: Prepared) -> float:
-    import shapely
-
+def _sizes(node: nodes.ObjectSize, slide: Prepared) -> F64:
     shapes = slide.shapes(node.of, node.within)
     if np.isin(shapely.get_type_id(shapes), [shapely.GeometryType.POINT]).any():
         raise Undefined(f"only the positions of {node.of.plural} are known, not their outlines")
-    if node.statistic == "total":
-        return float(shapely.area(shapes).sum()) / UM2_PER_MM2
-    _require(len(shapes), node.at_least, f"{node.of.plural} {node.where}")
-    scale = 1.0 if node.statistic == "cv" else UM2_PER_MM2
-    return _statistic(np.asarray(shapely.area(shapes)), node.statistic) / scale
-
-
-@_compute.register
-def _(node: nodes.HotSpot | nodes.HotWindow, slide: Prepared) -> float:
-    points = slide.points(node.of, node.within)
-    _require(len(points), node.at_least, f"{node.of.plural} {node.where}")
-    if not len(points):
-        return 0.0
-    try:
-        if isinstance(node, nodes.HotSpot):
-            return patterns.kernel_maximum(points, node.bandwidth_um) * UM2_PER_MM2
-        return patterns.densest_window(points, node.side_um) * UM2_PER_MM2
-    except ValueError as error:
-        raise Undefined(str(error)) from None
-
-
-@_compute.register
-def _(node: nodes.Heterogeneity, slide: Prepared) -> float:
-    corners, covered = slide.fields(node.within, node.side_um)
-    if len(corners) < LEAST_FIELDS:
-        raise Undefined(f"fewer than {LEAST_FIELDS} fields of {node.side_um:g} µm {node.where}")
-    points = slide.points(node.of, node.within)
-    counts = patterns.field_counts(points, corners, node.side_um)
-    _require(int(counts.sum()), node.at_least, f"{node.of.plural} in the fields {node.where}")
-    if node.index == "morisita":
-        return patterns.morisita(counts)
-    return _statistic(counts / covered, "cv")
+    return np.asarray(shapely.area(shapes))
 
 
 def _statistic(values: F64, name: str) -> float:

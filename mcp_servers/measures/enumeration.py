@@ -12,6 +12,8 @@ from mcp_servers.measures.language import Log2, Measurement, Rule, poolable
 from mcp_servers.measures.maps import Held
 from mcp_servers.measures.nodes import Node, Statistic
 from mcp_servers.measures.places import (
+    INSPECTED,
+    READ,
     TISSUE,
     Area,
     Cells,
@@ -19,7 +21,6 @@ from mcp_servers.measures.places import (
     Objects,
     Region,
 )
-from mcp_servers.measures.words import INSPECTED, READ
 
 Suite = Literal["standard", "full"]
 CELL_RADII = {"standard": (30.0,), "full": (15.0, 30.0, 60.0, 100.0)}
@@ -184,20 +185,16 @@ def _of_pairs(types: Sequence[str], regions: Sequence[str], suite: Suite) -> Ite
 def _of_columns(
     types: Sequence[str], regions: Sequence[str], columns: Mapping[str, str], suite: Suite
 ) -> Iterator[Node]:
-    statistics = ("mean", "sd") if suite == "standard" else ("mean", "sd", "cv", "p10", "p90")
+    statistics: list[Statistic] = ["mean", "sd"]
+    statistics += ["cv", "p10", "p90"] if suite == "full" else []
     for area in _wide_areas(regions, "full"):
         for name in types:
             for column, unit in columns.items():
                 for statistic in statistics:
-                    yield nodes.CellColumn.model_validate(
-                        {
-                            "of": Cells(type=name),
-                            "column": column,
-                            "measured_in": unit,
-                            "statistic": statistic,
-                            "within": area,
-                        }
-                    )
+                    yield nodes.CellColumn(
+                        of=Cells(type=name), column=column, measured_in=unit,
+                        statistic=statistic, within=area,
+                    )  # fmt: skip
 
 
 def _of_looks(looks: Sequence[str], columns: Mapping[str, str]) -> Iterator[Node]:

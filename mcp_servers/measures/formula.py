@@ -25,12 +25,7 @@ from sage.core.hashes import hash_text
 
 KINDS: dict[str, type[Node]] = {node.model_fields["kind"].default: node for node in LEAVES}
 KINDS["log2"] = Log2
-OPERATORS: dict[type[ast.operator], str] = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.Div: "/",
-}
+OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 LONGEST = 1000
 MOST = 20_000
 MAX_BYTES = 16 << 20
@@ -40,10 +35,8 @@ M = TypeVar("M", bound=BaseModel)
 def parse(text: str) -> Measurement:
     """Parse a formula such as `mean(density(cells.lymphoid, within=regions.tumor))`.
 
-    Raises
-    ------
-    InputError
-        If a part is not understood or its units do not match; the message names valid choices.
+    Raises `InputError` if a part is not understood or its units do not match; the message names
+    valid choices.
     """
     if len(text) > LONGEST:
         raise InputError(f"the formula has {len(text)} characters; the maximum is {LONGEST}")
@@ -65,10 +58,8 @@ def parse(text: str) -> Measurement:
 def read_definitions(path: Path) -> list[Measurement]:
     """Read measurements from a file with one formula per line, ignoring blank lines and # comments.
 
-    Raises
-    ------
-    InputError
-        If a line is not a measurement, two measurements share a name, or the file has none.
+    Raises `InputError` if a line is not a measurement, two measurements share a name, or the file
+    has none.
     """
     try:
         if path.stat().st_size > MAX_BYTES:

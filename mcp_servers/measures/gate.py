@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 from pydantic import Field
 
-from mcp_servers.measures import perturb
+from mcp_servers.measures import edit
 from mcp_servers.measures.language import Measurement
 from mcp_servers.measures.maps import SlideMaps
 from mcp_servers.measures.table import Measured, measure_patients
@@ -21,9 +21,6 @@ from mcp_servers.slides.arrays import F64, I64
 from sage.core.files import write_json, write_text
 from sage.core.models import Strict
 from sage.core.seeds import generator
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SHIFTS = ("resolution", "stain", "scanner")
 """Changes that affect the maps themselves, so that slides must be measured a second time."""
@@ -240,19 +237,19 @@ def spearman(first: F64, second: F64) -> float | None:
 def _jitter_maps(slides: Iterable[SlideMaps], limits: GateLimits, seed: int) -> Iterator[SlideMaps]:
     rng = generator(seed, 1)
     for maps in slides:
-        yield perturb.jitter(maps, limits.jitter_um, limits.jitter_objects_um, rng)
+        yield edit.jitter(maps, limits.jitter_um, limits.jitter_objects_um, rng)
 
 
 def _drop_points(slides: Iterable[SlideMaps], limits: GateLimits, seed: int) -> Iterator[SlideMaps]:
     rng = generator(seed, 2)
     for maps in slides:
-        yield perturb.drop(maps, limits.dropped, rng)
+        yield edit.drop(maps, limits.dropped, rng)
 
 
 def _halve_maps(slides: Iterable[SlideMaps], seed: int) -> Iterator[SlideMaps]:
     rng = generator(seed, 3)
     for _, own in groupby(slides, key=lambda maps: maps.patient):
-        yield from perturb.half_of(list(own), rng)
+        yield from edit.half_of(list(own), rng)
 
 
 def _agreements(before: Measured, after: Measured) -> list[Agreement]:
@@ -383,10 +380,7 @@ def _cluster(closeness: F64, limit: float) -> I64:
 
 
 def _compare(
-    gated: Gated,
-    measured: Measured,
-    known: Mapping[str, Mapping[str, float]],
-    limits: GateLimits,
+    gated: Gated, measured: Measured, known: Mapping[str, Mapping[str, float]], limits: GateLimits
 ) -> Gated:
     """Record which of the cohort's variables a measurement repeats."""
     place = [measurement.name for measurement in measured.measurements].index(gated.name)

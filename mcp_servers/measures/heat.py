@@ -7,10 +7,11 @@ from typing import Literal
 
 import numpy as np
 
+from mcp_servers.lazy import shapely
 from mcp_servers.measures.maps import SlideMaps, multipolygon
 from mcp_servers.measures.patterns import field_counts
+from mcp_servers.measures.places import plural
 from mcp_servers.measures.prepared import squares
-from mcp_servers.measures.words import plural
 from mcp_servers.slides.arrays import F64
 from sage.core.errors import InputError
 
@@ -44,20 +45,15 @@ class Heat:
 def heat(maps: SlideMaps, quantity: Quantity, kind: str = "", side_um: float | None = None) -> Heat:
     """Compute, for each square, the cells per mm² of tissue or a type's share of all cells.
 
+    Raises `InputError` if the maps lack the required data, or the grid would be too fine.
+
     Parameters
     ----------
     maps : maps with cells; a density also requires the tissue outline
     quantity : what each square shows
     kind : a cell type; empty for all cells, which is valid only for a density
     side_um : side of the squares in µm; by default, chosen by the size of the tissue
-
-    Raises
-    ------
-    InputError
-        If the maps lack the required data, or the grid would be too fine.
     """
-    import shapely
-
     cells = maps.cells
     if cells is None or not len(cells):
         raise InputError(f"{maps.slide}: the maps contain no cells")

@@ -56,7 +56,6 @@ class Code(Node):
 
     @property
     def unit(self) -> Unit:
-        """Unit of the value."""
         return read_unit(self.measured_in)
 
 
@@ -69,12 +68,10 @@ class Quantity(Node):
 
     @property
     def unit(self) -> Unit:
-        """Unit of the value."""
         return read_unit(self.measured_in)
 
     @property
     def words(self) -> str:
-        """Noun phrase that describes this node."""
         return f"{self.value:g}" + ("" if self.measured_in == "1" else f" {self.measured_in}")
 
 
@@ -92,7 +89,6 @@ class Log2(Node):
         return self
 
     def parts(self) -> Iterator[Node]:
-        """Yield this expression and all expressions within it."""
         yield self
         yield from self.of.parts()
 
@@ -116,7 +112,6 @@ class Arithmetic(Node):
 
     @property
     def unit(self) -> Unit:
-        """Unit of the value."""
         left, right = self.left.unit, self.right.unit
         if self.operator == "*":
             return left * right
@@ -124,7 +119,6 @@ class Arithmetic(Node):
 
     @property
     def words(self) -> str:
-        """Noun phrase that describes this node."""
         verb = {"+": "plus", "-": "minus", "*": "times", "/": "divided by"}[self.operator]
         return f"{_in_parentheses(self.left)} {verb} {_in_parentheses(self.right)}"
 
@@ -138,7 +132,6 @@ class Arithmetic(Node):
         return f" {self.operator} ".join(sides)
 
     def parts(self) -> Iterator[Node]:
-        """Yield this expression and all expressions within it."""
         yield self
         yield from self.left.parts()
         yield from self.right.parts()

@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from keyword import iskeyword
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import numpy as np
 from pydantic import AfterValidator, Field, StringConstraints, ValidationError
 
+from mcp_servers.formats.geojson import read_objects
+from mcp_servers.lazy import shapely
 from mcp_servers.slides.arrays import F64, I64, AnyArray, BoolArray
 from sage.core.errors import InputError, explain_validation
 from sage.core.files import replacing, write_bytes, write_json
@@ -100,13 +102,13 @@ class CellMap:
 
     def take(self, chosen: AnyArray) -> CellMap:
         """Select cells by a mask or by indices."""
-        return CellMap(
-            self.x_um[chosen],
-            self.y_um[chosen],
-            self.types,
-            self.codes[chosen],
-            None if self.probabilities is None else self.probabilities[chosen],
-            {name: Column(c.values[chosen], c.unit) for name, c in self.columns.items()},
+        return replace(
+            self,
+            x_um=self.x_um[chosen],
+            y_um=self.y_um[chosen],
+            codes=self.codes[chosen],
+            probabilities=None if self.probabilities is None else self.probabilities[chosen],
+            columns={name: Column(c.values[chosen], c.unit) for name, c in self.columns.items()},
         )
 
 
@@ -138,9 +140,11 @@ class ShapeMap:
     @property
     def points(self) -> F64:
         """Centroids in µm, an (n, 2) array."""
-        import shapely
-
         return np.asarray(shapely.get_coordinates(shapely.centroid(self.shapes)), dtype=np.float64)
+
+    def take(self, chosen: AnyArray) -> Self:
+        """Select shapes by a mask or by indices."""
+        return replace(self, shapes=self.shapes[chosen], codes=self.codes[chosen])
 
     def of_kind(self, name: str) -> AnyArray:
         """Return the shapes of a kind, which must be one that was looked for."""
@@ -255,8 +259,6 @@ def multipolygon(shapes: Iterable[Any]) -> Any:
 
     Self-intersecting outlines are repaired by the even-odd rule.
     """
-    import shapely
-
     valid = shapely.make_valid(np.array(list(shapes), dtype=object))
     merged = shapely.union_all(valid)
     parts = shapely.get_parts(shapely.get_parts(merged))
@@ -268,9 +270,7 @@ def shape_map(
 ) -> M:
     """Build a map of shapes from the name of each shape's kind.
 
-    Parameters
-    ----------
-    kinds : further kinds that were looked for, even if not found
+    `kinds` are further kinds that were looked for, even if not found.
     """
     known = tuple(dict.fromkeys([*kinds, *names]))
     codes = np.array([known.index(name) for name in names], dtype=np.int64)
@@ -282,10 +282,7 @@ def shape_map(
 def write_maps(maps: SlideMaps, folder: Path) -> Path:
     """Write a slide's maps as a folder; the manifest, written last, marks it as complete.
 
-    Raises
-    ------
-    InputError
-        If a name is not made of lower-case letters, digits and underscores.
+    Raises `InputError` if a name is not made of lower-case letters, digits and underscores.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)
@@ -307,8 +304,8 @@ def write_maps(maps: SlideMaps, folder: Path) -> Path:
             mpp=maps.mpp,
             area_um2=maps.area_um2,
             cells=None if maps.cells is None else _about_cells(maps.cells),
-            objects=None if maps.objects is None else _about_shapes(maps.objects),
-            regions=None if maps.regions is None else _about_shapes(maps.regions),
+            objects=_about_shapes(maps.objects),
+            regions=_about_shapes(maps.regions),
             provenance=dict(maps.provenance),
             outside_card=maps.outside_card,
             withheld=dict(maps.withheld),
@@ -323,10 +320,7 @@ def write_maps(maps: SlideMaps, folder: Path) -> Path:
 def read_maps(folder: Path) -> SlideMaps:
     """Read the maps that `write_maps` wrote.
 
-    Raises
-    ------
-    InputError
-        If the folder is incomplete, or a file differs from the manifest.
+    Raises `InputError` if the folder is incomplete, or a file differs from the manifest.
     """
     manifest = held_in(folder)
     for name, digest in manifest.files.items():
@@ -362,10 +356,7 @@ def name_folder(slide: str) -> str:
 def list_maps(root: Path) -> list[Path]:
     """Find the folders of maps below a folder, at any depth, in order of name.
 
-    Raises
-    ------
-    InputError
-        If there is none.
+    Raises `InputError` if there is none.
     """
     found = sorted(path.parent for path in root.rglob(MANIFEST))
     if not found:
@@ -376,10 +367,7 @@ def list_maps(root: Path) -> list[Path]:
 def held_in(folder: Path) -> Held:
     """Read the contents of a slide's maps from their manifest alone.
 
-    Raises
-    ------
-    InputError
-        If the folder has no readable manifest.
+    Raises `InputError` if the folder has no readable manifest.
     """
     path = folder / MANIFEST
     try:
@@ -393,16 +381,13 @@ def held_in(folder: Path) -> Held:
 
 
 def _about_cells(cells: CellMap) -> _Cells:
-    return _Cells(
-        types=cells.types,
-        columns={name: column.unit for name, column in cells.columns.items()},
-        probabilities=cells.probabilities is not None,
-        count=len(cells),
-    )
+    columns = {name: column.unit for name, column in cells.columns.items()}
+    known = cells.probabilities is not None
+    return _Cells(types=cells.types, columns=columns, probabilities=known, count=len(cells))
 
 
-def _about_shapes(shapes: ShapeMap) -> _Shapes:
-    return _Shapes(kinds=shapes.kinds, count=len(shapes))
+def _about_shapes(shapes: ShapeMap | None) -> _Shapes | None:
+    return None if shapes is None else _Shapes(kinds=shapes.kinds, count=len(shapes))
 
 
 def _write_cells(path: Path, cells: CellMap) -> str:
@@ -465,8 +450,6 @@ def _read_cells(folder: Path, about: _Cells) -> CellMap:
 
 
 def _write_shapes(folder: Path, name: str, shapes: Iterable[Any], kinds: Sequence[str]) -> str:
-    import shapely
-
     lines = [
         json.dumps(
             {
@@ -484,10 +467,6 @@ def _write_shapes(folder: Path, name: str, shapes: Iterable[Any], kinds: Sequenc
 
 
 def _read_shapes(path: Path) -> tuple[list[Any], list[str]]:
-    import shapely
-
-    from mcp_servers.formats.geojson import read_objects
-
     shapes: list[Any] = []
     kinds: list[str] = []
     for thing in read_objects(path):
@@ -516,8 +495,6 @@ def _read_map(kind_of_map: type[M], path: Path, about: _Shapes | None) -> M | No
 
 
 def _require_areas(where: str, shapes: AnyArray) -> None:
-    import shapely
-
     areal = (shapely.GeometryType.POLYGON, shapely.GeometryType.MULTIPOLYGON)
     if not np.isin(shapely.get_type_id(shapes), areal).all():
         raise InputError(f"{where}: only polygons have an area")
@@ -536,8 +513,6 @@ def _check_finite(where: str, *arrays: F64) -> None:
 
 def _bounds(shapes: AnyArray) -> F64:
     """Return the bounds of the non-empty shapes, in µm."""
-    import shapely
-
     return np.asarray(shapely.bounds(shapes[~shapely.is_empty(shapes)]), dtype=np.float64)
 
 

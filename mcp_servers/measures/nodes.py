@@ -9,9 +9,17 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from mcp_servers.measures.maps import Name
-from mcp_servers.measures.places import TISSUE, Area, Cells, Objects, Points, Width, number
+from mcp_servers.measures.places import (
+    TISSUE,
+    Area,
+    Cells,
+    Objects,
+    Points,
+    Width,
+    area_words,
+    number,
+)
 from mcp_servers.measures.units import ONE, Unit, UnitName, read_unit
-from mcp_servers.measures.words import area_words
 from sage.core.models import Strict
 
 Statistic = Literal["mean", "median", "sd", "cv", "p10", "p90", "max", "total"]
@@ -171,7 +179,6 @@ class CellColumn(Enough):
 
     @property
     def unit(self) -> Unit:
-        """Unit of the value."""
         return ONE if self.statistic == "cv" else read_unit(self.measured_in)
 
     @property
@@ -191,7 +198,6 @@ class ObjectSize(Enough):
 
     @property
     def unit(self) -> Unit:
-        """Unit of the value."""
         return ONE if self.statistic == "cv" else MM2
 
 
@@ -291,7 +297,6 @@ class _Pattern(Enough):
 
     @property
     def words(self) -> str:
-        """Noun phrase, with `phrase` as the name of the statistic."""
         points = self.of.plural if self.to is None else f"{self.to.plural} around {self.of.plural}"
         name = self.phrase.format(**dict(self), cross="" if self.to is None else "cross-")
         return f"the {self.pattern} of {points} {self.where} at {self.radius_um:g} µm ({name})"

@@ -7,15 +7,17 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.knowledge.runs import Drive
+from mcp_servers.knowledge.runs import Drive, parse_json
+from mcp_servers.measures.maps import list_maps
 from mcp_servers.pathology.common import SUITE, Given
 from mcp_servers.spec import ATTRIBUTE, InputPath, OutputName, Resources, ToolSpec, tool
-from sage.core.errors import FaultError, InputError
+from mcp_servers.workers.cohort import find_slides
+from sage.core.errors import InputError
 
 EVERY_SECONDS = 1.0
 """Seconds between checks of how many slides are done."""
@@ -102,7 +104,7 @@ def measure_tool(drive: Drive, cache_folder: str | None) -> ToolSpec:
         words += ["--out", str(out)]
         words += ["--cache", cache_folder] if cache_folder is not None else []
         answer = drive([*words, "--", cohort], _watch(out, _count(source, given), context))
-        report = _parse_report(answer.code, answer.stdout, answer.stderr)
+        report = parse_json(answer, allowed=(0, 1))  # 1: some slides failed
         for name in (f"{ROWS}/measured.csv", f"{ROWS}/validity.csv"):
             context.output(name)
         for name in ("measured.columns.json", "measured.toml"):
@@ -131,11 +133,13 @@ def measure_tool(drive: Drive, cache_folder: str | None) -> ToolSpec:
 
 def _words(given: MeasureCohortInput, context: ToolContext) -> tuple[list[str], Path, str]:
     """Return the command, the folder that it reads, and the cohort; all paths are under roots."""
+    from validation.cohort.builtin import NAMES
+
     if (given.slides is None) == (given.maps is None):
         raise InputError("slides or maps is required")
     source = context.roots.input(given.slides or given.maps or "", "folder")
     cohort = given.cohort
-    if cohort != "-" and cohort not in _built_in():
+    if cohort not in ("-", *NAMES):
         cohort = str(context.roots.input(cohort))
     words = ["slides", "measure", "--json", "--known-at", given.known_at]
     words += ["--slides" if given.slides else "--maps", str(source)]
@@ -149,12 +153,6 @@ def _words(given: MeasureCohortInput, context: ToolContext) -> tuple[list[str], 
     return words, source, cohort
 
 
-def _built_in() -> tuple[str, ...]:
-    from validation.cohort.builtin import NAMES
-
-    return NAMES
-
-
 def _one_line(text: str) -> str:
     if "\n" in text or text.lstrip().startswith("#"):
         raise InputError(f"formulas: one line each, but got {text[:60]!r}")
@@ -162,9 +160,6 @@ def _one_line(text: str) -> str:
 
 
 def _count(source: Path, given: MeasureCohortInput) -> int:
-    from mcp_servers.measures.maps import list_maps
-    from mcp_servers.workers.cohort import find_slides
-
     return len(find_slides(source)) if given.slides else len(list_maps(source))
 
 
@@ -185,18 +180,3 @@ def _watch(out: Path, total: int, context: ToolContext) -> Callable[[], bool]:
         return context.cancelled()
 
     return stop
-
-
-def _parse_report(code: int, stdout: str, stderr: str) -> dict[str, Any]:
-    """Parse the output of `sage slides measure --json`; exit code 1 means that slides failed."""
-    if code == 2:
-        lines = [line for line in stderr.splitlines() if line.strip()]
-        raise InputError(lines[-1].removeprefix("error: ")[:500] if lines else "sage: refused")
-    try:
-        report = json.loads(stdout)
-    except ValueError:
-        tail = stderr.strip().splitlines()[-1:] or [""]
-        raise FaultError(f"sage slides measure exited with code {code}: {tail[0][:400]}") from None
-    if not isinstance(report, dict):
-        raise FaultError("sage slides measure returned something other than a JSON object")
-    return report

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mcp_servers.lazy import shapely
 from mcp_servers.slides.arrays import F64, I64, BoolArray
 
 if TYPE_CHECKING:
@@ -33,13 +34,17 @@ def neighbor_counts(tree: cKDTree, points: F64, radius_um: float) -> I64:
 
 def far_from(border: Any, points: F64, distance_um: float) -> BoolArray:
     """Return an (n,) mask of the points at least this far from a shapely line."""
-    import shapely
-
     if distance_um <= 0:
         return np.ones(len(points), dtype=bool)
     shapely.prepare(border)
     near = shapely.dwithin(border, shapely.points(points), np.nextafter(distance_um, 0))
     return np.asarray(~near, dtype=bool)
+
+
+def distances_to(region: Any, points: F64) -> F64:
+    """Compute the (n,) distances of points to a shapely area, 0 inside."""
+    shapely.prepare(region)
+    return np.asarray(shapely.distance(region, shapely.points(points)))
 
 
 def ripley_k(counts: I64, density: float) -> float:
@@ -89,12 +94,7 @@ def kernel_maximum(points: F64, bandwidth_um: float) -> float:
     """Compute the maximum Gaussian kernel density per µm² on a grid of a quarter bandwidth.
 
     There is no edge correction, so a maximum near the border can be underestimated but never
-    invented.
-
-    Raises
-    ------
-    ValueError
-        If the points span more grid cells than fit in memory.
+    invented. Raises `ValueError` if the points span more grid cells than fit in memory.
     """
     from scipy.ndimage import gaussian_filter
 
@@ -107,12 +107,8 @@ def kernel_maximum(points: F64, bandwidth_um: float) -> float:
 def densest_window(points: F64, side_um: float) -> float:
     """Find the highest count in a square of this side, per µm².
 
-    Squares start every half side.
-
-    Raises
-    ------
-    ValueError
-        If the points span more squares than fit in memory.
+    Squares start every half side. Raises `ValueError` if the points span more squares than fit in
+    memory.
     """
     counts = count_bins(points, side_um / 2, margin=1)
     blocks = counts[:-1, :-1] + counts[1:, :-1] + counts[:-1, 1:] + counts[1:, 1:]

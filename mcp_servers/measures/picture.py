@@ -7,15 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mcp_servers.lazy import shapely
 from mcp_servers.measures.language import Measurement
 from mcp_servers.measures.maps import SlideMaps
-from mcp_servers.measures.places import (
-    Margin,
-    Objects,
-    Points,
-    Region,
-)
-from mcp_servers.measures.words import area_words, plural
+from mcp_servers.measures.places import Margin, Objects, Points, Region, area_words, plural
 from mcp_servers.slides.arrays import F64
 from sage.core.files import replacing
 
@@ -181,7 +176,6 @@ def _draw(axes: Axes, maps: SlideMaps, named: list[Points | str], side: float) -
 
 
 def _outline(axes: Axes, shape: Any, color: str, label: str | None, *, fill: bool = False) -> None:
-    import shapely
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path as Outline
 

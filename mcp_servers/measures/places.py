@@ -1,73 +1,115 @@
-"""Things that are counted (cells, objects) and the areas that contain them."""
+"""Things that are counted (cells, objects), the areas that contain them, and their names."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from mcp_servers.measures.maps import Name
-from mcp_servers.measures.words import area_words, plural, singular, with_article
 from sage.core.models import Strict
 
 Width = Annotated[float, Field(ge=0, le=10_000, allow_inf_nan=False)]
+CELLS = {
+    "b_cell": "B cell",
+    "t_cell": "T cell",
+    "cd4_t_cell": "CD4+ T cell",
+    "cd8_t_cell": "CD8+ T cell",
+    "lymphoid": "lymphoid cell",
+    "neoplastic": "neoplastic cell",
+    "nk_cell": "NK cell",
+    "other": "cell of another type",
+}
+PLURALS = {"cell of another type": "cells of other types"}
+OBJECTS = {"tls": "tertiary lymphoid structure", "germinal_center": "germinal center"}
+INSPECTED = "inspected_"
+"""Prefix of a cell type for a reader's looks: "inspected_tumor" are regions inspected for tumor."""
+READ = "read_"
+"""Prefix of an object kind for what a reader found: "read_tls"."""
+REGIONS = {
+    "tumor": "the tumor",
+    "stroma": "the stroma",
+    "necrosis": "the necrosis",
+    "peritumoral": "the peritumoral tissue",
+}
 
 
-class _Counted(Strict):
+def singular(source: str, name: str) -> str:
+    """Return the singular noun: "B cell" for "b_cell", "germinal center" for "germinal_center"."""
+    plain = name.replace("_", " ")
+    if source == "objects":
+        if name.startswith(READ):
+            what = plain.partition(" ")[2]
+            return f"{'figure' if what == 'mitosis' else 'region'} read as {what}"
+        return OBJECTS.get(name, plain)
+    if name in CELLS:
+        return CELLS[name]
+    if name.startswith(INSPECTED):
+        return f"region inspected for {plain.partition(' ')[2]}"
+    is_cell = plain.endswith(("cell", "cyte", "phage", "blast", "phil"))
+    return plain if is_cell else f"{plain} cell"
+
+
+def plural(source: str, name: str) -> str:
+    """Return the plural noun: "B cells" for "b_cell"."""
+    noun = singular(source, name)
+    if noun in PLURALS:
+        return PLURALS[noun]
+    if name.startswith((INSPECTED, READ)):
+        head, _, rest = noun.partition(" ")
+        return f"{head}s {rest}"
+    return noun[:-1] + "ies" if noun.endswith("y") else f"{noun}s"
+
+
+def area_words(region: str) -> str:
+    """Return the noun phrase for a region: "the tumor", or "the X region" if not listed."""
+    return REGIONS.get(region, f"the {region.replace('_', ' ')} region")
+
+
+def number(value: float) -> str:
+    """Format a number as in formulas, with no more digits than needed."""
+    return f"{value:.0f}" if value == int(value) and abs(value) < 1e15 else repr(value)
+
+
+class Counted(Strict):
+    """Cells or objects of a type, or of all types; named "B cell" and "cells.b_cell"."""
+
+    source: str
+    type: Name | None
+
     @property
-    @abstractmethod
     def singular(self) -> str:
         """Singular noun, such as "B cell"."""
+        return "cell" if self.type is None else singular(self.source, self.type)
+
+    @property
+    def plural(self) -> str:
+        """Plural noun, such as "B cells"."""
+        return "cells" if self.type is None else plural(self.source, self.type)
 
     @property
     def any(self) -> str:
-        """Singular with its article, such as "a B cell"."""
-        return with_article(self.singular)
+        """Singular with its article; initialisms are not recognized."""
+        return f"{'an' if self.singular[:1].lower() in 'aeiou' else 'a'} {self.singular}"
+
+    @property
+    def formula(self) -> str:
+        """Formula text, such as "cells.b_cell"."""
+        return self.source if self.type is None else f"{self.source}.{self.type}"
 
 
-class Cells(_Counted):
+class Cells(Counted):
     """Cells, all or of a type."""
 
     source: Literal["cells"] = "cells"
     type: Name | None = None
 
-    @property
-    def plural(self) -> str:
-        """Plural noun, such as "B cells"."""
-        return "cells" if self.type is None else plural("cells", self.type)
 
-    @property
-    def singular(self) -> str:
-        """Singular noun, such as "B cell"."""
-        return "cell" if self.type is None else singular("cells", self.type)
-
-    @property
-    def formula(self) -> str:
-        """Formula text, such as "cells.b_cell"."""
-        return "cells" if self.type is None else f"cells.{self.type}"
-
-
-class Objects(_Counted):
+class Objects(Counted):
     """Objects of a kind."""
 
     source: Literal["objects"] = "objects"
     type: Name
-
-    @property
-    def plural(self) -> str:
-        """Plural noun, such as "germinal centers"."""
-        return plural("objects", self.type)
-
-    @property
-    def singular(self) -> str:
-        """Singular noun, such as "germinal center"."""
-        return singular("objects", self.type)
-
-    @property
-    def formula(self) -> str:
-        """Formula text, such as "objects.germinal_center"."""
-        return f"objects.{self.type}"
 
 
 Points = Annotated[Cells | Objects, Field(discriminator="source")]
@@ -80,34 +122,32 @@ class Tissue(Strict):
 
     @property
     def words(self) -> str:
-        """The tissue in words: "the tissue"."""
+        """Noun phrase, such as "the tissue"."""
         return "the tissue"
 
     @property
     def formula(self) -> str:
-        """The tissue as a formula: "tissue"."""
+        """Formula text, such as "tissue"."""
         return "tissue"
 
 
 class Region(Strict):
-    """The regions of a kind, within the tissue."""
+    """The regions of a kind, within the tissue; words and formula as of `Tissue`."""
 
     area: Literal["region"] = "region"
     name: Name
 
     @property
     def words(self) -> str:
-        """The region in words, such as "the tumor"."""
         return area_words(self.name)
 
     @property
     def formula(self) -> str:
-        """The region as a formula, such as "regions.tumor"."""
         return f"regions.{self.name}"
 
 
 class Margin(Strict):
-    """Area within a distance of a region's border, inside and outside.
+    """Area within a distance of a region's border, inside and outside; else as `Tissue`.
 
     The border is that to other tissue: there is no margin where the region ends with the tissue.
     """
@@ -125,7 +165,6 @@ class Margin(Strict):
 
     @property
     def words(self) -> str:
-        """Noun phrase, such as "the 100 µm on both sides of the tumor's border"."""
         border = f"the border of {area_words(self.of)}"
         if self.inside_um == self.outside_um:
             return f"the {self.inside_um:g} µm on both sides of {border}"
@@ -138,7 +177,6 @@ class Margin(Strict):
 
     @property
     def formula(self) -> str:
-        """Formula text, such as "margin(regions.tumor, 100, 100)"."""
         return f"margin(regions.{self.of}, {number(self.inside_um)}, {number(self.outside_um)})"
 
 
@@ -146,8 +184,3 @@ Area = Annotated[Tissue | Region | Margin, Field(discriminator="area")]
 
 
 TISSUE = Tissue()
-
-
-def number(value: float) -> str:
-    """Format a number as in formulas, with no more digits than needed."""
-    return f"{value:.0f}" if value == int(value) and abs(value) < 1e15 else repr(value)

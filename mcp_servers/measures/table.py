@@ -66,10 +66,8 @@ def measure_patients(
 ) -> Measured:
     """Compute every measurement of every patient, with one slide's maps in memory at a time.
 
-    Parameters
-    ----------
-    slides : in any order; a patient's slides are combined by each measurement's rule
-    progress : called with the number of slides done
+    Slides may be in any order; a patient's are combined by each measurement's rule. `progress` is
+    called with the number of slides done.
     """
     by_patient: dict[str, list[list[Value]]] = {}
     areas: dict[str, float] = {}

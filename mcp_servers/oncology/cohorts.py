@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 from pathlib import Path
 from typing import Annotated
@@ -203,8 +204,6 @@ def _kind(column: str, rows: list[dict[str, Value | None]]) -> str:
 
     Raises `InputError` if the column mixes them or contains a number that is not finite.
     """
-    import math
-
     kinds: dict[str, int] = {}
     for number, row in enumerate(rows, 1):
         value = row.get(column)

@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from mcp_servers.context import ToolContext
@@ -17,7 +19,6 @@ from validation.core.hypothesis import Filter
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
     from validation.cohort.cohort import Cohort
 
@@ -90,8 +91,6 @@ def make_time_points(last: float, every: float) -> NDArray[Any]:
 
     Raises `InputError` if there would be more than `MAX_POINTS`.
     """
-    import numpy as np
-
     if last / every > MAX_POINTS - 2:
         raise InputError(
             f"every={every:g} would give more than {MAX_POINTS} points over {last:g} months; use "
@@ -202,7 +201,6 @@ def assign_groups(
 
     Raises `InputError` if a group would have fewer than five patients.
     """
-    import numpy as np
     import pandas as pd
 
     values = table[group]

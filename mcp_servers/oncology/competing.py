@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
@@ -23,7 +25,6 @@ from mcp_servers.spec import OutputName, Resources, Validity, tool
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
 COMPETING = Validity(
     known_failures=(
@@ -193,8 +194,6 @@ def _terms(
     covariates: list[str],
 ) -> tuple[list[HazardRow], list[str]]:
     """Fit both models with the same terms; a model that cannot be fitted becomes a note."""
-    import numpy as np
-
     from validation.statistics.cox import cox
     from validation.statistics.errors import SeparationError, StatisticsError
     from validation.statistics.fine_gray import FineGray, fine_gray

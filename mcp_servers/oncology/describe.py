@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.oncology.common import (
-    SMALLEST,
-    CohortChoice,
-    finite,
-    open_cohort,
-    safe_count,
-)
+from mcp_servers.oncology.common import SMALLEST, CohortChoice, finite, open_cohort, safe_count
 from mcp_servers.spec import Resources, tool
 
 if TYPE_CHECKING:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
+from mcp_servers.formats.tables import write_rows
 from mcp_servers.oncology.common import (
     EXPLORATORY,
     CohortInput,
@@ -29,7 +31,7 @@ MODELS = Validity(
     known_failures=(
         "Nonproportional hazards: check the test that comes with the model",
         "Fewer than ten events per covariate: use the penalty",
-    ),
+    )
 )
 
 
@@ -256,7 +258,7 @@ def screen(given: ScreenInput, context: ToolContext) -> ScreenToolResult:
     )
     rows = [_row(found, int(at)) for at in found.ranking()]
     with context.writing("screen.csv") as path:
-        _write(path, rows)
+        write_rows(path, [row.model_dump() for row in rows])
     return ScreenToolResult(
         endpoint=given.endpoint,
         n=found.n,
@@ -273,7 +275,6 @@ def _features(
     cohort: Cohort, given: ScreenInput
 ) -> tuple[Any, Any, Any, list[str], Any, list[str] | None]:
     """Return outcome, features and covariates of the patients that the model can use."""
-    import numpy as np
     import pandas as pd
 
     table = analysis_table(cohort, given, list(given.covariates))
@@ -311,12 +312,3 @@ def _row(found: Any, at: int) -> ScreenRow:
         p=finite(float(found.p[at])),
         q=finite(float(found.q[at])) if found.status[at] == "ok" else None,
     )
-
-
-def _write(path: Any, rows: list[ScreenRow]) -> None:
-    import csv
-
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, fieldnames=list(ScreenRow.model_fields))
-        writer.writeheader()
-        writer.writerows(row.model_dump() for row in rows)

@@ -5,15 +5,11 @@ It never reports a patient's score.
 
 from __future__ import annotations
 
+import numpy as np
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.oncology.common import (
-    SMALLEST,
-    CohortChoice,
-    finite,
-    open_cohort,
-)
+from mcp_servers.oncology.common import SMALLEST, CohortChoice, finite, open_cohort
 from mcp_servers.spec import Resources, Validity, tool
 from sage.core.errors import InputError
 
@@ -82,7 +78,6 @@ class SignatureResult(BaseModel):
 )
 def signature_scores(given: SignatureInput, context: ToolContext) -> SignatureResult:
     """Score every patient, and report only the distribution."""
-    import numpy as np
     import pandas as pd
 
     from validation.cohort.derive import mean_z, signatures
@@ -147,8 +142,6 @@ def signature_scores(given: SignatureInput, context: ToolContext) -> SignatureRe
 def _row(
     key: str, label: str, source: str, genes: list[str], matrix: object, values: object, unit: str
 ) -> SignatureRow:
-    import numpy as np
-
     numbers = np.asarray(values, dtype=float)
     if len(numbers) < 2 * SMALLEST:
         raise InputError(f"{key}: fewer than {2 * SMALLEST} patients have expression data")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
@@ -24,9 +26,6 @@ from mcp_servers.oncology.common import (
 )
 from mcp_servers.spec import OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SURVIVAL = Validity(
     known_failures=(
@@ -170,8 +169,6 @@ def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
 
 
 def _curve(name: str, fit: Any, time: Any, months: NDArray[Any]) -> Curve:
-    import numpy as np
-
     from validation.statistics.survival import numbers_at_risk
 
     at_risk = numbers_at_risk(time, months)

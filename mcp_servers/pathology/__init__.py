@@ -10,7 +10,6 @@ TOOL_MODULES = (
     "nuclei",
     "tls",
     "tumor",
-    "regions",
     "til",
     "stroma",
     "measure",

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
+from mcp_servers.formats.geojson import write_geojson
+from mcp_servers.formats.images import write_png
+from mcp_servers.slides.arrays import U8, BoolArray
+from mcp_servers.slides.geometry import Polygon
+from mcp_servers.slides.slide import Slide
+from mcp_servers.slides.view import View
 from mcp_servers.spec import InputPath
 from sage.core.errors import InputError
 from sage.core.models import Strict
-
-if TYPE_CHECKING:
-    from mcp_servers.slides.geometry import Polygon
-    from mcp_servers.slides.slide import Slide
-    from mcp_servers.slides.view import View
 
 Method = Literal["classical", "learned"]
 Call = Literal["lymphoid", "doubtful", "rejected"]
@@ -63,14 +65,26 @@ def of_slide(slide: Slide) -> dict[str, Any]:
 
 def open_slide(given: SlideInput, context: ToolContext) -> Slide:
     """Open the slide named by the arguments; it stays open between calls of the same worker."""
-    from mcp_servers.slides.slide import Slide
-
     path = context.input(given.slide, "file")
     stat = path.stat()
     key = ("slide", str(path), stat.st_mtime_ns, stat.st_size, given.mpp)
     return context.share_handle(
         key, lambda: Slide.open(path, mpp=given.mpp, threads=max(2, context.threads))
     )
+
+
+def save_png(context: ToolContext, name: str, image: U8 | BoolArray) -> str:
+    """Write an image or a mask as an output of this name, and return the name."""
+    with context.writing(name) as path:
+        write_png(path, image)
+    return name
+
+
+def save_geojson(context: ToolContext, name: str, features: Iterable[dict[str, Any]]) -> str:
+    """Write a FeatureCollection as an output of this name, and return the name."""
+    with context.writing(name) as path:
+        write_geojson(path, features)
+    return name
 
 
 def region_warnings(polygons: list[Polygon], view: View) -> list[str]:
@@ -88,12 +102,8 @@ def choose_device(device: str, assigned: str = "cpu") -> str:
     """Choose the device to use; `assigned` is the workers' choice for this call.
 
     `auto` is the assigned device, so that concurrent calls do not all use the first card; `cuda` is
-    the assigned card, or else the first; `cuda:N` is that card.
-
-    Raises
-    ------
-    InputError
-        If a GPU is requested but not available.
+    the assigned card, or else the first; `cuda:N` is that card. Raises `InputError` if a GPU is
+    requested but not available.
     """
     if device == "cpu" or (device == "auto" and assigned == "cpu"):
         return "cpu"

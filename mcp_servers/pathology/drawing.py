@@ -9,8 +9,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from mcp_servers.context import ToolContext
+from mcp_servers.formats.images import colorize, draw_polygons
+from mcp_servers.lazy import cv2
+from mcp_servers.pathology.common import save_png
 from mcp_servers.slides.arrays import U8, AnyArray
 from mcp_servers.slides.geometry import Polygon
+from mcp_servers.slides.slide import Slide
 
 Color = tuple[int, int, int]
 VERMILLION: Color = (213, 94, 0)
@@ -19,6 +24,8 @@ YELLOW: Color = (240, 228, 66)
 BLUE: Color = (0, 114, 178)
 SKY: Color = (86, 180, 233)
 ORANGE: Color = (230, 159, 0)
+Ramp = tuple[U8, str, str]
+"""Colors (n, 3) from low to high, and the text at either end."""
 BLACK: Color = (0, 0, 0)
 GRAY: Color = (110, 110, 110)
 _STEPS = (1, 2, 5)
@@ -37,112 +44,84 @@ def bar_length(um_per_px: float, width: int) -> tuple[float, int]:
     return float(length), max(1, round(length / um_per_px))
 
 
-def bar_text(um: float) -> str:
-    """Format a length for readers."""
-    return f"{um / 1000:g} mm" if um >= 1000 else f"{um:g} um"
-
-
 def captioned(
     picture: U8,
     um_per_px: float | None,
     legend: Mapping[str, Color] | None = None,
-    ramp: tuple[U8, str, str] | None = None,
-    note: str = "",
+    ramp: Ramp | None = None,
 ) -> U8:
-    """Add a `caption` below the picture, whose own pixels keep their positions.
+    """Add a `caption` below the (height, width, 3) picture, whose own pixels keep their positions.
 
-    Parameters
-    ----------
-    picture : (height, width, 3)
-    um_per_px : for the scale bar; None draws none
-    ramp : colors from low to high, with the text at either end
+    No scale bar is drawn if `um_per_px` is None.
     """
-    return np.concatenate([picture, caption(picture.shape[1], um_per_px, legend, ramp, note)])
+    return np.concatenate([picture, caption(picture.shape[1], um_per_px, legend, ramp)])
 
 
 def caption(
     width: int,
     um_per_px: float | None,
     legend: Mapping[str, Color] | None = None,
-    ramp: tuple[U8, str, str] | None = None,
-    note: str = "",
+    ramp: Ramp | None = None,
 ) -> U8:
-    """Draw a white strip of `width` pixels with scale bar, legend, color ramp and note.
+    """Draw a white strip of `width` pixels with scale bar, legend and color ramp.
 
-    Parameters
-    ----------
-    um_per_px : µm per pixel of the picture; no scale bar if None
-    ramp : (n, 3) colors from low to high with the text at either end
+    The bar requires `um_per_px`, the µm per pixel of the picture. Items that do not fit into a row
+    are drawn in the next.
     """
-    import cv2
-
     size = float(np.clip(width / 1400, 0.45, 1.3))
     thick = 1 if size < 0.8 else 2
-    row = round(34 * size)
-    items: list[tuple[str, str, object]] = []
+    row, gap, side = round(34 * size), round(12 * size), round(22 * size)
+    items: list[tuple[str, U8, str]] = []  # text before, picture, text after
     if um_per_px:
         um, px = bar_length(um_per_px, width)
-        items.append(("bar", bar_text(um), px))
-    items += [("box", label, color) for label, color in (legend or {}).items()]
+        bar = np.zeros((2 * (side // 6) + 1, px, 3), np.uint8)
+        items.append(("", bar, f"{um / 1000:g} mm" if um >= 1000 else f"{um:g} um"))
+    for label, color in (legend or {}).items():
+        box = np.full((side, side, 3), GRAY, np.uint8)
+        box[1:-1, 1:-1] = color
+        items.append(("", box, label))
     if ramp is not None:
-        items.append(("ramp", ramp[1], ramp))
-    items += [("text", note, None)] if note else []
+        colors, low, high = ramp
+        across = cv2.resize(np.ascontiguousarray(colors[None]), (round(160 * size), side))
+        items.append((low, np.asarray(across, dtype=np.uint8), high))
 
     def wide(text: str) -> int:
         return int(cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, 0.6 * size, thick)[0][0])
 
-    gap, swatch = round(12 * size), round(22 * size)
-    lines: list[list[tuple[str, str, object, int]]] = [[]]
-    x = gap
-    for kind, text, extra in items:
-        need = {"bar": 0, "box": swatch, "ramp": 0, "text": 0}[kind] + wide(text) + 3 * gap
-        if isinstance(extra, int):
-            need += extra
-        if ramp is not None and kind == "ramp":
-            need += round(160 * size) + wide(ramp[2])
-        if lines[-1] and x + need > width:
-            lines.append([])
-            x = gap
-        lines[-1].append((kind, text, extra, x))
-        x += need
-    strip = np.full((row * len(lines), width, 3), 255, np.uint8)
-
     def write(text: str, x: int, y: int) -> None:
-        at = (x, y + round(6 * size))
-        cv2.putText(
-            strip, text, at, cv2.FONT_HERSHEY_SIMPLEX, 0.6 * size, BLACK, thick, cv2.LINE_AA
-        )
+        at, black = (x, y + round(6 * size)), (0, 0, 0)
+        font = cv2.FONT_HERSHEY_SIMPLEX
+        cv2.putText(strip, text, at, font, 0.6 * size, black, thick, cv2.LINE_AA)
 
-    for number, line in enumerate(lines):
-        y = row * number + row // 2
-        for kind, text, extra, x in line:
-            half = swatch // 2
-            if kind == "bar" and isinstance(extra, int):
-                cv2.rectangle(strip, (x, y - half // 3), (x + extra, y + half // 3), BLACK, -1)
-                write(text, x + extra + gap // 2, y)
-            elif kind == "box":
-                color = tuple(int(v) for v in np.asarray(extra))
-                cv2.rectangle(strip, (x, y - half), (x + swatch, y + half), color, -1)
-                cv2.rectangle(strip, (x, y - half), (x + swatch, y + half), GRAY, 1)
-                write(text, x + swatch + gap // 2, y)
-            elif kind == "ramp" and ramp is not None:
-                write(text, x, y)
-                start = x + wide(text) + gap // 2
-                colors = np.ascontiguousarray(ramp[0][None], dtype=np.uint8)
-                drawn = cv2.resize(colors, (round(160 * size), swatch))
-                end = min(start + drawn.shape[1], strip.shape[1])
-                if end > start:
-                    strip[y - half : y - half + swatch, start:end] = drawn[:, : end - start]
-                write(ramp[2], start + drawn.shape[1] + gap // 2, y)
-            elif kind == "text":
-                write(text, x, y)
+    places, line, x = [], 0, gap
+    for before, swatch, after in items:
+        need = wide(before) + swatch.shape[1] + wide(after) + 3 * gap
+        if x > gap and x + need > width:
+            line, x = line + 1, gap
+        places.append((x, row * line + row // 2))
+        x += need
+    strip = np.full((row * (line + 1), width, 3), 255, np.uint8)
+    for (x, y), (before, swatch, after) in zip(places, items, strict=True):
+        if before:
+            write(before, x, y)
+            x += wide(before) + gap // 2
+        top = y - len(swatch) // 2
+        part = strip[top : top + len(swatch), x : x + swatch.shape[1]]
+        part[:] = swatch[:, : part.shape[1]]
+        write(after, x + swatch.shape[1] + gap // 2, y)
     return strip
 
 
-def ramp_of(low: str, high: str) -> tuple[U8, str, str]:
-    """Return the colors of `formats.images.colorize` with the text at either end."""
-    from mcp_servers.formats.images import colorize
+def save_overlay(
+    context: ToolContext, slide: Slide, name: str, picture: U8, legend: Mapping[str, Color]
+) -> str:
+    """Write a drawing over a slide's thumbnail, with its caption, and return the name."""
+    um = slide.need_mpp() * slide.width / picture.shape[1]
+    return save_png(context, name, captioned(picture, um, legend))
 
+
+def ramp_of(low: str, high: str) -> Ramp:
+    """Return the colors of `formats.images.colorize` with the text at either end."""
     return colorize(np.linspace(0, 1, 64), 0, 1), low, high
 
 
@@ -156,17 +135,13 @@ def draw_outlines(picture: U8, polygons: Sequence[Polygon], scale: float, color:
     scale : level-0 pixels per pixel of the picture
     color : red, green, blue, 0 to 255
     """
-    from mcp_servers.formats.images import draw_polygons
-
     width = line_width(picture)
     rim = draw_polygons(picture, polygons, scale, (255, 255, 255), width + 2)
     return draw_polygons(rim, polygons, scale, color, width)
 
 
-def dots(
-    picture: U8, points: AnyArray, color: Color, scale: float, um_per_px: float, um: float = 4.0
-) -> None:
-    """Draw rings of radius `um` µm around level-0 points in the picture.
+def dots(picture: U8, points: AnyArray, color: Color, scale: float, um_per_px: float) -> None:
+    """Draw rings of 4 µm radius around level-0 points in the picture.
 
     Dots are drawn instead if a ring would be too small.
 
@@ -178,9 +153,7 @@ def dots(
     scale : level-0 pixels per pixel of the picture
     um_per_px : µm per pixel of the picture
     """
-    import cv2
-
-    radius = um / um_per_px
+    radius = 4.0 / um_per_px
     at = np.round(points / scale).astype(int)
     if radius < 3:  # millions of nuclei share few pixels
         for x, y in np.unique(at, axis=0).tolist():

@@ -6,30 +6,27 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext, remove_path
 from mcp_servers.describe import check_card
+from mcp_servers.formats.geojson import read_objects
+from mcp_servers.lazy import shapely
 from mcp_servers.pathology.common import SUITE, Given, SlideResult, of_slide, open_slide
 from mcp_servers.pathology.nuclei import NUCLEI_VALIDITY, NucleiInput, segment_nuclei
 from mcp_servers.pathology.tissue import TissueInput, tissue_mask
 from mcp_servers.pathology.tls import DOUBTFUL_CENTER, GERMINAL_CENTER, TlsInput, tls
-from mcp_servers.pathology.tumor import (
-    TumorInput,
-    TumorModel,
-    TumorSource,
-    tumor,
-    tumor_outlines,
-)
+from mcp_servers.pathology.tumor import TumorInput, TumorModel, TumorSource, tumor, tumor_outlines
 from mcp_servers.roots import Roots
+from mcp_servers.slides.geometry import Polygon
+from mcp_servers.slides.slide import Slide
 from mcp_servers.spec import ATTRIBUTE, InputPath, OutputName, Resources, Validity, tool
 from mcp_servers.workers.cohort import parse_patient
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
     from mcp_servers.measures.maps import CellMap, ObjectMap, RegionMap, SlideMaps
-    from mcp_servers.slides.geometry import Polygon
-    from mcp_servers.slides.slide import Slide
 
 MAKERS = (tissue_mask, segment_nuclei, tls, tumor)
 
@@ -83,7 +80,6 @@ def _makers(given: Any) -> str:
 )
 def slide_maps(given: MapsInput, context: ToolContext) -> MapsResult:
     """Run the tools that find tissue, nuclei, TLS and tumor, and combine their outputs."""
-    from mcp_servers.formats.geojson import read_objects
     from mcp_servers.measures.maps import write_maps
 
     slide = open_slide(given, context)
@@ -151,7 +147,6 @@ def _part(context: ToolContext, low: float, high: float) -> Any:
 def _gather(
     slide: Slide, tumor_polygons: list[Polygon], found: dict[str, Any], folder: Path
 ) -> SlideMaps:
-    from mcp_servers.formats.geojson import read_objects
     from mcp_servers.measures.maps import ObjectMap, SlideMaps, multipolygon, shape_map
 
     mpp = slide.need_mpp()
@@ -211,7 +206,6 @@ Other columns are pure numbers.
 
 def _cells(table: Path, mpp: float) -> CellMap:
     """Read nuclei with their types: the column `type`, else lymphoid and other."""
-    import numpy as np
     import pandas as pd
 
     from mcp_servers.measures.maps import CellMap, Column
@@ -252,8 +246,6 @@ def _unit(column: str) -> str:
 
 def _valid(polygons: list[Polygon], mpp: float) -> list[Any]:
     """Convert outlines in level-0 pixels to valid shapely polygons in µm."""
-    import shapely
-
     shapes = [
         shapely.make_valid(shapely.Polygon(p.exterior * mpp, [hole * mpp for hole in p.holes]))
         for p in polygons
@@ -263,8 +255,6 @@ def _valid(polygons: list[Polygon], mpp: float) -> list[Any]:
 
 def _regions(tumor_shapes: list[Any], window: Any) -> RegionMap:
     """Divide the tissue into the tumor and the rest."""
-    import shapely
-
     from mcp_servers.measures.maps import RegionMap, multipolygon, shape_map
 
     inside = shapely.intersection(multipolygon(tumor_shapes), window)
@@ -316,9 +306,9 @@ class MeasureResult(BaseModel):
 def measure_maps(given: MeasureInput, context: ToolContext) -> MeasureResult:
     """Compute one value per line, in the order of the definitions."""
     from mcp_servers.measures.compute import compute
+    from mcp_servers.measures.edit import part_of, read_area
     from mcp_servers.measures.formula import read_definitions
     from mcp_servers.measures.maps import MANIFEST, read_maps
-    from mcp_servers.measures.part import part_of, read_area
     from mcp_servers.measures.prepared import Prepared
 
     path = context.input(given.maps)

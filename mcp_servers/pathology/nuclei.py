@@ -5,34 +5,50 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import cycle
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
 
+import numpy as np
 from pydantic import Field
 
 from mcp_servers.context import ToolContext
+from mcp_servers.formats.geojson import feature, read_polygons
+from mcp_servers.formats.spool import Spool
+from mcp_servers.formats.tables import write_parts
+from mcp_servers.lazy import cv2
+from mcp_servers.pathology import drawing
 from mcp_servers.pathology.common import (
     SUITE,
     Device,
     SlideInput,
     SlideResult,
+    choose_device,
     of_slide,
     open_slide,
     region_warnings,
+    save_geojson,
 )
+from mcp_servers.pathology.compute.cell_types import (
+    OUTSIDE,
+    TYPED_MPP,
+    TYPES,
+    CellTypes,
+    Segmentation,
+    classify,
+    dye_strength,
+)
+from mcp_servers.pathology.compute.nuclei import COLUMNS, SURROUNDINGS, Nuclei, darkness
+from mcp_servers.pathology.drawing import dots, save_overlay
+from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped_network
+from mcp_servers.pathology.surveying import sample_tissue
+from mcp_servers.pathology.tissue import slide_tissue, tissue_warnings
+from mcp_servers.pathology.walk import Piece, walk
+from mcp_servers.slides.arrays import F64, U8, AnyArray, BoolArray
+from mcp_servers.slides.geometry import Polygon, lattice, mask_area, rasterize
+from mcp_servers.slides.slide import Slide
 from mcp_servers.spec import InputPath, OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
 from sage.core.plugins import load_first
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from mcp_servers.formats.spool import Spool
-    from mcp_servers.pathology.compute.cell_types import CellTypes, Segmentation
-    from mcp_servers.pathology.compute.nuclei import Nuclei
-    from mcp_servers.pathology.walk import Piece
-    from mcp_servers.slides.arrays import F64, U8, AnyArray, BoolArray
-    from mcp_servers.slides.geometry import Polygon
-    from mcp_servers.slides.slide import Slide
 
 Search = Literal["auto", "tissue", "everything"]
 Scaling = Literal["percentile", "unit", "none"]
@@ -179,23 +195,11 @@ CLASSES = {
 )
 def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
     """Detect the nuclei of a slide."""
-    import numpy as np
-
-    from mcp_servers.formats.geojson import write_geojson
-    from mcp_servers.formats.images import write_png
-    from mcp_servers.formats.spool import Spool
-    from mcp_servers.formats.tables import write_parts
-    from mcp_servers.pathology.compute.cell_types import OUTSIDE, dye_strength
-    from mcp_servers.pathology.compute.nuclei import COLUMNS, SURROUNDINGS, darkness
-    from mcp_servers.pathology.drawing import captioned, dots
-    from mcp_servers.pathology.surveying import sample_tissue
-    from mcp_servers.slides.geometry import mask_area
-
     slide = open_slide(given, context)
     mask, scale, warnings = search_area(slide, given.regions, context, given.search)
     network, notes = load_network(slide, mask, scale, given, context)
     warnings += notes
-    names = {k: f"{slide.name}.nuclei.{k}" for k in ("csv", "geojson", "overlay.png")}
+    start = f"{slide.name}.nuclei"
     area = mask_area(mask, scale, slide.width, slide.height) * (slide.need_mpp() / 1000) ** 2
     own = () if network is None else network.types
     with Spool(context.roots.output, len(COLUMNS) + len(SURROUNDINGS) + len(own)) as table:
@@ -212,13 +216,12 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
         dark = darkness(table.column(COLUMNS.index("density_mean"))) if len(table) else 0.0
         way: Segmentation = "classical_around" if network is None else "network"
         typed = Typing(way, found.at_mpp, dye_strength(samples), dark, own)
-        with context.writing(names["csv"]) as path:
+        with context.writing(f"{start}.csv") as path:
             write_parts(path, (typed.columns(rows) for rows in table.chunks()))
         geojson = None
         if given.outlines and len(found.outlines) == len(table):
-            geojson = names["geojson"]
-            with context.writing(geojson) as path:
-                write_geojson(path, _features(found.outlines, table, typed))
+            features = _features(found.outlines, table, typed)
+            geojson = save_geojson(context, f"{start}.geojson", features)
         elif given.outlines:
             warnings.append(f"more than {MAX_OUTLINES} nuclei: only positions, no outlines")
         if found.contrast < 0.08 and len(table):
@@ -244,8 +247,6 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
             f"types: {counts[OUTSIDE]} of {count} nuclei are outside the training range of the "
             "types (color, size or resolution) and have none"
         )
-    with context.writing(names["overlay.png"]) as path:
-        write_png(path, captioned(picture, um, colors))
     return NucleiResult(
         **of_slide(slide),
         method="classical" if network is None else "learned",
@@ -260,17 +261,14 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
         median_area_um2=medians[0],
         median_eccentricity=medians[1],
         contrast=found.contrast,
-        table=names["csv"],
+        table=f"{start}.csv",
         geojson=geojson,
-        overlay=names["overlay.png"],
+        overlay=save_overlay(context, slide, f"{start}.overlay.png", picture, colors),
     )
 
 
 def palette(own: tuple[str, ...]) -> dict[str, tuple[int, int, int]]:
     """Assign a color to each type and to untyped nuclei; colors repeat if there are many types."""
-    from mcp_servers.pathology import drawing
-    from mcp_servers.pathology.compute.cell_types import OUTSIDE, TYPES
-
     colors = (
         drawing.VERMILLION, drawing.YELLOW, drawing.GREEN, drawing.BLUE,
         drawing.SKY, drawing.ORANGE, drawing.GRAY,
@@ -298,10 +296,6 @@ class Typing:
 
     def types(self, rows: F64) -> CellTypes:
         """Determine the type of each nucleus."""
-        import numpy as np
-
-        from mcp_servers.pathology.compute.cell_types import TYPED_MPP, CellTypes, classify
-
         if self.own:
             return CellTypes(rows[:, -len(self.own) :], np.ones(len(rows), dtype=bool), self.own)
         found = classify(rows, self.way, self.strength)
@@ -318,8 +312,6 @@ class Typing:
 
     def columns(self, rows: F64) -> dict[str, AnyArray]:
         """Return the columns of the output table."""
-        from mcp_servers.pathology.compute.nuclei import COLUMNS, SURROUNDINGS
-
         found = self.types(rows)
         return (
             {name: rows[:, i] for i, name in enumerate((*COLUMNS, *SURROUNDINGS))}
@@ -330,9 +322,6 @@ class Typing:
 
 
 def _features(outlines: list[Polygon], table: Spool, typed: Typing) -> Iterator[dict[str, Any]]:
-    from mcp_servers.formats.geojson import feature
-    from mcp_servers.pathology.compute.cell_types import OUTSIDE
-
     remaining = iter(outlines)
     for rows in table.chunks():
         for row, kind in zip(rows, typed.types(rows).names, strict=True):
@@ -358,12 +347,6 @@ def search_area(
     -------
     A mask, level-0 pixels per mask pixel, and warnings.
     """
-    import numpy as np
-
-    from mcp_servers.formats.geojson import read_polygons
-    from mcp_servers.pathology.tissue import slide_tissue, tissue_warnings
-    from mcp_servers.slides.geometry import rasterize
-
     found, view = slide_tissue(slide)
     mask = found.mask
     warnings = list(slide.warnings)
@@ -383,13 +366,12 @@ def search_area(
     return mask, view.scale, warnings
 
 
-class SlideNuclei:
+class SlideNuclei(NamedTuple):
     """Facts about a slide's nuclei that accompany their table."""
 
-    def __init__(self, outlines: list[Polygon], contrast: float, at_mpp: float) -> None:
-        self.outlines = outlines
-        self.contrast = contrast
-        self.at_mpp = at_mpp
+    outlines: list[Polygon]
+    contrast: float
+    at_mpp: float
 
 
 class Network(Protocol):
@@ -433,20 +415,10 @@ def load_network(
 ) -> tuple[Network | None, list[str]]:
     """Load the requested or bundled network (None for the classical method), with notes.
 
-    Parameters
-    ----------
-    mask : (height, width) of the tissue
-    scale : level-0 pixels per mask pixel
-
-    Raises
-    ------
-    InputError
-        If weights are given for the classical method, types for a network without them, if a
-        network was requested but none is available, or if the scan is too coarse for it.
+    Raises `InputError` if weights are given for the classical method, types for a network without
+    them, if a network was requested but none is available, or if the scan is too coarse for it.
+    `scale` is level-0 pixels per pixel of the (height, width) tissue mask.
     """
-    from mcp_servers.pathology.common import choose_device
-    from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped_network
-
     if given.weights_types and (given.weights or given.hub) is None:
         raise InputError("weights_types gives the types of your own network: also give its weights")
     if given.method == "classical":
@@ -484,31 +456,17 @@ def find_nuclei(
     context: ToolContext,
     table: Spool,
     *,
-    outlines: bool = False,
-    network: Network | None = None,
-    span: tuple[float, float] = (0.05, 0.9),
+    outlines: bool,
+    network: Network | None,
 ) -> SlideNuclei:
     """Find nuclei with centers in a mask, block by block at 0.5 µm per pixel.
 
     They are added to `table`: `compute.nuclei.COLUMNS` with x, y in level-0 pixels, then
     `SURROUNDINGS`, then the network's own types. If a `network` replaces the classical method,
-    blocks have its pixel size and a wider overlap.
-
-    Parameters
-    ----------
-    mask : (height, width)
-    mask_scale : level-0 pixels per mask pixel
-    span : range of the overall progress, from start to end
-
-    Raises
-    ------
-    InputError
-        If the scan is coarser than 1.05 µm per pixel.
+    blocks have its pixel size and a wider overlap. Raises `InputError` if the scan is coarser than
+    1.05 µm per pixel. `mask_scale` is level-0 pixels per pixel of the (height, width) mask.
     """
-    import numpy as np
-
     from mcp_servers.pathology.compute.nuclei import WORKING_MPP, segment, surroundings
-    from mcp_servers.pathology.walk import walk
 
     base = slide.need_mpp()
     if base > COARSEST_MPP:
@@ -522,7 +480,7 @@ def find_nuclei(
     contrasts: list[tuple[float, int]] = []
     seams: list[tuple[AnyArray, F64]] = []  # number and row of each that may be in two blocks
     total = 0
-    for piece in walk(view, mask, mask_scale, context, message="nuclei", span=span, **block):
+    for piece in walk(view, mask, mask_scale, context, message="nuclei", span=(0.05, 0.9), **block):
         find = segment if network is None else network.segment
         nuclei = find(piece.image, view.mpp, within=piece.tissue)
         own = piece.owns(nuclei.table[:, 0], nuclei.table[:, 1])
@@ -559,7 +517,6 @@ def select_unique(table: F64, counts: list[int], reach: float) -> BoolArray:
 
     `counts` are the numbers of nuclei in each block, in table order; `reach` is in level-0 pixels.
     """
-    import numpy as np
     from scipy.spatial import cKDTree
 
     keep = np.ones(len(table), dtype=bool)
@@ -574,11 +531,6 @@ def select_unique(table: F64, counts: list[int], reach: float) -> BoolArray:
 
 def _outlines(nuclei: Nuclei, own: BoolArray, piece: Piece, scale: float) -> list[Polygon]:
     """Return the outline of each nucleus that the block owns, in table order."""
-    import cv2
-    import numpy as np
-
-    from mcp_servers.slides.geometry import Polygon, lattice
-
     out = []
     boxes = _boxes(nuclei.labels, len(own))
     for index in np.flatnonzero(own):

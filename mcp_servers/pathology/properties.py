@@ -7,7 +7,14 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, of_slide, open_slide
+from mcp_servers.pathology.common import (
+    SUITE,
+    SlideInput,
+    SlideResult,
+    of_slide,
+    open_slide,
+    save_png,
+)
 from mcp_servers.spec import OutputName, Resources, tool
 from sage.core.errors import InputError
 
@@ -48,28 +55,25 @@ class PropertiesResult(SlideResult):
 def slide_properties(given: SlideInput, context: ToolContext) -> PropertiesResult:
     """Read the metadata of a slide."""
     slide = open_slide(given, context)
-    has = slide.properties()
-    warnings = list(has.warnings)
-    if has.mpp is None:
+    warnings = list(slide.warnings)
+    if slide.mpp is None:
         warnings.append("the file does not state its pixel size; give mpp to tools that measure")
     return PropertiesResult(
-        slide=slide.name,
-        mpp=has.mpp,
-        mpp_source=has.mpp_source,
+        **of_slide(slide),
         warnings=warnings,
-        format=has.format,
-        backend=has.backend,
-        width_px=has.width,
-        height_px=has.height,
-        width_um=None if has.mpp is None else has.width * has.mpp,
-        height_um=None if has.mpp is None else has.height * has.mpp,
-        objective_power=has.objective_power,
+        format=slide.format,
+        backend=slide.source.name,
+        width_px=slide.width,
+        height_px=slide.height,
+        width_um=None if slide.mpp is None else slide.width * slide.mpp,
+        height_um=None if slide.mpp is None else slide.height * slide.mpp,
+        objective_power=slide.objective_power,
         levels=[
             LevelSize(width_px=level.width, height_px=level.height, downsample=level.downsample)
-            for level in has.levels
+            for level in slide.levels
         ],
-        associated_images=list(has.associated),
-        size_bytes=has.size_bytes,
+        associated_images=list(slide.associated),
+        size_bytes=slide.path.stat().st_size,
     )
 
 
@@ -98,18 +102,13 @@ class ImageResult(SlideResult):
 )
 def slide_thumbnail(given: ThumbnailInput, context: ToolContext) -> ImageResult:
     """Write an overview of a slide."""
-    from mcp_servers.formats.images import write_png
-
     slide = open_slide(given, context)
     image = slide.thumbnail(given.max_px)
-    name = f"{slide.name}.thumbnail.png"
-    with context.writing(name) as path:
-        write_png(path, image)
     height, width = image.shape[:2]
     return ImageResult(
         **of_slide(slide),
         warnings=list(slide.warnings),
-        image=name,
+        image=save_png(context, f"{slide.name}.thumbnail.png", image),
         width_px=width,
         height_px=height,
         image_mpp=None if slide.mpp is None else slide.mpp * slide.width / width,
@@ -139,8 +138,6 @@ class RegionInput(SlideInput):
 )
 def read_region(given: RegionInput, context: ToolContext) -> ImageResult:
     """Read a rectangle at a given resolution."""
-    from mcp_servers.formats.images import write_png
-
     slide = open_slide(given, context)
     per_unit = 1 / slide.need_mpp() if given.unit == "um" else 1.0
     width, height = given.width * per_unit, given.height * per_unit
@@ -159,12 +156,10 @@ def read_region(given: RegionInput, context: ToolContext) -> ImageResult:
     left, top = round(given.x / view.scale), round(given.y / view.scale)
     image = view.read(left, top, out_width, out_height)
     name = f"{slide.name}.region_{given.x}_{given.y}_{out_width}x{out_height}.png"
-    with context.writing(name) as path:
-        write_png(path, image)
     return ImageResult(
         **of_slide(slide),
         warnings=list(slide.warnings),
-        image=name,
+        image=save_png(context, name, image),
         width_px=out_width,
         height_px=out_height,
         image_mpp=None if slide.mpp is None else slide.mpp * view.scale,

@@ -5,17 +5,24 @@ This is a proxy, not a collagen stain.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import numpy as np
 from pydantic import Field
 
 from mcp_servers.context import ToolContext
+from mcp_servers.formats.images import blend_mask
+from mcp_servers.lazy import cv2
 from mcp_servers.pathology.common import SUITE, SlideResult, of_slide, open_slide
-from mcp_servers.pathology.tumor import TumorSource, TumorSourceName
+from mcp_servers.pathology.compute.lymphoid import aggregates
+from mcp_servers.pathology.compute.survey import SHARE_STEPS
+from mcp_servers.pathology.compute.tissue import optical_density
+from mcp_servers.pathology.drawing import BLUE, save_overlay
+from mcp_servers.pathology.surveying import sample_tissue, survey_slide
+from mcp_servers.pathology.tumor import TumorSource, TumorSourceName, to_thumbnail, tumor_area
+from mcp_servers.slides.arrays import U8
 from mcp_servers.spec import OutputName, Resources, Validity, tool
 
-if TYPE_CHECKING:
-    from mcp_servers.slides.arrays import U8
+WINDOW_UM = 40.0
+"""Side of the window over which fiber directions are compared."""
 
 
 class StromaInput(TumorSource):
@@ -64,15 +71,7 @@ class StromaResult(SlideResult):
 )
 def stroma(given: StromaInput, context: ToolContext) -> StromaResult:
     """Measure the stroma of a slide."""
-    import numpy as np
-
-    from mcp_servers.formats.images import blend_mask, write_png
     from mcp_servers.pathology.compute.distance import Border
-    from mcp_servers.pathology.compute.lymphoid import aggregates
-    from mcp_servers.pathology.compute.survey import SHARE_STEPS
-    from mcp_servers.pathology.drawing import BLUE, captioned
-    from mcp_servers.pathology.surveying import sample_tissue, survey_slide
-    from mcp_servers.pathology.tumor import to_thumbnail, tumor_area
 
     slide = open_slide(given, context)
     surveyed = survey_slide(slide, given, context)
@@ -103,11 +102,8 @@ def stroma(given: StromaInput, context: ToolContext) -> StromaResult:
     seen = [value for value in aligned if value is not None]
     picture = slide.thumbnail(2048)
     mask = to_thumbnail(shown, slide, surveyed, picture.shape[1], picture.shape[0]) > 0
-    name = f"{slide.name}.stroma.overlay.png"
-    with context.writing(name) as path:
-        um = slide.need_mpp() * slide.width / picture.shape[1]
-        drawn = blend_mask(picture, mask, BLUE, 0.4, outline=False)
-        write_png(path, captioned(drawn, um, {"collagen-like stroma": BLUE}))
+    drawn = blend_mask(picture, mask, BLUE, 0.4, outline=False)
+    name, legend = f"{slide.name}.stroma.overlay.png", {"collagen-like stroma": BLUE}
     return StromaResult(
         **of_slide(slide),
         method=area.method,
@@ -118,21 +114,16 @@ def stroma(given: StromaInput, context: ToolContext) -> StromaResult:
         collagen_peritumoral=band_pink / in_band if in_band else None,
         fiber_alignment=float(np.mean(seen)) if seen else None,
         tumor_stroma_ratio=tumor_weight / own if own and area.mask.any() else None,
-        overlay=name,
+        overlay=save_overlay(context, slide, name, drawn, legend),
     )
 
 
-def coherence(image: U8, mpp: float, *, window_um: float = 40.0) -> float | None:
+def coherence(image: U8, mpp: float) -> float | None:
     """Compute the structure tensor's mean coherence over stained pixels; None on glass.
 
     The coherence is (l1 - l2) / (l1 + l2) of the gradient's outer product averaged over
-    `window_um`: 0 if gradients point in all directions, 1 if all fibers are parallel.
+    `WINDOW_UM`: 0 if gradients point in all directions, 1 if all fibers are parallel.
     """
-    import cv2
-    import numpy as np
-
-    from mcp_servers.pathology.compute.tissue import optical_density
-
     green = optical_density(image)[:, :, 1]
     stained = green > 0.1
     if float(stained.mean()) < 0.1:
@@ -140,7 +131,7 @@ def coherence(image: U8, mpp: float, *, window_um: float = 40.0) -> float | None
     smooth = cv2.GaussianBlur(green, (0, 0), max(0.6, 1.0 / mpp))
     gx = np.asarray(cv2.Sobel(smooth, cv2.CV_32F, 1, 0), dtype=np.float32)
     gy = np.asarray(cv2.Sobel(smooth, cv2.CV_32F, 0, 1), dtype=np.float32)
-    sigma = window_um / 2 / mpp
+    sigma = WINDOW_UM / 2 / mpp
     xx, yy, xy = (cv2.GaussianBlur(v, (0, 0), sigma) for v in (gx * gx, gy * gy, gx * gy))
     spread = np.sqrt((xx - yy) ** 2 + 4 * xy**2)
     return float((spread / (xx + yy + 1e-9))[stained].mean())

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from mcp_servers.context import ToolContext
+from mcp_servers.formats.images import colorize, write_png_rows
+from mcp_servers.pathology.common import SlideInput
+from mcp_servers.pathology.compute.cell_types import dye_strength
+from mcp_servers.pathology.compute.survey import CELL_UM, Survey, add_block, sampled_darkness
+from mcp_servers.pathology.drawing import Ramp, caption
+from mcp_servers.pathology.tissue import slide_tissue, tissue_warnings
+from mcp_servers.pathology.walk import Piece, walk
+from mcp_servers.slides.arrays import F32, U8, BoolArray, spread_over
+from mcp_servers.slides.slide import Slide
+from mcp_servers.slides.source import release
 from sage.core.errors import InputError
-
-if TYPE_CHECKING:
-    from mcp_servers.pathology.common import SlideInput
-    from mcp_servers.pathology.compute.survey import Survey
-    from mcp_servers.slides.arrays import U8, BoolArray
-    from mcp_servers.slides.slide import Slide
 
 COARSEST_MPP = 1.3
 SAMPLES = 24
+LEAST = 1000
+"""Approximate longer side, in pixels, to which small maps are enlarged by a whole factor."""
 AT_ONCE = 2
 """Number of blocks surveyed in parallel; the kernels release the interpreter's lock."""
 
@@ -34,8 +43,6 @@ class Surveyed:
     @property
     def cell_um(self) -> float:
         """Side of a cell in µm."""
-        from mcp_servers.pathology.compute.survey import CELL_UM
-
         return CELL_UM
 
     def scale(self, slide: Slide) -> float:
@@ -49,39 +56,19 @@ class Surveyed:
 
 
 def survey_slide(
-    slide: Slide,
-    given: SlideInput,
-    context: ToolContext,
-    *,
-    at_mpp: float = 1.0,
-    span: tuple[float, float] = (0.02, 0.9),
+    slide: Slide, given: SlideInput, context: ToolContext, *, at_mpp: float = 1.0
 ) -> Surveyed:
     """Survey a slide, reusing the survey among the tools that a worker runs on the slide.
 
-    Parameters
-    ----------
-    at_mpp : resolution at which the slide is read, µm per pixel
-    span : range of the overall progress, from start to end
-
-    Raises
-    ------
-    InputError
-        If the scan is coarser than 1.3 µm per pixel.
+    `at_mpp` is the resolution at which the slide is read, in µm per pixel. Raises `InputError` if
+    the scan is coarser than 1.3 µm per pixel.
     """
     stat = slide.path.stat()
     key = ("survey", str(slide.path), stat.st_mtime_ns, stat.st_size, given.mpp, at_mpp)
-    return context.share_handle(key, lambda: _survey(slide, context, at_mpp, span))
+    return context.share_handle(key, lambda: _survey(slide, context, at_mpp))
 
 
-def _survey(
-    slide: Slide, context: ToolContext, at_mpp: float, span: tuple[float, float]
-) -> Surveyed:
-    from mcp_servers.pathology.compute.cell_types import dye_strength
-    from mcp_servers.pathology.compute.survey import Survey, add_block, sampled_darkness
-    from mcp_servers.pathology.tissue import slide_tissue, tissue_warnings
-    from mcp_servers.pathology.walk import Piece, walk
-    from mcp_servers.slides.source import release
-
+def _survey(slide: Slide, context: ToolContext, at_mpp: float) -> Surveyed:
     base = slide.need_mpp()
     if base > COARSEST_MPP:
         raise InputError(
@@ -107,7 +94,8 @@ def _survey(
         origin = (piece.x * view.mpp, piece.y * view.mpp)
         add_block(survey, piece.image, piece.tissue, piece.inner, origin, view.mpp, lock)
 
-    pieces = walk(view, mask, overview.scale, context, halo=halo, message="cells", span=span)
+    scale, span = overview.scale, (0.02, 0.9)
+    pieces = walk(view, mask, scale, context, halo=halo, message="cells", span=span)
     waiting: deque[Future[None]] = deque()
     pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="survey")
     try:
@@ -128,14 +116,9 @@ def sample_tissue(
 ) -> list[U8]:
     """Read patches of 256 px spread evenly over a mask; the patches are always the same.
 
-    Parameters
-    ----------
-    mask : (height, width)
-    mask_scale : level-0 pixels per mask pixel
-    mpp : µm per pixel of the patches
+    `mask_scale` is level-0 pixels per pixel of the (height, width) mask, and `mpp` the µm per pixel
+    of the patches.
     """
-    from mcp_servers.slides.arrays import spread_over
-
     view = slide.view(mpp)
     out = []
     for row, column in spread_over(mask, count, ends=False):
@@ -143,3 +126,35 @@ def sample_tissue(
         y = int((row + 0.5) * mask_scale / view.scale) - 128
         out.append(view.read(x, y, 256, 256))
     return out
+
+
+def write_map(
+    path: Path,
+    slide: Slide,
+    surveyed: Surveyed,
+    values: Callable[[slice], F32],
+    bounds: tuple[float, float],
+    ramp: Ramp,
+) -> None:
+    """Write a PNG of values between `bounds`, white outside tissue, with scale bar and ramp.
+
+    `values` returns some rows of the grid at a time, and `bounds` get the first and last colors.
+    Anything beyond the slide's border is omitted.
+    """
+    height, width = surveyed.inside(slide)
+    factor = max(1, LEAST // max(height, width))
+    strip = caption(width * factor, surveyed.cell_um / factor, ramp=ramp)
+
+    def parts() -> Iterator[U8]:
+        for rows in surveyed.survey.bands():
+            if rows.start >= height:
+                break
+            tissue = surveyed.survey.is_tissue(rows)[: height - rows.start, :width]
+            picture = np.full((*tissue.shape, 3), 255, dtype=np.uint8)
+            if tissue.any():
+                shown = values(rows)[: len(picture), :width]
+                picture[tissue] = colorize(shown, *bounds)[tissue]
+            yield np.repeat(np.repeat(picture, factor, axis=0), factor, axis=1)
+        yield strip
+
+    write_png_rows(path, width * factor, height * factor + len(strip), parts())

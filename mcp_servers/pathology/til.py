@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import numpy as np
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import SUITE, SlideResult, of_slide, open_slide
-from mcp_servers.pathology.tumor import TumorSource, TumorSourceName
+from mcp_servers.pathology.compute.survey import CELL_UM, SHARE_STEPS
+from mcp_servers.pathology.drawing import ramp_of
+from mcp_servers.pathology.surveying import survey_slide, write_map
+from mcp_servers.pathology.tumor import TumorSource, TumorSourceName, tumor_area
+from mcp_servers.slides.arrays import F32
 from mcp_servers.spec import OutputName, Resources, Validity, tool
-
-if TYPE_CHECKING:
-    from mcp_servers.slides.arrays import F32
 
 
 class TilInput(TumorSource):
@@ -89,14 +89,7 @@ class TilResult(SlideResult):
 )
 def til(given: TilInput, context: ToolContext) -> TilResult:
     """Measure the lymphocyte densities of a slide."""
-    import numpy as np
-
     from mcp_servers.pathology.compute.distance import Border
-    from mcp_servers.pathology.compute.survey import CELL_UM, SHARE_STEPS
-    from mcp_servers.pathology.drawing import ramp_of
-    from mcp_servers.pathology.maps import write_map
-    from mcp_servers.pathology.surveying import survey_slide
-    from mcp_servers.pathology.tumor import tumor_area
 
     slide = open_slide(given, context)
     surveyed = survey_slide(slide, given, context, at_mpp=given.at_mpp)

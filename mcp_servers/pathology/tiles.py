@@ -1,20 +1,31 @@
-"""Tool for tile coordinates over the tissue or in regions of interest."""
+"""Tools for tile coordinates, and for patches of tumor, peritumoral band and rest (Figure 7)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import numpy as np
 from pydantic import Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, of_slide, open_slide
+from mcp_servers.formats.geojson import feature, read_polygons, square
+from mcp_servers.formats.hdf5 import Grid, stored_level, write_coords
+from mcp_servers.formats.images import draw_squares
+from mcp_servers.pathology.common import (
+    SUITE,
+    SlideInput,
+    SlideResult,
+    of_slide,
+    open_slide,
+    save_geojson,
+)
+from mcp_servers.pathology.drawing import GREEN, VERMILLION, YELLOW, save_overlay
+from mcp_servers.pathology.surveying import survey_slide
+from mcp_servers.pathology.tissue import slide_tissue, tissue_warnings
+from mcp_servers.pathology.tumor import TUMOR_VALIDITY, TumorSource, TumorSourceName, tumor_area
+from mcp_servers.slides.arrays import F64, I64, BoolArray
+from mcp_servers.slides.geometry import make_grid, mask_polygons, measure_coverage, rasterize
+from mcp_servers.slides.slide import Slide
 from mcp_servers.spec import InputPath, OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
-
-if TYPE_CHECKING:
-    from mcp_servers.formats.hdf5 import Grid
-    from mcp_servers.slides.arrays import F64, I64, BoolArray
-    from mcp_servers.slides.slide import Slide
 
 
 class TilesInput(SlideInput):
@@ -54,17 +65,9 @@ def tile_grid(
     """Find the corners (level-0 pixels) of tiles with enough tissue.
 
     Tiles must also be in the regions, if any are given. The tissue share of each tile and a
-    description of the grid are returned too.
-
-    Parameters
-    ----------
-    tissue : (height, width)
-    mask_scale : level-0 pixels per pixel of `tissue`
-    given : size, step, magnification, regions, minimum share of tissue
+    description of the grid are returned too. `mask_scale` is level-0 pixels per pixel of the
+    (height, width) tissue mask.
     """
-    from mcp_servers.formats.geojson import read_polygons
-    from mcp_servers.slides.geometry import measure_coverage, rasterize
-
     corners, described = every_tile(slide, given)
     share = measure_coverage(tissue, corners, described.patch_size_level0, mask_scale)
     keep = share >= max(given.min_tissue, 1e-9)
@@ -78,9 +81,6 @@ def tile_grid(
 
 def every_tile(slide: Slide, given: TilesInput) -> tuple[I64, Grid]:
     """Return the corners of all tiles, with or without tissue, and a description of the grid."""
-    from mcp_servers.formats.hdf5 import Grid, stored_level
-    from mcp_servers.slides.geometry import make_grid
-
     if given.overlap_px >= given.tile_px:
         raise InputError(f"overlap_px {given.overlap_px} must be below tile_px {given.tile_px}")
     base = slide.need_mpp()
@@ -117,12 +117,6 @@ def every_tile(slide: Slide, given: TilesInput) -> tuple[I64, Grid]:
 )
 def tile_slide(given: TilesInput, context: ToolContext) -> TilesResult:
     """Make the tile grid of a slide."""
-    from mcp_servers.formats.geojson import feature, square, write_geojson
-    from mcp_servers.formats.hdf5 import write_coords
-    from mcp_servers.formats.images import draw_squares, write_png
-    from mcp_servers.pathology.drawing import GREEN, captioned
-    from mcp_servers.pathology.tissue import slide_tissue, tissue_warnings
-
     slide = open_slide(given, context)
     context.progress(0.0, "tissue")
     found, view = slide_tissue(slide)
@@ -142,19 +136,12 @@ def tile_slide(given: TilesInput, context: ToolContext) -> TilesResult:
     size = described.patch_size_level0
     geojson = None
     if len(corners) <= 20_000:
-        geojson = f"{slide.name}.tiles.geojson"
-        with context.writing(geojson) as path:
-            write_geojson(
-                path,
-                (feature(square(x, y, size), kind="tile", name="Tile") for x, y in corners),
-            )
-    overlay = f"{slide.name}.tiles.overlay.png"
-    picture = slide.thumbnail(2048)
+        outlines = (feature(square(x, y, size), kind="tile", name="Tile") for x, y in corners)
+        geojson = save_geojson(context, f"{slide.name}.tiles.geojson", outlines)
+    picture, legend = slide.thumbnail(2048), {"tile": GREEN}
     scale = slide.width / picture.shape[1]
     labels = ["tile"] * len(corners)
-    with context.writing(overlay) as path:
-        drawn = draw_squares(picture, corners, size, scale, {"tile": GREEN}, labels, 0.2)
-        write_png(path, captioned(drawn, slide.need_mpp() * scale, {"tile": GREEN}))
+    drawn = draw_squares(picture, corners, size, scale, legend, labels, 0.2)
     return TilesResult(
         **of_slide(slide),
         warnings=warnings,
@@ -164,5 +151,95 @@ def tile_slide(given: TilesInput, context: ToolContext) -> TilesResult:
         at_mpp=described.mpp,
         coords=coords,
         geojson=geojson,
-        overlay=overlay,
+        overlay=save_overlay(context, slide, f"{slide.name}.tiles.overlay.png", drawn, legend),
+    )
+
+
+REGIONS = ("Tumor", "Peritumoral", "Rest")
+
+
+class RegionPatchesInput(TilesInput, TumorSource):
+    """Tiling of the slide and width of the band around the tumor."""
+
+    band_um: float = Field(default=500.0, gt=0, description="Width of the peritumoral band")
+
+
+class RegionPatchesResult(SlideResult):
+    """Patches by region; a patch belongs to the region that covers most of it."""
+
+    tumor_source: TumorSourceName = Field(description="Method by which the tumor was detected")
+    tumor: int
+    peritumoral: int
+    rest: int
+    tile_px: int
+    tile_px_level0: int
+    at_mpp: float
+    band_um: float
+    coords: OutputName = Field(description="HDF5 with coords and region (Trident, CLAM)")
+    geojson: OutputName = Field(description="Outlines of the regions for QuPath")
+    overlay: OutputName = Field(description="Patches: tumor red, peritumoral green, rest yellow")
+
+
+@tool(
+    "region_patches",
+    SUITE,
+    "1.1.3",
+    "Extract patches labeled tumor, peritumoral band (in µm) or rest, with a colored overlay.",
+    resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=9.0),
+    validity=TUMOR_VALIDITY,
+    title="Extract patches of tumor, its surroundings and the rest",
+)
+def region_patches(given: RegionPatchesInput, context: ToolContext) -> RegionPatchesResult:
+    """Classify the patches of a slide by region."""
+    from mcp_servers.pathology.compute.tumor import zones
+
+    slide = open_slide(given, context)
+    tissue, overview = slide_tissue(slide)
+    mask = tissue.mask
+    del tissue  # its overview and the survey need not be held together
+    surveyed = survey_slide(slide, given, context)
+    area = tumor_area(slide, surveyed, context, given, given.tumor_regions)
+    parts = zones(area.mask, surveyed.survey.tissue, given.band_um)
+    corners, share, described = tile_grid(slide, mask, overview.scale, given, context)
+    size, scale = described.patch_size_level0, surveyed.scale(slide)
+    cover = np.stack([measure_coverage(parts[name], corners, size, scale) for name in REGIONS])
+    which = cover.argmax(axis=0) if len(corners) else np.zeros(0, dtype=int)
+    labels = [REGIONS[i] for i in which]
+    start = f"{slide.name}.regions"
+    with context.writing(f"{start}.h5") as path:
+        write_coords(
+            path,
+            corners,
+            described,
+            region=np.array(labels, dtype="U12"),
+            tissue_fraction=share,
+            region_fraction=cover.max(axis=0) if len(corners) else share,
+        )
+    outlines = (
+        feature(polygon, name=name, classification=name)
+        for name in REGIONS
+        for polygon in mask_polygons(parts[name], scale, min_area_px=8, simplify_px=0.7)
+    )
+    picture = slide.thumbnail(2048)
+    colors = dict(zip(REGIONS, (VERMILLION, GREEN, YELLOW), strict=True))
+    drawn = draw_squares(picture, corners, size, slide.width / picture.shape[1], colors, labels)
+    warnings = [*surveyed.warnings, *area.warnings]
+    if len(corners) == 0:
+        warnings.append("no patch contains enough tissue")
+    counts = [int((which == i).sum()) for i in range(3)]
+    return RegionPatchesResult(
+        **of_slide(slide),
+        method=area.method,
+        tumor_source=area.source,
+        warnings=warnings,
+        tumor=counts[0],
+        peritumoral=counts[1],
+        rest=counts[2],
+        tile_px=given.tile_px,
+        tile_px_level0=size,
+        at_mpp=described.mpp,
+        band_um=given.band_um,
+        coords=f"{start}.h5",
+        geojson=save_geojson(context, f"{start}.geojson", outlines),
+        overlay=save_overlay(context, slide, f"{start}.overlay.png", drawn, colors),
     )

@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.pathology.common import SUITE, SlideInput, SlideResult, of_slide, open_slide
+from mcp_servers.formats.geojson import feature
+from mcp_servers.formats.images import blend_mask
+from mcp_servers.lazy import cv2
+from mcp_servers.pathology.common import (
+    SUITE,
+    SlideInput,
+    SlideResult,
+    of_slide,
+    open_slide,
+    save_geojson,
+    save_png,
+)
+from mcp_servers.pathology.compute.tissue import (
+    Tissue,
+    find_tissue,
+    focus_ratio,
+    focus_sums,
+    sharpness,
+)
+from mcp_servers.pathology.drawing import BLACK, GREEN, VERMILLION, save_overlay
+from mcp_servers.pathology.walk import walk
+from mcp_servers.slides.arrays import BoolArray, spread_over
+from mcp_servers.slides.geometry import Polygon, mask_area, mask_polygons
+from mcp_servers.slides.slide import Slide
+from mcp_servers.slides.view import View
 from mcp_servers.spec import OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
-
-if TYPE_CHECKING:
-    from mcp_servers.pathology.compute.tissue import Tissue
-    from mcp_servers.slides.arrays import BoolArray
-    from mcp_servers.slides.slide import Slide
-    from mcp_servers.slides.view import View
 
 Focus = Literal["sample", "exclude", "off"]
 WORKING_MPP = 8.0
@@ -85,19 +106,10 @@ def slide_tissue(
 ) -> tuple[Tissue, View]:
     """Find the tissue of a whole slide, and the view whose pixels its masks use.
 
-    Parameters
-    ----------
-    min_area_um2 : smaller pieces are left out
-    fill_holes_um2 : smaller holes are filled
-    keep_pen : treat pen marks as tissue
-
-    Raises
-    ------
-    InputError
-        If the level that shows the whole slide has more than `MAX_LEVEL_PIXELS`.
+    Raises `InputError` if the level that shows the whole slide has more than `MAX_LEVEL_PIXELS`.
+    Smaller pieces are left out and smaller holes filled; with `keep_pen`, pen marks are treated as
+    tissue.
     """
-    from mcp_servers.pathology.compute.tissue import find_tissue
-
     # very large slides are analyzed at lower resolution, so that memory stays bounded
     coarse = slide.need_mpp() * (slide.width * slide.height / MAX_OVERVIEW_PIXELS) ** 0.5
     view = slide.view(max(WORKING_MPP, coarse))
@@ -109,29 +121,19 @@ def slide_tissue(
         )
     image = view.read(0, 0, view.width, view.height)
     found = find_tissue(
-        image,
-        view.mpp,
-        min_area_um2=min_area_um2,
-        fill_holes_um2=fill_holes_um2,
-        keep_pen=keep_pen,
+        image, view.mpp, min_area_um2=min_area_um2, fill_holes_um2=fill_holes_um2, keep_pen=keep_pen
     )
     return found, view
 
 
-def focus_of(slide: Slide, tissue: Tissue, scale: float, patches: int = 64) -> float | None:
+def focus_of(slide: Slide, tissue: Tissue, scale: float) -> float | None:
     """Compute the share of sampled tissue patches that are out of focus; None without tissue.
 
-    The patches (96 px at 1 µm) are spread evenly over the tissue.
-
-    Parameters
-    ----------
-    scale : level-0 pixels per pixel of the tissue mask
+    The patches (96 px at 1 µm) are spread evenly over the tissue; `scale` is level-0 pixels per
+    pixel of its mask.
     """
-    from mcp_servers.pathology.compute.tissue import sharpness
-    from mcp_servers.slides.arrays import spread_over
-
     view = slide.view(FOCUS_MPP)
-    picks = spread_over(tissue.mask, patches)
+    picks = spread_over(tissue.mask, 64)
     if not picks:
         return None
     blurred = 0
@@ -147,20 +149,9 @@ def blurred_area(
 ) -> BoolArray:
     """Find out-of-focus tissue by scanning all tissue at 1 µm per pixel.
 
-    The result has the shape of `tissue`.
-
-    Parameters
-    ----------
-    tissue : (height, width)
-    scale : level-0 pixels per pixel of `tissue`
-    min_area_um2 : minimum area of an out-of-focus region
+    The result has the shape of `tissue`. `scale` is level-0 pixels per pixel of the (height, width)
+    mask `tissue`, and `min_area_um2` the minimum area of an out-of-focus region.
     """
-    import cv2
-    import numpy as np
-
-    from mcp_servers.pathology.compute.tissue import focus_ratio, focus_sums
-    from mcp_servers.pathology.walk import walk
-
     view = slide.view(FOCUS_MPP)
     rows, columns = -(-view.height // FOCUS_CELL), -(-view.width // FOCUS_CELL)
     sums = np.zeros((4, rows, columns), dtype=np.float32)
@@ -218,15 +209,6 @@ def blurred_area(
 )
 def tissue_mask(given: TissueInput, context: ToolContext) -> TissueResult:
     """Find the tissue of a slide."""
-    from dataclasses import replace
-
-    import numpy as np
-
-    from mcp_servers.formats.geojson import feature, write_geojson
-    from mcp_servers.formats.images import blend_mask, write_png
-    from mcp_servers.pathology.drawing import BLACK, GREEN, VERMILLION, captioned
-    from mcp_servers.slides.geometry import mask_area, mask_polygons
-
     slide = open_slide(given, context)
     context.progress(0.0, "tissue")
     found, view = slide_tissue(
@@ -261,27 +243,13 @@ def tissue_mask(given: TissueInput, context: ToolContext) -> TissueResult:
         return pixels * (slide.need_mpp() / 1000) ** 2
 
     context.progress(0.8, "files")
-    names = {k: f"{slide.name}.tissue.{k}" for k in ("mask.png", "geojson", "overlay.png")}
-    with context.writing(names["mask.png"]) as path:
-        write_png(path, found.mask)
-    with context.writing(names["geojson"]) as path:
-        write_geojson(
-            path,
-            (
-                feature(p, measurements={"Area mm^2": p.area * (slide.need_mpp() / 1000) ** 2})
-                for p in polygons
-            ),
-        )
-    picture = slide.thumbnail(2048)
-    um = slide.need_mpp() * slide.width / picture.shape[1]
+    start = f"{slide.name}.tissue"
+    picture = blend_mask(slide.thumbnail(2048), found.mask, GREEN, 0.25)
     legend = {"tissue": GREEN}
-    picture = blend_mask(picture, found.mask, GREEN, 0.25)
     for label, mask, color in (("pen", found.pen, BLACK), ("out of focus", blurred, VERMILLION)):
         if mask.any():
             picture = blend_mask(picture, mask, color, 0.5)
             legend[label] = color
-    with context.writing(names["overlay.png"]) as path:
-        write_png(path, captioned(picture, um, legend))
     return TissueResult(
         **of_slide(slide),
         warnings=warnings,
@@ -292,11 +260,18 @@ def tissue_mask(given: TissueInput, context: ToolContext) -> TissueResult:
         focus=given.focus,
         out_of_focus_fraction=fraction,
         excluded_blur_mm2=mm2(blurred),
-        mask=names["mask.png"],
+        mask=save_png(context, f"{start}.mask.png", found.mask),
         mask_mpp=view.mpp,
-        geojson=names["geojson"],
-        overlay=names["overlay.png"],
+        geojson=save_geojson(context, f"{start}.geojson", outline_areas(slide, polygons)),
+        overlay=save_overlay(context, slide, f"{start}.overlay.png", picture, legend),
     )
+
+
+def outline_areas(slide: Slide, polygons: list[Polygon]) -> Iterator[dict[str, Any]]:
+    """Yield outlines as GeoJSON features with their areas."""
+    for polygon in polygons:
+        area = polygon.area * (slide.need_mpp() / 1000) ** 2
+        yield feature(polygon, measurements={"Area mm^2": area})
 
 
 def tissue_warnings(found: Tissue) -> list[str]:

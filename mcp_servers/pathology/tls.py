@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple, get_args
 
+import numpy as np
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.pathology.common import SUITE, Call, SlideResult, of_slide, open_slide
-from mcp_servers.pathology.tumor import TumorArea, TumorSource, TumorSourceName
+from mcp_servers.formats.geojson import feature
+from mcp_servers.formats.images import draw_polygons
+from mcp_servers.formats.tables import write_rows
+from mcp_servers.pathology.common import (
+    SUITE,
+    Call,
+    SlideResult,
+    of_slide,
+    open_slide,
+    save_geojson,
+)
+from mcp_servers.pathology.compute.cell_types import STRENGTHS
+from mcp_servers.pathology.compute.germinal import COARSEST_MPP
+from mcp_servers.pathology.compute.lymphoid import FOLD_BACKGROUND, SURE_REGULAR, Aggregates
+from mcp_servers.pathology.drawing import (
+    BLUE,
+    GRAY,
+    GREEN,
+    VERMILLION,
+    YELLOW,
+    Color,
+    draw_outlines,
+    line_width,
+    save_overlay,
+)
+from mcp_servers.pathology.surveying import Surveyed, survey_slide
+from mcp_servers.pathology.tumor import TumorArea, TumorSource, TumorSourceName, tumor_area
+from mcp_servers.slides.arrays import U8, BoolArray
+from mcp_servers.slides.geometry import Polygon, mask_polygons
+from mcp_servers.slides.slide import Slide
 from mcp_servers.spec import OutputName, Resources, Validity, tool
-
-if TYPE_CHECKING:
-    from mcp_servers.pathology.compute.lymphoid import Aggregates
-    from mcp_servers.pathology.surveying import Surveyed
-    from mcp_servers.slides.arrays import BoolArray
-    from mcp_servers.slides.geometry import Polygon
-    from mcp_servers.slides.slide import Slide
 
 Place = Literal["intratumoral", "peritumoral", "distant", "unknown"]
 LISTED = 50
@@ -153,8 +175,6 @@ TLS_VALIDITY = Validity(
 def tls(given: TlsInput, context: ToolContext) -> TlsResult:
     """Detect the lymphoid aggregates of a slide."""
     from mcp_servers.pathology.compute.lymphoid import aggregates
-    from mcp_servers.pathology.surveying import survey_slide
-    from mcp_servers.pathology.tumor import tumor_area
 
     slide = open_slide(given, context)
     surveyed = survey_slide(slide, given, context, at_mpp=given.at_mpp)
@@ -170,7 +190,12 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
     centers = None if why_not else outlined_centers(found, area, surveyed.scale(slide))
     drawn = locate_aggregates(found, centers, area.mask, surveyed.scale(slide), given.band_um)
     context.progress(0.95, "files")
-    names = write_files(slide, drawn, centers or [], area, surveyed.scale(slide), context)
+    start = f"{slide.name}.tls"
+    with context.writing(f"{start}.csv") as path:
+        table = [{"slide": slide.name, **row.model_dump()} for row, _ in drawn]
+        empty = dict.fromkeys(["slide", *Aggregate.model_fields])
+        write_rows(path, table) if table else path.write_text(",".join(empty) + "\n")
+    picture, legend = draw_aggregates(slide, drawn, centers or [], area, surveyed.scale(slide))
     tissue = surveyed.survey.area_mm2()
     rows = [row for row, _ in drawn if row.call != "rejected"]
     rejected = len(drawn) - len(rows)
@@ -195,9 +220,9 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
         doubtful_germinal_centers=len(centers or ()) - len(sure),
         germinal_center_mm2=None if why_not else sum(c.area_um2 for c in sure) / 1e6,
         aggregates=rows[:LISTED],
-        table=names["csv"],
-        geojson=names["geojson"],
-        overlay=names["overlay.png"],
+        table=f"{start}.csv",
+        geojson=save_geojson(context, f"{start}.geojson", outline_all(drawn, centers or [])),
+        overlay=save_overlay(context, slide, f"{start}.overlay.png", picture, legend),
     )
 
 
@@ -214,8 +239,6 @@ class Center(NamedTuple):
 def not_sought(surveyed: Surveyed) -> list[str]:
     """Explain why germinal centers were not searched for on this slide; None if they were."""
     from mcp_servers.measures.compute import LEAST_TISSUE_MM2
-    from mcp_servers.pathology.compute.cell_types import STRENGTHS
-    from mcp_servers.pathology.compute.germinal import COARSEST_MPP
 
     why = []
     if surveyed.at_mpp > COARSEST_MPP:
@@ -230,14 +253,9 @@ def not_sought(surveyed: Surveyed) -> list[str]:
 def outlined_centers(found: Aggregates, tumor: TumorArea, scale: float) -> list[Center]:
     """Return the cores of counted aggregates.
 
-    Cores in a tumor that was outlined or found by a model are doubtful.
-
-    Parameters
-    ----------
-    scale : level-0 pixels per cell of the grid
+    Cores in a tumor that was outlined or found by a model are doubtful. `scale` is level-0 pixels
+    per cell of the grid.
     """
-    from mcp_servers.slides.geometry import mask_polygons
-
     centers: list[Center] = []
     for region, (call, own) in enumerate(zip(found.calls, found.cores, strict=True)):
         for core in own if call != "rejected" else ():
@@ -254,24 +272,14 @@ def outlined_centers(found: Aggregates, tumor: TumorArea, scale: float) -> list[
 
 
 def locate_aggregates(
-    found: Aggregates,
-    centers: list[Center] | None,
-    tumor: BoolArray,
-    scale: float,
-    band_um: float,
+    found: Aggregates, centers: list[Center] | None, tumor: BoolArray, scale: float, band_um: float
 ) -> list[tuple[Aggregate, Polygon]]:
     """Outline each aggregate: counted aggregates by size, then rejected ones.
 
-    Parameters
-    ----------
-    centers : their germinal centers; None if these were not searched for
-    scale : level-0 pixels per cell of the grid
-    band_um : width of the peritumoral band outside the tumor's border, in µm
+    `centers` is None if these were not searched for, and `scale` is level-0 pixels per cell of the
+    grid.
     """
-    import numpy as np
-
     from mcp_servers.pathology.compute.distance import Border
-    from mcp_servers.slides.geometry import mask_polygons
 
     pieces, labels = found.regions.pieces(), range(1, found.regions.count + 1)
     places = [(pieces.box(label), pieces.cells(label)) for label in labels]
@@ -309,78 +317,38 @@ def locate_aggregates(
     return sorted(drawn, key=lambda pair: (pair[0].call == "rejected", -pair[0].area_um2))
 
 
-def write_files(
+def outline_all(
+    drawn: list[tuple[Aggregate, Polygon]], centers: list[Center]
+) -> Iterator[dict[str, Any]]:
+    """Yield the outlines of aggregates and of germinal centers, also doubtful ones, as features."""
+    for row, polygon in drawn:
+        clear = row.call == "lymphoid"
+        yield feature(
+            polygon,
+            name=f"{row.location} aggregate" if clear else f"{row.call}: {row.reason}",
+            classification="Ignore*" if row.call == "rejected" else None,
+            measurements=measurements(row),
+        )
+    for center in centers:
+        yield feature(
+            center.outline,
+            name="germinal center" if center.sure else f"{DOUBTFUL_CENTER}: {center.reason}",
+            classification=None if center.sure else "Ignore*",
+            measurements={"Area µm^2": center.area_um2},
+        )
+
+
+def draw_aggregates(
     slide: Slide,
     drawn: list[tuple[Aggregate, Polygon]],
     centers: list[Center],
     tumor: TumorArea,
     scale: float,
-    context: ToolContext,
-) -> dict[str, str]:
-    """Write the table, the outlines and the overlay, and return their names by kind.
+) -> tuple[U8, dict[str, Color]]:
+    """Draw aggregates, germinal centers and tumor over a thumbnail; return it and its legend.
 
-    Parameters
-    ----------
-    drawn : aggregates with their outlines in level-0 pixels
-    centers : germinal centers, including doubtful ones
-    scale : level-0 pixels per cell of the tumor's mask
+    `scale` is level-0 pixels per cell of the tumor's mask.
     """
-    from mcp_servers.formats.geojson import feature, write_geojson
-    from mcp_servers.formats.tables import write_rows
-
-    names = {kind: f"{slide.name}.tls.{kind}" for kind in ("csv", "geojson", "overlay.png")}
-    with context.writing(names["csv"]) as path:
-        rows = [{"slide": slide.name, **row.model_dump()} for row, _ in drawn]
-        empty = dict.fromkeys(["slide", *Aggregate.model_fields])
-        write_rows(path, rows) if rows else path.write_text(",".join(empty) + "\n")
-    with context.writing(names["geojson"]) as path:
-        outlines = [
-            feature(
-                polygon,
-                name=f"{row.location} aggregate"
-                if row.call == "lymphoid"
-                else f"{row.call}: {row.reason}",
-                classification="Ignore*" if row.call == "rejected" else None,
-                measurements=measurements(row),
-            )
-            for row, polygon in drawn
-        ]
-        outlines += [
-            feature(
-                center.outline,
-                name="germinal center" if center.sure else f"{DOUBTFUL_CENTER}: {center.reason}",
-                classification=None if center.sure else "Ignore*",
-                measurements={"Area µm^2": center.area_um2},
-            )
-            for center in centers
-        ]
-        write_geojson(path, outlines)
-    with context.writing(names["overlay.png"]) as path:
-        _draw(path, slide, drawn, centers, tumor, scale)
-    return names
-
-
-def _draw(
-    path: Path,
-    slide: Slide,
-    drawn: list[tuple[Aggregate, Polygon]],
-    centers: list[Center],
-    tumor: TumorArea,
-    scale: float,
-) -> None:
-    from mcp_servers.formats.images import draw_polygons, write_png
-    from mcp_servers.pathology.drawing import (
-        BLUE,
-        GRAY,
-        GREEN,
-        VERMILLION,
-        YELLOW,
-        captioned,
-        draw_outlines,
-        line_width,
-    )
-    from mcp_servers.slides.geometry import mask_polygons
-
     picture = slide.thumbnail(2048)
     ratio = slide.width / picture.shape[1]
     border = mask_polygons(tumor.mask, scale, simplify_px=1.0)
@@ -392,8 +360,7 @@ def _draw(
     legend = {"lymphoid aggregate": BLUE, "doubtful": YELLOW, "not counted": GRAY}
     legend |= {"germinal center": GREEN} if any(center.sure for center in centers) else {}
     tumor_name = "tumor-like" if tumor.source == "classical" else "tumor"
-    um = slide.need_mpp() * ratio
-    write_png(path, captioned(picture, um, legend | {tumor_name: VERMILLION}))
+    return picture, legend | {tumor_name: VERMILLION}
 
 
 def measurements(row: Aggregate) -> dict[str, float]:
@@ -420,14 +387,8 @@ def place(distance_um: float, band_um: float) -> Place:
 def reason(call: Call, regular: float, contrast: float, background: float) -> str:
     """Explain why an aggregate is doubtful or rejected, with the relevant figure.
 
-    Parameters
-    ----------
-    regular : share of the aggregate's nuclei that are regular
-    contrast : of the nuclei to the area between them; 1 for none
-    background : darkness between the nuclei; 1 is usual
+    A contrast of 1 is none; a background of 1 is usual.
     """
-    from mcp_servers.pathology.compute.lymphoid import FOLD_BACKGROUND, SURE_REGULAR
-
     if call == "lymphoid":
         return ""
     why = []

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 
+import numpy as np
 from pydantic import Field
 
 from mcp_servers.context import ToolContext
+from mcp_servers.formats.geojson import read_polygons
+from mcp_servers.formats.images import blend_mask
+from mcp_servers.lazy import cv2
 from mcp_servers.pathology.common import (
     SUITE,
     Device,
@@ -16,18 +21,19 @@ from mcp_servers.pathology.common import (
     SlideResult,
     of_slide,
     open_slide,
+    save_geojson,
+    save_png,
 )
+from mcp_servers.pathology.drawing import VERMILLION, ramp_of, save_overlay
+from mcp_servers.pathology.surveying import Surveyed, survey_slide, write_map
+from mcp_servers.pathology.tissue import outline_areas
+from mcp_servers.slides.arrays import F32, AnyArray, BoolArray
+from mcp_servers.slides.geometry import Polygon, mask_polygons, rasterize
+from mcp_servers.slides.slide import Slide
 from mcp_servers.spec import InputPath, OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
+from sage.core.plugins import load_first
 from sage.core.printable import quote_text
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from mcp_servers.pathology.surveying import Surveyed
-    from mcp_servers.slides.arrays import F32, AnyArray, BoolArray
-    from mcp_servers.slides.geometry import Polygon
-    from mcp_servers.slides.slide import Slide
 
 TumorSourceName = Literal["classical", "learned", "outlines"]
 TUMOR = frozenset(("tumor", "tumour", "carcinoma", "cancer", "neoplasm", "malignant"))
@@ -43,8 +49,7 @@ class TumorModel(SlideInput):
     """A slide, and a trained model to find its tumor, if any."""
 
     model: InputPath | None = Field(
-        default=None,
-        description="Model of patch_train; default: the classical method",
+        default=None, description="Model of patch_train; default: the classical method"
     )
     weights: InputPath | None = Field(
         default=None,
@@ -131,7 +136,8 @@ def tumor_area(
 ) -> TumorArea:
     """Find the tumor from outlines, else with a model, else with the classical method.
 
-    `source` names the method; a warning states the classical method's limits.
+    `source` names the method; a warning states the classical method's limits. Raises `InputError`
+    if outlines and a model are both given, or the classes of either do not include tumor.
 
     Parameters
     ----------
@@ -139,14 +145,8 @@ def tumor_area(
     regions : GeoJSON with the tumor's outlines, below the roots
     threshold : on the classical score or the model's probability; None for the default
     min_area_um2 : smaller pieces are left out
-
-    Raises
-    ------
-    InputError
-        If outlines and a model are both given, or the classes of either do not include tumor.
     """
     from mcp_servers.pathology.compute.tumor import PALE, tumor_mask
-    from mcp_servers.slides.geometry import rasterize
 
     survey = surveyed.survey
     if regions is not None:
@@ -186,8 +186,6 @@ def tumor_outlines(path: Path) -> tuple[list[Polygon], list[str]]:
 
     Raises `InputError` if there are classes but none means tumor.
     """
-    from mcp_servers.formats.geojson import read_polygons
-
     outlines = read_polygons(path)
     named = [outline for outline in outlines if means_tumor(outline.label)]
     others = sorted({outline.label for outline in outlines if not means_tumor(outline.label)})
@@ -221,7 +219,6 @@ def predict_tumor(
     Raises `InputError` if there is no such plugin.
     """
     from mcp_servers.pathology.compute.tumor import clean_mask
-    from sage.core.plugins import load_first
 
     predict = load_first("sage.tumor")
     if predict is None:
@@ -238,16 +235,7 @@ def predict_tumor(
 def to_thumbnail(
     mask: BoolArray | F32, slide: Slide, surveyed: Surveyed, picture_width: int, height: int
 ) -> F32:
-    """Resample a grid of the survey to the size of a thumbnail.
-
-    Parameters
-    ----------
-    mask : (rows, columns) of the grid
-    picture_width, height : of the thumbnail, pixels
-    """
-    import cv2
-    import numpy as np
-
+    """Resample a grid of the survey to the size of a thumbnail."""
     k = surveyed.scale(slide) * picture_width / slide.width
     move = np.array([[k, 0, 0], [0, k, 0]], dtype=np.float64)
     values: AnyArray = mask.view(np.uint8) if mask.dtype == np.bool_ else mask
@@ -266,54 +254,31 @@ def to_thumbnail(
 )
 def tumor(given: TumorInput, context: ToolContext) -> TumorResult:
     """Find the tumor of a slide."""
-    from mcp_servers.formats.geojson import feature, write_geojson
-    from mcp_servers.formats.images import blend_mask, write_png
     from mcp_servers.pathology.compute.tumor import tumor_score
-    from mcp_servers.pathology.drawing import VERMILLION, captioned, ramp_of
-    from mcp_servers.pathology.maps import write_map
-    from mcp_servers.pathology.surveying import survey_slide
-    from mcp_servers.slides.geometry import mask_polygons
 
     slide = open_slide(given, context)
     surveyed = survey_slide(slide, given, context)
     area = tumor_area(
-        slide,
-        surveyed,
-        context,
-        given,
-        threshold=given.threshold,
-        min_area_um2=given.min_area_um2,
+        slide, surveyed, context, given, threshold=given.threshold, min_area_um2=given.min_area_um2
     )
     context.progress(0.92, "files")
-    names = {
-        k: f"{slide.name}.tumor.{k}" for k in ("mask.png", "score.png", "geojson", "overlay.png")
-    }
+    start = f"{slide.name}.tumor"
     rows, columns = surveyed.inside(slide)
-    with context.writing(names["mask.png"]) as path:
-        write_png(path, area.mask[:rows, :columns])
+    mask = save_png(context, f"{start}.mask.png", area.mask[:rows, :columns])
     low, high = (0.0, 1.0) if area.source == "learned" else (-0.2, 1.3)
 
     def score(rows: slice) -> F32:
         return tumor_score(surveyed.survey, rows) if area.score is None else area.score[rows]
 
     word = "probability" if area.source == "learned" else "score"
-    with context.writing(names["score.png"]) as path:
+    with context.writing(f"{start}.score.png") as path:
         ramp = ramp_of(f"tumor {word} {low:g}", f"{high:g}")
         write_map(path, slide, surveyed, score, (low, high), ramp)
-    scale, base = surveyed.scale(slide), slide.need_mpp()
-    polygons = mask_polygons(area.mask, scale, simplify_px=0.7, label="Tumor")
-    with context.writing(names["geojson"]) as path:
-        write_geojson(
-            path,
-            (feature(p, measurements={"Area mm^2": p.area * (base / 1000) ** 2}) for p in polygons),
-        )
+    polygons = mask_polygons(area.mask, surveyed.scale(slide), simplify_px=0.7, label="Tumor")
     picture = slide.thumbnail(2048)
     shown = to_thumbnail(area.mask, slide, surveyed, picture.shape[1], picture.shape[0]) > 0
-    with context.writing(names["overlay.png"]) as path:
-        um = base * slide.width / picture.shape[1]
-        label = "tumor" if area.source == "learned" else "tumor-like"
-        drawn = blend_mask(picture, shown, VERMILLION, 0.3)
-        write_png(path, captioned(drawn, um, {label: VERMILLION}))
+    legend = {"tumor" if area.source == "learned" else "tumor-like": VERMILLION}
+    picture = blend_mask(picture, shown, VERMILLION, 0.3)
     cell_mm2 = (surveyed.cell_um / 1000) ** 2
     tissue_cells = float(surveyed.survey.tissue.sum())
     return TumorResult(
@@ -325,11 +290,11 @@ def tumor(given: TumorInput, context: ToolContext) -> TumorResult:
         tumor_fraction=float(area.mask.sum()) / tissue_cells if tissue_cells else 0.0,
         regions=len(polygons),
         threshold=float(area.threshold or 0.0),
-        mask=names["mask.png"],
+        mask=mask,
         mask_mpp=surveyed.cell_um,
-        score=names["score.png"],
-        geojson=names["geojson"],
-        overlay=names["overlay.png"],
+        score=f"{start}.score.png",
+        geojson=save_geojson(context, f"{start}.geojson", outline_areas(slide, polygons)),
+        overlay=save_overlay(context, slide, f"{start}.overlay.png", picture, legend),
     )
 
 

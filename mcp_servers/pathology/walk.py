@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mcp_servers.context import ToolContext
-from mcp_servers.slides.arrays import F64, U8, BoolArray
+from mcp_servers.lazy import cv2
+from mcp_servers.slides.arrays import F64, BoolArray
+from mcp_servers.slides.source import release
+from mcp_servers.slides.view import Block, View
 
-if TYPE_CHECKING:
-    from mcp_servers.slides.view import View
 
+@dataclass(frozen=True)
+class Piece(Block):
+    """A block, and the tissue in its image (height, width)."""
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A block: the image with its halo, its tissue, and its position in the view."""
-
-    image: U8
     tissue: BoolArray
-    x: int
-    y: int
-    inner: tuple[int, int, int, int]
 
     def owns(self, column: F64, row: F64) -> BoolArray:
         """Return a mask of the points (block pixels) in the block itself, not in its halo."""
@@ -62,10 +57,6 @@ def walk(
     halo : margin read around each block, view pixels
     span : start and end, 0 to 1
     """
-    import cv2
-
-    from mcp_servers.slides.source import release
-
     ratio = view.scale / mask_scale
     rows, columns = -(-view.height // size), -(-view.width // size)
 
@@ -91,6 +82,6 @@ def walk(
     for done, block in enumerate(view.blocks(size, halo, keep)):
         height, width = block.image.shape[:2]
         tissue = window(block.x, block.y, width, height)
-        yield Piece(block.image, tissue, block.x, block.y, block.inner)
+        yield Piece(block.image, block.x, block.y, block.inner, tissue)
         share = span[0] + (span[1] - span[0]) * (done + 1) / len(keep)
         context.progress(share, message)

@@ -7,6 +7,7 @@ of the tool to call.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -27,6 +28,15 @@ EMPTY_WORDS = frozenset({
 })  # fmt: skip
 """Words that do not distinguish tools."""
 
+READS = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
+
+
+def describe_arguments(*required: str, **properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON schema of a tool's arguments."""
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return schema | ({"required": list(required)} if required else {})
+
+
 SEARCH_TOOL = types.Tool(
     name="search_tools",
     title="Search the tools",
@@ -34,28 +44,19 @@ SEARCH_TOOL = types.Tool(
         "Find tools by words of the task, best first; without a query, list all. Returns the "
         "name, suite and purpose of each."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "query": {"type": "string", "description": "Words of the task", "maxLength": 500}
-        },
-        "additionalProperties": False,
-    },
-    annotations=types.ToolAnnotations(read_only_hint=True, open_world_hint=False),
+    input_schema=describe_arguments(
+        query={"type": "string", "description": "Words of the task", "maxLength": 500}
+    ),
+    annotations=READS,
 )
 DESCRIBE_TOOL = types.Tool(
     name="describe_tool",
     title="Describe a tool",
     description="Arguments (JSON schema), result, limits and known failures of a tool.",
-    input_schema={
-        "type": "object",
-        "properties": {
-            "name": {"type": "string", "description": "A name returned by search_tools"}
-        },
-        "required": ["name"],
-        "additionalProperties": False,
-    },
-    annotations=types.ToolAnnotations(read_only_hint=True, open_world_hint=False),
+    input_schema=describe_arguments(
+        "name", name={"type": "string", "description": "A name returned by search_tools"}
+    ),
+    annotations=READS,
 )
 CALL_TOOL = types.Tool(
     name=CALL,
@@ -64,15 +65,11 @@ CALL_TOOL = types.Tool(
         "Call a tool by name with the arguments given by describe_tool. Returns state (done, or "
         "running with a job for job_result), result, files and provenance."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "name": {"type": "string"},
-            "arguments": {"type": "object", "description": "As in the tool's schema"},
-        },
-        "required": ["name"],
-        "additionalProperties": False,
-    },
+    input_schema=describe_arguments(
+        "name",
+        name={"type": "string"},
+        arguments={"type": "object", "description": "As in the tool's schema"},
+    ),
     annotations=types.ToolAnnotations(
         read_only_hint=False, destructive_hint=False, open_world_hint=False
     ),
@@ -86,8 +83,6 @@ def search_tools(specs: Iterable[ToolSpec], query: str) -> dict[str, Any]:
     A word in the name or title counts three times, in the summary twice, and in an argument once;
     rare words count more (by the logarithm of their document frequency).
     """
-    import math
-
     texts = {spec.name: _fields(spec) for spec in specs}
     by_name = {spec.name: spec for spec in specs}
     words = set(WORD.findall(query.casefold())) - EMPTY_WORDS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -10,9 +11,12 @@ from urllib.parse import quote
 
 import mcp_types as types
 
+from mcp_servers.context import ToolContext
 from mcp_servers.describe import describe_limits, describe_validity
+from mcp_servers.results_cache import describe_output
+from mcp_servers.roots import Roots
 from mcp_servers.servers.options import Limits
-from mcp_servers.spec import ToolRun, ToolSpec, map_texts
+from mcp_servers.spec import Output, ToolRun, ToolSpec, map_texts
 
 SCHEME = "sage://output/"
 """Prefix of resource addresses, which name files below the server's output folder."""
@@ -75,7 +79,8 @@ def strip_titles(schema: Any) -> Any:
 
 def describe(spec: ToolSpec) -> types.Tool:
     """Describe a tool for MCP clients."""
-    lines = [spec.summary, _capitalize(describe_limits(spec)), *describe_validity(spec)]
+    limits = describe_limits(spec)
+    lines = [spec.summary, f"{limits[:1].upper()}{limits[1:]}.", *describe_validity(spec)]
     card = spec.validity.model_dump(exclude_none=True) if spec.validity else None
     return types.Tool(
         name=spec.name,
@@ -98,9 +103,9 @@ def describe(spec: ToolSpec) -> types.Tool:
     )
 
 
-def make_uri(path: str) -> str:
-    """Return the resource address of a file below the output folder."""
-    return SCHEME + quote(path)
+def make_link(path: str, output: Output) -> dict[str, Any]:
+    """Describe a file below the output folder, with its resource address."""
+    return {"path": path, "uri": SCHEME + quote(path), **output.model_dump(exclude={"name"})}
 
 
 def make_envelope(status: dict[str, Any], run: ToolRun | None, prefix: str) -> dict[str, Any]:
@@ -114,21 +119,9 @@ def make_envelope(status: dict[str, Any], run: ToolRun | None, prefix: str) -> d
         moved = {folder: f"{prefix}/{folder}" for folder in folders if "/" in folder}
         places = moved | names
         result = map_texts(run.result, lambda text: places.get(text, text))
-        files = [
-            {
-                "path": names[output.name],
-                "uri": make_uri(names[output.name]),
-                "mime": output.mime,
-                "bytes": output.bytes,
-                "sha256": output.sha256,
-            }
-            for output in run.outputs
-        ]
+        files = [make_link(names[output.name], output) for output in run.outputs]
     return {
-        "state": status["state"],
-        "job": status["job"],
-        "fraction": status["fraction"],
-        "message": status["message"],
+        **{key: status[key] for key in ("state", "job", "fraction", "message")},
         "result": result,
         "files": files,
         "provenance": run.provenance.model_dump(mode="json") if run is not None else None,
@@ -173,7 +166,6 @@ def load_image(path: Path, mime: str, most: int) -> types.ImageContent | None:
         return None
     if path.stat().st_size <= most:
         return types.ImageContent(data=base64.b64encode(path.read_bytes()).decode(), mime_type=mime)
-    import io
 
     from PIL import Image, UnidentifiedImageError
 
@@ -193,25 +185,15 @@ def spill_to_file(
     structured: dict[str, Any], text: str, output: Path, bounds: Limits
 ) -> dict[str, Any]:
     """Write the envelope (as JSON `text`) to a file below `output` and return a short version."""
-    from mcp_servers.context import ToolContext
-    from mcp_servers.results_cache import describe_output
-    from mcp_servers.roots import Roots
-
     name = f"results/{structured['job']}.json"
     with ToolContext(Roots((), output)).writing(name) as path:
         path.write_text(text, encoding="utf-8")
-    made = describe_output(output, name)
-    link = {"path": name, "uri": make_uri(name), **made.model_dump(exclude={"name"})}
     return {
         **structured,
         "result": None,
         "message": (
             f"the result has {len(text.encode())} bytes, more than {bounds.result}; it is in {name}"
         ),
-        "files": [link, *structured["files"][:100]],
+        "files": [make_link(name, describe_output(output, name)), *structured["files"][:100]],
         "provenance": None,
     }
-
-
-def _capitalize(text: str) -> str:
-    return text[:1].upper() + text[1:] + "."

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hmac
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mcp_servers.servers.authority import DEFAULT_PORTS, Authority, parse_authority, parse_origin
+from mcp_servers.servers.callers import Callers
 from mcp_servers.servers.health import Watch
-
-if TYPE_CHECKING:
-    from mcp_servers.servers.callers import Callers
-    from mcp_servers.servers.listener import BoundedListener
-    from mcp_servers.servers.options import HttpOptions
+from mcp_servers.servers.listener import BoundedListener
+from mcp_servers.servers.options import (
+    DEFAULT_PORTS,
+    Authority,
+    HttpOptions,
+    parse_authority,
+    parse_origin,
+)
 
 UNNAMED = "people must connect through the proxy, which identifies them"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -29,7 +32,6 @@ class Gate:
         watch: Watch | None = None,
         callers: Callers | None = None,
     ) -> None:
-        """Wrap `app`, the application to protect."""
         self.app = app
         self.callers = callers
         self.watch = watch or Watch()
@@ -128,10 +130,7 @@ def _is_allowed(given: Authority, allowed: list[Authority | None]) -> bool:
 async def _refuse(send: Any, status: int, reason: str, error: str = "") -> None:
     error = error or {401: "invalid_token", 403: "foreign_origin", 421: "foreign_host"}[status]
     body = json.dumps({"error": error, "error_description": reason}).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-    ]
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if status == 401:
         headers.append((b"www-authenticate", b'Bearer error="invalid_token"'))
     await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import anyio
 from prometheus_client import ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -52,7 +53,6 @@ class Watch:
         """Answer /metrics; return False for any other request."""
         if scope["path"] != METRICS or scope["method"] != "GET":
             return False
-        import anyio
 
         await _send(
             send, await anyio.to_thread.run_sync(generate_latest, self), CONTENT_TYPE_LATEST

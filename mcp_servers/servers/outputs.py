@@ -85,13 +85,11 @@ class Outputs:
         return types.ReadResourceResult(contents=[content])
 
 
-TEMPLATES = types.ListResourceTemplatesResult(
-    resource_templates=[
-        types.ResourceTemplate(
-            uri_template=SCHEME + "{+path}",
-            name="output file",
-            description="A file in the output folder, as named in a tool's result",
-        )
-    ]
-)
-"""The only resource template."""
+async def list_templates(ctx: Any, params: Any) -> types.ListResourceTemplatesResult:
+    """List the only resource template."""
+    template = types.ResourceTemplate(
+        uri_template=SCHEME + "{+path}",
+        name="output file",
+        description="A file in the output folder, as named in a tool's result",
+    )
+    return types.ListResourceTemplatesResult(resource_templates=[template])

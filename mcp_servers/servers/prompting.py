@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
+from typing import Any
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
@@ -55,7 +55,7 @@ PROMPTS = {
 }
 
 
-def list_prompts() -> types.ListPromptsResult:
+async def list_prompts(ctx: Any, params: Any) -> types.ListPromptsResult:
     """List all prompts with their arguments."""
     return types.ListPromptsResult(
         prompts=[
@@ -73,8 +73,9 @@ def list_prompts() -> types.ListPromptsResult:
     )
 
 
-def get_prompt(name: str, arguments: dict[str, str]) -> types.GetPromptResult:
+async def get_prompt(ctx: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
     """Return a prompt's text with arguments filled in; raises `MCPError` for wrong arguments."""
+    name, arguments = params.name, params.arguments or {}
     prompt = PROMPTS.get(name)
     if prompt is None:
         raise MCPError(types.INVALID_PARAMS, f'no prompt is called "{name}"')
@@ -85,11 +86,7 @@ def get_prompt(name: str, arguments: dict[str, str]) -> types.GetPromptResult:
         if len(value) > LONGEST:
             raise MCPError(types.INVALID_PARAMS, f"{key} has more than {LONGEST} characters")
     places = re.compile(r"\{(" + "|".join(prompt.arguments) + r")\}")
-    filled = places.sub(lambda place: arguments[place.group(1)], _text(name))
+    text = (FOLDER / f"{name}.md").read_text(encoding="utf-8").strip()
+    filled = places.sub(lambda place: arguments[place.group(1)], text)
     message = types.PromptMessage(role="user", content=types.TextContent(text=filled))
     return types.GetPromptResult(description=prompt.description, messages=[message])
-
-
-@cache
-def _text(name: str) -> str:
-    return (FOLDER / f"{name}.md").read_text(encoding="utf-8").strip()

@@ -16,6 +16,7 @@ from mcp_servers.servers.gate import Gate
 from mcp_servers.servers.health import Watch
 from mcp_servers.servers.listener import BoundedListener
 from mcp_servers.servers.options import HttpOptions
+from mcp_servers.servers.stdio import wire_of
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ AT_ONCE = 16
 def serve_stdio(server: ToolServer) -> None:
     """Serve a client over standard input and output until it disconnects."""
     from mcp.server.stdio import stdio_server
-
-    from mcp_servers.servers.stdio import wire_of
 
     async def main() -> None:
         built = server.build()
@@ -76,10 +75,7 @@ def serve_http(
 def listen(options: HttpOptions) -> BoundedListener:
     """Bind a socket, so that clients can connect as soon as they know the address.
 
-    Raises
-    ------
-    InputError
-        If the address cannot be bound or would be open to strangers.
+    Raises `InputError` if the address cannot be bound or would be open to strangers.
     """
     options.check()
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
@@ -106,12 +102,7 @@ def serve_app(
 ) -> None:
     """Serve an application on a bound socket until interrupted.
 
-    `started` is called with the address.
-
-    Raises
-    ------
-    InputError
-        If the certificate cannot be used.
+    `started` is called with the address. Raises `InputError` if the certificate cannot be used.
     """
     import uvicorn
 

@@ -18,15 +18,18 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from prometheus_client.core import CounterMetricFamily, Metric
 
+from mcp_servers.context import ToolContext
+from mcp_servers.oncology.cohorts import CohortsInput, list_cohorts
+from mcp_servers.pathology.listing import SlidesInput, list_slides
 from mcp_servers.roots import Roots, hide_folders
 from mcp_servers.servers import asking, compact, content, prompting, tasks
 from mcp_servers.servers.asking import InputNeeded
 from mcp_servers.servers.callers import CALLER, Callers
 from mcp_servers.servers.health import make_counters, make_gauges
 from mcp_servers.servers.options import Limits
-from mcp_servers.servers.outputs import TEMPLATES, Outputs
+from mcp_servers.servers.outputs import Outputs, list_templates
 from mcp_servers.servers.unfinished import UnfinishedJob, UnfinishedJobs
-from mcp_servers.slides.unknown import PixelSizeError
+from mcp_servers.slides.metadata import PixelSizeError
 from mcp_servers.spec import ToolSpec
 from mcp_servers.workers.base import KEEP_FINISHED, Workers
 from mcp_servers.workers.jobs import Job, State
@@ -36,17 +39,11 @@ from sage.core.versions import own_version
 
 log = logger(__name__)
 
-JOB_ARGUMENT = {
-    "type": "object",
-    "properties": {"job": {"type": "string", "description": "Handle that a call returned"}},
-    "required": ["job"],
-    "additionalProperties": False,
-}
+JOB_ARGUMENT = compact.describe_arguments(
+    "job", job={"type": "string", "description": "Handle that a call returned"}
+)
 JOB_TOOLS = {
-    "job_status": (
-        "State of a job",
-        "State, fraction and message of a long job. Returns at once.",
-    ),
+    "job_status": ("State of a job", "State, fraction and message of a long job. Returns at once."),
     "job_result": (
         "Result of a job",
         "The result of a job; waits for it briefly, or else returns its state.",
@@ -85,7 +82,7 @@ class ToolServer:
         self.callers = callers
         self.roots = roots
         self.workers = workers
-        self.inline = inline
+        self.homes = (workers,) if inline is None else (workers, inline)
         self.limits = limits or Limits()
         self.compact = compact
         self.ask_roots = ask_roots
@@ -99,10 +96,7 @@ class ToolServer:
 
     def specs(self) -> dict[str, ToolSpec]:
         """All served tools, by name."""
-        found = {spec.name: spec for spec in self.workers.registry.all()}
-        if self.inline is not None:
-            found.update({spec.name: spec for spec in self.inline.registry.all()})
-        return found
+        return {spec.name: spec for home in self.homes for spec in home.registry.all()}
 
     def input_schema(self, name: str) -> Mapping[str, Any] | None:
         """Return the input schema of a tool, or None if it is unknown."""
@@ -194,7 +188,7 @@ class ToolServer:
             bound = self.limits.task_after if tasks.supports_tasks(ctx) else None
             await self._wait(ctx, job, bound)
         except anyio.get_cancelled_exc_class():
-            self._home(job).cancel(job)
+            self._home(job.id).cancel(job)
             raise
         return job
 
@@ -224,9 +218,7 @@ class ToolServer:
         active = sum(not job.state.final for job in self._jobs())
         if active >= self.limits.jobs:
             raise InputError(f"{active} jobs are already waiting or running; try again later")
-        home = self.workers if name in self.workers.registry.tools else self.inline
-        if home is None:
-            raise InputError(f'no tool is called "{name}"')
+        home = next(home for home in self.homes if name in home.registry.tools)
         home.registry.get(name).parse(arguments)  # before a folder is made for it
         prefix = f"{name}/{secrets.token_hex(6)}"
         unfinished = self.unfinished if home is self.workers else None
@@ -264,8 +256,7 @@ class ToolServer:
 
     def _jobs(self) -> list[Job]:
         """Return all known jobs, both of the workers and inline."""
-        homes = (self.workers, self.inline) if self.inline is not None else (self.workers,)
-        return [job for home in homes for job in home.jobs.copy().values()]
+        return [job for home in self.homes for job in home.jobs.copy().values()]
 
     def metrics(self) -> list[Metric]:
         """Collect metrics on jobs, calls and removed outputs."""
@@ -284,14 +275,8 @@ class ToolServer:
                 if not job.state.final and job.id in self.prefixes]  # fmt: skip
         self.outputs.prune(sum(self.called.values()), busy)
 
-    def _home(self, job: Job) -> Workers:
-        if self.inline is not None and job.id in self.inline.jobs:
-            return self.inline
-        return self.workers
-
-    def _find(self, job_id: str) -> Job:
-        inline = self.inline is not None and job_id in self.inline.jobs
-        return (self.inline if inline and self.inline else self.workers).get(job_id)
+    def _home(self, job_id: str) -> Workers:
+        return next((home for home in self.homes if job_id in home.jobs), self.workers)
 
     async def _wait(self, ctx: Any, job: Job, bound: float | None = None) -> None:
         """Wait until the job ends or `bound` seconds pass, reporting its progress."""
@@ -336,14 +321,14 @@ class ToolServer:
         if not isinstance(job_id, str) or len(arguments) != 1:
             return make_error(f"{name} takes exactly one argument: job")
         try:
-            job = self._find(job_id)
+            job = self._home(job_id).get(job_id)
         except InputError as error:
             return make_error(str(error))
         if name == "job_result":
             await self._wait(ctx, job)
             return await self._answer(job)
         if name == "job_cancel":
-            self._home(job).cancel(job)
+            self._home(job_id).cancel(job)
             with anyio.move_on_after(self.workers.grace + 5.0):
                 while not job.state.final:
                     await anyio.sleep(0.05)
@@ -365,7 +350,7 @@ class ToolServer:
         """Cancel a task; `get_task` reports when the task has ended."""
         await self._admit_reading(ctx)
         job = self._task(ctx, params)
-        self._home(job).cancel(job)
+        self._home(job.id).cancel(job)
         return {}
 
     async def update_task(self, ctx: Any, params: tasks.UpdateParams) -> dict[str, Any]:
@@ -382,7 +367,7 @@ class ToolServer:
                 needed,
             )
         try:
-            return self._find(params.task_id)
+            return self._home(params.task_id).get(params.task_id)
         except InputError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
 
@@ -392,10 +377,6 @@ class ToolServer:
         """List the files that calls of this server wrote, the latest first."""
         await self._admit_reading(ctx)
         return self.outputs.list()
-
-    async def list_templates(self, ctx: Any, params: Any) -> types.ListResourceTemplatesResult:
-        """List the only resource template."""
-        return TEMPLATES
 
     async def read_resource(
         self, ctx: Any, params: types.ReadResourceRequestParams
@@ -409,16 +390,6 @@ class ToolServer:
             raise MCPError(types.INVALID_PARAMS, self._hide(str(error))) from error
 
     # --- prompts ---
-
-    async def list_prompts(self, ctx: Any, params: Any) -> types.ListPromptsResult:
-        """List the prompts that a client can offer."""
-        return prompting.list_prompts()
-
-    async def get_prompt(
-        self, ctx: Any, params: types.GetPromptRequestParams
-    ) -> types.GetPromptResult:
-        """Return a prompt with its arguments filled in."""
-        return prompting.get_prompt(params.name, params.arguments or {})
 
     async def complete(self, ctx: Any, params: types.CompleteRequestParams) -> types.CompleteResult:
         """Complete a prompt's argument (cohorts, endpoints or folders), or a resource's (files)."""
@@ -448,10 +419,10 @@ class ToolServer:
             on_list_tools=self.list_tools,
             on_call_tool=self.call_tool,  # type: ignore[arg-type]  # a task is the extension's
             on_list_resources=self.list_resources,
-            on_list_resource_templates=self.list_templates,
+            on_list_resource_templates=list_templates,
             on_read_resource=self.read_resource,
-            on_list_prompts=self.list_prompts,
-            on_get_prompt=self.get_prompt,
+            on_list_prompts=prompting.list_prompts,
+            on_get_prompt=prompting.get_prompt,
             on_completion=self.complete,
         )
         server.extensions[tasks.EXTENSION] = {}
@@ -513,10 +484,6 @@ def _priority(ctx: Any) -> int:
 
 def complete_argument(roots: Roots, argument: str, given: Mapping[str, str]) -> list[str]:
     """Return values for a prompt's argument that exist under the roots."""
-    from mcp_servers.context import ToolContext
-    from mcp_servers.oncology.cohorts import CohortsInput, list_cohorts
-    from mcp_servers.pathology.listing import SlidesInput, list_slides
-
     context = ToolContext(roots)
     if argument == "slides":
         return list(list_slides(SlidesInput(), context).folders)

@@ -7,16 +7,16 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from mcp_servers import catalog
+from mcp_servers.knowledge.runs import Drive, run_tools
 from mcp_servers.registry import Registry
 from mcp_servers.roots import Roots
+from mcp_servers.servers.callers import Callers
 from mcp_servers.servers.options import Limits
 from mcp_servers.workers.choose import open_workers
 from mcp_servers.workers.inline import InlineWorkers
 from mcp_servers.workers.jobs import Recipe
 
 if TYPE_CHECKING:
-    from mcp_servers.knowledge.runs import Drive
-    from mcp_servers.servers.callers import Callers
     from mcp_servers.servers.server import ToolServer
 
 
@@ -39,12 +39,8 @@ def open_server(
     """Open a server for one suite or for all; its workers stop when the block ends.
 
     `drive` runs the `sage` command; with it, the knowledge suite can start and review runs.
-    `compact`, `ask_roots` and `lasting` are passed to the server.
-
-    Raises
-    ------
-    InputError
-        If the suite does not exist.
+    `compact`, `ask_roots` and `lasting` are passed to the server. Raises `InputError` if the suite
+    does not exist.
     """
     from mcp_servers.servers.server import ToolServer
 
@@ -54,8 +50,6 @@ def open_server(
         pool = stack.enter_context(open_workers(workers, recipe, memory_mb=memory_mb))
         local = Registry()
         if drive is not None and suite in ("all", "knowledge"):
-            from mcp_servers.knowledge.runs import run_tools
-
             for spec in run_tools(drive):
                 local.add(spec)
         if drive is not None and suite in ("all", "pathology"):

@@ -82,7 +82,6 @@ class Wire:
     """Standard output for the SDK; lines from its writer and from the reader do not mix."""
 
     def __init__(self, stream: BinaryIO) -> None:
-        """Write to `stream`."""
         self.stream = stream
         self.lock = threading.Lock()
 

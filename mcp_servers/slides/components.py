@@ -107,7 +107,6 @@ class Pieces:
     """The regions of some components, each in its own box."""
 
     def __init__(self, of: Components) -> None:
-        """Sort the runs by region."""
         self._of = of
         self._order = np.argsort(of.labels, kind="stable")
         self._first = np.searchsorted(of.labels[self._order], np.arange(1, of.count + 2))
@@ -140,10 +139,7 @@ class Pieces:
 def components(mask: AnyArray, *, diagonal: bool = False, value: bool = True) -> Components:
     """Find the connected regions of the cells of a mask that equal `value`.
 
-    Parameters
-    ----------
-    mask : (rows, columns) of bool, or of 0 and 1
-    diagonal : whether cells that touch at a corner are connected (8 neighbors, else 4)
+    With `diagonal`, cells that touch at a corner are connected (8 neighbors, else 4).
     """
     found = [_runs(mask[part], part.start, value) for part in bands(len(mask))]
     rows, starts, stops = (np.concatenate([part[i] for part in found]) for i in range(3))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mcp_servers.lazy import cv2
 from mcp_servers.slides.arrays import F64, I64, U8, AnyArray, BoolArray
 from mcp_servers.slides.components import spread
 from mcp_servers.slides.outlines import outlines
@@ -72,7 +73,6 @@ def mask_polygons(
     min_area_px : mask pixels
     simplify_px : mask pixels; 0 keeps every point
     """
-    import cv2
 
     def place_ring(ring: AnyArray) -> F64 | None:
         if simplify_px > 0:
@@ -94,13 +94,8 @@ def mask_polygons(
 def mask_area(mask: BoolArray, scale: float, width: int, height: int) -> float:
     """Compute the area of a mask in square level-0 pixels.
 
-    The mask's last row and column end at the image's border.
-
-    Parameters
-    ----------
-    mask : (rows, columns)
-    scale : level-0 pixels per mask pixel
-    width, height : of the image, level-0 pixels
+    The mask's last row and column end at the image's border. `scale` is level-0 pixels per pixel of
+    the (rows, columns) mask.
     """
     below, right = (edge - n * scale for edge, n in zip((height, width), mask.shape, strict=True))
     across, down = (int(np.count_nonzero(edge)) * scale for edge in (mask[-1], mask[:, -1]))
@@ -191,12 +186,8 @@ def _inside(ring: F64, box: Box) -> BoolArray:
 def make_grid(width: int, height: int, size: float, step: float, edges: bool = False) -> I64:
     """Compute the (n, 2) corners of a grid of squares, row by row.
 
-    `edges` also keeps squares that reach beyond the right or bottom border.
-
-    Raises
-    ------
-    InputError
-        If size or step is not positive.
+    `edges` also keeps squares that reach beyond the right or bottom border. Raises `InputError` if
+    size or step is not positive.
     """
     if size <= 0 or step <= 0:
         raise InputError(f"tile size and step must be positive, not {size:g} and {step:g}")

@@ -6,6 +6,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+from sage.core.errors import InputError
+
+
+class PixelSizeError(InputError):
+    """The file does not state its pixel size, which the requested operation needs."""
+
+
 PLAUSIBLE_MPP = (0.02, 100.0)
 """Plausible range of µm per pixel for a scan of tissue (a default of 72 dpi gives 353)."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -93,12 +94,7 @@ def _refuse_elsewhere(path: Path) -> None:
     """Refuse a multi-file slide whose index names a file outside the slide's folder.
 
     OpenSlide would read such a file from anywhere on this machine, because it joins each name to
-    the folder.
-
-    Raises
-    ------
-    InputError
-        If a MIRAX or Hamamatsu index names such a file.
+    the folder. Raises `InputError` if a MIRAX or Hamamatsu index names such a file.
     """
     mirax = Path(str(path).removesuffix(".mrxs")) / "Slidedat.ini"
     for index, mark in ((path, b"Virtual Microscope Specimen]"), (mirax, b"")):
@@ -113,15 +109,9 @@ def _refuse_views(path: Path) -> None:
     """Refuse a slide that is a database (Sakura) containing anything but tables.
 
     OpenSlide queries the file's tables even to detect its format, and a view in place of a table
-    could make the query run forever.
-
-    Raises
-    ------
-    InputError
-        If the file contains anything but tables, or cannot be read as a database.
+    could make the query run forever. Raises `InputError` if the file contains anything but tables,
+    or cannot be read as a database.
     """
-    import sqlite3
-
     with path.open("rb") as stream:
         if not stream.read(16).startswith(b"SQLite format 3"):
             return

@@ -11,14 +11,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Literal, Self
 
 import numpy as np
 
+from mcp_servers.lazy import cv2
 from mcp_servers.slides.arrays import U8
 from mcp_servers.slides.metadata import (
     PLAUSIBLE_MPP,
+    PixelSizeError,
     aperio_mpp,
     number_pair,
     ome_mpp,
@@ -28,7 +31,6 @@ from mcp_servers.slides.metadata import (
 from mcp_servers.slides.others import ImageSource, OpenSlideSource
 from mcp_servers.slides.source import Level, Source, refuse_discolored
 from mcp_servers.slides.tiff import UNREADABLE, TiffSource, UnsupportedError
-from mcp_servers.slides.unknown import PixelSizeError
 from mcp_servers.slides.view import View
 from sage.core.errors import InputError
 
@@ -45,24 +47,6 @@ _MAGIC = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Properties:
-    """Metadata of a slide; `mpp` is µm per level-0 pixel, or None if the file does not state it."""
-
-    path: str
-    format: str
-    backend: str
-    width: int
-    height: int
-    mpp: float | None
-    mpp_source: MppSource
-    objective_power: float | None
-    levels: tuple[Level, ...]
-    associated: tuple[str, ...]
-    size_bytes: int
-    warnings: tuple[str, ...]
-
-
 ONE_UM = 10.0
 """Objective power at which a scan's pixel is about 1 µm."""
 POWER_TOLERANCE = 3.0
@@ -76,10 +60,10 @@ class Slide:
     """An open slide, to be used as a context manager; reading is thread-safe."""
 
     path: Path
-    source: Source
-    mpp: float | None
-    mpp_source: MppSource
     format: str
+    source: Source = field(init=False)
+    mpp: float | None = None
+    mpp_source: MppSource = "none"
     objective_power: float | None = None
     associated: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -98,17 +82,14 @@ class Slide:
     ) -> Self:
         """Open a slide or image.
 
+        Raises `InputError` if the file is missing, empty, not an image, truncated, or without data;
+        or if `mpp` is not plausible.
+
         Parameters
         ----------
         mpp : µm per level-0 pixel, which overrides the file's value and is recorded as an override
         backend : `auto` decodes directly if a tile equals OpenSlide's pixel for pixel
         threads : decoding threads; if None, the number of CPUs up to 4
-
-        Raises
-        ------
-        InputError
-            If the file is missing, empty, not an image, truncated, or without data; or if `mpp`
-            is not plausible.
         """
         path = Path(path)
         if mpp is not None and not PLAUSIBLE_MPP[0] <= mpp <= PLAUSIBLE_MPP[1]:
@@ -118,7 +99,7 @@ class Slide:
             )
         kind = _kind(path)
         workers = threads or min(4, os.cpu_count() or 1)
-        slide = cls(path, _Closed(), None, "none", kind, threads=workers)
+        slide = cls(path, kind, threads=workers)
         slide._attach(kind, backend)
         try:
             refuse_discolored(path, slide.source)
@@ -271,38 +252,12 @@ class Slide:
             )
         return self.mpp
 
-    def properties(self) -> Properties:
-        """Return the metadata as plain values."""
-        return Properties(
-            path=str(self.path),
-            format=self.format,
-            backend=self.source.name,
-            width=self.width,
-            height=self.height,
-            mpp=self.mpp,
-            mpp_source=self.mpp_source,
-            objective_power=self.objective_power,
-            levels=self.levels,
-            associated=self.associated,
-            size_bytes=self.path.stat().st_size,
-            warnings=self.warnings,
-        )
-
     # -- pixels -------------------------------------------------------------------------------
 
     def read(self, x: int, y: int, width: int, height: int, level: int = 0) -> U8:
         """Read a rectangle as RGB: corner in level-0 pixels, sides in the level's pixels.
 
-        Parameters
-        ----------
-        x, y : level-0 pixels
-        width, height : pixels of the level
-        level : 0 is the largest
-
-        Raises
-        ------
-        InputError
-            If the level does not exist, or the rectangle is empty or too large.
+        Raises `InputError` if the level does not exist, or the rectangle is empty or too large.
         """
         if not 0 <= level < len(self.levels):
             raise InputError(f"{self.path}: has levels 0-{len(self.levels) - 1}, not {level}")
@@ -345,46 +300,27 @@ class Slide:
         image = view.read(0, 0, view.width, view.height)
         return fit(image, max_px)
 
-    def tiles(
-        self, corners: Iterable[Sequence[int]], size: int, *, level: int = 0, ahead: int = 128
-    ) -> Iterator[U8]:
-        """Yield square tiles in the order of their corners (level-0 pixels), decoded in parallel.
+    def tiles(self, corners: Iterable[Sequence[int]], size: int) -> Iterator[U8]:
+        """Yield square level-0 tiles in the order of their corners, decoded in parallel.
 
-        `size` is in pixels of `level`; tiles that extend beyond the slide are filled with white.
-
-        Parameters
-        ----------
-        corners : upper left corners, level-0 pixels
-        size : side, pixels of the level, 1 to 8192
-        level : 0 is the largest
-
-        Raises
-        ------
-        InputError
-            If the size is out of bounds.
+        Tiles that extend beyond the slide are filled with white. Raises `InputError` unless `size`
+        is from 1 to 8192 pixels.
         """
         if size < 1 or size > 8192:
             raise InputError(f"tile size must be in 1-8192 px, not {size}")
-        ratio = self.levels[level].downsample
-        read = self.source.read
         waiting: list[Future[list[U8]]] = []
 
-        def part(chunk: list[tuple[int, int]]) -> list[U8]:
-            return [read(level, x, y, size, size) for x, y in chunk]
+        def part(chunk: list[Sequence[int]]) -> list[U8]:
+            return [self.source.read(0, int(x), int(y), size, size) for x, y in chunk]
 
         pool = ThreadPoolExecutor(self.threads, thread_name_prefix="tiles")
         try:
-            chunk: list[tuple[int, int]] = []
-            limit = max(2, min(ahead, 400_000_000 // (size * size * 3) // 2) // 16)
-            for x, y in corners:
-                chunk.append((round(int(x) / ratio), round(int(y) / ratio)))
-                if len(chunk) == 16:
-                    waiting.append(pool.submit(part, chunk))
-                    chunk = []
+            limit = max(2, min(128, 400_000_000 // (size * size * 3) // 2) // 16)
+            rest = iter(corners)
+            while chunk := list(islice(rest, 16)):
+                waiting.append(pool.submit(part, chunk))
                 if len(waiting) > limit:
                     yield from waiting.pop(0).result()
-            if chunk:
-                waiting.append(pool.submit(part, chunk))
             for future in waiting:
                 yield from future.result()
         finally:
@@ -411,19 +347,6 @@ class Slide:
         self.close()
 
 
-class _Closed:
-    """Placeholder until a reader is attached."""
-
-    name = "closed"
-    levels: tuple[Level, ...] = ()
-
-    def read(self, level: int, x: int, y: int, width: int, height: int, reduce: int = 1) -> U8:
-        raise InputError("the slide is closed")
-
-    def close(self) -> None:
-        return None
-
-
 def slide_name(path: Path) -> str:
     """Derive a slide's name from its file: without extensions, as text valid in every format."""
     name = path.name.removesuffix(path.suffix).removesuffix(".ome")
@@ -436,7 +359,6 @@ def fit(image: U8, max_px: int) -> U8:
     factor = max(height, width) / max_px
     if factor <= 1:
         return image
-    import cv2
 
     size = (max(1, round(width / factor)), max(1, round(height / factor)))
     return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
+from mcp_servers.lazy import cv2
 from mcp_servers.slides.arrays import U8
 from sage.core.errors import InputError
 
@@ -62,7 +63,6 @@ def shrink(image: U8, factor: int) -> U8:
     """Average blocks of `factor` x `factor` pixels; sides are rounded up."""
     if factor == 1:
         return image
-    import cv2
 
     height, width = image.shape[:2]
     size = (math.ceil(width / factor), math.ceil(height / factor))
@@ -70,13 +70,7 @@ def shrink(image: U8, factor: int) -> U8:
 
 
 def crop_padded(image: U8, x: int, y: int, width: int, height: int) -> U8:
-    """Crop a rectangle from an image in memory, white where it extends beyond the image.
-
-    Parameters
-    ----------
-    image : (height, width, 3)
-    width, height : of the rectangle, pixels
-    """
+    """Crop a rectangle from an image in memory, white where it extends beyond the image."""
     image_height, image_width = image.shape[:2]
     x0, y0 = max(x, 0), max(y, 0)
     x1, y1 = min(x + width, image_width), min(y + height, image_height)
@@ -100,12 +94,8 @@ _FIELD = 64
 def refuse_discolored(path: Path, source: Source) -> None:
     """Refuse a pyramid whose levels show the same field in different colors.
 
-    The most colorful field of the coarsest level is compared in each level and the next.
-
-    Raises
-    ------
-    InputError
-        If the mean color differs by more than `COLOR_TOLERANCE` in some channel.
+    The most colorful field of the coarsest level is compared in each level and the next. Raises
+    `InputError` if the mean color differs by more than `COLOR_TOLERANCE` in some channel.
     """
     levels = source.levels
     if len(levels) < 2:

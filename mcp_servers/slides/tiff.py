@@ -12,19 +12,18 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from mcp_servers.lazy import cv2
 from mcp_servers.slides.arrays import I64, U8
 from mcp_servers.slides.metadata import open_tiff
 from mcp_servers.slides.source import WHITE, Level, blank, shrink
 from sage.core.errors import InputError
-
-if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
 
 CACHE_BYTES = 48 * 2**20
 UNREADABLE = "it has no readable directory"
@@ -162,7 +161,6 @@ class TiffSource:
         directory = self._directories[level]
         if directory.compression != _JPEG or not directory.counts[index]:
             return shrink(self.tile(level, index), reduce)
-        import cv2
 
         flags = {
             2: cv2.IMREAD_REDUCED_COLOR_2,

@@ -5,37 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mcp_servers.lazy import cv2
 from mcp_servers.slides.arrays import U8
+
+if TYPE_CHECKING:
+    from mcp_servers.slides.slide import Slide
 
 MAX_READ_PIXELS = 40_000_000
 """Maximum size of a single read; larger reads are split, so memory is bounded without a pyramid."""
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from mcp_servers.slides.source import Source
-
-
-class Pixels(Protocol):
-    """Interface that a view needs from a slide."""
-
-    @property
-    def path(self) -> Path: ...
-
-    @property
-    def width(self) -> int: ...
-
-    @property
-    def height(self) -> int: ...
-
-    @property
-    def source(self) -> Source: ...
-
-    def need_mpp(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +37,7 @@ class Block:
 class View:
     """A slide at one resolution; `scale` is level-0 pixels per view pixel."""
 
-    slide: Pixels
+    slide: Slide
     level: int
     reduce: int
     scale: float
@@ -78,18 +59,11 @@ class View:
         return max(1, round(self.slide.height / self.scale))
 
     def read(self, x: int, y: int, width: int, height: int) -> U8:
-        """Read a rectangle in view pixels as RGB, white outside the slide.
-
-        Parameters
-        ----------
-        x, y : corner, view pixels
-        width, height : view pixels
-        """
+        """Read a rectangle in view pixels as RGB, white outside the slide."""
         source = self.slide.source
         if self.resample == 1.0:
             r = self.reduce
             return source.read(self.level, x * r, y * r, width * r, height * r, r)
-        import cv2
 
         ratio = self.resample * self.reduce
         x0, y0 = round(x * ratio), round(y * ratio)

@@ -60,12 +60,8 @@ class Workers(ABC):
     ) -> Job:
         """Queue a job; `on_change` is called from the workers' thread and must be quick.
 
-        Raises
-        ------
-        InputError
-            If the tool is unknown or the arguments are invalid; nothing is queued then.
-        FaultError
-            If the workers are closed.
+        Raises `InputError` if the tool is unknown or the arguments are invalid; nothing is queued
+        then, and `FaultError` if the workers are closed.
         """
         job = make_job(self.registry.get(tool), arguments, roots, priority, on_change)
         job.id = handle or job.id
@@ -152,9 +148,7 @@ class Workers(ABC):
             self.queued.sort(key=Job.sort_key)
 
     def __enter__(self) -> Self:
-        """Return the workers."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the workers."""
         self.close()

@@ -11,34 +11,16 @@ import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from multiprocessing.connection import Connection
+from typing import Any
 
+from mcp_servers.context import Handles, ToolContext
+from mcp_servers.workers.jobs import Recipe, name_error, parse_roots
+from sage.core.errors import Cancelled, SageError
 from sage.core.extras import absent
-
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
 
 PROGRESS_SECONDS = 0.1
 """Minimum interval between progress messages, in seconds."""
-
-
-class Line:
-    """Connection to the pool for JSON messages, with a lock for senders."""
-
-    def __init__(self, connection: Connection) -> None:
-        """Communicate over `connection`."""
-        self.connection = connection
-        self._lock = threading.Lock()
-
-    def send(self, message: dict[str, Any]) -> None:
-        """Send a message."""
-        with self._lock:
-            self.connection.send_bytes(json.dumps(message).encode())
-
-    def receive(self) -> dict[str, Any]:
-        """Wait for a message; raises `EOFError` if the pool is gone."""
-        message: dict[str, Any] = json.loads(self.connection.recv_bytes())
-        return message
 
 
 @functools.cache
@@ -60,10 +42,6 @@ def run_request(
     -------
     "done" with the tool's result, or "failed" with the error's kind and message.
     """
-    from mcp_servers.context import ToolContext
-    from mcp_servers.workers.jobs import name_error, parse_roots
-    from sage.core.errors import Cancelled, SageError
-
     spec = registry.tools.get(request["tool"])
     device = request["device"]
     if device.startswith("cuda") and spec is not None and spec.resources.gpu != "required":
@@ -97,10 +75,6 @@ def main(connection: Connection, recipe: dict[str, Any], threads: int, handles: 
     with contextlib.suppress(OSError, ValueError):
         os.dup2(2, 1)  # a library that prints must not reach the parent's standard output
 
-    from mcp_servers.context import Handles
-    from mcp_servers.workers.jobs import Recipe
-
-    line = Line(connection)
     jobs: queue.Queue[dict[str, Any] | None] = queue.Queue()
     current: dict[str, threading.Event] = {}
     registry = Recipe.from_dict(recipe).build()
@@ -109,7 +83,7 @@ def main(connection: Connection, recipe: dict[str, Any], threads: int, handles: 
     def listen() -> None:
         while True:
             try:
-                message = line.receive()
+                message = json.loads(connection.recv_bytes())
             except (EOFError, OSError):
                 os._exit(1)  # the pool is gone: nobody waits for the job
             if message["op"] == "run":
@@ -122,8 +96,14 @@ def main(connection: Connection, recipe: dict[str, Any], threads: int, handles: 
             else:
                 jobs.put(None)
 
+    lock = threading.Lock()  # tools may report from several threads
+
+    def send(message: dict[str, Any]) -> None:
+        with lock:
+            connection.send_bytes(json.dumps(message).encode())
+
     threading.Thread(target=listen, name="listen", daemon=True).start()
-    line.send({"op": "ready", "pid": os.getpid()})
+    send({"op": "ready", "pid": os.getpid()})
     while (request := jobs.get()) is not None:
         event = current[request["id"]]
         last = [0.0]
@@ -132,17 +112,11 @@ def main(connection: Connection, recipe: dict[str, Any], threads: int, handles: 
             now = time.monotonic()
             if now - last[0] >= PROGRESS_SECONDS or fraction >= 1.0:
                 last[0] = now
-                line.send(
-                    {
-                        "op": "progress",
-                        "id": request["id"],
-                        "fraction": fraction,
-                        "message": message,
-                    }
-                )
+                progress = {"fraction": fraction, "message": message}
+                send({"op": "progress", "id": request["id"], **progress})
 
         answer = run_request(registry, cache, request, report, event.is_set)
         del current[request["id"]]
-        line.send(answer)
+        send(answer)
     cache.clear()
     sys.stderr.flush()

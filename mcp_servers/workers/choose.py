@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mcp_servers.workers.base import Workers
 from mcp_servers.workers.jobs import Recipe
+from mcp_servers.workers.pool import LocalPool
 from sage.core.errors import InputError
 from sage.core.plugins import find_plugins, load_plugin
 
@@ -16,16 +17,10 @@ def open_workers(
     None or "auto" means one local process per processor. A plugin registers, under `sage.workers`,
     a function of the word, the recipe and the grace period.
 
-    Raises `InputError` if the word is not recognized.
-
-    Parameters
-    ----------
-    memory_mb : memory of all concurrent jobs in MB; None for the machine's memory
-    grace : seconds in which a cancelled job must end by itself
+    Raises `InputError` if the word is not recognized. `memory_mb` is for all concurrent jobs
+    (default: the machine's), and a cancelled job must end by itself within `grace` seconds.
     """
     if word is None or word == "auto" or word.isdigit():
-        from mcp_servers.workers.pool import LocalPool
-
         count = int(word) if word and word.isdigit() else None
         return LocalPool(recipe, count, memory_mb=memory_mb, grace=grace)
     name = word.partition(":")[0]

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from mcp_servers.context import remove_path
 from mcp_servers.roots import Roots
 from mcp_servers.spec import ToolRun, ToolSpec
@@ -22,6 +24,7 @@ from mcp_servers.workers.base import Workers
 from mcp_servers.workers.jobs import Job
 from sage.core.errors import Cancelled, InputError, SageError
 from sage.core.files import write_text
+from sage.core.hashes import hash_text
 
 SLIDE_SUFFIXES = frozenset((
     ".svs", ".tif", ".tiff", ".ndpi", ".scn", ".mrxs", ".bif", ".vms", ".vmu", ".svslide", ".czi",
@@ -98,7 +101,7 @@ def make_items(slides: Sequence[Path]) -> list[Item]:
     items = []
     for path, stem in zip(slides, stems, strict=True):
         twice = stems.count(stem) > 1
-        name = f"{stem}-{_short(path)}" if twice else stem
+        name = f"{stem}-{hash_text(str(path), digits=8)}" if twice else stem
         items.append(Item(path, name, parse_patient(path)))
     return items
 
@@ -107,12 +110,6 @@ def parse_patient(slide: Path) -> str:
     """Parse the patient from a slide's name: a TCGA barcode, else the part before the first dot."""
     barcode = TCGA.match(slide.name)
     return barcode.group(1).upper() if barcode else slide.name.split(".")[0]
-
-
-def _short(path: Path) -> str:
-    import hashlib
-
-    return hashlib.sha256(str(path).encode()).hexdigest()[:8]
 
 
 def slide_argument(spec: ToolSpec) -> str:
@@ -171,14 +168,12 @@ def run_items(
 ) -> None:
     """Run a tool over items with distinct names, each with its own folder and record.
 
-    Raises
-    ------
-    InputError
-        If the tool is unknown or the arguments invalid, before anything runs; or if OUT is locked.
+    Raises `InputError` if the tool is unknown or the arguments invalid, before anything runs; or if
+    OUT is locked.
     """
     spec = workers.registry.get(tool)
-    slot = slide_argument(spec)
-    spec.parse({**arguments, slot: str(items[0].path)})
+    runner = _Runner(workers, spec, slide_argument(spec), roots, arguments)
+    runner.parse(items[0])
     ended: dict[str, Outcome] = {}
 
     def end(outcome: Outcome) -> None:
@@ -192,12 +187,12 @@ def run_items(
         with lock_folder(roots.write_path(f"{tool}/.lock"), tool):
             waiting = []
             for item in items:
-                found = _load_record(spec, item, slot, roots, arguments)
+                found = runner.load(item)
                 if found is None:
                     waiting.append(item)
                 else:
                     end(Outcome(item, run=found, resumed=True))
-            _run_waiting(workers, spec, slot, waiting, roots, arguments, end)
+            runner.run(waiting, end)
     finally:
         outcomes.extend(ended[item.name] for item in items if item.name in ended)
 
@@ -221,100 +216,89 @@ def lock_folder(lock: Path, tool: str) -> Iterator[None]:
         yield
 
 
-def _run_waiting(
-    workers: Workers,
-    spec: ToolSpec,
-    slot: str,
-    waiting: list[Item],
-    roots: Roots,
-    arguments: Mapping[str, Any],
-    end: Callable[[Outcome], None],
-) -> None:
-    ended: queue.SimpleQueue[tuple[Item, Job]] = queue.SimpleQueue()
-    running: dict[str, Job] = {}
+@dataclass(frozen=True)
+class _Runner:
+    """A tool that is run over slides, with further arguments; `slot` is that for the slide."""
 
-    def submit(item: Item) -> None:
-        def on_change(job: Job) -> None:
-            if job.state.final:
-                ended.put((item, job))
+    workers: Workers
+    spec: ToolSpec
+    slot: str
+    roots: Roots
+    arguments: Mapping[str, Any]
 
-        folder = roots.below(f"{spec.name}/{item.name}")
-        running[item.name] = workers.submit(
-            spec.name, {**arguments, slot: str(item.path)}, folder, on_change=on_change
-        )
+    def parse(self, item: Item) -> BaseModel:
+        """Parse the arguments of a slide's call."""
+        return self.spec.parse({**self.arguments, self.slot: str(item.path)})
 
-    rest = iter(waiting)
+    def run(self, waiting: list[Item], end: Callable[[Outcome], None]) -> None:
+        """Run the tool over items, some at a time; `end` is called with each outcome."""
+        ended: queue.SimpleQueue[tuple[Item, Job]] = queue.SimpleQueue()
+        running: dict[str, Job] = {}
+        rest = iter(waiting)
 
-    def fill() -> None:
-        ahead = AHEAD * max(1, getattr(workers, "size", 8))  # a cluster may grow meanwhile
-        for item in itertools.islice(rest, max(0, ahead - len(running))):
-            submit(item)
+        def submit(item: Item) -> None:
+            def on_change(job: Job) -> None:
+                if job.state.final:
+                    ended.put((item, job))
 
-    try:
-        fill()
-        while running:
-            item, job = ended.get()
-            del running[item.name]
-            outcome = _make_outcome(item, job)
-            if outcome.run is not None:
-                _save_record(spec, outcome, slot, roots, arguments)
-            end(outcome)
+            folder = self.roots.below(f"{self.spec.name}/{item.name}")
+            given = {**self.arguments, self.slot: str(item.path)}
+            running[item.name] = self.workers.submit(
+                self.spec.name, given, folder, on_change=on_change
+            )
+
+        def fill() -> None:
+            ahead = AHEAD * max(1, getattr(self.workers, "size", 8))  # a cluster may grow meanwhile
+            for item in itertools.islice(rest, max(0, ahead - len(running))):
+                submit(item)
+
+        try:
             fill()
-    finally:
-        for job in running.values():
-            workers.cancel(job)
+            while running:
+                item, job = ended.get()
+                del running[item.name]
+                try:
+                    outcome = Outcome(item, run=job.result(0))
+                except (SageError, Cancelled) as error:
+                    outcome = Outcome(item, error=str(error))
+                if outcome.run is not None:
+                    self.save(item, outcome.run)
+                end(outcome)
+                fill()
+        finally:
+            for job in running.values():
+                self.workers.cancel(job)
 
+    def identify(self, item: Item) -> dict[str, Any]:
+        """Describe all that determines a slide's result."""
+        given, seen = self.parse(item), item.path.stat()
+        arguments = given.model_dump(mode="json")
+        return {
+            "version": self.spec.version,
+            "fingerprint": self.spec.fingerprint(given) if self.spec.fingerprint else "",
+            "arguments": {key: value for key, value in arguments.items() if key != self.slot},
+            "slide": str(item.path.resolve()),
+            "stamp": [seen.st_size, seen.st_mtime_ns],
+        }
 
-def _make_outcome(item: Item, job: Job) -> Outcome:
-    try:
-        return Outcome(item, run=job.result(0))
-    except (SageError, Cancelled) as error:
-        return Outcome(item, error=str(error))
+    def load(self, item: Item) -> ToolRun | None:
+        """Load the result that an earlier job left, if it is whole and still applies."""
+        path = self.roots.output / self.spec.name / item.name / RECORD
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            run = ToolRun.model_validate(record["run"])
+        except (OSError, ValueError, KeyError):  # none, or from something else: run it
+            return None
+        if record.get("identity") != self.identify(item):
+            return None
+        whole = all((path.parent / output.name).exists() for output in run.outputs)
+        return run if whole else None
 
-
-def _stamp(path: Path) -> list[int]:
-    seen = path.stat()
-    return [seen.st_size, seen.st_mtime_ns]
-
-
-def _identity(
-    spec: ToolSpec, item: Item, slot: str, arguments: Mapping[str, Any]
-) -> dict[str, Any]:
-    given = spec.parse({**arguments, slot: str(item.path)})
-    return {
-        "version": spec.version,
-        "fingerprint": spec.fingerprint(given) if spec.fingerprint else "",
-        "arguments": {k: v for k, v in given.model_dump(mode="json").items() if k != slot},
-        "slide": str(item.path.resolve()),
-        "stamp": _stamp(item.path),
-    }
-
-
-def _load_record(
-    spec: ToolSpec, item: Item, slot: str, roots: Roots, arguments: Mapping[str, Any]
-) -> ToolRun | None:
-    path = roots.output / spec.name / item.name / RECORD
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        run = ToolRun.model_validate(record["run"])
-    except (OSError, ValueError, KeyError):  # none, or from something else: run it
-        return None
-    if record.get("identity") != _identity(spec, item, slot, arguments):
-        return None
-    whole = all((path.parent / output.name).exists() for output in run.outputs)
-    return run if whole else None
-
-
-def _save_record(
-    spec: ToolSpec, outcome: Outcome, slot: str, roots: Roots, arguments: Mapping[str, Any]
-) -> None:
-    assert outcome.run is not None
-    record = {
-        "identity": _identity(spec, outcome.item, slot, arguments),
-        "run": outcome.run.model_dump(mode="json"),
-    }
-    path = roots.write_path(f"{spec.name}/{outcome.item.name}/{RECORD}")
-    write_text(path, json.dumps(record, indent=1))
+    def save(self, item: Item, run: ToolRun) -> None:
+        """Save a slide's result."""
+        record = {"identity": self.identify(item), "run": run.model_dump(mode="json")}
+        path = self.roots.write_path(f"{self.spec.name}/{item.name}/{RECORD}")
+        write_text(path, json.dumps(record, indent=1))
 
 
 def flatten(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

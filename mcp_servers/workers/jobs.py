@@ -15,8 +15,9 @@ from typing import Any
 
 from mcp_servers.context import remove_path
 from mcp_servers.registry import Registry, load
+from mcp_servers.results_cache import ResultsCache
 from mcp_servers.roots import MissingError, Roots
-from mcp_servers.slides.unknown import PixelSizeError
+from mcp_servers.slides.metadata import PixelSizeError
 from mcp_servers.spec import Resources, ToolRun, ToolSpec, wanted_device
 from sage.core import clock
 from sage.core.errors import Cancelled, FaultError, InputError
@@ -49,8 +50,6 @@ class Recipe:
 
     def build(self) -> Registry:
         """Build the registry, with its results cache if a cache folder is set."""
-        from mcp_servers.results_cache import ResultsCache
-
         cache = ResultsCache(self.cache_folder) if self.cache_folder else None
         return load(self.suite, tool_folders=self.tool_folders, cache=cache)
 
@@ -100,12 +99,8 @@ class Job:
     def result(self, timeout: float | None = None) -> ToolRun:
         """Return the run of a finished job.
 
-        Raises
-        ------
-        TimeoutError
-            If it has not ended after `timeout` seconds.
-        InputError, FaultError, Cancelled
-            If the tool or the worker ended with one of them.
+        Raises `TimeoutError` if it has not ended after `timeout` seconds, and `InputError` or
+        `FaultError` or `Cancelled` if the tool or the worker ended with one of them.
         """
         if not self.wait(timeout):
             raise TimeoutError(f"job {self.id} ({self.tool}) is still {self.state.value}")
@@ -227,10 +222,7 @@ def make_job(
 ) -> Job:
     """Make a job with validated arguments.
 
-    Raises
-    ------
-    InputError
-        If the arguments do not match the schema.
+    Raises `InputError` if the arguments do not match the schema.
     """
     given = spec.parse(arguments)
     needs = spec.needs(given)

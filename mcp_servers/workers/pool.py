@@ -239,10 +239,7 @@ class LocalPool(Workers):
         idle = [worker for worker in self._workers if worker.ready and worker.job is None]
         names = _inputs(job)
         idle.sort(
-            key=lambda worker: (
-                bool(worker.cards),
-                -sum(name in worker.recent for name in names),
-            )
+            key=lambda worker: (bool(worker.cards), -sum(name in worker.recent for name in names))
         )
         if idle:
             return idle[0]

@@ -102,7 +102,7 @@ def split_nuclei(maps: F32, mpp: float) -> I32:
     from scipy import ndimage
 
     from mcp_servers.pathology.compute.kernels import grow
-    from mcp_servers.pathology.nuclei_net.instances import without_small
+    from mcp_servers.pathology.nuclei_net.model import without_small
 
     least = max(3, round(LEAST_UM2 / mpp**2))
     side = min(31, 2 * round(GRADIENT_UM / mpp) + 1)

@@ -100,7 +100,7 @@ def judge_cohort(
     from mcp_servers.measures.gate import GateLimits, write_gate
     from mcp_servers.measures.gate import gate as judge
     from mcp_servers.measures.maps import MapsOnDisk
-    from mcp_servers.measures.words import INSPECTED
+    from mcp_servers.measures.places import INSPECTED
     from sage.cli.cohort import load_named
     from sage.cli.console import err, print_json, print_line
     from sage.core.extras import require_extra

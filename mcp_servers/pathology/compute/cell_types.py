@@ -10,17 +10,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from mcp_servers.pathology.compute.nuclei import (
-    COLUMNS,
-    green_density,
-    lymphocyte_like,
-)
+from mcp_servers.pathology.compute.nuclei import COLUMNS, green_density, lymphocyte_like
 from mcp_servers.slides.arrays import F64, U8, AnyArray, BoolArray
 from sage.core.data import data_folder
 
@@ -134,16 +129,15 @@ def features(table: F64, strength: float | F64) -> F64:
 
 
 @cache
-def coefficients(segmentation: Segmentation, folder: Path | None = None) -> Coefficients:
+def coefficients(segmentation: Segmentation) -> Coefficients:
     """Load the bundled regression for nuclei outlined by this method."""
-    card = types_card(folder)
-    return Coefficients.model_validate(card["regressions"][segmentation])
+    return Coefficients.model_validate(types_card()["regressions"][segmentation])
 
 
-def types_card(folder: Path | None = None) -> dict[str, Any]:
+def types_card() -> dict[str, Any]:
     """Load the card: coefficients, training data and performance."""
-    path = (folder or data_folder("models")) / CARD
-    card: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    text = (data_folder("models") / CARD).read_text(encoding="utf-8")
+    card: dict[str, Any] = json.loads(text)
     return card
 
 

@@ -20,7 +20,6 @@ class Border:
     """
 
     def __init__(self, mask: BoolArray, cell_um: float = CELL_UM) -> None:
-        """Scan the columns once."""
         self._mask = mask
         self._cell_um = np.float32(cell_um)
         self._beside = column_distances(mask)

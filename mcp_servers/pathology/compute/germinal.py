@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from mcp_servers.lazy import cv2
+from mcp_servers.pathology.common import Call
 from mcp_servers.pathology.compute.survey import CELL_UM, Survey
 from mcp_servers.slides.arrays import BoolArray
 from mcp_servers.slides.components import Components
-
-if TYPE_CHECKING:
-    from mcp_servers.pathology.common import Call
 
 COARSEST_MPP = 1.05
 """Pixel size above which nuclei of a core and of its mantle cannot be told apart by size."""
@@ -113,7 +112,6 @@ def judge(measured: dict[str, float]) -> tuple[Call, str]:
 
 
 def _cores_of(survey: Survey, box: tuple[slice, slice], mantle: BoolArray) -> Iterator[Core]:
-    import cv2
     from scipy.ndimage import binary_fill_holes
 
     reach = round(CLOSED_UM / CELL_UM)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mcp_servers.lazy import cv2
+from mcp_servers.pathology.common import Call
 from mcp_servers.pathology.compute.germinal import Core, cores, fill
 from mcp_servers.pathology.compute.survey import CELL_UM, Survey
 from mcp_servers.slides.arrays import F32, F64, BoolArray, median_of
 from mcp_servers.slides.components import Components, components
-
-if TYPE_CHECKING:
-    from mcp_servers.pathology.common import Call
 
 SEED_PER_MM2, EDGE_PER_MM2 = 5_000.0, 3_200.0
 """Densities of lymphocyte-like nuclei that start an aggregate, and that bound it."""
@@ -71,19 +69,13 @@ def aggregates(
     min_area_um2: float = 10_000.0,
     min_cells: int = 50,
     min_width_um: float = 70.0,
-    seed_per_mm2: float = SEED_PER_MM2,
-    edge_per_mm2: float = EDGE_PER_MM2,
     min_regular: float = MIN_REGULAR,
 ) -> Aggregates:
     """Find aggregates, once for each combination of settings; see `_aggregates`.
 
-    Parameters
-    ----------
-    seed_per_mm2 : density of lymphocyte-like nuclei at which an aggregate begins
-    edge_per_mm2 : density at which it ends
-    min_regular : minimum share of nuclei with a regular outline
+    `min_regular` is the minimum share of nuclei with a regular outline.
     """
-    settings = (min_area_um2, min_cells, min_width_um, seed_per_mm2, edge_per_mm2, min_regular)
+    settings = (min_area_um2, min_cells, min_width_um, min_regular)
     key = ("aggregates", *settings)
     if key not in survey.kept:
         survey.kept[key] = _aggregates(survey, *settings)
@@ -92,27 +84,19 @@ def aggregates(
 
 
 def _aggregates(
-    survey: Survey,
-    min_area_um2: float,
-    min_cells: int,
-    min_width_um: float,
-    seed_per_mm2: float,
-    edge_per_mm2: float,
-    min_regular: float,
+    survey: Survey, min_area_um2: float, min_cells: int, min_width_um: float, min_regular: float
 ) -> Aggregates:
     """Find connected regions of high lymphocyte density and classify each by its nuclei.
 
-    A region's density is above `edge_per_mm2` and above `EDGE_OF_PEAK` of its peak everywhere, and
-    above `seed_per_mm2` somewhere. It is at least `min_area_um2` large and `min_width_um` wide at
+    A region's density is above `EDGE_PER_MM2` and above `EDGE_OF_PEAK` of its peak everywhere, and
+    above `SEED_PER_MM2` somewhere. It is at least `min_area_um2` large and `min_width_um` wide at
     its widest, and contains at least `min_cells` cells; single-file rows and small clusters fail
     these criteria. A region is rejected if too few nuclei have a round, smooth outline (necrotic
     fragments, crowded epithelium) or the tissue between them is far darker than elsewhere (folds),
     and it is doubtful if it comes close to that. A germinal center belongs to its region, but its
     nuclei do not affect the region's classification.
     """
-    import cv2
-
-    low, density = _dense(survey, edge_per_mm2)
+    low, density = _dense(survey)
     found = components(low)
     limit = EDGE_OF_PEAK * _peak(survey, found, density)
     for at, rows in enumerate(survey.bands()):
@@ -125,7 +109,7 @@ def _aggregates(
         density[at] = density[at][opened[rows][low[rows]]]
     del low
     found = components(opened)
-    chosen = _peak(survey, found, density) >= seed_per_mm2
+    chosen = _peak(survey, found, density) >= SEED_PER_MM2
     chosen &= found.areas() * CELL_UM**2 >= min_area_um2 / 2
     pale = cores(survey, found, chosen)
     whole = fill(opened, pale)
@@ -136,7 +120,7 @@ def _aggregates(
     peak, cells = _peak(survey, found, density), found.areas()
     del density
     sums, median = _sums(survey, opened, whole, found)
-    keep = (peak >= seed_per_mm2) & (cells * CELL_UM**2 >= min_area_um2)
+    keep = (peak >= SEED_PER_MM2) & (cells * CELL_UM**2 >= min_area_um2)
     keep &= (sums["lymphocytes"] >= min_cells) & (np.arange(found.count + 1) > 0)
     found, cells, peak = found.keep_regions(keep), cells[keep], peak[keep]
     sums = {name: values[keep] for name, values in sums.items()}
@@ -161,13 +145,13 @@ def _by_region(kept: Components, pale: list[Core]) -> tuple[tuple[Core, ...], ..
     return tuple(tuple(own) for own in by_region)
 
 
-def _dense(survey: Survey, edge_per_mm2: float) -> tuple[BoolArray, list[F32]]:
-    """Find tissue with more lymphocytes than `edge_per_mm2`, and its cells' density by band."""
+def _dense(survey: Survey) -> tuple[BoolArray, list[F32]]:
+    """Find tissue with more lymphocytes than `EDGE_PER_MM2`, and its cells' density by band."""
     low = np.zeros(survey.shape, dtype=bool)
     values = []
     for rows in survey.bands():
         density = survey.lymphocytes_per_mm2(rows=rows)
-        low[rows] = (density > edge_per_mm2) & (survey.layer("tissue", rows) > 0.2)
+        low[rows] = (density > EDGE_PER_MM2) & (survey.layer("tissue", rows) > 0.2)
         values.append(density[low[rows]])
     return low, values
 
@@ -188,8 +172,6 @@ def _widths(mask: BoolArray, found: Components) -> F64:
 
     The largest disc in a region is inside its box, so distances are computed box by box.
     """
-    import cv2
-
     out = np.zeros(found.count)
     pieces = found.pieces()
     for index in range(found.count):
@@ -216,18 +198,8 @@ def _sums(
     mask : aggregates, excluding their germinal centers
     whole : aggregates, whose regions are `found`
     """
-    names = (
-        "lymphocytes",
-        "nuclei",
-        "regular",
-        "nuclear",
-        "nuclear_red",
-        "between",
-        "green_between",
-    )
-    sums = {
-        name: np.zeros(found.count + 1) for name in (*names, "red_between", "covered", "mantle")
-    }
+    names = "lymphocytes nuclei regular nuclear nuclear_red between green_between red_between"
+    sums = {name: np.zeros(found.count + 1) for name in (*names.split(), "covered", "mantle")}
     for rows in survey.bands():
         own = mask[rows]
         if not own.any():

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mcp_servers.lazy import cv2
 from mcp_servers.pathology.compute.tissue import otsu
 from mcp_servers.slides.arrays import F32, F64, I32, U8, AnyArray, BoolArray
 
@@ -74,8 +75,6 @@ def nuclear_density(image: U8) -> F32:
     Hematoxylin absorbs red (0.65 of its density) and eosin almost none (0.07), so red alone works
     for slides with any balance of the two stains, without fitting stain vectors.
     """
-    import cv2
-
     red = cv2.LUT(np.ascontiguousarray(image[:, :, 0]), _LOG)
     green = cv2.LUT(np.ascontiguousarray(image[:, :, 1]), _LOG)
     return np.asarray(np.maximum(red - np.float32(0.12) * green, 0.0), dtype=np.float32)
@@ -83,8 +82,6 @@ def nuclear_density(image: U8) -> F32:
 
 def green_density(image: U8) -> F32:
     """Compute the optical density of green, which both H&E stains absorb."""
-    import cv2
-
     return np.asarray(cv2.LUT(np.ascontiguousarray(image[:, :, 1]), _LOG), dtype=np.float32)
 
 
@@ -101,9 +98,7 @@ def local_threshold(density: AnyArray, radius: int, floor: float, cap: float = D
     -------
     (height, width) thresholds.
     """
-    import cv2
-
-    from mcp_servers.pathology.compute.pixels import half_way, upper_part
+    from mcp_servers.pathology.compute.kernels import half_way, upper_part
 
     density = np.minimum(density, np.float32(cap))
     sampled = density[::2, ::2]
@@ -141,8 +136,6 @@ def segment(
     -------
     Nuclei at the pixel size of the image.
     """
-    import cv2
-
     raw = nuclear_density(image) if density is None else density
     um = 1.0 / mpp
     smooth = cv2.GaussianBlur(raw, (0, 0), max(0.4, 0.5 * um))
@@ -161,8 +154,6 @@ def part_touching(foreground: U8, um: float) -> I32:
 
     `um` is the number of pixels per µm.
     """
-    import cv2
-
     from mcp_servers.pathology.compute.kernels import grow
 
     distance = cv2.distanceTransform(foreground, cv2.DIST_L2, 3)
@@ -200,8 +191,7 @@ def measure_shapes(
     second : (height, width)
     circularity : minimum circularity; 1 for a circle
     """
-    from mcp_servers.pathology.compute.kernels import label_sums
-    from mcp_servers.pathology.compute.pixels import renumbered
+    from mcp_servers.pathology.compute.kernels import label_sums, renumbered
 
     labels = np.ascontiguousarray(labels, dtype=np.int32)
     count = int(labels.max()) + 1
@@ -238,8 +228,6 @@ def surroundings(nuclei: Nuclei, image: U8, mpp: float) -> F64:
     -------
     (n, len(SURROUNDINGS)).
     """
-    import cv2
-
     from mcp_servers.pathology.compute.kernels import label_sums
 
     count = len(nuclei.table)
@@ -270,8 +258,6 @@ def surroundings(nuclei: Nuclei, image: U8, mpp: float) -> F64:
 
 
 def _without_holes(mask: AnyArray, largest: float) -> U8:
-    import cv2
-
     count, labels, stats, _ = cv2.connectedComponentsWithStats(
         (1 - mask).astype(np.uint8), connectivity=4
     )
@@ -346,6 +332,5 @@ def lymphocyte_like(table: F64, dark: float | None = None) -> BoolArray:
 def regular_outline(table: F64) -> BoolArray:
     """Select nuclei with a round, smooth outline by circularity and eccentricity."""
     return np.asarray(
-        (table[:, 7] >= REGULAR_CIRCULARITY) & (table[:, 6] <= REGULAR_MAX_ECCENTRICITY),
-        dtype=bool,
+        (table[:, 7] >= REGULAR_CIRCULARITY) & (table[:, 6] <= REGULAR_MAX_ECCENTRICITY), dtype=bool
     )

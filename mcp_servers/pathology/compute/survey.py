@@ -14,14 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from mcp_servers.formats.tile_spool import TileSpool
+from mcp_servers.formats.spool import TileSpool
+from mcp_servers.lazy import cv2
 from mcp_servers.pathology.compute.cell_types import Segmentation, lymphocytes
-from mcp_servers.pathology.compute.nuclei import (
-    darkness,
-    lymphocyte_like,
-    regular_outline,
-    segment,
-)
+from mcp_servers.pathology.compute.nuclei import darkness, lymphocyte_like, regular_outline, segment
 from mcp_servers.pathology.compute.tissue import density_planes
 from mcp_servers.slides.arrays import F32, U8, AnyArray, BoolArray, bands
 
@@ -198,8 +194,6 @@ class Survey:
 
         The result covers some rows, or all.
         """
-        import cv2
-
         sigma = sigma_um / CELL_UM
         top, bottom, _ = rows.indices(self.shape[0])
         reach = int(np.ceil(4 * sigma)) + 1
@@ -260,9 +254,7 @@ def add_block(
     mpp : micrometers per pixel
     lock : held while sums are added
     """
-    import cv2
-
-    from mcp_servers.pathology.compute.pixels import cell_layers
+    from mcp_servers.pathology.compute.kernels import cell_layers
 
     nuclei = segment(image, mpp)
     way: Segmentation = "survey" if mpp > FINE_MPP else "classical"

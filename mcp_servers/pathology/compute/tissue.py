@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mcp_servers.lazy import cv2
 from mcp_servers.slides.arrays import F32, F64, U8, AnyArray, BoolArray
 from mcp_servers.slides.components import components
 
@@ -64,8 +65,6 @@ def density_planes(image: U8, background: tuple[int, int, int]) -> list[F32]:
 
 
 def _density_plane(channel: U8, background: int) -> F32:
-    import cv2
-
     values = np.maximum(np.arange(256, dtype=np.float64), 1)
     table = np.maximum(-np.log10(values / max(1, background)), 0).astype(np.float32)
     return np.asarray(cv2.LUT(channel, table), dtype=np.float32)
@@ -75,11 +74,8 @@ def unlike_he(fields: Sequence[U8]) -> str:
     """Explain why these fields cannot be from an H&E section; empty if they can.
 
     Only images far from any section are reported: noise, gray images, and images that are partly
-    green. Smooth pink and purple images of any kind pass.
-
-    Parameters
-    ----------
-    fields : RGB at about 2 µm per pixel; fields with less than a tenth of tissue are ignored
+    green. Smooth pink and purple images of any kind pass. Fields are RGB at about 2 µm per pixel;
+    those with less than a tenth of tissue are ignored.
     """
     statistics = []
     for field in fields:
@@ -164,8 +160,6 @@ def find_tissue(
     mpp : µm per pixel of the image; about 8 works best
     min_area_um2, fill_holes_um2 : areas in µm²
     """
-    import cv2
-
     background = background_color(image)
     height, width = image.shape[:2]
     pen, colored = np.zeros((height, width), dtype=bool), np.zeros((height, width), dtype=bool)
@@ -234,8 +228,6 @@ def focus_sums(image: U8, tissue: BoolArray, cell: int) -> F32:
     The result is (4, rows, columns). The last three are means over tissue only, times its share, so
     that cells can be averaged.
     """
-    import cv2
-
     gray = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY).astype(np.float32)
     weight = tissue.astype(np.float32)
     edges = cv2.Laplacian(cv2.GaussianBlur(gray, (0, 0), FOCUS_SMOOTH), cv2.CV_32F)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mcp_servers.lazy import cv2
 from mcp_servers.pathology.compute.distance import Border
 from mcp_servers.pathology.compute.lymphoid import aggregates
 from mcp_servers.pathology.compute.survey import CELL_UM, Survey
@@ -89,8 +90,6 @@ def clean_mask(mask: BoolArray, min_area_um2: float) -> BoolArray:
     a hole, however small: what lies beyond is unknown, and in a field without tumor the gap is the
     whole image.
     """
-    import cv2
-
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5))
     out = np.ascontiguousarray(mask).view(np.uint8)
     for step in (cv2.MORPH_OPEN, cv2.MORPH_CLOSE):

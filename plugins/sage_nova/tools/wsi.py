@@ -90,40 +90,39 @@ def retrieve_properties(given: PropertiesInput, context: ToolContext) -> Propert
     store.
     """
     slide, job = given.open(context)
-    has = slide.properties()
     vendor, pair = _read_openslide(slide)
-    power = has.objective_power or (None if has.mpp is None else 10 / has.mpp)
+    power = slide.objective_power or (None if slide.mpp is None else 10 / slide.mpp)
     levels = {
         f"level_{number}": LevelInfo(
             level=number,
             img_width_at_level=level.width,
             img_height_at_level=level.height,
             downsample_to_level_wrt_level0=level.downsample,
-            mpp_at_level=None if has.mpp is None else has.mpp * level.downsample,
+            mpp_at_level=None if slide.mpp is None else slide.mpp * level.downsample,
             magnification_at_level=None if power is None else power / level.downsample,
         )
-        for number, level in enumerate(has.levels)
+        for number, level in enumerate(slide.levels)
     }
     name = job.out(f"{slide.name}/{slide.name}_properties.json")
-    mpp_x, mpp_y = pair if pair is not None and given.base_mpp is None else (has.mpp, has.mpp)
+    mpp_x, mpp_y = pair if pair is not None and given.base_mpp is None else (slide.mpp, slide.mpp)
     result = PropertiesResult(
         slide_name=slide.name,
         n_levels=len(levels),
-        base_width=has.width,
-        base_height=has.height,
+        base_width=slide.width,
+        base_height=slide.height,
         base_magnification=power,
-        base_mpp=has.mpp,
+        base_mpp=slide.mpp,
         mpp_x=mpp_x,
         mpp_y=mpp_y,
         levels=levels,
-        file_format=has.format,
+        file_format=slide.format,
         vendor=vendor,
         openslide_compatible=vendor is not None,
-        objective_power=has.objective_power,
+        objective_power=slide.objective_power,
         file_suffix=slide.path.suffix,
-        wsi_reader_name=has.backend,
+        wsi_reader_name=slide.source.name,
         asset_dict_path=name,
-        warnings=list(has.warnings),
+        warnings=list(slide.warnings),
     )
     keys = (given.tissue_key, given.tile_key, given.patch_features_key)
     if any(keys) and job.find(store.store_name(slide)) is not None:

@@ -13,10 +13,10 @@ import pytest
 import shapely
 
 from mcp_servers.measures.compute import compute
+from mcp_servers.measures.edit import drop, half_of, jitter
 from mcp_servers.measures.formula import parse
 from mcp_servers.measures.gate import gate
 from mcp_servers.measures.maps import CellMap, ObjectMap, SlideMaps, multipolygon, write_maps
-from mcp_servers.measures.perturb import drop, half_of, jitter
 from sage.core.errors import InputError
 from sage_programs import running
 from sage_programs.checks import check_values

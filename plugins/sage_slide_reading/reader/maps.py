@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 
 from mcp_servers.measures.maps import CellMap, Column, ObjectMap, SlideMaps
-from mcp_servers.measures.words import INSPECTED, READ
+from mcp_servers.measures.places import INSPECTED, READ
 from mcp_servers.workers.cohort import parse_patient
 from sage.core.errors import InputError
 from sage_slide_reading.reader.computed import NUCLEI_FROM, SIGNS

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from mcp_servers.pathology.compute.nuclei import segment
-from mcp_servers.pathology.compute.nuclei_scores import Scores, otsu_watershed, score
 from mcp_servers.slides.arrays import U8, AnyArray
 from sage_training.nuclei.examples import Tile
+from sage_training.nuclei.scores import Scores, otsu_watershed, score
 
 MPP = 0.5
 MEDIAN_AREA_UM2 = 40.0

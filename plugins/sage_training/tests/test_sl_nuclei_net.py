@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from mcp_servers.pathology.compute.nuclei_scores import otsu_watershed, score
 from sage.core.errors import InputError
+from sage_training.nuclei.scores import otsu_watershed, score
 from tests.end_to_end.harness import sage
 from tests.mcp_servers.slide_tools import Image, context, png, run, shared
 
@@ -246,7 +246,7 @@ def test_depth_and_place_of_a_label() -> None:
 
 
 def test_touching_disks_are_parted_and_one_is_not_split() -> None:
-    from mcp_servers.pathology.nuclei_net.instances import instances
+    from mcp_servers.pathology.nuclei_net.model import instances
     from sage_training.nuclei.examples import targets
 
     y, x = np.mgrid[:60, :80]

@@ -243,8 +243,8 @@ def measure(asked: Asked, request: Request) -> dict[str, Any]:
     import numpy as np
 
     from mcp_servers.measures.compute import compute
+    from mcp_servers.measures.edit import area_of, part_of
     from mcp_servers.measures.formula import parse
-    from mcp_servers.measures.part import area_of, part_of
     from mcp_servers.measures.picture import densest_field
     from mcp_servers.measures.prepared import Prepared
 

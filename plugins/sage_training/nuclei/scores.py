@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mcp_servers.pathology.compute.nuclei import nuclear_density, part_touching
+from mcp_servers.pathology.compute.tissue import otsu
 from mcp_servers.slides.arrays import F64, I32, U8, AnyArray
 
 MATCH_IOU = 0.5
@@ -70,9 +72,6 @@ def score(truth: AnyArray, found: AnyArray) -> Scores:
 def otsu_watershed(image: U8, mpp: float) -> I32:
     """Label nuclei by Otsu's threshold of the whole image, splitting touching ones by depth."""
     import cv2
-
-    from mcp_servers.pathology.compute.nuclei import nuclear_density, part_touching
-    from mcp_servers.pathology.compute.tissue import otsu
 
     density = cv2.GaussianBlur(nuclear_density(image), (0, 0), max(0.4, 0.5 / mpp))
     mask = (density > otsu(density, 0.0, 1.5)).astype(np.uint8)
