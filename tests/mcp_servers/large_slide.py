@@ -16,8 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import cv2
+import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
+
+from mcp_servers.context import ToolContext
+from mcp_servers.registry import load
+from mcp_servers.roots import Roots
 
 MPP = 0.25
 TILE = 256
@@ -33,8 +39,6 @@ Place = tuple[int, int]
 
 def tissue_cells(width: int, height: int, share: float) -> NDArray[np.bool_]:
     """Mask of the cells (rows, columns) that are tissue: a smooth outline, `share` of the area."""
-    import cv2
-
     rows, columns = -(-height // CELL), -(-width // CELL)
     rng = np.random.default_rng(5)
     field = rng.standard_normal((rows, columns)).astype(np.float32)
@@ -51,8 +55,6 @@ class Pool:
 
     def add(self, tile: Image) -> Place:
         """Place of a tile; a new tile is written."""
-        import imagecodecs
-
         data = bytes(imagecodecs.jpeg8_encode(tile, level=80, subsampling="420"))
         if data not in self.places:
             self.places[data] = (self.stream.tell(), len(data))
@@ -64,8 +66,6 @@ def write_large_slide(
     path: Path, width: int, height: int, painted: Image, tissue: NDArray[np.bool_]
 ) -> None:
     """Write the slide; `painted` repeats over the cells that are `tissue`."""
-    import cv2
-
     temporary = path.with_name(f".{path.name}.part")
     with temporary.open("wb") as stream:
         stream.write(struct.pack("<2sHHHQ", b"II", 43, 8, 0, 0))
@@ -179,10 +179,6 @@ def run_apart(name: str, slide: Path, out: Path, settings: dict[str, Any]) -> di
 
 def main(name: str, slide: Path, out: Path, settings: dict[str, Any]) -> None:
     """Run one tool in this process, as a worker does, and print its peak memory and result."""
-    from mcp_servers.context import ToolContext
-    from mcp_servers.registry import load
-    from mcp_servers.roots import Roots
-
     context = ToolContext(Roots.resolve([slide.parent], out), threads=2)
     result = load("pathology").run(name, {"slide": slide.name, **settings}, context).result
     status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()

@@ -16,13 +16,7 @@ from mcp_servers.workers import machine
 from mcp_servers.workers.jobs import Recipe, State
 from mcp_servers.workers.pool import LocalPool
 from sage.core.errors import InputError
-
-TOOLS = str(Path(__file__).parent / "tools")
-
-
-@pytest.fixture
-def roots(tmp_path: Path) -> Roots:
-    return Roots.resolve([tmp_path], tmp_path / "out")
+from tests.mcp_servers.slide_tools import TOOLS
 
 
 @pytest.fixture(scope="module")

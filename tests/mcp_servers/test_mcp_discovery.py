@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,10 +17,10 @@ from mcp_servers.registry import Registry, load
 from mcp_servers.roots import Roots
 from mcp_servers.servers.server import JOB_TOOLS, ToolServer
 from mcp_servers.workers.inline import InlineWorkers
-from tests.mcp_servers.slide_tools import blobs, png, pyramid
+from tests.mcp_servers.slide_tools import TOOLS, blobs, png, pyramid
 from tests.mcp_servers.test_mcp_oncology import small_cohort
 
-TOOLS = str(Path(__file__).parent / "tools")
+pytestmark = pytest.mark.anyio
 READ_ONLY = {
     *("graph_communities", "graph_concept", "graph_evidence", "graph_paths", "graph_search"),
     *("concordance", "cox", "describe_cohort", "ontology_terms"),
@@ -50,16 +49,12 @@ def data(answer: Any) -> dict[str, Any]:
     return found
 
 
-def test_every_tool_has_a_title_and_says_whether_it_only_reads(tmp_path: Path) -> None:
-    async def main() -> list[types.Tool]:
-        async with connected(tmp_path) as client:
-            return (await client.list_tools()).tools
-
+async def test_every_tool_has_a_title_and_says_whether_it_only_reads(tmp_path: Path) -> None:
     own = {spec.name for spec in load("all")}
+    async with connected(tmp_path) as client:
+        answer = (await client.list_tools()).tools
     tools = [
-        tool
-        for tool in asyncio.run(main())
-        if tool.name in own | set(JOB_TOOLS) | {"start_run", "run_status"}
+        tool for tool in answer if tool.name in own | set(JOB_TOOLS) | {"start_run", "run_status"}
     ]
     assert {tool.name for tool in tools} >= own | {"start_run", "job_status"}
     assert [tool.name for tool in tools if not tool.title or tool.title == tool.name] == []
@@ -67,7 +62,7 @@ def test_every_tool_has_a_title_and_says_whether_it_only_reads(tmp_path: Path) -
     assert told == READ_ONLY
 
 
-def test_search_finds_the_tool_that_a_task_names(tmp_path: Path) -> None:
+async def test_search_finds_the_tool_that_a_task_names(tmp_path: Path) -> None:
     tasks = {
         "tertiary lymphoid structures": "tls",
         "compare survival of two groups": "logrank",
@@ -77,81 +72,71 @@ def test_search_finds_the_tool_that_a_task_names(tmp_path: Path) -> None:
         "start a research run": "start_run",
     }
 
-    async def main() -> dict[str, list[str]]:
-        async with connected(tmp_path, options={"compact": True}) as client:
-            assert len((await client.list_tools()).tools) == 6
-            found = {}
-            for task in tasks:
-                answer = data(await client.call_tool("search_tools", {"query": task}))
-                found[task] = [row["name"] for row in answer["tools"][:4]]
-            whole = data(await client.call_tool("search_tools", {}))
-            assert {row["name"] for row in whole["tools"]} >= {spec.name for spec in load("all")}
-            return found
-
-    found = asyncio.run(main())
+    async with connected(tmp_path, options={"compact": True}) as client:
+        assert len((await client.list_tools()).tools) == 6
+        found = {}
+        for task in tasks:
+            answer = data(await client.call_tool("search_tools", {"query": task}))
+            found[task] = [row["name"] for row in answer["tools"][:4]]
+        whole = data(await client.call_tool("search_tools", {}))
+        assert {row["name"] for row in whole["tools"]} >= {spec.name for spec in load("all")}
     assert [task for task, tool in tasks.items() if tool not in found[task]] == []
 
 
-def test_compact_mode_describes_calls_and_refuses(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with connected(tmp_path, "oncology", {"compact": True}) as client:
-            told = data(await client.call_tool("describe_tool", {"name": "logrank"}))
-            assert set(told["arguments"]["required"]) == {"cohort", "endpoint", "group"}
-            given = {"cohort": "gbsg2", "endpoint": "RFS", "group": "clinical:hormonal_therapy"}
-            inner = {"name": "logrank", "arguments": given}
-            assert data(await client.call_tool("call_tool", inner))["result"]["df"] == 1
-            for wrong, said in (
-                ({"name": "call_tool", "arguments": {}}, "call_tool"),
-                ({"arguments": {}}, "name"),
-                ({"name": "logrank", "arguments": []}, "arguments"),
-                ({"name": "logrank", "arguments": {"cohort": "x"}}, "endpoint"),
-            ):
-                answer = await client.call_tool("call_tool", wrong)
-                assert answer.is_error
-                assert said in answer.content[0].text
-            answer = await client.call_tool("describe_tool", {"name": "nothing"})
+async def test_compact_mode_describes_calls_and_refuses(tmp_path: Path) -> None:
+    async with connected(tmp_path, "oncology", {"compact": True}) as client:
+        told = data(await client.call_tool("describe_tool", {"name": "logrank"}))
+        assert set(told["arguments"]["required"]) == {"cohort", "endpoint", "group"}
+        given = {"cohort": "gbsg2", "endpoint": "RFS", "group": "clinical:hormonal_therapy"}
+        inner = {"name": "logrank", "arguments": given}
+        assert data(await client.call_tool("call_tool", inner))["result"]["df"] == 1
+        for wrong, said in (
+            ({"name": "call_tool", "arguments": {}}, "call_tool"),
+            ({"arguments": {}}, "name"),
+            ({"name": "logrank", "arguments": []}, "arguments"),
+            ({"name": "logrank", "arguments": {"cohort": "x"}}, "endpoint"),
+        ):
+            answer = await client.call_tool("call_tool", wrong)
             assert answer.is_error
-            with pytest.raises(MCPError):
-                await client.call_tool("call_tool", {"name": "rm", "arguments": {}})
+            assert said in answer.content[0].text
+        answer = await client.call_tool("describe_tool", {"name": "nothing"})
+        assert answer.is_error
+        with pytest.raises(MCPError):
+            await client.call_tool("call_tool", {"name": "rm", "arguments": {}})
 
-    asyncio.run(main())
 
-
-def test_prompts_are_listed_filled_and_completed(tmp_path: Path) -> None:
+async def test_prompts_are_listed_filled_and_completed(tmp_path: Path) -> None:
     small_cohort(tmp_path / "small", [(f"p{i}", "ab"[i % 2], 100 + i, i % 2) for i in range(20)])
     (tmp_path / "slides").mkdir()
     png(tmp_path / "slides" / "a.png", blobs(64, 64))
 
-    async def main() -> None:
-        async with connected(tmp_path) as client:
-            for prompt in (await client.list_prompts()).prompts:
-                assert prompt.title
-                given = {argument.name: f"<{argument.name}>" for argument in prompt.arguments or []}
-                answer = await client.get_prompt(prompt.name, given)
-                text = answer.messages[0].content.text
-                assert all(value in text for value in given.values())
-                assert "{" not in text
-            with pytest.raises(MCPError):
-                await client.get_prompt("know_a_cohort", {})
-            tricky = await client.get_prompt(
-                "test_a_question", {"cohort": "{question}", "question": "{cohort}?"}
+    async with connected(tmp_path) as client:
+        for prompt in (await client.list_prompts()).prompts:
+            assert prompt.title
+            given = {argument.name: f"<{argument.name}>" for argument in prompt.arguments or []}
+            answer = await client.get_prompt(prompt.name, given)
+            text = answer.messages[0].content.text
+            assert all(value in text for value in given.values())
+            assert "{" not in text
+        with pytest.raises(MCPError):
+            await client.get_prompt("know_a_cohort", {})
+        tricky = await client.get_prompt(
+            "test_a_question", {"cohort": "{question}", "question": "{cohort}?"}
+        )
+        assert "on the cohort {question}" in tricky.messages[0].content.text
+        reference = types.PromptReference(name="slides_and_survival")
+
+        async def offered(name: str, value: str, **given: str) -> list[str]:
+            answer = await client.complete(
+                reference, {"name": name, "value": value}, context_arguments=given or None
             )
-            assert "on the cohort {question}" in tricky.messages[0].content.text
-            reference = types.PromptReference(name="slides_and_survival")
+            return answer.completion.values
 
-            async def offered(name: str, value: str, **given: str) -> list[str]:
-                answer = await client.complete(
-                    reference, {"name": name, "value": value}, context_arguments=given or None
-                )
-                return answer.completion.values
-
-            assert await offered("cohort", "") == ["small", "gbsg2"]
-            assert await offered("cohort", "GB") == ["gbsg2"]
-            assert await offered("endpoint", "") == ["OS", "RFS"]
-            assert await offered("endpoint", "", cohort="gbsg2") == ["RFS"]
-            assert await offered("slides", "s") == ["slides"]
-
-    asyncio.run(main())
+        assert await offered("cohort", "") == ["small", "gbsg2"]
+        assert await offered("cohort", "GB") == ["gbsg2"]
+        assert await offered("endpoint", "") == ["OS", "RFS"]
+        assert await offered("endpoint", "", cohort="gbsg2") == ["RFS"]
+        assert await offered("slides", "s") == ["slides"]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +150,7 @@ def test_prompts_are_listed_filled_and_completed(tmp_path: Path) -> None:
         ("auto", None, "s.tif"),
     ],
 )
-def test_a_missing_pixel_size_is_asked_of_the_user(
+async def test_a_missing_pixel_size_is_asked_of_the_user(
     tmp_path: Path, mode: str, answer: types.ElicitResult | None, found: Any
 ) -> None:
     pyramid(tmp_path / "s.tif", blobs(512, 512), mpp=None)
@@ -176,12 +161,9 @@ def test_a_missing_pixel_size_is_asked_of_the_user(
         assert answer is not None
         return answer
 
-    async def main() -> Any:
-        callback = {"elicitation_callback": reply} if answer is not None else {}
-        async with connected(tmp_path, "pathology", mode=mode, **callback) as client:
-            return await client.call_tool("tissue_mask", {"slide": "s.tif"})
-
-    result = asyncio.run(main())
+    callback = {"elicitation_callback": reply} if answer is not None else {}
+    async with connected(tmp_path, "pathology", mode=mode, **callback) as client:
+        result = await client.call_tool("tissue_mask", {"slide": "s.tif"})
     assert len(asked) == (answer is not None)
     assert all("s.tif" in message for message in asked)
     if isinstance(found, float):
@@ -192,22 +174,20 @@ def test_a_missing_pixel_size_is_asked_of_the_user(
         assert found in result.content[0].text
 
 
-def test_a_pixel_size_that_novas_tools_miss_is_asked_under_their_name(tmp_path: Path) -> None:
+async def test_a_pixel_size_that_novas_tools_miss_is_asked_under_their_name(tmp_path: Path) -> None:
     pyramid(tmp_path / "s.tif", blobs(512, 512), mpp=None)
 
     async def reply(context: Any, params: Any) -> types.ElicitResult:
         return types.ElicitResult(action="accept", content={"mpp": 0.5})
 
-    async def main() -> Any:
-        async with connected(tmp_path, "nova", elicitation_callback=reply) as client:
-            name = "dataset_of_wsi_tissue_segmentation_tool"
-            return await client.call_tool(name, {"wsi_source": "."})
-
-    assert data(asyncio.run(main()))["provenance"]["arguments"]["base_mpp"] == 0.5
+    async with connected(tmp_path, "nova", elicitation_callback=reply) as client:
+        name = "dataset_of_wsi_tissue_segmentation_tool"
+        answer = await client.call_tool(name, {"wsi_source": "."})
+    assert data(answer)["provenance"]["arguments"]["base_mpp"] == 0.5
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_the_folders_of_the_client_are_the_roots_only_where_none_was_given(
+async def test_the_folders_of_the_client_are_the_roots_only_where_none_was_given(
     tmp_path: Path, mode: str
 ) -> None:
     inside, other = tmp_path / "in", tmp_path / "mine"
@@ -220,22 +200,15 @@ def test_the_folders_of_the_client_are_the_roots_only_where_none_was_given(
         gone = types.Root(uri=(tmp_path / "gone").as_uri())  # type: ignore[arg-type]
         return types.ListRootsResult(roots=[root, gone])
 
-    async def main(ask: bool) -> list[str]:
-        options = {"ask_roots": ask}
-        async with connected(
-            inside, "pathology", options, mode=mode, list_roots_callback=roots
-        ) as client:
-            names: list[str] = []
+    for ask, name in ((True, "mine.png"), (False, "theirs.png")):
+        client_options: dict[str, Any] = {"mode": mode, "list_roots_callback": roots}
+        async with connected(inside, "pathology", {"ask_roots": ask}, **client_options) as client:
             for _ in range(2):
                 told = data(await client.call_tool("list_slides", {}))["result"]
-                names.append(told["slides"][0]["slide"])
-            return names
-
-    assert asyncio.run(main(ask=True)) == ["mine.png"] * 2
-    assert asyncio.run(main(ask=False)) == ["theirs.png"] * 2
+                assert told["slides"][0]["slide"] == name
 
 
-def test_a_priority_in_meta_reaches_the_queue(tmp_path: Path) -> None:
+async def test_a_priority_in_meta_reaches_the_queue(tmp_path: Path) -> None:
     seen: list[int] = []
 
     class Noting(InlineWorkers):
@@ -243,15 +216,12 @@ def test_a_priority_in_meta_reaches_the_queue(tmp_path: Path) -> None:
             seen.append(options["priority"])
             return super().submit(*args, **options)
 
-    async def main() -> None:
-        roots = Roots.resolve([tmp_path], tmp_path / "out")
-        server = ToolServer("test", roots, Noting(load("oncology", tool_folders=[TOOLS])))
-        async with Client(server.build()) as client:
-            await client.call_tool("wait", {"seconds": 0}, meta={"sage/priority": 7})
-            await client.call_tool("wait", {"seconds": 0})
-            answer = await client.call_tool("wait", {"seconds": 0}, meta={"sage/priority": 1000})
-            assert answer.is_error
-            assert "priority" in answer.content[0].text
-
-    asyncio.run(main())
+    roots = Roots.resolve([tmp_path], tmp_path / "out")
+    server = ToolServer("test", roots, Noting(load("oncology", tool_folders=[TOOLS])))
+    async with Client(server.build()) as client:
+        await client.call_tool("wait", {"seconds": 0}, meta={"sage/priority": 7})
+        await client.call_tool("wait", {"seconds": 0})
+        answer = await client.call_tool("wait", {"seconds": 0}, meta={"sage/priority": 1000})
+        assert answer.is_error
+        assert "priority" in answer.content[0].text
     assert seen == [7, 0]

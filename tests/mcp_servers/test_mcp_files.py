@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -15,18 +16,16 @@ from pydantic import BaseModel
 
 from mcp_servers.context import ToolContext
 from mcp_servers.registry import Registry
-from mcp_servers.results_cache import ResultsCache
+from mcp_servers.results_cache import HashIndex, ResultsCache, hash_input
 from mcp_servers.roots import Roots
 from mcp_servers.spec import InputPath, OutputName, tool
 from sage.core.errors import FaultError, InputError
 
 
-@pytest.fixture
-def roots(tmp_path: Path) -> Roots:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.txt").write_text("one")
+@pytest.fixture(autouse=True)
+def texts(roots: Roots, tmp_path: Path) -> None:
+    (roots.inputs[0] / "a.txt").write_text("one")
     (tmp_path / "secret.txt").write_text("secret")
-    return Roots.resolve([tmp_path / "in"], tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -92,8 +91,6 @@ def test_no_output_through_a_symlink_that_leaves(roots: Roots, tmp_path: Path) -
 @settings(max_examples=200, deadline=None)
 @examples(st.text(alphabet="ab./~\\ \n", max_size=12))
 def test_whatever_the_name_an_output_lies_below_its_root(name: str) -> None:
-    import tempfile
-
     with tempfile.TemporaryDirectory() as folder:
         roots = Roots.resolve([], Path(folder) / "out")
         try:
@@ -229,8 +226,6 @@ def test_a_damaged_cache_counts_as_absent(roots: Roots, tmp_path: Path) -> None:
 
 
 def test_a_big_file_is_hashed_once(roots: Roots, tmp_path: Path) -> None:
-    from mcp_servers.results_cache import HashIndex
-
     path = roots.inputs[0] / "slide.svs"
     path.write_bytes(b"x" * 1000)
     old = time.time() - 100
@@ -267,8 +262,6 @@ def test_a_result_that_does_not_fit_its_schema_is_a_fault(roots: Roots) -> None:
 
 
 def test_a_slide_that_is_only_an_index_is_hashed_with_its_folder(tmp_path: Path) -> None:
-    from mcp_servers.results_cache import hash_input
-
     (tmp_path / "a.mrxs").write_text("index")
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "Data0000.dat").write_text("pixels")

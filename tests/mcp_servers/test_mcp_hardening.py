@@ -21,7 +21,8 @@ import httpx
 import pytest
 
 from mcp_servers.servers.stdio import request_id
-from tests.mcp_servers.test_mcp_server import TOKEN, environment, http_server, words
+from tests.mcp_servers.slide_tools import environment
+from tests.mcp_servers.test_mcp_server import TOKEN, http_server, words
 from tests.warm import run_warm
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
@@ -152,13 +153,14 @@ def test_the_id_of_a_refused_request_is_its_own_or_none(
     assert request_id(head, tail) == expected
 
 
-def test_http_refuses_a_large_body_that_does_not_say_its_length(url: str) -> None:
+def test_http_refuses_a_large_body_whether_or_not_it_says_its_length(url: str) -> None:
     def parts() -> Iterator[bytes]:
         for _ in range(64):
             yield b"y" * (1 << 16)
 
     given = {**GOOD, "Content-Type": "application/json"}
     assert httpx.post(url, content=parts(), headers=given).status_code == 413
+    assert httpx.post(url, json={"x": "y" * (1 << 21)}, headers=given).status_code == 413
     assert httpx.post(url, json=BEGIN, headers=given).status_code == 200
 
 
@@ -183,6 +185,8 @@ def test_an_allowed_host_is_accepted_and_others_are_not(url: str) -> None:
         ({"Host": "slides.example:8443"}, 200),
         ({"Host": "slides.example", "Origin": "https://slides.example"}, 200),
         ({"Host": "slides.example.evil.example"}, 421),
+        ({"Host": "evil.example:80"}, 421),
+        ({"Origin": "http://evil.example"}, 403),
         ({"Host": "slides.example", "Origin": "https://evil.example"}, 403),
     )
     for more, code in asked:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from mcp_servers.context import ToolContext
+from mcp_servers.knowledge.graphs import load_embedder
 from mcp_servers.knowledge.runs import Answer, run_tools
 from mcp_servers.registry import Registry, load
 from mcp_servers.roots import Roots
+from sage.cli.tools_support import sage_command
 from sage.core.errors import FaultError, InputError
 from tests.kg.gr_helpers import bladder, graph
 
@@ -100,10 +103,6 @@ def test_a_graph_outside_the_roots_is_refused(
 
 
 def test_a_graph_file_does_not_choose_what_model_is_loaded() -> None:
-    from types import SimpleNamespace
-
-    from mcp_servers.knowledge.graphs import load_embedder
-
     fake = SimpleNamespace(embedder="someone/evil-model")
     with pytest.raises(InputError):
         load_embedder(fake, ToolContext(Roots((), Path("/"))))  # type: ignore[arg-type]
@@ -173,8 +172,6 @@ def test_a_run_is_named_never_pathed(context: ToolContext, name: str) -> None:
 
 
 def test_what_sage_refuses_is_told(context: ToolContext) -> None:
-    from sage.cli.tools_support import sage_command
-
     for driver, error, said in (
         (Driver(code=2, stderr="noise\nerror: run r9 does not exist\n"), InputError, "run r9"),
         (Driver(code=1, stderr="error: disk\n"), FaultError, "disk"),

@@ -23,6 +23,7 @@ from mcp_servers.spec import ATTRIBUTE, Resources, tool
 from mcp_servers.workers.inline import InlineWorkers
 from sage.core.errors import Cancelled, InputError
 from sage.core.models import Strict
+from tests.mcp_servers.test_mcp_server import data, http, http_server
 
 DAY = 86_400.0
 
@@ -142,44 +143,24 @@ def test_labels_of_metrics_are_escaped() -> None:
     assert "process_resident_memory_bytes" in text
 
 
-def http(folder: Path) -> Any:
-    """A server process over HTTP on the same folders."""
-    from tests.mcp_servers.test_mcp_server import http_server
-
-    return http_server(folder, "--wait", "0.2")
-
-
 @pytest.mark.slow
-def test_a_job_longer_than_the_stop_is_taken_up_by_the_next_server(tmp_path: Path) -> None:
-    import asyncio
-
-    from tests.mcp_servers.test_mcp_server import data
-    from tests.mcp_servers.test_mcp_server import http as client_of
-
+@pytest.mark.anyio
+async def test_a_job_longer_than_the_stop_is_taken_up_by_the_next_server(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-
-    async def begin(url: str) -> dict[str, str]:
-        async with client_of(url) as client:
-            slow = data(await client.call_tool("wait", {"seconds": 2.0}))
-            dropped = data(await client.call_tool("wait", {"seconds": 60.0}))
-            await client.call_tool("job_cancel", {"job": dropped["job"]})
-            return {"slow": slow["job"], "dropped": dropped["job"]}
-
-    async def end(url: str, jobs: dict[str, str]) -> None:
-        async with client_of(url) as client:
+    with http_server(tmp_path, "--wait", "0.2") as url:
+        async with http(url) as client:
+            slow = data(await client.call_tool("wait", {"seconds": 2.0}))["job"]
+            dropped = data(await client.call_tool("wait", {"seconds": 60.0}))["job"]
+            await client.call_tool("job_cancel", {"job": dropped})
+    assert [path.stem for path in (tmp_path / "out/.jobs").glob("*.json")] == [slow]
+    with http_server(tmp_path, "--wait", "0.2") as url:
+        async with http(url) as client:
             until = time.monotonic() + 60
-            found = data(await client.call_tool("job_result", {"job": jobs["slow"]}))
+            found = data(await client.call_tool("job_result", {"job": slow}))
             while found["state"] != "done" and time.monotonic() < until:
-                found = data(await client.call_tool("job_result", {"job": jobs["slow"]}))
+                found = data(await client.call_tool("job_result", {"job": slow}))
             assert found["state"] == "done"
-            gone = await client.call_tool("job_status", {"job": jobs["dropped"]})
-            assert gone.is_error
-
-    with http(tmp_path) as url:
-        jobs = asyncio.run(begin(url))
-    assert [path.stem for path in (tmp_path / "out/.jobs").glob("*.json")] == [jobs["slow"]]
-    with http(tmp_path) as url:
-        asyncio.run(end(url, jobs))
+            assert (await client.call_tool("job_status", {"job": dropped})).is_error
     assert not list((tmp_path / "out/.jobs").glob("*.json"))
 
 

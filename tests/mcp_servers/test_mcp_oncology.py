@@ -7,12 +7,17 @@ import math
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
+from lifelines import CoxPHFitter, KaplanMeierFitter
+from lifelines.statistics import multivariate_logrank_test
+from lifelines.utils import concordance_index
 
 from mcp_servers.context import ToolContext
 from mcp_servers.registry import Registry, load
 from mcp_servers.roots import Roots
 from sage.core.errors import InputError
+from validation.cohort import load as load_cohort
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
 GROUPED = {"cohort": "gbsg2", "endpoint": "RFS", "group": "clinical:hormonal_therapy"}
@@ -23,16 +28,8 @@ def registry() -> Registry:
     return load("oncology")
 
 
-@pytest.fixture
-def context(tmp_path: Path) -> ToolContext:
-    (tmp_path / "in").mkdir()
-    return ToolContext(Roots.resolve([tmp_path / "in"], tmp_path / "out"))
-
-
 @pytest.fixture(scope="module")
 def gbsg2() -> Any:
-    from validation.cohort import load as load_cohort
-
     keys = ["clinical:age", "clinical:positive_nodes", "clinical:hormonal_therapy"]
     return load_cohort("gbsg2").table(keys, ["RFS"])
 
@@ -56,8 +53,6 @@ def small_cohort(folder: Path, rows: list[tuple[str, str, int, int]]) -> str:
 def test_kaplan_meier_agrees_with_lifelines(
     registry: Registry, context: ToolContext, gbsg2: Any
 ) -> None:
-    from lifelines import KaplanMeierFitter
-
     run = registry.run("kaplan_meier", {**GROUPED, "tau": 60}, context)
     assert run.outputs[0].mime == "image/png"
     for curve in run.result["curves"]:
@@ -76,9 +71,6 @@ def test_kaplan_meier_agrees_with_lifelines(
 def test_logrank_and_cox_agree_with_lifelines(
     registry: Registry, context: ToolContext, gbsg2: Any
 ) -> None:
-    from lifelines import CoxPHFitter
-    from lifelines.statistics import multivariate_logrank_test
-
     test = registry.run("logrank", GROUPED, context).result
     peer = multivariate_logrank_test(
         gbsg2["RFS.time"], gbsg2["clinical:hormonal_therapy"], gbsg2["RFS.event"]
@@ -98,8 +90,6 @@ def test_logrank_and_cox_agree_with_lifelines(
 def test_concordance_agrees_with_lifelines(
     registry: Registry, context: ToolContext, gbsg2: Any
 ) -> None:
-    from lifelines.utils import concordance_index
-
     given = {"cohort": "gbsg2", "endpoint": "RFS", "risk": "clinical:positive_nodes"}
     found = registry.run("concordance", {**given, "bootstrap": 100}, context).result
     peer = concordance_index(
@@ -240,8 +230,6 @@ def deaths(folder: Path, rows: Any) -> str:
 
 
 def test_competing_risks_agree_with_r(registry: Registry, context: ToolContext) -> None:
-    import pandas as pd
-
     reference = Path(__file__).parents[1] / "validation" / "competing_reference"
     peer = json.loads((reference / "reference.json").read_text())
     rows = pd.read_csv(reference / "patients.csv")

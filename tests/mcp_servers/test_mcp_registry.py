@@ -44,14 +44,8 @@ def spec_of(function: object) -> ToolSpec:
 
 
 @pytest.fixture
-def roots(tmp_path: Path) -> Roots:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "banana.txt").write_text("banana")
-    return Roots.resolve([tmp_path / "in"], tmp_path / "out")
-
-
-@pytest.fixture
-def registry() -> Registry:
+def registry(roots: Roots) -> Registry:
+    (roots.inputs[0] / "banana.txt").write_text("banana")
     made = Registry()
     made.add(spec_of(count_letter))
     return made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,9 +16,11 @@ from mcp_servers.roots import Roots
 from mcp_servers.workers.inline import InlineWorkers
 from tests.mcp_servers.test_mcp_server import connected
 
+pytestmark = pytest.mark.anyio
+
 
 @pytest.mark.slow
-def test_an_agent_starts_a_run_and_answers_its_review(
+async def test_an_agent_starts_a_run_and_answers_its_review(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SAGE_REASONER", "rules")
@@ -40,20 +41,17 @@ def test_an_agent_starts_a_run_and_answers_its_review(
         result: dict[str, Any] = answer.structured_content["result"]
         return result
 
-    async def main() -> None:
-        async with connected(tmp_path, "knowledge", wait=1.0) as client:
-            prompt = "Link tertiary lymphoid structures and genes in bladder cancer"
-            started = await call(client, "start_run", {"prompt": prompt})
-            assert started["status"] == "waiting for review"
-            shown = await call(client, "run_status", {"run": started["run"]})
-            assert shown["run"] == started["run"]
-            rejected = {"run": started["run"], "decision": "reject", "reason": "not now"}
-            ended = await call(client, "review_run", rejected)
-            assert ended["run"] == started["run"]
-            again = await ended_call(client, "review_run", rejected)
-            assert again.is_error
-
-    asyncio.run(main())
+    async with connected(tmp_path, "knowledge", wait=1.0) as client:
+        prompt = "Link tertiary lymphoid structures and genes in bladder cancer"
+        started = await call(client, "start_run", {"prompt": prompt})
+        assert started["status"] == "waiting for review"
+        shown = await call(client, "run_status", {"run": started["run"]})
+        assert shown["run"] == started["run"]
+        rejected = {"run": started["run"], "decision": "reject", "reason": "not now"}
+        ended = await call(client, "review_run", rejected)
+        assert ended["run"] == started["run"]
+        again = await ended_call(client, "review_run", rejected)
+        assert again.is_error
 
 
 def test_a_server_that_ends_waits_until_the_run_it_started_has_stopped(tmp_path: Path) -> None:

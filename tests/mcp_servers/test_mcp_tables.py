@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mcp_servers.context import ToolContext
 from mcp_servers.registry import load
-from mcp_servers.roots import Roots
 from sage.core.errors import InputError
 from tests.mcp_servers.test_mcp_oncology import small_cohort
-
-
-@pytest.fixture
-def context(tmp_path: Path) -> ToolContext:
-    (tmp_path / "in").mkdir()
-    return ToolContext(Roots.resolve([tmp_path / "in"], tmp_path / "out"))
 
 
 def save(context: ToolContext, **given: Any) -> dict[str, Any]:

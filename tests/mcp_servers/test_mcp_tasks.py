@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from mcp_servers.workers.jobs import Job
 from tests.mcp_servers.measures.test_over_cohort import simulated, write_all
 from tests.mcp_servers.test_mcp_server import connected, data
 
+pytestmark = pytest.mark.anyio
 SLIDES = 40
 ENDED = ("completed", "failed", "cancelled")
 
@@ -109,19 +109,16 @@ def test_a_task_says_how_far_its_job_is(tmp_path: Path) -> None:
     assert (told["taskId"], told["status"], "result" in told) == (job.id, "working", False)
 
 
-def test_a_task_is_there_at_once_tells_progress_and_keeps_its_result(folder: Path) -> None:
-    async def main() -> tuple[Any, list[dict[str, Any]], dict[str, Any]]:
-        async with connected(folder, wait=0.2, extensions=[Tasks()]) as client:
-            session = client.session
-            made = await session.call_tool("measure_cohort", radii(10, 11), allow_claimed=True)
-            seen: list[dict[str, Any]] = []
-            await until_ended(session, made.task_id, seen)
-            for wrong in ("nothing", "x" * 300, "../../etc"):
-                with pytest.raises(MCPError):
-                    await about(session, "tasks/get", wrong)
-            return made, seen, await about(session, "tasks/get", made.task_id)
-
-    made, seen, later = asyncio.run(main())
+async def test_a_task_is_there_at_once_tells_progress_and_keeps_its_result(folder: Path) -> None:
+    async with connected(folder, wait=0.2, extensions=[Tasks()]) as client:
+        session = client.session
+        made = await session.call_tool("measure_cohort", radii(10, 11), allow_claimed=True)
+        seen: list[dict[str, Any]] = []
+        await until_ended(session, made.task_id, seen)
+        for wrong in ("nothing", "x" * 300, "../../etc"):
+            with pytest.raises(MCPError):
+                await about(session, "tasks/get", wrong)
+        later = await about(session, "tasks/get", made.task_id)
     assert isinstance(made, Created)
     assert made.status == "working"
     assert {step["status"] for step in seen} == {"working", "completed"}
@@ -135,7 +132,7 @@ def test_a_task_is_there_at_once_tells_progress_and_keeps_its_result(folder: Pat
     assert str(folder) not in str(seen)
 
 
-def test_a_cancelled_task_ends_and_the_next_goes_on_where_it_was(folder: Path) -> None:
+async def test_a_cancelled_task_ends_and_the_next_goes_on_where_it_was(folder: Path) -> None:
     given = radii(*range(20, 80))
     out = folder / "out" / "measure_cohort"
 
@@ -144,22 +141,19 @@ def test_a_cancelled_task_ends_and_the_next_goes_on_where_it_was(folder: Path) -
         files = out.glob("*/.rows/measure_maps/*/run.json")
         return {file.parent.name for file in files if file.stat().st_mtime > began}
 
-    async def main() -> tuple[dict[str, Any], set[str], dict[str, Any]]:
-        async with connected(folder, wait=0.2, extensions=[Tasks()]) as client:
-            assert EXTENSION in (client.server_capabilities.extensions or {})
-            session = client.session
-            made = await session.call_tool("measure_cohort", given, allow_claimed=True)
-            with anyio.fail_after(60):
-                while len(done()) < 3:
-                    await anyio.sleep(0.01)
-            assert await about(session, "tasks/update", made.task_id, inputResponses={})
-            await about(session, "tasks/cancel", made.task_id)
-            ended = await until_ended(session, made.task_id, [])
-            first = done()
-            return ended, first, data(await client.call_tool("measure_cohort", given))
-
     began = time.time()
-    ended, first, again = asyncio.run(main())
+    async with connected(folder, wait=0.2, extensions=[Tasks()]) as client:
+        assert EXTENSION in (client.server_capabilities.extensions or {})
+        session = client.session
+        made = await session.call_tool("measure_cohort", given, allow_claimed=True)
+        with anyio.fail_after(60):
+            while len(done()) < 3:
+                await anyio.sleep(0.01)
+        assert await about(session, "tasks/update", made.task_id, inputResponses={})
+        await about(session, "tasks/cancel", made.task_id)
+        ended = await until_ended(session, made.task_id, [])
+        first = done()
+        again = data(await client.call_tool("measure_cohort", given))
     assert ended["status"] == "cancelled"
     assert "result" not in ended
     assert 3 <= len(first) < SLIDES
@@ -171,14 +165,11 @@ def test_a_cancelled_task_ends_and_the_next_goes_on_where_it_was(folder: Path) -
     assert first <= {name for name, run in runs.items() if run["provenance"]["cached"]}
 
 
-def test_without_the_extension_a_client_gets_a_job_and_no_task(folder: Path) -> None:
-    async def main() -> None:
-        async with connected(folder, wait=0.2) as client:
-            answer = data(await client.call_tool("measure_cohort", radii(*range(80, 140))))
-            assert answer["state"] in ("queued", "running")
-            for method in ("tasks/get", "tasks/cancel", "tasks/update"):
-                with pytest.raises(MCPError, match="extension"):
-                    await about(client.session, method, answer["job"], inputResponses={})
-            assert data(await client.call_tool("job_cancel", {"job": answer["job"]}))
-
-    asyncio.run(main())
+async def test_without_the_extension_a_client_gets_a_job_and_no_task(folder: Path) -> None:
+    async with connected(folder, wait=0.2) as client:
+        answer = data(await client.call_tool("measure_cohort", radii(*range(80, 140))))
+        assert answer["state"] in ("queued", "running")
+        for method in ("tasks/get", "tasks/cancel", "tasks/update"):
+            with pytest.raises(MCPError, match="extension"):
+                await about(client.session, method, answer["job"], inputResponses={})
+        assert data(await client.call_tool("job_cancel", {"job": answer["job"]}))

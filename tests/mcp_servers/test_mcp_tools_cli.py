@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import signal
 import subprocess
 import time
@@ -13,21 +12,19 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
+from sage.__main__ import exit_code
+from sage.cli.tools import app
+from tests.mcp_servers.slide_tools import TOOLS, environment
 from tests.warm import HERE, Warm, run_warm
-
-ROOT = Path(__file__).resolve().parents[2]
-TOOLS = str(Path(__file__).parent / "tools")
+from validation.simulate import write_world
 
 
 def sage(*words: str, cwd: Path, workers: bool = False) -> subprocess.CompletedProcess[str]:
     """`sage tools WORDS`, its tools in workers of their own where that is what is tested."""
     env = environment() if workers else {**environment(), HERE: "1"}
     return run_warm(["tools", *words], cwd=cwd, env=env, timeout=120)
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'plugins'}", "OMP_NUM_THREADS": "1"}
 
 
 def answer(done: subprocess.CompletedProcess[str]) -> Any:
@@ -78,11 +75,6 @@ def test_list_and_show_describe_the_registry(tmp_path: Path) -> None:
 def test_bad_words_are_explained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
 ) -> None:
-    from typer.testing import CliRunner
-
-    from sage.__main__ import exit_code
-    from sage.cli.tools import app
-
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, words)
     assert done.exception is not None
@@ -180,8 +172,6 @@ def test_a_slide_tool_over_simulated_slides_feeds_an_analysis(tmp_path: Path) ->
 
     The tissue's area, since too few of so few small slides hold a TLS for a figure to be given.
     """
-    from validation.simulate import write_world
-
     pytest.importorskip("mcp_servers.pathology.tls")
     world = tmp_path / "world"
     write_world(world, seed=3, patients=40, slides=10, slide_px=512)

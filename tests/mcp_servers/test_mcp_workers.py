@@ -10,19 +10,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from mcp_servers.roots import Roots
 from mcp_servers.workers.jobs import Job, Recipe, State
 from mcp_servers.workers.pool import LocalPool
 from sage.core.errors import Cancelled, FaultError, InputError
-
-TOOLS = str(Path(__file__).parent / "tools")
-
-
-@pytest.fixture
-def roots(tmp_path: Path) -> Roots:
-    (tmp_path / "in").mkdir()
-    return Roots.resolve([tmp_path / "in"], tmp_path / "out")
+from tests.mcp_servers.slide_tools import TOOLS
 
 
 @pytest.fixture(scope="module")
@@ -162,8 +156,6 @@ def test_a_gpu_is_given_only_to_a_job_that_needs_it(pool: LocalPool, roots: Root
 
 
 def test_results_are_found_again_by_content(pool: LocalPool, roots: Roots) -> None:
-    from PIL import Image
-
     Image.new("RGB", (200, 100), "red").save(roots.inputs[0] / "a.png")
     first = pool.submit("preview", {"slide": "a.png"}, roots).result(30)
     second = pool.submit("preview", {"slide": "a.png"}, roots).result(30)

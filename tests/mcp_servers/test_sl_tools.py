@@ -6,28 +6,35 @@ import json
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pandas as pd
 import pytest
 import tifffile
+from PIL import Image
+from scipy.spatial import cKDTree
 
 from mcp_servers.formats.geojson import feature, read_polygons, square, write_geojson
+from mcp_servers.pathology import surveying
 from mcp_servers.registry import load
 from mcp_servers.slides.slide import Slide
 from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import blobs, context, run
 from validation.simulate.slide import SlideTruth, render_slide
 
+Results = dict[str, Any]
+Painted = tuple[Path, SlideTruth]
+
 
 @pytest.fixture(scope="module")
-def painted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SlideTruth]:
+def painted(tmp_path_factory: pytest.TempPathFactory) -> Painted:
     """A painted slide of 0.7 x 0.7 mm with two aggregates, and its truth."""
     folder = tmp_path_factory.mktemp("painted")
     return folder, render_slide(folder / "s.tif", seed=6, size_px=1400, mpp=0.5, aggregates=2)
 
 
 @pytest.fixture(scope="module")
-def results(painted: tuple[Path, SlideTruth]) -> dict[str, Any]:
+def results(painted: Painted) -> Results:
     """Every tool without weights, run once on the painted slide in one worker."""
     folder, _ = painted
     ctx = context(folder)
@@ -49,21 +56,17 @@ def test_every_pathology_tool_is_registered_with_its_card() -> None:
         assert tools[name].resources.seconds_per_item
 
 
-def test_tissue_area_is_that_of_the_painted_tissue(
-    painted: tuple[Path, SlideTruth], results: dict[str, Any]
-) -> None:
+def test_tissue_area_is_that_of_the_painted_tissue(painted: Painted, results: Results) -> None:
     assert results["tissue_mask"]["tissue_mm2"] == pytest.approx(painted[1].tissue_mm2, rel=0.04)
 
 
-def test_tissue_outline_has_the_area_of_the_mask(results: dict[str, Any]) -> None:
+def test_tissue_outline_has_the_area_of_the_mask(results: Results) -> None:
     polygons = read_polygons(results["folder"] / results["tissue_mask"]["geojson"])
     area = sum(p.area for p in polygons) * 0.5**2 / 1e6
     assert area == pytest.approx(results["tissue_mask"]["tissue_mm2"], rel=0.02)
 
 
-def test_every_aggregate_is_found_once_with_its_area(
-    painted: tuple[Path, SlideTruth], results: dict[str, Any]
-) -> None:
+def test_every_aggregate_is_found_once_with_its_area(painted: Painted, results: Results) -> None:
     truth, found = painted[1].aggregates, results["tls"]["aggregates"]
     assert results["tls"]["count"] == len(truth)
     for item in truth:
@@ -72,7 +75,7 @@ def test_every_aggregate_is_found_once_with_its_area(
         assert near[0]["area_um2"] == pytest.approx(np.pi * (item.radius * 0.5) ** 2, rel=0.2)
 
 
-def test_aggregate_density_is_count_over_tissue(results: dict[str, Any]) -> None:
+def test_aggregate_density_is_count_over_tissue(results: Results) -> None:
     tls = results["tls"]
     assert tls["per_mm2"] == pytest.approx(tls["count"] / tls["tissue_mm2"])
     places = ("intratumoral", "peritumoral", "distant", "unknown")
@@ -81,7 +84,7 @@ def test_aggregate_density_is_count_over_tissue(results: dict[str, Any]) -> None
     assert len(table) == tls["count"]
 
 
-def test_aggregates_are_placed_by_a_given_tumor_outline(painted: tuple[Path, SlideTruth]) -> None:
+def test_aggregates_are_placed_by_a_given_tumor_outline(painted: Painted) -> None:
     folder, truth = painted
     first = truth.aggregates[0]
     r = first.radius * 1.5
@@ -95,9 +98,7 @@ def test_aggregates_are_placed_by_a_given_tumor_outline(painted: tuple[Path, Sli
     assert not any("classical method" in note for note in got["warnings"])
 
 
-def test_without_tumor_the_place_of_an_aggregate_is_unknown_not_zero(
-    painted: tuple[Path, SlideTruth],
-) -> None:
+def test_without_tumor_the_place_of_an_aggregate_is_unknown_not_zero(painted: Painted) -> None:
     folder, _ = painted
     corner = folder / "glass.geojson"
     write_geojson(corner, [feature(square(0, 0, 20, "Tumor"))])
@@ -122,7 +123,7 @@ def test_without_tumor_the_place_of_an_aggregate_is_unknown_not_zero(
     ],
 )
 def test_only_outlines_of_tumor_are_tumor(
-    painted: tuple[Path, SlideTruth], labels: list[str], inside: int, warned: bool
+    painted: Painted, labels: list[str], inside: int, warned: bool
 ) -> None:
     folder, truth = painted
     outlines = []
@@ -140,11 +141,7 @@ def test_only_outlines_of_tumor_are_tumor(
     assert any("outlines" in warning for warning in got["warnings"]) == warned
 
 
-def test_nuclei_lie_on_painted_nuclei(
-    painted: tuple[Path, SlideTruth], results: dict[str, Any]
-) -> None:
-    from scipy.spatial import cKDTree
-
+def test_nuclei_lie_on_painted_nuclei(painted: Painted, results: Results) -> None:
     truth = painted[1]
     every = np.concatenate([truth.tumor_nuclei, truth.stroma_nuclei, truth.lymphocytes])
     table = pd.read_csv(results["folder"] / results["nuclei"]["table"])
@@ -154,7 +151,7 @@ def test_nuclei_lie_on_painted_nuclei(
     assert results["nuclei"]["nuclei"] == len(table)
 
 
-def test_nuclei_outlines_are_those_of_the_table(results: dict[str, Any]) -> None:
+def test_nuclei_outlines_are_those_of_the_table(results: Results) -> None:
     nuclei = results["nuclei"]
     polygons = read_polygons(results["folder"] / nuclei["geojson"])
     table = pd.read_csv(results["folder"] / nuclei["table"])
@@ -163,11 +160,7 @@ def test_nuclei_outlines_are_those_of_the_table(results: dict[str, Any]) -> None
     assert np.median(areas) == pytest.approx(nuclei["median_area_um2"], rel=0.05)
 
 
-def test_tumor_mask_holds_tumor_and_not_lymphocytes(
-    painted: tuple[Path, SlideTruth], results: dict[str, Any]
-) -> None:
-    from PIL import Image
-
+def test_tumor_mask_holds_tumor_and_not_lymphocytes(painted: Painted, results: Results) -> None:
     mask = np.asarray(Image.open(results["folder"] / results["tumor"]["mask"])) > 0
 
     def share(points: Any) -> float:
@@ -182,10 +175,7 @@ def test_tumor_mask_holds_tumor_and_not_lymphocytes(
     assert any("classical" in note for note in results["tumor"]["warnings"])
 
 
-def test_region_patches_partition_the_tiles_and_color_them(results: dict[str, Any]) -> None:
-    import h5py
-    from PIL import Image
-
+def test_region_patches_partition_the_tiles_and_color_them(results: Results) -> None:
     got = results["region_patches"]
     with h5py.File(results["folder"] / got["coords"]) as file:
         regions = file["region"][()].astype(str)
@@ -204,7 +194,7 @@ def test_region_patches_partition_the_tiles_and_color_them(results: dict[str, An
     assert mean("Peritumoral")[1] > mean("Tumor")[1]
 
 
-def test_a_wider_band_takes_from_the_rest(painted: tuple[Path, SlideTruth]) -> None:
+def test_a_wider_band_takes_from_the_rest(painted: Painted) -> None:
     folder, _ = painted
     write_geojson(folder / "t.geojson", [feature(square(500, 500, 400, "Tumor"))])
     ctx = context(folder)
@@ -217,7 +207,7 @@ def test_a_wider_band_takes_from_the_rest(painted: tuple[Path, SlideTruth]) -> N
 
 
 def test_lymphocytes_are_denser_in_aggregates_than_painted_elsewhere(
-    painted: tuple[Path, SlideTruth], results: dict[str, Any]
+    painted: Painted, results: Results
 ) -> None:
     til = results["til"]
     truth = painted[1]
@@ -231,8 +221,6 @@ def test_lymphocytes_are_denser_in_aggregates_than_painted_elsewhere(
 def test_coordinates_mean_the_same_tissue_to_trident_and_to_clam(
     tmp_path: Path, at_mpp: float
 ) -> None:
-    import h5py
-
     image = blobs(800, 800)
     path = tmp_path / "s.tif"
     with tifffile.TiffWriter(path) as writer:  # two stored levels: 0.5 and 1 µm per pixel
@@ -263,9 +251,7 @@ def test_coordinates_mean_the_same_tissue_to_trident_and_to_clam(
     assert np.abs(clam.astype(int) - trident).mean() < 12
 
 
-def test_tiles_can_be_cut_within_regions_of_interest(painted: tuple[Path, SlideTruth]) -> None:
-    import h5py
-
+def test_tiles_can_be_cut_within_regions_of_interest(painted: Painted) -> None:
     folder, _ = painted
     write_geojson(folder / "roi.geojson", [feature(square(400, 400, 640))])
     got = run(context(folder), "tile_slide", slide="s.tif", at_mpp=0.5, tile_px=128,
@@ -277,13 +263,11 @@ def test_tiles_can_be_cut_within_regions_of_interest(painted: tuple[Path, SlideT
 
 
 def test_the_same_survey_serves_all_tools_of_a_worker(
-    painted: tuple[Path, SlideTruth], monkeypatch: pytest.MonkeyPatch
+    painted: Painted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mcp_servers.pathology import walk
-
     passes, seen = [], []
-    real = walk.walk
-    monkeypatch.setattr(walk, "walk", lambda *a, **k: passes.append(1) or real(*a, **k))
+    real = surveying.walk
+    monkeypatch.setattr(surveying, "walk", lambda *a, **k: passes.append(1) or real(*a, **k))
     ctx = context(painted[0], on_progress=lambda fraction, _: seen.append(fraction))
     run(ctx, "tls", slide="s.tif")
     assert seen == sorted(seen) and seen[-1] > 0.9 and len(seen) >= 2

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import softmax
 
+from benchmarks.adapters.nuclei_types import score_held_out
 from mcp_servers.pathology.compute.cell_types import (
     FEATURES,
     STRENGTHS,
@@ -28,6 +31,7 @@ from mcp_servers.pathology.compute.nuclei import (
     surroundings,
 )
 from tests.mcp_servers.slide_tools import context, png, run, shared
+from validation.simulate.slide import render_slide
 
 WAYS = ("network", "classical", "survey", "classical_around")
 NOT_DENSITIES = {"crowding"}
@@ -51,8 +55,6 @@ def nuclei(count: int = 200, seed: int = 0) -> Any:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_probabilities_are_those_of_the_printed_formula(way: Any) -> None:
-    from scipy.special import softmax
-
     table, card = nuclei(), types_card()["regressions"][way]
     found = classify(table, way, 0.3)
     for row, given in zip(found.probabilities[:20], table[:20], strict=False):
@@ -102,8 +104,6 @@ def test_outside_the_card_no_nucleus_has_a_type() -> None:
 
 
 def test_the_table_of_nuclei_has_types_and_probabilities(tmp_path: Path) -> None:
-    from validation.simulate.slide import render_slide
-
     render_slide(tmp_path / "s.tif", seed=5, size_px=700, aggregates=1)
     got = run(context(tmp_path), "nuclei", slide="s.tif")
     table = pd.read_csv(tmp_path / "out" / got["table"])
@@ -124,8 +124,6 @@ def test_the_table_of_nuclei_has_types_and_probabilities(tmp_path: Path) -> None
 
 
 def test_surroundings_are_those_of_a_drawn_field() -> None:
-    import cv2
-
     image = np.full((200, 200, 3), 240, np.uint8)
     image[:, 100:] = (200, 150, 190)  # glass beside pink tissue
     for x in (50, 150):
@@ -148,8 +146,6 @@ def test_surroundings_are_those_of_a_drawn_field() -> None:
 
 @pytest.mark.shared
 def test_the_cards_held_out_figure_is_what_the_shipped_regression_reaches() -> None:
-    from benchmarks.adapters.nuclei_types import score_held_out
-
     folder = shared("nuclei/monuseg_train/TCGA-21-5784-01Z-00-DX1.png").parents[2]
     found = score_held_out(folder, segment, coefficients("classical_around"), 0.5)
     card = types_card()["regressions"]["classical_around"]["held_out"]

@@ -1,4 +1,4 @@
-"""Where something lies to the tumor: inside, in the peritumoral band, or beyond it."""
+"""Places relative to the tumor, and the names of a class that mean tumor."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from mcp_servers.pathology.compute.survey import CELL_UM
 from mcp_servers.pathology.compute.tumor import zones
 from mcp_servers.pathology.tls import TlsInput, place
+from mcp_servers.pathology.tumor import means_tumor
 
 
 @pytest.mark.parametrize(
@@ -39,3 +40,15 @@ def test_the_band_is_as_wide_as_asked(cells: float) -> None:
     assert found["Peritumoral"].any(axis=0).nonzero()[0].tolist() == list(range(10, 30))
     assert found["Rest"].any(axis=0).nonzero()[0].tolist() == list(range(30, 55))
     assert sum(part.astype(int) for part in found.values()).max() == 1
+
+
+@pytest.mark.parametrize(
+    ("meant", "labels"),
+    [
+        (True, "tumour|CARCINOMA| tumor |_Tumor_|Tumor: Positive|Tumor : a: b"),
+        (False, "non_tumor|nontumor|Tumor-free|tumor_stroma|intratumoral stroma|no tumor"),
+        (False, "stroma: tumor||:|precancer|tumors?"),
+    ],
+)
+def test_only_a_whole_name_of_tumor_means_tumor(meant: bool, labels: str) -> None:
+    assert [means_tumor(label) for label in labels.split("|")] == [meant] * len(labels.split("|"))

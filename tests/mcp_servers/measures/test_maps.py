@@ -25,6 +25,7 @@ from mcp_servers.measures.maps import (
     shape_map,
     write_maps,
 )
+from mcp_servers.pathology.measure import _regions
 from sage.core.errors import InputError
 
 
@@ -168,8 +169,6 @@ def test_crossing_outlines_and_broken_numbers_are_refused() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_a_slide_without_tumor_or_all_tumor_is_read_back(tmp_path: Path, share: float) -> None:
-    from mcp_servers.pathology.measure import _regions
-
     window = shapely.MultiPolygon([shapely.box(0, 0, 100, 100)])
     tumor = [shapely.box(-1, -1, 101, 101)] if share else []
     regions = _regions(tumor, window)

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.mcp_servers.measures.test_over_cohort import environment, rows_of
+from tests.mcp_servers.measures.test_over_cohort import rows_of
+from tests.mcp_servers.slide_tools import ROOT, environment
 from tests.warm import HERE, run_warm
+from validation.simulate.slide import render_slide
 
-ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "deploy" / "nextflow"
 MODULE = (FOLDER / "modules" / "sage.nf").read_text(encoding="utf-8")
 MAIN = (FOLDER / "main.nf").read_text(encoding="utf-8")
@@ -47,8 +48,6 @@ FILLED = {
 
 @pytest.mark.slow
 def test_slides_become_maps_and_variables_and_a_bad_slide_is_named_missing(tmp_path: Path) -> None:
-    from validation.simulate.slide import render_slide
-
     work = [tmp_path / name for name in ("one", "two", "bad", "all")]
     for folder in (*work, tmp_path / "slides"):
         folder.mkdir()

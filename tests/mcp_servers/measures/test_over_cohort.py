@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import signal
 import time
 from collections.abc import Sequence
@@ -14,13 +13,22 @@ from typing import Any
 import numpy as np
 import pytest
 import shapely
+from typer.testing import CliRunner
 
+from mcp_servers.measures.cohort import items_with_patients
 from mcp_servers.measures.compute import compute, of_patient
 from mcp_servers.measures.formula import parse
 from mcp_servers.measures.maps import CellMap, SlideMaps, read_maps, write_maps
+from mcp_servers.pathology.measure import MapsInput, _cells, explain_untyped, slide_maps
+from sage.__main__ import exit_code
+from sage.cli.slides import app
+from sage.core.errors import InputError
+from tests.mcp_servers.slide_tools import context, environment, png
 from tests.warm import HERE, Warm, run_warm
+from validation.cohort import load
+from validation.simulate import write_world
 
-ROOT = Path(__file__).resolve().parents[3]
+MEASURE = ("slides", "measure", "--workers", "2")
 FORMULAS = ("pooled(density(cells.lymphoid))", "mean(nearest(cells.lymphoid, cells.other, median))")
 
 
@@ -28,10 +36,6 @@ def sage(*words: str, cwd: Path, code: int = 0) -> str:
     done = run_warm(words, cwd=cwd, env={**environment(), HERE: "1"}, timeout=240)
     assert done.returncode == code, done.stderr + done.stdout
     return done.stdout if code in (0, 1) else done.stderr
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'plugins'}", "OMP_NUM_THREADS": "1"}
 
 
 def simulated(slide: str, patient: str, seed: int, count: int = 60, **more: Any) -> SlideMaps:
@@ -65,18 +69,7 @@ def test_maps_become_variables_that_a_cohort_takes(tmp_path: Path) -> None:
     (tmp_path / "maps" / "torn").mkdir()
     (tmp_path / "maps" / "torn" / "maps.json").write_text("{")
     (tmp_path / "d.txt").write_text("# two\n" + "\n".join(FORMULAS) + "\n\n")
-    words = [
-        "slides",
-        "measure",
-        "-",
-        "--maps",
-        "maps",
-        "--define",
-        "d.txt",
-        "--workers",
-        "2",
-        "--json",
-    ]
+    words = [*MEASURE, "-", "--maps", "maps", "--define", "d.txt", "--json"]
     told = json.loads(sage(*words, cwd=tmp_path, code=1))
     assert (told["slides"], told["measurements"], told["resumed"]) == (8, 2, 0)
     assert set(told["failures"]) == {"s3", "torn"}
@@ -102,8 +95,6 @@ def test_maps_become_variables_that_a_cohort_takes(tmp_path: Path) -> None:
 
 def _check_cohort_takes_it(folder: Path, name: str, numbers: dict[str, dict[str, str]]) -> None:
     """As lines of cohort.toml, and as features, with unit, sentence and baseline."""
-    from validation.cohort import load
-
     rows = [f"{patient},{number}" for number, patient in enumerate(("p0", "p1", "p2", "p9", "q"))]
     (folder / "measured" / "clinical.csv").write_text("\n".join(["patient,age", *rows]) + "\n")
     base = 'id = "c"\ntitle = "C"\n[patient]\ntable = "clinical"\n[tables.clinical]\n'
@@ -121,9 +112,16 @@ def _check_cohort_takes_it(folder: Path, name: str, numbers: dict[str, dict[str,
         )
         assert values.isna().sum() == 2
         (about,) = [variable for variable in cohort.dictionary().variables if variable.key == key]
-        assert about.unit == "1/mm²"
+        assert about.unit == "1/mm²" and about.known_at == "baseline" and about.n == 3
         assert about.label.startswith("number of lymphoid cells per mm²")
-        assert about.known_at == "baseline"
+        assert f"Formula: {FORMULAS[0]}" in about.note and not about.synonyms
+    (arranged,) = [
+        variable.synonyms
+        for variable in written.dictionary().variables
+        if variable.label.startswith("median distance")
+    ]
+    subjects = ("lymphoid cells", "cells of other types")
+    assert arranged == tuple(f"spatial arrangement of {subject}" for subject in subjects)
 
 
 @pytest.mark.slow
@@ -135,18 +133,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(
     (tmp_path / "d.txt").write_text(
         "\n".join(f"mean(ripley_l(cells.lymphoid, {r}))" for r in range(10, 40))
     )
-    words = [
-        "slides",
-        "measure",
-        "-",
-        "--maps",
-        "maps",
-        "--define",
-        "d.txt",
-        "--workers",
-        "2",
-        "--no-cache",
-    ]
+    words = [*MEASURE, "-", "--maps", "maps", "--define", "d.txt", "--no-cache"]
     process = Warm(words, cwd=tmp_path, env=environment())
     records = tmp_path / "measured" / "measure_maps"
     deadline = time.monotonic() + 60
@@ -167,27 +154,14 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(
             assert path.stat().st_mtime_ns == stamp  # not computed twice
     assert len(rows_of(tmp_path / "measured" / "measured.csv")) == 30
     assert not [path for path in tmp_path.rglob("*") if ".part" in path.name]
-    assert not [path for path in tmp_path.rglob("*") if ".part" in path.name]
 
 
 @pytest.mark.slow
 def test_slides_become_maps_and_variables(tmp_path: Path) -> None:
-    from validation.simulate import write_world
-
     write_world(tmp_path / "world", seed=3, patients=40, slides=2, slide_px=512)
     slides = tmp_path / "world" / "slides"
     (slides / "SIM-0004.tiff").write_bytes(b"no slide")
-    words = [
-        "slides",
-        "measure",
-        "world",
-        "--slides",
-        "world/slides",
-        "--suite",
-        "standard",
-        "--workers",
-        "2",
-    ]
+    words = [*MEASURE, "world", "--slides", "world/slides", "--suite", "standard"]
     told = json.loads(sage(*words, "--json", cwd=tmp_path, code=1))
     assert told["patients"] == 3
     assert told["measurements"] > 100
@@ -203,21 +177,9 @@ def test_slides_become_maps_and_variables(tmp_path: Path) -> None:
 
 
 def test_values_by_a_pixel_size_that_the_file_contradicts_are_not_valid(tmp_path: Path) -> None:
-    from validation.simulate import write_world
-
     write_world(tmp_path / "world", seed=3, patients=40, slides=1, slide_px=512)
     (tmp_path / "m.txt").write_text("pooled(density(cells))\n")
-    words = [
-        "slides",
-        "measure",
-        "-",
-        "--slides",
-        "world/slides",
-        "--define",
-        "m.txt",
-        "--workers",
-        "1",
-    ]
+    words = [*MEASURE, "-", "--slides", "world/slides", "--define", "m.txt"]
     for mpp, said in (("0.25", "the file states"), ("0.5", "ok")):
         told = json.loads(sage(*words, "--mpp", mpp, "--out", mpp, "--json", cwd=tmp_path))
         (value,) = rows_of(Path(told["table"])).values()
@@ -230,10 +192,6 @@ def test_values_by_a_pixel_size_that_the_file_contradicts_are_not_valid(tmp_path
 
 
 def test_a_slide_without_tissue_fails_and_says_so(tmp_path: Path) -> None:
-    from mcp_servers.pathology.measure import MapsInput, slide_maps
-    from sage.core.errors import InputError
-    from tests.mcp_servers.slide_tools import context, png
-
     png(tmp_path / "glass.png", np.full((600, 600, 3), 243, np.uint8))
     with pytest.raises(InputError, match=r"glass\.png"):
         slide_maps(MapsInput(slide="glass.png", mpp=0.5), context(tmp_path))
@@ -244,14 +202,10 @@ def test_a_slide_without_tissue_fails_and_says_so(tmp_path: Path) -> None:
     ({}, 0), ({"lymphoid": 80, "outside": 20}, 0), ({"lymphoid": 79, "outside": 21}, 1),
 ])  # fmt: skip
 def test_many_nuclei_without_a_type_are_outside_the_card(types: dict[str, int], said: int) -> None:
-    from mcp_servers.pathology.measure import explain_untyped
-
     assert len(explain_untyped(types)) == said
 
 
 def test_typed_nuclei_become_cells(tmp_path: Path) -> None:
-    from mcp_servers.pathology.measure import _cells
-
     (tmp_path / "n.csv").write_text(
         "x,y,area_um2,type,p_neoplastic,p_lymphoid\n"
         "10,20,30.5,lymphoid,0.2,0.8\n4,2,80,neoplastic,0.9,0.1\n6,6,9,outside,0.5,0.5\n"
@@ -266,9 +220,6 @@ def test_typed_nuclei_become_cells(tmp_path: Path) -> None:
 
 
 def test_patients_of_slides_are_those_of_the_cohorts_table(tmp_path: Path) -> None:
-    from mcp_servers.measures.cohort import items_with_patients
-    from validation.cohort import load
-
     (tmp_path / "clinical.csv").write_text("id,age\nA,1\nB,2\n")
     (tmp_path / "slides.csv").write_text("id,file\nA,x/one.svs\nB,two.svs\n")
     (tmp_path / "cohort.toml").write_text(
@@ -307,11 +258,6 @@ def test_an_empty_window_reads_back(tmp_path: Path) -> None:
 def test_bad_words_are_refused_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, said: str
 ) -> None:
-    from typer.testing import CliRunner
-
-    from sage.__main__ import exit_code
-    from sage.cli.slides import app
-
     monkeypatch.chdir(tmp_path)
     write_all(tmp_path / "maps", [simulated("s", "p", 1)])
     (tmp_path / "empty").mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_servers.measures.compute import compute
+from mcp_servers.measures.edit import area_of, part_of, read_area
 from mcp_servers.measures.formula import parse
 from mcp_servers.measures.heat import Quantity, heat
 from mcp_servers.measures.maps import (
@@ -24,8 +26,8 @@ from mcp_servers.measures.maps import (
     shape_map,
     write_maps,
 )
-from mcp_servers.measures.part import area_of, part_of, read_area
 from sage.core.errors import InputError
+from tests.end_to_end.harness import sage
 
 SIDE = 2000.0
 DENSITY = parse("pooled(density(cells.lymphoid))")
@@ -78,8 +80,6 @@ def test_a_part_without_tissue_is_refused() -> None:
 
 
 def test_the_tool_measures_within_a_file_of_regions(tmp_path: Path) -> None:
-    from tests.end_to_end.harness import sage
-
     write_maps(slide(), tmp_path / "maps")
     ring = [[0, 0], [2000, 0], [2000, 1000], [0, 1000], [0, 0]]
     region = {"type": "Feature", "geometry": {"type": "Polygon", "coordinates": [ring]},
@@ -128,7 +128,5 @@ def test_values_on_the_grid_are_those_counted_by_hand() -> None:
 def test_a_map_of_values_that_cannot_be_made_says_why(
     change: dict[str, Any], asked: Any, said: str
 ) -> None:
-    import dataclasses
-
     with pytest.raises(InputError, match=said):
         heat(dataclasses.replace(slide(), **change), *asked)

@@ -279,9 +279,7 @@ REFERENCES = {
     "log2(count(cells.a) / count(cells.b))": lambda s: np.log2(len(s.a) / len(s.b)),
     'density(cells.a) * quantity(30, "µm")': lambda s: len(s.a) / s.window.area * 1e6 * 0.03,
 }
-NEAR = {
-    "count(cells.a, within=margin(regions.tumor, 50, 80))": 0.02,
-}
+NEAR = {"count(cells.a, within=margin(regions.tumor, 50, 80))": 0.02}
 
 
 @pytest.mark.parametrize("formula", REFERENCES)

@@ -7,6 +7,7 @@ import signal
 import time
 from pathlib import Path
 
+from PIL import Image
 from pydantic import BaseModel
 
 from mcp_servers.context import ToolContext
@@ -121,8 +122,6 @@ class ImageResult(BaseModel):
 
 @tool("preview", "test", "1", "A small picture of an image.", Resources(memory_mb=64))
 def preview(given: ImageInput, context: ToolContext) -> ImageResult:
-    from PIL import Image
-
     source = context.input(given.slide, "file")
     opened: list[Path] = context.share_handle("opened", list)
     opened.append(source)

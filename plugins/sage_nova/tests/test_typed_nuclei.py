@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pandas as pd
 import pytest
@@ -343,8 +344,6 @@ def test_named_types_take_the_place_of_stated_ones(tmp_path: Path) -> None:
 
 
 def test_nuclei_of_a_painted_field_are_parted_by_its_true_maps() -> None:
-    import cv2
-
     rng, truth = generator(3), np.zeros((400, 400), np.int32)
     place = np.zeros((2, 400, 400), np.float32)
     for number, (row, column) in enumerate(np.ndindex(13, 13), 1):
