@@ -32,8 +32,7 @@ from benchmarks.runner import Report, Row, load_lines, rate
 from mcp_servers.measures.enumeration import enumerate_measurements
 from mcp_servers.measures.gate import gate, spearman
 from mcp_servers.measures.maps import CellMap, RegionMap, SlideMaps, multipolygon, shape_map
-from mcp_servers.measures.table import Measured, measure_patients
-from mcp_servers.measures.variables import TABLE, declaration
+from mcp_servers.measures.table import TABLE, Measured, declaration, measure_patients
 from mcp_servers.slides.arrays import F64, BoolArray
 from sage.core.files import append_line, write_text
 from sage.core.models import Strict

@@ -18,7 +18,7 @@ from mcp_servers.measures.enumeration import Suite, suite_of
 from mcp_servers.measures.formula import keep_definitions
 from mcp_servers.measures.language import Measurement
 from mcp_servers.measures.maps import MANIFEST, held_in, list_maps, name_folder
-from mcp_servers.measures.variables import TABLE, KnownAt, declaration, describe_variable
+from mcp_servers.measures.table import TABLE, KnownAt, declaration, describe_variable
 from mcp_servers.roots import Roots
 from mcp_servers.workers.base import Workers
 from mcp_servers.workers.cohort import Item, Outcome, make_items, run_items

@@ -3,4 +3,4 @@
 Results are aggregates; they never include a patient's row or the size of a group under five.
 """
 
-TOOL_MODULES = ("cohorts", "describe", "survival", "competing", "models", "signatures")
+TOOL_MODULES = ("cohorts", "survival", "competing", "models", "signatures")

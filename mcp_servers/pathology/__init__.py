@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 TOOL_MODULES = (
-    "listing",
-    "properties",
+    "slides",
     "tissue",
     "tiles",
     "nuclei",
     "tls",
     "tumor",
-    "til",
-    "stroma",
+    "surroundings",
     "measure",
 )

@@ -20,7 +20,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 
 from mcp_servers.context import ToolContext
 from mcp_servers.oncology.cohorts import CohortsInput, list_cohorts
-from mcp_servers.pathology.listing import SlidesInput, list_slides
+from mcp_servers.pathology.slides import SlidesInput, list_slides
 from mcp_servers.roots import Roots, hide_folders
 from mcp_servers.servers import asking, compact, content, prompting, tasks
 from mcp_servers.servers.asking import InputNeeded

@@ -12,9 +12,9 @@ from mcp_servers.registry import Registry
 from mcp_servers.roots import Roots
 from mcp_servers.servers.callers import Callers
 from mcp_servers.servers.options import Limits
-from mcp_servers.workers.choose import open_workers
 from mcp_servers.workers.inline import InlineWorkers
 from mcp_servers.workers.jobs import Recipe
+from mcp_servers.workers.pool import open_workers
 
 if TYPE_CHECKING:
     from mcp_servers.servers.server import ToolServer

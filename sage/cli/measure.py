@@ -125,8 +125,8 @@ def measure_cohort(
     from mcp_servers.measures import cohort as over
     from mcp_servers.measures.formula import read_definitions
     from mcp_servers.roots import Roots
-    from mcp_servers.workers.choose import open_workers
     from mcp_servers.workers.jobs import Recipe
+    from mcp_servers.workers.pool import open_workers
     from sage.cli.cohort import load_named
     from sage.cli.tools_support import stage_bars
     from sage.core.errors import InputError

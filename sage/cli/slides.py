@@ -19,8 +19,8 @@ app.command()(measure)
 
 def store_maps(maps: SlideMaps, out: Path, *, replace: bool) -> dict[str, object]:
     """Merge the maps into those of the same slide below `out`, and return a summary."""
-    from mcp_servers.measures.maps import MANIFEST, name_folder, read_maps, write_maps
     from mcp_servers.measures.edit import merge_maps
+    from mcp_servers.measures.maps import MANIFEST, name_folder, read_maps, write_maps
 
     folder = out / name_folder(maps.slide)
     if (folder / MANIFEST).exists():

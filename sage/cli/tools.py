@@ -143,9 +143,9 @@ def run(
         sage tools run tls --slides slides --out results --workers 2 --set mpp=0.25
     """
     from mcp_servers.roots import Roots
-    from mcp_servers.workers.choose import open_workers
     from mcp_servers.workers.cohort import find_slides, run_cohort, slide_argument
     from mcp_servers.workers.jobs import Recipe
+    from mcp_servers.workers.pool import open_workers
     from sage.core.errors import InputError
 
     if slide is not None and slides is not None:

@@ -4,7 +4,7 @@ Groups: `sage.commands` (a Typer application or a function), `sage.tools` (a mod
 package that lists such modules in `TOOL_MODULES`), `sage.agents` (an `Agent`), `sage.pages` (a page
 of the server), `sage.services` (outside services, see `kg.literature.services`), `sage.hooks` (see
 `sage.core.hooks`), `sage.workers` (a function that opens workers, see
-`mcp_servers.workers.choose`), `sage.nuclei` (a loader of nucleus-detection networks, see
+`mcp_servers.workers.pool`), `sage.nuclei` (a loader of nucleus-detection networks, see
 `mcp_servers.pathology.nuclei`), `sage.tumor` (a function that detects tumor with a model, see
 `mcp_servers.pathology.tumor`).
 """

@@ -162,7 +162,7 @@ class MapMeasures:
 
 def _write(measured: Measured, places: Sequence[int], folder: Path, stem: str) -> None:
     """Write measurements as a feature table, with a description of its columns."""
-    from mcp_servers.measures.variables import describe_variable
+    from mcp_servers.measures.table import describe_variable
     from sage.core.files import write_json, write_text
 
     chosen = [measured.measurements[place] for place in places]

@@ -19,7 +19,7 @@ from mcp_servers.pathology.compute.kernels import cell_layers
 from mcp_servers.pathology.compute.survey import CELL_UM
 from mcp_servers.pathology.compute.tissue import find_pen, find_tissue, otsu, sharpness
 from mcp_servers.pathology.compute.tumor import HOLE_UM2, clean_mask, zones
-from mcp_servers.pathology.stroma import coherence
+from mcp_servers.pathology.surroundings import coherence
 from mcp_servers.slides.geometry import Polygon, make_grid, measure_coverage, rasterize
 from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import blobs

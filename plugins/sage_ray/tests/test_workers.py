@@ -13,8 +13,8 @@ import pytest
 
 from mcp_servers.roots import Roots
 from mcp_servers.workers.base import Workers
-from mcp_servers.workers.choose import open_workers
 from mcp_servers.workers.jobs import Recipe, State
+from mcp_servers.workers.pool import open_workers
 from sage.core.errors import Cancelled, FaultError, InputError
 from sage_ray.workers import RayWorkers
 
