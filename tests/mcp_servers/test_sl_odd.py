@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import tifffile
 from PIL import Image
 
 from mcp_servers.context import ToolContext
-from mcp_servers.formats.geojson import read_polygons
 from mcp_servers.pathology.tissue import slide_tissue
 from mcp_servers.slides.slide import Slide, slide_name
 from mcp_servers.slides.source import Level
@@ -169,16 +167,6 @@ def test_pixel_sizes_that_a_tool_cannot_use_are_refused(tmp_path: Path) -> None:
     assert (got["mpp"], got["mpp_source"]) == (2.0, "override")
 
 
-def test_nothing_outside_the_roots_is_read(tmp_path: Path) -> None:
-    inside = tmp_path / "in"
-    inside.mkdir()
-    png(tmp_path / "secret.png", blobs(100, 100))
-    (inside / "link.png").symlink_to(tmp_path / "secret.png")
-    for path in ("../secret.png", "/etc/passwd", "link.png"):
-        with pytest.raises(InputError, match="outside"):
-            run(context(inside), "tissue_mask", slide=path, mpp=2.0)
-
-
 def test_a_failure_leaves_nothing_half_written(tmp_path: Path) -> None:
     path = pyramid(tmp_path / "a.svs", blobs(1500, 1500), levels=1)
     damage_tile(path, 20)  # not one that is compared with OpenSlide on opening
@@ -195,27 +183,6 @@ def test_cancelling_stops_a_tool_and_leaves_nothing(tmp_path: Path) -> None:
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_two_writers_of_one_output_leave_one_whole_file(tmp_path: Path) -> None:
-    png(tmp_path / "a.png", blobs(900, 900))
-    errors: list[Exception] = []
-
-    def work() -> None:
-        try:
-            run(context(tmp_path), "tissue_mask", slide="a.png", mpp=2.0)
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for item in threads:
-        item.join()
-    assert errors == []
-    names = sorted(p.name for p in (tmp_path / "out").iterdir())
-    assert names == [f"a.tissue.{k}" for k in ("geojson", "mask.png", "overlay.png")]
-    assert read_polygons(tmp_path / "out" / "a.tissue.geojson")
-
-
 def test_wrong_arguments_are_named(tmp_path: Path) -> None:
     ctx: ToolContext = context(tmp_path)
     png(tmp_path / "a.png", blobs(300, 300))
@@ -225,12 +192,3 @@ def test_wrong_arguments_are_named(tmp_path: Path) -> None:
         run(ctx, "tile_slide", slide="a.png", mpp=0.5, tile_px=64, overlap_px=64)
     with pytest.raises(InputError, match="increase"):
         run(ctx, "ihc", slide="a.png", mpp=0.5, weak=0.5, moderate=0.2)
-
-
-def test_a_coordinate_beyond_all_slides_is_named(tmp_path: Path) -> None:
-    ring = [[0, 0], [1e308, 0], [1e308, 1e308], [0, 0]]
-    good = [[0, 0], [9, 0], [9, 9], [0, 0]]
-    features = [{"type": "Polygon", "coordinates": [one]} for one in (good, ring)]
-    (tmp_path / "a.geojson").write_text(json.dumps(features))
-    with pytest.raises(InputError, match=r"a\.geojson: feature 1 .*1e\+12"):
-        read_polygons(tmp_path / "a.geojson")
