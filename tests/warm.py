@@ -296,7 +296,7 @@ def become(asked: dict[str, object]) -> None:
 def run_tools_here() -> None:
     """Have each job run as it is submitted, with slides kept open between jobs as by a worker."""
     from mcp_servers.context import Handles, ToolContext
-    from mcp_servers.workers import choose
+    from mcp_servers.workers import pool
     from mcp_servers.workers.base import Workers
     from mcp_servers.workers.jobs import Job
     from sage.core.errors import Cancelled, SageError
@@ -321,7 +321,7 @@ def run_tools_here() -> None:
         def close(self) -> None:
             self.handles.clear()
 
-    choose.open_workers = lambda word, recipe, **more: WorkersHere(recipe)  # type: ignore[assignment]
+    pool.open_workers = lambda word, recipe, **more: WorkersHere(recipe)  # type: ignore[assignment]
 
 
 if __name__ == "__main__":

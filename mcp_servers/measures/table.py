@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -64,17 +64,15 @@ class Measured:
 def measure_patients(
     measurements: Sequence[Measurement],
     slides: Iterable[SlideMaps],
-    progress: Callable[[int], None] = lambda done: None,
 ) -> Measured:
     """Compute every measurement of every patient, with one slide's maps in memory at a time.
 
-    Slides may be in any order; a patient's are combined by each measurement's rule. `progress` is
-    called with the number of slides done.
+    Slides may be in any order; a patient's are combined by each measurement's rule.
     """
     by_patient: dict[str, list[list[Value]]] = {}
     areas: dict[str, float] = {}
     cells: dict[str, float] = {}
-    for done, maps in enumerate(slides, start=1):
+    for maps in slides:
         slide = Prepared(maps)
         values = [compute(measurement, slide) for measurement in measurements]
         by_patient.setdefault(maps.patient, []).append(values)
@@ -82,7 +80,6 @@ def measure_patients(
         count = np.nan if maps.cells is None else float(len(maps.cells))
         areas[maps.patient] = areas.get(maps.patient, 0.0) + area
         cells[maps.patient] = cells.get(maps.patient, 0.0) + count
-        progress(done)
     patients = tuple(sorted(by_patient))
     return Measured(
         patients=patients,

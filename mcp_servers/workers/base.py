@@ -11,7 +11,7 @@ from typing import Any, Self
 from mcp_servers.registry import Registry
 from mcp_servers.roots import Roots
 from mcp_servers.spec import ToolRun
-from mcp_servers.workers.jobs import Job, Recipe, State, make_job
+from mcp_servers.workers.jobs import Job, Recipe, make_job
 from sage.core.errors import Cancelled, FaultError, InputError
 from sage.core.log import logger
 
@@ -101,12 +101,6 @@ class Workers(ABC):
         if queued:
             job.finish(error=Cancelled("canceled by the caller"))
         self._wake()
-
-    def counts(self) -> dict[str, int]:
-        """Return the number of jobs in each state."""
-        with self.lock:
-            states = [job.state for job in self.jobs.values()]
-        return {state.value: states.count(state) for state in State}
 
     @abstractmethod
     def close(self) -> None:

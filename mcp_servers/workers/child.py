@@ -67,7 +67,7 @@ def run_request(
     return {"op": "done", "id": request["id"], "run": run.model_dump(mode="json")}
 
 
-def main(connection: Connection, recipe: dict[str, Any], threads: int, handles: int) -> None:
+def main(connection: Connection, recipe: dict[str, Any], threads: int) -> None:
     """Serve jobs until the pool requests a stop or disappears."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pool's to handle
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -78,7 +78,7 @@ def main(connection: Connection, recipe: dict[str, Any], threads: int, handles: 
     jobs: queue.Queue[dict[str, Any] | None] = queue.Queue()
     current: dict[str, threading.Event] = {}
     registry = Recipe.from_dict(recipe).build()
-    cache = Handles(handles)
+    cache = Handles()
 
     def listen() -> None:
         while True:

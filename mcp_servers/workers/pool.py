@@ -68,9 +68,8 @@ class LocalPool(Workers):
         gpus: int | None = None,
         max_attempts: int = 3,
         grace: float = 5.0,
-        handles: int = 8,
     ) -> None:
-        """Start the dispatcher; each worker keeps `handles` slides or models open."""
+        """Start the dispatcher."""
         super().__init__(recipe or Recipe(), max_attempts, grace)
         self.size = workers or machine.cpus()
         if self.size < 1:
@@ -78,7 +77,6 @@ class LocalPool(Workers):
         self.cpus = max(self.size, machine.cpus())
         self.memory_mb = memory_mb or int(machine.available_mb() * 0.75)
         self.gpus = machine.gpus() if gpus is None else gpus
-        self.handles = handles
         self._context = mp.get_context("spawn")
         self._workers: list[Worker] = []
         self._start_failures = 0
@@ -281,7 +279,7 @@ class LocalPool(Workers):
         threads = max(1, self.cpus // self.size)
         process = self._context.Process(
             target=child.main,
-            args=(theirs, asdict(self.recipe), threads, self.handles),
+            args=(theirs, asdict(self.recipe), threads),
             name=f"sage-worker-{len(self._workers)}",
             daemon=True,
         )
