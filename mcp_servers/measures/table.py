@@ -61,10 +61,7 @@ class Measured:
         )
 
 
-def measure_patients(
-    measurements: Sequence[Measurement],
-    slides: Iterable[SlideMaps],
-) -> Measured:
+def measure_patients(measurements: Sequence[Measurement], slides: Iterable[SlideMaps]) -> Measured:
     """Compute every measurement of every patient, with one slide's maps in memory at a time.
 
     Slides may be in any order; a patient's are combined by each measurement's rule.

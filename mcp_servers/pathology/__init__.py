@@ -2,13 +2,4 @@
 
 from __future__ import annotations
 
-TOOL_MODULES = (
-    "slides",
-    "tissue",
-    "tiles",
-    "nuclei",
-    "tls",
-    "tumor",
-    "surroundings",
-    "measure",
-)
+TOOL_MODULES = ("slides", "tissue", "tiles", "nuclei", "tls", "tumor", "surroundings", "measure")
