@@ -18,7 +18,7 @@ from mcp_servers.pathology.compute.cell_types import dye_strength
 from mcp_servers.pathology.compute.survey import CELL_UM, Survey, add_block, sampled_darkness
 from mcp_servers.pathology.drawing import Ramp, caption
 from mcp_servers.pathology.tissue import slide_tissue, tissue_warnings
-from mcp_servers.pathology.walk import Piece, walk
+from mcp_servers.pathology.walk import walk
 from mcp_servers.slides.arrays import F32, U8, BoolArray, spread_over
 from mcp_servers.slides.slide import Slide
 from mcp_servers.slides.source import release
@@ -90,17 +90,13 @@ def _survey(slide: Slide, context: ToolContext, at_mpp: float) -> Surveyed:
     del tissue, samples
     halo, lock = round(16 / view.mpp), Lock()
 
-    def add(piece: Piece) -> None:
-        origin = (piece.x * view.mpp, piece.y * view.mpp)
-        add_block(survey, piece.image, piece.tissue, piece.inner, origin, view.mpp, lock)
-
     scale, span = overview.scale, (0.02, 0.9)
     pieces = walk(view, mask, scale, context, halo=halo, message="cells", span=span)
     waiting: deque[Future[None]] = deque()
     pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="survey")
     try:
         for piece in pieces:
-            waiting.append(pool.submit(add, piece))
+            waiting.append(pool.submit(add_block, survey, piece, view.mpp, lock))
             if len(waiting) > AT_ONCE:
                 waiting.popleft().result()
         while waiting:

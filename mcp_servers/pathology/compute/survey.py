@@ -7,7 +7,7 @@ decoded only once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from mcp_servers.lazy import cv2
 from mcp_servers.pathology.compute.cell_types import Segmentation, lymphocytes
 from mcp_servers.pathology.compute.nuclei import darkness, lymphocyte_like, regular_outline, segment
 from mcp_servers.pathology.compute.tissue import density_planes
+from mcp_servers.pathology.walk import Piece
 from mcp_servers.slides.arrays import F32, U8, AnyArray, BoolArray, bands
 
 CELL_UM = 8.0
@@ -232,82 +233,52 @@ def sampled_darkness(images: list[U8], mpp: float) -> float:
 
 
 def add_block(
-    survey: Survey,
-    image: U8,
-    tissue: BoolArray,
-    inner: tuple[int, int, int, int],
-    origin_um: tuple[float, float],
-    mpp: float,
-    lock: AbstractContextManager[object] | None = None,
+    survey: Survey, piece: Piece, mpp: float, lock: AbstractContextManager[object]
 ) -> None:
-    """Add a block of the slide, excluding its halo from all sums.
+    """Add a block of the slide, `mpp` µm per pixel, excluding its halo from all sums.
 
-    `origin_um` is the corner of the block (with halo) on the slide, in µm. With a `lock`, blocks
-    may be added from several threads in any order: counts are accumulated, and everything else is
-    written once.
-
-    Parameters
-    ----------
-    image : (height, width, 3) of the block with its halo
-    tissue : (height, width)
-    inner : top, bottom, left, right of the block without its halo, pixels
-    mpp : micrometers per pixel
-    lock : held while sums are added
+    Blocks may be added from several threads in any order: under the lock, counts are accumulated,
+    and everything else is written once.
     """
     from mcp_servers.pathology.compute.kernels import cell_layers
 
-    nuclei = segment(image, mpp)
+    nuclei = segment(piece.image, mpp)
+    table = nuclei.table
     way: Segmentation = "survey" if mpp > FINE_MPP else "classical"
-    lymphoid = lymphocytes(nuclei.table, survey.dark, way, survey.strength)
-    round_ = nuclei.table[:, 6] <= EPITHELIAL_MAX_ECCENTRICITY
-    dark = lymphocyte_like(nuclei.table, survey.dark)  # debris is no epithelium either
-    epithelial = ~dark & round_ & (nuclei.table[:, 2] >= EPITHELIAL_AREA_UM2)
-    regular = regular_outline(nuclei.table)
-    held = nullcontext() if lock is None else lock
-    with held:
-        every = np.ones(len(nuclei.table), dtype=bool)
-        for name, chosen in (("nuclei", every), ("lymphocytes", lymphoid), ("regular", regular)):
-            points = nuclei.table[chosen, :2]
-            _count(survey, name, points, tissue, inner, origin_um, mpp)
+    lymphoid = lymphocytes(table, survey.dark, way, survey.strength)
+    round_ = table[:, 6] <= EPITHELIAL_MAX_ECCENTRICITY
+    dark = lymphocyte_like(table, survey.dark)  # debris is no epithelium either
+    epithelial = ~dark & round_ & (table[:, 2] >= EPITHELIAL_AREA_UM2)
+    x, y, (x_um, y_um) = table[:, 0], table[:, 1], (piece.x * mpp, piece.y * mpp)
+    own = piece.owns(x, y) & piece.tissue[y.astype(int), x.astype(int)]
+    at = [
+        (((along + 0.5) * mpp + start) / CELL_UM).astype(int)
+        for along, start in ((y, y_um), (x, x_um))
+    ]
+    counted = {
+        "nuclei": own,
+        "lymphocytes": own & lymphoid,
+        "regular": own & regular_outline(table),
+    }
+    with lock:
+        for name, chosen in counted.items():
+            survey.count(name, at[0][chosen], at[1][chosen])
 
-    top, bottom, left, right = inner
-    column, row = (
-        round((o + e * mpp) / CELL_UM) for o, e in zip(origin_um, (left, top), strict=True)
-    )
-    width = round((origin_um[0] + right * mpp) / CELL_UM) - column
-    height = round((origin_um[1] + bottom * mpp) / CELL_UM) - row
+    top, bottom, left, right = piece.inner
+    column, row = round((x_um + left * mpp) / CELL_UM), round((y_um + top * mpp) / CELL_UM)
+    width = round((x_um + right * mpp) / CELL_UM) - column
+    height = round((y_um + bottom * mpp) / CELL_UM) - row
     if width < 1 or height < 1:
         return
     window = np.s_[row : row + height, column : column + width]
-    part = tissue[top:bottom, left:right]
+    part = piece.tissue[top:bottom, left:right]
     labels = nuclei.labels[top:bottom, left:right]
-    red, green, blue = density_planes(image[top:bottom, left:right], survey.background)
+    red, green, blue = density_planes(piece.image[top:bottom, left:right], survey.background)
     near = cv2.blur(green, (3, 3))
     is_epithelial = np.concatenate([[False], epithelial])
     layers = cell_layers(
         red, green, blue, near, labels, is_epithelial, part, GAP_DENSITY, height, width
     )
     for name, values in zip(SHARED, layers, strict=True):
-        with held:
+        with lock:
             survey.write_layer(name, window, values)
-
-
-def _count(
-    survey: Survey,
-    name: str,
-    points: AnyArray,
-    tissue: BoolArray,
-    inner: tuple[int, int, int, int],
-    origin_um: tuple[float, float],
-    mpp: float,
-) -> None:
-    """Count the points in the block, excluding its halo, in the cells that contain them."""
-    if not len(points):
-        return
-    x, y = points[:, 0], points[:, 1]
-    top, bottom, left, right = inner
-    own = (x >= left) & (x < right) & (y >= top) & (y < bottom)
-    own &= tissue[y.astype(int), x.astype(int)]
-    column = ((x[own] + 0.5) * mpp + origin_um[0]) / CELL_UM
-    row = ((y[own] + 0.5) * mpp + origin_um[1]) / CELL_UM
-    survey.count(name, row.astype(int), column.astype(int))
