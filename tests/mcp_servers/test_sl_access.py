@@ -196,17 +196,18 @@ def with_few_tiles(path: Path) -> None:
             file.pages[0].tags[name].overwrite(100_000)  # type: ignore[union-attr]
 
 
+def of_five_channels(path: Path) -> Path:
+    path = path.with_suffix(".tif")
+    tifffile.imwrite(path, np.zeros((5, 60, 60), np.uint8), metadata={"axes": "CYX"})
+    return path
+
+
 REFUSED: dict[str, tuple[Any, str]] = {
     "truncated": (cut, ""),
     "truncated before its directory": (cut_before_its_directory, ""),
     "a huge header without data": (lambda path: header_only(path, 100_000), ""),
     "a huge header with few tiles": (with_few_tiles, ".*152881"),
-    "many channels": (
-        lambda path: tifffile.imwrite(
-            path, np.zeros((5, 60, 60), np.uint8), metadata={"axes": "CYX"}
-        ),
-        "",
-    ),
+    "many channels": (of_five_channels, ""),
     "too large a plain image": (
         lambda path: png(path.with_suffix(".png"), blobs(64, 64)).rename(path), ".*vips",
     ),
@@ -223,11 +224,13 @@ def test_a_file_that_is_no_whole_slide_is_refused_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     make, why = REFUSED[name]
-    make(tmp_path / "x.svs")
+    path = tmp_path / "x.svs"
+    made = make(path)
+    path = made if isinstance(made, Path) else path
     if name == "too large a plain image":
         monkeypatch.setattr(others, "MAX_IMAGE_PIXELS", 1000)
-    with pytest.raises(InputError, match=rf"x\.svs{why}"):
-        Slide.open(tmp_path / "x.svs")
+    with pytest.raises(InputError, match=f"{path.name}{why}"):
+        Slide.open(path)
 
 
 def test_openslide_is_asked_for_a_bounded_number_of_pixels(
