@@ -91,6 +91,7 @@ def _sentence(found: Reproduction) -> str:
         (len(found.with_state("reproduced")), "agree within the tolerance"),
         (len(found.with_state("differs")), "differ"),
         (len(found.with_state("missing")), "are missing and count as not reproduced"),
+        (len(found.with_state("did not converge")), "did not converge in the second one"),
         (
             len(found.with_state("no second implementation")),
             "have no second implementation available",
@@ -102,7 +103,9 @@ def _sentence(found: Reproduction) -> str:
 
 def _table(found: Reproduction, name: str, facts: Facts) -> Table:
     """Build a table of all compared numbers, with differing and missing numbers first."""
-    order = ("differs", "missing", "reproduced", "no second implementation")
+    order = (
+        "differs", "missing", "did not converge", "reproduced", "no second implementation",
+    )  # fmt: skip
     rows = []
     for item in sorted(found.compared, key=lambda comparison: order.index(comparison.state)):
         key = f"{name}.reproduction.{found.part}.{item.test}.{item.field}"

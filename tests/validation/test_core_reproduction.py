@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from validation.reproduction.compare import (
 from validation.results.results import AnalysisResult, Effect, Results, TestOutcome
 from validation.run.runner import run
 from validation.simulate.world import write_world
+from validation.statistics.cox import cox
 
 CLAIMS: dict[str, tuple[str, dict[str, Any]]] = {
     "two groups": ("logrank", {"comparison": "exposed_vs_rest"}),
@@ -153,8 +155,57 @@ def test_a_model_that_does_not_fit_leaves_the_counts() -> None:
             "time": "t", "event": "e", "value": "", "binary": False, "subset": "", "person": "",
             "entry": "",
             "report": ["n", "events", "effect", "lower", "upper", "p"]}  # fmt: skip
-    found = program.compute(table, test)
+    found = program.compute(table, test, [])
     assert (found["n"], found["events"]) == (50, 30)
+
+
+R = Path(__file__).parent / "r"
+PRODUCTS = ("nwtco", "cohorts/colon", "cohorts/flchain", "cohorts/gbsg", "cohorts/lung",
+            "cohorts/mgus2", "cohorts/pbc", "cohorts/rotterdam", "cohorts/veteran",
+            "cohorts/transplant", "cohorts/stanford2")  # fmt: skip
+
+
+@pytest.mark.parametrize("cohort", PRODUCTS)
+def test_products_of_a_binary_and_a_continuous_variable_agree_or_are_said_not_to_converge(
+    cohort: str,
+) -> None:
+    table = pd.read_csv(R / f"{cohort}.csv.gz")
+    table = table[table.time > 0].assign(event=lambda rows: (rows.status == 1).astype(int))
+    columns = [name for name in table if name.startswith("x.")]
+    two = [name for name in columns if table[name].nunique() == 2]
+    many = [name for name in columns if table[name].nunique() > 3]
+    for binary, amount in product(two[:3], many[:4]):
+        rows = table.dropna(subset=[binary, amount])
+        x = (rows[binary] == rows[binary].max()).astype(float)
+        z = (rows[amount] - rows[amount].mean()) / rows[amount].std()
+        asked = pd.DataFrame({"x": x * z, "a": x, "b": z, "t": rows.time, "e": rows.event})
+        test = {"id": "primary", "method": "cox", "terms": ["x", "a", "b"], "covariates": [],
+                "strata": [], "time": "t", "event": "e", "value": "", "binary": False,
+                "subset": "", "person": "", "entry": "",
+                "report": ["n", "events", "effect", "p"]}  # fmt: skip
+        diverged: list[str] = []
+        found = program.compute(asked, test, diverged)
+        if diverged:
+            assert "effect" not in found
+            continue
+        own = cox(asked.t, asked.e, asked[["x", "a", "b"]], ["x", "a", "b"])
+        assert found["effect"] == pytest.approx(own.hr[0], rel=1e-3)
+    if cohort == "nwtco":
+        assert (two, many) == (["x.histol"], ["x.stage", "x.age"])
+
+
+def test_a_model_that_did_not_converge_objects_to_nothing() -> None:
+    lacking = {name: value for name, value in EXACT.items() if name in ("n", "events")}
+    said = Numbers.model_validate_json(
+        json.dumps({"numbers": {"primary": lacking}, "unconverged": ["primary"]})
+    )
+    reference = AnalysisResult(
+        contract_sha256="c", cohort="x", simulated=True, part="all", tests=(OUTCOME,)
+    )
+    states = {item.state for item in compare(TASK, reference, said, "SAGE").compared}
+    assert states == {"reproduced", "did not converge"}
+    by_model = {item.state for item in compare(TASK, reference, said, "a model").compared}
+    assert by_model == {"reproduced", "missing"}
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)

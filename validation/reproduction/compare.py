@@ -6,14 +6,15 @@ numbers with public libraries. It never sees SAGE's results. It shares only the 
 SAGE: population, outcome columns, and the exposure as coded by the registered cut rule.
 
 A number is *reproduced* when both agree within `TOLERANCES`, *differs* when they do not, *missing*
-when it was requested but not given, and has *no second implementation* if no public library
+when it was requested but not given; its model *did not converge* in SAGE's second implementation at
+any step size; and it has *no second implementation* if no public library
 computes it: Fine and Gray's model, Gray's test, Schoenfeld's test, restricted means and periods,
 concordance, calibration, the tests of splines and searched cuts, Firth's penalty, pooled
 imputations, errors robust to clusters. Only the first counts as agreement.
 
 A registered number that differs or is missing blocks "supported" (inconclusive, reproduction). A
-primary test without a second implementation does not block; the verdict then carries the qualifier
-"not independently reproduced".
+primary test without a second implementation, or with one that did not converge, does not block; the
+verdict then carries the qualifier "not independently reproduced".
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from validation.results.results import (
     Quantity,
     Reason,
     Reproduction,
+    State,
     TestOutcome,
     stable_json,
 )
@@ -112,6 +114,7 @@ class Numbers(Strict):
     model_config = ConfigDict(strict=True)
 
     numbers: dict[TestId, Answered] = Field(max_length=200)
+    unconverged: tuple[TestId, ...] = Field(default=(), max_length=200, strict=False)
 
 
 class SecondTest(Strict):
@@ -290,10 +293,12 @@ def compare(
 ) -> Reproduction:
     """Compare every registered number of a part; `found` is None if no program ran to its end.
 
-    Tests that SAGE's own computation refused have no numbers and are not compared.
+    Tests that SAGE's own computation refused have no numbers and are not compared. Only SAGE's own
+    program may say that a model of its did not converge.
     """
     asked = {test.id: test for test in task.tests}
     compared: list[Compared] = []
+    diverged = found.unconverged if found is not None and by == "SAGE" else ()
     for outcome in reference.tests:
         if outcome.status != "ok" or outcome.id.startswith("control."):
             continue
@@ -304,7 +309,11 @@ def compare(
         answer = found.numbers.get(outcome.id) if found is not None else None
         for name, value in _numbers(outcome).items():
             second = getattr(answer, name) if answer is not None else None
-            compared.append(_compare_number(outcome, name, value, second, name in report))
+            if second is None and name in report and outcome.id in diverged:
+                state: State = "did not converge"
+                compared.append(Compared(test=outcome.id, field=name, state=state, sage=value))
+            else:
+                compared.append(_compare_number(outcome, name, value, second, name in report))
     return Reproduction(
         contract_sha256=reference.contract_sha256,
         part=reference.part,
@@ -441,7 +450,7 @@ def weigh(contract: Contract, reference: AnalysisResult, found: Sequence[Reprodu
     if doubts:
         return _doubt(doubts)
     own = [item for item in mine.compared if item.test == contract.primary]
-    apart = [item for item in own if item.state == "no second implementation"]
+    apart = [item for item in own if item.state in ("no second implementation", "did not converge")]
     if apart:
         text = f"no second implementation is available for {_describe_numbers(apart)}"
         reason = Reason(rule="reproduction", outcome="limits", text=text)

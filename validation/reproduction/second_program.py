@@ -6,7 +6,8 @@ Reads `task.json` and `table.parquet` and writes `numbers.json`. Nothing is impo
 models and log-rank tests come from lifelines; stratified log-rank tests, logistic and linear models
 from statsmodels; rank tests from scipy; and Fisher's exact odds ratio is solved here using scipy's
 noncentral hypergeometric distribution. If a test fails, its numbers are left out; if a model cannot
-be fitted (nobody has the event in a group), only its estimates are left out.
+be fitted (nobody has the event in a group), only its estimates are left out. Tests whose model did
+not converge, at any step size, are listed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,12 @@ import numpy as np
 import pandas as pd
 
 FEWEST_OF_A_LEVEL = 5
+STEP_SIZES = (None, 0.5, 0.1)
+"""Step sizes of Newton's method, in the order tried; None is the library's own choice."""
+
+
+class NotConvergedError(Exception):
+    """A model whose estimates are not those at the maximum of its likelihood."""
 
 
 def kept(table: pd.DataFrame, test: dict[str, Any]) -> pd.DataFrame:
@@ -64,13 +71,30 @@ def layers(rows: pd.DataFrame, test: dict[str, Any]) -> pd.Series | None:
     return found
 
 
+def fit_cox(data: pd.DataFrame, *, strata: bool, entry: bool = False) -> Any:
+    """Fit a Cox model (Efron's ties), with smaller steps if it does not converge."""
+    from lifelines import CoxPHFitter
+    from lifelines.exceptions import ConvergenceError, ConvergenceWarning
+
+    for step in STEP_SIZES:
+        options = {"precision": 1e-9} | ({} if step is None else {"step_size": step})
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ConvergenceWarning)
+            try:
+                return CoxPHFitter().fit(
+                    data, "time", "event", strata=["stratum"] if strata else None,
+                    entry_col="entry" if entry else None, fit_options=options,
+                )  # fmt: skip
+            except (ConvergenceError, ConvergenceWarning):
+                continue
+    raise NotConvergedError
+
+
 def cox(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
     """Fit a Cox model (Efron's ties); return the Wald interval and test of the first term.
 
     If rows are records, each is at risk from its entry on.
     """
-    from lifelines import CoxPHFitter
-
     data = design(rows, test).assign(
         time=rows[test["time"]].astype(float), event=(rows[test["event"]] == 1).astype(int)
     )
@@ -79,10 +103,7 @@ def cox(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
         data = data.assign(stratum=strata)
     if test["entry"]:
         data = data.assign(entry=rows[test["entry"]].astype(float))
-    fit = CoxPHFitter().fit(
-        data, "time", "event", strata=None if strata is None else ["stratum"],
-        entry_col="entry" if test["entry"] else None, fit_options={"precision": 1e-9},
-    )  # fmt: skip
+    fit = fit_cox(data, strata=strata is not None, entry=bool(test["entry"]))
     lower, upper = fit.confidence_intervals_.loc["x0"]
     return {
         "effect": math.exp(fit.params_["x0"]),
@@ -184,7 +205,6 @@ def nested(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
     base = design(rows, test | {"terms": held})
     more = full.shape[1] - base.shape[1]
     if test["time"]:
-        from lifelines import CoxPHFitter
         from scipy.stats import chi2
 
         strata = layers(rows, test)
@@ -194,10 +214,7 @@ def nested(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
                 time=rows[test["time"]].astype(float), event=(rows[test["event"]] == 1).astype(int)
             )
             data = data if strata is None else data.assign(stratum=strata)
-            return CoxPHFitter().fit(
-                data, "time", "event", strata=None if strata is None else ["stratum"],
-                fit_options={"precision": 1e-9},
-            )  # fmt: skip
+            return fit_cox(data, strata=strata is not None)
 
         fit = log_likelihood(full)
         if base.shape[1]:
@@ -289,8 +306,10 @@ METHODS = {
 }
 
 
-def compute(table: pd.DataFrame, test: dict[str, Any]) -> dict[str, float | int]:
-    """Compute the requested numbers of a test."""
+def compute(
+    table: pd.DataFrame, test: dict[str, Any], unconverged: list[str]
+) -> dict[str, float | int]:
+    """Compute the requested numbers of a test; add its id to `unconverged` if its model is that."""
     rows = kept(table, test)
     found: dict[str, float | int] = {"n": len(rows)}
     if test["person"]:
@@ -300,6 +319,8 @@ def compute(table: pd.DataFrame, test: dict[str, Any]) -> dict[str, float | int]
     if "p" in test["report"] or "effect" in test["report"]:
         try:
             found |= METHODS[test["method"]](rows, test)
+        except NotConvergedError:
+            unconverged.append(test["id"])
         except Exception as error:  # noqa: BLE001 - the counts stand; the gap is reported
             sys.stderr.write(f"second implementation of {test['id']}: {type(error).__name__}\n")
     return {
@@ -314,15 +335,18 @@ def main(inputs: Path, out: Path) -> None:
     task = json.loads((inputs / "task.json").read_text(encoding="utf-8"))
     table = pd.read_parquet(inputs / "table.parquet")
     numbers = {}
+    unconverged: list[str] = []
     for test in task["tests"]:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                numbers[test["id"]] = compute(table, test)
+                numbers[test["id"]] = compute(table, test, unconverged)
         except Exception as error:  # noqa: BLE001 - the others still count; a gap is reported
             sys.stderr.write(f"second implementation of {test['id']}: {type(error).__name__}\n")
     out.mkdir(parents=True, exist_ok=True)
-    (out / "numbers.json").write_text(json.dumps({"numbers": numbers}), encoding="utf-8")
+    (out / "numbers.json").write_text(
+        json.dumps({"numbers": numbers, "unconverged": unconverged}), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

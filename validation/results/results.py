@@ -34,7 +34,7 @@ from validation.results.controls import Controls
 Status = Literal["ok", "refused", "crashed"]
 Part = Literal["all", "discovery", "confirmation", "replication"]
 Quantity = Literal["n", "events", "effect", "lower", "upper", "p"]
-State = Literal["reproduced", "differs", "missing", "no second implementation"]
+State = Literal["reproduced", "differs", "missing", "did not converge", "no second implementation"]
 
 
 class Effect(Strict):
