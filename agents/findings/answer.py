@@ -14,7 +14,7 @@ from sage.core.printable import join_names, within_sentence
 from validation.contracts.contract import Contract
 from validation.core.hypothesis import Comparison, Exposure, describe_outcome
 from validation.results.results import Results, TestOutcome, short_scale
-from validation.verdict.relevance import side_of, unit_text
+from validation.verdict.relevance import reverses, side_of, unit_text
 
 NOT_TESTED = {
     "infeasible": "Not tested: the claim was judged infeasible.",
@@ -77,9 +77,12 @@ def answer_results(results: Results, contract: Contract) -> Answer:
         effect = ""
     else:
         names = names_of(results, contract)
-        details = "; ".join(_details(primary, contract, names))
-        sentence = f"{_compare(primary, contract)} ({details})."
-        effect = _effect(contract.primary, primary, names) + names.per
+        crossed = reverses(contract, results)
+        details = "; ".join(_details(primary, contract, names, crossed=crossed))
+        said = _compare_periods(results, contract) if crossed else _compare(primary, contract)
+        sentence = f"{said} ({details})."
+        effect = _by_period(names) if crossed else _effect(contract.primary, primary, names)
+        effect += names.per
     return Answer(
         verdict=verdict.verdict,
         sentence=sentence,
@@ -166,6 +169,19 @@ def _compare(primary: TestOutcome, contract: Contract) -> str:
     return f"{patients} with {who} {happened} {link[0]} {other}"
 
 
+def _compare_periods(results: Results, contract: Contract) -> str:
+    """Write how two groups compare if their hazards cross."""
+    early = results.numbers["period_hazards.early.effect"].value
+    worse = early is not None and early > 1
+    label = within_sentence(contract.endpoint(contract.primary_test.endpoint).label)
+    other = contract.reference
+    return (
+        f"{'Simulated patients' if contract.simulated else 'Patients'} with {contract.exposed} did"
+        f" {'worse' if worse else 'better'} at first and {'better' if worse else 'worse'} later in"
+        f" {label} than {other if other == 'all others' else _name_opposite(contract)}"
+    )
+
+
 def _name_opposite(contract: Contract) -> str:
     """Name the reference group; if each exposure is at the same level, without their labels."""
     levels = {use.level for use in contract.exposures}
@@ -184,25 +200,42 @@ def _more(exposure: Exposure) -> str:
     return f"{exposure.level}er {within_sentence(exposure.label)}"
 
 
-def _details(primary: TestOutcome, contract: Contract, names: Names) -> list[str]:
-    """List medians, effect, sample and adjusted effect, as far as the results contain them."""
+def _details(primary: TestOutcome, contract: Contract, names: Names, *, crossed: bool) -> list[str]:
+    """List medians, effect, sample and adjusted effect, as far as the results contain them.
+
+    If the hazards have `crossed`, the effect is given by period, beside the restricted means.
+    """
     key = contract.primary
     medians = [f"kaplan_meier.{group}.median" for group in ("exposed", "reference")]
     found = [
         names.write("median {} versus {} months", *medians)
         if set(medians) <= names.reached
         else "",
-        _effect(key, primary, names) + names.per,
+        _by_period(names) if crossed else _effect(key, primary, names) + names.per,
         names.write("{} events among {} patients", f"{key}.events", f"{key}.n")
         or names.write("{} patients", f"{key}.n"),
     ]
-    if names.beside and "adjusted.effect" in names.keys:
+    if crossed:
+        found.append("no single hazard ratio describes the difference")
+    elif names.beside and "adjusted.effect" in names.keys:
         interval = names.write(", 95% CI {} to {}", "adjusted.lower", "adjusted.upper")
         scale = short_scale(contract.scale)
         found.append(f"adjusted for {names.beside}: {scale} [[adjusted.effect]]{interval}")
     elif not names.beside and not contract.strata:
         found.append("not adjusted")
     return [text for text in found if text]
+
+
+def _by_period(names: Names) -> str:
+    ratios = names.write(
+        "HR {} before and {} after {} months",
+        "period_hazards.early.effect", "period_hazards.late.effect", "period_hazards.cut",
+    )  # fmt: skip
+    means = names.write(
+        "restricted mean survival to {} months differs by {} months, 95% CI {} to {}",
+        "rmst.horizon", "rmst.difference", "rmst.lower", "rmst.upper",
+    )  # fmt: skip
+    return "; ".join(filter(None, (ratios, means)))
 
 
 def _effect(key: str, primary: TestOutcome, names: Names) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from validation.contracts.contract import DIFFERENCES, Contract
 from validation.core.hypothesis import Direction, describe_outcome
-from validation.results.results import Effect, TestOutcome, amount_text
+from validation.results.results import Computed, Effect, TestOutcome, amount_text
 
 SIGNS = {Direction.HIGHER_RISK: (1,), Direction.LOWER_RISK: (-1,), Direction.EITHER: (1, -1)}
 """Signs of the effects that a direction expects."""
@@ -102,6 +102,28 @@ def shows_relevant(contract: Contract, effect: Effect) -> bool:
         else effect.distance_from_null(effect.upper) <= relevant
         for relevant in smallest_relevant(contract)
     )
+
+
+def rejects_proportional(contract: Contract, found: Computed) -> bool:
+    """Check whether the test of proportional hazards ran and rejects them."""
+    test = found.test("schoenfeld")
+    return test is not None and test.p is not None and test.p < contract.rules.proportionality_alpha
+
+
+def reverses(contract: Contract, found: Computed) -> bool:
+    """Check whether the hazards cross, so that no single hazard ratio describes the association.
+
+    Proportional hazards are rejected, and the hazard ratios before and after the median event time
+    lie on opposite sides of 1, each at least `NEAR` of the smallest relevant effect away from it.
+    """
+    if not rejects_proportional(contract, found):
+        return False
+    ratios = [found.numbers.get(f"period_hazards.{name}.effect") for name in ("early", "late")]
+    values = [number.value for number in ratios if number is not None and number.value]
+    if len(values) < 2:
+        return False
+    early, late = (math.log(value) for value in values)
+    return early * late < 0 and min(abs(early), abs(late)) >= NEAR * contract.relevant_effect
 
 
 def unit_text(contract: Contract) -> str:

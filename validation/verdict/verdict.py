@@ -61,15 +61,17 @@ The rules, in their order:
      the effect is small and the known positive is not shown either;
    - objections that come with the evidence (`Evidence.objections`);
    - assumption: hazards are not proportional and the restricted mean survival difference does not
-     support the claim, or proportionality was registered and not tested;
+     support the claim, the hazards cross (`validation.verdict.relevance.reverses`), or
+     proportionality was registered and not tested;
    - replication: a second cohort contradicts the claim, or does not confirm it if a campaign relies
      on it for confirmation;
    - registration: the contract was written after another contract on the same exposures and
      endpoint gave results in these patients; this does not apply if a second cohort confirms.
 4. Otherwise, the primary and the deciding estimate are both refuted. Not supported; but
    inconclusive (assumption) if hazards are not proportional and the restricted mean survival
-   difference agrees with the claim, and inconclusive (control) if the known positive is not shown
-   either. This includes an association that is too small to matter and meets an objection.
+   difference agrees with the claim, or if the hazards cross, and inconclusive (control) if the
+   known positive is not shown either. This includes an association that is too small to matter and
+   meets an objection.
 5. Otherwise, association yes: inconclusive; the first objection names the verdict, and all are
    listed among the reasons.
 6. Otherwise, inconclusive, for the first of these reasons that applies:
@@ -133,7 +135,9 @@ from validation.verdict.relevance import (
     direction_found,
     expected_direction,
     refutes_relevant,
+    rejects_proportional,
     relevant_text,
+    reverses,
     settle_direction,
     shows_relevant,
     unit_text,
@@ -151,6 +155,7 @@ UNDIRECTED = (*SEARCHED, "nested", "mediation")
 TOO_SMALL = "too small to matter"
 OPEN = "an effect that matters is neither shown nor excluded"
 NOT_PROPORTIONAL = "hazards are not proportional"
+REVERSES = "the association reverses during follow-up"
 OTHER_CLAIMS = "not significant when all claims tested on these patients are counted"
 
 
@@ -418,7 +423,7 @@ def _on_answers(
         found = _if_unclear(evidence, primary, answers)
     reasons = list(found.reasons)
     hazard = _proportionality(evidence.contract, evidence.analysis)
-    if hazard is not None and _crosses(evidence.contract, evidence.analysis):
+    if hazard is not None and rejects_proportional(evidence.contract, evidence.analysis):
         reasons.append(Reason(rule=hazard.rule, outcome="limits", text=hazard.text))
     if evidence.locked:
         reasons.append(_locked_reason(evidence, primary))
@@ -456,7 +461,8 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
     ]
     hazard = _proportionality(contract, analysis)
     if hazard is not None and hazard.outcome == "prevents":
-        doubts.append(Objection("assumption", hazard.rule, NOT_PROPORTIONAL, hazard.text))
+        words = REVERSES if reverses(contract, analysis) else NOT_PROPORTIONAL
+        doubts.append(Objection("assumption", hazard.rule, words, hazard.text))
     elif hazard is not None:
         reasons.append(hazard)
     reasons += _incidence(evidence, limits)
@@ -522,7 +528,9 @@ def _dependence(evidence: Evidence, independence: Answer) -> Objection | None:
 def _if_refuted(evidence: Evidence, against: tuple[Reason, ...], words: str) -> _Found:
     contract, analysis = evidence.contract, evidence.analysis
     hazard = _proportionality(contract, analysis)
-    if _crosses(contract, analysis) and hazard is not None and hazard.outcome == "for":
+    if hazard is not None and reverses(contract, analysis):
+        return _Found("inconclusive", "assumption", (hazard, *against), REVERSES)
+    if rejects_proportional(contract, analysis) and hazard is not None and hazard.outcome == "for":
         agrees = _prevents(hazard.rule, f"{hazard.text} with the claim")
         return _Found("inconclusive", "assumption", (agrees, *against), NOT_PROPORTIONAL)
     unshown = unshown_positive(contract, analysis.controls)
@@ -595,12 +603,6 @@ def _locked_reason(evidence: Evidence, primary: TestOutcome) -> Reason:
 # -- additional evidence -------------------------------------------------------------------------
 
 
-def _crosses(contract: Contract, analysis: AnalysisResult) -> bool:
-    """Check whether the test of proportional hazards ran and rejects them."""
-    test = analysis.test("schoenfeld")
-    return test is not None and test.p is not None and test.p < contract.rules.proportionality_alpha
-
-
 def _proportionality(contract: Contract, analysis: AnalysisResult) -> Reason | None:
     """Refer a claim with non-proportional hazards to the restricted mean survival difference."""
     rule = "proportional hazards"
@@ -611,9 +613,11 @@ def _proportionality(contract: Contract, analysis: AnalysisResult) -> Reason | N
     if test is None or test.p is None:
         why = f" ({test.reason})" if test is not None and test.reason else ""
         return _prevents(rule, f"registered, and could not be tested{why}")
-    if not _crosses(contract, analysis):
+    if not rejects_proportional(contract, analysis):
         return _supports(rule, f"no sign against proportional hazards ({p_is(test.p)})")
     text = f"hazards are not proportional ({p_is(test.p)}{_by_period(analysis)})"
+    if reverses(contract, analysis):
+        return _prevents(rule, f"{text}: {REVERSES}")
     if "rmst" not in registered:
         text += ": the hazard ratio is an average over follow-up"
         return Reason(rule=rule, outcome="limits", text=text)
