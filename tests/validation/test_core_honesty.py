@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from agents.findings.answer import answer_results
 from sage.cli.validate import app
 from sage.core.errors import InputError
 from tests.validation.core_help import (
@@ -309,3 +310,31 @@ def test_an_amendment_cannot_drop_what_a_verdict_needs(
     assert message in str(done.exception)
     done = runner.invoke(app, [*given, "--set", "seed=3", "--set", "seed=4"])
     assert "twice" in str(done.exception)
+
+
+# -- one ratio for hazards that cross -----
+
+
+@pytest.mark.parametrize("direction", ["higher_risk", "lower_risk", "either"])
+@pytest.mark.parametrize("turn", [5.0, 8.0])
+def test_hazards_that_cross_are_told_by_period_and_support_no_claim(
+    tmp_path: Path, turn: float, direction: str
+) -> None:
+    table, rng = patients(400, seed=4), np.random.default_rng(5)
+    high, risk = table.marker > table.marker.median(), np.exp(0.5 * (table.stage - 2.5))
+    first, then = (0.03 * risk * np.where(high, ratio, 1.0) for ratio in (3.0, 0.25))
+    unit = rng.exponential(size=len(table))
+    time = np.where(unit < first * turn, unit / first, turn + (unit - first * turn) / then)
+    stop = rng.uniform(24, 90, size=len(table))
+    table["months"] = np.round(np.minimum(time, stop) + 0.1, 2)
+    table["dead"] = (time <= stop).astype(int)
+    cohort = load(tmp_path / "cohort", table)
+    frozen = frozen_for(cohort, claim(direction=direction, covariates=("clinical:stage",)))
+    results = run(frozen, cohort, tmp_path / "out", ledger=Ledger(tmp_path / "l.jsonl"))
+    early, late = (results.numbers[f"period_hazards.{part}.effect"].value
+                   for part in ("early", "late"))  # fmt: skip
+    assert early is not None and late is not None and early > 1 > late
+    assert (results.verdict.verdict, results.verdict.because) == ("inconclusive", "assumption")
+    answer = answer_results(results, frozen.contract)
+    assert "[[primary.effect]]" not in answer.sentence + answer.effect
+    assert "[[period_hazards.early.effect]]" in answer.effect

@@ -925,6 +925,27 @@ def _hazards() -> Iterator[Row]:
               found={"numbers": periods}, others=(test(0.01), mean(-5, 0.01)),
               reasons=("(p = 0.010; HR 3.00 up to 12.0 months, HR 0.90 after); mean time",)
     )  # fmt: skip
+    near = math.exp(0.4 * math.log(1.5))
+    for early, late, crosses in (
+        (near, 1 / near, True), (1 / near, near, True), (near, 1 / (near - 1e-9), False),
+        (near - 1e-9, 1 / near, False), (3.0, 0.9, False), (3.0, 2.0, False), (0.4, 0.3, False),
+        (None, 0.3, False), (3.0, None, False),
+    ):  # fmt: skip
+        numbers = {
+            f"period_hazards.{part}.effect": Number(value=value, unit="", text="")
+            for part, value in (("early", early), ("late", late))
+        }
+        yield row(
+            f"hazards {early} then {late}",
+            assumption if crosses else SUPPORTED,
+            "yyy",
+            **both,
+            found={"numbers": numbers},
+            others=(test(0.01), mean(-5, 0.01)),
+        )
+        yield row(f"hazards {early} then {late}, refuted", assumption if crosses else NOT, "nnn",
+                  primary=NOTHING, **both, found={"numbers": numbers},
+                  others=(test(0.01), mean(5, 0.01)))  # fmt: skip
     yield row("the mean is longer", open_("assumption"), "yyy", **both,
               others=(test(0.01), mean(5, 0.01)),
               reasons=("mean time to the event is 5.0 months longer in the exposed",))  # fmt: skip

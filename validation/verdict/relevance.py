@@ -116,14 +116,14 @@ def reverses(contract: Contract, found: Computed) -> bool:
     Proportional hazards are rejected, and the hazard ratios before and after the median event time
     lie on opposite sides of 1, each at least `NEAR` of the smallest relevant effect away from it.
     """
-    if not rejects_proportional(contract, found):
-        return False
-    ratios = [found.numbers.get(f"period_hazards.{name}.effect") for name in ("early", "late")]
-    values = [number.value for number in ratios if number is not None and number.value]
-    if len(values) < 2:
-        return False
-    early, late = (math.log(value) for value in values)
-    return early * late < 0 and min(abs(early), abs(late)) >= NEAR * contract.relevant_effect
+    bound = math.exp(NEAR * contract.relevant_effect)
+    given = [found.numbers.get(f"period_hazards.{name}.effect") for name in ("early", "late")]
+    ratios = [number.value for number in given if number is not None and number.value is not None]
+    return (
+        rejects_proportional(contract, found)
+        and any(ratio >= bound for ratio in ratios)
+        and any(ratio <= 1 / bound for ratio in ratios)
+    )
 
 
 def unit_text(contract: Contract) -> str:
