@@ -163,7 +163,7 @@ def list_texts(page: HypothesisPage) -> Iterator[Text]:
             yield "Novelty debate", "literature", f"\0{point.text}", point.citations
     for stage in page.feasibility.steps if page.feasibility else ():
         for check in stage.checks:
-            statement = " ".join(page.facts[name] for name in check.evidence)
+            statement = " ".join(page.facts.get(name, "") for name in check.evidence)
             if stage.name == "data" or (stage.name == "logic" and free_numbers(statement)):
                 yield "Feasibility", "data", f"\0{statement}", ()
     for text in page.contract.statements if page.contract else ():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -13,10 +13,30 @@ from mcp_servers.lazy import cv2
 from mcp_servers.slides.arrays import U8
 
 if TYPE_CHECKING:
-    from mcp_servers.slides.slide import Slide
+    from pathlib import Path
+
+    from mcp_servers.slides.source import Source
 
 MAX_READ_PIXELS = 40_000_000
 """Maximum size of a single read; larger reads are split, so memory is bounded without a pyramid."""
+
+
+class Pixels(Protocol):
+    """Interface that a view needs from a slide."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def height(self) -> int: ...
+
+    @property
+    def source(self) -> Source: ...
+
+    def need_mpp(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +57,7 @@ class Block:
 class View:
     """A slide at one resolution; `scale` is level-0 pixels per view pixel."""
 
-    slide: Slide
+    slide: Pixels
     level: int
     reduce: int
     scale: float

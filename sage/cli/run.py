@@ -395,13 +395,10 @@ def tell_answer(found: dict[str, Any]) -> None:
     print_line(f"  {answer['sentence']}")
     if answer["objection"]:
         print_line(f"  {answer['objection']}")
-    novelty = found["novelty"]
-    judged = f"{novelty:g} of 10 (threshold {found['novelty_threshold']:g})"
-    print_line(
-        f"  {found['carries']} Novelty {'not judged' if novelty is None else judged}."
-        f" {found['review']}.",
-        style="dim",
-    )
+    novelty = "not judged"
+    if found["novelty"] is not None:
+        novelty = f"{found['novelty']:g} of 10 (threshold {found['novelty_threshold']:g})"
+    print_line(f"  {found['carries']} Novelty {novelty}. {found['review']}.", style="dim")
 
 
 def _tell_end(services: Services, *, as_json: bool) -> None:

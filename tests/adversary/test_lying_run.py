@@ -26,7 +26,7 @@ NEVER = ("31234567", "10.1000/invented", "0.13.", "<b>Verdict", "FORGED", "forge
 WORDS = {
     "definition", "process", "rationale", "feasibility", "untested", "background", "mechanism",
     "clinical_interpretation", "improvements", "summary", "text", "reason", "reasons", "remark",
-    "conditions", "blockers", "what_would_make_it_feasible", "statement", "description", "label",
+    "statement", "description", "label",
 }  # fmt: skip
 BOXES = {
     "report.html": re.compile(r'<aside class="model">.*?</aside>', re.DOTALL),

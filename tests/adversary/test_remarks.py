@@ -42,8 +42,8 @@ LIES = (
 NUMBERED = ("31234567", "0.13")
 WORDS = {
     "definition", "process", "background", "mechanism", "clinical_interpretation", "improvements",
-    "summary", "text", "reason", "reasons", "conditions", "blockers", "statement", "remark",
-    "what_would_make_it_feasible", "rationale", "feasibility",
+    "summary", "text", "reason", "reasons", "statement", "remark",
+    "rationale", "feasibility",
 }  # fmt: skip
 
 

@@ -13,8 +13,26 @@ from mcp_servers.measures.maps import write_maps
 from sage.cli.app import app
 from sage.core.errors import InputError
 from tests.mcp_servers.measures.test_gate import patients
-from tests.mcp_servers.measures.test_variables import BASE
 
+BASE = """
+id = "measured"
+title = "Measured"
+patient = { table = "clinical", ids = "exact" }
+
+[tables.clinical]
+file = "clinical.csv"
+key = "patient"
+
+[endpoints.OS]
+kind = "survival"
+table = "clinical"
+time = "days"
+time_unit = "days"
+event = "dead"
+event_values = [1]
+censored_values = [0]
+
+"""
 FORMULAS = """
 mean(density(cells.b))
 mean(ripley_l(cells.a, 60))

@@ -135,7 +135,13 @@ def of_a_printer(path: Path) -> Path:
     [
         (with_alpha, {(0, 30): (255, 255, 255), (0, 3): (200, 100, 150)}, "transparent"),
         (of_16_bit, {(x, x): tuple(blobs(64, 64)[x, x]) for x in range(64)}, "scaled"),
-        (lambda path: png(path.with_suffix(".png"), blobs(64, 64)).rename(path), {}, "PNG"),
+        (
+            lambda path: png(path.with_suffix(".png"), blobs(64, 64)).rename(
+                path.with_suffix(".svs")
+            ),
+            {},
+            "PNG",
+        ),
     ],
 )
 def test_a_converted_image_says_how_it_was_converted(

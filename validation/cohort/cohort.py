@@ -7,7 +7,6 @@ from pathlib import Path
 
 from sage.core.errors import InputError
 from validation.cohort.columns import CohortColumns
-from validation.cohort.copies import Copies, find_cohort_copies
 from validation.cohort.describe import endpoint_of, joins_of, variable_of
 from validation.cohort.features import feature_table
 from validation.cohort.timing import known_at
@@ -82,11 +81,6 @@ class Cohort(CohortColumns):
             license=self.spec.license,
             notes=(*self.spec.notes, *(matrix.notes if matrix else ())),
         )
-
-    @cached_property
-    def copies(self) -> Copies | None:
-        """Patients who are copies of others under new identifiers; None if there are none."""
-        return find_cohort_copies(self)
 
     def joins(self) -> tuple[JoinReport, ...]:
         """List the steps from the files to the patients, with losses and their reasons."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,7 +58,7 @@ class Copies:
 
 def require_no_copies(cohort: Cohort) -> None:
     """Raise `InputError` if patients of a cohort are copies of others, naming pseudonyms."""
-    found = cohort.copies
+    found = find_cohort_copies(cohort)
     if found is None:
         return
     shown = [
@@ -72,6 +73,7 @@ def require_no_copies(cohort: Cohort) -> None:
     )
 
 
+@lru_cache(maxsize=1)
 def find_cohort_copies(cohort: Cohort) -> Copies | None:
     """Find the copies among a cohort's patients; None if there are none.
 

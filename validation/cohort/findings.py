@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
 from validation.cohort.codes import report
+from validation.cohort.copies import find_cohort_copies
 from validation.cohort.findings_outcomes import find_outdated, of_endpoints, of_flags
 from validation.cohort.findings_timing import of_timing
 from validation.cohort.findings_variables import of_expression, of_variables
@@ -30,7 +31,7 @@ NAMED = 12
 
 def of_copies(cohort: Cohort) -> Iterator[Finding]:
     """Find patients who are in the cohort several times, under new identifiers."""
-    if (found := cohort.copies) is None:
+    if (found := find_cohort_copies(cohort)) is None:
         return
     named = [f"{cohort.patients[one]} = {cohort.patients[other]}" for one, other in found.pairs]
     more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
