@@ -15,7 +15,7 @@ import pytest
 from sage.core.errors import InputError
 from tests.validation.core_help import frozen_for, load, patients, write
 from validation import cohort as cohorts
-from validation.cohort.copies import Copies, find_copies, place_patients
+from validation.cohort.copies import Copies, find_cohort_copies, find_copies, place_patients
 from validation.cohort.findings import check_cohort
 
 COHORTS = Path(__file__).parents[1] / "validation" / "r" / "cohorts"
@@ -115,9 +115,9 @@ def test_rows_of_one_patient_are_no_copies(tmp_path: Path) -> None:
     slides = [raw.assign(patient=raw["patient"] + at, person=raw["patient"]) for at in "ab"]
     more = '[variables.person]\ntable = "clinical"\ncolumn = "person"\nkind = "categorical"\n'
     folder = write(tmp_path, pd.concat(slides, ignore_index=True), more=more)
-    assert cohorts.load(folder).copies is not None
+    assert find_cohort_copies(cohorts.load(folder)) is not None
     description = folder / "cohort.toml"
     base = 'patient = { table = "clinical"'
     text = description.read_text().replace(base, f'{base}, cluster = "clinical:person"')
     description.write_text(text)
-    assert cohorts.load(folder).copies is None
+    assert find_cohort_copies(cohorts.load(folder)) is None
