@@ -132,15 +132,17 @@ def render(finding: Finding, names: Names) -> str:
             return _control(finding, names)
         case Sensitivity(outcome=outcome):
             sign = "direction of the primary comparison" if names.either else "expected direction"
-            shares = names.write(
-                f": {{}} of {{}} point in the {sign}", Key.EXPECTED_SIGN, Key.SPECIFICATIONS
-            )
-            shares += names.write(
+            which = "The" if outcome == "stable" else "Not all"
+            said = names.write(
+                f"{{}} of the {{}} registered variants of the analysis point in the {sign}",
+                Key.EXPECTED_SIGN, Key.SPECIFICATIONS,
+            )  # fmt: skip
+            said = said or f"{which} registered variants of the analysis agree in direction"
+            said += names.write(
                 ", and so do {} of {} estimates that leave out a site",
                 Key.LEFT_OUT_SIGN, Key.SITES_LEFT_OUT,
             )  # fmt: skip
-            which = "The" if outcome == "stable" else "Not all"
-            return f"{which} registered variants of the analysis agree in direction{shares}."
+            return f"{said}."
         case Assumption(outcome=outcome):
             if subject == CENSORING:
                 return "Censoring is assumed to be unrelated to prognosis within each group."

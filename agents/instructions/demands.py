@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agents.core.base import View
+from sage.core.models import Name
 from validation.contracts.contract import Rules
 from validation.core.dictionary import DataDictionary, Variable
 from validation.core.hypothesis import Hypothesis
@@ -11,17 +12,23 @@ MOST_MISSING = 0.3
 """Highest missing share of a covariate; beyond it, the adjusted model loses too many patients."""
 
 
-class NotTaken(View):
-    """A demanded covariate that is not in the contract, and the reason."""
+class Taken(View):
+    """A demanded covariate that is in the contract."""
 
     variable: str
+    label: Name
+
+
+class NotTaken(Taken):
+    """A demanded covariate that is not in the contract, and the reason."""
+
     reason: str
 
 
 class Demands(View):
     """Covariates demanded by feasibility: in the contract, or not, with the reason."""
 
-    taken: tuple[str, ...] = ()
+    taken: tuple[Taken, ...] = ()
     not_taken: tuple[NotTaken, ...] = ()
 
 
@@ -39,6 +46,7 @@ def take_up(
     covariates = list(hypothesis.covariates)
     taken, refused = [], []
     for key in dict.fromkeys(demanded):
+        label = variables[key].label if key in variables else key
         reason = _unfit(key, hypothesis, variables.get(key), dictionary)
         if key not in covariates and not reason:
             terms = len(hypothesis.exposures) + sum(
@@ -50,9 +58,9 @@ def take_up(
                     f"({rules.events_per_covariate:g} events per term)"
                 )
         if reason:
-            refused.append(NotTaken(variable=key, reason=reason))
+            refused.append(NotTaken(variable=key, label=label, reason=reason))
             continue
-        taken.append(key)
+        taken.append(Taken(variable=key, label=label))
         if key not in covariates and key not in hypothesis.strata:
             covariates.append(key)
     settled = hypothesis.model_dump() | {"covariates": tuple(covariates)}

@@ -283,5 +283,5 @@ def _claim(
         direction=Direction.HIGHER_RISK,
         rationale="; ".join(dict.fromkeys(step.process for step in steps)) + ".",
         unsigned=unsigned,
-        untested=[f"the role of {name} in the mechanism" for name in unmeasured],
+        untested=[f"{name}, as a step of the mechanism" for name in unmeasured],
     )

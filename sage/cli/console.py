@@ -177,7 +177,7 @@ def nodes(*, quiet: bool = False) -> Iterator[Callable[[str, str, dict[str, Any]
 
 def show_event(console: Console, status: Status, event: Mapping[str, Any]) -> None:
     """Show an event of a run's log: in the status what is being done, else as a line of its own."""
-    label = describe_step(str(event.get("node", "")), str(event.get("hypothesis", "")))
+    label = describe_step(event)
     message = event.get("message", "")
     match event.get("event"):
         case "start":

@@ -80,7 +80,10 @@ def show(
 
 def show_run(name: str, *, as_json: bool) -> None:
     """Show a run or a campaign."""
-    from sage.cli.console import out, print_aligned, print_json
+    from agents.core.types import Draft
+    from sage.cli.console import out, print_aligned, print_json, print_line
+    from sage.cli.watch import NEXT
+    from sage.core.files import read_json
     from sage.report.build import summarize_run
     from sage.report.spending import list_paid
     from sage.run.begin import open_run
@@ -146,6 +149,12 @@ def show_run(name: str, *, as_json: bool) -> None:
     out.print("prompt and reply: tokens", style="dim")
     for hypothesis in result["hypotheses"]:
         tell_answer(hypothesis)
+    if not result["hypotheses"]:  # none is tested yet
+        for path in sorted(folder.root.glob("outputs/draft-*.json")):
+            draft = Draft.model_validate(read_json(path)).hypothesis
+            print_line(f"{draft.id}  {draft.statement}")
     out.print(f"folder: {folder.root}", soft_wrap=True)
     if result["report"]:
         out.print(f"report: {result['report']}", soft_wrap=True)
+    elif follow := NEXT.get(describe_status(folder)):
+        out.print(f"next: {follow.format(run=folder.id)}", soft_wrap=True)

@@ -19,7 +19,8 @@ from validation.verdict.verdict import TURNED_ROUND
 
 OBJECTIONS = {
     "permuted outcome": "an effect that shuffled outcomes do not give as often",
-    "random features": "a test, in other patients, whether its markers beat comparable ones",
+    "random features": "a test in other patients of whether these markers predict better than"
+    " comparable ones",
     "known positive": "a cohort in which a known association is seen",
     "negative control": "a negative-control endpoint without an association",
     "missingness": "measurements whose absence is unrelated to the outcome",

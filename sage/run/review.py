@@ -138,7 +138,7 @@ def decisions_from(services: Services, drafts: list[Draft], path: Path) -> tuple
 
 
 def show_draft(draft: Draft, dictionary: DataDictionary) -> None:
-    """Print a hypothesis in the five-field template, with the evidence for and against it."""
+    """Print a hypothesis in the five-field template, with the passages that it cites."""
     from rich.panel import Panel
     from rich.table import Table
 
@@ -163,7 +163,7 @@ def show_draft(draft: Draft, dictionary: DataDictionary) -> None:
         table.add_row("not tested", "; ".join(hypothesis.untested))
     if draft.support_absent:
         table.add_row("support", "the search found no passage in support of it")
-    for title, sources in (("for", draft.citations), ("against", draft.contradicting)):
+    for title, sources in (("cited", draft.citations), ("contrary", draft.contradicting)):
         for source in sources[:4]:
             mark = " RETRACTED" if source.retracted else ""
             where = source.doi or (f"PMID {source.pmid}" if source.pmid else "no identifier")

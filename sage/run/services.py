@@ -284,6 +284,9 @@ class Services:
         fields: dict[str, Any] = {"node": name}
         if hypothesis:
             fields["hypothesis"] = hypothesis
+        ended = (event for event in self.folder.events() if event["event"] == "end")
+        if before_this := sum(fields.items() <= event.items() for event in ended):
+            fields["round"] = before_this + 1
         self.folder.event("start", **fields)
         self.listener("start", name, fields)
         begun = time.perf_counter()

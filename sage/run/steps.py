@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 STEPS = {
     "question": "Reading the question",
     "path_generation": "Searching the literature graph",
@@ -22,7 +25,10 @@ STEPS = {
 }
 
 
-def describe_step(node: str, hypothesis: str = "") -> str:
-    """Describe a step of a run, and the hypothesis it is about."""
+def describe_step(event: Mapping[str, Any]) -> str:
+    """Describe a step of a run by an event of it: the hypothesis it is about, and if repeated."""
+    node = str(event.get("node", ""))
     words = STEPS.get(node, node.replace("_", " "))
-    return f"{words} ({hypothesis})" if hypothesis else words
+    about = [str(event["hypothesis"])] if event.get("hypothesis") else []
+    about += [f"round {event['round']}"] if event.get("round") else []
+    return f"{words} ({', '.join(about)})" if about else words

@@ -212,7 +212,7 @@ def test_what_feasibility_demands_is_in_the_contract_or_has_its_reason(
 ) -> None:
     registered, demands = take_up(claim(), (demanded,), DICTIONARY)
     assert (demanded in registered.covariates) == taken
-    assert demands.taken == ((demanded,) if taken else ())
+    assert [item.variable for item in demands.taken] == ([demanded] if taken else [])
     assert [exposure.variable for exposure in demands.not_taken] == ([] if taken else [demanded])
     assert taken or demands.not_taken[0].reason
 

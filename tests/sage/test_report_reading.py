@@ -61,7 +61,7 @@ ROWS_OF_CHANGE: tuple[tuple[str, str, str, str, tuple[str, ...]], ...] = (
      ("An adjusted model, with",)),
     ("inconclusive", "independence", "no|yes|no", "adjusted model", ("Agreement of the tests",)),
     ("inconclusive", "control", "yes|yes|yes", "random features",
-     ("A test, in other patients",)),
+     ("A test in other patients",)),
     ("inconclusive", "control", "no|no|no", "known positive",
      ("A cohort in which a known association",)),
     ("inconclusive", "assumption", "yes|yes|yes", "proportional hazards",

@@ -205,7 +205,7 @@ def describe_activity(run: RunFolder) -> str:
     """Describe the steps that were started and have not ended."""
     begun: dict[str, None] = {}
     for event in run.events():
-        label = describe_step(str(event.get("node", "")), str(event.get("hypothesis", "")))
+        label = describe_step(event)
         if event["event"] == "start":
             begun[label] = None
         elif event["event"] in ("end", "error"):
