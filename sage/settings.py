@@ -155,12 +155,12 @@ class Settings(BaseSettings):
     """Settings of SAGE; `sage admin config` prints the current ones and their sources.
 
     For models, `base_url` is any OpenAI-compatible server, or with `api_version` an Azure resource
-    whose deployments are named like the models. `timeout_s` is the deadline for the last token of a
-    streamed reply. `retries` is the number of times that an unserved request is repeated.
-    `concurrency` limits simultaneous calls, and `requests_per_minute` the calls started per minute.
-    `structured` is how a schema is requested; if unsupported, the next simpler way is used.
-    `repairs` is how often a rejected reply is sent back to the model. `vision` sends figures to
-    models with vision.
+    whose deployments are named like the models. `timeout_s` is the longest wait for the first token
+    of a reply, `stall_s` the longest silence within it. `retries` is the number of times that an
+    unserved request is repeated. `concurrency` limits simultaneous calls, and `requests_per_minute`
+    the calls started per minute. `structured` is how a schema is requested; if unsupported, the
+    next simpler way is used. `repairs` is how often a rejected reply is sent back to the model.
+    `vision` sends figures to models with vision.
 
     `drafts` is the number of candidates that the scientist drafts; the best are debated and tested.
     With `tournament`, they are compared in pairs.
@@ -178,6 +178,7 @@ class Settings(BaseSettings):
     structured: Structured = "json_schema"
     vision: bool = False
     timeout_s: float = Field(default=180, gt=0)
+    stall_s: float = Field(default=60, gt=0)
     retries: int = Field(default=4, ge=0)
     concurrency: int = Field(default=8, ge=1)
     requests_per_minute: float | None = Field(default=None, gt=0)

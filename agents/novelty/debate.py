@@ -52,6 +52,10 @@ from sage.core.llm.turns import Spent
 _AGENTS: dict[Critic, Agent[Any, Any]] = {"prover": PROVER, "verifier": VERIFIER, "judge": JUDGE}
 
 
+MIDDLE = 5.5
+"""Score that stands where nothing was judged; nothing depends on it."""
+
+
 class Retriever(Protocol):
     """A search of the literature for several critics at once."""
 
@@ -120,30 +124,44 @@ class _Debate:
                 "verifier": counter_queries(self.expanded),
             }
         )
+        self._measure()
+        if not self.coverage.relevant:  # absence from what was searched is not novelty
+            self._close_round(0, (), found)
+            return self._outcome({}, (), (), 0.0)
         # No critic sees another's opening, so that the first scores are independent.
         opening = {critic: self._ask(critic, 0, debate=()) for critic in self.critics}
         beliefs = [opening[critic].score for critic in self.critics]
         scores = beliefs
         self._close_round(0, scores, found)
         initial = dict(zip(self.critics, scores, strict=True))
+        counted: set[Argument] = set()
+        for position in opening.values():
+            counted |= list_arguments(position)
         upheld: tuple[str, ...] = ()
         penalty = 0.0
         if debate and self.rounds[0].sigma > self.settings.debate_above_sigma:
             for number in range(1, self.settings.max_rounds + 1):
                 found = self._search(self._collect_queries())
                 positions = [self._ask(critic, number) for critic in self.critics]
+                heard = []
+                for position in positions:
+                    arguments = list_arguments(position)
+                    heard.append(bool(arguments - counted))
+                    counted |= arguments
                 beliefs = update(
                     beliefs,
                     [position.score for position in positions],
                     [position.confidence for position in positions],
                     self.settings.own_weight,
+                    heard,
                 ).tolist()
                 if not upheld and (upheld := _upheld(positions)):
                     penalty = self.settings.specious_penalty
                 # The penalty is not part of the beliefs, so later proposals cannot undo it.
                 scores = penalize(beliefs, penalty).tolist()
                 self._close_round(number, scores, found, penalty)
-                if self.rounds[-1].sigma < self.settings.converged_below_sigma:
+                settled = self.rounds[-1].sigma < self.settings.converged_below_sigma
+                if settled or not (any(heard) or found[2]):
                     break
         return self._outcome(initial, scores, upheld, penalty)
 
@@ -200,8 +218,7 @@ class _Debate:
             if critic in last
         }
 
-    def _ask(self, critic: Critic, number: int, debate: tuple[Turn, ...] | None = None) -> Position:
-        agent = _AGENTS[critic]
+    def _measure(self) -> None:
         self.coverage = measure_coverage(
             self.expanded,
             self.records,
@@ -210,6 +227,10 @@ class _Debate:
             local_records=self.local_records,
             ontology=self.ontology,
         )
+
+    def _ask(self, critic: Critic, number: int, debate: tuple[Turn, ...] | None = None) -> Position:
+        agent = _AGENTS[critic]
+        self._measure()
         given = CriticInput(
             expanded=self.expanded,
             records=tuple(self.records),
@@ -245,8 +266,8 @@ class _Debate:
         self.rounds.append(
             Round(
                 number=number,
-                scores=dict(zip(self.critics, scores, strict=True)),
-                sigma=sigma(scores),
+                scores=dict(zip(self.critics, scores, strict=False)),  # none if nobody was asked
+                sigma=sigma(scores) if scores else 0.0,
                 retrieval_seconds=seconds,
                 requests=requests,
                 new_records=new,
@@ -261,14 +282,14 @@ class _Debate:
         upheld: tuple[str, ...],
         penalty: float,
     ) -> DebateOutcome:
-        score = sum(scores) / len(scores)
+        score = sum(scores) / len(scores) if scores else MIDDLE
         last = {turn.critic: turn.position for turn in self.transcript}
         verdict = last.get("judge")
         found = verdict if isinstance(verdict, JudgePosition) else None
         judged = bool(self.coverage.relevant)
         return DebateOutcome(
             initial=initial,
-            final=dict(zip(self.critics, scores, strict=True)),
+            final=dict(zip(self.critics, scores, strict=False)),
             initial_sigma=self.rounds[0].sigma,
             sigma=self.rounds[-1].sigma,
             debated=len(self.rounds) > 1,
@@ -297,6 +318,30 @@ class _Debate:
             as_of=self.as_of,
             spent=self.spent,
         )
+
+
+Argument = tuple[str, frozenset[str]]
+
+
+def list_arguments(position: Position) -> set[Argument]:
+    """List a position's arguments: what each says, and each record on which it rests.
+
+    The words around an argument do not make it another one, nor does the id of a claim.
+    """
+    match position:
+        case ProverPosition():
+            said = [
+                (f"{claim.kind}: {sorted(claim.parts)}", claim.citations)
+                for claim in position.claims
+            ]
+        case VerifierPosition():
+            said = [(answer.verdict, answer.citations) for answer in position.answers]
+            said += [("specious", flag.citations) for flag in position.specious]
+        case JudgePosition():
+            said = [(reason.change, reason.citations) for reason in position.reasons]
+            said += [("synthesis", position.citations)]
+            said += [(f"upheld {claim}", ()) for claim in position.upheld]
+    return {(words, frozenset(records)) for words, records in said if words or records}
 
 
 def _upheld(positions: Sequence[Position]) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ def update(
     proposals: Sequence[float] | FloatArray,
     confidences: Sequence[float] | FloatArray,
     own_weight: float = 3.0,
+    heard: Sequence[bool] | None = None,
 ) -> FloatArray:
     """Compute each critic's score after a round of confidence-weighted proposals.
 
@@ -45,6 +46,9 @@ def update(
       shrinks by k / (k + n) per round: k = 3 halves sigma of three critics in a round, so that a
       debate that starts at sigma 2 ends, without new evidence, in the third.
 
+    A proposal is a measurement only if it rests on a record or an argument that was not counted
+    before; the sums run over the proposals that are `heard`. If none is, no score moves.
+
     A critic of zero confidence counts with 0.001, so that its own belief stays defined.
 
     Parameters
@@ -53,6 +57,7 @@ def update(
     proposals : (n,) scores proposed in the round, each in [1, 10]
     confidences : (n,) in [0, 1]
     own_weight : k, positive
+    heard : (n,) whether the proposal brings something new; default: all do
 
     Returns
     -------
@@ -84,7 +89,8 @@ def update(
         raise ValueError(f"own_weight is {own_weight}; it must be positive")
     c = np.maximum(c, _FAINTEST)
     own = own_weight * c
-    moved = (own * s + (c * p).sum()) / (own + c.sum())
+    new = c * np.asarray([True] * len(c) if heard is None else heard, dtype=np.float64)
+    moved = (own * s + (new * p).sum()) / (own + new.sum())
     # The bounds of the convex combination hold up to rounding; enforce them exactly.
     moved = np.clip(moved, min(s.min(), p.min()), max(s.max(), p.max()))
     return np.asarray(moved, dtype=np.float64)

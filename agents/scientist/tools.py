@@ -43,7 +43,8 @@ from agents.scientist.looks import (
     Sources,
 )
 from sage.core.errors import InputError
-from sage.core.llm.turns import Tool, problems_of
+from sage.core.llm.repair import describe_problems
+from sage.core.llm.turns import Tool
 from validation.core.signature import GeneSignature
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ class Workbench:
         try:
             signature = GeneSignature(genes=asked.genes, method=asked.method, weights=asked.weights)
         except ValidationError as error:
-            raise InputError(problems_of(error)) from None
+            raise InputError(describe_problems(error)) from None
         matrix = frozenset(self.cohort.dictionary.expression)
         measured, absent = signature.split_measured(matrix)
         try:

@@ -24,7 +24,8 @@ from pydantic import BaseModel, Field, ValidationError
 from benchmarks.runner import NONE, Report, Row, bootstrap, load_lines, percent
 from sage.core.errors import InputError
 from sage.core.files import append_line, read_json
-from sage.core.llm.turns import BoundError, UnusableError, problems_of
+from sage.core.llm.repair import describe_problems
+from sage.core.llm.turns import BoundError, UnusableError
 from sage.core.models import Strict
 from sage.core.printable import one_line
 from sage_tumor_board.agent import REPLIES, ROLE, Past, ask_board
@@ -120,7 +121,7 @@ class _Log:
                 str(turn["content"]) for turn in last["conversation"] if turn["role"] == "user"
             ]
         except ValidationError as error:
-            raise InputError(f"{path}: {problems_of(error)}") from None
+            raise InputError(f"{path}: {describe_problems(error)}") from None
         except (TypeError, KeyError, ValueError):
             raise InputError(
                 f"{path}: expected a list of questions that ends with the conversation"

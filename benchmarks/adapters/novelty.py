@@ -114,7 +114,7 @@ def retrieve_locally(
 
 def score(id: str, tier: Tier, outcome: DebateOutcome) -> Scored:
     """Score the four configurations from one debate; its initial scores count as undebated."""
-    first = [outcome.initial[critic] for critic in CRITICS]
+    first = [outcome.initial.get(critic, outcome.score) for critic in CRITICS]
     single, two, three = first[2], (first[0] + first[1]) / 2.0, sum(first) / 3.0
     scores = (single, two, three, outcome.score)
     return Scored(

@@ -26,7 +26,7 @@ from sage.core.errors import FaultError, InputError
 from sage.core.llm.budget import BudgetError
 from sage.core.llm.client import Model
 from sage.core.llm.messages import Message, ModelChoice, Request
-from sage.core.llm.received import extract_json
+from sage.core.llm.repair import fit, read_object
 from sage.core.models import Strict
 from sage.core.printable import one_line, quote_text
 
@@ -115,7 +115,7 @@ class ChatSummaries:
             )
             try:
                 answer = self._client.ask(request)
-                reply = _ModelReply.model_validate(extract_json(answer.reply.content))
+                reply = fit(read_object(answer.reply.content), _ModelReply)
             except BudgetError:
                 raise
             except (InputError, FaultError) as failure:

@@ -29,7 +29,7 @@ from sage.core.errors import FaultError, InputError, explain_validation
 from sage.core.llm.budget import BudgetError
 from sage.core.llm.client import Model
 from sage.core.llm.messages import Message, ModelChoice, Request
-from sage.core.llm.received import extract_json
+from sage.core.llm.repair import fit, read_object
 from sage.core.printable import one_line, quote_text
 
 PROMPT = "triples.v1.md"
@@ -214,7 +214,7 @@ class ChatExtractor:
             result.prompt_tokens += answer.reply.prompt_tokens
             result.completion_tokens += answer.reply.completion_tokens
             try:
-                parsed = ModelReply.model_validate(extract_json(answer.reply.content))
+                parsed = fit(read_object(answer.reply.content), ModelReply)
             except ValidationError as invalid:
                 result.error = f"reply does not match the schema: {explain_validation(invalid)}"
             except ValueError as invalid:

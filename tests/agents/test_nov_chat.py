@@ -12,7 +12,7 @@ from sage.core.llm.messages import ModelChoice
 from tests.agents.nov_helpers import PARTS, expanded
 from tests.openai_server import Answer, chat_reasoner, serve
 
-PAPER = Record(title="A paper on FABP5", year=2020)
+PAPER = Record(title="A paper on FABP5 in bladder cancer", year=2020)
 
 
 OTHERS = {

@@ -96,6 +96,24 @@ def judge(score: float, sure: float = 0.5, *, upheld: tuple[str, ...] = ()):
 PAPER = Record(title="A paper on FABP5 in bladder cancer", year=2020)
 
 
+def arguing(position: Any) -> list[Any]:
+    """The same score in the opening and in three rounds, each time with another argument."""
+    match position:
+        case ProverPosition(claims=(claim,)):
+            kinds = ("population", "measurement", "endpoint", "mechanism")
+            said = [{"claims": (claim.model_copy(update={"kind": kind}),)} for kind in kinds]
+        case VerifierPosition():
+            verdicts = ("overlaps", "weakens", "refutes", "stands")
+            said = [
+                {"answers": (Answer(claim="P1", verdict=verdict, citations=("R1",)),)}
+                for verdict in verdicts
+            ]
+        case _:
+            changes = ("add_part", "narrow_population", "change_endpoint", "use_other_terms")
+            said = [{"reasons": (Revision(change=change),)} for change in changes]
+    return [position.model_copy(update=update) for update in said]
+
+
 def debate(p: list[Any], v: list[Any], j: list[Any], **settings: Any):
     reasoner = Scripted(prover=p, verifier=v, judge=j)
     outcome = hold_debate(expanded(), reasoner, find(PAPER), DebateSettings(**settings))
@@ -117,7 +135,7 @@ def test_a_sigma_at_the_limit_does_not_start_a_debate() -> None:
 
 
 def test_disagreement_is_debated_until_sigma_is_below_half() -> None:
-    outcome, _ = debate([prover(8)], [verifier(5)], [judge(6.5)])
+    outcome, _ = debate(arguing(prover(8)), arguing(verifier(5)), arguing(judge(6.5)))
     assert outcome.initial_sigma == pytest.approx(1.2247, abs=1e-3)
     assert [round(item.sigma, 3) for item in outcome.rounds] == [1.225, 0.612, 0.306]
     assert outcome.debate_rounds == 2
@@ -125,12 +143,28 @@ def test_disagreement_is_debated_until_sigma_is_below_half() -> None:
 
 
 def test_a_debate_ends_after_three_rounds_at_most() -> None:
-    outcome, reasoner = debate([prover(10)], [verifier(1)], [judge(5.5)])
+    outcome, reasoner = debate(arguing(prover(10)), arguing(verifier(1)), arguing(judge(5.5)))
     assert outcome.debate_rounds == 3
     assert outcome.sigma == pytest.approx(outcome.initial_sigma / 8)
     assert outcome.spent.calls == len(reasoner.given) == 12
     assert outcome.spent.usd == pytest.approx(0.12)
     assert [record.ref for record in outcome.records] == ["R1"]
+
+
+@pytest.mark.parametrize("bribed", [10.0, 1.0])
+def test_who_only_repeats_an_argument_moves_nobody(bribed: float) -> None:
+    outcome, _ = debate([prover(bribed, 1.0)], [verifier(bribed, 1.0)], [judge(5.0, 0.4)])
+    assert outcome.initial == outcome.final and outcome.final["judge"] == 5.0
+    assert outcome.debate_rounds == 1, "a round without anything new is the last"
+    again, _ = debate(arguing(prover(bribed, 1.0)), [verifier(bribed, 1.0)], [judge(5.0, 0.4)])
+    assert again.final["judge"] != 5.0
+
+
+def test_nobody_is_asked_where_the_search_covered_nothing() -> None:
+    reasoner = Scripted(prover=[prover(9)], verifier=[verifier(3)], judge=[judge(6)])
+    outcome = hold_debate(expanded(), reasoner, find(), DebateSettings())
+    assert reasoner.given == [] and not outcome.judged and not outcome.below_threshold
+    assert outcome.initial == outcome.final == {}
 
 
 def test_the_opening_scores_are_given_without_hearing_the_others() -> None:
@@ -141,12 +175,12 @@ def test_the_opening_scores_are_given_without_hearing_the_others() -> None:
 
 
 def test_a_specious_flag_upheld_by_the_judge_costs_the_stated_penalty_once() -> None:
-    plain, _ = debate([prover(9)], [verifier(5)], [judge(7)])
-    flagged, _ = debate(
-        [prover(9)], [verifier(5), verifier(5, flag=True)], [judge(7), judge(7, upheld=("P1",))]
-    )
+    flags = [verifier(5), verifier(5, flag=True)]
+    plain, _ = debate([prover(9)], list(flags), [judge(7, 0.0)])
+    flagged, _ = debate([prover(9)], flags, [judge(7, 0.0), judge(7, 0.0, upheld=("P1",))])
     assert flagged.specious == ("P1",)
-    assert plain.score - flagged.score == pytest.approx(DebateSettings().specious_penalty)
+    penalty = DebateSettings().specious_penalty
+    assert plain.score - flagged.score == pytest.approx(penalty, abs=0.01)
     assert [item.penalty for item in flagged.rounds] == [0.0, 2.0, 2.0]
 
 
@@ -217,19 +251,12 @@ def known(*parts: str, retracted: bool = False, text: str = "") -> Record:
 
 
 def test_the_rules_call_an_unseen_combination_more_novel_than_a_seen_one() -> None:
-    apart = find(*(known(part, f"study {n}") for part in PARTS for n in range(3)))
+    apart = find(*(known(part, PARTS[-1], f"study {n}") for part in PARTS[:2] for n in range(3)))
     together = find(*(known(*PARTS, f"study {n}") for n in range(12)))
     new = hold_debate(expanded(), rules(), apart)
     old = hold_debate(expanded(), rules(), together)
-    assert new.score > 7 > 4 > old.score
+    assert new.score > 6 > 4 > old.score
     assert old.below_threshold and old.reasons
-
-
-def test_without_literature_the_rules_are_unsure_and_say_why() -> None:
-    outcome = hold_debate(expanded(), rules(), find())
-    first = outcome.transcript[0].position
-    assert first.confidence <= 0.3
-    assert outcome.debated
 
 
 def test_a_retracted_claim_is_flagged_upheld_and_named() -> None:
@@ -313,9 +340,7 @@ def test_scores_without_a_record_that_bears_on_the_claim_pass_no_threshold(
     outcome = hold_debate(expanded(), reasoner, find(*records), ontology=ontology)
     assert outcome.judged is judged
     assert not outcome.below_threshold
-    if not judged:
-        assert all(turn.position.confidence <= 0.3 for turn in outcome.transcript)
-        assert all(turn.lowered_from == 1.0 for turn in outcome.transcript)
+    assert bool(outcome.transcript) is judged, "nobody is asked about what was not found"
 
 
 def test_an_index_of_another_disease_judges_nothing() -> None:

@@ -12,8 +12,8 @@ from pydantic import Field, ValidationError
 
 from agents.core.base import View
 from sage.core.errors import InputError
+from sage.core.llm.repair import describe_problems
 from sage.core.llm.trace import TraceLine
-from sage.core.llm.turns import problems_of
 from sage.core.printable import one_line
 from sage_slide_reading.reader.algorithm import AGENT
 from sage_slide_reading.reader.types import Described, Reading, Words
@@ -95,7 +95,9 @@ def path_of(lines: Iterable[TraceLine]) -> Path:
             before=tuple(before), reading=reading, problem=problem,
         )  # fmt: skip
     except ValidationError as error:
-        raise InputError(f"this trace does not match a reading: {problems_of(error)}") from None
+        raise InputError(
+            f"this trace does not match a reading: {describe_problems(error)}"
+        ) from None
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         raise InputError("this trace does not match a reading") from None
 

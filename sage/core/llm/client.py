@@ -1,9 +1,10 @@
 """A client for language models from OpenAI, Azure, and any server that speaks their protocol.
 
-Replies are streamed under a deadline. The maximum cost of a call is reserved from the run's budget
-before the call and settled after it; a generation that ran out of time is charged as well and never
-retried automatically. A reply that continues past its limit is cut off, so no reply costs more than
-twice the amount reserved for it.
+Replies are streamed; the wait for the first token and every silence after it are bounded. The
+maximum cost of a call is reserved from the run's budget before the call and settled after it; a
+generation that ran out of time is charged as well and never retried automatically; one that broke
+off is charged and asked for once more. A reply that continues past its limit is cut off, so no
+reply costs more than twice the amount reserved for it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, cast
 
 from pydantic import Field, SecretStr
 from tenacity import (
@@ -48,7 +49,7 @@ from sage.core.llm.messages import (
     Request,
     estimate_tokens,
 )
-from sage.core.llm.received import BrokenOff, Received, TooLong
+from sage.core.llm.received import BrokenOff, ErrorBody, Received, TooLong
 from sage.core.log import logger
 from sage.core.models import Strict
 from sage.core.progress import heard_by, listening
@@ -79,7 +80,8 @@ class Endpoint(Strict):
     base_url : the server's address up to `/v1`; with `api_version`, Azure's resource address
     api_key : sent with every call; local servers need none
     api_version : makes it an Azure endpoint, whose deployments are named as the models
-    timeout_s : deadline in seconds of a reply, from the request to its last token
+    timeout_s : longest wait in seconds for the first token of a reply
+    stall_s : longest silence in seconds within a reply; its total is bounded by its tokens
     retries : how often a request that was not served is sent again
     concurrency : maximum number of simultaneous calls
     requests_per_minute : maximum number of calls started per minute
@@ -90,6 +92,7 @@ class Endpoint(Strict):
     api_key: SecretStr | None = None
     api_version: str | None = None
     timeout_s: float = Field(default=180, gt=0)
+    stall_s: float = Field(default=60, gt=0)
     retries: int = Field(default=4, ge=0)
     concurrency: int = Field(default=8, ge=1)
     requests_per_minute: float | None = Field(default=None, gt=0)
@@ -191,10 +194,15 @@ class Client:
         if self._slots is None:
             self._slots = asyncio.Semaphore(self.endpoint.concurrency)
         async with self._slots:
+            broken = False
             while True:
                 try:
                     reply, usd = await self._call_metered(request, model)
                     break
+                except _Broken as again:
+                    if broken:
+                        raise again.problem from None
+                    broken = True
                 except Unavailable as unavailable:
                     if model.fallback is None:
                         raise unavailable.error from None
@@ -214,7 +222,13 @@ class Client:
         service = self._service(model)
         await self._wait_for_turn()
         with self.meter.reserve(model.cost(prompt * 4 // 3, most)) as reserved:
-            received = Received(prompt, LONGEST_REPLY if limit is None else PAST_LIMIT * limit)
+            timer = asyncio.timeout(self.endpoint.timeout_s)
+
+            def wait_on() -> None:
+                timer.reschedule(asyncio.get_running_loop().time() + self.endpoint.stall_s)
+
+            longest = LONGEST_REPLY if limit is None else PAST_LIMIT * limit
+            received = Received(prompt, longest, wait_on)
 
             def charge(outcome: Outcome) -> Charge:
                 reply = received.reply(model.name)
@@ -234,17 +248,26 @@ class Client:
                 return paid
 
             try:
-                async with asyncio.timeout(self.endpoint.timeout_s):
+                async with timer:
                     await self._send(_Call(service, request, model, limit, wire, received))
             except TimeoutError as late:
+                if received.has_content:
+                    charge("broke off")
+                    raise _Broken(
+                        ModelError(
+                            f"model {model.name} stalled for {self.endpoint.stall_s:g} s within its"
+                            f" reply to agent {request.agent}, twice; what was received is counted"
+                            " as paid. Increase stall_s in sage.toml, then `sage resume`"
+                        )
+                    ) from None
                 limit_s = f"{self.endpoint.timeout_s:g} s"
                 when = f" ({late} of its server)" if late.args else f" within {limit_s}"
                 paid = charge("timed out") if received.under_way else None
                 tokens = paid.prompt_tokens + paid.completion_tokens if paid else 0
                 raise ModelError(
-                    f"model {model.name} did not finish its reply to agent "
+                    f"model {model.name} did not begin its reply to agent "
                     f"{request.agent}{when}; {tokens} tokens are counted as paid. Increase "
-                    "timeout_s or lower the model's max_tokens in sage.toml, then `sage resume`"
+                    "timeout_s in sage.toml, then `sage resume`"
                 ) from None
             except asyncio.CancelledError:
                 if received.under_way:
@@ -260,9 +283,12 @@ class Client:
                 ) from None
             except BrokenOff as broken:
                 charge("broke off")
-                raise ModelError(
-                    f"{self._place()} broke off the reply to agent {request.agent} ({broken}); "
-                    "the received part is counted as paid; `sage resume` retries"
+                raise _Broken(
+                    ModelError(
+                        f"{self._place()} broke off the reply to agent {request.agent} twice"
+                        f" ({broken}); the received parts are counted as paid; `sage resume`"
+                        " retries"
+                    )
                 ) from None
             if not received.completion:
                 raise FaultError(
@@ -320,7 +346,7 @@ class Client:
             if error.status_code in (408, 504):
                 raise TimeoutError(f"HTTP {error.status_code}") from None
             call.received.under_way = False
-            if error.status_code == 400 and call.wire.simplify(provider_reason(error)):
+            if call.wire.simplify(provider_reason(error), error.status_code):
                 await self._call_once(call)
                 return
             problem = explain(error, self._place(), call.request.agent, call.model.name)
@@ -336,8 +362,10 @@ class Client:
                 " address, then `sage resume`, or run with --reasoner rules"
             )
             raise _NotServed(Unavailable(problem)) from None
-        except openai.APIError as error:
-            raise BrokenOff(provider_reason(error)) from None
+        except openai.APIError as error:  # an error inside a stream
+            self._judge_body(call, ErrorBody(error.body))
+        except ErrorBody as error:
+            self._judge_body(call, error)
         except (BrokenOff, TooLong):
             raise
         except Exception as error:
@@ -346,6 +374,20 @@ class Client:
                 raise
             if lost or call.received.completion:
                 raise BrokenOff(type(error).__name__) from None
+
+    def _judge_body(self, call: _Call, error: ErrorBody) -> NoReturn:
+        """Treat an error under a status of success like that error's own status."""
+        reason = one_line(error)
+        if call.received.has_content:
+            raise BrokenOff(reason) from None
+        call.received.under_way = call.received.completion = False
+        problem = ModelError(
+            f"{self._place()} sent an error to agent {call.request.agent} ({reason}); correct the"
+            " model's options in sage.toml, then `sage resume`"
+        )
+        if error.status in (408, 409, 429) or error.status >= 500:
+            raise _NotServed(Unavailable(problem)) from None
+        raise problem from None
 
     async def _wait_for_turn(self) -> None:
         if self.endpoint.requests_per_minute is None:
@@ -430,6 +472,14 @@ class _NotServed(Exception):  # noqa: N818 - asked again, or `problem` is raised
         self.wait = wait
 
 
+class _Broken(Exception):  # noqa: N818 - asked once more, or `problem` is raised
+    """A reply broke off before its end."""
+
+    def __init__(self, problem: Exception) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
 class _Wire:
     """Request format of a model's server, learned from the requests that it rejects."""
 
@@ -467,8 +517,14 @@ class _Wire:
             body["max_completion_tokens" if newer else "max_tokens"] = limit
         return body
 
-    def simplify(self, reason: str) -> bool:
-        """Drop or replace the feature that the server's error names; False if none is left."""
+    def simplify(self, reason: str, status: int) -> bool:
+        """Drop or replace the feature that the server's error names; False if none is left.
+
+        Servers answer what they do not support with 400, 404, 415, 422 or 501; a 422 that names
+        nothing is of the schema.
+        """
+        if status not in (400, 404, 415, 422, 501):
+            return False
         message = reason.lower()
         if self.usage and "stream_options" in message:
             self.usage = False
@@ -476,8 +532,9 @@ class _Wire:
             self.other_limit = True
         elif self.tools and re.search(r"\btools?\b|tool_choice|function call", message):
             self.tools = False
-        elif self.structured != "prompt" and re.search(
-            r"response_format|json_schema|json_object|structured output", message
+        elif self.structured != "prompt" and (
+            status == 422
+            or re.search(r"response_format|json_schema|json_object|structured output", message)
         ):
             self.structured = "json_object" if self.structured == "json_schema" else "prompt"
         else:

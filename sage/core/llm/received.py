@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sage.core.llm.messages import Reply, ToolCall, estimate_tokens
+from sage.core.llm.repair import split_thoughts
 from sage.core.progress import report_progress
-
-_THOUGHTS = re.compile(r"\s*<(think|thinking|reasoning)>(.*?)</\1>", re.DOTALL)
-_CLOSED_ONLY = re.compile(r"(?!\s*(?:\{|```))(.*?)</(?:think|thinking|reasoning)>", re.DOTALL)
-_UNFINISHED = re.compile(r"\s*<(?:think|thinking|reasoning)>(.*)", re.DOTALL)
 
 
 class BrokenOff(Exception):  # noqa: N818 - becomes a fault with its cause
@@ -23,10 +19,29 @@ class TooLong(Exception):  # noqa: N818 - becomes a fault with its cause
     """A reply continued well past the limit that was sent to the server."""
 
 
-class Received:
-    """The part of a reply received so far, at most `most` tokens, kept even after a timeout."""
+class ErrorBody(Exception):  # noqa: N818 - becomes a fault with its cause
+    """An error that the server sent in place of a reply, under a status of success."""
 
-    def __init__(self, prompt_tokens: int, most: int) -> None:
+    def __init__(self, error: object) -> None:
+        body = error if isinstance(error, Mapping) else {"message": error}
+        code = body.get("code") or body.get("status")
+        if not (isinstance(code, int | str) and str(code).isdigit()):
+            code = 429 if "rate" in f"{body.get('type')} {body.get('code')}" else 500
+        self.status = int(code)
+        super().__init__(f"{self.status}: {body.get('message') or 'no reason given'}")
+
+
+class Received:
+    """The part of a reply received so far, at most `most` tokens, kept even after a timeout.
+
+    Parameters
+    ----------
+    on_growth : called when more of the reply has arrived; a keep-alive is no more of it
+    """
+
+    def __init__(
+        self, prompt_tokens: int, most: int, on_growth: Callable[[], None] = lambda: None
+    ) -> None:
         self.under_way = False
         self.completion = False
         self.choices = False
@@ -34,12 +49,18 @@ class Received:
         self.refusal = ""
         self._prompt_tokens = prompt_tokens
         self._most = most
+        self._on_growth = on_growth
         self._bytes = 0
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: dict[int, dict[str, str]] = {}
         self._usage: Mapping[str, Any] | None = None
         self._model = ""
+
+    @property
+    def has_content(self) -> bool:
+        """Whether any part of a reply has arrived."""
+        return self._bytes > 0
 
     async def read(self, raw: Any) -> None:
         """Read a response to its end, whether it is a stream or a single object."""
@@ -48,7 +69,7 @@ class Received:
             return
         try:
             async for chunk in raw.parse():
-                self._add(chunk.model_dump(), part="delta")
+                self._add(chunk.model_dump(warnings=False), part="delta")
                 so_far = f"about {self._bytes // 4:,} tokens so far"
                 report_progress(f"{self._model or 'the model'} writes, {so_far}")
         finally:
@@ -57,6 +78,8 @@ class Received:
             raise BrokenOff("the stream ended without a finish_reason")
 
     def _add(self, chunk: Mapping[str, Any], part: str) -> None:
+        if chunk.get("error") and not chunk.get("choices"):
+            raise ErrorBody(chunk["error"])
         if "choices" not in chunk:
             raise ValueError("no completion")
         self.completion = True
@@ -66,8 +89,10 @@ class Received:
             self.choices = True
             self.finish = choice.get("finish_reason") or self.finish
             piece = choice.get(part) or {}
-            self._text.append(piece.get("content") or "")
-            self._reasoning.append(piece.get("reasoning_content") or piece.get("reasoning") or "")
+            text, thoughts = _read_content(piece.get("content"))
+            said = piece.get("reasoning_content") or piece.get("reasoning") or thoughts
+            self._text.append(text)
+            self._reasoning.append(said if isinstance(said, str) else "")
             refusal = piece.get("refusal") or ""
             self.refusal += refusal
             self._count(self._text[-1], self._reasoning[-1], refusal)
@@ -84,7 +109,10 @@ class Received:
                 self._count(name, arguments)
 
     def _count(self, *texts: str) -> None:
-        self._bytes += sum(len(text.encode("utf-8", "replace")) for text in texts)
+        grown = sum(len(text.encode("utf-8", "replace")) for text in texts)
+        self._bytes += grown
+        if grown:
+            self._on_growth()
         if self._bytes > 4 * self._most:
             raise TooLong
 
@@ -114,46 +142,17 @@ class Received:
         )
 
 
-def split_thoughts(text: str) -> tuple[str, str]:
-    """Split a reply into the answer and the reasoning that precedes it.
-
-    Reasoning models write `<think>…</think>` before their answer; some servers omit the opening
-    tag. Only tags before the answer count: a tag inside a JSON string is left alone.
-    """
-    thoughts = []
-    while found := _THOUGHTS.match(text):
-        thoughts.append(found[2].strip())
-        text = text[found.end() :]
-    if not thoughts and (found := _CLOSED_ONLY.match(text)):
-        thoughts.append(found[1].strip())
-        text = text[found.end() :]
-    elif found := _UNFINISHED.fullmatch(text):
-        thoughts.append(found[1].strip())
-        text = ""
-    return (text.strip() if thoughts else text), "\n\n".join(thoughts)
-
-
-def extract_json(text: str) -> object:
-    """Parse the JSON object in a reply, with or without a code fence around it.
-
-    Raises
-    ------
-    ValueError
-        If the reply contains no complete JSON object.
-    """
-    bare = split_thoughts(text)[0].strip()
-    fenced = re.search(r"```(?:json)?\s*(\{.*\})\s*```", bare, re.DOTALL)
-    if fenced:
-        bare = fenced[1]
-    start = bare.find("{")
-    if start < 0:
-        raise ValueError("the reply contains no JSON object")
-    try:
-        value, end = json.JSONDecoder().raw_decode(bare[start:])
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"the reply is not complete JSON ({error.msg} at character {error.pos})"
-        ) from None
-    if bare[start + end :].strip().startswith("{"):
-        raise ValueError("the reply contains more than one JSON object")
-    return value
+def _read_content(content: object) -> tuple[str, str]:
+    """Return the text and the reasoning of a message's content, a string or a list of parts."""
+    if not isinstance(content, list):
+        return (content if isinstance(content, str) else ""), ""
+    text, thoughts = [], []
+    for part in content:
+        if isinstance(part, str):
+            text.append(part)
+        elif isinstance(part, Mapping):
+            inner = part.get("thinking") or part.get("reasoning")
+            thoughts.append(_read_content(inner)[0] if inner else "")
+            said = part.get("text") or part.get("content")
+            text.append(said if isinstance(said, str) and not inner else "")
+    return "".join(text), "".join(thoughts)

@@ -24,7 +24,7 @@ from sage.core.llm.messages import Message, ToolCall
 from sage.core.models import Strict
 
 FORMAT = 1
-Kind = Literal["ask", "model", "rule", "tool", "refusal", "human", "end"]
+Kind = Literal["ask", "model", "rule", "tool", "repair", "refusal", "human", "end"]
 
 
 class TraceLine(Strict):
@@ -76,7 +76,8 @@ class TraceLine(Strict):
     arguments: Any = Field(default=None, description="`tool`: its arguments")
     result: Any = Field(default=None, description="`tool`: its result")
     text: str | None = Field(
-        default=None, description="`refusal`: the reason; `human`: the decision"
+        default=None,
+        description="`repair`: the repairs; `refusal`: the reason; `human`: the decision",
     )
     decision: dict[str, Any] | None = Field(
         default=None, description="`human`: the decision as data; `automatic` if nobody was asked"

@@ -8,6 +8,7 @@ question without tools uses the same loop with an empty set of tools.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,13 @@ from sage.core.hashes import hash_text
 from sage.core.llm.budget import Charge, Meter
 from sage.core.llm.client import Model
 from sage.core.llm.messages import Message, Reply, Request, ToolCall
-from sage.core.llm.received import extract_json
+from sage.core.llm.repair import (
+    describe_problems,
+    fit,
+    join_problems,
+    read_last_object,
+    read_object,
+)
 from sage.core.llm.trace import Episode, Trace, TraceLine, traced_message
 from sage.core.models import Strict
 
@@ -88,12 +95,14 @@ class Spent:
 class Step:
     """A policy's decision: tools to call, a final value, or neither for the reason `refused`.
 
-    `traced` contains the fields of the step's line in the trace.
+    `traced` contains the fields of the step's line in the trace; `repaired`, what was repaired in
+    the reply.
     """
 
     calls: tuple[ToolCall, ...] = ()
     final: object = None
     refused: str = ""
+    repaired: tuple[str, ...] = ()
     spent: Spent = field(default_factory=Spent)
     model: str | None = None
     traced: dict[str, Any] = field(default_factory=dict)
@@ -140,14 +149,19 @@ class Task(Generic[O]):
     repairs: int = 0
     meter: Meter | None = None
 
-    def read(self, value: object) -> tuple[O | None, str]:
-        """Validate a value against the output schema; return it, or None and what is wrong."""
+    def read(self, value: object, notes: list[str]) -> tuple[O | None, str]:
+        """Fit a value to the output schema; return it, or None and what is wrong.
+
+        Parameters
+        ----------
+        notes : receives a note of each repair
+        """
         if isinstance(value, self.returns):
             return value, ""
         try:
-            return self.returns.model_validate(value, context={"author": self.author}), ""
+            return fit(value, self.returns, {"author": self.author}, notes), ""
         except ValidationError as error:
-            return None, problems_of(error)
+            return None, describe_problems(error)
 
 
 @dataclass(frozen=True)
@@ -183,15 +197,6 @@ class UnusableError(UnansweredError):
 
 class BoundError(UnansweredError):
     """An agent reached one of its bounds without giving an answer."""
-
-
-def problems_of(error: ValidationError) -> str:
-    """Describe the first three problems of a value that does not match its schema."""
-    first = error.errors(include_url=False, include_input=False)[:3]
-    return "; ".join(
-        f"{'.'.join(str(part) for part in problem['loc']) or 'reply'}: {problem['msg']}"
-        for problem in first
-    )
 
 
 def take_turns(task: Task[O], policy: Policy, trace: Trace, reasoner: str) -> Result[O]:
@@ -268,11 +273,16 @@ class _Run(Generic[O]):
                 for call in step.calls:
                     self._call(call)
                 continue
-            output, reason = (None, step.refused) if step.refused else self.task.read(step.final)
+            notes = list(step.repaired)
+            output, reason = None, step.refused
+            if not reason:
+                output, reason = self.task.read(step.final, notes)
+            if notes:
+                self.episode.add("repair", text="; ".join(notes))
             problems = self.task.check(output) if output is not None else [reason]
             if output is not None and not problems:
                 return output, step.model, "answered"
-            reason = "; ".join(problems[:5])
+            reason = join_problems(problems)
             self.episode.add("refusal", text=reason)
             refusals += 1
             if refusals > self.task.repairs:
@@ -307,16 +317,18 @@ class _Run(Generic[O]):
         result: object = None
         error: str | None = None
         arguments: object = call.arguments
-        tool = next((tool for tool in self.task.tools if tool.name == call.name), None)
+        tools = {tool.name: tool for tool in self.task.tools}
+        # Some models write the name as that of a module's function, as in "functions.look".
+        tool = tools.get(call.name) or tools.get(re.split(r"[.:/]", call.name)[-1])
         if tool is None:
             known = ", ".join(tool.name for tool in self.task.tools) or "none"
             error = f"no tool is called {call.name!r}; tools: {known}"
         else:
             try:
-                arguments = json.loads(call.arguments or "{}")
-                typed = tool.takes.model_validate(arguments)
+                arguments = read_object(call.arguments.strip() or "{}")
+                typed = fit(arguments, tool.takes)
             except ValidationError as invalid:
-                error = problems_of(invalid)
+                error = describe_problems(invalid)
             except ValueError as invalid:
                 error = f"the arguments are not valid JSON: {invalid}"
             else:
@@ -386,7 +398,8 @@ class ModelPolicy(Policy):
     def decide(self) -> Step:
         """Ask the model for its next step."""
         answer = self.client.ask(self.request)
-        reply = self._reply = answer.reply
+        reply, moved = self._place_answer(answer.reply)
+        self._reply = reply
         self.keys.append(answer.key)
         traced = {
             "messages": tuple(
@@ -411,24 +424,36 @@ class ModelPolicy(Policy):
             calls=1,
             cached=int(answer.cached),
         )
-        return replace(self._parse_reply(reply), spent=spent, model=reply.model, traced=traced)
+        step = self._parse_reply(reply, moved)
+        return replace(step, spent=spent, model=reply.model, traced=traced)
 
-    def _parse_reply(self, reply: Reply) -> Step:
+    def _place_answer(self, reply: Reply) -> tuple[Reply, list[str]]:
+        """Move an answer that the model put into a call or into its reasoning to the content."""
+        called = reply.calls[0].name if len(reply.calls) == 1 else ""
+        if called and (not self.request.tools or called == self.request.title):
+            placed = replace(reply, content=reply.calls[0].arguments, calls=())
+            return placed, ["an answer sent as a call"]
+        if not reply.content.strip() and not reply.calls:
+            value = read_last_object(reply.reasoning)
+            if value is not None:
+                placed = replace(reply, content=json.dumps(value, ensure_ascii=False))
+                return placed, ["an answer at the end of the reasoning"]
+        return reply, []
+
+    def _parse_reply(self, reply: Reply, notes: list[str]) -> Step:
         self._as_text = False
         if reply.finish == "length":
             return Step(refused="it was cut off at the length limit; write less")
         if reply.calls and self.request.tools:
             return Step(calls=reply.calls)
         try:
-            value = extract_json(reply.content)
+            value = read_object(reply.content, notes)
         except ValueError as error:
             return Step(refused=str(error))
-        if self.request.tools and isinstance(value, dict) and set(value) == {"tool", "arguments"}:
+        if self.request.tools and (call := _read_call(value)) is not None:
             self._as_text = True
-            arguments = json.dumps(value["arguments"], ensure_ascii=False)
-            call = ToolCall(id="text", name=str(value["tool"]), arguments=arguments)
             return Step(calls=(call,))
-        return Step(final=value)
+        return Step(final=value, repaired=tuple(notes))
 
     def observe(self, call: ToolCall, result: object, error: str | None) -> None:
         """Send the model a tool's result."""
@@ -468,6 +493,17 @@ class ModelPolicy(Policy):
             said = (Message(role="assistant", text=self._reply.content, calls=calls),)
             self._reply = None
         self.request = replace(self.request, messages=(*self.request.messages, *said, message))
+
+
+def _read_call(value: object) -> ToolCall | None:
+    """Read a tool call written as text; None if the value is not one."""
+    if not isinstance(value, dict):
+        return None
+    for name, arguments in (("tool", "arguments"), ("name", "arguments"), ("name", "parameters")):
+        if set(value) == {name, arguments} and isinstance(value[name], str):
+            given = json.dumps(value[arguments], ensure_ascii=False)
+            return ToolCall(id="text", name=value[name], arguments=given)
+    return None
 
 
 @dataclass(frozen=True)
@@ -530,7 +566,7 @@ class ReplayPolicy(Policy):
     """
 
     def __init__(self, lines: Sequence[TraceLine]) -> None:
-        self._lines = [line for line in lines if line.kind not in ("ask", "tool")]
+        self._lines = [line for line in lines if line.kind not in ("ask", "tool", "repair")]
 
     def decide(self) -> Step:
         """Return the next recorded step."""
@@ -546,7 +582,7 @@ class ReplayPolicy(Policy):
                 return Step(final=end.output, model=line.model)
             return Step(refused=refusal.text or "refused")
         try:
-            return Step(final=extract_json(line.content or ""), model=line.model)
+            return Step(final=read_object(line.content or ""), model=line.model)
         except ValueError as error:
             return Step(refused=str(error))
 
