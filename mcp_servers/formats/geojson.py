@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -108,131 +109,230 @@ class Annotated:
     measurements: Mapping[str, float]
 
 
-def read_objects(path: Path) -> list[Annotated]:
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Objects of a GeoJSON file, and the number of features left out for each reason."""
+
+    path: Path
+    objects: tuple[Annotated, ...]
+    skipped: Mapping[str, int]
+    crs: str = ""
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes on the features left out, and on coordinates of another system than pixels."""
+        name = self.path.name
+        notes = []
+        if self.skipped:
+            reasons = ", ".join(f"{count} {reason}" for reason, count in self.skipped.items())
+            total = len(self.objects) + sum(self.skipped.values())
+            left = sum(self.skipped.values())
+            notes.append(f"{name}: {left} of {total} features left out: {reasons}")
+        if self.crs:
+            notes.append(
+                f"{name} names the coordinate system {self.crs}; its coordinates are taken as "
+                "level-0 pixels"
+            )
+        return notes
+
+
+class SkippedError(Exception):
+    """A feature is left out; the message is the reason, as a phrase to be counted."""
+
+
+_KINDS = {
+    "pathannotationobject": "annotation",
+    "pathdetectionobject": "detection",
+    "pathcellobject": "cell",
+    "pathtileobject": "tile",
+    "tmacoreobject": "tma_core",
+    "pathrootobject": "root",
+}
+"""Names of object types in QuPath 0.2, where they are the IDs of features."""
+_CLASSES = ("classification", "class", "label", "group", "partofgroup", "layer", "annotationclass")
+"""Properties that give the class of an object, in QuPath and in other programs."""
+
+
+def read_objects(path: Path) -> Drawing:
     """Read the objects of a GeoJSON file with their QuPath annotations; an empty file has none.
 
-    Lines are rejected, and non-numeric measurements are left out. Raises `InputError` if the file
-    is not GeoJSON, a ring is invalid, or an object is neither an area nor a point.
+    Features that are neither areas nor points (lines, empty geometries) or are damaged are left out
+    and counted, and so are non-numeric measurements. Raises `InputError` if the file is not
+    GeoJSON, or none of its features is usable.
     """
+    data = _load(path)
     out: list[Annotated] = []
-    for number, (geometry, properties) in enumerate(_load(path)):
-        form, parts = geometry.get("type"), geometry.get("coordinates")
-        label = _label(properties)
-        polygons: tuple[Polygon, ...] = ()
-        points: F64 = np.zeros((0, 2))
-        if form == "Polygon":
-            polygons = (_polygon(parts, label, path, number),)
-        elif form == "MultiPolygon" and isinstance(parts, list):
-            polygons = tuple(_polygon(part, label, path, number) for part in parts)
-        elif form in ("Point", "MultiPoint"):
-            points = _points([parts] if form == "Point" else parts, path, number)
-        else:
-            raise InputError(
-                f"{path}: feature {number} is a {form}; only areas and points are supported"
-            )
-        measured = properties.get("measurements")
-        out.append(
-            Annotated(
-                polygons=polygons,
-                points=points,
-                label=label,
-                name=str(properties.get("name") or ""),
-                kind=str(properties.get("objectType") or ""),
-                measurements={
-                    str(key): float(value)
-                    for key, value in (measured.items() if isinstance(measured, dict) else ())
-                    if isinstance(value, int | float) and not isinstance(value, bool)
-                },
-            )
-        )
-    return out
+    skipped: Counter[str] = Counter()
+    for item in _features(data, path):
+        try:
+            out.append(_read_feature(item))
+        except SkippedError as reason:
+            skipped[str(reason)] += 1
+    system = data.get("crs") if isinstance(data, dict) else None
+    named = system.get("properties") if isinstance(system, dict) else system
+    crs = str((named.get("name") if isinstance(named, dict) else named) or "")
+    drawing = Drawing(path, tuple(out), dict(skipped), ForeignText(crs, LONGEST_NAME))
+    if skipped and not out:
+        raise InputError(f"{drawing.notes[0]}. Export areas or points")
+    return drawing
 
 
-def read_polygons(path: Path) -> list[Polygon]:
-    """Read the polygons of a GeoJSON file.
+def _read_feature(item: Any) -> Annotated:
+    if not isinstance(item, dict):
+        raise SkippedError("that is not an object")
+    properties = item.get("properties")
+    properties = properties if isinstance(properties, dict) else {}
+    geometry = item.get("geometry", item if "coordinates" in item else None)
+    own = {_fold(key): value for key, value in properties.items()}
+    kind = str(own.get("objecttype") or _KINDS.get(str(item.get("id")).lower()) or "")
+    if kind == "root":
+        raise SkippedError("for the whole image")
+    label = _label(own, kind)
+    polygons, points = _read_geometry(geometry, label)
+    return Annotated(
+        polygons=polygons,
+        points=points,
+        label=label,
+        name=str(own.get("name") or ""),
+        kind=kind,
+        measurements=_measurements(own.get("measurements")),
+    )
+
+
+def _fold(key: object) -> str:
+    return str(key).lower().replace("_", "")
+
+
+def _label(properties: Mapping[str, Any], kind: str) -> str:
+    """Get the class name: plain text, or as QuPath writes it ("Tumor: Positive").
+
+    Programs without object types give the class as the name of the object.
+    """
+    for key in (*_CLASSES, *(() if kind else ("name",))):
+        class_ = properties.get(key)
+        if isinstance(class_, dict):
+            names = class_.get("names")
+            if isinstance(names, list):
+                return ": ".join(str(name) for name in names)
+            class_ = class_.get("name")
+        if isinstance(class_, str) and class_.strip():
+            return class_.strip()
+    return ""
+
+
+def _measurements(given: Any) -> dict[str, float]:
+    """Read measurements as an object, or as the list of names and values of QuPath before 0.4."""
+    if isinstance(given, list):
+        given = {m.get("name"): m.get("value") for m in given if isinstance(m, dict)}
+    return {
+        str(key): float(value)
+        for key, value in (given.items() if isinstance(given, dict) else ())
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+
+
+def _read_geometry(geometry: Any, label: str) -> tuple[tuple[Polygon, ...], F64]:
+    if not isinstance(geometry, dict):
+        raise SkippedError("without a geometry")
+    form, parts = geometry.get("type"), geometry.get("coordinates")
+    none: F64 = np.zeros((0, 2))
+    if form == "GeometryCollection":
+        inner = geometry.get("geometries")
+        found = [_read_geometry(part, label) for part in inner if _is_usable(part)] if inner else []
+        if not found:
+            raise SkippedError("with an empty geometry")
+        areas = tuple(polygon for polygons, _ in found for polygon in polygons)
+        return areas, none if areas else np.concatenate([points for _, points in found])
+    if form in ("LineString", "MultiLineString"):
+        raise SkippedError("drawn as a line, which has no area")
+    if form not in ("Polygon", "MultiPolygon", "Point", "MultiPoint"):
+        raise SkippedError("of an unknown geometry")
+    if not parts:
+        raise SkippedError("with an empty geometry")
+    if form == "Polygon":
+        return (_polygon(parts, label),), none
+    if form == "MultiPolygon":
+        return tuple(_polygon(part, label) for part in parts if part), none
+    return (), _points([parts] if form == "Point" else parts)
+
+
+def _is_usable(geometry: Any) -> bool:
+    try:
+        _read_geometry(geometry, "")
+    except SkippedError:
+        return False
+    return True
+
+
+def read_polygons(path: Path) -> tuple[list[Polygon], list[str]]:
+    """Read the polygons of a GeoJSON file, with notes on what is left out.
 
     The file may contain a FeatureCollection, a Feature, a geometry or a list of features.
     MultiPolygons are split, and the classification's name becomes the label. Points and lines are
-    rejected because they enclose no area. Raises `InputError` if the file is not GeoJSON, a ring is
-    invalid, or a feature has no area.
+    left out because they enclose no area. Raises `InputError` if the file is not GeoJSON or
+    contains no polygon.
     """
-    out: list[Polygon] = []
-    for number, thing in enumerate(read_objects(path)):
-        if not thing.polygons:
-            raise InputError(f"{path}: feature {number} has no area; draw a polygon")
-        out += thing.polygons
-    if not out:
-        raise InputError(f"{path}: contains no polygon")
-    return out
+    drawing = read_objects(path)
+    areas = tuple(thing for thing in drawing.objects if thing.polygons)
+    if not areas:
+        raise InputError(f"{path}: contains no polygon; draw an area")
+    skipped = dict(drawing.skipped)
+    if points := len(drawing.objects) - len(areas):
+        skipped["drawn as points, which have no area"] = points
+    notes = Drawing(path, areas, skipped, drawing.crs).notes
+    return [polygon for thing in areas for polygon in thing.polygons], notes
 
 
-def _load(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield each feature's geometry and properties, within the limits on file size and count."""
+def _load(path: Path) -> Any:
     if path.stat().st_size > MAX_BYTES:
         raise InputError(f"{path}: larger than {MAX_BYTES >> 20} MiB; export fewer objects")
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: invalid JSON: {error}") from error
-    for number, pair in enumerate(_geometries(data, path)):
-        if number >= MAX_FEATURES:
-            raise InputError(f"{path}: more than {MAX_FEATURES} features")
-        yield pair
 
 
-def _label(properties: Mapping[str, Any]) -> str:
-    """Get the class name, whether plain text or as QuPath writes it ("Tumor: Positive")."""
-    class_ = properties.get("classification")
-    if not isinstance(class_, dict):
-        return class_ if isinstance(class_, str) else ""
-    names = class_.get("names")
-    if isinstance(names, list):
-        return ": ".join(str(name) for name in names)
-    return str(class_.get("name") or "")
-
-
-def _geometries(data: Any, path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    if isinstance(data, list):
-        items = data
-    elif isinstance(data, dict) and data.get("type") == "FeatureCollection":
-        items = data.get("features", [])
-    elif isinstance(data, dict):
-        items = [data]
-    else:
+def _features(data: Any, path: Path) -> list[Any]:
+    """List the features of the file, within the limit on their number."""
+    items = data if isinstance(data, list) else [data]
+    if isinstance(data, dict) and data.get("type") == "FeatureCollection":
+        items = data.get("features") or []
+    elif not items or not isinstance(items[0], dict) or "type" not in items[0]:
+        if items:
+            raise InputError(f"{path}: not GeoJSON")
+    if not isinstance(items, list):
         raise InputError(f"{path}: not GeoJSON")
-    for item in items:
-        if not isinstance(item, dict):
-            raise InputError(f"{path}: a feature is not an object")
-        geometry = item.get("geometry", item if "coordinates" in item else None)
-        if not isinstance(geometry, dict):
-            raise InputError(f"{path}: a feature has no geometry")
-        properties = item.get("properties")
-        yield geometry, properties if isinstance(properties, dict) else {}
+    if len(items) > MAX_FEATURES:
+        raise InputError(f"{path}: more than {MAX_FEATURES} features")
+    return items
 
 
-def _points(parts: Any, path: Path, number: int) -> F64:
+def _points(parts: Any) -> F64:
     try:
         points = np.asarray(parts, dtype=np.float64)[:, :2]
-    except (TypeError, ValueError, IndexError) as error:
-        raise InputError(f"{path}: feature {number} has an invalid point") from error
+    except (TypeError, ValueError, IndexError):
+        raise SkippedError("with an invalid point") from None
     if points.shape[1] != 2 or not np.isfinite(points).all():
-        raise InputError(f"{path}: feature {number} has an invalid point")
-    _require_near([points], path, number)
+        raise SkippedError("with an invalid point")
+    _require_near([points])
     return points
 
 
-def _require_near(parts: Iterable[F64], path: Path, number: int) -> None:
+def _require_near(parts: Iterable[F64]) -> None:
     if any(len(part) and np.abs(part).max() > FARTHEST for part in parts):
-        raise InputError(f"{path}: feature {number} has a coordinate beyond {FARTHEST:g} pixels")
+        raise SkippedError(f"with a coordinate beyond {FARTHEST:g} pixels")
 
 
-def _polygon(parts: Any, label: str, path: Path, number: int) -> Polygon:
+def _polygon(parts: Any, label: str) -> Polygon:
     try:
         rings = [np.asarray(ring, dtype=np.float64)[:, :2] for ring in parts]
-    except (TypeError, ValueError, IndexError) as error:
-        raise InputError(f"{path}: feature {number} has an invalid ring") from error
-    if not rings or any(len(r) < 4 or not np.isfinite(r).all() for r in rings):
-        raise InputError(f"{path}: feature {number} needs rings of at least 4 finite points")
-    _require_near(rings, path, number)
-    opened = [r[:-1] if np.allclose(r[0], r[-1]) else r for r in rings]
-    return Polygon(opened[0], tuple(opened[1:]), ForeignText(label, LONGEST_NAME))
+    except (TypeError, ValueError, IndexError):
+        raise SkippedError("with an invalid ring") from None
+    if not all(np.isfinite(ring).all() for ring in rings):
+        raise SkippedError("with an invalid ring")
+    _require_near(rings)
+    opened = [r[:-1] if len(r) > 1 and np.allclose(r[0], r[-1]) else r for r in rings]
+    if any(len(ring) < 3 for ring in opened[:1]):
+        raise SkippedError("with a ring of fewer than 3 corners")
+    holes = tuple(ring for ring in opened[1:] if len(ring) >= 3)
+    return Polygon(opened[0], holes, ForeignText(label, LONGEST_NAME))

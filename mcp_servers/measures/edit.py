@@ -26,17 +26,19 @@ def area_of(rings: Iterable[F64], mpp: float) -> Any:
     return multipolygon(shapely.Polygon(np.asarray(ring) * mpp) for ring in rings)
 
 
-def read_area(path: Path, mpp: float | None) -> Any:
-    """Read the union, in µm, of the polygons in a GeoJSON file that uses level-0 pixels.
+def read_area(path: Path, mpp: float | None) -> tuple[Any, list[str]]:
+    """Read the union, in µm, of the polygons of a GeoJSON file in level-0 pixels, with notes.
 
     Raises `InputError` if the pixel size is unknown, or the file contains no polygon.
     """
     if not mpp:
         raise InputError(f"{path}: the maps do not state the pixel size ({MANIFEST}: mpp)")
-    return multipolygon(
+    polygons, notes = read_polygons(path)
+    area = multipolygon(
         shapely.Polygon(polygon.exterior * mpp, [hole * mpp for hole in polygon.holes])
-        for polygon in read_polygons(path)
+        for polygon in polygons
     )
+    return area, notes
 
 
 def part_of(maps: SlideMaps, area: Any) -> SlideMaps:

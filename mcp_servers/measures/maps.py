@@ -288,7 +288,8 @@ def write_maps(maps: SlideMaps, folder: Path) -> Path:
     (folder / MANIFEST).unlink(missing_ok=True)
     files = {}
     if maps.window is not None:
-        files["window.geojson"] = _write_shapes(folder, "window", [maps.window], ["window"])
+        parts = [] if maps.window.is_empty else [maps.window]
+        files["window.geojson"] = _write_shapes(folder, "window", parts, ["window"] * len(parts))
     for name, shapes in (("objects", maps.objects), ("regions", maps.regions)):
         if shapes is not None:
             kinds = [shapes.kinds[code] for code in shapes.codes]
@@ -469,11 +470,9 @@ def _write_shapes(folder: Path, name: str, shapes: Iterable[Any], kinds: Sequenc
 def _read_shapes(path: Path) -> tuple[list[Any], list[str]]:
     shapes: list[Any] = []
     kinds: list[str] = []
-    for thing in read_objects(path):
+    for thing in read_objects(path).objects:
         parts = [shapely.Polygon(p.exterior, p.holes) for p in thing.polygons]
-        if not parts and not len(thing.points):
-            shapes.append(shapely.MultiPolygon())
-        elif parts:
+        if parts:
             shapes.append(parts[0] if len(parts) == 1 else shapely.MultiPolygon(parts))
         else:
             shapes.append(shapely.Point(thing.points[0]))

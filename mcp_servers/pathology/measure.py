@@ -92,7 +92,7 @@ def slide_maps(given: MapsInput, context: ToolContext) -> MapsResult:
         if given.tumor_regions is None:
             outlines = [
                 polygon
-                for thing in read_objects(scratch / found["tumor"].geojson)
+                for thing in read_objects(scratch / found["tumor"].geojson).objects
                 for polygon in thing.polygons
             ]
         else:
@@ -150,12 +150,12 @@ def _gather(
     from mcp_servers.measures.maps import ObjectMap, SlideMaps, multipolygon, shape_map
 
     mpp = slide.need_mpp()
-    tissue = read_objects(folder / found["tissue"].geojson)
+    tissue = read_objects(folder / found["tissue"].geojson).objects
     window = multipolygon(_valid([p for thing in tissue for p in thing.polygons], mpp))
     if window.is_empty:
         raise InputError(f"{slide.path}: no tissue found, so there is nothing to measure")
     objects: list[tuple[Any, str]] = []
-    for thing in read_objects(folder / found["tls"].geojson):
+    for thing in read_objects(folder / found["tls"].geojson).objects:
         if not thing.name.startswith(("rejected", DOUBTFUL_CENTER)):
             kind = "germinal_center" if thing.label == GERMINAL_CENTER else "tls"
             objects += [(shape, kind) for shape in _valid(list(thing.polygons), mpp)]
@@ -293,6 +293,7 @@ class MeasureResult(BaseModel):
     measurements: int
     defined: int
     valid: int
+    warnings: list[str] = Field(default_factory=list)
 
 
 @tool(
@@ -317,8 +318,10 @@ def measure_maps(given: MeasureInput, context: ToolContext) -> MeasureResult:
     key = ("definitions", str(definitions), definitions.stat().st_mtime_ns)
     measurements = context.share_handle(key, lambda: read_definitions(definitions))
     maps = read_maps(folder)
+    warnings: list[str] = []
     if given.within is not None:
-        maps = part_of(maps, read_area(context.input(given.within, "file"), maps.mpp))
+        area, warnings = read_area(context.input(given.within, "file"), maps.mpp)
+        maps = part_of(maps, area)
     prepared = Prepared(maps)
     lines, defined, valid = [], 0, 0
     for number, measurement in enumerate(measurements):
@@ -337,4 +340,5 @@ def measure_maps(given: MeasureInput, context: ToolContext) -> MeasureResult:
         measurements=len(measurements),
         defined=defined,
         valid=valid,
+        warnings=warnings,
     )

@@ -358,7 +358,8 @@ def search_area(
     else:
         warnings += tissue_warnings(found)
     if regions is not None:
-        polygons = read_polygons(context.input(regions, "file"))
+        polygons, notes = read_polygons(context.input(regions, "file"))
+        warnings += notes
         mask = mask & rasterize(polygons, view.scale, mask.shape)
         if not mask.any():
             warnings.append("the regions contain no tissue")

@@ -61,22 +61,23 @@ class TilesResult(SlideResult):
 
 def tile_grid(
     slide: Slide, tissue: BoolArray, mask_scale: float, given: TilesInput, context: ToolContext
-) -> tuple[I64, F64, Grid]:
+) -> tuple[I64, F64, Grid, list[str]]:
     """Find the corners (level-0 pixels) of tiles with enough tissue.
 
     Tiles must also be in the regions, if any are given. The tissue share of each tile and a
-    description of the grid are returned too. `mask_scale` is level-0 pixels per pixel of the
+    description of the grid are returned too, with notes on the regions. `mask_scale` is level-0 pixels per pixel of the
     (height, width) tissue mask.
     """
     corners, described = every_tile(slide, given)
     share = measure_coverage(tissue, corners, described.patch_size_level0, mask_scale)
     keep = share >= max(given.min_tissue, 1e-9)
+    notes: list[str] = []
     if given.regions is not None:
-        polygons = read_polygons(context.input(given.regions, "file"))
+        polygons, notes = read_polygons(context.input(given.regions, "file"))
         inside = rasterize(polygons, mask_scale, tissue.shape)
         within = measure_coverage(inside, corners, described.patch_size_level0, mask_scale)
         keep &= within >= given.min_in_region
-    return corners[keep], share[keep], described
+    return corners[keep], share[keep], described, notes
 
 
 def every_tile(slide: Slide, given: TilesInput) -> tuple[I64, Grid]:
@@ -120,8 +121,8 @@ def tile_slide(given: TilesInput, context: ToolContext) -> TilesResult:
     slide = open_slide(given, context)
     context.progress(0.0, "tissue")
     found, view = slide_tissue(slide)
-    corners, share, described = tile_grid(slide, found.mask, view.scale, given, context)
-    warnings = [*slide.warnings, *tissue_warnings(found)]
+    corners, share, described, notes = tile_grid(slide, found.mask, view.scale, given, context)
+    warnings = [*slide.warnings, *tissue_warnings(found), *notes]
     if len(corners) == 0:
         warnings.append("no tile contains enough tissue")
     if described.level is None:
@@ -200,7 +201,7 @@ def region_patches(given: RegionPatchesInput, context: ToolContext) -> RegionPat
     surveyed = survey_slide(slide, given, context)
     area = tumor_area(slide, surveyed, context, given, given.tumor_regions)
     parts = zones(area.mask, surveyed.survey.tissue, given.band_um)
-    corners, share, described = tile_grid(slide, mask, overview.scale, given, context)
+    corners, share, described, notes = tile_grid(slide, mask, overview.scale, given, context)
     size, scale = described.patch_size_level0, surveyed.scale(slide)
     cover = np.stack([measure_coverage(parts[name], corners, size, scale) for name in REGIONS])
     which = cover.argmax(axis=0) if len(corners) else np.zeros(0, dtype=int)
@@ -223,7 +224,7 @@ def region_patches(given: RegionPatchesInput, context: ToolContext) -> RegionPat
     picture = slide.thumbnail(2048)
     colors = dict(zip(REGIONS, (VERMILLION, GREEN, YELLOW), strict=True))
     drawn = draw_squares(picture, corners, size, slide.width / picture.shape[1], colors, labels)
-    warnings = [*surveyed.warnings, *area.warnings]
+    warnings = [*surveyed.warnings, *area.warnings, *notes]
     if len(corners) == 0:
         warnings.append("no patch contains enough tissue")
     counts = [int((which == i).sum()) for i in range(3)]

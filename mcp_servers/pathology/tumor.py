@@ -186,16 +186,17 @@ def tumor_outlines(path: Path) -> tuple[list[Polygon], list[str]]:
 
     Raises `InputError` if there are classes but none means tumor.
     """
-    outlines = read_polygons(path)
+    outlines, notes = read_polygons(path)
     named = [outline for outline in outlines if means_tumor(outline.label)]
     others = sorted({outline.label for outline in outlines if not means_tumor(outline.label)})
     classes = ", ".join(quote_text(label) for label in others if label)
     if named:
         left = len(outlines) - len(named)
         words = classes or "without a class"
-        return named, [f"outlines not used as tumor: {left} ({words})"] if left else []
+        notes += [f"outlines not used as tumor: {left} ({words})"] if left else []
+        return named, notes
     if not classes:
-        return outlines, []
+        return outlines, notes
     raise InputError(
         f"{path}: no outline is of tumor; the classes are {classes}. Name the tumor class "
         f"{', '.join(sorted(TUMOR))} (in any case), or provide only tumor outlines, without a "

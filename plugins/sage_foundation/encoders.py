@@ -141,7 +141,8 @@ def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
         )
     else:
         found, view = slide_tissue(slide)
-        corners, _, grid = tile_grid(slide, found.mask, view.scale, given, context)
+        corners, _, grid, notes = tile_grid(slide, found.mask, view.scale, given, context)
+        warnings += notes
     if len(corners) == 0:
         raise InputError(f"{slide.path}: no tiles to encode; see the tool tile_slide")
     if not 0.6 <= grid.mpp / spec.mpp <= 1.7:

@@ -257,7 +257,7 @@ def tumor_probability(
     wanted = TilesInput(
         slide=str(slide.path), tile_px=card["tile_px"], at_mpp=card["at_mpp"], min_tissue=0.25
     )
-    corners, _, grid = tile_grid(slide, tissue, scale, wanted, context)
+    corners, _, grid, _ = tile_grid(slide, tissue, scale, wanted, context)
     if not len(corners):
         if not tissue.any():
             return np.zeros(tissue.shape, dtype=np.float32)

@@ -90,7 +90,7 @@ def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
     )
     slide = open_slide(given, context)
     found, view = slide_tissue(slide)
-    corners, _, grid = tile_grid(slide, found.mask, view.scale, given, context)
+    corners, _, grid, notes = tile_grid(slide, found.mask, view.scale, given, context)
     if len(corners) == 0:
         raise InputError(f"{slide.path}: no tile contains enough tissue; see the tool tile_slide")
     words = embed_texts(model, tokens, given.texts, device)
@@ -108,7 +108,7 @@ def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
     return TextScoreResult(
         **of_slide(slide),
         method="learned",
-        warnings=list(slide.warnings),
+        warnings=[*slide.warnings, *notes],
         tiles=len(corners),
         texts=[
             TextScore(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,7 +17,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help="Measure slid
 app.command()(measure)
 
 
-def store_maps(maps: SlideMaps, out: Path, *, replace: bool) -> dict[str, object]:
+def store_maps(maps: SlideMaps, out: Path, *, replace: bool) -> dict[str, Any]:
     """Merge the maps into those of the same slide below `out`, and return a summary."""
     from mcp_servers.measures.edit import merge_maps
     from mcp_servers.measures.maps import MANIFEST, name_folder, read_maps, write_maps
@@ -29,7 +29,7 @@ def store_maps(maps: SlideMaps, out: Path, *, replace: bool) -> dict[str, object
     return _summarize(maps, folder)
 
 
-def _summarize(maps: SlideMaps, folder: Path) -> dict[str, object]:
+def _summarize(maps: SlideMaps, folder: Path) -> dict[str, Any]:
     cells = {} if maps.cells is None else _count(maps.cells.codes, maps.cells.types)
     objects = {} if maps.objects is None else _count(maps.objects.codes, maps.objects.kinds)
     regions = {} if maps.regions is None else _count(maps.regions.codes, maps.regions.kinds)
@@ -44,11 +44,13 @@ def _summarize(maps: SlideMaps, folder: Path) -> dict[str, object]:
     }
 
 
-def _count(codes: object, names: tuple[str, ...]) -> dict[str, int]:
-    return {name: int((codes == code).sum()) for code, name in enumerate(names)}  # type: ignore[attr-defined]
+def _count(codes: Any, names: tuple[str, ...]) -> dict[str, int]:
+    counts = {name: int((codes == code).sum()) for code, name in enumerate(names)}
+    bare = int((codes < 0).sum())
+    return counts | ({"unclassified": bare} if bare else {})
 
 
-def print_maps(rows: list[dict[str, object]], *, as_json: bool) -> None:
+def print_maps(rows: list[dict[str, Any]], *, as_json: bool) -> None:
     """Print a summary of each slide's maps, one line each or as JSON."""
     from sage.cli.console import print_json
 
@@ -61,6 +63,8 @@ def print_maps(rows: list[dict[str, object]], *, as_json: bool) -> None:
         parts = [f"{part} {row[part]}" for part in ("cells", "objects", "regions") if row[part]]
         text = "; ".join(parts) or "empty"
         typer.echo(f"{row['slide']} (patient {row['patient']}): {tissue}; {text}")
+        for note in row.get("notes") or ():
+            typer.echo(f"  {note}")
 
 
 @app.command("maps")

@@ -162,7 +162,7 @@ def test_geojson_rings_are_closed_and_come_back(tmp_path: Path) -> None:
         assert ring[0] == ring[-1] and len(ring) >= 4
     assert one["properties"]["objectType"] == "annotation"
     assert one["properties"]["classification"] == {"name": "Tumor", "color": [200, 0, 0]}
-    (back,) = read_polygons(path)
+    ((back,), _) = read_polygons(path)
     assert (back.area, back.label) == (96.0, "Tumor")
 
 
@@ -180,7 +180,7 @@ def test_a_class_is_read_however_it_is_written(tmp_path: Path, text: str, label:
         f'{{"type":"Feature","geometry":{{"type":"Polygon","coordinates":[{ring}]}},'
         f'"properties":{{"classification":{text}}}}}'
     )
-    assert [polygon.label for polygon in read_polygons(tmp_path / "a.geojson")] == [label]
+    assert [polygon.label for polygon in read_polygons(tmp_path / "a.geojson")[0]] == [label]
 
 
 @pytest.mark.parametrize(

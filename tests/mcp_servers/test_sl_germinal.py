@@ -68,7 +68,7 @@ def test_planted_germinal_centers_are_found_with_their_size(painted: Painted) ->
     assert found["germinal_center_mm2"] == pytest.approx(area, rel=0.25)
     outlines = [
         thing
-        for thing in read_objects(folder / "out" / found["geojson"])
+        for thing in read_objects(folder / "out" / found["geojson"]).objects
         if thing.label == "Germinal center"
     ]
     assert len(outlines) == 2

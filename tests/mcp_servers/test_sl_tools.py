@@ -61,7 +61,7 @@ def test_tissue_area_is_that_of_the_painted_tissue(painted: Painted, results: Re
 
 
 def test_tissue_outline_has_the_area_of_the_mask(results: Results) -> None:
-    polygons = read_polygons(results["folder"] / results["tissue_mask"]["geojson"])
+    polygons = read_polygons(results["folder"] / results["tissue_mask"]["geojson"])[0]
     area = sum(p.area for p in polygons) * 0.5**2 / 1e6
     assert area == pytest.approx(results["tissue_mask"]["tissue_mm2"], rel=0.02)
 
@@ -153,7 +153,7 @@ def test_nuclei_lie_on_painted_nuclei(painted: Painted, results: Results) -> Non
 
 def test_nuclei_outlines_are_those_of_the_table(results: Results) -> None:
     nuclei = results["nuclei"]
-    polygons = read_polygons(results["folder"] / nuclei["geojson"])
+    polygons = read_polygons(results["folder"] / nuclei["geojson"])[0]
     table = pd.read_csv(results["folder"] / nuclei["table"])
     areas = np.array([p.area for p in polygons]) * 0.25
     assert areas == pytest.approx(table["area_um2"].to_numpy(), rel=0.15)

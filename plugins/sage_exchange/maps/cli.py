@@ -95,9 +95,10 @@ def import_maps(
     kept = dict(split_setting(word) for word in where or ())
     if (mapping is None) == (form == "table"):
         raise InputError("the format table, and no other, requires --mapping FILE")
+    notes: list[str] = []
     found = [
-        store_maps(maps, out, replace=replace)
-        for maps in _read_file(form, file, mpp, slide, patient, own, kept, mapping, window)
+        store_maps(maps, out, replace=replace) | {"notes": notes}
+        for maps in _read_file(form, file, mpp, slide, patient, own, kept, mapping, window, notes)
     ]
     print_maps(found, as_json=as_json)
 
@@ -112,6 +113,7 @@ def _read_file(
     where: dict[str, str],
     mapping: Path | None,
     window: Around,
+    notes: list[str],
 ) -> Iterator[SlideMaps]:
     from mcp_servers.workers.cohort import parse_patient
     from sage_exchange.maps import cells, outlines, tables
@@ -136,7 +138,9 @@ def _read_file(
     elif form == "hooknet":
         yield outlines.read_hooknet_json(file, mpp=mpp, slide=name, patient=who)
     elif form == "qupath":
-        yield outlines.read_qupath_geojson(file, mpp=mpp, slide=name, patient=who, types=types)
+        yield outlines.read_qupath_geojson(
+            file, mpp=mpp, slide=name, patient=who, types=types, notes=notes
+        )
     else:
         yield cells.read_cells_json(
             file, mpp=mpp, slide=name, patient=who, types=types, window=window

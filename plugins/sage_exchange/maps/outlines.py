@@ -29,22 +29,25 @@ def read_qupath_geojson(
     slide: str,
     patient: str,
     types: Mapping[str, str] | None = None,
+    notes: list[str],
 ) -> SlideMaps:
     """Return the cells, objects, regions, and tissue of a slide from a QuPath object export.
 
     Detections and cells become cells, typed by their class. Depending on their class, annotations
     become the tissue (Tissue, Region*), objects (TLS, germinal center, gland, vessel), or regions;
     points of other classes become cells.
-    Annotations without a class are omitted. Shape measurements in px are converted to µm.
+    Annotations without a class are left out and counted. Shape measurements in px are converted to
+    µm.
 
     Parameters
     ----------
     mpp : µm per pixel; QuPath's coordinates are level-0 pixels
+    notes : notes on what was left out are added to it
 
     Raises
     ------
     InputError
-        If the file is not GeoJSON, or contains an object that is neither an area nor a point.
+        If the file is not GeoJSON, or none of its features is an area or a point.
     """
     import shapely
 
@@ -56,13 +59,16 @@ def read_qupath_geojson(
     objects: list[tuple[Any, str]] = []
     regions: list[tuple[Any, str]] = []
     window: list[Any] = []
-    for thing in read_objects(path):
+    drawing = read_objects(path)
+    notes += drawing.notes
+    bare = 0
+    for thing in drawing.objects:
         shape = _shape(thing, mpp)
         if thing.kind in ("detection", "cell", "tile"):
             center = shapely.centroid(shape)
             cells.append((center.x, center.y, thing.label, thing.measurements))
         elif not thing.label:
-            continue
+            bare += 1
         elif slug(thing.label) in {slug(word) for word in WINDOW}:
             window.append(shape)
         elif (kind := match_name(thing.label, OBJECTS, own)) in OBJECTS:
@@ -72,6 +78,8 @@ def read_qupath_geojson(
             cells += [(x, y, thing.label, {}) for x, y in thing.points * mpp]
         else:
             regions.append((shape, match_name(thing.label, REGIONS, own)))
+    if bare:
+        notes.append(f"{path.name}: {bare} annotations without a class left out; assign classes")
     return SlideMaps(
         slide=slide,
         patient=patient,

@@ -43,7 +43,9 @@ def from_geojson(
     """
     from mcp_servers.formats.geojson import read_objects
 
-    objects = read_objects(path)
+    drawing = read_objects(path)
+    warnings += drawing.notes
+    objects = drawing.objects
     areas = [thing for thing in objects if thing.polygons]
     dots = [thing for thing in objects if not thing.polygons]
     found: Elements = {}

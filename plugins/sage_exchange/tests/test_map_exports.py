@@ -66,9 +66,9 @@ def test_qupath_reads_back(tmp_path: Path, maps: SlideMaps) -> None:
 
     path = tmp_path / "s.geojson"
     write_qupath(maps, path)
-    kinds = [thing.kind for thing in read_objects(path)]
+    kinds = [thing.kind for thing in read_objects(path).objects]
     assert (kinds.count("annotation"), kinds.count("detection")) == (4, 40)
-    read = read_qupath_geojson(path, mpp=0.5, slide="s", patient="p")
+    read = read_qupath_geojson(path, mpp=0.5, slide="s", patient="p", notes=[])
     assert maps.cells is not None
     assert read.cells is not None
     np.testing.assert_allclose(read.cells.points, maps.cells.points, atol=1e-9)

@@ -175,7 +175,7 @@ def test_objects_of_qupath(tmp_path: Path) -> None:
     features.append(dots)
     path = tmp_path / "s.geojson"
     path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
-    maps = kept(read_qupath_geojson(path, mpp=0.5, slide="s", patient="p"), tmp_path)
+    maps = kept(read_qupath_geojson(path, mpp=0.5, slide="s", patient="p", notes=[]), tmp_path)
     assert counts(maps) == {"inflammatory": 1, "mitosis": 2, "neoplastic_positive": 1}
     assert maps.cells is not None
     assert maps.cells.points[0].tolist() == [2.5, 2.5]

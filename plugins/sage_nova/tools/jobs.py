@@ -262,7 +262,7 @@ def extract_coordinates(given: CoordinatesInput, context: ToolContext) -> Coordi
         corners, grid = every_tile(slide, cut)
         scale = max(1.0, 8.0 / slide.need_mpp())
         shape = (int(np.ceil(slide.height / scale)), int(np.ceil(slide.width / scale)))
-        mask = rasterize(read_polygons(outlines), scale, shape)
+        mask = rasterize(read_polygons(outlines)[0], scale, shape)
         side = grid.patch_size_level0
         share = measure_coverage(mask, corners, side, scale)
         keep = share >= max(given.min_tissue_proportion - 1e-9, 1e-9)

@@ -366,7 +366,7 @@ def test_the_command_line_trains_and_predicts(recording: Path, tmp_path: Path) -
     said = sage("reading", "predict", slide, "--model", "model", "--behavior", TASK, "--most",
                 "2", "--out", "r.geojson", "--json", cwd=tmp_path)  # fmt: skip
     assert said.code == 0, said.err
-    assert len(read_objects(tmp_path / "r.geojson")) == len(said.json) <= 2
+    assert len(read_objects(tmp_path / "r.geojson").objects) == len(said.json) <= 2
     for words, more in (
         ('no behavior "x"', ["--model", "model", "--behavior", "x"]),
         ("behavior.safetensors not found", ["--model", str(recording)]),
@@ -393,7 +393,7 @@ def test_predict_regions_is_a_tool_and_stays_within_its_roots(
     result = registry.run("predict_regions", asked, ToolContext(roots)).result
     assert result["behavior"] == TASK and result["behaviors"] == sorted((TASK, OTHER))
     assert len(result["regions"]) <= 2 and "Not for diagnosis" in result["use"]
-    assert len(read_objects(tmp_path / result["geojson"])) == len(result["regions"])
+    assert len(read_objects(tmp_path / result["geojson"]).objects) == len(result["regions"])
     outside = Roots.resolve([recording / "slides"], tmp_path)
     with pytest.raises(InputError):
         registry.run("predict_regions", asked | {"model": str(model)}, ToolContext(outside))

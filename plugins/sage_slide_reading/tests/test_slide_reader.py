@@ -616,7 +616,7 @@ def test_a_trace_replays_without_the_slide(section: Path, tmp_path: Path) -> Non
 def test_the_exports_hold_every_region(section: Path, tmp_path: Path) -> None:
     reading = read_at(section, WHERE)
     names = write_reading(reading, tmp_path)
-    objects = read_objects(tmp_path / names["geojson"])
+    objects = read_objects(tmp_path / names["geojson"]).objects
     regions = [thing for thing in objects if thing.label != "Path"]
     seen = [seen for step in reading.steps for seen in step.seen]
     assert [int(thing.measurements["Order"]) for thing in regions] == list(range(1, len(seen) + 1))

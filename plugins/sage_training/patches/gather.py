@@ -58,10 +58,12 @@ class Labelled:
         return next((known[name] for name in named if known.get(name)), None)
 
 
-def gather_labels(given: PatchTrainInput, context: ToolContext) -> list[Labelled]:
-    """Find the training files; raises `InputError` if none exist or they cannot be paired."""
+def gather_labels(
+    given: PatchTrainInput, context: ToolContext, notes: list[str]
+) -> list[Labelled]:
+    """Find the training files, adding to `notes` what is left out; raises `InputError` if none exist or they cannot be paired."""
     return (
-        gather_outlines(given, context)
+        gather_outlines(given, context, notes)
         if given.regions is not None
         else gather_folders(given, context)
     )
@@ -110,8 +112,13 @@ def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -
     return Patches(np.concatenate(features), labels, names, np.concatenate(corners), warnings)
 
 
-def gather_outlines(given: PatchTrainInput, context: ToolContext) -> list[Labelled]:
-    """Pair slides with the classified outlines in the GeoJSON file of the same name."""
+def gather_outlines(
+    given: PatchTrainInput, context: ToolContext, notes: list[str]
+) -> list[Labelled]:
+    """Pair slides with the classified outlines in the GeoJSON file of the same name.
+
+    Notes on features that cannot be used are added to `notes`.
+    """
     from mcp_servers.formats.geojson import read_polygons
 
     regions, slides = context.input(given.regions or ""), context.input(given.slides)
@@ -127,7 +134,9 @@ def gather_outlines(given: PatchTrainInput, context: ToolContext) -> list[Labell
         )
     out = []
     for file, found in pairs.items():
-        polygons = [p for p in read_polygons(file) if p.label.lower() not in IGNORED]
+        drawn, left = read_polygons(file)
+        notes += left
+        polygons = [p for p in drawn if p.label.lower() not in IGNORED]
         if polygons:
             out.append(Labelled(context.input(found, "file"), polygons))
     if not out:

@@ -112,7 +112,8 @@ def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResul
             )
         return found, tumor_classes(found, asked)
 
-    jobs = gather_labels(given, context)
+    notes: list[str] = []
+    jobs = gather_labels(given, context, notes)
     _, tumor = known((name for job in jobs for name in job.labels), given.tumor_classes)
     patient_of, warnings = _patients(given, jobs, context)
     data = gather(jobs, given, context)
@@ -120,7 +121,7 @@ def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResul
     classes, tumor = known(data.labels, [name for name in tumor if name in data.labels])
     y = np.array([classes.index(label) for label in data.labels])
     patients = np.array([patient_of[name] for name in data.slides])
-    warnings += data.warnings
+    warnings += [*notes, *data.warnings]
     splits = splits_by_patient(y, patients, given.folds, given.seed)
     folds = len(splits)
     out = _cross_validated(given, data.features, y, splits, len(classes))

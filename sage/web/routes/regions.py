@@ -81,7 +81,7 @@ def regions(path: str, request: Request) -> dict[str, Any]:
     from mcp_servers.formats.geojson import read_objects
 
     file = regions_path(request.app.state.site, slide_file(request, path))
-    found = read_objects(file) if file.is_file() else []
+    found = read_objects(file).objects if file.is_file() else ()
     return {
         "file": str(file),
         "base": _hash(file),
@@ -337,7 +337,7 @@ def nuclei(asked: Searched, request: Request) -> dict[str, Any]:
         outlined = found["geojson"] and roots.output / found["geojson"]
         shapes = [
             {"kind": thing.label, "rings": [polygon.exterior.tolist()]}
-            for thing in (read_objects(outlined) if outlined else [])
+            for thing in (read_objects(outlined).objects if outlined else ())
             for polygon in thing.polygons
         ]
     counted = ("nuclei", "types", "area_mm2", "nuclei_per_mm2", "method", "at_mpp", "warnings")

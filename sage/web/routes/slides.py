@@ -410,32 +410,18 @@ def escape_glob(name: str) -> str:
 @router.get("/outlines")
 def outlines(path: str, request: Request) -> dict[str, Any]:
     """Return the polygons of a GeoJSON file, in level-0 pixels."""
-    from mcp_servers.formats.geojson import MAX_BYTES
+    from mcp_servers.formats.geojson import read_objects
 
     place = resolve_allowed(
         request.app.state.site, path, lambda at: at.is_file() and at.suffix == ".geojson"
     )
-    if place.stat().st_size > MAX_BYTES:
-        raise InputError(f"{place.name} is too large to be shown")
-    try:
-        read = json.loads(place.read_text(encoding="utf-8"))
-        features = read["features"] if isinstance(read, dict) else read
-        shapes = [_shape(item) for item in features]
-    except UNFIT:
-        raise InputError(f"{place.name} is no GeoJSON of outlines") from None
-    return {"shapes": [shape for shape in shapes if shape["rings"]]}
-
-
-def _shape(item: dict[str, Any]) -> dict[str, Any]:
-    geometry = item["geometry"]
-    parts = geometry["coordinates"]
-    polygons = {"Polygon": [parts], "MultiPolygon": parts}.get(geometry["type"], [])
-    named = item.get("properties") or {}
-    kind = (named.get("classification") or {}).get("name") or named.get("name") or ""
-    rings = [[[float(x), float(y)] for x, y, *_ in ring] for part in polygons for ring in part]
-    if not all(math.isfinite(value) for ring in rings for corner in ring for value in corner):
-        raise ValueError("a corner is no finite number")
-    return {"kind": str(kind)[:80], "rings": rings}
+    drawing = read_objects(place)
+    shapes = [
+        {"kind": (thing.label or thing.name)[:80], "rings": [ring.tolist() for ring in rings]}
+        for thing in drawing.objects
+        if (rings := [ring for area in thing.polygons for ring in (area.exterior, *area.holes)])
+    ]
+    return {"shapes": shapes, "notes": drawing.notes}
 
 
 @router.get("/cells")

@@ -61,14 +61,14 @@ function drawShapes(ctx, layer, frame) {
 
 async function layerOf(overlay, slide, given) {
   if (given || overlay.kind === "outlines") {
-    const shapes = given || (await api(`/api/slides/outlines?${query(overlay.path)}`)).shapes;
+    const { shapes, notes } = given ? { shapes: given } : await api(`/api/slides/outlines?${query(overlay.path)}`);
     const kinds = [...new Set(shapes.map((shape) => shape.kind))];
     for (const shape of shapes) {
       const xs = shape.rings.flat().map((p) => p[0]), ys = shape.rings.flat().map((p) => p[1]);
       const least = (v) => v.reduce((a, b) => Math.min(a, b)), most = (v) => v.reduce((a, b) => Math.max(a, b));
       shape.box = [least(xs), least(ys), most(xs), most(ys)];
     }
-    return { ...overlay, shapes, n: shapes.length, kinds, color: (kind) => COLORS[kinds.indexOf(kind) % COLORS.length] };
+    return { ...overlay, shapes, notes, n: shapes.length, kinds, color: (kind) => COLORS[kinds.indexOf(kind) % COLORS.length] };
   }
   const reply = await fetch(`/api/slides/cells?${query(overlay.path, { slide })}`);
   if (!reply.ok) throw new Error((await reply.json()).error);
@@ -191,7 +191,7 @@ function Viewer({ path, join, title, site, leads, children }) {
       <div class="slide" onKeyDown=${keys}><div class="osd" tabindex="0" role="application" aria-label=${`${title}: arrows move, plus and minus zoom, 0 shows all`} ref=${place}></div>
         ${bar ? html`<div class="scale" data-um=${bar.words} style=${{ width: `${bar.px}px` }}>${bar.words}</div>` : null}</div>
       <div class="row">${data?.overlays.map((overlay) => html`<label><input type="checkbox" data-overlay=${overlay.name} checked=${shown.some((own) => own.path === overlay.path)} onChange=${() => toggle(overlay)}/> ${overlay.name}</label>`)}</div>
-      ${shown.map((own) => html`<p class="small">${own.name}: ${count(own.n)} ${own.at ? "cells" : "outlines"} ${own.kinds.map((kind) => html`<span class="key"><svg width="12" height="12" aria-hidden="true"><rect width="12" height="12" fill=${own.color(kind)}/></svg> ${kind || "unnamed"} </span>`)}</p>`)}
+      ${shown.map((own) => html`<p class="small">${own.name}: ${count(own.n)} ${own.at ? "cells" : "outlines"} ${own.kinds.map((kind) => html`<span class="key"><svg width="12" height="12" aria-hidden="true"><rect width="12" height="12" fill=${own.color(kind)}/></svg> ${kind || "unnamed"} </span>`)} ${(own.notes || []).join("; ")}</p>`)}
       ${children}
     </div>
     ${data ? html`<div class="panels">

@@ -91,7 +91,7 @@ def test_the_tool_measures_within_a_file_of_regions(tmp_path: Path) -> None:
                 "--json", cwd=tmp_path)  # fmt: skip
     assert done.code == 0, done.err
     (values,) = (tmp_path / "sage-output").rglob("values.jsonl")
-    area = read_area(tmp_path / "drawn.geojson", 0.5)
+    area, _ = read_area(tmp_path / "drawn.geojson", 0.5)
     expected = compute(DENSITY, part_of(slide(), area)).value
     assert json.loads(values.read_text())["value"] == pytest.approx(expected)
     with pytest.raises(InputError, match="pixel"):

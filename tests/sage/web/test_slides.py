@@ -235,7 +235,7 @@ def test_regions_are_kept_as_geojson_that_the_tools_read(place: Path, tmp_path: 
     empty = ask("GET", "/api/slides/regions", params=at).json()
     assert (empty["regions"], empty["base"]) == ([], "")
     saved = ask("POST", "/api/slides/regions", json=drawn(place)).json()
-    (thing,) = read_objects(Path(saved["file"]))
+    (thing,) = read_objects(Path(saved["file"])).objects
     assert (thing.label, thing.kind) == ("Tumor", "annotation")
     assert thing.polygons[0].exterior.tolist() == CORNERS
     assert Path(saved["file"]).parent == tmp_path / ".regions"
@@ -402,7 +402,7 @@ class TestInABrowser:
             page.click("#save-regions")
             page.wait_for_selector(".pill:has-text('not saved')", state="detached")
             (kept,) = (tmp_path / "runs" / ".regions").glob("large.*.geojson")
-            first, second = read_objects(kept)
+            first, second = read_objects(kept).objects
             assert first.label == "<b>Tumor</b>" and len(first.polygons[0].exterior) == 5
             assert len(second.polygons[0].exterior) == 3
             page.reload()
