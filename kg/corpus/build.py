@@ -189,6 +189,7 @@ class _Build:
             if item.status == "read":
                 self.report.files_read += 1
                 self.report.pages += item.pages or 0
+                self.report.unread_characters += item.unread
                 for tier in (item.tier or "").split("+"):
                     if tier:
                         self.report.tiers[tier] = self.report.tiers.get(tier, 0) + 1

@@ -76,6 +76,7 @@ class BuildReport(BaseModel):
     retracted: int = 0
     screened_out: int = 0
     pages: int = 0
+    unread_characters: int = 0
     tiers: dict[str, int] = Field(default_factory=dict)
     chunks: int = 0
     chunks_cached: int = 0

@@ -103,10 +103,12 @@ class Store:
                 "tier": tier,
                 "quality": quality,
                 "notes": tuple(json.loads(notes)),
+                "unread": unread,
                 "documents": [],
             }
-            for sha256, status, reason, pages, tier, quality, notes in self._db.execute(
-                "SELECT sha256, status, reason, pages, tier, quality, notes FROM files "
+            for sha256, status, reason, pages, tier, quality, notes, unread in self._db.execute(
+                "SELECT sha256, status, reason, pages, tier, quality, notes, unread "
+                "FROM files "
                 "WHERE reader = ?",
                 (reader,),
             )
@@ -131,7 +133,7 @@ class Store:
         Parameters
         ----------
         report : fields of a `SourceReport`: `status` is required; `reason`, `pages`, `tier`,
-            `quality` and `notes` may be missing
+            `quality`, `notes` and `unread` may be missing
         """
         with self._db:
             for ordinal, document in enumerate(documents):
@@ -150,7 +152,7 @@ class Store:
                     (sha256, reader, ordinal, document.id),
                 )
             self._db.execute(
-                "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     sha256,
                     reader,
@@ -160,6 +162,7 @@ class Store:
                     report.get("tier"),
                     report.get("quality"),
                     json.dumps(list(report.get("notes", ()))),
+                    report.get("unread", 0),
                 ),
             )
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from sage.core.errors import InputError
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS files (
     sha256 TEXT NOT NULL, reader TEXT NOT NULL, status TEXT NOT NULL, reason TEXT,
     pages INTEGER, tier TEXT, quality REAL, notes TEXT NOT NULL,
+    unread INTEGER NOT NULL,
     PRIMARY KEY (sha256, reader)
 );
 CREATE TABLE IF NOT EXISTS file_documents (

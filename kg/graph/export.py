@@ -101,7 +101,8 @@ def node_link(graph: Graph) -> dict[str, Any]:
         for n in range(graph.n_edges)
         for view in (graph.edge(n),)
     ]
-    return {"directed": True, "multigraph": True, "graph": {}, "nodes": nodes, "edges": links}
+    about = {key: graph.meta[key] for key in ("groups", "notes") if graph.meta.get(key)}
+    return {"directed": True, "multigraph": True, "graph": about, "nodes": nodes, "edges": links}
 
 
 def write_export(path: Path, text: str) -> None:

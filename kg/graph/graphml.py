@@ -63,7 +63,8 @@ def _stream(graph: GraphArrays, stream: Any) -> None:
                 f'attr.type="{kind}"/>\n'.encode()
             )
     meta = json.dumps(
-        {k: graph.meta.get(k) for k in ("options", "dropped", "as_of")},
+        {k: graph.meta.get(k) for k in ("options", "dropped", "as_of")}
+        | ({"groups": groups} if (groups := graph.meta.get("groups")) else {}),
         sort_keys=True,
         ensure_ascii=False,
     )

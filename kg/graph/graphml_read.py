@@ -18,17 +18,26 @@ from kg.types import EntityType, Polarity
 from sage.core.errors import InputError
 
 _SUPPORTS = TypeAdapter(tuple[Support, ...])
-#: Names that other programs use for the same attributes.
-_NAME_KEYS = ("name", "label", "title")
+#: Names that programs use for the same attributes, in any case, the most telling first.
+_NAME_KEYS = ("display name", "name", "shared name", "label", "title", "nodelabels")
 _TYPE_KEYS = ("type", "category", "kind", "node_type", "entity_type")
-_RELATION_KEYS = ("relation", "relationship", "predicate", "label", "interaction", "title")
+_RELATION_KEYS = (
+    "relation", "relationship", "predicate", "interaction", "shared interaction", "edge label",
+    "label", "title", "edgelabels", "type",
+)  # fmt: skip
+_DRAWN = ("NodeLabel", "EdgeLabel", "Label.Text")
+"""Elements in which yEd and yFiles write the text of a label."""
+_DRAWINGS = {"nodegraphics", "edgegraphics", "portgraphics"}
+"""Attributes of yEd that hold the drawing of an element, with its labels."""
 
 
 def read_graphml(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read the columns and metadata of a graph from GraphML written by SAGE or another program.
 
     Attributes from other programs are recognized if their names are common (label, category,
-    predicate, weight); all others are left out and counted in `meta["foreign"]`.
+    predicate, weight), and labels also where yEd draws them. Groups are kept in `meta["groups"]`
+    as lists of node IDs; all else is left out and counted in `meta["foreign"]`, and `meta["notes"]`
+    says so.
 
     Raises
     ------
@@ -46,6 +55,8 @@ def read_graphml(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     meta.update(extra["meta"])
     meta["embedder"] = None
     meta["foreign"] = extra["foreign"]
+    meta["groups"] = extra["groups"]
+    meta["notes"] = extra["notes"]
     return columns, meta
 
 
@@ -58,7 +69,7 @@ def _parse(path: Path) -> tuple[FusedGraph, dict[str, Any]]:
         context = etree.iterparse(
             str(path),
             events=("end",),
-            tag=("{*}key", "{*}node", "{*}edge", "{*}graph"),
+            tag=("{*}key", "{*}node", "{*}edge", "{*}graph", "{*}hyperedge"),
             resolve_entities=False,
             load_dtd=False,
             no_network=True,
@@ -116,7 +127,10 @@ class _Reader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.keys: dict[str, str] = {}
+        self.keys: dict[tuple[str, str], str] = {}
+        self.defaults: dict[str, dict[str, str]] = {}
+        self.members: dict[str, list[str]] = {}
+        self.undirected = 0
         self.nodes: dict[str, FusedNode] = {}
         self.raw: list[tuple[str, str, dict[str, str]]] = []
         self.merges: list[Merge] = []
@@ -128,27 +142,47 @@ class _Reader:
         tag = _local(element.tag)
         if tag == "key":
             name = element.get("attr.name") or element.get("yfiles.type") or element.get("id")
-            self.keys[element.get("id", "")] = name or ""
+            domain = element.get("for", "all")
+            self.keys[domain, element.get("id", "")] = name = (name or "").strip()
+            default = element.findtext("{*}default")
+            if default and name:
+                self.defaults.setdefault(domain, {})[name] = default
             return False
         if tag == "node":
             self._node(element)
         elif tag == "edge":
             data = self._data(element)
             self.raw.append((element.get("source", ""), element.get("target", ""), data))
+            graph = element.getparent()
+            directed = element.get("directed") or graph.get("edgedefault", "directed")
+            self.undirected += directed in ("undirected", "false", "0")
+        elif tag == "hyperedge":
+            self.foreign["hyperedge"] = self.foreign.get("hyperedge", 0) + 1
         elif tag == "graph":
             text = self._data(element).get("sage")
             meta = self._json(text, dict, "graph attribute sage") if text else {}
-            self.meta = {k: meta[k] for k in ("options", "dropped", "as_of") if k in meta}
+            self.meta = {k: meta[k] for k in ("options", "dropped", "as_of", "groups") if k in meta}
         return True
 
     def _data(self, element: Any) -> dict[str, str]:
-        out: dict[str, str] = {}
+        domain = _local(element.tag)
+        out = dict(self.defaults.get("all", {})) | self.defaults.get(domain, {})
+        drawn = ""
         for child in element:
             if isinstance(child.tag, str) and _local(child.tag) == "data":
                 key = child.get("key", "")
-                text = (child.text or "") if not len(child) else "".join(child.itertext("*"))
-                out[self.keys.get(key, key)] = text
-        return out
+                name = self.keys.get((domain, key)) or self.keys.get(("all", key)) or key
+                if len(child):
+                    texts = [
+                        part.text.strip()
+                        for part in child.iter("{*}*")
+                        if _local(part.tag) in _DRAWN and (part.text or "").strip()
+                    ]
+                    drawn = drawn or (texts[0] if texts else "")
+                    out[name] = "" if texts else "".join(child.itertext("*"))
+                else:
+                    out[name] = child.text or ""
+        return out | ({f"{domain}labels": drawn} if drawn else {})
 
     def _json(self, text: str, kind: type, where: str) -> Any:
         try:
@@ -160,7 +194,9 @@ class _Reader:
         return value
 
     def _count_foreign(self, data: dict[str, str], known: set[str], domain: str) -> None:
-        for name in data.keys() - known:
+        for name in data:
+            if name.casefold() in known | _DRAWINGS or not data[name].strip():
+                continue
             label = f"{domain}.{name}"
             self.foreign[label] = self.foreign.get(label, 0) + 1
 
@@ -171,8 +207,13 @@ class _Reader:
         if id_ in self.nodes:
             raise InputError(f'{self.path}: two nodes have the ID "{id_}".')
         data = self._data(element)
-        name = next((clean_name(data[k]) for k in _NAME_KEYS if data.get(k, "").strip()), id_)
-        given = next((data[k].strip() for k in _TYPE_KEYS if data.get(k, "").strip()), "")
+        names = [clean_name(data[k]) for k in _sort_keys(data, _NAME_KEYS)]
+        words = [n for n in names if n != id_ and not n.isdecimal()]
+        name = next(iter([*words, *names]), id_)
+        given = _first(data, _TYPE_KEYS)
+        owner = element.getparent().getparent()
+        if owner is not None and _local(owner.tag) == "node":
+            self.members.setdefault(" ".join(owner.get("id", "").split()), []).append(id_)
         ours = {n for n, _ in NODE_KEYS} | set(_NAME_KEYS) | set(_TYPE_KEYS)
         self._count_foreign(data, ours, "node")
         where = f'node "{id_}"'
@@ -205,6 +246,7 @@ class _Reader:
 
     def finish(self) -> tuple[FusedGraph, dict[str, Any]]:
         """Return the graph, and the measures given as attributes of edges without evidence."""
+        groups = self._take_groups()
         position = {id_: n for n, id_ in enumerate(self.nodes)}
         extra: dict[str, Any] = {
             "weight": [], "belief": [], "documents": [], "first_year": [], "last_year": [],
@@ -222,9 +264,9 @@ class _Reader:
                     )
             self._count_foreign(data, ours, "edge")
             where = f"edge {number}"
-            relation = next(
-                (data[k].strip() for k in _RELATION_KEYS if data.get(k, "").strip()), "related_to"
-            )
+            relation = _first(data, _RELATION_KEYS)
+            if relation.casefold() in ("", "directed", "undirected"):
+                relation = "related_to"
             polarity = data.get("polarity", Polarity.NEUTRAL.value)
             edge = FusedEdge(
                 head=position[ends[0]],
@@ -252,6 +294,8 @@ class _Reader:
             for name, value in zip(names, values, strict=True):
                 extra[name].append(value)
         extra["foreign"] = dict(sorted(self.foreign.items()))
+        extra["groups"] = (self.meta.pop("groups", None) or {}) | groups
+        extra["notes"] = self._describe(groups)
         try:
             options = FusionOptions.model_validate(
                 self.meta.get("options") or {"similarity": False, "prune_below": 1}
@@ -289,6 +333,50 @@ class _Reader:
         if not np.isfinite(value):
             raise InputError(f"{self.path}: {name} of {where} is not finite.")
         return value
+
+    def _take_groups(self) -> dict[str, list[str]]:
+        """Separate the groups from the nodes: boxes around others, at which no edge ends."""
+        ends = {" ".join(end.split()) for edge in self.raw for end in edge[:2]}
+        groups: dict[str, list[str]] = {}
+        for id_, inner in self.members.items():
+            held = [leaf for part in inner for leaf in self._leaves(part)]
+            groups.setdefault(self.nodes[id_].name, []).extend(held)
+        for id_ in self.members.keys() - ends:
+            del self.nodes[id_]
+        return groups
+
+    def _leaves(self, id_: str) -> list[str]:
+        if id_ not in self.members:
+            return [id_]
+        return [leaf for part in self.members[id_] for leaf in self._leaves(part)]
+
+    def _describe(self, groups: dict[str, list[str]]) -> list[str]:
+        notes = []
+        if groups:
+            sized = ", ".join(f"{name} ({len(held)})" for name, held in groups.items())
+            notes.append(f"groups, which are no nodes: {sized}")
+        if self.undirected:
+            notes.append(f"{self.undirected} edges without a direction run from source to target")
+        if unnamed := sum(node.name == node.id for node in self.nodes.values()):
+            notes.append(f"{unnamed} nodes without a label are named by their ID")
+        bare = sum(not _first(data, _RELATION_KEYS) for _, _, data in self.raw)
+        if bare:
+            notes.append(f"{bare} edges without a label are of the relation related_to")
+        if self.foreign:
+            left = ", ".join(f"{name} ({count})" for name, count in sorted(self.foreign.items()))
+            notes.append(f"attributes left out: {left}")
+        return notes
+
+
+def _first(data: dict[str, str], keys: tuple[str, ...]) -> str:
+    """Return the first attribute with text under any of these names, which ignore case."""
+    return next((data[name].strip() for name in _sort_keys(data, keys)), "")
+
+
+def _sort_keys(data: dict[str, str], keys: tuple[str, ...]) -> list[str]:
+    """List the attributes with text under any of these names, in the order of `keys`."""
+    named = [name for name in data if name.casefold() in keys and data[name].strip()]
+    return sorted(named, key=lambda name: keys.index(name.casefold()))
 
 
 def _local(tag: Any) -> str:

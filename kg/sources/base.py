@@ -9,7 +9,7 @@ from pathlib import Path
 from kg.types import Document
 from sage.core.models import Strict
 
-READER_VERSION = "7"
+READER_VERSION = "8"
 LONGEST_TITLE = 1_000
 """Maximum characters in a document's title or journal; longer ones are cut and reported."""
 LONGEST_TEXT = 20_000_000
@@ -37,7 +37,10 @@ class ReadOptions(Strict):
 
 
 class SourceReport(Strict):
-    """Report on a file: `read`, `skipped` or `failed`, and the reason."""
+    """Report on a file: `read`, `skipped` or `failed`, and the reason.
+
+    `unread` counts characters whose font does not say what they are, such as ligatures.
+    """
 
     path: str
     status: str
@@ -46,6 +49,7 @@ class SourceReport(Strict):
     tier: str | None = None
     quality: float | None = None
     documents: int = 0
+    unread: int = 0
     notes: tuple[str, ...] = ()
 
 

@@ -21,7 +21,7 @@ from kg.sources.base import ReadOptions, SourceError, SourceReport, SourceResult
 from kg.sources.identifiers import clean_doi, clean_year
 from kg.sources.pdf_blocks import PageLines, Parts, in_rows, parts
 from kg.sources.pdf_layout import assemble
-from kg.sources.pdf_lines import page_lines
+from kg.sources.pdf_lines import page_lines, page_text
 from kg.sources.pdf_quality import BAD, GOOD, Quality, measure
 from kg.types import Document, Section
 from sage.core.log import logger
@@ -102,6 +102,11 @@ def read_pdf(path: Path, data: bytes, options: ReadOptions) -> SourceResult:
     poor = sum(1 for score in scores if score < GOOD)
     if poor:
         notes.append(f"{poor} of {len(pages)} pages read poorly (quality below {GOOD})")
+    unread = sum(page.quality.unread for page in pages)
+    if unread:
+        notes.append(
+            f"{unread} characters could not be read, because their font does not say what they are"
+        )
     document = Document(
         id=sha256_bytes(data),
         path=str(path),
@@ -120,6 +125,7 @@ def read_pdf(path: Path, data: bytes, options: ReadOptions) -> SourceResult:
         pages=len(pages),
         tier=document.tier,
         quality=round(sum(scores) / len(scores), 3),
+        unread=unread,
         notes=tuple(notes),
     )
     return SourceResult(report, [document])
@@ -179,13 +185,15 @@ class _Readers:
             textpage = page.get_textpage()
             try:
                 text = str(textpage.get_text_bounded())
+                whole = page_text(textpage)
+                text = whole if "\ufffd" in whole else text
             finally:
                 textpage.close()
                 page.close()
             # pdfium marks a word broken at a line end by U+FFFE.
-            return re.sub(r"\ufffe(?:\r?\n)?", "", text)
+            return _mark_unmapped(re.sub(r"\ufffe(?:\r?\n)?", "", text))
         if tier == "pypdf":
-            return str(self._pypdf_reader().pages[number].extract_text() or "")
+            return _mark_unmapped(self._pypdf_reader().pages[number].extract_text() or "")
         if self._plumber is None:
             import pdfplumber
 
@@ -193,7 +201,7 @@ class _Readers:
         page = self._plumber.pages[number]
         text = page.extract_text() or ""
         page.close()
-        return str(text)
+        return _mark_unmapped(text)
 
     def lines(self, number: int) -> PageLines:
         """Read the lines of a page with their boxes, using pdfium."""
@@ -225,6 +233,11 @@ class _Readers:
         for handle in (self._pdfium, self._plumber):
             if handle is not None:
                 handle.close()
+
+
+def _mark_unmapped(text: str) -> str:
+    """Replace characters that a font maps to nothing by U+FFFD."""
+    return re.sub(r"[\x00\x01\x03-\x08\x0e-\x1f]|\(cid:\d+\)", "\ufffd", text)
 
 
 def _read_page(readers: _Readers, number: int) -> Page:

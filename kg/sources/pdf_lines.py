@@ -21,7 +21,7 @@ def page_lines(textpage: Any) -> Iterator[Line]:
     count = textpage.count_chars()
     text = textpage.get_text_range() if count > 0 else ""
     if len(text) != count:  # characters outside the basic plane, or left out: each by itself
-        text = "".join(chr(c) for c in _codes(textpage, count))
+        text = page_text(textpage)
     at = _Characters(textpage)
     for match in _LINE.finditer(text):
         start, end = match.span()
@@ -29,11 +29,12 @@ def page_lines(textpage: Any) -> Iterator[Line]:
         yield from _divide_line(text, start, end, broken, at)
 
 
-def _codes(textpage: Any, count: int) -> Iterator[int]:
+def page_text(textpage: Any) -> str:
+    """Return every character of a page; U+FFFD stands for those that the font maps to nothing."""
     import pypdfium2.raw as raw
 
-    for index in range(count):
-        yield min(raw.FPDFText_GetUnicode(textpage, index), 0x10FFFF)
+    codes = (raw.FPDFText_GetUnicode(textpage, n) for n in range(textpage.count_chars()))
+    return "".join(chr(min(code, 0x10FFFF) or 0xFFFD) for code in codes)
 
 
 class _Characters:

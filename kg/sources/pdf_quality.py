@@ -15,6 +15,7 @@ from kg.lexicon.wordlist import words
 GOOD = 0.75  # below this, the next tier is tried
 BAD = 0.5  # below this, even the slow tier is tried
 
+_UNREAD = re.compile("[\ufffd\ue000-\uf8ff\U000f0000-\U0010fffd]")
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _CUT = re.compile(r"[a-z]{2,}- (?!and\b|or\b|to\b|und\b)[a-z]{2,}")
 _GLUED = re.compile(r"[a-z]{3,}[.,;][A-Za-z]{3,}|[a-z]{3,}[A-Z][a-z]{3,}")
@@ -33,22 +34,25 @@ _COMMON = words(
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Number of words on a page, and a score in [0, 1]; a page without words scores 0."""
+    """Number of words on a page, and a score in [0, 1]; a page without words scores 0.
+
+    `unread` counts placeholders and private-use characters, for which no reader knows the letter.
+    """
 
     words: int
     score: float
+    unread: int = 0
 
 
 def measure(text: str) -> Quality:
     """Measure the quality of a page's raw text."""
     found = _WORD.findall(text)
     count = len(found)
+    unread = len(_UNREAD.findall(text))
     if count < 3:
-        return Quality(count, 0.0)
+        return Quality(count, 0.0, unread)
     characters = sum(map(len, found)) or 1
     latin = sum(1 for word in found if word.isascii())
-    broken = sum(1 for c in text if c == "\ufffd" or "\ue000" <= c <= "\uf8ff")
-    broken += 6 * text.count("(cid:")
     common = sum(1 for word in found if word.lower() in _COMMON) / count
     long_words = sum(1 for word in found if len(word) > 24 and "-" not in word)
     glued = (long_words + len(_GLUED.findall(text))) / count
@@ -59,5 +63,5 @@ def measure(text: str) -> Quality:
     score = max(0.0, 0.4 + 0.6 * expected)
     score *= max(0.0, 1.0 - 5.0 * glued)
     score *= max(0.0, 1.0 - 12.0 * cut)
-    score *= max(0.0, 1.0 - 4.0 * broken / characters)
-    return Quality(count, round(score, 4))
+    score *= max(0.0, 1.0 - 4.0 * unread / characters)
+    return Quality(count, round(score, 4), unread)

@@ -73,6 +73,7 @@ class SearchResult(BaseModel):
     edges: int
     entities: list[Entity]
     neighbors: list[NeighborRow]
+    notes: list[str] = Field(default_factory=list, description="What the file holds besides")
 
 
 @tool(
@@ -102,7 +103,11 @@ def graph_search(given: SearchInput, context: ToolContext) -> SearchResult:
         for neighbor in near
     ]  # fmt: skip
     return SearchResult(
-        nodes=graph.n_nodes, edges=graph.n_edges, entities=entities, neighbors=neighbors
+        nodes=graph.n_nodes,
+        edges=graph.n_edges,
+        entities=entities,
+        neighbors=neighbors,
+        notes=graph.meta.get("notes") or [],
     )
 
 

@@ -232,7 +232,9 @@ def _print_report(report: BuildReport) -> None:
         f"{report.files_read} read ({report.files_cached} from the store), "
         f"{report.files_failed} failed, {report.files_skipped} skipped",
     )
-    table.add_row("pages", f"{report.pages:,} (files by tier: {counts(report.tiers)})")
+    unread = report.unread_characters
+    lost = f"; {unread:,} characters could not be read" if unread else ""
+    table.add_row("pages", f"{report.pages:,} (files by tier: {counts(report.tiers)}){lost}")
     table.add_row(
         "documents",
         f"{report.documents} in the graph; {report.duplicates} duplicates, {report.retracted} "
@@ -268,6 +270,8 @@ def _print_report(report: BuildReport) -> None:
             err.print(f"[yellow]unreadable[/] {source.path}: {source.reason}")
         elif source.status == "read" and source.reason:
             err.print(f"[yellow]note[/] {source.path}: {source.reason}")
+        for note in source.notes:
+            err.print(f"[yellow]note[/] {source.path}: {note}")
     for note in report.notes:
         err.print(f"[yellow]note[/] {note}")
     out.print(table)

@@ -45,9 +45,14 @@ def load_lexicons(paths: Sequence[Path] | None) -> list[Lexicon]:
 def load_graph(path: Path, as_of: int | None = None) -> Graph:
     """Load a graph from its folder or file, restricted to what was known in the year `as_of`."""
     from kg.corpus.places import graph_folder
+    from rich.markup import escape
+
+    from sage.cli.console import err
     from sage.run.wiring import open_graph
     from sage.settings import load
 
     folder = graph_folder(path)
     graph = open_graph(folder if folder.is_dir() else path, load())
+    for note in graph.meta.get("notes") or ():
+        err.print(f"[yellow]note[/] {path}: {escape(note)}", soft_wrap=True)
     return graph.as_of(as_of) if as_of is not None else graph
