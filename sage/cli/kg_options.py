@@ -44,9 +44,9 @@ def load_lexicons(paths: Sequence[Path] | None) -> list[Lexicon]:
 
 def load_graph(path: Path, as_of: int | None = None) -> Graph:
     """Load a graph from its folder or file, restricted to what was known in the year `as_of`."""
-    from kg.corpus.places import graph_folder
     from rich.markup import escape
 
+    from kg.corpus.places import graph_folder
     from sage.cli.console import err
     from sage.run.wiring import open_graph
     from sage.settings import load

@@ -58,9 +58,7 @@ class Labelled:
         return next((known[name] for name in named if known.get(name)), None)
 
 
-def gather_labels(
-    given: PatchTrainInput, context: ToolContext, notes: list[str]
-) -> list[Labelled]:
+def gather_labels(given: PatchTrainInput, context: ToolContext, notes: list[str]) -> list[Labelled]:
     """Find the training files, adding to `notes` what is left out; raises `InputError` if none exist or they cannot be paired."""
     return (
         gather_outlines(given, context, notes)
