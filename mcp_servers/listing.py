@@ -25,6 +25,8 @@ def walk_below(roots: Roots) -> Iterator[tuple[Path, Path, list[str]]]:
             if here in visited:
                 inner.clear()
                 continue
+            if here.suffix == ".zarr":  # an image, whose folders are its parts
+                inner.clear()
             visited.add(here)
             if len(visited) > MOST_FOLDERS:
                 return

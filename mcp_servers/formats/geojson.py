@@ -1,4 +1,4 @@
-"""GeoJSON in QuPath's format: a FeatureCollection in level-0 pixels."""
+"""GeoJSON in QuPath's format, and annotations of other programs, in level-0 pixels."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ _CLASSES = ("classification", "class", "label", "group", "partofgroup", "layer",
 
 
 def read_objects(path: Path) -> Drawing:
-    """Read the objects of a GeoJSON file with their QuPath annotations; an empty file has none.
+    """Read the objects of a GeoJSON file, or of the XML of ASAP, HALO or ImageScope.
 
     Features that are neither areas nor points (lines, empty geometries) or are damaged are left out
     and counted, and so are non-numeric measurements. Raises `InputError` if the file is not
@@ -287,7 +287,14 @@ def _load(path: Path) -> Any:
     if path.stat().st_size > MAX_BYTES:
         raise InputError(f"{path}: larger than {MAX_BYTES >> 20} MiB; export fewer objects")
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
+        text = path.read_text(encoding="utf-8-sig")
+        if text.lstrip().startswith("<"):
+            from mcp_servers.formats.outlines_xml import parse_annotations
+
+            return {"type": "FeatureCollection", "features": parse_annotations(text, path)}
+        return json.loads(text)
+    except InputError:  # is a ValueError too
+        raise
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: invalid JSON: {error}") from error
 
@@ -297,9 +304,8 @@ def _features(data: Any, path: Path) -> list[Any]:
     items = data if isinstance(data, list) else [data]
     if isinstance(data, dict) and data.get("type") == "FeatureCollection":
         items = data.get("features") or []
-    elif not items or not isinstance(items[0], dict) or "type" not in items[0]:
-        if items:
-            raise InputError(f"{path}: not GeoJSON")
+    elif items and not (isinstance(items[0], dict) and "type" in items[0]):
+        raise InputError(f"{path}: not GeoJSON")
     if not isinstance(items, list):
         raise InputError(f"{path}: not GeoJSON")
     if len(items) > MAX_FEATURES:

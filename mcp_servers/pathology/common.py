@@ -21,6 +21,8 @@ from sage.core.models import Strict
 Method = Literal["classical", "learned"]
 Call = Literal["lymphoid", "doubtful", "rejected"]
 """Class of a dense region of lymphocyte-like nuclei; rejected regions are not counted."""
+Needs = Literal["color", "bright field", "nothing"]
+"""What a tool needs of an image: color, only transmitted light, or nothing since it only shows."""
 SUITE = "pathology"
 Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")]
 """Device for running a network; "auto" uses a GPU if there is one."""
@@ -63,14 +65,20 @@ def of_slide(slide: Slide) -> dict[str, Any]:
     return {"slide": slide.name, "mpp": slide.mpp, "mpp_source": slide.mpp_source}
 
 
-def open_slide(given: SlideInput, context: ToolContext) -> Slide:
-    """Open the slide named by the arguments; it stays open between calls of the same worker."""
-    path = context.input(given.slide, "file")
+def open_slide(given: SlideInput, context: ToolContext, needs: Needs = "color") -> Slide:
+    """Open the slide named by the arguments; it stays open between calls of the same worker.
+
+    Raises `InputError` if it is not a bright-field image, or has no color where that is needed.
+    """
+    path = context.input(given.slide)
     stat = path.stat()
     key = ("slide", str(path), stat.st_mtime_ns, stat.st_size, given.mpp)
-    return context.share_handle(
+    slide = context.share_handle(
         key, lambda: Slide.open(path, mpp=given.mpp, threads=max(2, context.threads))
     )
+    if needs != "nothing":
+        slide.need_stain(gray=needs == "bright field")
+    return slide
 
 
 def save_png(context: ToolContext, name: str, image: U8 | BoolArray) -> str:

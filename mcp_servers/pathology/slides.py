@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from fnmatch import fnmatch
 from typing import Literal
 
@@ -19,8 +20,9 @@ from mcp_servers.pathology.common import (
     open_slide,
     save_png,
 )
+from mcp_servers.slides.candidates import list_candidates, size_of
 from mcp_servers.spec import OutputName, Resources, tool
-from mcp_servers.workers.cohort import SLIDE_SUFFIXES, parse_patient
+from mcp_servers.workers.cohort import parse_patient
 from sage.core.errors import InputError
 
 
@@ -44,6 +46,9 @@ class PropertiesResult(SlideResult):
     width_um: float | None
     height_um: float | None
     objective_power: float | None
+    unlike_stain: str = Field(
+        description="Why tools for stained bright-field slides refuse it; empty if they do not"
+    )
     levels: list[LevelSize]
     associated_images: list[str]
     size_bytes: int
@@ -59,10 +64,11 @@ class PropertiesResult(SlideResult):
 )
 def slide_properties(given: SlideInput, context: ToolContext) -> PropertiesResult:
     """Read the metadata of a slide."""
-    slide = open_slide(given, context)
+    slide = open_slide(given, context, "nothing")
     warnings = list(slide.warnings)
     if slide.mpp is None:
-        warnings.append("the file does not state its pixel size; give mpp to tools that measure")
+        stated = "" if slide.mpp_conflict else "the file does not state its pixel size; "
+        warnings.append(f"{stated}give mpp to tools that measure")
     return PropertiesResult(
         **of_slide(slide),
         warnings=warnings,
@@ -73,12 +79,13 @@ def slide_properties(given: SlideInput, context: ToolContext) -> PropertiesResul
         width_um=None if slide.mpp is None else slide.width * slide.mpp,
         height_um=None if slide.mpp is None else slide.height * slide.mpp,
         objective_power=slide.objective_power,
+        unlike_stain=slide.unlike_stain(),
         levels=[
             LevelSize(width_px=level.width, height_px=level.height, downsample=level.downsample)
             for level in slide.levels
         ],
         associated_images=list(slide.associated),
-        size_bytes=slide.path.stat().st_size,
+        size_bytes=size_of(slide.path),
     )
 
 
@@ -107,7 +114,7 @@ class ImageResult(SlideResult):
 )
 def slide_thumbnail(given: ThumbnailInput, context: ToolContext) -> ImageResult:
     """Write an overview of a slide."""
-    slide = open_slide(given, context)
+    slide = open_slide(given, context, "nothing")
     image = slide.thumbnail(given.max_px)
     height, width = image.shape[:2]
     return ImageResult(
@@ -143,7 +150,7 @@ class RegionInput(SlideInput):
 )
 def read_region(given: RegionInput, context: ToolContext) -> ImageResult:
     """Read a rectangle at a given resolution."""
-    slide = open_slide(given, context)
+    slide = open_slide(given, context, "nothing")
     per_unit = 1 / slide.need_mpp() if given.unit == "um" else 1.0
     width, height = given.width * per_unit, given.height * per_unit
     scale = 1.0 if given.at_mpp is None else given.at_mpp / slide.need_mpp()
@@ -203,6 +210,7 @@ class SlidesResult(BaseModel):
 
     slides: list[SlideRow]
     total: int = Field(description="Total number; repeat with `start` for the rest")
+    left_out: dict[str, int] = Field(description="Number of images that are no slides, by reason")
     folders: dict[str, int] = Field(description="Number of slides per folder")
 
 
@@ -211,7 +219,7 @@ class SlidesResult(BaseModel):
     SUITE,
     "1.0.0",
     "List the slides and images that can be read: the name to give to other tools, the patient "
-    "from the name, and the size. Does not open the files.",
+    "from the name, and the size. Opens no pixels; masks and tiny images are counted, not listed.",
     Resources(memory_mb=256),
     cacheable=False,
 )
@@ -221,22 +229,31 @@ def list_slides(given: SlidesInput, context: ToolContext) -> SlidesResult:
     below = roots.input(given.folder, "folder") if given.folder else None
     found: list[SlideRow] = []
     folders: dict[str, int] = {}
+    left: Counter[str] = Counter()
     for root, folder, files in walk_below(roots):
         shown = folder.relative_to(root).as_posix()
         inside = below is None or folder.is_relative_to(below)
         if not inside or (below is None and JOB_FOLDER.search(f"{shown}/")):
             continue
         context.check_cancelled()
-        for name in files:
-            path = folder / name
-            if path.suffix.lower() not in SLIDE_SUFFIXES or not fnmatch(name, given.pattern):
+        paths, reasons = list_candidates(
+            [folder / name for name in files] + ([folder] if folder.suffix == ".zarr" else [])
+        )
+        left.update(reasons)
+        for path in paths:
+            if not fnmatch(path.name, given.pattern) or not roots.allows(path.resolve()):
                 continue
-            slide = make_argument(root, path, roots) if roots.allows(path.resolve()) else None
+            slide = make_argument(root, path, roots)
             if slide is None:
                 continue
-            size = round(path.stat().st_size / 1e6, 3)
+            size = round(size_of(path) / 1e6, 3)
             found.append(SlideRow(slide=slide, patient=parse_patient(path), mb=size))
             folders[shown] = folders.get(shown, 0) + 1
     found.sort(key=lambda row: row.slide)
     shown_rows = found[given.start : given.start + given.limit]
-    return SlidesResult(slides=shown_rows, total=len(found), folders=dict(sorted(folders.items())))
+    return SlidesResult(
+        slides=shown_rows,
+        total=len(found),
+        folders=dict(sorted(folders.items())),
+        left_out=dict(left),
+    )

@@ -65,8 +65,8 @@ def tile_grid(
     """Find the corners (level-0 pixels) of tiles with enough tissue.
 
     Tiles must also be in the regions, if any are given. The tissue share of each tile and a
-    description of the grid are returned too, with notes on the regions. `mask_scale` is level-0 pixels per pixel of the
-    (height, width) tissue mask.
+    description of the grid are returned too, with notes on the regions. `mask_scale`
+    is level-0 pixels per pixel of the (height, width) tissue mask.
     """
     corners, described = every_tile(slide, given)
     share = measure_coverage(tissue, corners, described.patch_size_level0, mask_scale)
@@ -118,7 +118,7 @@ def every_tile(slide: Slide, given: TilesInput) -> tuple[I64, Grid]:
 )
 def tile_slide(given: TilesInput, context: ToolContext) -> TilesResult:
     """Make the tile grid of a slide."""
-    slide = open_slide(given, context)
+    slide = open_slide(given, context, "bright field")
     context.progress(0.0, "tissue")
     found, view = slide_tissue(slide)
     corners, share, described, notes = tile_grid(slide, found.mask, view.scale, given, context)

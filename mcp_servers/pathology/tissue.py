@@ -209,7 +209,7 @@ def blurred_area(
 )
 def tissue_mask(given: TissueInput, context: ToolContext) -> TissueResult:
     """Find the tissue of a slide."""
-    slide = open_slide(given, context)
+    slide = open_slide(given, context, "bright field")
     context.progress(0.0, "tissue")
     found, view = slide_tissue(
         slide,

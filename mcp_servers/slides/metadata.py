@@ -17,6 +17,10 @@ PLAUSIBLE_MPP = (0.02, 100.0)
 """Plausible range of µm per pixel for a scan of tissue (a default of 72 dpi gives 353)."""
 
 
+SCAN_MPP = (0.08, 4.0)
+"""Range of µm per pixel that is believed of a file; others must be confirmed by the caller."""
+
+
 def number_pair(x: object, y: object) -> tuple[float, float] | None:
     """Return two plausible sizes in µm, or None."""
     try:
@@ -50,26 +54,65 @@ def resolution_mpp(tags: dict[str, object]) -> tuple[float, float] | None:
     return number_pair(values[0], values[1]) if max(values) <= 20 else None
 
 
-def ome_mpp(xml: str) -> tuple[float, float] | None:
-    """Read PhysicalSizeX and PhysicalSizeY from OME-XML."""
+def imagej_mpp(about: dict[str, Any], tags: dict[str, Any]) -> tuple[float, float] | None:
+    """Compute the pixel size from ImageJ's unit, to which its resolution tags refer."""
+    unit = str(about.get("unit", "")).replace("\\u00B5", "µ")
+    factor = {"micron": 1.0, "microns": 1.0, **_UNITS}.get(unit)
+    ratios = [tags.get("XResolution"), tags.get("YResolution")]
+    if factor is None or not all(isinstance(ratio, tuple) and all(ratio) for ratio in ratios):
+        return None
+    return number_pair(*(factor * ratio[1] / ratio[0] for ratio in ratios if ratio))
+
+
+_UNITS = {"µm": 1.0, "μm": 1.0, "um": 1.0, "nm": 1e-3, "mm": 1e3, "cm": 1e4}
+
+
+def _find_pixels(xml: str, size: tuple[int, int] | None) -> Any:
+    """Find the description of the image of this width and height, or else of the first."""
     from defusedxml import ElementTree
 
     try:
         root = ElementTree.fromstring(xml)
     except ElementTree.ParseError:
         return None
-    pixels = next((e for e in root.iter() if e.tag.endswith("}Pixels") or e.tag == "Pixels"), None)
+    found = [element for element in root.iter() if element.tag.rpartition("}")[2] == "Pixels"]
+    own = [e for e in found if size and (e.get("SizeX"), e.get("SizeY")) == (*map(str, size),)]
+    return next(iter([*own, *found]), None)
+
+
+def ome_mpp(xml: str, size: tuple[int, int] | None = None) -> tuple[float, float] | None:
+    """Read the pixel size of the image of this width and height from OME-XML."""
+    pixels = _find_pixels(xml, size)
     if pixels is None:
         return None
     values = []
     for axis in "XY":
-        size = pixels.get(f"PhysicalSize{axis}")
-        unit = pixels.get(f"PhysicalSize{axis}Unit", "µm")
-        factor = {"µm": 1.0, "μm": 1.0, "um": 1.0, "nm": 1e-3, "mm": 1e3, "cm": 1e4}.get(unit)
-        if size is None or factor is None:
+        stated = pixels.get(f"PhysicalSize{axis}")
+        factor = _UNITS.get(pixels.get(f"PhysicalSize{axis}Unit", "µm"))
+        if stated is None or factor is None:
             return None
-        values.append(float(size) * factor)
+        values.append(float(stated) * factor)
     return number_pair(values[0], values[1])
+
+
+def find_channels(xml: str, size: tuple[int, int]) -> tuple[tuple[str, ...], int | None]:
+    """Read the names of the channels and the significant bits of an image from OME-XML."""
+    pixels = _find_pixels(xml, size)
+    if pixels is None:
+        return (), None
+    bits = str(pixels.get("SignificantBits") or "")
+    names = tuple(
+        str(element.get("Name") or "")
+        for element in pixels
+        if element.tag.rpartition("}")[2] == "Channel"
+    )
+    return names, int(bits) if bits.isdecimal() else None
+
+
+def find_magnification(xml: str) -> float | None:
+    """Read the magnification of the only objective from OME-XML."""
+    found = set(re.findall(r'NominalMagnification="([0-9.]+)"', xml))
+    return float(found.pop()) if len(found) == 1 else None
 
 
 def open_tiff(path: Path) -> Any:
@@ -80,14 +123,3 @@ def open_tiff(path: Path) -> Any:
     import tifffile
 
     return tifffile.TiffFile(path, _multifile=False, is_ndtiff=False, is_mmstack=False)
-
-
-def tiff_tags(path: Path) -> tuple[str, dict[str, object]]:
-    """Return the description and the pixel-size tags of a TIFF file."""
-    with open_tiff(path) as file:
-        page = file.pages[0]
-        tags: dict[str, object] = {"ome": file.ome_metadata if file.is_ome else None}
-        for name in ("XResolution", "YResolution", "ResolutionUnit"):
-            tag = page.tags.get(name)
-            tags[name] = None if tag is None else tag.value
-        return str(getattr(page, "description", "") or ""), tags

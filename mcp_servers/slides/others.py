@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from mcp_servers.lazy import cv2
 from mcp_servers.slides.arrays import U8, AnyArray
-from mcp_servers.slides.metadata import open_tiff
+from mcp_servers.slides.layout import Colors, Layout, UnsupportedError, open_layout
 from mcp_servers.slides.source import Level, blank, crop_padded, shrink
 from sage.core.errors import InputError
 
@@ -20,14 +21,14 @@ READ_PIXELS = 4_000_000
 """Maximum number of pixels read from OpenSlide at once, at 20 bytes per pixel."""
 LONGEST_INDEX = 1 << 20
 """Maximum length of the index of a multi-file slide that OpenSlide reads, in bytes."""
-GRAY = "grayscale image: stain tools assume an RGB bright-field image"
-"""Warning for images without color."""
 
 
 class OpenSlideSource:
     """Reader for any format that OpenSlide supports."""
 
     name = "openslide"
+    format = "dicom"
+    notes: tuple[str, ...] = ()
 
     def __init__(self, path: Path) -> None:
         import openslide
@@ -49,6 +50,11 @@ class OpenSlideSource:
         self.levels = tuple(levels)
         color = self.properties.get("openslide.background-color", "ffffff")
         self._background = np.array([int(color[i : i + 2], 16) for i in (0, 2, 4)], dtype=np.uint16)
+
+    @property
+    def is_generic(self) -> bool:
+        """True for a TIFF of no known scanner."""
+        return self.properties.get("openslide.vendor") == "generic-tiff"
 
     @property
     def associated(self) -> tuple[str, ...]:
@@ -128,15 +134,40 @@ def _refuse_views(path: Path) -> None:
 
 
 class ImageSource:
-    """Reader for a plain image in memory: PNG, JPEG, TIFF without tiles, OME-TIFF planes."""
+    """Reader for a plain image in memory: PNG, JPEG, TIFF without tiles."""
 
     name = "image"
 
     def __init__(self, path: Path) -> None:
-        pixels, self.warnings = as_rgb8(_load(path), path)
-        self._pixels = pixels
-        height, width = pixels.shape[:2]
+        self.layout: Layout | None = None
+        tiff = path.suffix.lower() in {".tif", ".tiff", ".btf"} or _is_tiff(path)
+        try:
+            pixels, self.colors, notes = self._load_tiff(path) if tiff else _load(path)
+        except UnsupportedError:  # YCbCr, one bit per pixel
+            pixels, self.colors, notes = _load(path)
+        self._pixels = self.colors.to_rgb(pixels)
+        if self.colors.alpha and (pixels[:, :, -1] < self.colors.white).any():
+            notes.append("transparent pixels were rendered on white")
+        self.warnings: tuple[str, ...] = (*notes, *filter(None, [self.colors.note]))
+        height, width = self._pixels.shape[:2]
         self.levels: tuple[Level, ...] = (Level(width, height, 1.0, 512, 512),)
+
+    def _load_tiff(self, path: Path) -> tuple[AnyArray, Colors, list[str]]:
+        try:
+            with open_layout(path) as layout:
+                self.layout = layout
+                pixels = _read_pages(path, layout)
+        except (InputError, UnsupportedError):
+            raise
+        except Exception as error:  # tifffile raises many kinds on damaged files
+            raise InputError(f"{path}: not a readable TIFF: {error}") from error
+        largest = float(pixels.max()) if pixels.size else 1.0
+        colors = layout.colors.scaled_to(pixels.dtype, layout.bits, largest)
+        notes = list(layout.notes)
+        if layout.orientation != 1:
+            pixels = _turn(pixels, layout.orientation)
+            notes.append(ROTATED)
+        return pixels, colors, notes
 
     def read(self, level: int, x: int, y: int, width: int, height: int, reduce: int = 1) -> U8:
         """Read a rectangle; see `Source.read`."""
@@ -146,60 +177,101 @@ class ImageSource:
         self._pixels = blank(1, 1)
 
 
-def _load(path: Path) -> AnyArray:
-    if path.suffix.lower() in {".tif", ".tiff", ".btf"}:
-        return _load_tiff(path)
-    from PIL import Image, UnidentifiedImageError
+ROTATED = "turned upright as its orientation (EXIF) demands"
 
+
+def _is_tiff(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(4) in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+
+
+def _turn(pixels: AnyArray, orientation: int) -> AnyArray:
+    """Apply an EXIF orientation of 2 to 8 to (height, width, samples) values."""
+    if orientation in (5, 6, 7, 8):
+        pixels = pixels.transpose(1, 0, 2)
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    return pixels[::-1] if orientation in (3, 4, 7, 8) else pixels
+
+
+def _load(path: Path) -> tuple[AnyArray, Colors, list[str]]:
+    """Load a PNG, JPEG or BMP upright."""
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
+    notes = []
     try:
         with Image.open(path) as image:
             _refuse_large(path, image.width, image.height)
-            if image.mode in {"I;16", "I;16B", "I;16L", "I", "F"}:
-                return np.asarray(image)
-            if image.mode == "LA" or (image.mode in {"L", "1"} and "transparency" in image.info):
-                return np.asarray(image.convert("LA"))
-            if image.mode in {"L", "1"}:
-                return np.asarray(image.convert("L"))
-            if image.mode in {"RGBA", "PA"} or "transparency" in image.info:
-                return np.asarray(image.convert("RGBA"))
-            return np.asarray(image.convert("RGB"))
-    except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
+            if image.getexif().get(274, 1) != 1:
+                notes.append(ROTATED)
+            upright = ImageOps.exif_transpose(image)
+            bare = "transparency" not in upright.info
+            deep = image.format == "PNG" and _png_depth(path) == 16
+            if deep and image.mode in {"RGB", "RGBA"}:  # of which Pillow keeps the high bytes
+                pixels: AnyArray = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+                pixels = pixels[:, :, [2, 1, 0, 3][: pixels.shape[2]]]
+            elif upright.mode in {"I;16", "I;16B", "I;16L", "I", "F"}:
+                pixels = np.asarray(upright)
+            elif upright.mode in {"L", "1"} and bare:
+                pixels = np.asarray(upright.convert("L"))
+            elif upright.mode in {"L", "1", "LA"}:
+                pixels = np.asarray(upright.convert("LA"))
+            elif upright.mode in {"RGBA", "PA"} or not bare:
+                pixels = np.asarray(upright.convert("RGBA"))
+            else:
+                pixels = np.asarray(upright.convert("RGB"))
+    except (
+        UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError,
+    ) as error:  # fmt: skip
+        if isinstance(error, InputError):
+            raise
         raise InputError(
             f"{path}: not a readable slide or image ({error}). Provide an SVS, a tiled TIFF, "
             "OME-TIFF, PNG or JPEG."
         ) from error
+    pixels = pixels if pixels.ndim == 3 else pixels[:, :, None]
+    if pixels.dtype == np.int32:
+        pixels = np.clip(pixels, 0, 65535).astype(np.uint16)
+    samples = pixels.shape[2]
+    colors = Colors("gray" if samples < 3 else "rgb", samples, alpha=samples in (2, 4))
+    return pixels, colors.scaled_to(pixels.dtype, None, float(pixels.max())), notes
 
 
-def _load_tiff(path: Path) -> AnyArray:
-    try:
-        with open_tiff(path) as file:
-            level = file.series[0]
-            axes, shape = level.axes, level.shape
-            sizes = dict(zip(axes, shape, strict=True))
-            _refuse_large(path, sizes.get("X", 0), sizes.get("Y", 0))
-            end = max(
-                (int(o) + int(c) for page in level.pages if page is not None
-                 for o, c in zip(page.dataoffsets, page.databytecounts, strict=True)),
-                default=0,
-            )  # fmt: skip
-            if end > path.stat().st_size:
-                raise InputError(
-                    f"{path}: truncated: its data end at byte {end}, but the file ends at "
-                    f"{path.stat().st_size}. Copy it again."
-                )
-            pixels = level.asarray()
-    except InputError:
-        raise
-    except Exception as error:  # tifffile raises many kinds on damaged files
-        raise InputError(f"{path}: not a readable TIFF: {error}") from error
-    for axis in [a for a in axes if a not in "YXSC"]:
-        index = axes.index(axis)
-        pixels = pixels.take(0, axis=index)
-        axes = axes.replace(axis, "", 1)
-    channel = "S" if "S" in axes else "C" if "C" in axes else ""
-    if channel:
-        pixels = np.moveaxis(pixels, axes.index(channel), -1)
-    return np.asarray(pixels)
+def _png_depth(path: Path) -> int:
+    with path.open("rb") as stream:
+        return (stream.read(25) + bytes(25))[24]
+
+
+def _read_pages(path: Path, layout: Layout) -> AnyArray:
+    """Read the chosen plane of a TIFF whole, as (height, width, samples) values."""
+    pages = layout.levels[0]
+    base = pages[0]
+    _refuse_large(path, int(base.imagewidth), int(base.imagelength) * len(pages))
+    series = layout.series
+    listed = [page for page in ([*series.levels[0].pages] if series else pages) if page is not None]
+    end = max(
+        (int(o) + int(c) for page in listed
+         for o, c in zip(page.dataoffsets, page.databytecounts, strict=True)),
+        default=0,
+    )  # fmt: skip
+    if end > path.stat().st_size:
+        raise InputError(
+            f"{path}: truncated: its data end at byte {end}, but the file ends at "
+            f"{path.stat().st_size}. Copy it again."
+        )
+    axes = series.levels[0].axes if series else base.axes
+    if series and len(listed) == 1:
+        _refuse_large(path, int(np.prod(series.levels[0].shape)), 1)
+        pixels, axes = series.levels[0].asarray(), series.levels[0].axes
+        for axis, place in layout.index.items():
+            pixels = pixels.take(place, axis=axes.index(axis))
+            axes = axes.replace(axis, "", 1)
+    else:
+        pixels, axes = np.stack([page.asarray() for page in pages]), "C" + base.axes
+        if len(pages) == 1:
+            pixels, axes = pixels[0], base.axes
+    channel = next((axes.index(axis) for axis in "SC" if axis in axes), None)
+    return pixels[:, :, None] if channel is None else np.moveaxis(pixels, channel, -1)
 
 
 def _refuse_large(path: Path, width: int, height: int) -> None:
@@ -209,36 +281,3 @@ def _refuse_large(path: Path, width: int, height: int) -> None:
             "Convert it to a tiled pyramid first, e.g. `vips tiffsave IN OUT.tif --tile "
             "--pyramid --compression jpeg`."
         )
-
-
-def as_rgb8(pixels: AnyArray, path: Path) -> tuple[U8, tuple[str, ...]]:
-    """Convert an image of any depth and channel count to 8-bit RGB, and describe the conversion.
-
-    Transparent pixels are blended with white; 16-bit and float data are scaled by their range.
-    """
-    notes: list[str] = []
-    if pixels.ndim == 2:
-        pixels = np.repeat(pixels[:, :, None], 3, axis=2)
-        notes.append(GRAY)
-    if pixels.ndim != 3 or pixels.shape[2] not in (2, 3, 4):
-        raise InputError(
-            f"{path}: an image of shape {pixels.shape} is not RGB; fluorescence and multi-channel "
-            "images are not supported."
-        )
-    if pixels.dtype != np.uint8:
-        top = float(pixels.max()) if pixels.size else 1.0
-        scale = 65535.0 if pixels.dtype == np.uint16 and top > 4095 else max(top, 1e-9)
-        pixels = np.clip(pixels.astype(np.float32) * (255.0 / scale), 0, 255).astype(np.uint8)
-        notes.append(f"values scaled from 0-{scale:g} to 0-255")
-    if pixels.shape[2] == 2:
-        pixels = np.concatenate([np.repeat(pixels[:, :, :1], 3, axis=2), pixels[:, :, 1:]], axis=2)
-        notes.append(GRAY)
-    if pixels.shape[2] == 4:
-        alpha = pixels[:, :, 3:].astype(np.uint16)
-        if (alpha < 255).any():
-            mixed = pixels[:, :, :3].astype(np.uint16) * alpha + 255 * (255 - alpha)
-            pixels = (mixed // 255).astype(np.uint8)
-            notes.append("transparent pixels were rendered on white")
-        else:
-            pixels = pixels[:, :, :3]
-    return np.ascontiguousarray(pixels), tuple(notes)

@@ -19,18 +19,18 @@ import numpy as np
 
 from mcp_servers.lazy import cv2
 from mcp_servers.slides.arrays import U8
+from mcp_servers.slides.folders import open_folder
+from mcp_servers.slides.layout import UNREADABLE, UnsupportedError, open_layout
 from mcp_servers.slides.metadata import (
     PLAUSIBLE_MPP,
+    SCAN_MPP,
     PixelSizeError,
     aperio_mpp,
     number_pair,
-    ome_mpp,
-    resolution_mpp,
-    tiff_tags,
 )
 from mcp_servers.slides.others import ImageSource, OpenSlideSource
-from mcp_servers.slides.source import Level, Source, refuse_discolored
-from mcp_servers.slides.tiff import UNREADABLE, TiffSource, UnsupportedError
+from mcp_servers.slides.source import Level, Source, doubt_bright_field, refuse_discolored
+from mcp_servers.slides.tiff import TiffSource
 from mcp_servers.slides.view import View
 from sage.core.errors import InputError
 
@@ -49,8 +49,10 @@ _MAGIC = {
 
 ONE_UM = 10.0
 """Objective power at which a scan's pixel is about 1 µm."""
-POWER_TOLERANCE = 3.0
+POWER_TOLERANCE = 1.4
 """Factor by which the pixel size may differ from the usual one for the objective in the file."""
+GLANCE_PX = 1 << 25
+"""Largest level that is read whole for a look at the colors."""
 MPP_TOLERANCE = 0.05
 """Relative difference between the caller's pixel size and the file's that causes no warning."""
 
@@ -68,8 +70,11 @@ class Slide:
     associated: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     mpp_conflict: str = ""
+    colors: str = "rgb"
     threads: int = 2
     _pool: ThreadPoolExecutor | None = field(default=None, repr=False)
+    _stated_mpp: float | None = None
+    _unlike: dict[bool, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def open(
@@ -113,10 +118,11 @@ class Slide:
 
     def _override(self, mpp: float) -> None:
         """Use the caller's pixel size; if the file states another, every result reports both."""
-        if self.mpp is not None and abs(mpp - self.mpp) > MPP_TOLERANCE * self.mpp:
+        stated = self._stated_mpp
+        if stated is not None and abs(mpp - stated) > MPP_TOLERANCE * stated:
             note = (
-                f"the pixel size was set to {mpp:g} µm, but the file states {self.mpp:g}: areas "
-                f"differ by a factor of {(mpp / self.mpp) ** 2:.3g}"
+                f"the pixel size was set to {mpp:g} µm, but the file states {stated:g}: areas "
+                f"differ by a factor of {(mpp / stated) ** 2:.3g}"
             )
             self.mpp_conflict = note
             self.warnings = (*self.warnings, note)
@@ -124,6 +130,10 @@ class Slide:
 
     def _attach(self, kind: str, backend: Backend) -> None:
         """Choose the reader; on failure, nothing is left open."""
+        if kind == "folder":
+            self.source = open_folder(self.path)
+            self.format, self.warnings = self.source.format, self.source.notes
+            return
         if kind in {"png", "jpeg", "bmp"} or backend == "image":
             image = ImageSource(self.path)
             self.source, self.warnings = image, image.warnings
@@ -155,18 +165,24 @@ class Slide:
             )
             self.warnings = (*self.warnings, note)
         if direct is not None and (
-            reference is None or direct.mislabeled or _agree(direct, reference)
+            reference is None
+            or direct.mislabeled
+            or (direct.layout.converted and reference.is_generic)
+            or _agree(direct, reference)
         ):
             self.source = direct
+            self.warnings = (*self.warnings, *direct.notes)
             if reference is not None:
                 self.associated = reference.associated
                 reference.close()
-        elif reference is not None:
+        elif reference is not None and not (reference.is_generic and _is_elsewhere(self.path)):
             self.source = reference
             self.associated = reference.associated
             if direct is not None:
                 direct.close()
         else:
+            if reference is not None:
+                reference.close()
             try:
                 image = ImageSource(self.path)
             except InputError as error:
@@ -181,23 +197,25 @@ class Slide:
 
     def _read_metadata(self) -> None:
         properties: dict[str, str] = {}
-        description, tags = "", {}
+        description, layout = "", None
         if isinstance(self.source, OpenSlideSource):
             properties = self.source.properties
             description = properties.get("tiff.ImageDescription", "")
             self.format = properties.get("openslide.vendor", self.format)
-        elif isinstance(self.source, TiffSource):
-            description, tags = self.source.description, self.source.tags
+        elif isinstance(self.source, TiffSource | ImageSource):
+            layout = self.source.layout
+        if isinstance(self.source, ImageSource):
+            self.colors = self.source.colors.kind
+        if layout is not None:
+            self.colors, description = layout.colors.kind, layout.description
             self.format = "aperio" if description.startswith("Aperio") else "tiff"
-        elif self.format == "tiff":
-            description, tags = tiff_tags(self.path)
-        if tags.get("ome"):
-            self.format = "ome-tiff"
+            self.format = "ome-tiff" if layout.is_ome else self.format
         pairs = [
-            ome_mpp(str(tags["ome"])) if tags.get("ome") else None,
+            layout.mpp if layout is not None and layout.is_ome else None,
             number_pair(properties.get("openslide.mpp-x"), properties.get("openslide.mpp-y")),
             aperio_mpp(description) if description.startswith("Aperio") else None,
-            resolution_mpp(tags),
+            layout.mpp if layout is not None else None,
+            getattr(self.source, "mpp", None),
         ]
         pair = next((p for p in pairs if p is not None), None)
         if pair is not None:
@@ -205,11 +223,17 @@ class Slide:
                 note = f"pixels are not square ({pair[0]:g} x {pair[1]:g} µm); their mean is used"
                 self.warnings = (*self.warnings, note)
             self.mpp, self.mpp_source = (pair[0] + pair[1]) / 2, "file"
+            self._stated_mpp = self.mpp
         power = re.search(r"AppMag\s*=\s*([\d.]+)", description)
         text = properties.get("openslide.objective-power") or (power.group(1) if power else None)
         with suppress(TypeError, ValueError):
-            self.objective_power = float(text) if text else None
-        if self.mpp and self.objective_power and self.objective_power > 0:
+            self.objective_power = float(text) if text else layout.power if layout else None
+        if self.mpp and not SCAN_MPP[0] <= self.mpp <= SCAN_MPP[1]:
+            self.mpp_conflict = (
+                f"the file states {self.mpp:g} µm per pixel, which no scan of tissue has "
+                f"({SCAN_MPP[0]:g}-{SCAN_MPP[1]:g})"
+            )
+        elif self.mpp and self.objective_power and self.objective_power > 0:
             usual = ONE_UM / self.objective_power
             if not 1 / POWER_TOLERANCE <= self.mpp / usual <= POWER_TOLERANCE:
                 self.mpp_conflict = (
@@ -217,7 +241,9 @@ class Slide:
                     f"{self.objective_power:g}x, which usually has {usual:g}: one of them is "
                     "wrong"
                 )
-                self.warnings = (*self.warnings, self.mpp_conflict)
+        if self.mpp_conflict:
+            self.warnings = (*self.warnings, self.mpp_conflict)
+            self.mpp, self.mpp_source = None, "none"
 
     # -- properties ---------------------------------------------------------------------------
 
@@ -244,13 +270,49 @@ class Slide:
     def need_mpp(self) -> float:
         """Return the µm per level-0 pixel; raises `PixelSizeError`, with the remedy, if unknown."""
         if self.mpp is None:
+            doubt = self.mpp_conflict or (
+                "the file does not state its pixel size (µm per pixel), or states an implausible "
+                "one"
+            )
             raise PixelSizeError(
-                f"{self.path}: the file does not state its pixel size (µm per pixel), or states "
-                "an implausible one. Give it as mpp, or on the command line with --mpp 0.25 or "
+                f"{self.path}: {doubt}. Give it as mpp, or on the command line with --mpp 0.25 or "
                 "--set mpp=0.25 (a 40x scan has about 0.25, a 20x scan about 0.5); it is "
                 "recorded as an override."
             )
         return self.mpp
+
+    def unlike_stain(self, *, gray: bool = False) -> str:
+        """Describe why this is no bright-field image in color, or return an empty text.
+
+        The samples decide, then a look at the colors. With `gray`, grayscale is accepted.
+        """
+        if self.colors == "channels":
+            return next(note for note in self.warnings if "channels" in note)
+        if self.colors == "gray" and not gray:
+            return "a grayscale image"
+        if gray not in self._unlike:
+            self._unlike[gray] = doubt_bright_field(self._glance(), gray=gray)
+        return self._unlike[gray]
+
+    def need_stain(self, *, gray: bool = False) -> None:
+        """Raise `InputError` if this is no bright-field image in color (see `unlike_stain`)."""
+        if doubt := self.unlike_stain(gray=gray):
+            raise InputError(
+                f"{self.path}: {doubt}; stained tissue in bright field and RGB is needed here. "
+                "slide_thumbnail shows the image"
+            )
+
+    def _glance(self) -> U8:
+        """Read the slide small, or fields spread over it if no level is small enough."""
+        coarsest = self.levels[-1]
+        if coarsest.width * coarsest.height <= GLANCE_PX:
+            return self.thumbnail(512)
+        spread = [
+            self.source.read(len(self.levels) - 1, int(x), int(y), 64, 64)
+            for y in np.linspace(0, coarsest.height - 64, 12)
+            for x in np.linspace(0, coarsest.width - 64, 12)
+        ]
+        return np.concatenate(spread)
 
     # -- pixels -------------------------------------------------------------------------------
 
@@ -364,10 +426,17 @@ def fit(image: U8, max_px: int) -> U8:
     return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
 
 
+def _is_elsewhere(path: Path) -> bool:
+    """Check whether the slide of a TIFF file is not the RGB image that OpenSlide would read."""
+    with suppress(UnsupportedError), open_layout(path) as layout:
+        return layout.converted or layout.orientation != 1
+    return False
+
+
 def _kind(path: Path) -> str:
     """Detect a file's kind by its first bytes; raises `InputError` if it cannot be a slide."""
     if path.is_dir():
-        raise InputError(f"{path}: is a folder; give a slide file")
+        return "folder"
     try:
         with path.open("rb") as stream:
             head = stream.read(8)
@@ -382,7 +451,7 @@ def _agree(direct: TiffSource, reference: OpenSlideSource) -> bool:
     """Check that both readers find the same levels, and equal pixels at the end levels."""
     sizes = [(level.width, level.height) for level in direct.levels]
     theirs_sizes = [(level.width, level.height) for level in reference.levels]
-    if direct.tags.get("ome"):  # OpenSlide does not look into the sub-directories of OME-TIFF
+    if direct.layout.is_ome:  # OpenSlide does not look into the sub-directories of OME-TIFF
         sizes = sizes[: len(theirs_sizes)]
     if sizes != theirs_sizes or direct.has_gaps():
         return False

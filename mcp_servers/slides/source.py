@@ -138,6 +138,29 @@ def _most_colorful(source: Source, level: int) -> tuple[int, int]:
     return corner
 
 
+DARK_FIELD = 60
+"""Value that the brightest spots of a bright-field image exceed in every color, out of 255."""
+COLORLESS = 6
+"""Largest difference between the colors of a pixel that is still gray."""
+
+
+def doubt_bright_field(image: U8, *, gray: bool = False) -> str:
+    """Look for the signs of another kind of image than stained tissue in transmitted light.
+
+    Light that tissue transmits is bright in every color where there is least stain; fluorescence is
+    dark there. Black fill is left out. Returns the reason for the doubt, or an empty text.
+    """
+    pixels = image.reshape(-1, 3).astype(np.int16)
+    low, high = pixels.min(axis=1), pixels.max(axis=1)
+    lit = high > 8
+    if lit.any() and np.quantile(low[lit], 0.98) < DARK_FIELD:
+        return "an image on a dark ground, as in fluorescence"
+    colored = np.quantile(high - low, 0.999) > COLORLESS
+    if not colored and not gray and np.quantile(high, 0.05) < 200:
+        return "an image without color"
+    return ""
+
+
 def release(source: Source) -> None:
     """Drop the decoded tiles after a pass over a slide, and return freed memory to the system.
 

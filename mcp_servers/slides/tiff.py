@@ -1,12 +1,11 @@
-"""Direct decoding of tiled TIFF and SVS, with tifffile for directories and imagecodecs for tiles.
+"""Direct decoding of tiled TIFF and SVS: tifffile decodes tiles, except for JPEG streams of RGB.
 
-Only encodings whose pixels equal OpenSlide's are supported (8-bit RGB, JPEG, JPEG 2000 with RGB
-data, deflate, LZW, none); everything else raises `UnsupportedError` and is left to OpenSlide.
+These are decoded so that their pixels equal OpenSlide's. What tifffile cannot decode raises
+`UnsupportedError` and is left to OpenSlide.
 """
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import threading
@@ -20,24 +19,31 @@ from typing import Any
 import numpy as np
 
 from mcp_servers.lazy import cv2
-from mcp_servers.slides.arrays import I64, U8
-from mcp_servers.slides.metadata import open_tiff
+from mcp_servers.slides.arrays import I64, U8, AnyArray
+from mcp_servers.slides.layout import Layout, UnsupportedError, open_layout
 from mcp_servers.slides.source import WHITE, Level, blank, shrink
 from sage.core.errors import InputError
 
 CACHE_BYTES = 48 * 2**20
-UNREADABLE = "it has no readable directory"
-"""Beginning of the reason given if a file is not a complete TIFF."""
 _JPEG, _JPEG2000_RGB, _JPEG2000_YCBCR = 7, 33005, 33003
-_PLAIN = {1: "none", 5: "lzw", 8: "deflate", 32946: "deflate"}
+_KNOWN = frozenset(
+    (1, 5, _JPEG, 8, 32773, 32946, _JPEG2000_RGB, 34712, 34892, 34925, 50000, 50001, 50002)
+)
+"""Compressions that tifffile decodes in tiles."""
 
 
-_SILENT = logging.NullHandler()
-"""Handler that silences tifffile, whose findings appear in SAGE's own errors."""
+@dataclass(frozen=True, slots=True)
+class _Plane:
+    """Tiles of one channel, or of all channels of interleaved pixels.
 
+    `first` is the number of the first tile in `decode`'s page.
+    """
 
-class UnsupportedError(Exception):
-    """The file needs another reader; the message gives the reason."""
+    decode: Callable[..., Any]
+    first: int
+    offsets: I64
+    counts: I64
+    tables: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +51,23 @@ class _Directory:
     """A tiled image of the file."""
 
     level: Level
-    offsets: I64
-    counts: I64
-    compression: int
-    jpeg_colorspace: str
-    tables: bytes | None
-    predictor: int
+    planes: tuple[_Plane, ...]
+    jpeg_colorspace: str | None
+    """Color space of JPEG streams of RGB, which are decoded directly; None for all else."""
     mislabeled: bool
     """Whether the color space of the JPEG streams differs from the TIFF tag."""
+
+    @property
+    def offsets(self) -> I64:
+        return self.planes[0].offsets
+
+    @property
+    def counts(self) -> I64:
+        return self.planes[0].counts
+
+    @property
+    def tables(self) -> bytes | None:
+        return self.planes[0].tables
 
     @property
     def columns(self) -> int:
@@ -67,29 +82,54 @@ class TiffSource:
     def __init__(self, path: Path, pool: Callable[[], ThreadPoolExecutor]) -> None:
         self._path = path
         self._pool = pool
-        self._directories, self.description, self.tags = _parse(path)
+        with open_layout(path) as layout:
+            if layout.orientation != 1:
+                raise UnsupportedError("not upright")
+            self.layout, base = layout, layout.levels[0][0]
+            self._colors, dtype = layout.colors, base.dtype
+            self._directories = [_directory(pages, base, layout) for pages in layout.levels]
         self.levels = tuple(d.level for d in self._directories)
         self._check_extent()
         self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         self._cache: OrderedDict[tuple[int, int], U8] = OrderedDict()
         self._cached = 0
         self._lock = threading.Lock()
+        if dtype != np.uint8:
+            largest = self._largest() if layout.bits is None or dtype.kind == "f" else 0.0
+            self._colors = self._colors.scaled_to(dtype, layout.bits, largest)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes on the image that was chosen and on its conversion to RGB."""
+        return (*self.layout.notes, *filter(None, [self._colors.note]))
+
+    def _largest(self) -> float:
+        """Return the largest value of the coarsest level, or of tiles spread over it."""
+        directory = self._directories[-1]
+        stored = np.flatnonzero(directory.counts > 0)
+        chosen = stored[:: max(1, len(stored) // _LOOKED_AT)]
+        try:
+            return max(float(self._samples(directory, int(n)).max()) for n in chosen)
+        except (ValueError, RuntimeError, TypeError) as error:
+            raise InputError(f"{self._path}: its tiles cannot be decoded: {error}") from error
 
     def _check_extent(self) -> None:
         """Refuse a file that declares tiles it does not contain."""
         size = self._path.stat().st_size
         for number, directory in enumerate(self._directories):
-            present = directory.counts > 0
+            counts = np.concatenate([plane.counts for plane in directory.planes])
+            ends = np.concatenate([plane.offsets + plane.counts for plane in directory.planes])
+            present = counts > 0
             if not present.any():
                 raise InputError(
                     f"{self._path}: level {number} ({directory.level.width} x "
                     f"{directory.level.height} px) has no image data; the file contains only a "
                     "header. Copy or export it again."
                 )
-            cut = int((present & (directory.offsets + directory.counts > size)).sum())
+            cut = int((present & (ends > size)).sum())
             if cut:
                 raise InputError(
-                    f"{self._path}: truncated: {cut} of {directory.counts.size} tiles of level "
+                    f"{self._path}: truncated: {cut} of {counts.size} tiles of level "
                     f"{number} are beyond the end of the file ({size} bytes). Copy it again."
                 )
 
@@ -131,14 +171,27 @@ class TiffSource:
         count = int(directory.counts[index])
         if count == 0:
             return blank(directory.level.tile_height, directory.level.tile_width)
-        data = os.pread(self._fd, count, int(directory.offsets[index]))
         try:
+            if directory.jpeg_colorspace is None:
+                return _fill(self._colors.to_rgb(self._samples(directory, index)), directory)
+            data = os.pread(self._fd, count, int(directory.offsets[index]))
             return _decode(data, directory)
         except (ValueError, RuntimeError, TypeError) as error:
             raise InputError(
                 f"{self._path}: tile {index} of level {level} cannot be decoded: {error}. "
                 "The file is damaged; copy it again."
             ) from error
+
+    def _samples(self, directory: _Directory, index: int) -> AnyArray:
+        """Decode the (height, width, samples) values of a tile."""
+        parts = []
+        for plane in directory.planes:
+            count = int(plane.counts[index])
+            data = os.pread(self._fd, count, int(plane.offsets[index])) if count else None
+            found = plane.decode(data, plane.first + index, jpegtables=plane.tables, _fullsize=True)
+            shape = (directory.level.tile_height, directory.level.tile_width, 1)
+            parts.append(np.zeros(shape, np.uint8) if found[0] is None else found[0][0])
+        return np.concatenate(parts, axis=2) if len(parts) > 1 else np.asarray(parts[0])
 
     def _cached_tile(self, level: int, index: int) -> U8:
         key = (level, index)
@@ -159,7 +212,7 @@ class TiffSource:
     def _reduced_tile(self, level: int, index: int, reduce: int) -> U8:
         """Read a tile at 1/2, 1/4 or 1/8; a JPEG tile is decoded with fewer coefficients."""
         directory = self._directories[level]
-        if directory.compression != _JPEG or not directory.counts[index]:
+        if directory.jpeg_colorspace is None or not directory.counts[index]:
             return shrink(self.tile(level, index), reduce)
 
         flags = {
@@ -234,27 +287,18 @@ class TiffSource:
 
 
 def _decode(data: bytes, directory: _Directory) -> U8:
-    """Decode an encoded tile to RGB, padded with white to the full tile size."""
+    """Decode a JPEG tile to RGB, padded with white to the full tile size."""
     import imagecodecs
 
+    image = imagecodecs.jpeg8_decode(
+        data, tables=directory.tables, colorspace=directory.jpeg_colorspace, outcolorspace="RGB"
+    )
+    return _fill(np.asarray(image), directory)
+
+
+def _fill(image: AnyArray, directory: _Directory) -> U8:
+    """Pad an RGB tile with white to the full tile size."""
     tile_width, tile_height = directory.level.tile_width, directory.level.tile_height
-    if directory.compression == _JPEG:
-        image = imagecodecs.jpeg8_decode(
-            data, tables=directory.tables, colorspace=directory.jpeg_colorspace, outcolorspace="RGB"
-        )
-    elif directory.compression == _JPEG2000_RGB:
-        image = imagecodecs.jpeg2k_decode(data)
-    else:
-        kind = _PLAIN[directory.compression]
-        if kind == "deflate":
-            data = bytes(imagecodecs.zlib_decode(data))
-        elif kind == "lzw":
-            data = bytes(imagecodecs.lzw_decode(data))
-        image = np.frombuffer(data, dtype=np.uint8)[: tile_width * tile_height * 3]
-        image = image.reshape(tile_height, tile_width, 3)
-        if directory.predictor == 2:
-            image = np.cumsum(image, axis=1, dtype=np.uint8)
-    image = np.asarray(image)
     if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
         raise ValueError(f"decoded to shape {image.shape} of {image.dtype}, not 8-bit RGB")
     if image.shape[:2] != (tile_height, tile_width):
@@ -274,94 +318,47 @@ def _self_contained(data: bytes, directory: _Directory) -> bytes:
     return b"\xff\xd8" + adobe + tables + data[2:]
 
 
-def _parse(path: Path) -> tuple[list[_Directory], str, dict[str, Any]]:
-    """Read the levels of the first series; raise `UnsupportedError` for other encodings."""
-    import tifffile
-
-    logging.getLogger("tifffile").addHandler(_SILENT)
-    try:
-        with open_tiff(path) as file:
-            if not file.series:
-                raise UnsupportedError(UNREADABLE)
-            pages = _level_pages(file)
-            base = pages[0]
-            tags: dict[str, Any] = {"ome": file.ome_metadata if file.is_ome else None}
-            for name in ("XResolution", "YResolution", "ResolutionUnit", "Software"):
-                tag = base.tags.get(name)
-                tags[name] = None if tag is None else tag.value
-            directories = [_directory(page, base) for page in pages]
-            return directories, str(base.description or ""), tags
-    except InputError:  # is a ValueError too
-        raise
-    except (
-        tifffile.TiffFileError, ValueError, IndexError, KeyError, TypeError, ZeroDivisionError,
-    ) as error:  # fmt: skip
-        raise UnsupportedError(f"{UNREADABLE} ({error})") from error
+_LOOKED_AT = 16
+"""Number of tiles that are decoded to find the largest value."""
 
 
-def _level_pages(file: Any) -> list[Any]:
-    """Return the pages of the pyramid, finest first.
-
-    OME-TIFF stores them in sub-directories, which tifffile resolves. In other files they are the
-    tiled pages with the same aspect ratio as the first; tifffile alone would take the second page
-    of any SVS for a thumbnail.
-    """
-    series = file.series[0]
-    if file.is_ome or len(series.keyframe.pages or ()) > 0:
-        for level in series.levels:
-            if len(level.pages) != 1:
-                raise UnsupportedError("several planes")
-        return [level.keyframe for level in series.levels]
-    base = file.pages[0]
-    pages = [base]
-    for page in list(file.pages)[1:]:
-        page = page.aspage()
-        if not page.is_tiled or page.imagewidth >= pages[-1].imagewidth:
-            continue
-        ratio = base.imagewidth / page.imagewidth
-        expected = base.imagelength / ratio
-        if abs(page.imagelength - expected) <= max(2.0, 0.02 * expected):
-            pages.append(page)
-    return pages
-
-
-def _directory(page: Any, base: Any) -> _Directory:
+def _directory(pages: list[Any], base: Any, layout: Layout) -> _Directory:
+    page = pages[0]
     if not page.is_tiled:
         raise UnsupportedError("not tiled")
-    if page.samplesperpixel != 3 or page.bitspersample != 8 or page.planarconfig != 1:
-        raise UnsupportedError("not 8-bit RGB with interleaved samples")
     photometric, compression = int(page.photometric), int(page.compression)
-    mislabeled = False
-    if compression == _JPEG:
-        tagged = {2: "RGB", 6: "YCBCR"}.get(photometric)
-        colorspace = _stream_color(page) or tagged
-        mislabeled = colorspace != tagged
-    elif compression == _JPEG2000_RGB or compression in _PLAIN:
-        colorspace = "RGB" if photometric == 2 or compression == _JPEG2000_RGB else None
-    else:
-        colorspace = None
-    if colorspace is None:
+    if compression not in _KNOWN or (photometric == 6 and compression != _JPEG):
         raise UnsupportedError(f"compression {compression} with photometric {photometric}")
+    direct = compression == _JPEG and page.samplesperpixel == 3 and page.bitspersample == 8
+    direct = direct and page.planarconfig == 1 and photometric in (2, 6)
+    tagged = {2: "RGB", 6: "YCBCR"}.get(photometric)
+    colorspace = (_stream_color(page) or tagged) if direct else None
     width, height = int(page.imagewidth), int(page.imagelength)
     ratio = (base.imagewidth / width + base.imagelength / height) / 2
     level = Level(width, height, ratio, int(page.tilewidth), int(page.tilelength))
+    tiles = math.ceil(width / level.tile_width) * math.ceil(height / level.tile_height)
+    planes = [part for page in pages for part in _planes(page, tiles)]
+    return _Directory(level, tuple(planes), colorspace, direct and colorspace != tagged)
+
+
+def _planes(page: Any, tiles: int) -> Iterator[_Plane]:
+    """Yield the planes of a page: one for each sample if they are stored apart."""
     offsets = np.asarray(page.dataoffsets, dtype=np.int64)
     counts = np.asarray(page.databytecounts, dtype=np.int64)
-    expected = math.ceil(width / level.tile_width) * math.ceil(height / level.tile_height)
-    listed = min(offsets.size, counts.size)
+    apart = int(page.samplesperpixel) if int(page.planarconfig) == 2 else 1
+    listed, expected = min(offsets.size, counts.size), tiles * apart
     if listed < expected:
         raise InputError(
-            f"{page.parent.filehandle.path}: {width} x {height} px require {expected} tiles, but "
-            f"the file lists {listed}; it is damaged. Copy or export it again."
+            f"{page.parent.filehandle.path}: {page.imagewidth} x {page.imagelength} px require "
+            f"{expected} tiles, but the file lists {listed}; it is damaged. Copy or export it "
+            "again."
         )
     if max(offsets.size, counts.size) > expected:
         raise UnsupportedError("more tiles than a plane of its size has")
-    predictor = int(page.predictor)
-    if predictor not in (1, 2):
-        raise UnsupportedError(f"predictor {predictor}")
-    return _Directory(
-        level, offsets, counts, compression, colorspace, page.jpegtables, predictor, mislabeled
-    )
+    decode = page.decode
+    for first in range(0, expected, tiles):
+        own = slice(first, first + tiles)
+        yield _Plane(decode, first, offsets[own], counts[own], page.jpegtables)
 
 
 def _stream_color(page: Any) -> str | None:

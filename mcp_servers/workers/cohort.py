@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from mcp_servers.context import remove_path
 from mcp_servers.roots import Roots
+from mcp_servers.slides.candidates import SLIDE_SUFFIXES, list_candidates
 from mcp_servers.spec import ToolRun, ToolSpec
 from mcp_servers.workers.base import Workers
 from mcp_servers.workers.jobs import Job
@@ -26,10 +27,6 @@ from sage.core.errors import Cancelled, InputError, SageError
 from sage.core.files import write_text
 from sage.core.hashes import hash_text
 
-SLIDE_SUFFIXES = frozenset((
-    ".svs", ".tif", ".tiff", ".ndpi", ".scn", ".mrxs", ".bif", ".vms", ".vmu", ".svslide", ".czi",
-    ".png", ".jpg", ".jpeg", ".dcm",
-))  # fmt: skip
 TCGA = re.compile(r"^(TCGA-[A-Z0-9]{2}-[A-Z0-9]{4})", re.IGNORECASE)
 RECORD = "run.json"
 AHEAD = 4
@@ -86,8 +83,7 @@ def find_slides(folder: Path, pattern: str | None = None) -> list[Path]:
     if pattern is not None:
         found = [path for path in folder.rglob(pattern) if path.is_file()]
     else:
-        found = [path for path in folder.rglob("*") if path.suffix.lower() in SLIDE_SUFFIXES]
-        found = [path for path in found if path.is_file()]
+        found = list_candidates(folder.rglob("*"))[0]
     found = [path for path in found if not path.name.startswith(".")]
     if not found:
         looked = pattern or ", ".join(sorted(SLIDE_SUFFIXES))

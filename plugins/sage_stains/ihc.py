@@ -91,7 +91,6 @@ def ihc(given: IhcInput, context: ToolContext) -> IhcResult:
     from mcp_servers.pathology.compute.tissue import background_color
     from mcp_servers.pathology.drawing import ORANGE, SKY, VERMILLION, YELLOW, captioned, dots
     from mcp_servers.pathology.nuclei import COARSEST_MPP, search_area
-    from mcp_servers.slides.others import GRAY
     from sage_stains.positivity import h_score
 
     if not given.weak < given.moderate < given.strong:
@@ -102,11 +101,6 @@ def ihc(given: IhcInput, context: ToolContext) -> IhcResult:
         raise InputError(
             f"{slide.path}: nuclei cannot be separated at {base:g} µm per pixel; use a scan at "
             f"{COARSEST_MPP:g} µm per pixel or finer"
-        )
-    if GRAY in slide.warnings:
-        raise InputError(
-            f"{slide.path}: the image is grayscale, and separating DAB from hematoxylin requires "
-            "color; provide the RGB scan"
         )
     mask, scale, warnings = search_area(slide, given.regions, context, given.search)
     view = slide.view(max(WORKING_MPP, base))

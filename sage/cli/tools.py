@@ -21,6 +21,7 @@ from sage.cli.options import (
     Workers,
 )
 from sage.cli.tools_support import (
+    ask_pixel_size,
     parse_settings,
     print_cohort_run,
     print_run,
@@ -159,6 +160,8 @@ def run(
             raise InputError(f'"{slide}" does not exist')
         readable.append(slide.resolve().parent)
         arguments[slide_argument(spec)] = str(slide.resolve())
+        if "mpp" in spec.input_schema["properties"] and "mpp" not in arguments:
+            arguments |= ask_pixel_size(slide)
     if slides is not None:
         slide_argument(spec)
         readable.append(slides.resolve() if slides.is_dir() else Path.cwd())

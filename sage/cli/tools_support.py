@@ -45,6 +45,27 @@ def parse_settings(spec: ToolSpec, settings: Sequence[str]) -> dict[str, Any]:
     return found
 
 
+def ask_pixel_size(slide: Path) -> dict[str, Any]:
+    """Ask for a pixel size that the file lacks or contradicts; off a terminal nothing is asked."""
+    from mcp_servers.slides.metadata import PixelSizeError
+    from mcp_servers.slides.slide import Slide
+    from sage.core.errors import InputError
+
+    if not sys.stdin.isatty():
+        return {}
+    import typer
+
+    try:
+        with Slide.open(slide) as opened:
+            opened.need_mpp()
+    except PixelSizeError as error:
+        typer.echo(str(error).partition(" Give it")[0], err=True)
+        return {"mpp": typer.prompt("µm per pixel", type=float, err=True)}
+    except InputError:  # the tool itself says why
+        pass
+    return {}
+
+
 def split_setting(word: str) -> tuple[str, str]:
     """Split a `KEY=VALUE` word; raise `InputError` for anything else."""
     from sage.core.errors import InputError

@@ -107,6 +107,30 @@ DRAWINGS: dict[str, tuple[Any, dict[str, int], int]] = {
         {"mitosis": 2}, 0,
     ),
 }  # fmt: skip
+ASAP = """<?xml version="1.0"?><ASAP_Annotations><Annotations>
+<Annotation Name="A 0" Type="Polygon" PartOfGroup="Tumor"><Coordinates>
+<Coordinate Order="0" X="0" Y="0"/><Coordinate Order="1" X="9.5" Y="0"/>
+<Coordinate Order="2" X="9" Y="9"/></Coordinates></Annotation>
+<Annotation Name="A 1" Type="Dot" PartOfGroup="Mitosis"><Coordinates>
+<Coordinate Order="0" X="3" Y="3"/></Coordinates></Annotation>
+<Annotation Name="A 2" Type="Measurement" PartOfGroup="None"><Coordinates>
+<Coordinate Order="0" X="3" Y="3"/><Coordinate Order="1" X="6" Y="3"/></Coordinates></Annotation>
+</Annotations></ASAP_Annotations>"""
+HALO = """<Annotations><Annotation LineColor="65280" Name="Stroma" Visible="True"><Regions>
+<Region Type="Rectangle" NegativeROA="0"><Vertices><V X="0" Y="0"/><V X="90" Y="60"/></Vertices>
+</Region><Region Type="Ellipse" NegativeROA="1"><Vertices><V X="9" Y="9"/><V X="30" Y="9"/>
+<V X="30" Y="30"/></Vertices></Region><Region Type="Ellipse" NegativeROA="0"><Vertices>
+<V X="200" Y="0"/><V X="260" Y="90"/></Vertices></Region></Regions></Annotation></Annotations>"""
+IMAGESCOPE = """<Annotations MicronsPerPixel="0.25"><Annotation Id="1" Name="Tumor"><Regions>
+<Region Id="1" Type="0" NegativeROA="0"><Vertices><Vertex X="0" Y="0" Z="0"/>
+<Vertex X="50" Y="0" Z="0"/><Vertex X="50" Y="50" Z="0"/></Vertices></Region>
+<Region Id="2" Type="4" NegativeROA="0"><Vertices><Vertex X="0" Y="0" Z="0"/>
+<Vertex X="5" Y="0" Z="0"/></Vertices></Region></Regions></Annotation></Annotations>"""
+XML: dict[str, tuple[str, dict[str, int], int]] = {
+    "ASAP (polygon, dot, measured line)": (ASAP, {"tumor": 1, "mitosis": 1}, 1),
+    "HALO (box of two corners, hole, ellipse)": (HALO, {"stroma": 2}, 0),
+    "ImageScope (ruler)": (IMAGESCOPE, {"tumor": 1}, 1),
+}
 SHARED: dict[str, tuple[dict[str, int], int]] = {
     "q1_annotations.geojson": ({"mitosis": 3, "tumor": 3, "stroma": 1, "necrosis": 1}, 3),
     "q5h_nullgeom.geojson": ({"tumor": 1, "stroma": 1}, 1),
@@ -136,6 +160,16 @@ def test_a_drawing_is_read_feature_by_feature(source: str, tmp_path: Path) -> No
     assert any(f": {left} of " in note for note in notes) == (left > 0)
     assert any("CRS84" in note for note in notes) == ("CRS" in source)
     assert any("without a class" in note for note in notes) == ("without a class" in source)
+
+
+@pytest.mark.parametrize("source", XML)
+def test_annotations_in_xml_are_read_alike(source: str, tmp_path: Path) -> None:
+    text, right, left = XML[source]
+    path = tmp_path / "s1.xml"
+    path.write_text(text, encoding="utf-8")
+    found, notes = import_drawing(path, tmp_path / "maps")
+    assert found == right
+    assert any(f": {left} of " in note for note in notes) == (left > 0)
 
 
 @pytest.mark.parametrize("name", SHARED)
@@ -168,7 +202,10 @@ def yed(label: str, element: str = "Node") -> str:
     )
 
 
-G = '<key id="g" for="node" yfiles.type="nodegraphics"/><key id="g" for="edge" yfiles.type="edgegraphics"/>'
+G = (
+    '<key id="g" for="node" yfiles.type="nodegraphics"/>'
+    '<key id="g" for="edge" yfiles.type="edgegraphics"/>'
+)
 GEPHI = (
     '<key attr.name="label" for="node" id="label"/><key attr.name="Edge Label" for="edge" '
     'id="edgelabel"/><key attr.name="weight" for="edge" id="weight"/><key attr.name="r" for="node" '

@@ -202,18 +202,11 @@ def with_few_tiles(path: Path) -> None:
             file.pages[0].tags[name].overwrite(100_000)  # type: ignore[union-attr]
 
 
-def of_five_channels(path: Path) -> Path:
-    path = path.with_suffix(".tif")
-    tifffile.imwrite(path, np.zeros((5, 60, 60), np.uint8), metadata={"axes": "CYX"})
-    return path
-
-
 REFUSED: dict[str, tuple[Any, str]] = {
     "truncated": (cut, ""),
     "truncated before its directory": (cut_before_its_directory, ""),
     "a huge header without data": (lambda path: header_only(path, 100_000), ""),
     "a huge header with few tiles": (with_few_tiles, ".*152881"),
-    "many channels": (of_five_channels, ""),
     "too large a plain image": (
         lambda path: png(path.with_suffix(".png"), blobs(64, 64)).rename(path), ".*vips",
     ),

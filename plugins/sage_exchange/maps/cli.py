@@ -32,8 +32,8 @@ def import_maps(
         Format,
         typer.Argument(
             metavar="FORMAT",
-            help="qupath (GeoJSON or measurements), cellvit, hovernet, inform, steinbock, hooknet "
-            "(CSV or JSON), table",
+            help="qupath (GeoJSON or measurements, XML of ASAP or HALO), cellvit, hovernet, "
+            "inform, steinbock, hooknet (CSV or JSON), table",
         ),
     ],
     file: Annotated[Path, typer.Argument(help="File written by the program.")],
@@ -118,7 +118,7 @@ def _read_file(
     from mcp_servers.workers.cohort import parse_patient
     from sage_exchange.maps import cells, outlines, tables
 
-    is_json = file.suffix.lower() in (".json", ".geojson")
+    is_json = file.suffix.lower() in (".json", ".geojson", ".xml", ".annotations")
     tabular = form in ("inform", "steinbock", "table")
     if tabular or (form == "qupath" and not is_json):
         columns = tables.read_mapping(mapping) if mapping else tables.preset(form, file)

@@ -91,7 +91,7 @@ def spatialdata_export(given: SpatialInput, context: ToolContext) -> SpatialResu
     from sage_exchange.spatial.elements import make_image
 
     require_extra("spatialdata", "a SpatialData store")
-    slide = open_slide(given, context)
+    slide = open_slide(given, context, "nothing")
     view = slide.view(given.image_mpp) if given.image_mpp is not None else None
     store = f"{slide.name}.zarr"
     context.progress(0.0, "reading")

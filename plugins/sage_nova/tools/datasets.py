@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field, create_model
 
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import Given
+from mcp_servers.slides.candidates import SLIDE_SUFFIXES
 from mcp_servers.spec import InputPath, Resources
-from mcp_servers.workers.cohort import SLIDE_SUFFIXES
 from sage.core.errors import InputError
 from sage_nova.tools.common import GridInput, Job, JobInput, NovaResult, nova_tool
 

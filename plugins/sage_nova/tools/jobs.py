@@ -91,6 +91,7 @@ def process_slides(
             continue
         try:
             with Slide.open(context.input(path, "file"), mpp=given.base_mpp) as slide:
+                slide.need_stain(gray=True)
                 process(slide)
             done.processed.append(path.stem)
         except InputError as error:

@@ -84,7 +84,7 @@ def record_session(given: RecordSessionInput, context: ToolContext) -> RecordSes
     """Record a reading of a slide."""
     from sage_slide_reading.sessions.actions import actions_of
 
-    slide = open_slide(given, context)
+    slide = open_slide(given, context, "nothing")
     try:
         header = describe_recording(
             slide, slide.path.name, screen=given.screen, reader=given.reader, task=given.task,

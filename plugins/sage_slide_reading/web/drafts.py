@@ -13,7 +13,7 @@ from pydantic import Field
 from sage.core.errors import InputError
 from sage.core.models import Strict
 from sage.web.people import person
-from sage.web.routes.slides import SUFFIXES, encode
+from sage.web.routes.slides import encode, list_below
 from sage.web.site import NAME
 from sage_slide_reading.sessions.drafts import (
     DRAFTS,
@@ -63,9 +63,8 @@ def slide_of(request: Request, header: SessionHeader) -> Path:
     site, tiles = request.app.state.site, request.app.state.tiles
     tiles.prepare()
     for root in site.roots:
-        for path in sorted(root.rglob("*")):
-            named = path.name == header.slide and path.suffix.lower() in SUFFIXES
-            if named and path.is_file() and not path.is_symlink():
+        for path in list_below(root)[0]:
+            if path.name == header.slide:
                 place: Path = path.resolve()
                 slide = tiles.slide(place)
                 if (slide.width, slide.height) == (header.width, header.height):

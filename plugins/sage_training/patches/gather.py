@@ -59,7 +59,10 @@ class Labelled:
 
 
 def gather_labels(given: PatchTrainInput, context: ToolContext, notes: list[str]) -> list[Labelled]:
-    """Find the training files, adding to `notes` what is left out; raises `InputError` if none exist or they cannot be paired."""
+    """Find the training files, adding to `notes` what is left out.
+
+    Raises `InputError` if none exist or they cannot be paired.
+    """
     return (
         gather_outlines(given, context, notes)
         if given.regions is not None
@@ -80,6 +83,7 @@ def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -
         path, source = job.path, job.source
         context.check_cancelled()
         with Slide.open(path, mpp=given.mpp, threads=max(2, context.threads)) as slide:
+            slide.need_stain()
             at, own, grid = _tiles(slide, source, given)
             keep = sample_per_label(own, given.max_patches, rng)
             at, own = at[keep], [own[i] for i in keep]

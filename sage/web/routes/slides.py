@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 log = logger(__name__)
 router = APIRouter(prefix="/slides")
 
-SUFFIXES = (".svs", ".tif", ".tiff", ".ndpi", ".mrxs", ".scn", ".bif", ".vms", ".png", ".jpg")
 MOST_LISTED = 2000
 TILE = 256
 QUALITY = 82
@@ -278,9 +277,22 @@ def resolve_allowed(site: Site, path: str, found: Callable[[Path], bool]) -> Pat
 def slide_file(request: Request, path: str) -> Path:
     """Resolve a slide below the roots."""
     request.app.state.tiles.prepare()
-    return resolve_allowed(
-        request.app.state.site, path, lambda at: at.is_file() and at.suffix.lower() in SUFFIXES
-    )
+    return resolve_allowed(request.app.state.site, path, _may_be_slide)
+
+
+def _may_be_slide(path: Path) -> bool:
+    from mcp_servers.slides.candidates import SLIDE_SUFFIXES
+    from mcp_servers.slides.folders import find_dicom
+
+    suffix = path.suffix.lower() in SLIDE_SUFFIXES
+    return suffix if path.is_file() or suffix else path.is_dir() and bool(find_dicom(path))
+
+
+def list_below(root: Path) -> tuple[list[Path], dict[str, int]]:
+    """List the slides below a folder, and count the images that are none, by reason."""
+    from mcp_servers.slides.candidates import list_candidates
+
+    return list_candidates(path for path in sorted(root.rglob("*")) if not path.is_symlink())
 
 
 def slide_named(site: Site, stem: str) -> Path:
@@ -292,26 +304,28 @@ def slide_named(site: Site, stem: str) -> Path:
         If there is no such slide.
     """
     for root in site.roots:
-        for path in sorted(root.rglob("*")):
-            slide = path.suffix.lower() in SUFFIXES and path.is_file() and not path.is_symlink()
-            if slide and path.stem == stem:
+        for path in list_below(root)[0]:
+            if path.stem == stem:
                 return path
     raise InputError(f'no slide "{stem[:120]}" lies below the folders of --root')
 
 
 @router.get("")
-def list_slides(request: Request) -> list[dict[str, Any]]:
-    """List files below the folders of `--root` that may be slides."""
+def list_slides(request: Request) -> dict[str, Any]:
+    """List the slides below the folders of `--root`, with counts of images that are none."""
+    from mcp_servers.slides.candidates import size_of
+
     site: Site = request.app.state.site
     found: list[dict[str, Any]] = []
+    left: Counter[str] = Counter()
     for root in site.roots:
-        for path in sorted(root.rglob("*")):
-            if path.suffix.lower() in SUFFIXES and path.is_file() and not path.is_symlink():
-                name = path.relative_to(root).as_posix()
-                found.append({"path": str(path), "name": name, "bytes": path.stat().st_size})
-            if len(found) >= MOST_LISTED:
-                return found
-    return found
+        paths, reasons = list_below(root)
+        left.update(reasons)
+        found += [
+            {"path": str(path), "name": path.relative_to(root).as_posix(), "bytes": size_of(path)}
+            for path in paths[: MOST_LISTED - len(found)]
+        ]
+    return {"slides": found, "left_out": dict(left)}
 
 
 @router.get("/about")
@@ -328,7 +342,7 @@ def describe_slide(path: str, request: Request) -> dict[str, Any]:
         "objective": slide.objective_power,
         "levels": levels_of(slide.width, slide.height),
         "tile": TILE,
-        "warnings": list(slide.warnings),
+        "warnings": [*slide.warnings, *filter(None, [slide.unlike_stain(gray=True)])],
         "overlays": [*_outlines(request, place), *_cell_maps(request, place)],
     }
 

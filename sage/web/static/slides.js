@@ -187,6 +187,7 @@ function Viewer({ path, join, title, site, leads, children }) {
   const maps = all.find((overlay) => overlay.path === cells) || all[0];
   return html`<section aria-label=${title}><${Wrong} error=${error || wrong}/>
     ${data ? html`<p class="small soft">${data.name}: ${count(data.width)} × ${count(data.height)} px, ${data.mpp ? `${data.mpp.toFixed(3)} µm per pixel` : "pixel size unknown"}${data.objective ? `, ${data.objective}×` : ""}</p>` : null}
+    ${data?.warnings.map((note) => html`<p class="small soft">${note}</p>`)}
     <div class="beside"><div>
       <div class="slide" onKeyDown=${keys}><div class="osd" tabindex="0" role="application" aria-label=${`${title}: arrows move, plus and minus zoom, 0 shows all`} ref=${place}></div>
         ${bar ? html`<div class="scale" data-um=${bar.words} style=${{ width: `${bar.px}px` }}>${bar.words}</div>` : null}</div>
@@ -236,7 +237,8 @@ function Side({ paths, site, children }) {
 }
 
 export function Slides({ query: asked, go, site }) {
-  const { data, error } = useLoaded("/api/slides");
+  const { data: listed, error } = useLoaded("/api/slides");
+  const data = listed?.slides, left = Object.entries(listed?.left_out || {});
   const path = asked.get("path"), beside = asked.get("beside"), wanted = new URLSearchParams(location.hash.slice(1)).get("slide");
   const stem = (name) => name.split("/").at(-1).replace(/\.[^.]+$/, "");
   const meant = wanted && data?.find((item) => item.path === wanted || item.name === wanted || stem(item.name) === wanted);
@@ -252,7 +254,8 @@ export function Slides({ query: asked, go, site }) {
     <p><a href="/slides">All slides</a></p><//>`;
   return html`<h1>Slides</h1><${Wrong} error=${error || (wanted && data && !meant ? `No slide is named “${wanted}” in the folders that this server shows.` : "")}/>
     ${data && !data.length ? html`<p>No slides yet. Start <code>sage serve --root FOLDER</code> with the folder that holds them.</p>` : null}
-    <ul class="thumbs">${data?.map((item) => html`<li key=${item.path}><a href=${`/slides?${query(item.path)}`}><${Thumbnail} path=${item.path}/>${item.name}</a> <span class="soft small">${item.bytes < 1e6 ? `${Math.ceil(item.bytes / 1e3)} kB` : `${(item.bytes / 1e6).toFixed(1)} MB`}</span></li>`)}</ul>`;
+    <ul class="thumbs">${data?.map((item) => html`<li key=${item.path}><a href=${`/slides?${query(item.path)}`}><${Thumbnail} path=${item.path}/>${item.name}</a> <span class="soft small">${item.bytes < 1e6 ? `${Math.ceil(item.bytes / 1e3)} kB` : `${(item.bytes / 1e6).toFixed(1)} MB`}</span></li>`)}</ul>
+    ${left.length ? html`<p class="soft small">Not listed: ${left.map(([why, n]) => `${n} ${why}`).join("; ")}.</p>` : null}`;
 }
 
 function Thumbnail({ path }) {
