@@ -160,8 +160,6 @@ def run(
             raise InputError(f'"{slide}" does not exist')
         readable.append(slide.resolve().parent)
         arguments[slide_argument(spec)] = str(slide.resolve())
-        if "mpp" in spec.input_schema["properties"] and "mpp" not in arguments:
-            arguments |= ask_pixel_size(slide)
     if slides is not None:
         slide_argument(spec)
         readable.append(slides.resolve() if slides.is_dir() else Path.cwd())
@@ -174,7 +172,14 @@ def run(
     found = find_slides(slides.resolve(), pattern) if slides is not None else None
     with open_workers(workers, recipe, memory_mb=memory) as pool:
         if found is None:
-            print_run(run_one(pool, name, arguments, roots, quiet=as_json), roots, as_json=as_json)
+            try:
+                made = run_one(pool, name, arguments, roots, quiet=as_json)
+            except InputError:
+                answer = {} if "mpp" in arguments else ask_pixel_size(slide)
+                if not answer:
+                    raise
+                made = run_one(pool, name, arguments | answer, roots, quiet=as_json)
+            print_run(made, roots, as_json=as_json)
             return
         with stage_bars(quiet=as_json) as bar:
             report = run_cohort(pool, name, found, roots, arguments, on_outcome=partial(bar, name))

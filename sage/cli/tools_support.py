@@ -45,13 +45,13 @@ def parse_settings(spec: ToolSpec, settings: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def ask_pixel_size(slide: Path) -> dict[str, Any]:
+def ask_pixel_size(slide: Path | None) -> dict[str, Any]:
     """Ask for a pixel size that the file lacks or contradicts; off a terminal nothing is asked."""
     from mcp_servers.slides.metadata import PixelSizeError
     from mcp_servers.slides.slide import Slide
     from sage.core.errors import InputError
 
-    if not sys.stdin.isatty():
+    if slide is None or not sys.stdin.isatty():
         return {}
     import typer
 

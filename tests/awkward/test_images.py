@@ -441,7 +441,8 @@ def test_a_dicom_folder_is_one_slide(tmp_path: Path) -> None:
     folder.mkdir()
     dicom(folder / "1.dcm", RGB, 0.5, "1.2.3.4", "1.2.3.4.1")
     with Slide.open(folder) as slide:
-        assert (slide.format, slide.width, slide.mpp) == ("dicom", 256, pytest.approx(0.5))
+        assert (slide.format, slide.width) == ("dicom", 256)
+        assert slide.mpp == pytest.approx(0.5)
         assert np.array_equal(slide.read(0, 0, 256, 192), RGB)
     listed = run(context(tmp_path), "list_slides")
     assert [row["slide"] for row in listed["slides"]] == ["case"]
