@@ -160,7 +160,7 @@ def _one_line(text: str) -> str:
 
 
 def _count(source: Path, given: MeasureCohortInput) -> int:
-    return len(find_slides(source)) if given.slides else len(list_maps(source))
+    return len(find_slides(source)[0]) if given.slides else len(list_maps(source))
 
 
 def _watch(out: Path, total: int, context: ToolContext) -> Callable[[], bool]:

@@ -71,8 +71,10 @@ class CohortReport:
         return sum(outcome.resumed for outcome in self.outcomes)
 
 
-def find_slides(folder: Path, pattern: str | None = None) -> list[Path]:
-    """Find slide files below a folder, by suffix or by pattern, in order of name.
+def find_slides(folder: Path, pattern: str | None = None) -> tuple[list[Path], dict[str, int]]:
+    """Find slides below a folder by name, and count the images that cannot be one, by reason.
+
+    With a pattern, every file of such a name is taken.
 
     Raises `InputError` if the folder does not exist or contains no slides.
     """
@@ -80,15 +82,16 @@ def find_slides(folder: Path, pattern: str | None = None) -> list[Path]:
         raise InputError(
             f'"{folder}" is not a folder; --slides takes a folder, --input a single slide'
         )
+    left: dict[str, int] = {}
     if pattern is not None:
         found = [path for path in folder.rglob(pattern) if path.is_file()]
     else:
-        found = list_candidates(folder.rglob("*"))[0]
+        found, left = list_candidates([folder, *sorted(folder.rglob("*"))])
     found = [path for path in found if not path.name.startswith(".")]
     if not found:
         looked = pattern or ", ".join(sorted(SLIDE_SUFFIXES))
         raise InputError(f'no slides in "{folder}" (expected {looked})')
-    return sorted(found)
+    return sorted(found), left
 
 
 def make_items(slides: Sequence[Path]) -> list[Item]:

@@ -179,11 +179,15 @@ def _items(
 ) -> tuple[list[Item], dict[str, str]]:
     from mcp_servers.measures.cohort import items_with_patients, map_items
     from mcp_servers.workers.cohort import find_slides
+    from sage.cli.tools_support import print_left_out
 
     if maps is not None:
         return map_items(maps.resolve())
     assert slides is not None
-    found = [slides.resolve()] if slides.is_file() else find_slides(slides.resolve(), pattern)
+    found, left = [slides.resolve()], dict[str, int]()
+    if not slides.is_file():
+        found, left = find_slides(slides.resolve(), pattern)
+    print_left_out(left)
     return items_with_patients(found, held), {}
 
 

@@ -169,7 +169,7 @@ def run(
     recipe = Recipe(suite, folders, keep)
     if slides is None:
         spec.parse(arguments)
-    found = find_slides(slides.resolve(), pattern) if slides is not None else None
+    found, left = find_slides(slides.resolve(), pattern) if slides is not None else (None, {})
     with open_workers(workers, recipe, memory_mb=memory) as pool:
         if found is None:
             try:
@@ -183,7 +183,7 @@ def run(
             return
         with stage_bars(quiet=as_json) as bar:
             report = run_cohort(pool, name, found, roots, arguments, on_outcome=partial(bar, name))
-    print_cohort_run(report, as_json=as_json)
+    print_cohort_run(report, left, as_json=as_json)
     if report.failures:
         raise typer.Exit(1)
 

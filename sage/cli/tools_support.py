@@ -214,8 +214,17 @@ def print_run(made: ToolRun, roots: Any, *, as_json: bool) -> None:
     console.print(f"{made.provenance.tool} {made.provenance.version}: {note}", highlight=False)
 
 
-def print_cohort_run(report: CohortReport, *, as_json: bool) -> None:
-    """Print the result of running a tool over a cohort's slides."""
+def print_left_out(left: dict[str, int]) -> None:
+    """Report the images of a folder that cannot be slides."""
+    from sage.cli.console import err
+
+    if left:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in left.items())
+        err.print(f"[yellow]note[/] images that are no slides: {reasons}")
+
+
+def print_cohort_run(report: CohortReport, left: dict[str, int], *, as_json: bool) -> None:
+    """Print the result of running a tool over a cohort's slides, and the images left out."""
     from sage.cli.console import print_json, print_line
 
     failures = report.failures
@@ -226,6 +235,7 @@ def print_cohort_run(report: CohortReport, *, as_json: bool) -> None:
                 "table": str(report.table),
                 "slides": len(report.outcomes),
                 "resumed": report.resumed,
+                "left_out": left,
                 "failures": [
                     {"slide": str(failure.item.path), "error": failure.error}
                     for failure in failures
@@ -236,6 +246,7 @@ def print_cohort_run(report: CohortReport, *, as_json: bool) -> None:
     from sage.cli.console import out as console
     from sage.core.printable import count_noun
 
+    print_left_out(left)
     done = len(report.outcomes) - len(failures)
     console.print(
         f"{done} of {count_noun(len(report.outcomes), 'slide')}, {report.resumed} from before"

@@ -14,6 +14,7 @@ from PIL import Image as Pil
 
 from mcp_servers.pathology.common import SlideInput, open_slide
 from mcp_servers.slides.slide import Slide
+from mcp_servers.workers.cohort import find_slides
 from sage.core.errors import InputError
 from tests.awkward import shared
 from tests.mcp_servers.slide_tools import blobs, context, run
@@ -462,6 +463,8 @@ def test_only_images_that_can_be_slides_are_listed(tmp_path: Path) -> None:
     names = [row["slide"] for row in found["slides"]]
     assert names == ["a.ome.zarr", "b.ome.tif", "scan.png"]
     assert sum(found["left_out"].values()) == 3
+    paths, left = find_slides(tmp_path)
+    assert ([path.name for path in paths], left) == (names, found["left_out"])
     for name in names:
         assert run(context(tmp_path), "slide_thumbnail", slide=name, max_px=32)["width_px"] == 32
 
