@@ -35,7 +35,8 @@ MEANING = {
     "repairs": "how often a refused reply goes back to the model with the reason",
     "run": "defaults for the fields of a run, such as `cohort`, `features`, `corpus`, `as_of`",
     "runs_dir": "where `sage run` writes its runs",
-    "cache_dir": "vectors, the demonstration graph and cohort, parsed matrices, replies",
+    "cache_dir": "vectors, the demonstration graph and cohort, parsed matrices, replies; by default "
+    "under `XDG_CACHE_HOME`",
     "checkpoint_url": "PostgreSQL for checkpoints; default: SQLite in the run folder",
     "ledger": "the ledger of what was asked of which patients: a file, or `postgresql://…`",
     "paths": "how many paths go to the ontologist",

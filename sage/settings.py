@@ -304,9 +304,12 @@ def load(**overrides: Any) -> Settings:
     for secret in (settings.api_key, settings.checkpoint_url, *settings.services.keys.values()):
         if secret:
             log.hide(secret.get_secret_value())
+    cache = settings.cache_dir
+    if (base := os.environ.get("XDG_CACHE_HOME")) and "cache_dir" not in settings.model_fields_set:
+        cache = Path(base) / "sage"
     return settings.model_copy(
         update={
             "runs_dir": settings.runs_dir.expanduser(),
-            "cache_dir": settings.cache_dir.expanduser(),
+            "cache_dir": cache.expanduser(),
         }
     )

@@ -26,7 +26,7 @@ log = logger(__name__)
 Reader = Callable[[Path, bytes, ReadOptions], SourceResult]
 
 TEXT = frozenset({".md", ".markdown", ".txt", ".text"})
-SUFFIXES = TEXT | {".pdf", ".xml", ".nxml", ".nbib", ".medline", ".bib"}
+SUFFIXES = TEXT | {".pdf", ".xml", ".nxml", ".nbib", ".medline", ".bib", ".ris"}
 # Files that describe the corpus and are not part of it.
 _ASIDE = frozenset({"readme.md", "license", "license.txt", "license.md", "notice", "notice.md"})
 
@@ -161,6 +161,10 @@ def _reader(path: Path, data: bytes) -> Reader:
         from kg.sources.bibtex import read_bibtex
 
         return _simple(read_bibtex)
+    if suffix == ".ris":
+        from kg.sources.ris import read_ris
+
+        return _simple(read_ris)
     if suffix in TEXT:
         from kg.sources.plain import read_text
 

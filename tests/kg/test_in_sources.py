@@ -135,6 +135,7 @@ def test_front_matter_of_a_note_becomes_fields(tmp_path: Path) -> None:
         ("cut.pdf", b"%PDF-1.4\n1 0 obj\n<<", "malformed PDF"),
         ("none.bib", b"nothing here", "no BibTeX entry"),
         ("none.nbib", b"nothing here", "no MEDLINE record"),
+        ("none.ris", b"nothing here", "no RIS record"),
     ],
 )  # fmt: skip
 def test_a_bad_file_is_reported_with_its_reason(
@@ -283,3 +284,34 @@ def test_every_shared_record_is_read(folder: str) -> None:
         assert document.doi or document.pmid
         for section in document.sections:
             assert document.text[section.start : section.end].strip()
+
+
+RIS = """TY  - JOUR\r
+AU  - Doe, J\r
+T1  - A long title that\r
+goes on\r
+Y1  - 2021/03//\r
+N2  - <p>FABP5 rose &amp; fell.</p>\r
+JO  - Journal\r
+DO  - https://doi.org/10.1000/r\r
+ER  - \r
+\r
+TY  - CHAP\r
+TI  - Another\r
+PY  - 2019\r
+"""
+
+
+def test_ris_keeps_the_fields_of_both_dialects_and_a_record_without_its_end(tmp_path: Path) -> None:
+    first, second = _one(tmp_path, "a.ris", "\ufeff" + RIS).documents
+    assert (first.title, first.text) == ("A long title that goes on", "FABP5 rose & fell.")
+    assert (first.doi, first.year, first.venue) == ("10.1000/r", 2021, "Journal")
+    assert (second.title, second.text, second.year) == ("Another", "Another", 2019)
+
+
+def test_a_shared_ris_file_is_read() -> None:
+    (document,) = read_file(shared("awkward", "r1.ris")).documents
+    assert (document.title, document.doi, document.year) == (
+        "TLS in bladder cancer", "10.1000/xyz.123", 2021,
+    )  # fmt: skip
+    assert document.text.startswith("Tertiary lymphoid structures inhibit")

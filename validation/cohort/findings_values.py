@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from validation.cohort.codes import report
+from validation.core.levels import plain_level
 from validation.core.types import Finding
 
 if TYPE_CHECKING:
@@ -40,9 +41,6 @@ EMPTY = 2.5
 """Smallest gap between two clusters, as a ratio."""
 FEWEST_VALUES = 20
 FEWEST_OF_A_UNIT = 3
-SHORT = {"m": "male", "f": "female", "y": "yes", "n": "no", "pos": "positive", "neg": "negative",
-         "+": "positive", "-": "negative", "t": "true", "wt": "wildtype", "mut": "mutated",
-         "unk": "unknown", "w": "female"}  # fmt: skip
 
 
 def of_values(where: str, variable: Variable, known: pd.Series) -> list[Finding]:
@@ -111,8 +109,7 @@ def _spellings(where: str, known: pd.Series) -> list[Finding]:
     levels = sorted({str(item) for item in known})
     if len(levels) > 200:
         return []
-    plain = {level: re.sub(r"[\s._-]+", "", level).casefold() or level for level in levels}
-    meant = {text: SHORT.get(name, name) for text, name in plain.items()}
+    meant = {level: plain_level(level) for level in levels}
     groups: dict[str, list[str]] = {}
     for level in levels:
         groups.setdefault(meant[level], []).append(level)

@@ -14,6 +14,7 @@ from sage.core.hashes import hash_text
 from sage.core.models import Strict
 from validation.contracts.contract import Contract, VariableUse
 from validation.core.hypothesis import Comparison, CutRule, Filter
+from validation.core.levels import is_positive
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 CONTINUOUS = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
 UNSCALED = (Comparison.PER_DOUBLING, Comparison.TREND)
 """Comparisons whose effect is per unit rather than per standard deviation."""
-POSITIVE = {"yes", "true", "1", "positive", "present", "mutated", "high", "male"}
 
 
 class Cut(Strict):
@@ -119,7 +119,7 @@ def two_levels(levels: Iterable[str]) -> tuple[str, str] | None:
     try:
         low, high = sorted(names, key=float)
     except ValueError:
-        positive = [name for name in names if name.casefold() in POSITIVE]
+        positive = [name for name in names if is_positive(name)]
         if len(positive) != 1:
             return None
         low, high = sorted(names, key=positive.__contains__)
@@ -144,7 +144,7 @@ def _numbers(table: pd.DataFrame, use: VariableUse) -> FloatArray:
     if not (numbers.isna() & column.notna()).any():
         return np.asarray(numbers.to_numpy(dtype=float))
     levels = sorted(column.dropna().unique())
-    positive = [level for level in levels if str(level).casefold() in POSITIVE]
+    positive = [level for level in levels if is_positive(str(level))]
     if len(levels) != 2 or len(positive) != 1:
         raise InputError(
             f'exposure "{use.key}" has {len(levels)} values instead of yes and no; declare in '

@@ -1,0 +1,41 @@
+"""Spellings of a level, shared by import, check, claims and analyses."""
+
+from __future__ import annotations
+
+import re
+
+SPELLINGS = {
+    spelling: level
+    for level, text in (
+        ("male", "m man mann männlich maennlich homme masculin hombre"),
+        ("female", "f w woman frau weiblich femme feminin féminin mujer"),
+        ("yes", "y ja oui si sí true t"),
+        ("no", "n nein non false"),
+        ("positive", "+ pos positiv positif detected reactive"),
+        ("negative", "- − – neg negativ négatif negatif notdetected nonreactive"),
+        ("wildtype", "wt wild unmutated nonmutated nonmutant notmutated notmutant unmutiert"),
+        ("mutated", "mut mutant mutation mutiert mute muté"),
+        ("present", "vorhanden nachweisbar"),
+        ("absent", "nichtvorhanden"),
+        ("high", "hoch hi eleve élevé"),
+        ("low", "niedrig lo faible bas"),
+        ("unknown", "unk"),
+    )
+    for spelling in text.split()
+}
+"""Spellings of a level in lower case, without spaces, points, and inner hyphens."""
+POSITIVE = frozenset(
+    ["yes", "1", "positive", "present", "mutated", "high", "male", "amplified", "expressed"]
+)
+
+
+def plain_level(level: str) -> str:
+    """Return the usual word for a level, or the level itself in lower case without separators."""
+    text = level.casefold()
+    text = re.sub(r"[\s._-]+", "", text) or text.strip()
+    return SPELLINGS.get(text, text) or level
+
+
+def is_positive(level: str) -> bool:
+    """Return True for yes, positive, mutated and the like, in any spelling."""
+    return plain_level(level) in POSITIVE
