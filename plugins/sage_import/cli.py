@@ -24,7 +24,8 @@ def import_files(
         list[Path],
         typer.Argument(
             metavar="FILE…",
-            help="Tables (.csv, .tsv, .txt, .xlsx, GDC .json), a cBioPortal or GDC folder, a .zip.",
+            help="Tables (.csv, .tsv, .txt, .xlsx, .parquet, .dta, .sav, GDC .json, GEO series), a "
+            "cBioPortal or GDC folder, a .zip.",
         ),
     ],
     settings: Annotated[
@@ -50,10 +51,11 @@ def import_files(
     """Make a cohort from your own files; outcomes, variables and codes are guessed and shown.
 
     Every guess is shown with its evidence, and `--set` corrects it: `time=os_months`,
-    `event=OS_STATUS:1:DECEASED`, `unit=months`, `id=PATIENT`, `missing=9999,unk`,
-    `STAGE.order=I<II<III`, `where=type:BLCA`, `known_at=baseline`. In a terminal, you are asked
-    about what the files do not settle; otherwise the command lists it and exits with code 2. The
-    new folder contains cohort.toml and the columns in use; your files are not changed.
+    `event=OS_STATUS:1:DECEASED`, `censored=censorship:1`, `unit=months`,
+    `id=PATIENT`, `missing=9999,unk`, `STAGE.order=I<II<III`, `where=type:BLCA`,
+    `known_at=baseline`, and `time=none` if there is no outcome. In a terminal, you are asked three
+    to five questions; otherwise the command lists what is open and exits with code 2. The new
+    folder contains cohort.toml and the columns in use; your files are not changed.
 
     Example: sage import patients.csv --set "event=status:dead" --yes
     """
@@ -82,12 +84,13 @@ def import_files(
 
 
 def plain(proposal: Proposal) -> dict[str, Any]:
-    """Convert a proposal to JSON: guesses, columns, and notes."""
+    """Convert a proposal to JSON: guesses, questions, columns, and what was left out."""
     return {
         "name": proposal.name,
         "guesses": [guess.model_dump(mode="json") for guess in proposal.guesses],
         "columns": [column.model_dump(mode="json") for column in proposal.columns],
-        "notes": proposal.notes,
+        "questions": [guess.model_dump(mode="json") for guess in proposal.questions],
+        "left_out": [loss.model_dump(mode="json") for loss in proposal.losses],
     }
 
 
@@ -126,12 +129,19 @@ def _print_proposal(proposal: Proposal) -> None:
             print_line(f"  {column.column}: {words}")
             if column.warning:
                 print_line(f"    ! {column.warning}", style="yellow")
-    for note in proposal.notes:
-        print_line(f"note: {note}")
+            if column.remedy:
+                print_line(f"    → {column.remedy}", style="dim")
+    if proposal.losses:
+        out.print("[bold]not read[/]")
+    for loss in proposal.losses:
+        print_line(f"  {loss.what}: {loss.count} left out; {loss.reason}")
+        print_line(f"    → {loss.remedy}", style="dim")
 
 
 def _ask_open(files: list[Path], corrections: list[str], proposal: Proposal) -> Proposal:
-    """Ask about open guesses, then whether to write, accepting corrections until the answer is yes.
+    """Ask the questions, then whether to write, accepting corrections until the answer is yes.
+
+    Enter accepts what is shown; the direction of an event has nothing to accept.
 
     Raises
     ------
@@ -143,14 +153,21 @@ def _ask_open(files: list[Path], corrections: list[str], proposal: Proposal) -> 
     from sage.cli.console import err, out, print_line
     from sage_import.intake import propose
 
+    answered: set[str] = set()
     for _ in range(MOST_CORRECTIONS):
-        if proposal.open:
-            guess = proposal.open[0]
+        guess = next((item for item in proposal.questions if item.key not in answered), None)
+        guess = guess or next(iter(proposal.open), None)
+        if guess is not None:
             print_line(f"\n{guess.what}: {guess.evidence}")
             choices = " or ".join(guess.choices)
             answer = Prompt.ask(f"{guess.key}{f' ({choices})' if choices else ''}",
                                 default=guess.value or None, console=out)  # fmt: skip
-            correction = f"{guess.key}={answer or ''}"
+            if not answer:
+                continue
+            if answer == guess.value and not guess.open:
+                answered.add(guess.key)
+                continue
+            correction = f"{guess.key}={answer}"
         else:
             answer = Prompt.ask("\nWrite the cohort? yes, no, or KEY=VALUE to correct a guess",
                                 default="yes", console=out)  # fmt: skip
@@ -166,7 +183,9 @@ def _ask_open(files: list[Path], corrections: list[str], proposal: Proposal) -> 
             print_line(str(error), style="red", err=True)
             continue
         corrections.append(correction)
-        if not proposal.open:
+        if guess is not None:
+            answered.add(guess.key)
+        elif not proposal.open:
             _print_proposal(proposal)
     raise InputError(f"more than {MOST_CORRECTIONS} corrections; give them with --set")
 

@@ -31,7 +31,10 @@ MOST_HELD = 256 << 20
 """Maximum total size of waiting uploads by all users, in bytes."""
 LASTS = 6 * 3600
 """Seconds after which an upload that was not imported is removed."""
-FILE = re.compile(r"[\w()+,=@ -][\w()+,=@. -]{0,120}\.(csv|tsv|txt|tab|gz|xlsx|xlsm|json|zip)")
+FILE = re.compile(
+    r"[\w()+,=@ -][\w()+,=@. -]{0,120}\.(csv|tsv|txt|tab|gz|xlsx|xlsm|"
+    r"json|zip|gct|parquet|feather|arrow|dta|xpt|sas7bdat|sav|zsav)"
+)
 UPLOAD = re.compile(r"[0-9a-f]{32}")
 HOME = Path("cohorts")
 """Folder in which `sage cohort list` looks."""
@@ -60,7 +63,8 @@ def _keep(site: Site, name: str, to: str, content: bytes) -> dict[str, Any]:
     if not FILE.fullmatch(name):
         raise InputError(
             f"{one_line(name)[:80]}: not a file type that the import reads (.csv, .tsv, .txt, "
-            ".xlsx, .json, .zip, or these with .gz), or a name with unusual characters"
+            ".xlsx, .json, .zip, .parquet, .dta, .sav, or text with .gz), or a name with unusual "
+            "characters"
         )
     home = _home(site)
     with writing:
@@ -141,7 +145,11 @@ def _plain(proposal: Proposal) -> dict[str, Any]:
             for guess in proposal.guesses
         ],
         "columns": [column.model_dump(mode="json") for column in proposal.columns],
-        "notes": proposal.notes,
+        "questions": [
+            {**guess.model_dump(mode="json"), "settable": True} for guess in proposal.questions
+        ],
+        "examples": proposal.examples,
+        "left_out": [loss.model_dump(mode="json") for loss in proposal.losses],
         "open": [guess.key for guess in proposal.open],
     }
 

@@ -45,6 +45,7 @@ EXTRAS = {
     ),
     "encoders": Extra("encoders that timm builds (UNI and others)", ("timm",)),
     "onnx": Extra("networks for nuclei as ONNX files", ("onnxruntime",)),
+    "tables": Extra("import of SPSS and Arrow files", ("pyarrow", "pyreadstat")),
     "postgres": Extra("checkpoints, the ledger and a queue of runs in PostgreSQL", ("psycopg",)),
     "ray": Extra("workers on several machines", ("ray",)),
     "spatialdata": Extra("slide objects as SpatialData stores", ("spatialdata",)),

@@ -3,27 +3,45 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sage_import.intake.guesses import Guess, make_guess
 from sage_import.intake.names import BIRTH, DEATH, TIME, stem, tokens, words
 from sage_import.intake.values import Column
 from validation.cohort.tables import codes
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 YES = {"yes", "y", "true", "t", "ja", "oui"}
 NO = {"no", "n", "false", "f", "nein", "non"}
 HAPPENED = re.compile(
     r"^(dead|deceased|died|death|event|recurred|recurrence|relapsed?|progressed|progression|"
-    r"recurred/progressed|metastasis|distant metastasis|uncensored|verstorben|tot|exitus|"
+    r"recurred/progressed|metastasis|distant metastasis|uncensored|verstorben|gestorben|tot|exitus|"
     r"d[ée]c[ée]d[ée]e?s?|d[ée]c[èe]s|morte?|"
-    r"dead with tumor|dod|dead of disease)\b"
+    r"dead with tumor|dod|doc|dead of disease)\b"
 )
 HAPPENED_NOT = re.compile(
     r"^(alive|living|censored|no event|event[- ]?free|disease ?free|progression ?free|"
-    r"not recurred|no recurrence|no progression|no relapse|lost|lebt|lebend|vivante?|en vie|"
-    r"alive or dead tumor free|ned|awd)\b"
+    r"not recurred|no recurrence|no progression|no relapse|lost|lebt|lebend|am leben|vivante?|"
+    r"en vie|zensiert|alive or dead tumor free|ned|awd)\b"
 )
+FLAGS = (("0", "1"), ("1", "2"), ("false", "true"), ("no", "yes"))
+"""Codes of two sides without words for them."""
 AGREES = 0.97
 FEWEST = 10
+CLEARLY = 0.0027
+"""Largest p-value at which times speak for or against a coding: three standard errors."""
+
+
+@dataclass
+class Coding:
+    """Codes of an event column on each side, and the guess about them."""
+
+    happened: list[str]
+    censored: list[str]
+    guess: Guess
 
 
 def side_of(value: str, name: str) -> int | None:
@@ -35,7 +53,7 @@ def side_of(value: str, name: str) -> int | None:
         return 1
     if text in YES | NO:
         named = set(tokens(name))
-        if named & {"censor", "censored", "censoring", "cens"}:
+        if "censored" in named:
             return None
         return int((text in YES) != bool(named & {"alive", "living"}))
     if re.match(r"^[01]\s*:", value):
@@ -43,68 +61,97 @@ def side_of(value: str, name: str) -> int | None:
     return None
 
 
-def detect_coding(
-    event: Column, time: Column, own: list[Column]
-) -> tuple[list[str], list[str], Guess] | None:
-    """Find event and censoring codes and evidence for them; None if this is not an outcome."""
-    values = sorted(event.counts)
+def detect_coding(event: Column, times: pd.Series, own: list[Column]) -> Coding | None:
+    """Find event and censoring codes and evidence for them; None if this is not an outcome.
+
+    Parameters
+    ----------
+    times : time per row of the event's table, for the evidence
+    """
+    values = sorted(
+        {low if (low := code.casefold()) in ("true", "false") else code for code in event.counts}
+    )
     sides = {value: side_of(value, event.name) for value in values}
-    shown = describe_sides(event, time)
+    shown = describe_sides(event, times)
+    plain = sorted({code.casefold() for code in codes(event.present)})
     if all(side is not None for side in sides.values()):
         happened = [value for value in values if sides[value] == 1]
         censored = [value for value in values if sides[value] == 0]
         if not happened or not censored:
             return None
-        return happened, censored, event_guess(event, happened, shown, "likely", "by its words")
-    plain = sorted(set(codes(event.present)))
-    if plain in (["0", "1"], ["1", "2"]):
-        return _coded_by_number(event, plain, own, shown)
+        return Coding(happened, censored, event_guess(event, happened, shown, "likely",
+                                                      "by its words"))  # fmt: skip
+    if tuple(plain) in FLAGS:
+        return _coded_by_flag(event, times, own, shown)
     happened = [value for value in values if sides[value] == 1]
     rest = [value for value in values if sides[value] != 1]
     unclear = [value for value in values if sides[value] is None]
     if not happened or not rest:
         return None
-    guess = event_guess(
-        event,
-        happened,
-        shown,
-        "unsure",
-        f"{', '.join(unclear)} could be an event or censored",
-    )
-    return happened, rest, guess.model_copy(update={"open": True})
+    why = f"{', '.join(unclear)} could be an event or censored"
+    return Coding(happened, rest, _ask_code(event, happened, rest, shown, why))
 
 
-def _coded_by_number(
-    event: Column, plain: list[str], own: list[Column], shown: str
-) -> tuple[list[str], list[str], Guess]:
-    agreement = _find_agreement(event, plain, own)
-    high, low = plain[1], plain[0]
+def _coded_by_flag(event: Column, times: pd.Series, own: list[Column], shown: str) -> Coding | None:
+    """Decide a two-sided flag by another column or its name; ask where the times speak against it.
+
+    Names for censoring, `1`/`2` and a bare vital status are used in both directions, so that only
+    another column settles them.
+    """
+    pair = sorted(set(codes(event.present)), key=str.casefold)
+    if len(pair) != 2:
+        return None
+    low, high = pair
+    agreement = _find_agreement(event, [low, high], own)
+    named = set(tokens(event.name))
+    longer = compare_times(event, times, low, high)
     if agreement is not None:
         code, why = agreement
         other = low if code == high else high
-        return [code], [other], event_guess(event, [code], shown, "likely", why)
-    named = set(tokens(event.name))
-    if named & {"censor", "censored", "censoring", "cens"}:
-        why, code = "a column named for censoring is used in both directions", high
-    elif named & {"alive", "living"}:
-        return [low], [high], event_guess(event, [low], shown, "likely", "1 means alive")
-    elif plain == ["1", "2"]:
-        why, code = "1/2 is R's coding, where 2 is the event; other sources differ", high
+        return Coding([code], [other], event_guess(event, [code], shown, "likely", why))
+    if "censored" in named:
+        why = "columns named for censoring are used in both directions"
+    elif (low, high) == ("1", "2"):
+        why = "1/2 is R's coding, where 2 is the event; other sources differ"
+    elif "vital" in named:
+        why = "1 in a vital status can mean alive or dead"
     else:
-        return (
-            [high],
-            [low],
-            event_guess(event, [high], shown, "likely", "0/1 in a column named for the event"),
-        )
-    other = low if code == high else high
-    guess = event_guess(event, [code], shown, "unsure", why)
-    return (
-        [code],
-        [other],
-        guess.model_copy(
-            update={"open": True, "choices": (f"{event.name}:{low}", f"{event.name}:{high}")}
-        ),
-    )
+        code, other = (low, high) if named & {"alive", "living"} else (high, low)
+        against = longer is not None and longer == code
+        if not against:
+            why = (
+                "1 means alive" if code == low else f"{low}/{high} in a column named for the event"
+            )
+            return Coding([code], [other], event_guess(event, [code], shown, "likely", why))
+        why = f"its name says that {code} is the event, but the times speak against it"
+    if longer is not None:
+        other = low if longer == high else high
+        why += f"; {longer} was followed longer, as censored patients usually are, so {other} "
+        why += "would be the event"
+    return Coding([high], [low], _ask_code(event, [low], [high], shown, why))
+
+
+def compare_times(event: Column, times: pd.Series, low: str, high: str) -> str | None:
+    """Return the code whose times are clearly longer (rank-sum test), or None."""
+    from scipy.stats import mannwhitneyu
+
+    code = codes(event.cells)
+    sides = [times[(code == side) & times.notna()] for side in (low, high)]
+    if min(map(len, sides)) < FEWEST // 2:
+        return None
+    found = mannwhitneyu(sides[0], sides[1], method="asymptotic")
+    half = len(sides[0]) * len(sides[1]) / 2
+    if found.pvalue > CLEARLY:
+        return None
+    return low if found.statistic > half else high
+
+
+def _ask_code(event: Column, happened: list[str], rest: list[str], shown: str, why: str) -> Guess:
+    """Build the question which code is the event, without an answer to confirm by a mere Enter."""
+    sides = (happened, rest) if len(happened) == len(rest) == 1 else (happened,)
+    choices = tuple(f"{event.name}:{'|'.join(side)}" for side in sides)
+    guess = event_guess(event, happened, shown, "unsure", why)
+    return guess.model_copy(update={"open": True, "value": "", "choices": choices})
 
 
 def _find_agreement(event: Column, plain: list[str], own: list[Column]) -> tuple[str, str] | None:
@@ -142,20 +189,20 @@ def _find_agreement(event: Column, plain: list[str], own: list[Column]) -> tuple
 
 
 def is_number_of_death(column: Column) -> bool:
-    """Return True for a time to death that is known only for the dead."""
+    """Return True for a time to death that is not known for all."""
     return (
         column.numeric
         and "death" in tokens(column.name)
         and bool(set(tokens(column.name)) & TIME)
-        and column.absent.mean() > 0.1
+        and bool(column.absent.any())
     )
 
 
-def describe_sides(event: Column, time: Column) -> str:
+def describe_sides(event: Column, times: pd.Series) -> str:
     """Describe each code's rows and median time; those followed longer seldom had the event."""
     parts = []
     for value, rows in sorted(event.counts.items()):
-        at = time.numbers.reindex(event.present.index[event.present == value]).dropna()
+        at = times[event.cells == value].dropna()
         median = f", median time {at.median():g}" if len(at) else ""
         parts.append(f"{value}: {rows} rows{median}")
     return "; ".join(parts[:6])

@@ -15,6 +15,7 @@ from sage_import.intake.names import (
     AFTER,
     BEFORE,
     OUTCOME,
+    is_path,
     label_from,
     slug,
     tokens,
@@ -39,6 +40,11 @@ class ColumnGuess(Strict):
     evidence: str = ""
     confidence: Confidence = "likely"
     warning: str = ""
+    remedy: str = ""
+
+
+MOST_DIFFERING = 0.05
+"""Share of patients whose rows may differ in a variable that describes patients."""
 
 
 class Variables:
@@ -54,37 +60,31 @@ class Variables:
         """Declare a column as a variable of `cohort.toml` with its key; None if it is omitted."""
         said = self.said.columns.get(column.name, {})
         if column.name in self.said.dropped_columns:
-            self.reports.append(self.report(column, "left out", evidence="as set"))
+            self._add(column, "left out", evidence="as set")
             return None
         text = words(column.name)
         outcome = OUTCOME.search(text)
         if outcome and "kind" not in said and not BEFORE.search(text):
-            self.reports.append(
-                self.report(
-                    column,
-                    "left out",
-                    warning=f"“{outcome[0]}”: known only after follow-up began, so it would "
-                    "reveal the outcome",
-                )
+            self._add(
+                column,
+                "left out",
+                warning=f"“{outcome[0]}”: known only after follow-up began, so it would "
+                "reveal the outcome",
             )
             return None
         found = classify_column(column)
         if isinstance(found, str) and said.get("kind", "") in ("binary", "categorical"):
             found = Levels(said["kind"], "as set")
-        if isinstance(found, str) and said.get("kind") == "continuous" and column.numeric:
-            raise InputError(f"--set {column.name}.kind: {found}")
         if isinstance(found, str) or (ADMINISTRATIVE.search(text) and "kind" not in said):
             why = found if isinstance(found, str) else "administrative"
-            self.reports.append(self.report(column, "left out", evidence=why))
+            self._add(column, "left out", evidence=why)
             return None
         if len(column.counts) > 20 and found.kind != "continuous":
-            self.reports.append(self.report(column, "left out", evidence="an identifier or text"))
+            self._add(column, "left out", evidence="an identifier or text")
             return None
         found = self._as_said(column, found, said)
         if found.kind == "continuous" and self._identifies(column):
-            self.reports.append(
-                self.report(column, "left out", evidence="numbers the rows; not a measurement")
-            )
+            self._add(column, "left out", evidence="numbers the rows; not a measurement")
             return None
         return self._declare_variable(column, found, said, taken, people, several)
 
@@ -116,6 +116,9 @@ class Variables:
         values = column.numbers
         named = set(tokens(column.name))
         whole = bool((values % 1 == 0).all())
+        steps = values.diff().dropna()
+        if not column.suffix and values.iloc[0] in (0, 1) and bool((steps == 1).all()):
+            return True  # an index of rows
         return (
             whole
             and len(column.counts) >= max(20, 0.95 * len(column.present))
@@ -132,13 +135,8 @@ class Variables:
         taken: set[str],
         people: list[str | None],
         several: bool,
-    ) -> tuple[str, dict[str, Any]]:
-        key = slug(
-            column.name.rpartition(".")[2]
-            if column.name.startswith(("cases.", "demographic.", "diagnoses.", "exposures."))
-            else column.name,
-            taken,
-        )
+    ) -> tuple[str, dict[str, Any]] | None:
+        key = slug(column.name.rpartition(".")[2] if is_path(column.name) else column.name, taken)
         made: dict[str, Any] = {
             "table": column.table,
             "column": column.name,
@@ -147,23 +145,31 @@ class Variables:
         }
         if found.kind == "continuous" and (unit := unit_in(column.name)):
             made["unit"] = unit
-        elif found.kind == "continuous" and column.percent:
-            made["unit"] = "%"
+        elif found.kind == "continuous" and column.suffix:
+            made["unit"] = column.suffix
         elif (
             found.kind == "continuous"
             and "age" in tokens(column.name)
-            and (column.numbers.max() <= 120)
+            and (column.numbers.max() <= 120 or column.numbers.min() > 3650)
         ):
-            made["unit"] = "years"
+            made["unit"] = "years" if column.numbers.max() <= 120 else "days"
         if column.table == "mutations":
             made["modality"] = "mutation"
         if found.values:
             made["values"] = found.values
         if found.drops_others:
             made["other"] = "missing"
-        if several and self._differs(column, people):
+        differ, of = self._count_differing(column, people) if several else (0, 0)
+        if differ > MOST_DIFFERING * of and found.kind != "continuous" and "kind" not in said:
+            self._add(
+                column, "left out", evidence=f"differs between the rows of {differ} of {of} "
+                "patients, so it does not describe a patient")  # fmt: skip
+            return None
+        if differ:
             made["collapse"] = "mean" if found.kind == "continuous" else "first"
-        warning = ""
+        warning = f"the rows of {differ} patients contradict; {made.get('collapse')} is used" * (
+            differ > 0
+        )
         if "known_at" in said:
             made["known_at"], evidence = said["known_at"], "as set"
         elif self.said.whole.get("known_at") == "baseline":
@@ -180,24 +186,27 @@ class Variables:
             evidence = ""
         known = made.get("known_at") or self.said.whole.get("known_at", "unknown")
         text = "; ".join(part for part in (found.evidence, evidence) if part)
-        self.reports.append(
-            self.report(
-                column,
-                "variable",
-                kind=found.kind,
-                key=key,
-                known_at=known,
-                evidence=text,
-                confidence="likely" if found.sure else "unsure",
-                warning=warning,
-            )
+        self._add(
+            column,
+            "variable",
+            kind=found.kind,
+            key=key,
+            known_at=known,
+            evidence=text,
+            confidence="likely" if found.sure else "unsure",
+            warning=warning,
         )
         return key, made
 
-    def _differs(self, column: Column, people: list[str | None]) -> bool:
+    def _count_differing(self, column: Column, people: list[str | None]) -> tuple[int, int]:
+        """Count patients with several values, and those with several rows that have one."""
         known = column.present
         owner = [people[place] for place in range(len(people)) if not column.absent.iloc[place]]
-        return bool((known.groupby(owner).nunique() > 1).any())
+        groups = known.groupby(owner)
+        return int((groups.nunique() > 1).sum()), int((groups.size() > 1).sum())
+
+    def _add(self, *what: Any, **more: Any) -> None:
+        self.reports.append(self.report(*what, **more))
 
     def report(self, column: Column, role: str, kind: str = "", **more: Any) -> ColumnGuess:
         """Report a column's role, levels, and share of missing values."""
@@ -207,6 +216,8 @@ class Variables:
             if many or (column.numeric and kind == "continuous")
             else {level[:60]: n for level, n in column.counts.most_common(8)}
         )
+        if role == "left out" and len(column.counts) > 1:
+            more["remedy"] = f'--set "{column.name}.kind=KIND" keeps it'
         return ColumnGuess(
             column=column.name,
             table=column.table,

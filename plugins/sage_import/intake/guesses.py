@@ -26,10 +26,11 @@ WHOLE = {
     "drop": "columns to omit, separated by commas",
 }
 OF_ENDPOINT = {
-    "time": "column with the times",
+    "time": "column with the times; none for a cohort without an outcome",
+    "entry": "column with the time or date from which the patient was followed (delayed entry)",
     "unit": "days, weeks, months or years",
     "event": "COLUMN:CODE|CODE, the codes of the event",
-    "censored": "CODE|CODE; by default, every other code is censored",
+    "censored": "COLUMN:CODE|CODE, or CODE|CODE; by default, every other code is censored",
     "start": "column with the dates at which follow-up begins",
     "end": "column with the dates of the last contact",
     "death": "column with the dates of death",
@@ -38,7 +39,11 @@ OF_COLUMN = {
     "kind": "continuous, binary, categorical, ordinal or skip",
     "order": "LEVEL<LEVEL<LEVEL, the order of an ordinal variable",
     "known_at": "baseline or unknown",
+    "missing": "additional codes for missing in this column, or none if all codes are levels",
 }
+SIDES = ("event", "censored")
+NO_OUTCOME = "none"
+"""Value of `time` for a cohort without an outcome."""
 
 
 class Guess(Strict):
@@ -92,6 +97,15 @@ def make_guess(
     )
 
 
+class Loss(Strict):
+    """Rows, sheets, files or genes that were left out."""
+
+    what: str
+    count: int
+    reason: str
+    remedy: str
+
+
 class Corrections(Strict):
     """Settings given by a person, grouped by what they concern."""
 
@@ -106,6 +120,13 @@ class Corrections(Strict):
         named = self.whole.get("drop", "").split(",")
         skipped = (name for name, said in self.columns.items() if said.get("kind") == "skip")
         return frozenset({*(name.strip() for name in named if name.strip()), *skipped})
+
+    def event_codes(self, column: str) -> frozenset[str]:
+        """Codes that were set as the sides of an event column, and so are not missing."""
+        start = f"{column}:"
+        texts = [said.get(key, "") for said in self.endpoints.values() for key in SIDES]
+        named = [text.removeprefix(start) for text in texts if text.startswith(start)]
+        return frozenset(code.strip() for text in named for code in text.split("|"))
 
     @property
     def missing(self) -> frozenset[str]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from sage_import.intake.names import BIRTH, IDENTIFIER, tokens, words
+import re
+from collections.abc import Callable, Iterable
+
+from sage_import.intake.names import BIRTH, IDENTIFIER, tokens, word_set, words
 from sage_import.intake.values import Column
 from validation.cohort.ids import BARCODE
 
-OWNERS = frozenset({"patient", "patientid", "subject", "participant", "pid"})
+OWNERS = frozenset({"patient", "patientid", "subject", "participant", "pid", "case", "person"})
+PARTS = word_set("slide image file scan wsi block sample aliquot specimen tile section")
+"""Words for parts of a patient, of which there may be several."""
+UUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 TRAITS = frozenset({"age", "sex", "gender", "race", "stage", "grade"})
 """Words for traits of a patient, as in `patient_age`, that do not identify one."""
 
@@ -18,7 +24,11 @@ def people_twice(own: list[Column], chosen: Column) -> Column | None:
     for column in own:
         named = set(tokens(column.name))
         names_people = named & OWNERS and named <= OWNERS | set(IDENTIFIER)
-        if names_people and 1 < len(column.counts) < len(column.present):
+        if (
+            names_people
+            and 1 < len(column.counts) < len(column.present)
+            and (len(column.counts) != len(chosen.counts))
+        ):
             return column
     return None
 
@@ -32,7 +42,7 @@ def names_patients(column: Column) -> float:
         return 0.0
     named = set(tokens(column.name))
     score = float(max((IDENTIFIER.get(word, 0) for word in named), default=0))
-    score += 3 if len(column.counts) == len(known) else 0
+    score += 3 if len(column.counts) == len(known) and not named & PARTS else 0
     score += 2 if column.place == 0 else 0
     barcodes = known.map(lambda cell: bool(BARCODE.match(cell.replace(".", "-").upper())))
     if barcodes.mean() > 0.9:
@@ -41,7 +51,8 @@ def names_patients(column: Column) -> float:
     if not column.numeric:
         score += 1
     if (
-        len(column.counts) < max(5, 0.01 * len(known))
+        known.map(lambda cell: bool(UUID.match(cell))).all()
+        or len(column.counts) < max(5, 0.01 * len(known))
         or named & {"uuid"}
         or BIRTH.search(words(column.name))
         or named & TRAITS
@@ -50,4 +61,53 @@ def names_patients(column: Column) -> float:
     if column.numeric and not named & set(IDENTIFIER):
         return 0.0
     # If both samples and patients have names, a patient may have several rows.
-    return score + (6 if named & OWNERS else 0)
+    return score + (6 if named & OWNERS and not named & PARTS else 0)
+
+
+def match_people(theirs: Iterable[str], ours: Iterable[str]) -> tuple[dict[str, str], str]:
+    """Match identifiers of one file to those of another that were written in another form.
+
+    Returns
+    -------
+    Their identifiers mapped to ours, by the form that matches most, and a description of that form;
+    forms under which two of ours coincide are not used.
+    """
+    names, known = list(dict.fromkeys(theirs)), list(dict.fromkeys(ours))
+    best: tuple[dict[str, str], str] = ({name: name for name in names if name in set(known)}, "")
+    for form, how in FORMS:
+        home = {form(name): name for name in known}
+        if len(home) == len(known) and "" not in home:
+            found = {name: home[form(name)] for name in names if form(name) in home}
+            if len(found) > len(best[0]):
+                best = found, how
+    if len(best[0]) < 0.5 * len(names):  # samples that begin with their patient
+        starts = sorted(known, key=len, reverse=True)
+        found = {}
+        for name in names:
+            plain = _by_r(name)
+            owner = next((who for who in starts if re.match(rf"{re.escape(_by_r(who))}(?![0-9a-z])",
+                                                            plain)), None)  # fmt: skip
+            if owner is not None and len(owner) > 2:
+                found[name] = owner
+        if len(found) > max(len(best[0]), 0.5 * len(names)):
+            best = found, "samples begin with their patient"
+    return best
+
+
+def _by_r(name: str) -> str:
+    """Return a name as R's make.names writes it, in lower case."""
+    text = re.sub(r"[^a-z0-9._]", ".", name.strip().casefold())
+    return text.removeprefix("x") if re.match(r"x[\d.]", text) else text
+
+
+def _as_number(name: str) -> str:
+    text = re.sub(r"\.0+$", "", name.strip())
+    return str(int(text)) if text.isdecimal() else text
+
+
+FORMS: tuple[tuple[Callable[[str], str], str], ...] = (
+    (_as_number, "numbers without zeros in front or a decimal point"),
+    (_by_r, "names as R writes them, as X1001 for 1001 and BC.1 for BC-1"),
+    (lambda name: re.sub(r"[^a-z0-9]", "", _by_r(name)), "letters and digits alone"),
+)
+"""Forms in which programs write the same identifier."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sage_import.intake.names import AFTER, AT_BASELINE, NOT_BASELINE, tokens, word_set, words
-from sage_import.intake.values import Column
+from sage_import.intake.values import COUNTED, Column
+from validation.core.levels import plain_level
 
 ROMAN = {"0": 0, "i": 1, "ii": 2, "iii": 3, "iv": 4, "v": 5}
 STAGE = re.compile(r"^(?:sta[gd]e\s*)?(0|iii|ii|iv|i|v|[0-5])\s*([abc]\d?)?$")
@@ -15,35 +17,56 @@ TNM = re.compile(r"^[pcyr]*([tnm])\s*(\d)\s*([a-d]\d?)?(\(?(mi|i[+-]|sn)\)?)?$")
 TNM_LOW = re.compile(r"^[pcyr]*t(a|is)$")
 STAGED = word_set("stage stade tnm figo ajcc")
 UNSTAGED = re.compile(r"^(stage\s*)?[pcyr]*[tnmg]?\s*x$|^(stage )?(x|unstaged)$")
-GRADE = re.compile(r"^(?:g|grade\s*)(\d)$")
+GRADE = re.compile(r"^(?:g|grade\s*|grad\s*)(iii|ii|i|\d)(?:\s*[-/]\s*\d)?$")
 NUMBERED = re.compile(r"^([a-z]{1,6})[ _-]?(\d)\+?$")
 PLUSES = re.compile(r"^(\d)\+$")
+SIGNS = {"-": 0.0, "–": 0.0, "—": 0.0, "−": 0.0, "0": 0.0, "negative": 0.0, "±": 0.5, "+/-": 0.5,
+         "+-": 0.5, "(+)": 0.5}  # fmt: skip
+NUMBER_OF_TNM = re.compile(r"^(\d)\s*([a-d]\d?|mi)?$")
+TNM_NAMES = word_set("t n m pt pn pm ct cn cm ypt ypn ypm yct ycn ycm")
 SCALES = (
     ("none", "negative", "absent", "no"),
     ("very low",),
-    ("low", "mild", "weak", "low grade", "well differentiated", "small"),
-    ("intermediate", "moderate", "medium", "moderately differentiated"),
-    ("high", "severe", "strong", "high grade", "poorly differentiated", "large"),
+    (
+        "low",
+        "mild",
+        "weak",
+        "gering",
+        "schwach",
+        "leicht",
+        "low grade",
+        "well differentiated",
+        "small",
+    ),
+    (
+        "intermediate",
+        "moderate",
+        "medium",
+        "mittel",
+        "mäßig",
+        "moderat",
+        "moderately differentiated",
+    ),
+    (
+        "high",
+        "severe",
+        "strong",
+        "stark",
+        "ausgeprägt",
+        "high grade",
+        "poorly differentiated",
+        "large",
+    ),
     ("very high", "undifferentiated"),
 )
 ORDERED = word_set(
     "stage stade grade score level ecog karnofsky performance ps gleason intensity zubrod tgrade"
 )
-COUNTED = word_set("count number nodes node size n age weight height dose")
-FOLDED = {
-    word: level
-    for level, text in (
-        ("male", "m man"),
-        ("female", "f w woman"),
-        ("yes", "y ja oui"),
-        ("no", "n nein non"),
-        ("positive", "pos"),
-        ("negative", "neg"),
-        ("wildtype", "wt"),
-        ("mutated", "mut"),
-    )
-    for word in text.split()
-}
+OPPOSITES = (
+    {"male", "female"}, {"yes", "no"}, {"positive", "negative"}, {"mutated", "wildtype"},
+    {"present", "absent"}, {"high", "low"},
+)  # fmt: skip
+"""Pairs of levels that are written in these words, however the file spells them."""
 MOST_LEVELS = 20
 MOST_LENGTH = 60
 
@@ -66,14 +89,14 @@ def classify_column(column: Column) -> Levels | str:
         return "empty"
     if len(counts) == 1:
         return f"the same value for all ({next(iter(counts))[:40]})"
-    if column.is_date or column.short_years:
+    if column.is_date:
         return "dates"
     if column.numeric:
         return _numbers(column)
     ordered = ordered_levels(list(counts), column.name)
     if ordered is not None:
         return ordered
-    folded = {level: normalize_level(level) for level in counts}
+    folded = {level: plain_level(level) for level in counts}
     levels = len(set(folded.values()))
     if levels > MOST_LEVELS:
         return f"free text: {levels} different values"
@@ -82,6 +105,11 @@ def classify_column(column: Column) -> Levels | str:
     kind = "binary" if levels == 2 else "categorical"
     if levels == 1:
         return "the same value for all, in several spellings"
+    words_of = set(folded.values())
+    spelled_so = {level.casefold() for level in counts}
+    if words_of in OPPOSITES and spelled_so != words_of and not spelled_so & {"true", "false"}:
+        shown = ", ".join(f"{level} as {word}" for level, word in folded.items())
+        return Levels("binary", f"2 levels: {shown}", dict(folded))
     if levels < len(counts):
         values: dict[str, str | int | float] = {}
         for name in set(folded.values()):
@@ -92,9 +120,6 @@ def classify_column(column: Column) -> Levels | str:
 
 
 def _numbers(column: Column) -> Levels | str:
-    if column.odd:
-        shown = ", ".join(repr(item)[:24] for item in column.odd[:3])
-        return f"numbers, except for {shown}: set missing={column.odd[0][:24]}, or its kind"
     values = column.numbers
     distinct = sorted(set(values))
     named = set(tokens(column.name))
@@ -102,7 +127,7 @@ def _numbers(column: Column) -> Levels | str:
     whole = all(value.is_integer() for value in distinct)
     if len(distinct) == 2 and not named & (COUNTED - {"n", "node"}):
         return Levels("binary", f"two values, {distinct[0]:g} and {distinct[1]:g}")
-    if named & ORDERED and whole and len(distinct) <= 11:
+    if named & (ORDERED | TNM_NAMES) and whole and len(distinct) <= 11:
         return Levels("ordinal", f"{len(distinct)} whole numbers, ordered as its name suggests")
     if whole and len(distinct) <= 6 and not named & COUNTED and len(values) > 4 * len(distinct):
         return Levels(
@@ -117,7 +142,10 @@ def ordered_levels(levels: list[str], name: str) -> Levels | None:
     unstaged = [level for level, text in plain.items() if UNSTAGED.match(text)]
     rest = {level: text for level, text in plain.items() if level not in unstaged}
     named = set(tokens(name))
-    for said, read in (("stages", _stage), ("categories of TNM", _tnm), ("grades", _grade)):
+    readers = (
+        ("stages", _stage), ("categories of TNM", _tnm), ("grades", _grade), ("signs", _sign)
+    )  # fmt: skip
+    for said, read in readers:
         places = {level: read(text, named) for level, text in rest.items()}
         if len(rest) >= 2 and all(place is not None for place in places.values()):
             values = {level: place for level, place in places.items() if place is not None}
@@ -128,6 +156,9 @@ def ordered_levels(levels: list[str], name: str) -> Levels | None:
             extra = f"; {', '.join(unstaged)} counts as missing" if unstaged else ""
             if distinct == 2 and len(values) == 2:
                 kept: dict[str, str | int | float] = {level: level for level in values}
+                if said == "signs":
+                    kept = {level: plain_level(level) for level in values}
+                    return Levels("binary", "positive and negative", kept)
                 return Levels(
                     "binary", f"two {said}{extra}", kept if unstaged else {}, bool(unstaged)
                 )
@@ -143,10 +174,20 @@ def _stage(text: str, named: set[str]) -> int | None:
 
 
 def _tnm(text: str, named: set[str]) -> int | None:
-    if TNM_LOW.match(text):
+    if TNM_LOW.match(text) or (named & TNM_NAMES and text in ("a", "is")):
         return 0
     match = TNM.match(text)
+    if match is None and named & TNM_NAMES and (number := NUMBER_OF_TNM.match(text)):
+        return int(number[1])
     return int(match[2]) if match else None
+
+
+def _sign(text: str, named: set[str]) -> float | None:
+    if re.fullmatch(r"\+{1,4}", text):
+        return len(text)
+    if match := PLUSES.match(text):
+        return int(match[1])
+    return SIGNS.get(text, SIGNS.get(plain_level(text)))
 
 
 def _grade(text: str, named: set[str]) -> int | None:
@@ -154,12 +195,14 @@ def _grade(text: str, named: set[str]) -> int | None:
     if match is None and named & ORDERED:
         numbered = NUMBERED.match(text)
         return int(numbered[2]) if numbered else None
-    return int(match[1]) if match else None
+    return ROMAN.get(match[1], int(match[1]) if match[1].isdigit() else None) if match else None
 
 
 def _degrees(rest: dict[str, str], named: set[str]) -> Levels | None:
     places = {
-        level: next((place for place, scale in enumerate(SCALES) if text in scale), None)
+        level: next(
+            (at for at, scale in enumerate(SCALES) if {text, plain_level(text)} & set(scale)), None
+        )
         for level, text in rest.items()
     }
     found = {level: place for level, place in places.items() if place is not None}
@@ -169,14 +212,8 @@ def _degrees(rest: dict[str, str], named: set[str]) -> Levels | None:
     return Levels("ordinal", f"words of degree: {shown}", _in_order(found), sure=False)
 
 
-def _in_order(places: dict[str, int]) -> dict[str, str | int | float]:
+def _in_order(places: Mapping[str, float]) -> dict[str, str | int | float]:
     return {level: places[level] for level in sorted(places, key=lambda item: (places[item], item))}
-
-
-def normalize_level(level: str) -> str:
-    """Normalize the spelling of a level: case, spaces, and common abbreviations."""
-    text = " ".join(re.sub(r"[_\-]+", " ", level.casefold()).split())
-    return FOLDED.get(text, text) or level
 
 
 def parse_order(text: str, levels: list[str], name: str) -> dict[str, str | int | float] | str:

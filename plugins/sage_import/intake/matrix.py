@@ -6,13 +6,16 @@ import csv
 import io
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from sage.core.errors import InputError
 from sage.core.hashes import hash_file
-from sage_import.intake.guesses import Guess, make_guess
+from sage_import.intake.guesses import Guess, Loss, make_guess
+from sage_import.intake.names import words
 from sage_import.intake.text import NUMBER, RawTable, decode
 from validation.cohort.ids import patient_of
 
@@ -26,15 +29,26 @@ SYMBOLS = (
     "gene",
     "genes",
     "gene_id",
+    "hybridization_ref",
+    "name",
     "ensembl_id",
     "id",
 )
 FEWEST = 20
-"""Minimum number of numeric columns for a table to be a matrix."""
-LONGEST_LINE = 64 << 20
+"""Minimum number of gene columns for a table of samples by genes to be a matrix."""
+FEWEST_SAMPLES = 3
+LEAST_GENES = 0.7
+RAW = ("raw_count", "normalized_count", "raw_counts", "unstranded")
+"""Values that are used if a matrix has several kinds per sample."""
+ENTREZ = re.compile(r"^([^|]+)\|\d+$")
+"""A symbol with its Entrez number, as TCGA's Firehose writes it."""
+DATES = re.compile(r"^(\d{1,2}-(Mar|Sep|Dec|Oct|Feb)|(Mar|Sep|Dec|Oct|Feb)-\d{2})$")
+"""Genes that a spreadsheet turned into dates."""
+TRAIT = re.compile(r"\b(age|sex|gender|stage|grade|status|survival|os|time)\b")
 SILENT = {"Silent", "Intron", "3'UTR", "5'UTR", "3'Flank", "5'Flank", "IGR", "RNA"}
 MOST_GENES = 30
 FEWEST_CARRIERS = 5
+NO_SAMPLES = ("Entrez_Gene_Id", "entrez_gene_id", "gene_length", "Length")
 MOST_STAR_FILES = 2000
 
 
@@ -48,10 +62,13 @@ class RawMatrix:
     label: str
     samples: list[str]
     orientation: str
-    drop: tuple[str, ...]
+    places: tuple[int, ...]
     scale: str
     guesses: list[Guess] = field(default_factory=list)
     sha256: str = ""
+    kinds: bool = False
+    """True if the second line names kinds of values."""
+    losses: list[Loss] = field(default_factory=list)
 
 
 def parse_matrix(path: Path, text: str, delimiter: str, *, certain: bool = True) -> Any:
@@ -59,23 +76,15 @@ def parse_matrix(path: Path, text: str, delimiter: str, *, certain: bool = True)
 
     Raises `InputError` if it should be a matrix and has no numbers.
     """
-    lines = []
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    try:
-        for row in reader:
-            if row and not row[0].startswith("#"):
-                lines.append(row)
-            if len(lines) > 60:
-                break
-    except csv.Error as error:
-        raise InputError(f"{path.name}, line {reader.line_num}: {error}") from None
+    lines = list(islice(_rows(text, delimiter, path.name), 60))
     if len(lines) < 3:
         return None
     header, body = lines[0], [row for row in lines[1:] if len(row) == len(lines[0])]
+    kinds = body.pop(0) if _names_values(header, body) else []
     numeric = [
         place
         for place in range(1, len(header))
-        if body
+        if any(NUMBER.match(row[place].strip()) for row in body)
         and all(
             NUMBER.match(row[place].strip())
             or not row[place].strip()
@@ -83,7 +92,10 @@ def parse_matrix(path: Path, text: str, delimiter: str, *, certain: bool = True)
             for row in body
         )
     ]
-    if len(numeric) < (1 if certain else FEWEST) or len(numeric) < 0.5 * (len(header) - 1):
+    raw = [place for place in numeric if kinds and kinds[place] in RAW]
+    numeric = [place for place in raw if kinds[place] == kinds[raw[0]]] or numeric
+    fewest = 1 if certain else FEWEST_SAMPLES
+    if len(numeric) < fewest or (not raw and len(numeric) < 0.5 * (len(header) - 1)):
         if certain:
             raise InputError(
                 f"{path.name}: not a matrix of numbers; check that the download is complete"
@@ -92,21 +104,19 @@ def parse_matrix(path: Path, text: str, delimiter: str, *, certain: bool = True)
     first = [row[0] for row in body]
     by_column = sum(bool(GENE.match(header[place])) for place in numeric) / len(numeric)
     symbols = _symbol_column(header)
-    by_row = sum(bool(GENE.match(row[symbols])) for row in body) / max(len(body), 1)
-    if max(by_column, by_row) < 0.7 and not certain:
+    by_row = sum(bool(GENE.match(gene_name(row[symbols]))) for row in body) / max(len(body), 1)
+    by_column *= len(numeric) >= FEWEST and not _are_numbered([header[at] for at in numeric])
+    by_row *= certain or not _are_numbered([row[symbols] for row in body])
+    clinical = by_row > by_column and any(TRAIT.search(words(name)) for name in header[1:])
+    named = all(header[place].strip() for place in numeric)
+    if (max(by_column, by_row) < LEAST_GENES or clinical or not named) and not certain:
         return None
     found = RawMatrix(path.name, text, delimiter, "", [], "", (), "", sha256=hash_file(path))
-    kept = set(numeric)
+    kept, found.kinds = set(numeric), bool(kinds)
     if by_row >= by_column or certain:
         found.orientation, found.label = "genes_by_samples", header[symbols]
-        found.drop = tuple(
-            name
-            for place, name in enumerate(header)
-            if place != symbols and (place not in kept or name in ("Entrez_Gene_Id",))
-        )
-        found.samples = [
-            name for place, name in enumerate(header) if place != symbols and name not in found.drop
-        ]
+        kept -= {symbols, *(at for at, name in enumerate(header) if name in NO_SAMPLES)}
+        found.samples = [header[place] for place in sorted(kept)]
         genes = by_row
     else:
         label = next(
@@ -120,11 +130,9 @@ def parse_matrix(path: Path, text: str, delimiter: str, *, certain: bool = True)
             0,
         )
         found.orientation, found.label = "samples_by_genes", header[label]
-        found.drop = tuple(
-            name for place, name in enumerate(header) if place != label and place not in kept
-        )
         found.samples = [row[label] for row in body]
         genes = by_column
+    found.places = tuple(sorted(kept))
     values = [row[place].strip() for row in body for place in numeric]
     found.scale, evidence = _scale([value for value in values if NUMBER.match(value)])
     found.guesses = [
@@ -142,6 +150,38 @@ def parse_matrix(path: Path, text: str, delimiter: str, *, certain: bool = True)
     if not any(first):
         return None
     return found
+
+
+def _rows(text: str, delimiter: str, origin: str) -> Iterator[list[str]]:
+    """Yield the lines of a matrix below its comments and the sizes of a GCT file."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        for row in reader:
+            sizes = reader.line_num < 4 and all(cell.strip().isdigit() for cell in row if cell)
+            if row and not row[0].startswith("#") and not sizes:
+                yield row
+    except csv.Error as error:
+        raise InputError(f"{origin}, line {reader.line_num}: {error}") from None
+
+
+def _names_values(header: list[str], body: list[list[str]]) -> bool:
+    """Return True for a second header line that names the values, as Firehose writes it."""
+    kinds = set(body[0][1:]) if body else set()
+    return 0 < len(kinds) <= 4 < len(header) and not any(map(NUMBER.match, kinds))
+
+
+def _are_numbered(names: list[str]) -> bool:
+    """Return True for names such as P01 and P02, which are patients rather than genes."""
+    starts = Counter(re.sub(r"\d.*", "", name) for name in names)
+    starts.pop("ENSG", None)
+    return max(starts.values(), default=0) > 0.5 * len(names)
+
+
+def gene_name(cell: str) -> str:
+    """Return the symbol of `SYMBOL|ENTREZ`, empty if it is unknown; other names unchanged."""
+    text = cell.strip()
+    match = ENTREZ.match(text)
+    return text if match is None else "" if match[1] == "?" else match[1]
 
 
 def _symbol_column(header: list[str]) -> int:
@@ -307,23 +347,23 @@ def rewrite_matrix(matrix: RawMatrix, decimal: str, rename: dict[str, str | None
     """
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
-    reader = csv.reader(io.StringIO(matrix.text, newline=""), delimiter=matrix.delimiter)
     header: list[str] | None = None
     places: list[int] = []
-    label = 0
-    for row in reader:
-        if not row or row[0].startswith("#"):
+    label, unnamed, mangled = 0, 0, 0
+    for number, row in enumerate(_rows(matrix.text, matrix.delimiter, matrix.origin), start=1):
+        if number == 2 and matrix.kinds:
             continue
         if header is None:
             header = [name.strip() for name in row]
             label = header.index(matrix.label)
-            gone = set(matrix.drop)
             places = [
                 place
-                for place, name in enumerate(header)
+                for place in matrix.places or range(len(header))
                 if place != label
-                and name not in gone
-                and (matrix.orientation != "genes_by_samples" or rename.get(name, name) is not None)
+                and (
+                    matrix.orientation != "genes_by_samples"
+                    or rename.get(header[place], header[place]) is not None
+                )
             ]
             names = [header[place] for place in places]
             if matrix.orientation == "genes_by_samples":
@@ -332,10 +372,15 @@ def rewrite_matrix(matrix: RawMatrix, decimal: str, rename: dict[str, str | None
             continue
         if len(row) != len(header):
             raise InputError(
-                f"{matrix.origin}, line {reader.line_num}: {len(row)} fields, but {len(header)} "
-                "column names"
+                f"{matrix.origin}, row {number}: {len(row)} fields, but {len(header)} column names"
             )
         name: str | None = row[label].strip()
+        if matrix.orientation == "genes_by_samples":
+            name = gene_name(row[label])
+            unnamed += not name
+            mangled += bool(DATES.match(name))
+            if not name:
+                continue
         if matrix.orientation == "samples_by_genes":
             name = rename.get(str(name), name)
             if name is None or patient_of(name, ids) is None:
@@ -344,4 +389,13 @@ def rewrite_matrix(matrix: RawMatrix, decimal: str, rename: dict[str, str | None
         if decimal == ",":
             values = [value.replace(".", "").replace(",", ".") for value in values]
         writer.writerow([name, *values])
+    for count, reason, remedy in (
+        (unnamed, "rows without a symbol", "none: their genes are unknown"),
+        (mangled, "genes that a spreadsheet turned into dates; they stay under these names",
+         "correct their symbols in the file"),
+    ):  # fmt: skip
+        if count:
+            matrix.losses.append(
+                Loss(what=matrix.origin, count=count, reason=reason, remedy=remedy)
+            )
     return out.getvalue()

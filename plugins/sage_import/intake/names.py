@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -11,6 +12,34 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+TRANSLATIONS = tuple(
+    (re.compile(pattern), words)
+    for pattern, words in (
+        (r"[üu]e?berleb", "survival"), (r"nachbeobacht|nachsorge|verlaufskontroll", "follow up"),
+        (r"verst[eo]rb|gestorb|todes|sterbe|^tod$|^exitus$|ableben", "death"),
+        (r"rezidiv", "recurrence"), (r"zensier", "censored"), (r"geburt", "birth"),
+        (r"^vital", "vital"), (r"status$", "status"),
+        (r"geschlecht", "sex"), (r"^alter$|lebensalter", "age"), (r"stadium", "stage"),
+        (r"grading", "grade"), (r"diagnos(e|tik)", "diagnosis"),
+        (r"letzt(e|er|es|en|em)?$", "last"), (r"kontakt|vorstellung", "contact"),
+        (r"datum$", "date"), (r"zeit(raum)?$|dauer$", "time"), (r"^tage?n?$", "days"),
+        (r"wochen?$", "weeks"), (r"^monate?n?$", "months"), (r"^jahre?n?$", "years"),
+        (r"^patienten?", "patient"), (r"(nummer|^nr)$", "number"), (r"ereignis", "event"),
+        (r"freies?$", "free"), (r"gesamt", "overall"), (r"tumor", "tumor"), (r"beginn$", "start"),
+        (r"zystektomie", "cystectomy"), (r"raucher", "smoking"), (r"lebend$|^lebt$", "alive"),
+        (r"^decede?e?s?$|^deces$|^mort$", "death"), (r"^vivante?$", "alive"),
+        (r"^suivi$", "follow up"), (r"^survie$", "survival"),
+        (r"^(recidive|rechute)", "recurrence"), (r"^naissance$", "birth"), (r"^sexe$", "sex"),
+        (r"^stade$", "stage"), (r"^dernieres?$", "last"), (r"^nouvelles$", "contact"),
+        (r"^visite$", "visit"), (r"^(delai|duree)$", "time"), (r"^jours?$", "days"),
+        (r"^semaines?$", "weeks"), (r"^mois$", "months"), (r"^(ans|annees?)$", "years"),
+        (r"^evenement$", "event"), (r"^statut$", "status"), (r"^debut$", "start"),
+        (r"^chirurgie$", "surgery"), (r"^traitements?$", "treatment"), (r"^tabac$", "smoking"),
+        (r"^chimio", "chemo"), (r"^radiotherapie$", "radiotherapy"), (r"^maladie$", "disease"),
+        (r"^identifiant$", "id"), (r"^dossier$", "number"), (r"^antecedents?$", "history"),
+    )
+)  # fmt: skip
+"""German and French words of headers, and parts of compounds, in English."""
 STEMS: tuple[tuple[str, tuple[frozenset[str], ...]], ...] = tuple(
     (name, tuple(map(word_set, spellings)))
     for name, spellings in (
@@ -19,19 +48,16 @@ STEMS: tuple[tuple[str, tuple[frozenset[str], ...]], ...] = tuple(
         ("PFI", ("pfi",)),
         ("PFS", ("pfs", "progression free")),
         ("DFI", ("dfi",)),
-        ("DFS", ("dfs", "disease free", "sans maladie")),
+        ("DFS", ("dfs", "disease free", "sans disease")),
         ("RFS", ("rfs", "recurrence free", "relapse free")),
         ("MFS", ("mfs", "dmfs", "metastasis free", "tdm", "edm")),
         ("EFS", ("efs", "event free")),
         ("TTP", ("ttp",)),
-        ("RFS", ("recurrence", "recurred", "relapse", "relapsed", "recidive", "rechute")),
+        ("RFS", ("recurrence", "recurred", "relapse", "relapsed")),
         ("PFS", ("progression", "progressed")),
     )
 )
-OF_DEATH = word_set(
-    "os survival vital death dead died deceased alive oas futime fustat survtime verstorben "
-    "gestorben tod todesdatum überleben deces decede decedee mort vivant survie"
-)
+OF_DEATH = word_set("os survival vital death dead died deceased alive oas futime fustat survtime")
 """Words that mean overall survival if no other outcome is named."""
 LABELS = {
     "OS": "Overall survival",
@@ -48,50 +74,42 @@ LABELS = {
 }
 DEATHS = frozenset({"OS", "CSS", "DSS"})
 UNITS = {
-    "days": word_set("day days d tage jour jours"),
-    "weeks": word_set("week weeks wk wks semaines"),
-    "months": word_set("month months mo mos mths monate mois"),
-    "years": word_set("year years yr yrs jahre ans annees"),
+    "days": word_set("day days d"),
+    "weeks": word_set("week weeks wk wks"),
+    "months": word_set("month months mo mos mths mon"),
+    "years": word_set("year years yr yrs"),
 }
-TIME = word_set("time times survtime futime duration followup fu delai suivi duree").union(
+TIME = word_set("time times survtime futime duration durations followup fu tte").union(
     *UNITS.values()
 ) - {"d"}
 NO_TIME = word_set(
     "age birth began smoked smoking pack stopped diagnosis initial form completion upload batch "
     "treatment therapy collection procurement radiation drug dose sample response submission "
-    "number count exposure dx additional surgery dcc shipment naissance traitement tabac"
+    "number count exposure dx additional surgery dcc shipment"
 )
-EVENT = word_set(
-    "status event events censor censored censoring cens dead death deceased died vital alive "
-    "fustat verstorben gestorben tod statut evenement deces decede decedee mort vivant"
-)
+EVENT = word_set("status event events dead death deceased died vital alive fustat censored")
 NO_EVENT = word_set(
     "new classifier predicted prediction risk score menopause menopausal nodal er pr her2 her "
     "mutation mutational smoking cause date days type site margin"
 )
 OUTCOME = re.compile(
-    r"\b(death|dead|died|deceased?|vital|alive|surviv\w*|censor\w*|cens|recurr\w*|relapse\w*|"
+    r"\b(death|dead|died|deceased?|vital|alive|surviv\w*|censored|recurr\w*|relapse\w*|"
     r"progress(ed|ion)|new tumor event|last (contact|follow|known|seen|visit)|follow ?ups?|lost to|"
     r"cause of|respon(se|der)s?|recist|outcome|(tumor|cancer|neoplasm) status|os|pfs|pfi|dfs|dfi|"
-    r"dss|css|rfs|mfs|efs|success|complete(d)? response|lfu|days to (new|last)|event|"
-    r"verstorben|gestorben|tod|todes\w*|überleb\w*|rezidiv\w*|deces|decedee?|mort|vivant|survie|recidive\w*|"
-    r"rechute\w*|evenement|suivi|dernieres? (nouvelles?|visite))\b"
+    r"dss|css|rfs|mfs|efs|success|complete(d)? response|lfu|days to (new|last)|event)\b"
 )
 AFTER = re.compile(
     r"\b(adjuvant|post ?op\w*|postoperative|subsequent|salvage|second line|additional|"
-    r"radiation|radiotherapy|chemo\w*|treated|treatment|therapy|hormonal|immunotherapy|cycles?|"
-    r"complications?|readmission|toxicity|visits?|chimio\w*|radiotherapie|"
-    r"traitements?|immunotherapie)\b"
+    r"radiation|radiotherapy|chemo\w*|treated|treatments?|therapy|hormonal|immunotherapy|cycles?|"
+    r"complications?|readmission|toxicity|visits?|immunotherapie)\b"
 )
-BEFORE = re.compile(
-    r"\b(neo ?adjuvant|prior|previous|history|pre ?op\w*|preoperative|baseline|antecedents?)\b"
-)
+BEFORE = re.compile(r"\b(neo ?adjuvant|prior|previous|history|pre ?op\w*|preoperative|baseline)\b")
 AT_BASELINE = re.compile(
-    r"\b(age|sexe?|stade|gender|race|"
-    r"ethnicity|(at|initial) diagnosis|baseline|menopausal? (status|state)|"
+    r"\b(age|sex|gender|race|ethnicity|"
+    r"(at|initial) diagnosis|baseline|menopausal? (status|state)|"
     r"menostat|histolog(y|ic|ical) (type|grade)|"
     r"(tumou?r|pathologic(al)?|clinical|ajcc|tnm|tmn|figo|n|histologic(al)?) ?(stage|grade)|"
-    r"stage|grade|(ajcc )?(pathologic(al)?|path|clinical) [tnm]( stage)?|p[tn]|ct|"
+    r"stage|grade|(ajcc )?(pathologic(al)?|path|clinical) [tnm]( stage)?|y?[pc]?[tn]|"
     r"cancer type( detailed)?)\b"
 )
 NOT_BASELINE = re.compile(
@@ -106,32 +124,38 @@ IDENTIFIER = {
     for weight, text in (
         (5, "patientid"),
         (4, "patient subject barcode pid mrn participant"),
-        (3, "case submitter id ids sampleid gsm identifiant"),
-        (2, "sample geo accession nr dossier"),
-        (1, "number numero"),
+        (3, "case submitter id ids sampleid gsm pseudonym"),
+        (2, "sample geo accession"),
+        (1, "number nr numero"),
     )
     for word in text.split()
 }
-BIRTH = re.compile(r"\b(birth|dob|geburtsdatum|born|naissance)\b")
+BIRTH = re.compile(r"\b(birth|dob|born)\b")
 START = re.compile(
-    r"\b(diagnos\w*|dx|surgery|operation|op|cystectomy|resection|turb?t?|biopsy|random\w*|enrol\w*|"
-    r"entry|inclusion|start|baseline|registration|treatment|sampling|debut|chirurgie)\b"
+    r"\b(diag\w*|dx|surg\w*|operation|op|cystectomy|resection|turb?t?|biopsy|random\w*|enrol\w*|"
+    r"entry|inclusion|start|baseline|registration|treatment|sampling)\b"
 )
-LAST = re.compile(
-    r"\b(last|lfu|fu|follow ?up|followup|contact|seen|censor\w*|end|status|"
-    r"derniere?s?|nouvelles?)\b"
-)
-DEATH = re.compile(
-    r"\b(death|dead|died|deceased?|exitus|dod|tod|todesdatum|verstorben|gestorben|"
-    r"deces|decedee?)\b"
-)
+LAST = re.compile(r"\b(last|lfu|fu|follow ?up|followup|contact|seen|censored|end|status)\b")
+DEATH = re.compile(r"\b(death|dead|died|deceased?|dod)\b")
 CONTACT = re.compile(r"\blast (contact|follow|fu|seen|known|visit)|\bfollow ?up\b")
 
 
-def tokens(name: str) -> list[str]:
-    """Return the words of a column name in lower case, without accents except umlauts."""
-    split = re.sub(r"([a-z])([A-Z])", r"\1 \2", name.rpartition(".")[2] if _path(name) else name)
-    return re.findall(r"[^\W\d_]+|\d+", _unaccented(split.casefold()))
+@lru_cache(maxsize=1 << 16)
+def tokens(name: str) -> tuple[str, ...]:
+    """Return the words of a column name in lower case, German and French ones in English.
+
+    Categories of TNM such as `pT` are single words.
+    """
+    name = re.sub(r"(?<![A-Za-z])y?[pc][TNM](?![a-z])", lambda match: match[0].casefold(), name)
+    split = re.sub(r"([a-z])([A-Z])", r"\1 \2", name.rpartition(".")[2] if is_path(name) else name)
+    found: list[str] = []
+    for word in re.findall(r"[^\W\d_]+|\d+", _unaccented(split.casefold())):
+        if word == "cens" or word.startswith("censor"):
+            found.append("censored")
+            continue
+        parts = [(match.start(), to) for sign, to in TRANSLATIONS if (match := sign.search(word))]
+        found += " ".join(to for _, to in sorted(parts)).split() if parts else [word]
+    return tuple(found)
 
 
 def _unaccented(text: str) -> str:
@@ -142,9 +166,16 @@ def _unaccented(text: str) -> str:
     )
 
 
-def _path(name: str) -> bool:
+def is_path(name: str) -> bool:
     """Return True for a path into a GDC case, such as `demographic.vital_status`."""
-    return re.match(r"^(cases|demographic|diagnoses|exposures|follow_ups)\.", name) is not None
+    return (
+        re.match(
+            r"^(cases|demographic|diagnoses|exposures|follow_ups|treatments|project|pathology_details|"
+            r"family_histories|other_clinical_attributes|molecular_tests)\.",
+            name,
+        )
+        is not None
+    )
 
 
 def words(name: str) -> str:

@@ -1,11 +1,8 @@
-"""Outcomes defined by a column of times and a column of events."""
+"""Recognition of columns of times and of events, and of those that belong together."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from sage_import.intake.coding import detect_coding, is_number_of_death, side_of
-from sage_import.intake.guesses import Corrections
+from sage_import.intake.coding import FLAGS, is_number_of_death, side_of
 from sage_import.intake.names import (
     CONTACT,
     DEATHS,
@@ -18,21 +15,26 @@ from sage_import.intake.names import (
     tokens,
     words,
 )
-from sage_import.intake.outcome import Outcome, negative_times, time_guess
-from sage_import.intake.time_units import detect_time_unit
 from sage_import.intake.values import Column
 from validation.cohort.tables import codes
 
 COVERED = 0.8
+NAMED_EVENT = (("e",), ("observed",), ("delta",))
+"""Whole names of events in tutorials."""
 
 
-def pair_columns(own: list[Column]) -> list[tuple[str, Column, Column]]:
-    """Find the best pair of event and time columns for each endpoint name."""
+def pair_columns(own: list[Column], *, contacts: bool) -> list[tuple[str, Column, Column]]:
+    """Find the best pair of event and time columns for each endpoint name.
+
+    With `contacts`, times to death are those of the dead alone: others have a last contact.
+    """
     died = any(is_number_of_death(column) for column in own)
     times = [
         column
         for column in own
-        if _is_time(column) and not (died and CONTACT.search(words(column.name)))
+        if is_length(column)
+        and not (died and CONTACT.search(words(column.name)))
+        and not (contacts and is_number_of_death(column))
     ]
     events = [column for column in own if is_event(column)]
     best: dict[str, tuple[float, Column, Column]] = {}
@@ -65,16 +67,17 @@ def _fit(event: Column, time: Column, name: str, own: list[Column]) -> float:
         score += 4
     else:
         return 0.0
+    if event.table != time.table:
+        return score
     both = (~event.absent) & (~time.absent)
     known = int((~event.absent).sum())
-    if not known or both.sum() < COVERED * known:
-        return 0.0
-    return score
+    return score if known and both.sum() >= COVERED * known else 0.0
 
 
-def _is_time(column: Column) -> bool:
+def is_length(column: Column) -> bool:
+    """Return True for a column whose name and numbers are times of follow-up."""
     named = set(tokens(column.name))
-    if not column.numeric or column.odd or len(set(column.numbers)) < 6 or (named & NO_TIME):
+    if not column.numeric or len(set(column.numbers)) < 6 or (named & NO_TIME):
         return False
     if {"last"} & named and not named & TIME:
         return False
@@ -82,7 +85,11 @@ def _is_time(column: Column) -> bool:
     if values.between(1900, 2100).mean() > 0.9 or (values < 0).mean() > 0.1:
         return False
     outcome = stem(column.name)
-    return bool(named & TIME) or (bool(outcome) and len(set(values)) > 10)
+    return (
+        bool(named & TIME)
+        or tokens(column.name) == ("t",)
+        or (bool(outcome) and len(set(values)) > 10)
+    )
 
 
 def is_event(column: Column) -> bool:
@@ -90,71 +97,11 @@ def is_event(column: Column) -> bool:
     named = set(tokens(column.name))
     if not 2 <= len(column.counts) <= 8 or named & NO_EVENT:
         return False
-    if not stem(column.name) and not named & EVENT:
+    if not stem(column.name) and not named & EVENT and tokens(column.name) not in NAMED_EVENT:
         return False
-    kept = set(codes(column.present))
-    if kept <= {"0", "1"} or kept <= {"1", "2"}:
+    if tuple(sorted({code.casefold() for code in codes(column.present)})) in FLAGS:
         return True
     sides = [side_of(value, column.name) for value in column.counts]
     if all(side is None for side in sides):
         return False
     return bool(stem(column.name)) or sides.count(None) == 0
-
-
-def build_endpoint(
-    name: str,
-    event: Column,
-    time: Column,
-    own: list[Column],
-    columns: Mapping[tuple[str, str], Column],
-    said: Corrections,
-) -> Outcome | None:
-    """Build an endpoint from an event column and a time column.
-
-    Returns
-    -------
-    The outcome; None if the codes do not show which side is the event.
-    """
-    coded = detect_coding(event, time, own)
-    if coded is None:
-        return None
-    happened, censored, guess = coded
-    contact = find_contact(own) if "death" in tokens(time.name) else None
-    unit, how = detect_time_unit(time, event, happened, own)
-    prefix = f"{name}."
-    spec = {
-        "kind": "survival",
-        "table": time.table,
-        "time": time.name,
-        "time_unit": unit,
-        "event": event.name,
-        "event_values": happened,
-        "censored_values": censored,
-        "label": LABELS.get(name, name),
-    }
-    if contact is not None:
-        spec["time_censored"] = contact.name
-    guesses = [
-        time_guess(prefix, name, time, event, contact),
-        how.model_copy(update={"key": f"{prefix}unit"}),
-        guess.model_copy(update={"key": f"{prefix}event", "what": f"{name}: event"}),
-    ]
-    guesses += negative_times(
-        prefix, name, spec, [time, *([contact] if contact is not None else [])]
-    )
-    used = {time.name, event.name} | ({contact.name} if contact is not None else set())
-    return Outcome(name, time.table, spec, used, guesses)
-
-
-def find_contact(own: list[Column]) -> Column | None:
-    """Find the column of times to the last contact."""
-    return next(
-        (
-            column
-            for column in own
-            if CONTACT.search(words(column.name))
-            and column.numeric
-            and set(tokens(column.name)) & TIME
-        ),
-        None,
-    )

@@ -17,15 +17,21 @@ from pydantic import ValidationError
 from sage.core.errors import InputError
 from sage_import.intake.cells import interpret_columns
 from sage_import.intake.declared import ColumnGuess, Variables
-from sage_import.intake.guesses import Corrections, Guess, make_guess, read_corrections
-from sage_import.intake.identifiers import names_patients, people_twice
+from sage_import.intake.guesses import (
+    NO_OUTCOME,
+    Corrections,
+    Guess,
+    Loss,
+    make_guess,
+    read_corrections,
+)
+from sage_import.intake.identifiers import match_people, names_patients, people_twice
 from sage_import.intake.matrix import RawMatrix, rewrite_matrix
-from sage_import.intake.names import label_from, slug
-from sage_import.intake.outcome import Outcome
-from sage_import.intake.outcomes import find_outcomes
+from sage_import.intake.names import BIRTH, DEATH, LAST, START, label_from, slug, tokens, words
+from sage_import.intake.outcomes import Outcome, ask_outcome, find_outcomes, locate_outcome
 from sage_import.intake.sources import Sources, read_sources
 from sage_import.intake.text import RawTable
-from sage_import.intake.values import Column, decimal_votes, format_number, parse_date
+from sage_import.intake.values import Column, decimal_votes, format_number
 from validation.cohort.ids import BARCODE, patient_of, sample_type_of
 from validation.cohort.model import CohortSpec, describe
 
@@ -38,8 +44,16 @@ JOINED = 0.5
 ROWS = "rows"
 """Value of `id` for files in which each row is a separate patient."""
 MOST_CHOICES = 12
+MOST_COMPARED = 4_000_000
+"""Largest number of pairs of identifiers that are compared."""
 PATIENT = "patient of the sample"
 """Name of the patient column that is added to a table of samples."""
+QUESTIONS = {
+    "id": "Who is a patient?",
+    "time": "When did the clock start, and when was each patient last seen?",
+    "event": "What says that the event happened?",
+}
+MOST_EXAMPLES = 200
 Columns = dict[tuple[str, str], Column]
 
 
@@ -50,14 +64,33 @@ class Proposal:
     name: str
     guesses: list[Guess] = field(default_factory=list)
     columns: list[ColumnGuess] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
     spec: CohortSpec | None = None
     files: dict[str, str] = field(default_factory=dict)
+    examples: dict[str, str] = field(default_factory=dict)
+    """First different values of each column."""
 
     @property
     def open(self) -> list[Guess]:
         """List the guesses that need a person's answer."""
         return [guess for guess in self.guesses if guess.open]
+
+    @property
+    def questions(self) -> list[Guess]:
+        """List what a person is asked: patients, times, event, what is open, and timing."""
+        first: dict[str, Guess] = {}
+        for guess in self.guesses:
+            kind = guess.key.partition(".")[0] if guess.key.startswith("id") else guess.key
+            kind = {"start": "time"}.get(kind.rpartition(".")[2], kind.rpartition(".")[2])
+            if kind in ("id", "time", "event", "known_at") and not guess.fixed:
+                first.setdefault(kind, guess)
+        rest = [guess for guess in self.open if guess not in first.values()]
+        return [
+            *(first[kind].model_copy(update={"what": f"{QUESTIONS[kind]} ({first[kind].what})"})
+              for kind in ("id", "time", "event") if kind in first),
+            *rest,
+            *([first["known_at"]] if "known_at" in first else []),
+        ]  # fmt: skip
 
     def require_answers(self) -> None:
         """Refuse to continue if guesses are open.
@@ -96,15 +129,13 @@ class _Draft:
     def __init__(self, sources: Sources, said: Corrections) -> None:
         self.sources, self.said = sources, said
         self.guesses: list[Guess] = []
-        self.notes: list[str] = [
-            f"{name} was not used"
-            for name in sources.left_out
-            if not name.startswith("data_clinical")
-        ]
+        self.losses: list[Loss] = list(sources.losses)
         self.columns: Columns = {}
         self.variables = Variables(said)
         self.tables = self._tables_named()
         self._keep_rows()
+        for table in self.tables:
+            self._keep_primary(table)
         for table in self.tables:
             self.guesses += [
                 guess.model_copy(update={"what": f"{table.origin}: {guess.what}"})
@@ -113,7 +144,11 @@ class _Draft:
             own, guesses = interpret_columns(table, self.said)
             self.guesses += guesses
             self.columns |= {(table.name, column.name): column for column in own}
+        self._add_ages()
         self._require_known_names()
+
+    def _guess(self, *what: Any, **more: Any) -> None:
+        self.guesses.append(make_guess(*what, **more))
 
     def _tables_named(self) -> list[RawTable]:
         taken: set[str] = set()
@@ -125,55 +160,64 @@ class _Draft:
         """Build the complete proposal."""
         name = self._name()
         ids = {table.name: self._id(table) for table in self.tables}
-        outcomes = find_outcomes(
-            {
-                key: column
-                for key, column in self.columns.items()
-                if column.name != ids.get(key[0]) and column.name not in self.said.dropped_columns
-            },
-            self.said,
-        )
+        kept, rule = self._join_tables(self._base(), ids)
+        base = kept[0]
+        people = {table.name: self._people(table, ids[table.name], rule) for table in kept}
+        candidates = {
+            key: column
+            for key, column in self.columns.items()
+            if key[0] in people
+            and column.name != ids[key[0]]
+            and column.name not in self.said.dropped_columns
+        }
+        outcomes = find_outcomes(candidates, self.said, people)
         self._place_made(outcomes)
         self.guesses = [self._still_open(guess, outcomes) for guess in self.guesses]
         for outcome in outcomes:
             self.guesses += outcome.guesses
-        if not outcomes:
-            self.guesses.append(
-                make_guess(
-                    "time",
-                    "outcome",
-                    "",
-                    (
-                        "no column appears to be an outcome, so nothing could be tested; set "
-                        "time=COLUMN and event=COLUMN:CODE"
-                    ),
-                    "unsure",
-                    open=False,
-                )
-            )
-        base = self._base(outcomes)
-        kept, rule = self._join_tables(base, ids)
-        spec = self._spec(name, kept, rule, ids, outcomes, base)
+        if not outcomes and self.said.endpoints.get("", {}).get("time") != NO_OUTCOME:
+            self.guesses += ask_outcome(candidates)
+        spec = self._spec(name, kept, rule, ids, [item for item in outcomes if item.spec], base)
         files = {f"{table.name}.csv": self._file(table, spec, ids) for table in kept}
         self._expression(spec, files, kept, ids, rule)
-        silent = sum(
-            item.role == "variable" and item.known_at == "unknown"
-            for item in self.variables.reports
-        )
-        if silent:
-            self.notes.append(
-                f"were these {silent} variables measured before follow-up began? set "
-                "known_at=baseline if all were, else COLUMN.known_at=baseline for those that "
-                "were; the others support no claim"
-            )
+        self.losses += [loss for table in self.tables for loss in table.losses]
+        self._ask_timing()
+        valid = all(item.spec for item in outcomes)
         return Proposal(
             name,
             self.guesses,
             self.variables.reports,
-            self.notes,
-            _validate_spec(spec, name),
+            self.losses,
+            _validate_spec(spec, name) if valid else None,
             files,
+            {
+                column.name: ", ".join(cell[:24] for cell in list(column.counts)[:3])
+                for column in list(self.columns.values())[:MOST_EXAMPLES]
+            },
         )
+
+    def _ask_timing(self) -> None:
+        """Ask about variables of which no name shows that they were measured before follow-up."""
+        silent = [
+            item.column
+            for item in self.variables.reports
+            if item.role == "variable" and item.known_at == "unknown"
+        ]
+        given = self.said.whole.get("known_at", "")
+        if silent or given:
+            evidence = (
+                f"{len(silent)} variables do not say when they were measured, and support no claim "
+                f"until that is set: {', '.join(silent)[:160]}. baseline: all before follow-up "
+                "began; COLUMN.known_at=baseline: that one"
+            )
+            self._guess(
+                "known_at",
+                "variables known before follow-up began",
+                given or "unknown",
+                "as set" if given else evidence,
+                "given" if given else "unsure",
+                choices=("baseline", "unknown"),
+            )
 
     def _name(self) -> str:
         given = self.said.whole.get("name")
@@ -199,6 +243,45 @@ class _Draft:
                 f"{', '.join(dict.fromkeys(c.name for c in self.columns.values()))[:400]}"
             )
 
+    def _keep_primary(self, table: RawTable) -> None:
+        """Leave out the rows of a case's other tumors, which GDC lists beside the primary."""
+        for name in map(str, table.rows.columns):
+            if tuple(tokens(name)) != ("classification", "of", "tumor"):
+                continue
+            keep = table.rows[name].str.casefold().isin({"primary", "'--", "--", ""})
+            if keep.all() or not (table.rows[name].str.casefold() == "primary").any():
+                return
+            table.losses.append(Loss(
+                what=f"{table.origin}: rows", count=int((~keep).sum()),
+                reason=f"{name} is not primary: another tumor of the same patient",
+                remedy=f'"where={name}:VALUE" keeps others'))  # fmt: skip
+            table.keep_rows(keep)
+
+    def _add_ages(self) -> None:
+        """Compute the age at the start of follow-up from dates, if no column contains it."""
+        if any("age" in tokens(name) for _, name in self.columns):
+            return
+        for (table, name), birth in list(self.columns.items()):
+            if not birth.is_date or not BIRTH.search(words(name)):
+                continue
+            starts = [
+                column
+                for (where, other), column in self.columns.items()
+                if where == table and column.is_date and START.search(words(other))
+                and not (BIRTH.search(words(other)) or DEATH.search(words(other))
+                         or LAST.search(words(other)))
+            ]  # fmt: skip
+            if not starts:
+                continue
+            years = (starts[0].values() - birth.values()) / 365.25
+            cells = years.map(lambda value: "" if value != value else f"{value:.2f}")
+            self.columns[(table, "age")] = Column(table, "age", cells, len(self.columns),
+                                                  label="Age")  # fmt: skip
+            median = f"median {years.median():.1f} years"
+            value = f"{name} to {starts[0].name}"
+            self._guess("age", "age", value, median, fixed=True)
+            return
+
     # -- patients --------------------------------------------------------------------------------
 
     def _keep_rows(self) -> None:
@@ -218,18 +301,11 @@ class _Draft:
                         f'--set where: {name} has no value "{strange[0][:40]}"; values: '
                         f"{', '.join((value for value, _ in counts.most_common(8)))}"
                     )
-                keep = table.rows[name].isin(values).to_numpy()
-                self.guesses.append(
-                    make_guess(
-                        "where",
-                        "rows",
-                        given,
-                        f"keeps {int(keep.sum())} of {len(keep)} rows",
-                        "given",
-                    )
+                keep = table.rows[name].isin(values)
+                self._guess(
+                    "where", "rows", given, f"keeps {int(keep.sum())} of {len(keep)} rows", "given"
                 )
-                table.rows = table.rows[keep].reset_index(drop=True)
-                table.lines = [line for line, kept in zip(table.lines, keep, strict=True) if kept]
+                table.keep_rows(keep)
                 table.origin += f" where {name} is {' or '.join(values)}"
                 return
         raise InputError(
@@ -240,11 +316,7 @@ class _Draft:
         own = [column for (where, _), column in self.columns.items() if where == table.name]
         given = self.said.ids.get(table.name) or self.said.whole.get("id")
         if given is not None and given in table.rows.columns:
-            self.guesses.append(
-                make_guess(
-                    self._id_key(table), f"{table.origin}: patient", given, "as set", "given"
-                )
-            )
+            self._guess(self._id_key(table), f"{table.origin}: patient", given, "as set", "given")
             return given
         scored = sorted(
             (
@@ -275,14 +347,13 @@ class _Draft:
                 f"; {twice.name} identifies {len(twice.counts)} patients in {len(twice.present)} "
                 "of the rows, so patients may be counted twice"
             )
-        self.guesses.append(
-            make_guess(
-                self._id_key(table),
-                f"{table.origin}: patient",
-                column.name,
-                evidence[:300],
-                "unsure" if others else "likely",
-            )
+        self._guess(
+            self._id_key(table),
+            f"{table.origin}: patient",
+            column.name,
+            evidence[:300],
+            "unsure" if others else "likely",
+            choices=tuple(item[2].name for item in scored[:MOST_CHOICES] if item[0]),
         )
         return column.name
 
@@ -290,32 +361,29 @@ class _Draft:
         """Make each row a numbered patient, as set by a person or as an open guess."""
         cells = table.rows.index.to_series().map(lambda at: f"row-{at + 1}")
         self.columns[(table.name, ROWS)] = Column(table.name, ROWS, cells, -1)
-        self.guesses.append(
-            make_guess(
-                self._id_key(table),
-                f"{table.origin}: patient",
-                ROWS,
-                (
-                    "each row is a separate patient, as set"
-                    if given
-                    else "no column identifies patients; rows can be numbered if each row is a "
-                    f"separate patient. Columns: {', '.join(names)[:200]}"
-                ),
-                "given" if given else "unsure",
-                open=not given,
-                choices=(ROWS, *names[:MOST_CHOICES]),
-            )
+        self._guess(
+            self._id_key(table),
+            f"{table.origin}: patient",
+            ROWS,
+            (
+                "each row is a separate patient, as set"
+                if given
+                else "no column identifies patients; rows can be numbered if each row is a "
+                f"separate patient. Columns: {', '.join(names)[:200]}"
+            ),
+            "given" if given else "unsure",
+            open=not given,
+            choices=(ROWS, *names[:MOST_CHOICES]),
         )
         return ROWS
 
     def _id_key(self, table: RawTable) -> str:
         return "id" if len(self.tables) == 1 else f"id.{table.name}"
 
-    def _base(self, outcomes: list[Outcome]) -> RawTable:
-        """Return the table of patients: the one that contains the outcomes, or else the first."""
-        named = Counter(outcome.table for outcome in outcomes)
-        first = named.most_common(1)[0][0] if named else self.tables[0].name
-        return next(table for table in self.tables if table.name == first)
+    def _base(self) -> RawTable:
+        """Return the table of patients: the one that contains the outcome, or else the first."""
+        name = locate_outcome(self.columns, self.said)
+        return next((table for table in self.tables if table.name == name), self.tables[0])
 
     def _people(self, table: RawTable, column: str, rule: str) -> list[str | None]:
         return [patient_of(cell, rule) for cell in self.columns[(table.name, column)].cells]
@@ -326,18 +394,16 @@ class _Draft:
         barcodes = cells.map(lambda cell: bool(BARCODE.match(cell.replace(".", "-").upper())))
         rule = "tcga" if barcodes.mean() > 0.9 else "exact"
         if rule == "tcga":
-            self.guesses.append(
-                make_guess(
-                    "id",
-                    "identifiers",
-                    "TCGA barcodes",
-                    (
-                        f"{barcodes.mean():.0%} of {len(cells)} are TCGA barcodes; their first "
-                        "twelve characters identify the patient"
-                    ),
-                    "sure",
-                    fixed=True,
-                )
+            self._guess(
+                "id",
+                "identifiers",
+                "TCGA barcodes",
+                (
+                    f"{barcodes.mean():.0%} of {len(cells)} are TCGA barcodes; their first "
+                    "twelve characters identify the patient"
+                ),
+                "sure",
+                fixed=True,
             )
         patients = {who for who in self._people(base, ids[base.name], rule) if who}
         kept = [base]
@@ -355,11 +421,13 @@ class _Draft:
             if share < JOINED and self._through_samples(table, best, kept, ids):
                 kept.append(table)
                 continue
+            if share < JOINED and (again := self._respell(table, own, base, ids)) is not None:
+                best, share = again, 1.0
             if share < JOINED:
-                self.notes.append(
-                    f"{table.origin} was omitted: {share:.0%} of its identifiers ({best}) are "
-                    f"patients of {base.origin}; set {self._id_key(table)}=COLUMN"
-                )
+                self.losses.append(Loss(
+                    what=f"table {table.origin}", count=len(table.rows),
+                    reason=f"{share:.0%} of its identifiers ({best}) are patients of {base.origin}",
+                    remedy=f"set {self._id_key(table)}=COLUMN"))  # fmt: skip
                 self.variables.reports = [
                     item for item in self.variables.reports if item.table != table.name
                 ]
@@ -367,6 +435,30 @@ class _Draft:
             ids[table.name] = best
             kept.append(table)
         return kept, rule
+
+    def _respell(
+        self, table: RawTable, own: list[Column], base: RawTable, ids: dict[str, str]
+    ) -> str | None:
+        """Match a table's identifiers in another form, and spell them as the base does."""
+        ours = list(self.columns[(base.name, ids[base.name])].counts)
+        for column in sorted(own, key=names_patients, reverse=True)[:3]:
+            theirs = list(column.counts)
+            if len(theirs) * len(ours) > MOST_COMPARED or not names_patients(column):
+                continue
+            found, how = match_people(theirs, ours)
+            if len(found) < JOINED * len(theirs):
+                continue
+            cells = column.cells.map(lambda cell, found=found: found.get(cell, cell))
+            self.columns[(table.name, column.name)] = Column(
+                table.name, column.name, cells, column.place
+            )
+            first = next(iter(found))
+            self._guess(
+                self._id_key(table), f"{table.origin}: patient", column.name,
+                f"{len(found)} of {len(theirs)} match {base.origin}: {how} ({first} is "
+                f"{found[first]})")  # fmt: skip
+            return column.name
+        return None
 
     def _through_samples(
         self, table: RawTable, samples: str, kept: list[RawTable], ids: dict[str, str]
@@ -383,14 +475,12 @@ class _Draft:
                     patient = Column(table.name, PATIENT, cells.map(pairs).fillna(""), -1)
                     self.columns[(table.name, PATIENT)] = patient
                     ids[table.name] = PATIENT
-                    self.guesses.append(
-                        make_guess(
-                            self._id_key(table),
-                            f"{table.origin}: patient",
-                            f"by {samples}",
-                            f"{other.origin} maps {name} to patients",
-                            fixed=True,
-                        )
+                    self._guess(
+                        self._id_key(table),
+                        f"{table.origin}: patient",
+                        f"by {samples}",
+                        f"{other.origin} maps {name} to patients",
+                        fixed=True,
                     )
                     return True
         return False
@@ -401,7 +491,10 @@ class _Draft:
             guess.key != "dates"
             or not guess.open
             or any(
-                self.columns[(item.table, name)].is_date for item in outcomes for name in item.used
+                self.columns[key].is_date
+                for item in outcomes
+                for key in item.used
+                if key in self.columns
             )
         ):
             return guess
@@ -431,9 +524,7 @@ class _Draft:
             tables[table.name], collapse[table.name] = self._table(table, rule, ids, outcomes)
         taken: set[str] = set()
         variables: dict[str, Any] = {}
-        in_use = {
-            (outcome.table, column): outcome.name for outcome in outcomes for column in outcome.used
-        }
+        in_use = {key: outcome.name for outcome in outcomes for key in outcome.used}
         people = {table.name: self._people(table, ids[table.name], rule) for table in kept}
         for key, column in self.columns.items():
             if key[0] not in tables or column.place < 0:
@@ -478,13 +569,11 @@ class _Draft:
         if "01" in types and len(types) > 1:
             made["sample_types"] = ["01"]
             keep &= cells.map(sample_type_of) == "01"
-            self.guesses.append(
-                make_guess(
-                    "sample_types",
-                    f"{table.origin}: samples",
-                    "primary tumors (01)",
-                    ", ".join(f"{kind}: {n}" for kind, n in types.most_common(5)),
-                )
+            self._guess(
+                "sample_types",
+                f"{table.origin}: samples",
+                "primary tumors (01)",
+                ", ".join(f"{kind}: {n}" for kind, n in types.most_common(5)),
             )
         owner = cells[keep].map(lambda cell: patient_of(cell, rule)).dropna()
         if not owner.duplicated().any():
@@ -514,14 +603,12 @@ class _Draft:
             else "their outcome is the same; where a variable differs, the mean or first value "
             "is used"
         )
-        self.guesses.append(
-            make_guess(
-                "rows",
-                f"{table.origin}: rows per patient",
-                made["rows_per_patient"],
-                f"{repeated} patients have several rows; {how}",
-                "unsure" if differ else "likely",
-            )
+        self._guess(
+            "rows",
+            f"{table.origin}: rows per patient",
+            made["rows_per_patient"],
+            f"{repeated} patients have several rows; {how}",
+            "unsure" if differ else "likely",
         )
         return made, True
 
@@ -537,11 +624,15 @@ class _Draft:
             if item["table"] == table.name:
                 used |= {
                     item[field]
-                    for field in ("time", "time_censored", "event", "column")
+                    for field in ("time", "time_censored", "event", "column", "entry")
                     if field in item
                 }
         names = [name for (where_, name) in self.columns if where_ == table.name and name in used]
-        written = [_cells(self.columns[(table.name, name)]) for name in names]
+        written = [
+            column.cells.where(~column.coded, "") if name == ids[table.name] else _cells(column)
+            for name in names
+            for column in [self.columns[(table.name, name)]]
+        ]
         out = io.StringIO(newline="")
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(names)
@@ -559,10 +650,11 @@ class _Draft:
         if not self.sources.matrices:
             return
         matrix = self.sources.matrices[0]
-        self.notes += [
-            f"{other.origin} was not used: one matrix per cohort"
+        self.losses += [
+            Loss(what=f"matrix {other.origin}", count=len(other.samples), reason="a cohort has one",
+                 remedy="import the other matrix alone")
             for other in self.sources.matrices[1:]
-        ]
+        ]  # fmt: skip
         rename = self._sample_names(matrix, kept, ids, rule)
         base = spec["patient"]["table"]
         patients = {patient_of(cell, rule) for cell in self.columns[(base, ids[base])].cells} - {
@@ -571,20 +663,18 @@ class _Draft:
         named = [patient_of(rename.get(name, name) or "", rule) for name in matrix.samples]
         found = sum(name in patients for name in named if name)
         if not found:
-            self.notes.append(
-                f"{matrix.origin} was omitted: none of its samples "
-                f"({', '.join(matrix.samples[:3])}) is a patient"
-            )
+            self.losses.append(Loss(
+                what=f"matrix {matrix.origin}", count=len(matrix.samples),
+                reason=f"none of its samples ({', '.join(matrix.samples[:3])}) is a patient",
+                remedy="give a table that maps samples to patients"))  # fmt: skip
             return
         self.guesses += matrix.guesses
         looked = "" if matrix.orientation == "genes_by_samples" else "the first "
-        self.guesses.append(
-            make_guess(
-                "expression",
-                "samples of the matrix",
-                f"{found} of {looked}{len(matrix.samples)} are patients",
-                f"as {matrix.samples[0]}",
-            )
+        self._guess(
+            "expression",
+            "samples of the matrix",
+            f"{found} of {looked}{len(matrix.samples)} are patients",
+            f"as {matrix.samples[0]}",
         )
         decimal = "," if matrix.delimiter != "," and _comma_decimals(matrix) else "."
         label = matrix.label or "name"
@@ -600,6 +690,7 @@ class _Draft:
             "source": f"{matrix.origin}, SHA-256 {matrix.sha256[:16]}",
         }
         files["expression.csv"] = rewrite_matrix(matrix, decimal, rename, rule)
+        self.losses += matrix.losses
         if matrix.orientation == "samples_by_genes" and rule == "tcga":
             spec["expression"]["duplicate_samples"] = "mean"
 
@@ -609,33 +700,36 @@ class _Draft:
         """Map samples to patients through a table with both, using a patient's first sample."""
         if rule == "tcga":
             return {}
-        base = set(self.columns[(kept[0].name, ids[kept[0].name])].cells)
-        if sum(name in base for name in matrix.samples) > 0.5 * len(matrix.samples):
+        names = matrix.samples
+        base = list(self.columns[(kept[0].name, ids[kept[0].name])].counts)
+        if sum(name in set(base) for name in names) > 0.5 * len(names):
             return {}
+        owners, how = {}, ""
         for table in kept:
             people = self.columns[(table.name, ids[table.name])].cells
             for (where, _), column in self.columns.items():
-                if where != table.name:
-                    continue
-                pairs = dict(zip(column.cells, people, strict=True))
-                if sum(name in pairs for name in matrix.samples) > 0.5 * len(matrix.samples):
-                    seen: set[str] = set()
-                    rename: dict[str, str | None] = {}
-                    for name in matrix.samples:
-                        who = pairs.get(name)
-                        rename[name] = None if who is None or who in seen else who
-                        seen |= {who} if who else set()
-                    self.guesses.append(
-                        make_guess(
-                            "expression",
-                            "samples of the matrix",
-                            column.name,
-                            f"{table.origin} maps samples to patients; a patient's first sample "
-                            "counts",
-                        )
-                    )
-                    return rename
-        return {}
+                if where == table.name and not how:
+                    pairs = dict(zip(column.cells, people, strict=True))
+                    if sum(name in pairs for name in names) > 0.5 * len(names):
+                        owners, how = pairs, f"{table.origin} maps {column.name} to patients"
+        if not how and len(base) * len(names) <= MOST_COMPARED:
+            owners, how = match_people(names, base)
+        if not owners:
+            return {}
+        seen: set[str] = set()
+        rename: dict[str, str | None] = {}
+        for name in names:
+            who = owners.get(name)
+            rename[name] = None if who is None or who in seen else who
+            seen |= {who} if who else set()
+        spare = sum(owners.get(name) is not None and rename[name] is None for name in names)
+        if spare:
+            self.losses.append(Loss(
+                what=f"samples of {matrix.origin}", count=spare,
+                reason="further samples of a patient; the first counts",
+                remedy="leave the sample to use in the matrix"))  # fmt: skip
+        self._guess("expression", "samples of the matrix", "as patients", how)
+        return rename
 
 
 def _comma_decimals(matrix: RawMatrix) -> bool:
@@ -650,7 +744,7 @@ def _cells(column: Column) -> pd.Series:
     """Return a column's cells unchanged."""
     cells = column.cells.where(~column.absent, "")
     if column.is_date:
-        return cells.map(lambda cell: str(parse_date(cell, column.order) or "") if cell else "")
+        return cells.map(lambda cell: str(column.date_of(cell) or "") if cell else "")
     if column.numeric:
         numbers = column.numbers.dropna()
         plain = numbers.map(format_number)

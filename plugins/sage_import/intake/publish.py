@@ -102,6 +102,10 @@ def render_toml(proposal: Proposal) -> str:
         if column.role == "left out":
             why = column.warning or column.evidence
             lines.append(f"# omitted: {_comment(column.column)} ({_comment(why)})")
+    lines += [
+        f"# not read: {_comment(loss.what)}, {loss.count} ({_comment(loss.reason)})"
+        for loss in proposal.losses
+    ]
     plain = {key: value for key, value in raw.items() if not isinstance(value, dict)}
     lines += [f"{key} = {_value(value)}" for key, value in plain.items()]
     lines.append(f"patient = {_value(raw['patient'])}")

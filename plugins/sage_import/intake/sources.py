@@ -6,6 +6,7 @@ outside the folder given for it, and links are not followed out of a folder.
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
@@ -19,7 +20,8 @@ from typing import Any
 
 from sage.core.errors import InputError
 from sage.core.hashes import hash_file
-from sage_import.intake.guesses import Corrections, Guess, make_guess
+from sage_import.intake.frames import FRAMES, cell_text, read_frame
+from sage_import.intake.guesses import Corrections, Guess, Loss, make_guess
 from sage_import.intake.matrix import (
     RawMatrix,
     join_star_counts,
@@ -42,7 +44,7 @@ MOST_PACKED_RATIO = 200
 """Maximum ratio of unpacked to packed size; text tables shrink by a factor of 5 to 50."""
 MOST_MEMBERS = 2000
 MOST_TABLES = 20
-TABLES = (".csv", ".tsv", ".txt", ".tab")
+TABLES = (".csv", ".tsv", ".txt", ".tab", ".gct")
 BOOKS = (".xlsx", ".xlsm")
 CLINICAL = (
     "data_clinical_patient.txt",
@@ -61,6 +63,13 @@ EXPRESSION = (
 )
 """Matrices of a study, the preferred ones first."""
 MUTATIONS = ("data_mutations.txt", "data_mutations_extended.txt", "data_mutations_mskcc.txt")
+GEO_FILE = re.compile(
+    r"^(status|submission_date|last_update_date|type|channel_count|.*_protocol.*|contact_.*|"
+    r"supplementary_file.*|data_.*|platform_id|molecule.*|label.*|taxid.*|organism.*|relation|"
+    r"characteristics.*|instrument_model|library_.*|hyb_.*|scan_.*|description)$"
+)
+"""Fields of a GEO sample about its processing."""
+MERGED = re.compile(rb'<(?:\w+:)?mergeCell ref="([A-Z]+)(\d+):([A-Z]+)(\d+)"')
 NO_TABLES = re.compile(r"^(meta_|readme|license|manifest)", re.IGNORECASE)
 
 
@@ -72,7 +81,7 @@ class Sources:
     matrices: list[RawMatrix] = field(default_factory=list)
     title: str = ""
     name: str = ""
-    left_out: list[str] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
 
 
 def read_sources(paths: Iterable[Path], said: Corrections, unpacked: Path) -> Sources:
@@ -93,12 +102,33 @@ def read_sources(paths: Iterable[Path], said: Corrections, unpacked: Path) -> So
             _folder(folder, said, found)
         else:
             _file(path, said, found)
+    found.tables = _stack(found.tables)
     if len(found.tables) > MOST_TABLES:
         raise InputError(f"{len(found.tables)} tables; give at most {MOST_TABLES} of the files")
     if not found.tables:
         what = "only expression or no table" if found.matrices else "no table"
         raise InputError(f"{what} in the input: give a file with one row per patient")
     return found
+
+
+def _stack(tables: list[RawTable]) -> list[RawTable]:
+    """Join tables of the same columns and different patients, such as a sheet per year, by rows."""
+    import pandas as pd
+
+    kept: dict[tuple[str, ...], RawTable] = {}
+    for table in tables:
+        columns = tuple(map(str, table.rows.columns))
+        first = kept.get(columns)
+        if first is None or first.rows[columns[0]].isin(table.rows[columns[0]]).any():
+            kept[columns if first is None else (*columns, table.origin)] = table
+            continue
+        first.rows = pd.concat([first.rows, table.rows], ignore_index=True)
+        first.lines += table.lines
+        first.losses += table.losses
+        first.guesses.append(make_guess(
+            "rows", "rows", f"{len(table.rows)} of {table.origin} added",
+            "the same columns, and none of the same identifiers", fixed=True))  # fmt: skip
+    return list(kept.values())
 
 
 def unzip(path: Path, folder: Path) -> None:
@@ -151,7 +181,7 @@ def unzip(path: Path, folder: Path) -> None:
 
 def _is_readable(name: str) -> bool:
     lower = name.lower().removesuffix(".gz")
-    return not name.startswith(".") and lower.endswith((*TABLES, *BOOKS, ".json"))
+    return not name.startswith(".") and lower.endswith((*TABLES, *BOOKS, *FRAMES, ".json"))
 
 
 def _folder(folder: Path, said: Corrections, found: Sources) -> None:
@@ -200,17 +230,25 @@ def _cbioportal(files: dict[str, Path], said: Corrections, found: Sources) -> No
         table = parse_mutations(files[mutations], _text(files[mutations], said)[0], cases)
         found.tables.append(table)
     used = {*CLINICAL, matrix, mutations}
-    found.left_out += [name for name in files if name.startswith("data_") and name not in used]
+    found.losses += [
+        Loss(what=name, count=1, reason="not a table of patients, mutations, or the matrix used",
+             remedy="import the file beside the clinical tables")
+        for name in files
+        if name.startswith("data_") and name not in used
+    ]  # fmt: skip
 
 
 def _file(path: Path, said: Corrections, found: Sources) -> None:
     lower = path.name.lower().removesuffix(".gz")
     if lower.endswith(BOOKS):
-        found.tables += list(_book(path))
+        _book(path, found)
     elif lower.endswith(".json"):
         found.tables.append(_cases(path))
     elif lower.endswith(TABLES):
         text, encoding = _text(path, said)
+        if text.startswith("!Series_"):
+            _series_matrix(path, text, said, found)
+            return
         delimiter, how = detect_delimiter(text, path.name, said.whole.get("delimiter"))
         matrix = parse_matrix(path, text, delimiter, certain=False)
         if matrix is not None:
@@ -220,12 +258,55 @@ def _file(path: Path, said: Corrections, found: Sources) -> None:
         table.guesses = [encoding, how, *table.guesses]
         table.sha256 = hash_file(path)
         found.tables.append(table)
-    elif lower.endswith((".xls", ".ods", ".sav", ".dta", ".rds", ".rdata", ".arff", ".h5")):
+    elif lower.endswith(FRAMES):
+        found.tables.append(read_frame(path, _name(path.name)))
+    elif lower.endswith((".xls", ".ods", ".rds", ".rdata", ".arff", ".h5")):
         raise InputError(f"{path.name}: this file type is not supported; save it as .csv or .xlsx")
     else:
         raise InputError(
-            f"{path.name}: the file name must end in {', '.join(TABLES)}, .xlsx, .json or .zip"
+            f"{path.name}: the file name must end in {', '.join(TABLES + FRAMES)}, .xlsx, .json "
+            "or .zip"
         )
+
+
+def _series_matrix(path: Path, text: str, said: Corrections, found: Sources) -> None:
+    """Read the samples and the matrix of a GEO series; "name: value" becomes a column."""
+    block = text.partition("!series_matrix_table_begin\n")[2]
+    matrix = block.partition("!series_matrix_table_end")[0]
+    columns: dict[str, list[str]] = {}
+    for fields in csv.reader(io.StringIO(text.partition("!series_matrix")[0]), delimiter="\t"):
+        if fields and fields[0].startswith("!Series_title"):
+            found.title = fields[1][:300] if len(fields) > 1 else ""
+        if not fields or not fields[0].startswith("!Sample_"):
+            continue
+        name = fields[0].removeprefix("!Sample_")
+        for place, cell in enumerate(fields[1:]):
+            label, colon, value = cell.partition(": ")
+            key = label.strip() if colon and name.startswith("characteristics") else name
+            column = columns.setdefault(key, [""] * (len(fields) - 1))
+            if place < len(column) and not column[place]:
+                column[place] = value if key != name else cell
+    if "geo_accession" not in columns:
+        raise InputError(f"{path.name}: no !Sample_geo_accession; download the series matrix again")
+    names = [
+        "geo_accession",
+        *(n for n in columns if not GEO_FILE.match(n) and n != "geo_accession"),
+    ]
+    lines = zip(*(columns[name] for name in names), strict=True)
+    rows = [(place, [cell.strip() for cell in line]) for place, line in enumerate(lines, start=2)]
+    table = build_table([(1, names), *rows], _name(path.name), path.name)
+    table.sha256 = hash_file(path)
+    found.tables.append(table)
+    if matrix.count("\n") > 2:
+        read = parse_matrix(path, matrix, "\t", certain=False)
+        if read is not None:
+            found.matrices.append(read)
+        else:
+            found.losses.append(Loss(
+                what=f"matrix of {path.name}", count=matrix.count("\n") - 1,
+                reason="its rows are probes of an array, not genes",
+                remedy="map the probes to symbols by the platform's table, and give that matrix",
+            ))  # fmt: skip
 
 
 def _text(path: Path, said: Corrections) -> tuple[str, Guess]:
@@ -254,8 +335,8 @@ def _name(file: str) -> str:
     return re.sub(r"[^A-Za-z0-9_]+", "_", stem).strip("_").lower()[:60] or "table"
 
 
-def _book(path: Path) -> Iterator[RawTable]:
-    """Read the sheets of a workbook as values; macros and external links are never run."""
+def _book(path: Path, found: Sources) -> None:
+    """Read the visible sheets of a workbook as values; macros and external links are never run."""
     from openpyxl import load_workbook
 
     try:
@@ -268,12 +349,23 @@ def _book(path: Path) -> Iterator[RawTable]:
         data = io.BytesIO(path.read_bytes())
         book = load_workbook(data, read_only=True, data_only=True, keep_links=False)
         formulas = load_workbook(data, read_only=True, keep_links=False)
+        with zipfile.ZipFile(data) as archive:
+            unpacked = {item.title: archive.read(item._worksheet_path) for item in book.worksheets}
         for sheet in book.worksheets:
             origin = f"{path.name} [{sheet.title[:40]}]"
+            if sheet.sheet_state != "visible":
+                found.losses.append(Loss(what=f"sheet {origin}", count=1, reason="hidden",
+                                         remedy="show the sheet in the workbook"))  # fmt: skip
+                continue
             rows, computed = _cells(sheet, formulas[sheet.title], origin)
             if len(rows) < 2 or max(len(cells) for _, cells in rows) < 2:
+                if rows:
+                    found.losses.append(Loss(what=f"sheet {origin}", count=len(rows),
+                                             reason="no table: one row or one column",
+                                             remedy="none needed if it is a note"))  # fmt: skip
                 continue
             name = path.name if len(book.worksheets) == 1 else f"{_name(path.name)}_{sheet.title}"
+            _fill_down(rows, unpacked[sheet.title])
             table = build_table(rows, _name(name), origin)
             if computed:
                 table.guesses.append(
@@ -285,7 +377,7 @@ def _book(path: Path) -> Iterator[RawTable]:
                     )
                 )
             table.sha256 = hash_file(path)
-            yield table
+            found.tables.append(table)
     except InputError:
         raise
     except Exception as error:  # noqa: BLE001 - a library's refusal of a damaged workbook
@@ -293,6 +385,19 @@ def _book(path: Path) -> Iterator[RawTable]:
             f"{path.name}: not a readable workbook ({type(error).__name__}: {str(error)[:120]}); "
             "save the sheet as .csv"
         ) from None
+
+
+def _fill_down(rows: list[tuple[int, list[str]]], content: bytes) -> None:
+    """Repeat the value of a cell that is merged over several rows in each of them."""
+    from openpyxl.utils import column_index_from_string
+
+    at = dict(rows)
+    for first, top, last, bottom in MERGED.findall(content)[:MOST_ROWS]:
+        place = column_index_from_string(first.decode()) - 1
+        if first == last and (cells := at.get(int(top))) is not None and place < len(cells):
+            for line in range(int(top) + 1, int(bottom) + 1):
+                if line in at and place < len(at[line]):
+                    at[line][place] = cells[place]
 
 
 def _cells(sheet: Any, formulas: Any, origin: str) -> tuple[list[tuple[int, list[str]]], int]:
@@ -316,23 +421,10 @@ def _cells(sheet: Any, formulas: Any, origin: str) -> tuple[list[tuple[int, list
                         f"{origin}, cell {cell.coordinate}: formula without a stored value; open "
                         "and save the file in a spreadsheet program, or export it as .csv"
                     )
-        cells = [_cell(value.value) for value in values]
+        cells = [cell_text(value.value) for value in values]
         if any(cells):
             rows.append((number, cells))
     return rows, computed
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if hasattr(value, "isoformat"):
-        text = str(value.isoformat())
-        return text.removesuffix("T00:00:00")
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return format(value, ".15g")
-    return str(value).strip()
 
 
 def _cases(path: Path) -> RawTable:
@@ -372,4 +464,4 @@ def _flat(value: dict[str, Any], prefix: str = "", depth: int = 0) -> Iterator[t
         elif isinstance(item, list) and item and isinstance(item[0], dict) and depth < 4:
             yield from _flat(item[0], f"{name}.", depth + 1)
         elif isinstance(item, str | int | float):
-            yield name, _cell(item)
+            yield name, cell_text(item)

@@ -7,10 +7,13 @@ import io
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
-from sage_import.intake.guesses import Guess, make_guess
+from sage_import.intake.guesses import Guess, Loss, make_guess
+from sage_import.intake.names import stem
+from sage_import.intake.values import WORDS, looks_like_date
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,12 +26,18 @@ LOOKED_AT = 200
 """Lines used to detect the delimiter and header."""
 NUMBER = re.compile(r"^[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?$")
 SUMMARY = re.compile(
-    r"(?:(?:grand|sub) ?)?(?:total|sum|mean|average|median|s\.?d\.?|std|min(?:imum)?|max(?:imum)?|"
-    r"range|count|n|gesamt|summe|mittelwert|mittel|moyenne|somme|m[ée]diane|ensemble|"
-    r"[ée]cart[- ]type|totals|averages)(?: g[ée]n[ée]ral| ?\(sd\))?(?: ?\(?n? ?= ?\d+\)?)?\W*",
+    r"(?:(?:grand|sub|over)[ -]?)?(?:totals?|sum|means?|averages?|medians?|s\.?d\.?|std|"
+    r"min(?:imum)?|max(?:imum)?|range|count|n|all|gesamt|summe|mittelwert|mittel|moyenne|somme|"
+    r"m[ée]diane|anzahl|ensemble|[ée]cart[- ]type)\b",
     re.IGNORECASE,
 )
 """Words that begin a row of sums or means."""
+PATIENTS = re.compile(r"^(tcga[-.]\w\w[-.]\w{4}\b.*|gsm\d+)$", re.IGNORECASE)
+"""Names of patients or samples that show, as a header, that a table is turned."""
+FEWEST_TURNED = 3
+LONGEST_SUMMARY = 40
+LONGEST_UNIT = 16
+"""Longest cell of a line of units; longer ones are labels."""
 
 
 @dataclass
@@ -46,6 +55,12 @@ class RawTable:
     guesses: list[Guess] = field(default_factory=list)
     labels: dict[str, str] = field(default_factory=dict)
     sha256: str = ""
+    losses: list[Loss] = field(default_factory=list)
+
+    def keep_rows(self, keep: pd.Series) -> None:
+        """Keep the rows of a mask."""
+        self.rows = self.rows[keep].reset_index(drop=True)
+        self.lines = [line for line, kept in zip(self.lines, keep, strict=True) if kept]
 
 
 def decode(data: bytes, origin: str, given: str | None) -> tuple[str, Guess]:
@@ -204,14 +219,15 @@ def parse_table(
             f"{origin}, line {reader.line_num}: a field has no end or is longer than "
             f"{LONGEST_FIELD:,} characters ({error}); look for an unclosed quotation mark"
         ) from None
-    return build_table(rows, name, origin, columns, comments)
+    names = [cell.strip() for cell in columns.split(",")] if columns else None
+    return build_table(rows, name, origin, names, comments)
 
 
 def build_table(
     rows: list[tuple[int, list[str]]],
     name: str,
     origin: str,
-    columns: str | None = None,
+    columns: list[str] | None = None,
     comments: list[list[str]] | None = None,
 ) -> RawTable:
     """Build a table from numbered rows of cells, finding the header and rejecting mismatches.
@@ -223,51 +239,37 @@ def build_table(
     guesses: list[Guess] = []
     if len(rows) < 2:
         raise InputError(f"{origin}: no rows below a header line")
+    if columns is None:
+        rows = _turn_upright(rows, guesses)
     usual = Counter(len(cells) for _, cells in rows[:LOOKED_AT]).most_common(1)[0][0]
+    losses: list[Loss] = []
+    labels: list[str] = []
     if columns is None:
         skipped = _preamble(rows, usual)
         if skipped:
-            guesses.append(
-                _note(
-                    f"line {rows[skipped][0]}",
-                    f"the {skipped} lines above it have hardly any fields",
-                )
+            _note(
+                guesses,
+                f"line {rows[skipped][0]}",
+                f"the {skipped} lines above it have hardly any fields",
             )
         header = rows[skipped][1]
         body = rows[skipped + 1 :]
+        header, body, labels = _join_header(header, body, guesses)
         _require_names(header, origin)
         if len(header) == usual - 1:
             header = ["row_name", *header]
-            guesses.append(
-                _note(
-                    "row_name added",
-                    "lines have one field more than the header, as when R writes row names",
-                )
-            )
-        repeated = 0
-        while body and repeated < 5 and _repeats(header, body[0][1]):
-            body, repeated = body[1:], repeated + 1
-        if repeated:
-            guesses.append(
-                _note(
-                    f"{repeated} repeated header lines omitted",
-                    "they repeat the column names, or contain codes for them",
-                )
+            _note(
+                guesses,
+                "row_name added",
+                "lines have one field more than the header, as when R writes row names",
             )
     else:
-        header, body = [cell.strip() for cell in columns.split(",")], rows
+        header, body = columns, rows
         if len(header) != usual:
             raise InputError(
                 f"{origin}: columns lists {len(header)} names, but lines have {usual} fields"
             )
-    body, summaries = _without_summaries(body)
-    if summaries:
-        guesses.append(
-            _note(
-                f"{len(summaries)} summary rows omitted",
-                f"the last rows begin with {', '.join(summaries)[:80]}, so they are not patients",
-            )
-        )
+    body, losses = _keep_patients(header, body, origin)
     while header and not header[-1] and all(not any(row[len(header) - 1 :]) for _, row in body):
         header = header[:-1]
     names = _unique(header, guesses)
@@ -282,43 +284,172 @@ def build_table(
         short += len(row) < width
         cells.append((row + [""] * (width - len(row)))[:width])
     if short:
-        guesses.append(
-            _note(
-                f"{short} short lines filled up",
-                f"they have fewer than {width} fields; the others count as missing",
-            )
+        _note(
+            guesses,
+            f"{short} short lines filled up",
+            f"they have fewer than {width} fields; the others count as missing",
         )
     if not cells:
         raise InputError(f"{origin}: no rows below the header")
-    table = pd.DataFrame(cells, columns=names, dtype=object)
     return RawTable(
         name=name,
         origin=origin,
-        rows=table,
+        rows=pd.DataFrame(cells, columns=names, dtype=object),
         lines=[line for line, _ in body],
         guesses=guesses,
-        labels=_labels(names, comments or []),
+        labels=_labels(names, [*(comments or []), labels]),
+        losses=losses,
     )
 
 
-def _without_summaries(
-    body: list[tuple[int, list[str]]],
-) -> tuple[list[tuple[int, list[str]]], list[str]]:
-    """Split off trailing rows of sums and means; return the rest and the first cells of those."""
+def _turn_upright(
+    rows: list[tuple[int, list[str]]], guesses: list[Guess]
+) -> list[tuple[int, list[str]]]:
+    """Turn a table whose rows are variables and whose columns are patients.
+
+    Its first line names patients by barcodes or accessions, or, with few rows, by one pattern.
+    """
+    header = rows[0][1]
+    named = [cell for cell in header[1:] if cell]
+    sampled = sum(bool(PATIENTS.match(cell)) for cell in named)
+    firsts = [cells[0] for _, cells in rows if cells]
+    if len(named) < FEWEST_TURNED or sampled < 0.9 * len(named) or len(set(firsts)) < len(firsts):
+        return rows
+    width = max(len(cells) for _, cells in rows)
+    filled = [cells + [""] * (width - len(cells)) for _, cells in rows]
+    filled[0][0] = filled[0][0] if "patient" in filled[0][0].casefold() else "patient_id"
+    _note(guesses, "turned", f"its columns are {len(named)} patients, such as {named[0]}")
+    return [(place, list(cells)) for place, cells in enumerate(zip(*filled, strict=True), start=1)]
+
+
+def _join_header(
+    header: list[str], body: list[tuple[int, list[str]]], guesses: list[Guess]
+) -> tuple[list[str], list[tuple[int, list[str]]], list[str]]:
+    """Join the lines of a header into one, and take labels and types from the lines below it.
+
+    A line below the first belongs to the header if it fills its gaps (as merged cells leave them),
+    repeats it, or has no number in any column whose other cells are numbers or dates.
+    """
+    labels: list[str] = []
+    joined = 0
+    while len(body) > 1 and joined < 5:
+        line = body[0][1]
+        if _repeats(header, line):
+            body, joined = body[1:], joined + 1
+            continue
+        rest = [cells for _, cells in body[1:LOOKED_AT]]
+        measured = [place for place in range(len(line)) if _is_measured(place, rest)]
+        named = [p for p in measured if line[p] and line[p].casefold() not in WORDS]
+        patient = Counter(_find_shape(_cell_at(cells, 0)) for cells in rest).most_common(1)[0][0]
+        if (
+            not named
+            or any(map(_is_value, map(line.__getitem__, named)))
+            or ("0" in patient and patient == _find_shape(line[0]))
+        ):
+            break
+        gaps = [place for place, cell in enumerate(line) if cell and not _cell_at(header, place)]
+        if gaps:
+            header = _merge(header, line)
+        elif len(named) >= min(2, len(measured)):
+            if all(len(cell) <= LONGEST_UNIT for cell in line):
+                both = enumerate(_pair_lines(header, line))
+                header = [
+                    f"{name} {cell}".strip() if place in measured and cell else name
+                    for place, (name, cell) in both
+                ]
+            else:
+                labels = [cell for _, cell in _pair_lines(header, line)]
+        else:
+            break
+        body, joined = body[1:], joined + 1
+    if joined:
+        _note(guesses, f"{joined + 1} lines", "the lines below the first name, repeat or "
+                             "describe columns; patients begin below them")  # fmt: skip
+    return header, body, labels
+
+
+def _merge(upper: list[str], lower: list[str]) -> list[str]:
+    """Join two header lines, where a merged cell of the upper names the columns to its right.
+
+    The upper name is kept where the lower is not unique, or where it names an outcome.
+    """
+    twice = {name for name, times in Counter(lower).items() if times > 1}
+    names, group = [], ""
+    for above, below in _pair_lines(upper, lower):
+        group = above or (group if below else "")
+        keep = not below or below in twice or (stem(group) and not stem(below))
+        names.append(f"{group} {below}".strip() if keep else below)
+    return names
+
+
+def _pair_lines(upper: list[str], lower: list[str]) -> list[tuple[str, str]]:
+    return list(zip_longest(upper, lower, fillvalue=""))
+
+
+def _cell_at(cells: list[str], place: int) -> str:
+    return cells[place] if place < len(cells) else ""
+
+
+def _is_value(cell: str) -> bool:
+    return bool(NUMBER.match(cell) or looks_like_date(cell) or cell.endswith("%"))
+
+
+def _is_measured(place: int, rows: list[list[str]]) -> bool:
+    cells = [cell for row in rows if (cell := _cell_at(row, place))]
+    return len(cells) > 2 and sum(map(_is_value, cells)) > 0.8 * len(cells)
+
+
+def _keep_patients(
+    header: list[str], body: list[tuple[int, list[str]]], origin: str
+) -> tuple[list[tuple[int, list[str]]], list[Loss]]:
+    """Leave out rows that are no patients: sums and means, notes, headings, repeated headers."""
+    kept: list[tuple[int, list[str]]] = []
     firsts = [next((cell for cell in cells if cell), "") for _, cells in body]
     often = Counter(firsts)
-    end = len(body)
-    while end > 1 and SUMMARY.fullmatch(firsts[end - 1]) and often[firsts[end - 1]] == 1:
-        end -= 1
-    return body[:end], firsts[end:]
+    usual = Counter(sum(map(bool, cells)) for _, cells in body).most_common(1)[0][0]
+    shapes = Counter(_find_shape(cells[0]) for _, cells in body if cells and cells[0])
+    usual_shape = max(shapes.values(), default=0)
+    found: dict[str, list[str]] = {}
+    for (line, cells), first in zip(body, firsts, strict=True):
+        filled = sum(map(bool, cells))
+        own = bool(cells and cells[0]) and shapes[_find_shape(cells[0])] > 0.3 * usual_shape
+        why = ""
+        if SUMMARY.match(first) and len(first) <= LONGEST_SUMMARY and often[first] == 1 and not own:
+            why = "a sum or mean of the others"
+        elif usual > 2 and filled == 1 and not own:
+            why = "a note or heading: only one cell is filled"
+        elif len(header) > 2 and _repeats_names(header, cells):
+            why = "repeats the header"
+        if why:
+            found.setdefault(why, []).append(f"line {line} ({first[:40]})")
+        else:
+            kept.append((line, cells))
+    return kept, [
+        Loss(what=f"{origin}: rows", count=len(lines), reason=f"{why}: {', '.join(lines[:5])}",
+             remedy="if these are patients, remove the words from the first cell")
+        for why, lines in found.items()
+    ]  # fmt: skip
+
+
+def _find_shape(cell: str) -> str:
+    """Return the pattern of an identifier: letters as a, digits as 0, runs as one."""
+    return re.sub(r"\d+", "0", re.sub(r"[^\W\d_]+", "a", cell))
+
+
+def _repeats_names(header: list[str], cells: list[str]) -> bool:
+    pairs = [(name, cell) for name, cell in zip(header, cells, strict=False) if cell]
+    return len(pairs) > 1 and all(_plainly(name) == _plainly(cell) for name, cell in pairs)
 
 
 def _preamble(rows: list[tuple[int, list[str]]], usual: int) -> int:
     """Count the title lines above the header, which fill few of the fields below."""
     skipped = 0
-    for _, cells in rows[:20]:
+    for (_, cells), (_, below) in pairwise(rows[:21]):
         filled = sum(bool(cell) for cell in cells)
-        if usual > 2 and filled <= max(1, 0.3 * usual) and skipped < len(rows) - 2:
+        names = filled > 1 and any(
+            cell and not _cell_at(below, at) for at, cell in enumerate(cells)
+        )
+        if usual > 2 and filled <= max(1, 0.3 * usual) and skipped < len(rows) - 2 and not names:
             skipped += 1
         else:
             break
@@ -356,14 +487,14 @@ def _unique(header: list[str], guesses: list[Guess]) -> list[str]:
         if seen[name] > 1:
             while (again := f"{name}.{seen[name]}") in header or again in names:
                 seen[name] += 1
-            guesses.append(_note(again, f'a second column is named "{name}"'))
+            _note(guesses, again, f'a second column is named "{name}"')
             name = again
         names.append(name)
     return names
 
 
-def _note(value: str, evidence: str) -> Guess:
-    return make_guess("header", "header", value, evidence)
+def _note(guesses: list[Guess], value: str, evidence: str) -> None:
+    guesses.append(make_guess("header", "header", value, evidence))
 
 
 def _labels(names: list[str], comments: list[list[str]]) -> dict[str, str]:

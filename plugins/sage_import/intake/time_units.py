@@ -12,15 +12,8 @@ FAR_DAYS = 700
 DAYS = {"days": 1.0, "weeks": 7.0, "months": 365.25 / 12, "years": 365.25}
 
 
-def detect_time_unit(
-    time: Column, event: Column | None, happened: list[str], own: list[Column]
-) -> tuple[str, Guess]:
-    """Detect the unit of a time column by its name, other columns, or magnitude, or leave it open.
-
-    Parameters
-    ----------
-    event : event column of the same outcome; None if unknown
-    """
+def detect_time_unit(time: Column, own: list[Column]) -> tuple[str, Guess]:
+    """Detect the unit of a time column by its name, other columns, or size, or leave it open."""
 
     def guess(value: str, evidence: str, confidence: str, *, still_open: bool = False) -> Guess:
         return make_guess(

@@ -1,15 +1,19 @@
-"""Interpretation of a column's cells: missing values, numbers, dates, and levels."""
+"""Interpretation of a column's cells: missing values, numbers, dates, and levels.
+
+Everything is decided by the cells and the name of the column itself.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
-from datetime import date
+from dataclasses import dataclass
+from datetime import date, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sage_import.intake.names import word_set
+from sage.core import clock
+from sage_import.intake.names import BIRTH, DEATH, LAST, START, TIME, tokens, word_set, words
 from validation.cohort.tables import MISSING
 
 if TYPE_CHECKING:
@@ -17,13 +21,17 @@ if TYPE_CHECKING:
 
 WORDS = (
     frozenset(word.casefold() for word in MISSING)
-    | word_set("- – — --- ? na. n.a. n/a. nd n.d. unk unknown missing inconnu unbekannt k.a.")
+    | word_set("--- ? na. n.a. n/a. nd n.d. unk unknown missing inconnu unbekannt k.a.")
     | word_set("(null) <na> #value! #ref! #div/0! #name? #num!")
     | {f"not {word}" for word in word_set("available applicable evaluated assessed done known")}
     | {"not specified", "not recorded", "no data", "keine angabe", "non renseigné"}
 )
 """Words that mean a missing value, in any case."""
-SENTINELS = ("9999", "999", "99", "8888", "888", "777", "-1", "-9", "-99", "-999", "-9999")
+DASHES = frozenset("-–—−")
+"""Marks that mean missing, or negative if the column's other levels are signs or grades."""
+SIGN = re.compile(r"^\(?\+{1,4}\)?$|^[+-]/[+-]$|^\+-$|^±$|^[1-4]\+$")
+SENTINELS = ("9999", "999", "99", "9", "8888", "888", "88", "777", "-1", "-9", "-99", "-999",
+             "-9999")  # fmt: skip
 PLAIN = re.compile(r"^[+-]?\d+$")
 POINT = re.compile(r"^[+-]?\d*\.\d+([eE][+-]?\d+)?$|^[+-]?\d+[eE][+-]?\d+$|^[+-]?\d+\.$")
 COMMA = re.compile(r"^[+-]?\d*,\d+([eE][+-]?\d+)?$")
@@ -32,33 +40,54 @@ THREE_POINT = re.compile(r"^[+-]?[1-9]\d{0,2}(\.\d{3})+$")
 GROUPED_POINT = re.compile(r"^[+-]?[1-9]\d{0,2}(,\d{3})+\.\d+$")
 GROUPED_COMMA = re.compile(r"^[+-]?[1-9]\d{0,2}(\.\d{3})+,\d+$|^[+-]?[1-9]\d{0,2}(\.\d{3}){2,}$")
 SPACED = re.compile(r"^[+-]?\d{1,3}([ \u00a0\u202f'’]\d{3})+([.,]\d+)?$")
-YMD = re.compile(r"^(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?:[T ]\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?)?$")
-XXY = re.compile(r"^(\d{1,2})([-/.])(\d{1,2})\2(\d{4})(?: \d{1,2}:\d{2}(?::\d{2})?)?$")
-SHORT_YEAR = re.compile(r"^\d{1,2}([-/.])\d{1,2}\1\d{2}$")
-NAMED = re.compile(r"^(\d{1,2})[-/. ]([A-Za-zä]{3,9})\.?[-/. ](\d{4})$")
+SUFFIX = re.compile(r"^([+-]?[\d.,]+)\s*(%|[^\W\d_]{1,8}\.?(?:/[^\W\d_]{1,4}\d?)?)$")
+BOUNDED = re.compile(
+    r"^(?:(?P<sign>[<>≤≥]|[<>]=|=[<>])\s*(?P<number>\d[\d.,]*)|"
+    r"(?P<least>\d[\d.,]*)\s*(?:\+|and over|or (?:older|more|above|over)|und älter))"
+    r"(?:\s*(?:years?|yrs?|y|jahre?|ans))?$",
+    re.IGNORECASE,
+)
+NO_DATE = TIME | {"number", "no", "age", "id", "count"}
+TIME_OF_DAY = r"(?:[T ]\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
+YMD = re.compile(rf"^(\d{{4}})([-/.])(\d{{1,2}})\2(\d{{1,2}}){TIME_OF_DAY}$")
+XXY = re.compile(rf"^(\d{{1,2}})([-/.])(\d{{1,2}})\2(\d{{4}}|\d{{2}}){TIME_OF_DAY}$")
+NAMED = re.compile(r"^(\d{1,2})\.?[-/. ]*([^\W\d_]{3,9})\.?[-/., ]*(\d{4}|\d{2})$")
+MONTH_FIRST = re.compile(r"^([^\W\d_]{3,9})\.? (\d{1,2}),? (\d{4})$")
+COMPACT = re.compile(r"^(19|20)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$")
+SERIAL = re.compile(r"^([1-6]\d{4})(\.\d+)?$")
+EPOCH = date(1899, 12, 30)
+"""Day zero of a spreadsheet's serial dates."""
+FIRST_SERIAL = 29_000
+"""Least serial date of a column of numbers alone (1979): days of R and SAS lie below."""
+YOUNGEST = 15
+"""Age at which births with two-digit years are placed in the later century at the earliest."""
 MONTHS = {
     name: number
     for number, names in enumerate(
         (
-            "jan january januar",
-            "feb february februar",
-            "mar march märz mrz",
-            "apr april",
+            "jan january januar janv janvier",
+            "feb february februar févr fevr février",
+            "mar march märz mrz mars",
+            "apr april avr avril",
             "may mai",
-            "jun june juni",
-            "jul july juli",
-            "aug august",
-            "sep sept september",
-            "oct october okt oktober",
-            "nov november",
-            "dec december dez dezember",
+            "jun june juni juin",
+            "jul july juli juil juillet",
+            "aug august août aout",
+            "sep sept september septembre",
+            "oct october okt oktober octobre",
+            "nov november novembre",
+            "dec december dez dezember déc décembre",
         ),
         start=1,
     )
     for name in names.split()
 }
+COUNTED = word_set("count number nodes node size n age weight height dose")
+"""Words of names whose whole numbers count something, and are not codes."""
 FEWEST_NUMBERS = 0.9
-"""Minimum share of numbers among a column's known cells for a numeric column."""
+"""Minimum share of numbers (or dates) among a column's known cells for a column of them."""
+FEWEST_VALUES = 7
+"""Minimum number of different numbers for `90+` to be a bound rather than a level."""
 
 
 @dataclass
@@ -73,15 +102,113 @@ class Column:
     decimal: str = "."
     order: str = ""
     label: str = ""
-    sentinels: tuple[str, ...] = ()
-    notes: list[str] = field(default_factory=list)
+    latest: int = 0
+    """Latest year of a date with a two-digit year; 0: this year."""
+    kept: frozenset[str] = frozenset()
+    """Codes that are levels, as set by a person."""
+
+    @cached_property
+    def coded(self) -> pd.Series:
+        """Mask of cells that contain a code for missing.
+
+        A code is a level if it belongs to the scale of the column's other values: a dash beside
+        signs or grades, or the denial of the only other value ("D" and "ND").
+        """
+        folded = self.cells.str.casefold()
+        code = folded.isin(WORDS) | self.cells.isin(DASHES)
+        code |= folded.str.match(r"^\[(not|unknown|discrepancy|completed|pending)[^\]]*\]$")
+        others = set(folded[~code])
+        level = self.cells.isin(self.kept)
+        if any(SIGN.match(other) for other in others) and "0" not in others:
+            level |= self.cells.isin(DASHES)
+        if len(others) == 1:
+            level |= folded.isin(
+                {f"{no}{other}" for other in others for no in ("not ", "n")} - {""}
+            )
+        return (code & ~level) | self.cells.isin(self.further - self.kept)
+
+    @cached_property
+    def suffix(self) -> str:
+        """Unit written behind the numbers, as in `45 %`; empty if there is none or fractions."""
+        known = self.cells[~self.coded]
+        found = Counter(match[2] for cell in known if (match := SUFFIX.match(cell)))
+        if len(found) != 1:
+            return ""
+        (unit,) = found
+        if unit != "%" and known.nunique() < FEWEST_VALUES:
+            return ""  # levels such as 1a and 2a
+        rest = known[~known.str.endswith(unit)].map(lambda cell: parse_number(cell, self.decimal))
+        if unit == "%":
+            return unit if rest.dropna().empty or rest.max() > 1 else ""
+        return unit if len(rest) == 0 or (len(rest) < 0.1 * len(known)) else ""
+
+    @cached_property
+    def bounded(self) -> Counter[str]:
+        """Count cells such as `>89` or `90+` that bound a number."""
+        known = Counter(self.cells[~self.coded])
+        found = Counter({cell: times for cell, times in known.items() if BOUNDED.match(cell)})
+        plain = {parse_number(cell, self.decimal) for cell in known} if found else set()
+        return found if sum(value == value for value in plain) >= FEWEST_VALUES else Counter()
+
+    @cached_property
+    def _values(self) -> pd.Series:
+        """Cells without missing-value codes as numbers, or dates as days; NaN for the others."""
+        known = self.cells[~self.coded]
+        if self.is_date:
+            return known.map({cell: self._day(cell) for cell in set(known)}).astype(float)
+        text = known.str.removesuffix(self.suffix).str.strip() if self.suffix else known
+        numbers = {cell: parse_number(cell, self.decimal) for cell in set(text)}
+        found = text.map(numbers).astype(float)
+        if self.bounded:
+            whole = bool((found.dropna() % 1 == 0).all())
+            at = known.isin(self.bounded)
+            found[at] = known[at].map(lambda cell: parse_bound(cell, self.decimal, whole))
+        return found
+
+    @cached_property
+    def numeric(self) -> bool:
+        """True if all known cells are numbers, or nearly all of many different ones."""
+        read = self._values
+        if self.is_date or read.empty or read.isna().all():
+            return False
+        return bool(
+            read.notna().all()
+            or (read.notna().mean() >= FEWEST_NUMBERS and read.nunique() >= FEWEST_VALUES)
+        )
+
+    @cached_property
+    def is_date(self) -> bool:
+        """True if nearly all known cells are dates, or serial dates of a spreadsheet."""
+        known = Counter(self.cells[~self.coded])
+        total = sum(known.values())
+        dates = sum(times for cell, times in known.items() if looks_like_date(cell))
+        if dates >= 0.5 * total or self._named_date:
+            least = 0 if dates or BIRTH.search(words(self.name)) else FIRST_SERIAL
+            serial = {cell: int(match[1]) for cell in known if (match := SERIAL.match(cell))}
+            dates += sum(known[cell] for cell, day in serial.items() if day >= least)
+            dates += sum(n for cell, n in known.items() if COMPACT.match(cell))
+        return total > 0 and dates >= FEWEST_NUMBERS * total
+
+    @property
+    def _named_date(self) -> bool:
+        text = words(self.name)
+        dated = any(kind.search(text) for kind in (START, LAST, DEATH, BIRTH))
+        named = set(tokens(self.name))
+        return ("date" in named or dated) and not named & NO_DATE
+
+    @cached_property
+    def sentinels(self) -> dict[str, str]:
+        """Numbers that stand for missing, with the evidence for each."""
+        birth = "birth" in tokens(self.name) and min(self._values, default=0) < 0
+        return {} if birth or not self.numeric else find_sentinels(self)
 
     @cached_property
     def absent(self) -> pd.Series:
-        """Mask of cells that contain a missing-value code."""
-        folded = self.cells.str.casefold()
-        found = folded.isin(WORDS) | self.cells.isin(self.further | set(self.sentinels))
-        return found | folded.str.match(r"^\[(not|unknown|discrepancy|completed|pending)[^\]]*\]$")
+        """Mask of cells without a value: codes for missing, and text among numbers or dates."""
+        found = self.coded | self.cells.isin(set(self.sentinels) - self.kept)
+        if self.numeric or self.is_date:
+            found |= ~self.cells.index.isin(self._values.dropna().index)
+        return found
 
     @cached_property
     def present(self) -> pd.Series:
@@ -95,52 +222,31 @@ class Column:
 
     @cached_property
     def missing_codes(self) -> Counter[str]:
-        """Counts of missing-value codes, except the empty cell."""
+        """Counts of what was read as missing, except the empty cell."""
         return Counter(cell for cell in self.cells[self.absent] if cell)
 
     @cached_property
-    def percent(self) -> bool:
-        """True if the numbers are percentages: some have the sign, and no others are fractions."""
-        signed = self.present.str.endswith("%")
-        if not signed.any():
-            return False
-        rest = self.present[~signed].map(lambda cell: parse_number(cell, self.decimal)).dropna()
-        return bool(rest.empty or rest.max() > 1)
-
-    @cached_property
     def numbers(self) -> pd.Series:
-        """Known cells as numbers, percentages without their sign; NaN for other cells."""
-        known = self.present.str.removesuffix("%").str.strip() if self.percent else self.present
-        return known.map(lambda cell: parse_number(cell, self.decimal)).astype(float)
+        """Known cells as numbers without their unit; NaN for other cells."""
+        return self._values.reindex(self.present.index)
 
-    @cached_property
-    def numeric(self) -> bool:
-        """True if nearly all known cells are numbers."""
-        return bool(len(self.present)) and self.numbers.notna().mean() >= FEWEST_NUMBERS
-
-    @cached_property
-    def odd(self) -> list[str]:
-        """Non-numeric values among the numbers."""
-        return sorted(set(self.present[self.numbers.isna()])) if self.numeric else []
-
-    @cached_property
-    def is_date(self) -> bool:
-        """True if all known cells look like dates."""
-        return bool(len(self.present)) and all(looks_like_date(cell) for cell in self.counts)
+    def values(self) -> pd.Series:
+        """Return a number per row: the number itself, or the day since 1970 of a date."""
+        return self._values.reindex(self.cells.index).where(~self.absent).astype(float)
 
     @cached_property
     def short_years(self) -> bool:
-        """True if the dates have two-digit years, whose century is unknown."""
-        return bool(len(self.present)) and all(SHORT_YEAR.match(cell) for cell in self.counts)
+        """True if dates have two-digit years."""
+        found = (XXY.match(cell) or NAMED.match(cell) for cell in self.cells[~self.coded])
+        return self.is_date and any(match and len(match[match.re.groups]) == 2 for match in found)
 
-    def dates(self) -> pd.Series:
-        """Return the cells as days since 1970; NaN if missing or not a calendar date."""
+    def _day(self, cell: str) -> float:
+        found = self.date_of(cell)
+        return float("nan") if found is None else float((found - date(1970, 1, 1)).days)
 
-        def days(cell: str) -> float:
-            found = parse_date(cell, self.order)
-            return float("nan") if found is None else float((found - date(1970, 1, 1)).days)
-
-        return self.cells.where(~self.absent, "").map(days).astype(float)
+    def date_of(self, cell: str) -> date | None:
+        """Parse a cell as a date in this column's order; None if it is not a date."""
+        return parse_date(cell, self.order, self.latest)
 
     def line_of(self, cell: str, lines: list[int]) -> int:
         """Return the line of the file on which a value first appears."""
@@ -169,11 +275,22 @@ def parse_number(cell: str, decimal: str) -> float:
     return float(text)
 
 
+def parse_bound(cell: str, decimal: str, whole: bool) -> float:
+    """Parse `>89`, `≥90` or `90+` as the nearest number that it allows, in whole numbers or not."""
+    match = BOUNDED.match(cell)
+    if match is None:
+        return float("nan")
+    number = parse_number(match["number"] or match["least"], decimal)
+    strict = {">": 1, "<": -1}.get(match["sign"] or "", 0)
+    return number + (strict if whole else 0)
+
+
 def decimal_votes(cells: Counter[str]) -> tuple[int, int, int]:
     """Count cells readable only with a decimal comma, only with a point, and with either."""
     comma = point = either = 0
     for signed, times in cells.items():
-        cell = signed.removesuffix("%").rstrip()
+        match = SUFFIX.match(signed)
+        cell = match[1] if match else signed
         if GROUPED_COMMA.match(cell) or (COMMA.match(cell) and not THREE_COMMA.match(cell)):
             comma += times
         elif GROUPED_POINT.match(cell) or (
@@ -186,8 +303,15 @@ def decimal_votes(cells: Counter[str]) -> tuple[int, int, int]:
 
 
 def looks_like_date(cell: str) -> bool:
-    """Return True if a cell is written as a date with a four-digit year."""
-    return bool(YMD.match(cell) or XXY.match(cell) or NAMED.match(cell))
+    """Return True if a cell is written as a date."""
+    named = NAMED.match(cell)
+    first = MONTH_FIRST.match(cell)
+    return bool(
+        YMD.match(cell)
+        or XXY.match(cell)
+        or (named and named[2].casefold() in MONTHS)
+        or (first and first[1].casefold() in MONTHS)
+    )
 
 
 def date_votes(cells: Counter[str]) -> tuple[int, int, int]:
@@ -207,53 +331,77 @@ def date_votes(cells: Counter[str]) -> tuple[int, int, int]:
     return first, second, either
 
 
-def parse_date(cell: str, order: str) -> date | None:
+def parse_date(cell: str, order: str, latest: int = 0) -> date | None:
     """Parse a cell as a date; None if it is not a date.
 
     Parameters
     ----------
     order : "dmy" or "mdy", for dates that end with the year
+    latest : last year that a two-digit year may mean; 0 for this year
     """
     try:
         if match := YMD.match(cell):
             return date(int(match[1]), int(match[3]), int(match[4]))
         if match := NAMED.match(cell):
-            return date(int(match[3]), MONTHS[match[2].casefold()], int(match[1]))
+            year = _whole_year(match[3], latest)
+            return date(year, MONTHS[match[2].casefold()], int(match[1]))
+        if match := MONTH_FIRST.match(cell):
+            return date(int(match[3]), MONTHS[match[1].casefold()], int(match[2]))
+        if COMPACT.match(cell):
+            return date(int(cell[:4]), int(cell[4:6]), int(cell[6:]))
+        if match := SERIAL.match(cell):
+            return EPOCH + timedelta(days=int(match[1]))
         if (match := XXY.match(cell)) and order:
             left, right = int(match[1]), int(match[3])
             day, month = (left, right) if order == "dmy" else (right, left)
-            return date(int(match[4]), month, day)
+            return date(_whole_year(match[4], latest), month, day)
     except (ValueError, KeyError):
         return None
     return None
 
 
-def find_sentinels(column: Column) -> list[tuple[str, str]]:
+def this_year() -> int:
+    """Return the current year."""
+    return date.fromtimestamp(clock.seconds()).year
+
+
+def _whole_year(text: str, latest: int) -> int:
+    if len(text) == 4:
+        return int(text)
+    latest = latest or this_year()
+    year = latest - latest % 100 + int(text)
+    return year if year <= latest else year - 100
+
+
+def find_sentinels(column: Column) -> dict[str, str]:
     """Find missing-value codes that were entered as numbers, with evidence for each."""
-    if not column.numeric or len(column.present) < 10:
-        return []
-    by_text = {code: column.numbers[column.present == code] for code in SENTINELS}
+    cells, read = column.cells[~column.coded], column._values
+    if len(read) < 10:
+        return {}
+    by_text = {code: read[cells == code] for code in SENTINELS}
     present = {code: len(found) for code, found in by_text.items() if len(found)}
-    rest = column.numbers[~column.present.isin(list(present))].dropna()
+    rest = read[~cells.isin(list(present))].dropna()
     if rest.empty or not present:
-        return []
+        return {}
     low, high = float(rest.min()), float(rest.max())
-    shown = []
+    shown = {}
+    codes = len(set(rest)) <= 6 and high <= 5 and bool((rest % 1 == 0).all())
     for code, times in present.items():
         value = float(code)
-        if value < 0 and low >= 0:
-            shown.append((code, f"{code} in {times} rows, all others from {low:g} on"))
+        if value < 0 <= low:
+            shown[code] = f"{code} in {times} rows, all others from {low:g} on"
         elif (
             value > 0
             and high > 0
             and len(set(rest)) > 1
             and (
-                value > 5 * high
+                (value > 5 * high and value > 9)
                 or (times >= 2 and value > 1.2 * high and value > 500)
-                or (times >= 2 and value > 3 * high)
+                or (times >= 2 and value > 3 * high and value > 9)
+                or (value >= high + 4 and codes and not COUNTED & set(tokens(column.name)))
             )
         ):
-            shown.append((code, f"{code} in {times} rows, the next highest is {high:g}"))
+            shown[code] = f"{code} in {times} rows, the next highest is {high:g}"
     return shown
 
 

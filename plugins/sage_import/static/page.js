@@ -1,18 +1,18 @@
 // Files made into a cohort: every guess with its evidence, correctable, nothing written before.
 import { html, api, only, send, useRef, useState, Wrong } from "/static/lib.js";
 
-const ENDS = ".csv,.tsv,.txt,.tab,.gz,.xlsx,.xlsm,.json,.zip";
+const ENDS = ".csv,.tsv,.txt,.tab,.gz,.xlsx,.xlsm,.json,.zip,.gct,.parquet,.feather,.arrow,.dta,.xpt,.sas7bdat,.sav,.zsav";
 const KINDS = ["continuous", "binary", "categorical", "ordinal", "skip"];
 const SURE = { sure: "good", likely: "", given: "good", unsure: "warn" };
 const SHARE = (part) => `${Math.round(100 * part)}%`;
 const key = (setting) => setting.slice(0, setting.indexOf("="));
 
-function Answer({ guess, say, id }) {
+function Answer({ guess, say, id, examples = {} }) {
   const [text, setText] = useState(guess.value);
   if (!guess.settable) return html`<strong>${guess.value}</strong>`;
   if (guess.choices.length) return html`<select id=${id} aria-label=${guess.what} value=${guess.open ? "" : guess.value} onChange=${(e) => e.target.value && say(`${guess.key}=${e.target.value}`)}>
     ${guess.open ? html`<option value="">choose</option>` : null}
-    ${[...new Set([...(guess.open ? [] : [guess.value]), ...guess.choices])].map((choice) => html`<option value=${choice}>${choice}</option>`)}</select>`;
+    ${[...new Set([...(guess.open ? [] : [guess.value]), ...guess.choices])].map((choice) => html`<option value=${choice}>${choice}${examples[choice] ? ` (${examples[choice]})` : ""}</option>`)}</select>`;
   return html`<form class="row" onSubmit=${(e) => { e.preventDefault(); if (text) say(`${guess.key}=${text}`); }}>
     <input id=${id} aria-label=${guess.what} value=${text} onInput=${(e) => setText(e.target.value)}/>
     ${text !== guess.value || guess.open ? html`<button type="submit">Set</button>` : null}</form>`;
@@ -24,12 +24,18 @@ function Typed({ id, value, say }) {
   return html`<input id=${id} value=${text} onInput=${(e) => setText(e.target.value)} onChange=${(e) => e.target.value && say(`${id}=${e.target.value}`)}/>`;
 }
 
-function Questions({ open, say }) {
-  if (!open.length) return null;
-  return html`<article class="panel" id="questions" aria-label="Questions"><h2>${open.length === 1 ? "One question" : `${open.length} questions`} first</h2>
-    <p class="small">Your files do not answer this, and a wrong guess would reverse the results.</p>
-    ${open.map((guess) => html`<div class="said warn" key=${guess.key}><strong>${guess.what}</strong> <${Answer} guess=${guess} say=${say} id=${`open-${guess.key}`}/>
-      <p class="small">${guess.evidence}${guess.value ? html` <span class="soft">Suggested: ${guess.value}</span>` : null}</p></div>`)}</article>`;
+function Questions({ questions, examples, say }) {
+  const open = questions.filter((guess) => guess.open).length;
+  return html`<article class="panel" id="questions" aria-label="Questions"><h2>${open ? (open === 1 ? "One question first" : `${open} questions first`) : "Please check"}</h2>
+    ${open ? html`<p class="small">Your files do not answer this, and a wrong guess would reverse the results.</p>` : null}
+    ${questions.map((guess) => html`<div class=${guess.open ? "said warn" : "said"} key=${guess.key}><strong>${guess.what}</strong> <${Answer} guess=${guess} say=${say} id=${`open-${guess.key}`} examples=${examples}/>
+      <p class="small">${guess.evidence}</p></div>`)}</article>`;
+}
+
+function LeftOut({ losses }) {
+  if (!losses.length) return null;
+  return html`<h2>Not read</h2><div class="scroll" tabindex="0" role="region" aria-label="Not read"><table id="not-read"><thead><tr><th>What</th><th>How many</th><th>Why</th><th>Remedy</th></tr></thead><tbody>
+    ${losses.map((loss) => html`<tr key=${loss.what + loss.reason}><td>${loss.what}</td><td class="n">${loss.count}</td><td class="small">${loss.reason}</td><td class="small">${loss.remedy}</td></tr>`)}</tbody></table></div>`;
 }
 
 function Guesses({ guesses, say }) {
@@ -51,7 +57,7 @@ function Columns({ columns, say }) {
         <td>${role === "variable" ? html`<select aria-label=${`when ${column.column} was known`} value=${column.known_at} onChange=${(e) => say(`${column.column}.known_at=${e.target.value}`)}><option>baseline</option><option>unknown</option></select>` : "–"}</td>
         <td class="n">${SHARE(column.missing)}${Object.keys(column.codes).length ? html`<br/><span class="tiny soft">${Object.entries(column.codes).map(([code, n]) => `${code}: ${n}`).join(", ")}</span>` : null}</td>
         <td class="small soft">${Object.entries(column.levels).map(([level, n]) => `${level}: ${n}`).join(", ")}</td>
-        <td class="small">${column.warning ? html`<span class="said warn">${column.warning}</span>` : column.evidence}</td></tr>`)}</tbody></table></div>`;
+        <td class="small">${column.warning ? html`<span class="said warn">${column.warning}</span>` : column.evidence}${column.remedy ? html`<br/><span class="tiny soft">${column.remedy}</span>` : null}</td></tr>`)}</tbody></table></div>`;
   });
 }
 
@@ -107,12 +113,12 @@ export default function Import() {
   return html`<h1>Import your own data</h1>
     <div class="panel" onDragOver=${(e) => e.preventDefault()} onDrop=${drop}>
       <p><label>Tables, a workbook, or a study folder as .zip: <input id="files" type="file" multiple accept=${ENDS} onChange=${(e) => e.target.files.length && choose([...e.target.files])}/></label></p>
-      <p class="small soft">CSV, TSV, Excel, cBioPortal and GDC. They go to this server and nowhere else, and are removed once the cohort is written.</p></div>
+      <p class="small soft">CSV, TSV, Excel, Parquet, Stata, SAS and SPSS tables, cBioPortal, GDC, Firehose and GEO. They go to this server and nowhere else, and are removed once the cohort is written.</p></div>
     <p role="status" class="small soft">${busy}</p>
     <${Wrong} error=${error}/>
     ${done ? html`<${Written} done=${done}/>` : null}
     ${found ? html`
-      <${Questions} open=${found.guesses.filter((guess) => guess.open)} say=${say}/>
+      <${Questions} questions=${found.questions} examples=${found.examples} say=${say}/>
       <article class="panel"><div class="row">
         <label>Name <${Typed} key=${found.name} id="name" value=${found.name} say=${say}/></label>
         <label>Title <${Typed} key=${found.title} id="title" value=${found.title} say=${say}/></label></div>
@@ -124,7 +130,7 @@ export default function Import() {
         <button class="first" id="write" ...${only("administer", Boolean(busy) || found.open.length > 0)} onClick=${write}>Save the cohort</button>
         ${found.open.length ? html` <span class="small soft">Answer the ${found.open.length === 1 ? "question" : "questions"} above first.</span>` : null}
       </article>
-      ${found.notes.map((note) => html`<p class="said">${note}</p>`)}
+      <${LeftOut} losses=${found.left_out}/>
       <${Columns} columns=${found.columns} say=${say}/>
       <${Guesses} guesses=${found.guesses} say=${say}/>` : null}`;
 }

@@ -35,6 +35,18 @@ def test_what_files_do_not_settle_is_refused_with_the_setting_and_nothing_is_wri
     assert [path.name for path in series.parent.iterdir()] == ["series.csv"]
 
 
+def test_a_cohort_without_an_outcome_is_written_only_if_a_person_says_so(tmp_path: Path) -> None:
+    rows = "".join(f"P{n},{50 + n % 30}\n" for n in range(40)) + "Mean,64.5\n"
+    (tmp_path / "a.csv").write_text("patient,age\n" + rows)
+    ended = sage("import", "a.csv", "--yes", cwd=tmp_path)
+    assert ended.code == 2 and "Set time=" in ended.err and "Set event=" in ended.err
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+    written = sage("import", "a.csv", "--yes", "--json", "--set", "time=none", cwd=tmp_path)
+    assert written.code == 0
+    (lost,) = written.json["left_out"]
+    assert lost["count"] == 1 and "Mean" in lost["reason"] and lost["remedy"]
+
+
 def test_an_imported_cohort_is_checked_shown_and_listed_as_it_is(series: Path) -> None:
     home = series.parent
     settings = ["--set", "event=censor:0", "--set", "known_at=baseline"]
@@ -58,7 +70,9 @@ def test_an_imported_cohort_is_checked_shown_and_listed_as_it_is(series: Path) -
 def test_on_a_terminal_the_open_is_asked_and_a_guess_corrected(series: Path) -> None:
     code, shown = on_a_terminal(
         "import", str(series), cwd=series.parent,
-        answers=[("OS.event (censor:0 or censor:1)", "censor:7"),
+        answers=[("id (patient)", ""), ("OS.time (months)", ""),
+                 ("OS.event (censor:0 or censor:1)", ""),
+                 ("OS.event (censor:0 or censor:1)", "censor:7"),
                  ("OS.event (censor:0 or censor:1)", "censor:0"),
                  ("to correct a guess", "stage.kind=nonsense"),
                  ("to correct a guess", "title=Our series"), ("to correct a guess", "yes")],
@@ -72,7 +86,8 @@ def test_on_a_terminal_the_open_is_asked_and_a_guess_corrected(series: Path) -> 
 def test_on_a_terminal_no_writes_nothing(series: Path) -> None:
     code, _ = on_a_terminal(
         "import", str(series), "--set", "event=censor:0", cwd=series.parent,
-        answers=[("to correct a guess", "no")],
+        answers=[("id (patient)", ""), ("OS.time (months)", ""),
+                 ("OS.event", ""), ("to correct a guess", "no")],
     )  # fmt: skip
     assert code == 1
     assert [path.name for path in series.parent.iterdir()] == ["series.csv"]
