@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-from agents.core.base import Agent, I, O, Reply, Role
+from agents.core.base import Agent, I, O, Reasoner, Reply, Role
 from agents.core.disclosure import Withheld, require_disclosable
 from agents.core.prompting import parse, render
 from agents.core.words import drop_refused, refuse_words
 from sage.core.errors import InputError
 from sage.core.llm.client import Client
+from sage.core.llm.failures import PromptTooLongError
 from sage.core.llm.messages import Image, Message, ModelChoice, Request
 from sage.core.llm.trace import Trace
-from sage.core.llm.turns import ModelPolicy, RefusedError, Task, UnusableError, take_turns
+from sage.core.llm.turns import (
+    ModelPolicy,
+    RefusedError,
+    Spent,
+    Task,
+    UnansweredError,
+    UnusableError,
+    take_turns,
+)
 from sage.core.models import Strict
 from sage.core.printable import one_line
 
@@ -26,7 +36,13 @@ class ChatSettings(Strict):
 
 
 class ChatReasoner:
-    """Reasoner that asks a model for an agent's output, with bounded repair, cache and meter."""
+    """Reasoner that asks a model for an agent's output, with bounded repair, cache and meter.
+
+    Parameters
+    ----------
+    stand_in : answers where the model gives no usable reply, or the prompt does not fit its context
+    on_stand_in : receives the reason each time
+    """
 
     name = "chat"
 
@@ -36,7 +52,11 @@ class ChatReasoner:
         client: Client,
         withheld: Withheld = frozenset,
         trace: Trace | None = None,
+        stand_in: Reasoner | None = None,
+        on_stand_in: Callable[[str], None] = lambda reason: None,
     ) -> None:
+        self.stand_in = stand_in
+        self.on_stand_in = on_stand_in
         self.settings = settings
         self.client = client
         self.withheld = withheld
@@ -51,11 +71,7 @@ class ChatReasoner:
             )
 
     def ask(self, agent: Agent[I, O], given: I) -> Reply[O]:
-        """Ask until a reply passes the schema and the agent's check, up to `repairs` more times.
-
-        An agent with tools works in turns within its bounds.
-
-        Remarks that are still refused at the end are dropped.
+        """Ask the model, and the stand-in, if there is one, where the model is of no use.
 
         Raises
         ------
@@ -64,8 +80,25 @@ class ChatReasoner:
         InputError
             If the endpoint refuses the key or does not know the model.
         FaultError
-            If the endpoint cannot be reached, or every reply was refused; if the prompt would
-            disclose a patient (`agents.core.disclosure`).
+            If the endpoint cannot be reached; without a stand-in, if every reply was refused; if
+            the prompt would disclose a patient (`agents.core.disclosure`).
+        """
+        try:
+            return self._ask_model(agent, given)
+        except (UnansweredError, PromptTooLongError) as failure:
+            if self.stand_in is None:
+                raise
+            self.on_stand_in(str(failure))
+            reply = self.stand_in.ask(agent, given)
+            spent = failure.spent if isinstance(failure, UnansweredError) else Spent()
+            return replace(reply, spent=spent + reply.spent)
+
+    def _ask_model(self, agent: Agent[I, O], given: I) -> Reply[O]:
+        """Ask until a reply passes the schema and the agent's check, up to `repairs` more times.
+
+        An agent with tools works in turns within its bounds.
+
+        Remarks that are still refused at the end are dropped.
         """
         model = self.settings.models[agent.role]
         system, user = render(agent.prompt, given)

@@ -149,6 +149,8 @@ def show_run(name: str, *, as_json: bool) -> None:
     out.print("prompt and reply: tokens", style="dim")
     for hypothesis in result["hypotheses"]:
         tell_answer(hypothesis)
+    if result["stood_in"]:
+        print_line(f"the model failed, rules stood in: {'; '.join(result['stood_in'])}")
     if not result["hypotheses"]:  # none is tested yet
         for path in sorted(folder.root.glob("outputs/draft-*.json")):
             draft = Draft.model_validate(read_json(path)).hypothesis

@@ -131,6 +131,7 @@ def _render(page: Page, name: str) -> str:
         run=page.run,
         question_lines=describe_question(page.question, begun=True),
         hypotheses=page.hypotheses,
+        stood_in=page.stood_in,
         rejected=page.rejected,
         put_off=PUT_OFF,
         checklists=_merge_checklists(page),
@@ -157,8 +158,10 @@ def summarize_run(folder: RunFolder) -> dict[str, Any]:
     manifest = folder.manifest()
     path = folder.output("state")
     hypotheses = []
+    stood_in: tuple[str, ...] = ()
     if path.exists():
         page = collect_page(folder)
+        stood_in = page.stood_in
         for hypothesis in page.hypotheses:
             answer = fill_numbers(hypothesis.answer, page.facts.prefixed(hypothesis.id))
             hypotheses.append(
@@ -184,6 +187,7 @@ def summarize_run(folder: RunFolder) -> dict[str, Any]:
         "status": manifest.status,
         "simulated": manifest.simulated,
         "hypotheses": hypotheses,
+        "stood_in": stood_in,
         "candidates": [ranking.model_dump(mode="json") for ranking in rankings(folder)],
         "report": str(report) if report.exists() else None,
     }

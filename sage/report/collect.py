@@ -26,6 +26,7 @@ from kg.types import ScoredPath
 from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.files import read_json
+from sage.core.llm.trace import list_stand_ins, read_trace
 from sage.report.candidates import read_candidates
 from sage.report.debate import Turn, debate_facts, debate_sources, describe_papers, list_turns
 from sage.report.exploration import Exploration, read_explorations
@@ -44,6 +45,7 @@ from sage.report.spending import Spending, spending
 from sage.run.folder import Manifest, RunFolder
 from sage.run.questions import describe_carried, question_of
 from sage.run.state import Decision, Evaluation
+from sage.run.steps import describe_step
 
 if TYPE_CHECKING:
     from agents.feasibility.types import FeasibilityVerdict
@@ -135,6 +137,7 @@ class Page:
     hypotheses: list[HypothesisPage]
     rejected: list[tuple[Decision, str]]
     candidates: list[Ranking]
+    stood_in: tuple[str, ...]
     ledger: tuple[Entry, ...]
     explorations: list[tuple[Exploration, Exploratory]]
     spending: list[Spending]
@@ -186,10 +189,19 @@ def collect_page(folder: RunFolder) -> Page:
         candidates=read_candidates(folder, facts),
         ledger=read_ledger(folder.root / "ledger.jsonl", facts),
         explorations=read_explorations(folder, _read_file),
+        stood_in=_list_stand_ins(folder, run),
         spending=_spending(folder, facts),
         facts=facts,
         sources=sources,
     )
+
+
+def _list_stand_ins(folder: RunFolder, run: Manifest) -> tuple[str, ...]:
+    """List the steps in which rules stood in for the model."""
+    if run.reasoner == "rules" or not folder.trace_path.exists():
+        return ()
+    found = list_stand_ins(read_trace(folder.trace_path))
+    return tuple(describe_step({"node": node, "hypothesis": about}) for node, about in found)
 
 
 def _model(path: Path, kind: Any) -> Any:

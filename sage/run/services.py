@@ -77,12 +77,21 @@ class Services:
 
     @cached_property
     def reasoner(self) -> Reasoner:
-        """The reasoner named in the manifest."""
-        if self.manifest.reasoner == "rules":
-            from agents.core.rules import RulesReasoner
+        """The reasoner named in the manifest; rules stand in for a model that is of no use."""
+        from agents.core.rules import RulesReasoner
 
-            return RulesReasoner(self.resources, self.trace)
+        rules = RulesReasoner(self.resources, self.trace)
+        if self.manifest.reasoner == "rules":
+            return rules
+        from sage.core.llm.budget import current_step
         from sage.run.wiring import make_chat
+
+        def tell(reason: str) -> None:
+            node, hypothesis = current_step()
+            fields = {"node": node} | ({"hypothesis": hypothesis} if hypothesis else {})
+            fields["message"] = f"{reason}. SAGE's rules stand in"
+            self.folder.event("note", **fields)
+            self.listener("note", node, fields)
 
         return make_chat(
             self.settings,
@@ -90,6 +99,8 @@ class Services:
             budget_usd=self.spec.budget_usd,
             withheld=lambda: self.patient_identifiers,
             trace=self.trace,
+            stand_in=rules,
+            on_stand_in=tell,
         )
 
     @cached_property

@@ -13,6 +13,7 @@ from sage.core.errors import FaultError, InputError
 from sage.core.extras import absent
 from sage.core.files import lock_file
 from sage.core.hashes import hash_file, hash_files, hash_text
+from sage.core.log import logger
 from sage.settings import Settings
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from validation.ledger.ledger import Ledger
 
 
+log = logger(__name__)
+
+
 def make_chat(
     settings: Settings,
     folder: Path,
@@ -41,6 +45,8 @@ def make_chat(
     budget_usd: float | None,
     withheld: Withheld = frozenset,
     trace: Trace | None = None,
+    stand_in: Reasoner | None = None,
+    on_stand_in: Callable[[str], None] = lambda reason: None,
 ) -> ChatReasoner:
     """Make a reasoner with the settings' models that stores replies and spending in `folder`.
 
@@ -48,6 +54,7 @@ def make_chat(
     ----------
     budget_usd : dollars that the run may spend; None for no limit
     withheld : texts that no prompt may contain
+    stand_in, on_stand_in : see `ChatReasoner`
     """
     from agents.core.chat import ChatReasoner, ChatSettings
     from sage.core.llm.budget import Meter
@@ -58,7 +65,7 @@ def make_chat(
     chat = ChatSettings(models=models, repairs=settings.repairs, vision=settings.vision)
     meter = Meter(folder / "spending.jsonl", budget_usd)
     client = Client(settings.endpoint, meter, ReplyCache(folder / "replies"))
-    return ChatReasoner(chat, client, withheld, trace)
+    return ChatReasoner(chat, client, withheld, trace, stand_in, on_stand_in)
 
 
 def make_embedder(settings: Settings) -> Embedder:
@@ -225,11 +232,16 @@ def make_reasoner(settings: Settings) -> Reasoner:
     from agents.core.base import Resources
     from agents.core.rules import RulesReasoner
 
-    if settings.effective_reasoner == "chat":
-        place = settings.cache_dir / "questions"
-        place.mkdir(parents=True, exist_ok=True)
-        return make_chat(settings, place, budget_usd=None)
-    return RulesReasoner(Resources(ontology=make_ontology()))
+    rules = RulesReasoner(Resources(ontology=make_ontology()))
+    if settings.effective_reasoner == "rules":
+        return rules
+    place = settings.cache_dir / "questions"
+    place.mkdir(parents=True, exist_ok=True)
+
+    def tell(reason: str) -> None:
+        log.warning("SAGE's rules stand in for the model", reason=reason)
+
+    return make_chat(settings, place, budget_usd=None, stand_in=rules, on_stand_in=tell)
 
 
 def make_literature(

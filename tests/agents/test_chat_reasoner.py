@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from agents.core.base import Resources
 from agents.core.chat import ChatReasoner
+from agents.core.rules import RulesReasoner
 from agents.path_generation.agent import PATH_GENERATION, PathRequest
+from kg.lexicon.ontology import Ontology
+from sage.core.data import data_root
 from sage.core.errors import FaultError, InputError
 from sage.core.llm.budget import BudgetError
 from sage.core.llm.messages import ModelChoice
@@ -19,6 +23,7 @@ from tests.openai_server import Answer, Server, chat_reasoner, serve
 
 GOOD = json.dumps({"sources": ["TLS"], "targets": ["FABP5"], "domain": "bladder cancer"})
 GIVEN = PathRequest(prompt="TLS and FABP5")
+ONTOLOGY = data_root() / "ontology"
 SECRET = "sk-very-secret"
 
 
@@ -54,7 +59,7 @@ def test_an_answer_is_validated_counted_and_kept(tmp_path: Path) -> None:
     [
         (Answer("I cannot help with that."), "no JSON"),
         (Answer('{"sources": ["TLS"], "targets": ['), "not complete"),
-        (Answer('{"sources": ["TLS"], "targets": [], "domain": 3, "extra": 1}'), "domain"),
+        (Answer('{"sources": ["TLS"], "targets": [], "domain": 3}'), "domain"),
         (Answer(GOOD, finish="length"), "cut off"),
         (Answer(GOOD + GOOD), "more than one"),
     ],
@@ -75,6 +80,37 @@ def test_repairs_are_bounded_and_useless_replies_are_forgotten(tmp_path: Path) -
         assert len(server.requests) == 3
     with serve(_script(Answer(GOOD))) as server:
         assert _reasoner(server, tmp_path).ask(PATH_GENERATION, GIVEN).output.domain
+
+
+@pytest.mark.parametrize(
+    ("said", "context", "asked"),
+    [(Answer("no"), None, 3), (Answer(GOOD, finish="length"), None, 3), (Answer(GOOD), 20, 0),
+     (Answer("request exceeds the available context size", status=400), None, 1)],
+    ids=["useless", "cut off", "declared context", "refused for its length"],
+)  # fmt: skip
+def test_rules_stand_in_for_a_model_that_is_of_no_use(
+    said: Answer, context: int | None, asked: int, tmp_path: Path
+) -> None:
+    reasons: list[str] = []
+    with serve(_script(said)) as server:
+        reasoner = _reasoner(server, tmp_path, repairs=2)
+        model = ModelChoice(name="test-model", context=context)
+        reasoner.settings = reasoner.settings.model_copy(
+            update={"models": dict.fromkeys(reasoner.settings.models, model)}
+        )
+        reasoner.stand_in = RulesReasoner(Resources(ontology=Ontology.load(ONTOLOGY)))
+        reasoner.on_stand_in = reasons.append
+        reply = reasoner.ask(PATH_GENERATION, GIVEN)
+    assert reply.reasoner == "rules" and reply.model is None and len(reasons) == 1
+    assert len(server.requests) == asked
+
+
+def test_a_key_that_is_refused_has_no_stand_in(tmp_path: Path) -> None:
+    with serve(_script(Answer("bad key", status=401))) as server:
+        reasoner = _reasoner(server, tmp_path)
+        reasoner.stand_in = RulesReasoner(Resources(ontology=Ontology.load(ONTOLOGY)))
+        with pytest.raises(InputError):
+            reasoner.ask(PATH_GENERATION, GIVEN)
 
 
 def test_a_reply_is_never_paid_twice(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from sage.core.llm.budget import Charge, Meter, Outcome
 from sage.core.llm.cache import ReplyCache, request_key
 from sage.core.llm.failures import (
     ModelError,
+    PromptTooLongError,
     Unavailable,
     connection_lost,
     explain,
@@ -219,6 +220,9 @@ class Client:
             limit = UNBOUNDED_REPLY
         body = wire.body(request, model, limit, official=self._official)
         prompt, most = _prompt_tokens(request, body), limit or UNBOUNDED_REPLY
+        if model.context is not None and prompt >= model.context:
+            reason = f"about {prompt} tokens, of {model.context}"
+            raise PromptTooLongError.make(request.agent, model.name, reason)
         service = self._service(model)
         await self._wait_for_turn()
         with self.meter.reserve(model.cost(prompt * 4 // 3, most)) as reserved:

@@ -19,6 +19,20 @@ class ModelError(FaultError):
     """A model's reply cannot be obtained or used; the message explains what to do."""
 
 
+class PromptTooLongError(ModelError):
+    """A prompt does not fit the context of the model."""
+
+    @classmethod
+    def make(cls, agent: str, model: str, reason: str) -> Unavailable:
+        """Say whose prompt it is; a fallback with a longer context may be named."""
+        return Unavailable(
+            cls(
+                f"the prompt of agent {agent} is longer than the context of model {model} "
+                f"({reason}); set a model with a longer context in sage.toml, then `sage resume`"
+            )
+        )
+
+
 class Unavailable(Exception):  # noqa: N818 - carries the error to raise when nothing else answers
     """The model is currently unavailable; a fallback model may respond."""
 
@@ -112,11 +126,8 @@ def explain(error: openai.APIStatusError, where: str, agent: str, model: str) ->
             f"the provider's content filter rejected the prompt of agent {agent} ({reason}); "
             "rephrase the question, or set another model in sage.toml, then `sage resume`"
         )
-    if "context_length" in code or "context length" in reason or "context window" in reason:
-        return ModelError(
-            f"the prompt of agent {agent} is longer than the context of model {model} "
-            f"({reason}); set a model with a longer context in sage.toml, then `sage resume`"
-        )
+    if "context" in code or re.search(r"context (length|window|size)", reason):
+        return PromptTooLongError.make(agent, model, reason)
     if 400 <= status < 500:
         return ModelError(
             f"{where} rejected the request of agent {agent} to model {model} ({status}: "

@@ -19,7 +19,8 @@ class ModelChoice(Strict):
     """A model by name, with its request options.
 
     `price_in` and `price_out` are USD per million tokens, if the user gave them. `max_tokens`
-    limits a reply. `fallback` is used when the model is not available.
+    limits a reply, `context` prompt and reply together. `fallback` is used when the model is not
+    available, or its context is too short.
     """
 
     name: str
@@ -27,6 +28,7 @@ class ModelChoice(Strict):
     price_out: float | None = Field(default=None, ge=0)
     temperature: float | None = None
     max_tokens: int | None = Field(default=None, ge=1)
+    context: int | None = Field(default=None, ge=1)
     reasoning_effort: str | None = None
     fallback: ModelChoice | None = None
 

@@ -179,6 +179,15 @@ def read_trace(path: Path) -> list[TraceLine]:
     return found
 
 
+def list_stand_ins(lines: Iterable[TraceLine]) -> list[tuple[str, str]]:
+    """List node and hypothesis of each question that rules answered because a model could not.
+
+    The lines are those of a run with a model, which asks rules for nothing else.
+    """
+    asked = (line for line in lines if line.kind == "ask" and line.reasoner == "rules")
+    return list(dict.fromkeys((line.node, line.hypothesis) for line in asked))
+
+
 def episodes(lines: Iterable[TraceLine]) -> list[list[TraceLine]]:
     """Group the lines by episode, in the order in which the episodes began."""
     found: dict[str, list[TraceLine]] = {}

@@ -1,0 +1,110 @@
+"""Runs by a model that is of no use: a server of nonsense, and a real language model of 135M.
+
+Its science is nonsense. That is the point: an honest system with an incompetent model ends by
+itself and gives an honest report, which names where the model failed and what stood in.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.harness import Done, sage
+from tests.openai_server import Answer, serve
+
+PROMPT = "How do tertiary lymphoid structures relate to overall survival in bladder cancer?"
+PLACE = Path(os.environ.get("SAGE_TEST_MODEL", "/opt/sage-model"))
+SERVER = """
+import sys, time
+import xllamacpp
+
+params = xllamacpp.CommonParams()
+params.model.path, params.port, params.n_ctx, params.n_parallel = (
+    sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), 1
+)
+server = xllamacpp.Server(params)
+while True:
+    time.sleep(60)
+"""
+CONTEXT = 2048
+"""Tokens; longer prompts are not sent, which bounds the time on a small machine."""
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+def _settings(url: str, **more: Any) -> str:
+    models = {"name": "m", "max_tokens": 120, "context": CONTEXT, **more}
+    listed = ", ".join(f"{name} = {json.dumps(value)}" for name, value in models.items())
+    roles = "\n".join(f"{role} = {{ {listed} }}" for role in ("nano", "mini", "high"))
+    return f'reasoner = "chat"\nbase_url = "{url}"\nrepairs = 1\n[models]\n{roles}\n'
+
+
+def _run(folder: Path, url: str, *options: str) -> Done:
+    folder.mkdir(exist_ok=True)
+    (folder / "sage.toml").write_text(_settings(url))
+    asked = ("run", PROMPT, "--cohort", "demo", "--hypotheses", "1", "--auto-approve")
+    return sage(*asked, *options, cwd=folder)
+
+
+def _check_report(folder: Path, steps: int) -> None:
+    (run,) = (folder / "runs").iterdir()
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert manifest["status"] == "finished" and manifest["reasoner"] == "chat"
+    report = (run / "report.md").read_text()
+    assert "The model failed" in report
+    shown = json.loads(sage("show", "last", "--json", cwd=folder).out)["result"]
+    assert len(shown["stood_in"]) >= steps
+    assert shown["hypotheses"][0]["answer"]["verdict"]
+
+
+def test_a_run_by_a_server_of_nonsense_ends_in_a_report_that_says_so(tmp_path: Path) -> None:
+    with serve(lambda body: Answer('{"because": "I said so"}')) as server:
+        done = _run(tmp_path / "a", server.url)
+    assert done.code == 0, done.err
+    _check_report(tmp_path / "a", steps=5)
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[str]:
+    if not (PLACE / "model.gguf").is_file():
+        pytest.skip(f"there is no language model in {PLACE} (.ci/model puts one there)")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    python = PLACE / "venv" / "bin" / "python"
+    line = [str(python), "-c", SERVER, str(PLACE / "model.gguf"), str(port), str(CONTEXT)]
+    with subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        url = f"http://127.0.0.1:{port}"
+        try:
+            for _ in range(300):
+                try:
+                    urllib.request.urlopen(f"{url}/health", timeout=2).close()
+                    break
+                except (urllib.error.URLError, ConnectionError, TimeoutError):
+                    time.sleep(0.2)
+            yield f"{url}/v1"
+        finally:
+            server.kill()
+
+
+def test_a_real_model_without_a_clue_gives_an_honest_report(model: str, tmp_path: Path) -> None:
+    begun = time.monotonic()
+    done = _run(tmp_path / "a", model)
+    assert done.code == 0, done.err
+    assert time.monotonic() - begun < 600
+    _check_report(tmp_path / "a", steps=1)
+
+
+def test_a_real_model_reads_a_question(model: str, tmp_path: Path) -> None:
+    (tmp_path / "sage.toml").write_text(_settings(model))
+    done = sage("ask", PROMPT, "--cohort", "demo", "--json", cwd=tmp_path)
+    assert done.code == 0, done.err
