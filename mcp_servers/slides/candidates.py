@@ -10,8 +10,8 @@ from pathlib import Path
 from mcp_servers.slides.folders import is_dicom, is_zarr
 
 SLIDE_SUFFIXES = frozenset((
-    ".svs", ".tif", ".tiff", ".ndpi", ".scn", ".mrxs", ".bif", ".vms", ".vmu", ".svslide", ".czi",
-    ".png", ".jpg", ".jpeg", ".dcm", ".zarr",
+    ".svs", ".tif", ".tiff", ".ndpi", ".scn", ".mrxs", ".bif", ".vms", ".vmu", ".svslide", ".qptiff",
+    ".czi", ".png", ".jpg", ".jpeg", ".dcm", ".zarr",
 ))  # fmt: skip
 _PLAIN = frozenset((".png", ".jpg", ".jpeg", ".tif", ".tiff"))
 LEAST_PX = 64

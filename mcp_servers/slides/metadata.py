@@ -32,8 +32,8 @@ def number_pair(x: object, y: object) -> tuple[float, float] | None:
 
 
 def aperio_mpp(description: str) -> tuple[float, float] | None:
-    """Parse `MPP = ...` in an Aperio description."""
-    found = re.search(r"MPP\s*=\s*([\d.,]+)", description)
+    """Parse `MPP = ...` in the description of Aperio's scanners and those that imitate it."""
+    found = re.search(r"\bMPP\s*=\s*([\d.,]+)", description)
     if found is None:
         return None
     value = found.group(1).replace(",", ".")

@@ -213,7 +213,7 @@ class Slide:
         pairs = [
             layout.mpp if layout is not None and layout.is_ome else None,
             number_pair(properties.get("openslide.mpp-x"), properties.get("openslide.mpp-y")),
-            aperio_mpp(description) if description.startswith("Aperio") else None,
+            aperio_mpp(description),
             layout.mpp if layout is not None else None,
             getattr(self.source, "mpp", None),
         ]

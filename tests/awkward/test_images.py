@@ -342,11 +342,30 @@ def ome_objective(path: Path) -> Path:
     return path
 
 
+def described(words: str | bytes) -> Callable[[Path], Path]:
+    def build(path: Path) -> Path:
+        tifffile.imwrite(path, RGB, photometric="rgb", description=words, **TILED)
+        return path
+
+    return build
+
+
 SIZES: dict[str, tuple[Callable[[Path], Path], float | None, str]] = {
     # input: (builder, µm per pixel that is taken from the file, word of the question)
     "github.com/Bayer-Group/tiffslide/issues/77 (tags alone)": (tagged(0.25), 0.25, ""),
     "github.com/John-P/wsic/issues/73 (centimeters)": (tagged(0.5), 0.5, ""),
     "github.com/mahmoodlab/TRIDENT/issues/14 (no size)": (inks_tiles, None, "does not state"),
+    "github.com/openslide/openslide/issues/228 (Motic's description)": (
+        described("Motic V1.0.0 256x192 [64x64] JPEG/RGB Q = 75|AppMag = 40|MPP = 0.257290"),
+        0.25729, "",
+    ),
+    "github.com/Bayer-Group/tiffslide/issues/65 (description beyond ASCII)": (
+        described("Aperio Image Library|User = M\u00fcller|MPP = 0.4990".encode("latin-1")),
+        0.499, "",
+    ),
+    "github.com/NKI-AI/dlup/issues/76 (magnification alone)": (
+        described("Aperio Image Library|AppMag = 40"), None, "does not state",
+    ),
     "own: tenfold too fine": (tagged(0.025), None, "0.025"),
     "own: thumbnail's size": (tagged(8.0), None, "8 µm"),
     "own: at the lower end": (tagged(0.081), 0.081, ""),
@@ -356,7 +375,7 @@ SIZES: dict[str, tuple[Callable[[Path], Path], float | None, str]] = {
     "own: 40x with 0.5": (tagged(0.5, 40), None, "objective of 40x"),
     "own: 20x with 0.25": (tagged(0.25, 20), None, "objective of 20x"),
     "github.com/NKI-AI/dlup/issues/108 (OME: 40x with 1 µm)": (ome_objective, None, "of 40x"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("source", SIZES)
