@@ -10,29 +10,33 @@ from pathlib import Path
 from mcp_servers.slides.folders import is_dicom, is_zarr
 
 SLIDE_SUFFIXES = frozenset((
-    ".svs", ".tif", ".tiff", ".ndpi", ".scn", ".mrxs", ".bif", ".vms", ".vmu", ".svslide", ".qptiff",
-    ".czi", ".png", ".jpg", ".jpeg", ".dcm", ".zarr",
+    ".svs", ".tif", ".tiff", ".ndpi", ".scn", ".mrxs", ".bif", ".vms", ".vmu", ".svslide", ".czi",
+    ".qptiff", ".png", ".jpg", ".jpeg", ".dcm", ".zarr",
 ))  # fmt: skip
 _PLAIN = frozenset((".png", ".jpg", ".jpeg", ".tif", ".tiff"))
 LEAST_PX = 64
 """Shorter side of the smallest image that is listed as a slide."""
 
 
-def list_candidates(paths: Iterable[Path]) -> tuple[list[Path], dict[str, int]]:
-    """Select files and folders that can be slides, and count the others by reason.
+def list_candidates(
+    paths: Iterable[Path], most: int | None = None
+) -> tuple[list[Path], dict[str, int]]:
+    """Select files and folders that can be slides, at most `most`, and count the others by reason.
 
     The files of a DICOM series are one slide, given by its folder, and so is an OME-Zarr. Files
     that cannot be read are kept, so that the reason appears where they are opened.
     """
     found: list[Path] = []
     left: Counter[str] = Counter()
-    series: dict[Path, bool] = {}
+    series: set[Path] = set()
     for path in paths:
+        if len(found) == most:
+            break
         if path.suffix.lower() not in SLIDE_SUFFIXES or path.name.startswith("."):
             continue
         if path.suffix.lower() == ".dcm" and path.is_file() and is_dicom(path):
             if path.parent not in series:
-                series[path.parent] = True
+                series.add(path.parent)
                 found.append(path.parent)
             continue
         if path.is_dir():

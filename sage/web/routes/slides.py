@@ -288,11 +288,12 @@ def _may_be_slide(path: Path) -> bool:
     return suffix if path.is_file() or suffix else path.is_dir() and bool(find_dicom(path))
 
 
-def list_below(root: Path) -> tuple[list[Path], dict[str, int]]:
-    """List the slides below a folder, and count the images that are none, by reason."""
+def list_below(root: Path, most: int | None = None) -> tuple[list[Path], dict[str, int]]:
+    """List at most `most` slides below a folder, and count the images that are none, by reason."""
     from mcp_servers.slides.candidates import list_candidates
 
-    return list_candidates(path for path in sorted(root.rglob("*")) if not path.is_symlink())
+    files = (path for path in sorted(root.rglob("*")) if not path.is_symlink())
+    return list_candidates(files, most)
 
 
 def slide_named(site: Site, stem: str) -> Path:
@@ -319,11 +320,11 @@ def list_slides(request: Request) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     left: Counter[str] = Counter()
     for root in site.roots:
-        paths, reasons = list_below(root)
+        paths, reasons = list_below(root, MOST_LISTED - len(found))
         left.update(reasons)
         found += [
             {"path": str(path), "name": path.relative_to(root).as_posix(), "bytes": size_of(path)}
-            for path in paths[: MOST_LISTED - len(found)]
+            for path in paths
         ]
     return {"slides": found, "left_out": dict(left)}
 
