@@ -11,6 +11,8 @@ from typing import Any
 from kg.corpus.textnorm import clean
 from kg.sources.pdf_blocks import GAP, Line
 
+_BREAKS = frozenset((0x02, 0x09, 0x0A, 0x0D))
+"""Control characters that pdfium itself puts into text."""
 _SPACE = re.compile(r"\s+")
 # pdfium marks a word broken at a line end by U+FFFE, and continues in the next line.
 _LINE = re.compile("[^\r\n\ufffe]+")
@@ -20,8 +22,9 @@ def page_lines(textpage: Any) -> Iterator[Line]:
     """Yield the lines of a page in file order, divided at wide gaps."""
     count = textpage.count_chars()
     text = textpage.get_text_range() if count > 0 else ""
-    if len(text) != count:  # characters outside the basic plane, or left out: each by itself
-        text = page_text(textpage)
+    whole = page_text(textpage) if count > 0 else ""
+    if len(text) != count or "\ufffd" in whole:  # outside the basic plane, or without a map
+        text = whole.replace("\x02", "\ufffe")
     at = _Characters(textpage)
     for match in _LINE.finditer(text):
         start, end = match.span()
@@ -30,11 +33,18 @@ def page_lines(textpage: Any) -> Iterator[Line]:
 
 
 def page_text(textpage: Any) -> str:
-    """Return every character of a page; U+FFFD stands for those that the font maps to nothing."""
+    """Return every character of a page; U+FFFD stands for those that the font maps to nothing.
+
+    Where a font without a map yields control characters, its letters are those of other codes too.
+    """
     import pypdfium2.raw as raw
 
-    codes = (raw.FPDFText_GetUnicode(textpage, n) for n in range(textpage.count_chars()))
-    return "".join(chr(min(code, 0x10FFFF) or 0xFFFD) for code in codes)
+    places = range(textpage.count_chars())
+    codes = [min(raw.FPDFText_GetUnicode(textpage, n), 0x10FFFF) or 0xFFFD for n in places]
+    if any(code < 0x20 and code not in _BREAKS for code in codes):
+        unmapped = (raw.FPDFText_HasUnicodeMapError(textpage, n) == 1 for n in places)
+        codes = [0xFFFD if lost else code for code, lost in zip(codes, unmapped, strict=True)]
+    return "".join(map(chr, codes))
 
 
 class _Characters:

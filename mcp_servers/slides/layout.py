@@ -30,7 +30,7 @@ UNREADABLE = "it has no readable directory"
 _RGB_WORDS = ("red", "green", "blue")
 _RGB_STREAMS = frozenset((6, 7, 33003, 33004, 33005, 34712))
 """Compressions whose decoders convert YCbCr to RGB."""
-_NO_NAME = re.compile(r"(ch(annel)?)?[ :_-]*\d*(:\d+)*", re.IGNORECASE)
+_NO_NAME = re.compile(r"(c|ch|channel|image|plane|band)?[ :_-]*\d*(:\d+)*", re.IGNORECASE)
 _BESIDE = re.compile(r"\b(label|macro|thumb(nail)?|overview|barcode)\b", re.IGNORECASE)
 _SILENT = logging.NullHandler()
 """Handler that silences tifffile, whose findings appear in SAGE's own errors."""
@@ -349,7 +349,10 @@ def rgb_order(names: tuple[str, ...]) -> tuple[int, ...] | None:
     if all(_NO_NAME.fullmatch(name) for name in names):
         return (0, 1, 2)
     found = [
-        next((n for n, name in enumerate(names) if name.lower() in (word, word[0])), None)
+        next(
+            (n for n, name in enumerate(names) if re.match(rf"{word}\b|{word[0]}$", name, re.I)),
+            None,
+        )
         for word in _RGB_WORDS
     ]
     return None if None in found else tuple(n for n in found if n is not None)
