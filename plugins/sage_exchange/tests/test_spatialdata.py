@@ -226,7 +226,7 @@ def test_a_store_that_exists_is_kept_unless_replacing_is_asked_for(made: Path) -
         ("s.gap.csv", "x,y\n5,6\nNA,6\n", "row 3 has no number for x or y"),
         ("s.more.csv", "x,y\n100,200,0.9\n", "row 2 has more values than the header"),
         ("s.no.csv", "a,b\n5,6\n", "columns x and y"),
-        ("s.line.geojson", '{"type":"LineString","coordinates":[[0,0],[1,1]]}', "LineString"),
+        ("s.line.geojson", '{"type":"LineString","coordinates":[[0,0],[1,1]]}', "a line"),
         ("s.bad.h5", "text", "not a readable HDF5 file"),
         ("s.doc.txt", "text", "expected .geojson, .csv, .h5"),
     ],
