@@ -73,7 +73,6 @@ class Slide:
     colors: str = "rgb"
     threads: int = 2
     _pool: ThreadPoolExecutor | None = field(default=None, repr=False)
-    _stated_mpp: float | None = None
     _unlike: dict[bool, str] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -117,12 +116,15 @@ class Slide:
         return slide
 
     def _override(self, mpp: float) -> None:
-        """Use the caller's pixel size; if the file states another, every result reports both."""
-        stated = self._stated_mpp
-        if stated is not None and abs(mpp - stated) > MPP_TOLERANCE * stated:
+        """Use the caller's pixel size; if the file states another, every result reports both.
+
+        A size of the file that is doubted is settled by the caller's.
+        """
+        self.mpp_conflict = ""
+        if self.mpp is not None and abs(mpp - self.mpp) > MPP_TOLERANCE * self.mpp:
             note = (
-                f"the pixel size was set to {mpp:g} µm, but the file states {stated:g}: areas "
-                f"differ by a factor of {(mpp / stated) ** 2:.3g}"
+                f"the pixel size was set to {mpp:g} µm, but the file states {self.mpp:g}: areas "
+                f"differ by a factor of {(mpp / self.mpp) ** 2:.3g}"
             )
             self.mpp_conflict = note
             self.warnings = (*self.warnings, note)
@@ -223,7 +225,6 @@ class Slide:
                 note = f"pixels are not square ({pair[0]:g} x {pair[1]:g} µm); their mean is used"
                 self.warnings = (*self.warnings, note)
             self.mpp, self.mpp_source = (pair[0] + pair[1]) / 2, "file"
-            self._stated_mpp = self.mpp
         power = re.search(r"AppMag\s*=\s*([\d.]+)", description)
         text = properties.get("openslide.objective-power") or (power.group(1) if power else None)
         with suppress(TypeError, ValueError):

@@ -390,6 +390,7 @@ def test_a_doubtful_pixel_size_is_asked(source: str, tmp_path: Path) -> None:
             assert word in str(asked.value)
     with Slide.open(path, mpp=0.5) as slide:
         assert (slide.need_mpp(), slide.mpp_source) == (0.5, "override")
+        assert bool(slide.mpp_conflict) == (mpp is not None and abs(mpp - 0.5) > 0.025)
 
 
 SHARED: dict[str, tuple[str, float | None, str]] = {
