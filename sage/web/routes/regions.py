@@ -282,10 +282,11 @@ def measure(asked: Asked, request: Request) -> dict[str, Any]:
 
 
 class Searched(Strict):
-    """A region in which nuclei are looked for."""
+    """A region in which nuclei are looked for, and the pixel size if the file's is unknown."""
 
     slide: str
     region: Region
+    mpp: float | None = Field(default=None, gt=0, le=100)
 
 
 @router.post("/nuclei")
@@ -319,7 +320,7 @@ def nuclei(asked: Searched, request: Request) -> dict[str, Any]:
     check_count(request)
     place = slide_file(request, asked.slide)
     slide = request.app.state.tiles.slide(place)
-    mm2 = shapely.Polygon(asked.region.corners).area * (slide.need_mpp() / 1000) ** 2
+    mm2 = shapely.Polygon(asked.region.corners).area * ((asked.mpp or slide.need_mpp()) / 1000) ** 2
     if mm2 > MOST_MM2:
         raise InputError(
             f"the region has {mm2:.3g} mm²; nuclei are looked for in up to {MOST_MM2:g} mm² here,"
@@ -331,7 +332,7 @@ def nuclei(asked: Searched, request: Request) -> dict[str, Any]:
         file = Path(folder) / "region.geojson"
         write_bytes(file, json.dumps(drawn).encode())
         roots = Roots.resolve([*request.app.state.site.roots, folder], Path(folder) / "out")
-        given = NucleiInput(slide=str(place), regions=str(file))
+        given = NucleiInput(slide=str(place), regions=str(file), mpp=asked.mpp)
         ran = execute(getattr(segment_nuclei, ATTRIBUTE), given, ToolContext(roots))
         found = ran.result
         outlined = found["geojson"] and roots.output / found["geojson"]

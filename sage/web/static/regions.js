@@ -130,9 +130,11 @@ export function Regions({ held, layer, frame, slide, goTo, measure, overlay }) {
   };
   const edit = (n) => { first.current = true; choose(n); };
   const search = async (n) => {
+    const mpp = slide.mpp ? null : Number(prompt("µm per pixel of this slide (a 40x scan has about 0.25, a 20x scan about 0.5)"));
+    if (!slide.mpp && !(mpp > 0)) return;
     choose(n); setFound({ busy: true });
     try {
-      const answer = await api("/api/slides/nuclei", { body: { slide: slide.path, region: regions[n] } });
+      const answer = await api("/api/slides/nuclei", { body: { slide: slide.path, region: regions[n], mpp } });
       setFound(answer); overlay({ name: "nuclei found here", path: "nuclei", kind: "found" }, answer.shapes);
     } catch (e) { setFound({ error: e.message }); }
   };
@@ -146,7 +148,7 @@ export function Regions({ held, layer, frame, slide, goTo, measure, overlay }) {
         <button type="button" class="plain" onClick=${() => { const b = boxOf(region.corners); goTo({ x: (b.x + b.right) / 2, y: (b.y + b.bottom) / 2, width: 1.6 * Math.max(b.right - b.x, b.bottom - b.y) }); }}>show</button>
         <button type="button" class="plain" data-edit=${n} onClick=${() => edit(n)}>edit</button>
         ${measure ? html`<button type="button" class="plain" data-measure=${n} onClick=${() => { choose(n); measure(n); }}>measure</button>` : null}
-        ${slide.mpp ? html`<button type="button" class="plain" data-nuclei=${n} ...${only("run", Boolean(found?.busy))} onClick=${() => search(n)}>find nuclei</button>` : null}
+        <button type="button" class="plain" data-nuclei=${n} ...${only("run", Boolean(found?.busy))} onClick=${() => search(n)}>find nuclei</button>
         <button type="button" class="plain" data-remove=${n} aria-label=${`delete ${region.label || `region ${n + 1}`}`} onClick=${() => { change(regions.toSpliced(n, 1)); choose(-1); }}>delete</button></span></li>`)}</ul>
     <datalist id="region-labels">${LABELS.map((label) => html`<option value=${label}/>`)}</datalist>
     <div class="row">${site.user_fixed ? html`<span class="small">as ${site.user}</span>` : html`<label>Your name <input id="drawn-by" size="12" value=${person} onInput=${(e) => { setPerson(e.target.value); localStorage.setItem("reviewer", e.target.value); }}/></label>`}

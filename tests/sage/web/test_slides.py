@@ -453,6 +453,13 @@ def test_nuclei_are_found_within_a_region_alone(place: Path, tmp_path: Path) -> 
         x, y = np.mean(shape["rings"][0], axis=0)
         assert low - 20 <= x <= high + 20 and low - 20 <= y <= high + 20
     assert not list(tmp_path.rglob("*nuclei*"))  # nothing is kept
+    (folder / "small.tif").unlink()
+    pyramid(folder / "bare.tif", np.ascontiguousarray(blobs(1000, 1000)), None)
+    asked["slide"] = str(folder / "bare.tif")
+    bare = ask("POST", "/api/slides/nuclei", json=asked)
+    assert bare.status_code == 422 and "pixel size" in bare.json()["error"]
+    answered = ask("POST", "/api/slides/nuclei", json=asked | {"mpp": 0.5})
+    assert answered.json()["nuclei"] == found["nuclei"]
     far = {"slide": str(place / "large.svs"),
            "region": {"corners": [[0, 0], [SIDE, 0], [SIDE, SIDE], [0, SIDE]]}}  # fmt: skip
     large = client(place, tmp_path)("POST", "/api/slides/nuclei", json=far)
