@@ -20,7 +20,7 @@ from mcp_servers.pathology.common import (
     open_slide,
     save_png,
 )
-from mcp_servers.slides.candidates import list_candidates, size_of
+from mcp_servers.slides.candidates import count_bytes, list_candidates
 from mcp_servers.spec import OutputName, Resources, tool
 from mcp_servers.workers.cohort import parse_patient
 from sage.core.errors import InputError
@@ -85,7 +85,7 @@ def slide_properties(given: SlideInput, context: ToolContext) -> PropertiesResul
             for level in slide.levels
         ],
         associated_images=list(slide.associated),
-        size_bytes=size_of(slide.path),
+        size_bytes=count_bytes(slide.path),
     )
 
 
@@ -246,7 +246,7 @@ def list_slides(given: SlidesInput, context: ToolContext) -> SlidesResult:
             slide = make_argument(root, path, roots)
             if slide is None:
                 continue
-            size = round(size_of(path) / 1e6, 3)
+            size = round(count_bytes(path) / 1e6, 3)
             found.append(SlideRow(slide=slide, patient=parse_patient(path), mb=size))
             folders[shown] = folders.get(shown, 0) + 1
     found.sort(key=lambda row: row.slide)

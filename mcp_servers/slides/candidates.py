@@ -71,7 +71,7 @@ def _refuse_header(path: Path, _size: int, _time: int) -> str:
     return "of one bit per pixel, as masks are" if mode == "1" else ""
 
 
-def size_of(path: Path) -> int:
+def count_bytes(path: Path) -> int:
     """Return the size of a file, or of all files of a folder, in bytes."""
     if path.is_file():
         return path.stat().st_size

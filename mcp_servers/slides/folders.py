@@ -110,7 +110,7 @@ class ZarrSource:
         self.notes: tuple[str, ...] = ()
         self.colors = _colors(channels, names, arrays[0].dtype)
         largest = float(np.max(self._samples(len(arrays) - 1, 0, 0, *self._extent(-1))))
-        self.colors = self.colors.scaled_to(arrays[0].dtype, None, largest)
+        self.colors = self.colors.scale_white(arrays[0].dtype, None, largest)
         if depth := arrays[0].shape[axes.index("z")] if "z" in axes else 0:
             self.notes += (f"plane {depth // 2 + 1} of {depth} focus planes is read",) * (depth > 1)
         self.notes += (self.colors.note,) if self.colors.note else ()
@@ -189,13 +189,13 @@ def _channel_names(path: Path, place: Path) -> tuple[str, ...]:
 
 
 def _colors(channels: int, names: tuple[str, ...], dtype: Any) -> Colors:
-    from mcp_servers.slides.layout import rgb_order
+    from mcp_servers.slides.layout import find_rgb_order
 
     if dtype.kind not in "uf":
         raise InputError(f"OME-Zarr with values of {dtype} is not supported")
     if channels == 1:
         return Colors("gray", 1)
-    order = rgb_order(names) if channels in (3, 4) else None
+    order = find_rgb_order(names) if channels in (3, 4) else None
     return (
         Colors(samples=channels, order=order)
         if order

@@ -89,7 +89,7 @@ class Colors:
             )
         return np.ascontiguousarray(rgb)
 
-    def scaled_to(self, dtype: Any, bits: int | None, largest: float) -> Colors:
+    def scale_white(self, dtype: Any, bits: int | None, largest: float) -> Colors:
         """Set the largest value from the significant bits, or else from the values seen."""
         if dtype == np.uint8 or self.kind == "palette":
             return self
@@ -174,11 +174,11 @@ def read_layout(file: Any) -> Layout:
     series, page, notes = _choose_image(file)
     index: dict[str, int] = {}
     if series is None:
-        levels = [[level] for level in _coarser_pages(file, page)]
+        levels = [[level] for level in _list_coarser_pages(file, page)]
     else:
         index, said = _choose_plane(series)
         notes += said
-        levels = [_plane_pages(level, index) for level in series.levels]
+        levels = [_list_plane_pages(level, index) for level in series.levels]
     width, height = int(page.imagewidth), int(page.imagelength)
     xml = str(file.ome_metadata or "") if file.is_ome else ""
     names, bits = find_channels(xml, (width, height)) if xml else ((), None)
@@ -279,7 +279,7 @@ def _choose_plane(series: Any) -> tuple[dict[str, int], list[str]]:
     return index, notes
 
 
-def _plane_pages(level: Any, index: dict[str, int]) -> list[Any]:
+def _list_plane_pages(level: Any, index: dict[str, int]) -> list[Any]:
     """List the pages of a level's chosen plane: one for each channel that has its own."""
     outer = [
         (axis, count) for axis, count in zip(level.axes, level.shape, strict=True)
@@ -300,7 +300,7 @@ def _plane_pages(level: Any, index: dict[str, int]) -> list[Any]:
     return [page.aspage() for page in chosen]
 
 
-def _coarser_pages(file: Any, base: Any) -> list[Any]:
+def _list_coarser_pages(file: Any, base: Any) -> list[Any]:
     """Return the pages of the pyramid, finest first: tiled ones with the aspect ratio of `base`."""
     pages = [base]
     for page in list(file.pages)[base.index + 1 :]:
@@ -336,7 +336,7 @@ def _read_colors(page: Any, planes: int, names: tuple[str, ...]) -> Colors:
     if photometric in (0, 1) and total - alpha == 1:
         return Colors("gray", total, alpha=alpha, inverted=photometric == 0)
     if photometric in (0, 1, 2) and total - alpha == 3:
-        order = rgb_order(names)
+        order = find_rgb_order(names)
         if order is not None:
             return Colors(samples=total, order=order, names=names, alpha=alpha)
     if photometric in (0, 1, 2):
@@ -344,7 +344,7 @@ def _read_colors(page: Any, planes: int, names: tuple[str, ...]) -> Colors:
     raise UnsupportedError(f"photometric interpretation {photometric}")
 
 
-def rgb_order(names: tuple[str, ...]) -> tuple[int, ...] | None:
+def find_rgb_order(names: tuple[str, ...]) -> tuple[int, ...] | None:
     """Find the planes that are red, green and blue; None if the channels are named otherwise."""
     if all(_NO_NAME.fullmatch(name) for name in names):
         return (0, 1, 2)

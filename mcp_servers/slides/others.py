@@ -162,7 +162,7 @@ class ImageSource:
         except Exception as error:  # tifffile raises many kinds on damaged files
             raise InputError(f"{path}: not a readable TIFF: {error}") from error
         largest = float(pixels.max()) if pixels.size else 1.0
-        colors = layout.colors.scaled_to(pixels.dtype, layout.bits, largest)
+        colors = layout.colors.scale_white(pixels.dtype, layout.bits, largest)
         notes = list(layout.notes)
         if layout.orientation != 1:
             pixels = _turn(pixels, layout.orientation)
@@ -234,7 +234,7 @@ def _load(path: Path) -> tuple[AnyArray, Colors, list[str]]:
         pixels = np.clip(pixels, 0, 65535).astype(np.uint16)
     samples = pixels.shape[2]
     colors = Colors("gray" if samples < 3 else "rgb", samples, alpha=samples in (2, 4))
-    return pixels, colors.scaled_to(pixels.dtype, None, float(pixels.max())), notes
+    return pixels, colors.scale_white(pixels.dtype, None, float(pixels.max())), notes
 
 
 def _png_depth(path: Path) -> int:

@@ -96,7 +96,7 @@ class TiffSource:
         self._lock = threading.Lock()
         if dtype != np.uint8:
             largest = self._largest() if layout.bits is None or dtype.kind == "f" else 0.0
-            self._colors = self._colors.scaled_to(dtype, layout.bits, largest)
+            self._colors = self._colors.scale_white(dtype, layout.bits, largest)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -314,7 +314,7 @@ def slide_named(site: Site, stem: str) -> Path:
 @router.get("")
 def list_slides(request: Request) -> dict[str, Any]:
     """List the slides below the folders of `--root`, with counts of images that are none."""
-    from mcp_servers.slides.candidates import size_of
+    from mcp_servers.slides.candidates import count_bytes
 
     site: Site = request.app.state.site
     found: list[dict[str, Any]] = []
@@ -323,7 +323,11 @@ def list_slides(request: Request) -> dict[str, Any]:
         paths, reasons = list_below(root, MOST_LISTED - len(found))
         left.update(reasons)
         found += [
-            {"path": str(path), "name": path.relative_to(root).as_posix(), "bytes": size_of(path)}
+            {
+                "path": str(path),
+                "name": path.relative_to(root).as_posix(),
+                "bytes": count_bytes(path),
+            }
             for path in paths
         ]
     return {"slides": found, "left_out": dict(left)}
