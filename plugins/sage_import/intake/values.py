@@ -29,6 +29,7 @@ WORDS = (
 """Words that mean a missing value, in any case."""
 DASHES = frozenset("-–—−")
 """Marks that mean missing, or negative if the column's other levels are signs or grades."""
+BRACKETED = re.compile(r"^\[(not|unknown|discrepancy|completed|pending)[^\]]*\]$")
 SIGN = re.compile(r"^\(?\+{1,4}\)?$|^[+-]/[+-]$|^\+-$|^±$|^[1-4]\+$")
 SENTINELS = ("9999", "999", "99", "9", "8888", "888", "88", "777", "-1", "-9", "-99", "-999",
              "-9999")  # fmt: skip
@@ -86,6 +87,8 @@ COUNTED = word_set("count number nodes node size n age weight height dose")
 """Words of names whose whole numbers count something, and are not codes."""
 FEWEST_NUMBERS = 0.9
 """Minimum share of numbers (or dates) among a column's known cells for a column of them."""
+MOST_TRIED = 50
+"""Different cells of which none is a date if the column is none of dates."""
 FEWEST_VALUES = 7
 """Minimum number of different numbers for `90+` to be a bound rather than a level."""
 
@@ -114,18 +117,16 @@ class Column:
         A code is a level if it belongs to the scale of the column's other values: a dash beside
         signs or grades, or the denial of the only other value ("D" and "ND").
         """
-        folded = self.cells.str.casefold()
-        code = folded.isin(WORDS) | self.cells.isin(DASHES)
-        code |= folded.str.match(r"^\[(not|unknown|discrepancy|completed|pending)[^\]]*\]$")
-        others = set(folded[~code])
-        level = self.cells.isin(self.kept)
+        distinct = set(self.cells)
+        codes = {cell for cell in distinct if cell in DASHES or is_missing(cell)}
+        others = {cell.casefold() for cell in distinct - codes}
+        levels = set(self.kept)
         if any(SIGN.match(other) for other in others) and "0" not in others:
-            level |= self.cells.isin(DASHES)
+            levels |= DASHES
         if len(others) == 1:
-            level |= folded.isin(
-                {f"{no}{other}" for other in others for no in ("not ", "n")} - {""}
-            )
-        return (code & ~level) | self.cells.isin(self.further - self.kept)
+            denied = {f"{no}{other}" for other in others for no in ("not ", "n") if other}
+            levels |= {cell for cell in codes if cell.casefold() in denied}
+        return self.cells.isin((codes - levels) | (self.further - self.kept))
 
     @cached_property
     def suffix(self) -> str:
@@ -180,6 +181,9 @@ class Column:
     def is_date(self) -> bool:
         """True if nearly all known cells are dates, or serial dates of a spreadsheet."""
         known = Counter(self.cells[~self.coded])
+        first = list(known)[:MOST_TRIED]
+        if not self._named_date and not any(map(looks_like_date, first)):
+            return False
         total = sum(known.values())
         dates = sum(times for cell, times in known.items() if looks_like_date(cell))
         if dates >= 0.5 * total or self._named_date:
@@ -251,6 +255,12 @@ class Column:
     def line_of(self, cell: str, lines: list[int]) -> int:
         """Return the line of the file on which a value first appears."""
         return lines[int((self.cells == cell).to_numpy().argmax())]
+
+
+def is_missing(cell: str) -> bool:
+    """Return True for a word or code that means a missing value."""
+    text = cell.casefold()
+    return text in WORDS or BRACKETED.match(text) is not None
 
 
 def parse_number(cell: str, decimal: str) -> float:
@@ -378,10 +388,12 @@ def find_sentinels(column: Column) -> dict[str, str]:
     cells, read = column.cells[~column.coded], column._values
     if len(read) < 10:
         return {}
-    by_text = {code: read[cells == code] for code in SENTINELS}
-    present = {code: len(found) for code, found in by_text.items() if len(found)}
+    known = Counter(cells)
+    present = {code: known[code] for code in SENTINELS if code in known}
+    if not present:
+        return {}
     rest = read[~cells.isin(list(present))].dropna()
-    if rest.empty or not present:
+    if rest.empty:
         return {}
     low, high = float(rest.min()), float(rest.max())
     shown = {}
