@@ -428,8 +428,10 @@ class _Draft:
                     what=f"table {table.origin}", count=len(table.rows),
                     reason=f"{share:.0%} of its identifiers ({best}) are patients of {base.origin}",
                     remedy=f"set {self._id_key(table)}=COLUMN"))  # fmt: skip
-                self.variables.reports = [
-                    item for item in self.variables.reports if item.table != table.name
+                self.guesses = [
+                    guess
+                    for guess in self.guesses
+                    if not (guess.open and guess.what.startswith(table.origin))
                 ]
                 continue
             ids[table.name] = best

@@ -366,6 +366,13 @@ KINDS: dict[str, Callable[[], tuple[Files, tuple[str, ...], Want]]] = {
             merged=tuple(f"A{2 * n + 2}:A{2 * n + 3}" for n in range(N)))}, (),
         Want(kinds={"til": "continuous"}),
     ),
+    "a sheet of explanations before the patients": lambda: (
+        {"t.xlsx": book({
+            "Codebook": [["Variable", "Meaning"], ["CRP", "mg/l"], ["OS event", "1 = dead"]],
+            "Patients": [["ID", "CRP", "OS months", "OS event"],
+                         *([f"P{n:02d}", n / 3, DAYS[n] / 30, int(DEAD[n])] for n in range(N))]})},
+        (), Want(lost=2, kinds={"crp": "continuous"}),
+    ),
     "a sheet per year": lambda: (
         {"t.xlsx": book({str(2019 + part): [
             ["ID", "OS months", "OS event"],
