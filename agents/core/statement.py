@@ -11,7 +11,7 @@ import re
 from agents.core.types import DictionaryView
 from sage.core.printable import ForeignText, join_names, within_sentence
 from validation.contracts.registered import CONTINUOUS_CUTS, uses_groups
-from validation.core.dictionary import DataDictionary, Variable
+from validation.core.dictionary import DataDictionary, Variable, find_levels
 from validation.core.hypothesis import (
     Comparison,
     CutRule,
@@ -246,7 +246,8 @@ def _outcome(hypothesis: Hypothesis, known: Known) -> str:
 
 
 def _variable(key: str, known: Known) -> Variable | None:
-    return next((variable for variable in known.variables if variable.key == key), None)
+    same = (variable for variable in known.variables if variable.key == key)
+    return next(same, None) or find_levels(known.variables, key)
 
 
 DIRECTED = (

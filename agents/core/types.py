@@ -12,7 +12,7 @@ from agents.core.disclosure import MIN_COUNT
 from agents.core.words import ModelText, Words
 from kg.types import EntityType, Polarity
 from sage.core.models import Name, Passage
-from validation.core.dictionary import DataDictionary, Endpoint, Variable, pool_levels
+from validation.core.dictionary import DataDictionary, Endpoint, Variable, find_levels, pool_levels
 from validation.core.hypothesis import Exposure, Hypothesis
 from validation.core.signature import read_signature
 
@@ -131,7 +131,7 @@ class DictionaryView(View):
         signature = read_signature(key)
         if signature is not None:
             return not signature.split_measured(set(self.genes))[1]
-        return key in self.keys()
+        return key in self.keys() or find_levels(self.variables, key) is not None
 
     def names(self) -> tuple[str, ...]:
         """Return the names of the cohort, its variables and its endpoints."""

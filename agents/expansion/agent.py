@@ -155,10 +155,9 @@ def _sharpen(given: ExpansionInput) -> Hypothesis | None:
         if refinement.variable not in {exposure.variable for exposure in hypothesis.exposures}
         and refinement.variable not in hypothesis.covariates
     ]
-    index = given.round - 1
-    if index >= len(left) or len(hypothesis.exposures) >= 3:
+    if not left or len(hypothesis.exposures) >= 3:
         return None
-    added = left[index]
+    added = left[0]
     exposures = (*hypothesis.exposures, added)
     statement = hypothesis.statement.rstrip(".")
     return hypothesis.model_copy(

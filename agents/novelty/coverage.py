@@ -96,7 +96,10 @@ def relevant_refs(
 def explain_irrelevance(coverage: Coverage) -> str:
     """Explain why no record is relevant to the claim."""
     if coverage.foreign:
-        return f"{coverage.foreign} was found in none of the records"
+        return (
+            f"no literature on {coverage.foreign} is at hand, for no record names it; "
+            "`sage literature gather` would get it"
+        )
     return (
         "none of the records found mentions an exposure of the claim together with another part "
         "of it"

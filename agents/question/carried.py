@@ -9,7 +9,7 @@ from __future__ import annotations
 from agents.core.base import View
 from agents.question.types import Part, PartRole, Question
 from sage.core.printable import ForeignText, join_names
-from validation.core.hypothesis import Filter, Hypothesis
+from validation.core.hypothesis import Comparison, Filter, Hypothesis
 
 
 class Carried(View):
@@ -114,7 +114,7 @@ def filters_of(question: Question) -> tuple[Filter, ...]:
     return tuple(
         condition
         for part in question.parts
-        if part.role is PartRole.POPULATION and not part.left_out
+        if part.role in (PartRole.POPULATION, PartRole.COMPARATOR) and not part.left_out
         for condition in part.filters
     )
 
@@ -154,11 +154,15 @@ def _kept_by(part: Part, hypothesis: Hypothesis, taken: set[str]) -> str:
         return f"endpoint {part.endpoint}" if hypothesis.endpoint == part.endpoint else ""
     if part.negated:
         return "" if set(part.variables) & set(exposed) else "not among the exposures"
-    if part.role is PartRole.COVARIATE:
+    if part.role in (PartRole.COVARIATE, PartRole.MEDIATOR):
+        through = hypothesis.comparison is Comparison.MEDIATION and exposed[-1] in part.variables
+        if part.role is PartRole.MEDIATOR and through:
+            return exposed[-1]
         adjusted = (*hypothesis.covariates, *hypothesis.strata)
         return next((key for key in part.variables if key in adjusted), "")
     if part.role is PartRole.COMPARATOR and part.variables:
-        used = [key for key in part.variables if key in (*exposed, *hypothesis.covariates)]
+        known = (*exposed, *(key.partition("=")[0] for key in exposed), *hypothesis.covariates)
+        used = [key for key in part.variables if key in known]
         return used[0] if used else ""
     subgroups = {condition.variable for condition in hypothesis.subgroups}
     for key in (*part.variables, *_open_keys(part, exposed)):

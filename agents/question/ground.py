@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from agents.core.words import quote_remark
-from agents.question.names import key_of
-from agents.question.read import OFF_TOPIC, match_within
-from agents.question.subgroups import (
-    Condition,
-    find_conditions,
-    find_contradictions,
-    invert_filters,
-)
+from agents.question.labels import Labels, LevelMatch, conditions_of
+from agents.question.names import OPTIONAL, key_of, terms_of
+from agents.question.read import OFF_TOPIC, WITHOUT, match_within
+from agents.question.subgroups import find_contradictions, find_numbers, invert_filters
 from agents.question.types import (
     Asked,
     GraphName,
@@ -25,11 +22,16 @@ from agents.question.types import (
     Setting,
     Supply,
 )
-from agents.question.vocabulary import Concept, Vocabulary, organ_of
+from agents.question.vocabulary import Concept, Vocabulary, organ_of, without_organ
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType
 from sage.core.printable import quote_text
+from validation.core.dictionary import POOLED, level_key
 from validation.core.hypothesis import Filter
+from validation.inputs.population import two_levels
+
+ADJUSTED = (PartRole.COVARIATE, PartRole.MEDIATOR)
+"""Roles in which a variable of any kind serves with all of its levels."""
 
 
 def ground(given: QuestionInput, reading: Reading, vocabulary: Vocabulary) -> Question:
@@ -52,6 +54,7 @@ def ground(given: QuestionInput, reading: Reading, vocabulary: Vocabulary) -> Qu
             notes.append(
                 f"{part.quoted} is not measured itself; measured instead: {part.stands_in}."
             )
+    parts = _pair_levels(parts, vocabulary.labels)
     refusals = [quote_remark(reason) for reason in reading.refusals]
     if not refusals:
         refusals = _refusals(reading, parts, given)
@@ -81,6 +84,9 @@ def _with_exposure(reading: Reading) -> list[Asked]:
 
 def _same(part: Part, earlier: Part) -> bool:
     """Check whether a word is another name, on the same side, for something already named."""
+    if part.role is PartRole.MODIFIER and part.filters == () and part.variables:
+        bases = [[key.partition("=")[0] for key in item.variables] for item in (part, earlier)]
+        return earlier.role is part.role and bases[0] == bases[1]
     alike = ("role", "negated", "level", "name", "variables", "endpoint", "filters", "supply")
     return bool(part.name) and all(getattr(part, it) == getattr(earlier, it) for it in alike)
 
@@ -95,15 +101,8 @@ def _part(
         level=asked.level,
         corrected_from=asked.corrected_from,
     )
-    population = asked.role is PartRole.POPULATION
-    if (population or asked.role is PartRole.MODIFIER) and (
-        found := _conditions(asked.name.casefold(), given)
-    ):
-        contrast = found[0].contrast
-        if not population and contrast is not None:
-            modifier = {"name": contrast.label, "variables": (contrast.key,)}
-            return base.model_copy(update=modifier), ""
-        return _subgroup(base, found[0].variable, found[0].filters, given), ""
+    if asked.role is PartRole.POPULATION and (found := _conditions(asked, vocabulary)):
+        return _subgroup(base, found[0], found[1], given), ""
     concept = (
         vocabulary.find(asked.name)
         or vocabulary.find_gene(asked.name)
@@ -111,32 +110,130 @@ def _part(
     )
     note = ""
     update: dict[str, object] | None = None
-    if population:
-        update = _cancer(asked, concept, given, setting)
+    if asked.role is PartRole.POPULATION:
+        update = _cancer(asked, concept, given, setting, vocabulary)
+    elif asked.role is not PartRole.ENDPOINT:
+        update, note = _compared_levels(asked, concept, given, vocabulary)
     if update is None and concept is None:
-        nearest = vocabulary.nearest(asked.name)
+        nearest = vocabulary.similar(asked.name)
         update = {"nearest": nearest, "supply": (_unknown(asked, given),)}
     elif update is None and concept is not None:
         update, note = _resolve_measured(asked, concept, given, vocabulary)
     return base.model_copy(update=update), note
 
 
+def _compared_levels(
+    asked: Asked, concept: Concept | None, given: QuestionInput, vocabulary: Vocabulary
+) -> tuple[dict[str, object] | None, str]:
+    """Return what compares the levels that a part names, or those of its variable."""
+    labels = vocabulary.labels
+    numbered = find_numbers(asked.name.casefold(), labels)
+    if numbered and numbered[0].filters:
+        key = numbered[0].filters[0].variable
+        name = next(item.label for item in labels.variables if item.key == key)
+        return {"name": name, "variables": (key,), "filters": numbered[0].filters}, ""
+    variable = labels.find(asked.name, part=False)
+    level = labels.level(asked.name) if variable is None else None
+    if level is not None:
+        variable = level.variable
+        key, side = level.exposure
+        update: dict[str, object] = {"name": variable.label, "variables": (key,)}
+        if asked.role in (PartRole.EXPOSURE, PartRole.COMPARATOR):
+            return update | {"filters": level.filters, "level": side}, ""
+        if variable.kind == "categorical" or asked.role in ADJUSTED:
+            update["variables"] = (variable.key,)
+        return update, ""
+    if variable is None and concept is not None and concept.variables and not concept.every:
+        keys = {item.key: item for item in labels.variables}
+        variable = keys.get(concept.variables[0])
+    if variable is None or variable.kind not in ("binary", "categorical"):
+        return None, ""
+    known: dict[str, object] = {"name": variable.label}
+    known["nearest"] = concept.nearest if concept else ()
+    if asked.role in ADJUSTED:
+        return known | {"variables": (variable.key,)}, ""
+    if variable.kind == "binary" and two_levels(variable.levels) is None:
+        return known | {"variables": (level_key(variable.key, [labels.upper(variable)]),)}, ""
+    if variable.kind == "binary" or asked.role is not PartRole.EXPOSURE:
+        return known | {"variables": (variable.key,)}, ""
+    if (rest := labels.reference(variable)) is not None:
+        key, side = rest.exposure
+        compared = " or ".join(str(value) for value in rest.values)
+        return known | {"variables": (key,), "level": side}, (
+            f"{quote_text(asked.words)} compares {compared} with all other patients"
+        )
+    listed = ", ".join(level for level in variable.levels if level != POOLED)
+    how = f"{variable.label} has several levels ({listed}): name the one to compare, or two"
+    return known | {"supply": (Supply(kind="cohort variable", how=how),)}, ""
+
+
+def _pair_levels(parts: list[Part], labels: Labels) -> list[Part]:
+    """Restrict a comparison of two levels to the patients who are at either."""
+    out: list[Part] = []
+    for part in parts:
+        if part.role is PartRole.COMPARATOR and part.filters:
+            own = part.filters[0]
+            same = [
+                other.filters[0]
+                for other in parts
+                if other.role is PartRole.EXPOSURE
+                and other.filters
+                and other.filters[0].variable == own.variable
+            ]
+            variable = next(item for item in labels.variables if item.key == own.variable)
+            values = [value for item in (*same, own) for value in _values(item)]
+            whole = len(values) == len([it for it in variable.levels if it != POOLED])
+            kept = LevelMatch(variable, tuple(dict.fromkeys(values))).filters
+            part = part.model_copy(
+                update={"filters": () if whole else kept, "variables": (own.variable,)}
+            )
+        out.append(part)
+    return out
+
+
+def _values(condition: Filter) -> tuple[str | float, ...]:
+    value = condition.value
+    return value if isinstance(value, tuple) else () if value is None else (value,)
+
+
 def _cancer(
-    asked: Asked, concept: Concept | None, given: QuestionInput, setting: Setting
+    asked: Asked,
+    concept: Concept | None,
+    given: QuestionInput,
+    setting: Setting,
+    vocabulary: Vocabulary,
 ) -> dict[str, object] | None:
-    """Return the population that a cancer's name implies: this cohort's or another's."""
-    organ = organ_of(concept.name if concept else asked.name)
-    if not organ or (concept is not None and concept.kind is not EntityType.DISEASE):
+    """Return the population that a cancer's name implies: this cohort's, a part, or another's.
+
+    It is the whole cohort only if the cohort's title, name or notes have all of its words; the
+    others must be a condition.
+    """
+    organ = organ_of(asked.name) or organ_of(concept.name if concept else "")
+    if not organ or (concept is not None and concept.kind not in (EntityType.DISEASE, None)):
         return None
     name = concept.name if concept else asked.name
-    same = not setting.cohort or organ_of(setting.cohort) == organ
-    return {
+    known: dict[str, object] = {
         "name": name,
         "kind": EntityType.DISEASE,
-        "setting": True,
         "graph_node": concept.graph_node if concept else "",
-        "supply": () if same else (_needs_cohort(name, given),),
     }
+    if setting.cohort and organ_of(setting.cohort) != organ:
+        return known | {"setting": True, "supply": (_needs_cohort(name, given),)}
+    declared = terms_of(
+        " ".join((given.cohort.title, given.cohort.cohort, *given.cohort.notes)), label=True
+    )
+    kind = without_organ(asked.name)
+    if terms_of(kind) - OPTIONAL <= declared or (
+        concept is not None and terms_of(concept.name) - OPTIONAL <= declared
+    ):
+        return known | {"setting": True}
+    if found := _conditions(asked.model_copy(update={"name": kind}), vocabulary):
+        return {"name": found[0], "filters": found[1]}
+    how = (
+        f"{given.cohort.cohort} neither says that all its patients have {quote_text(kind.strip())} "
+        "nor records who has: add a variable to its cohort.toml, or say so in its title"
+    )
+    return known | {"supply": (Supply(kind="cohort variable", how=how),)}
 
 
 def _resolve_measured(
@@ -174,17 +271,27 @@ def _resolve_measured(
     }, concept.note
 
 
-def _conditions(name: str, given: QuestionInput) -> list[Condition]:
-    """Return the subgroup that a name describes, either by itself or as patients of that kind."""
-    for text in (name, f"{name} patients"):
-        if found := find_conditions(text, given.cohort.variables):
-            return found
-    return []
+def _conditions(asked: Asked, vocabulary: Vocabulary) -> tuple[str, tuple[Filter, ...]] | None:
+    """Return the subgroup that a name describes, and its conditions (none if it has no value)."""
+    name, labels = asked.name.casefold(), vocabulary.labels
+    if numbered := find_numbers(name, labels):
+        return numbered[0].variable, numbered[0].filters
+    filters: list[Filter] = []
+    for text in conditions_of(name):
+        level = labels.level(text)
+        if level is None:
+            return name, ()
+        filters += level.filters
+    if filters:
+        return name, tuple(filters)
+    without = WITHOUT.match(name + " ") or re.match(r"(?:without|no|not) ", name)
+    level = labels.level(name) or labels.level(
+        name[without.end() :] if without else name, present=not without
+    )
+    return (level.variable.label, level.filters) if level is not None else None
 
 
 def _subgroup(base: Part, what: str, filters: tuple[Filter, ...], given: QuestionInput) -> Part:
-    if base.role is PartRole.MODIFIER and filters:
-        return base.model_copy(update={"name": what, "variables": (filters[0].variable,)})
     if filters and base.negated:
         update = {"name": f"not {what}", "filters": invert_filters(filters), "negated": False}
         return base.model_copy(update=update)

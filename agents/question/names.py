@@ -77,3 +77,74 @@ def is_english(prompt: str) -> bool:
 def _without_accents(word: str) -> str:
     plain = unicodedata.normalize("NFKD", word.replace("ß", "ss"))
     return "".join(char for char in plain if not unicodedata.combining(char))
+
+
+SIGNED = (
+    (re.compile(r"(?<=[A-Za-z0-9])\+(?![\w+])"), " positive"),
+    (re.compile(r"(?<=[A-Z0-9])-(?=\s|$)"), " negative"),
+)
+ENDINGS = (
+    "ations", "ation", "ational", "ated", "ating", "ative", "asis", "ases", "atic", "ions",
+    "ion", "ious", "ing", "ers", "er", "ed", "al", "ar", "ally", "ly", "ive", "ity", "ic",
+    "ical", "us", "ei", "um", "ae", "ous", "ant", "ent", "es", "s", "a", "e", "i", "y",
+)  # fmt: skip
+"""Endings that do not change what a word is about."""
+OPTIONAL = frozenset(("tumor",))
+"""Terms that a name may have or lack: "tumor size", "size"."""
+
+
+@lru_cache(maxsize=20_000)
+def terms_of(phrase: str, *, label: bool = False) -> frozenset[str]:
+    """Reduce a name to the stems of its words, without units and words for amounts.
+
+    Words that mean the same have one stem (`tables/words.tsv`). The words of a `label` may be
+    German or French, and compounds of such words.
+    """
+    for sign, word in SIGNED:
+        phrase = sign.sub(word, phrase)
+    words = [_without_accents(word) for word in key_of(phrase).split()]
+    known = _equivalents(label)
+    out: list[str] = []
+    at = 0
+    while at < len(words):
+        size = next((n for n in (4, 3, 2, 1) if " ".join(words[at : at + n]) in known), 0)
+        if size:
+            out += known[" ".join(words[at : at + size])]
+        elif label and (parts := _split_compound(words[at], known)):
+            out += parts
+        else:
+            out.append(words[at])
+        at += size or 1
+    return frozenset(map(_stem, out))
+
+
+@lru_cache(maxsize=2)
+def _equivalents(label: bool) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for word, english, foreign in read_table("words.tsv"):
+        for variant in (*english.split(), *(foreign.split() if label else ())):
+            plain = _without_accents(key_of(variant)) if variant != "%" else variant
+            found.setdefault(plain, tuple(word.split()))
+    return found
+
+
+def _split_compound(word: str, known: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """Split a compound of two known words ("Resektionsrand")."""
+    for at in range(4, len(word) - 3):
+        first, second = word[:at], word[at:]
+        for stem in (
+            first,
+            first.removesuffix("s"),
+            first.removesuffix("en"),
+            first.removesuffix("n"),
+        ):
+            if known.get(stem) and known.get(second):
+                return (*known[stem], *known[second])
+    return ()
+
+
+def _stem(word: str) -> str:
+    for ending in ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= 4:
+            return word.removesuffix(ending)
+    return word

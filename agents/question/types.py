@@ -47,6 +47,7 @@ class PartRole(StrEnum):
     COMPARATOR = "comparator"
     ENDPOINT = "endpoint"
     MODIFIER = "modifier"
+    MEDIATOR = "mediator"
     TREATMENT = "treatment"
     COVARIATE = "covariate"
     """What is adjusted for."""
@@ -111,6 +112,7 @@ class Setting(View):
     graph: Name = ""
     cohort: Name = ""
     mismatches: tuple[str, ...] = ()
+    node: Name = Field(default="", description="the graph's node of the cohort's disease, if any")
 
 
 class Question(View):

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
-from agents.question.names import key_of, read_table
+from agents.question.labels import Labels, names_of
+from agents.question.names import key_of, read_table, terms_of
 from agents.question.types import CohortWords, QuestionInput, Supply
 from kg.lexicon.ontology import Ontology, OntologyEntry
 from kg.lexicon.terms import HAZARDS
 from kg.types import EntityType
 from validation.core.dictionary import Endpoint, Variable
 
+SYMBOLS = (EntityType.GENE, EntityType.PROTEIN)
 GENERIC = frozenset(name for row in read_table("too_broad.tsv") for name in row)
 """Names too general to be a part of a question."""
 OF_DRUG = re.compile(r"(?:response|sensitivity|resistance|benefit) (?:to|from) (.+)")
@@ -40,7 +42,7 @@ FAMILIES = {
 }  # fmt: skip
 """Gene families, with the registered signatures that list their members."""
 ORGANS = (
-    ("bladder", r"bladder|urotheli|\bblca\b|\bn?mibc\b|\bmuc\b"),
+    ("bladder", r"bladder|urotheli|\bblca\b|\bmuc\b|(?<=\bn)mibc\b|\bmibc\b"),
     ("breast", r"breast|mammar|\btnbc\b|\bbrca\b|\bmetabric\b"),
     ("lung", r"\blung\b|\bnsclc\b|\bluad\b|\blusc\b|pulmon"),
     ("prostate", r"prostat"),
@@ -65,6 +67,14 @@ def organ_of(text: str) -> str:
     """Return the organ whose cancer is named in a text, or an empty text."""
     lowered = text.casefold().replace("tumour", "tumor").replace("oesoph", "esoph")
     return next((organ for organ, pattern in ORGANS if re.search(pattern, lowered)), "")
+
+
+def without_organ(text: str) -> str:
+    """Remove the words that name the organ from a cancer's name, to leave what kind it is."""
+    lowered = text.casefold()
+    for _, pattern in ORGANS:
+        lowered = re.sub(rf"\w*(?:{pattern})\w*", " ", lowered)
+    return lowered
 
 
 @dataclass(frozen=True)
@@ -99,7 +109,11 @@ class Vocabulary:
             key_of(name): node for node in given.graph for name in (*node.aliases, node.name)
         }
         self._graph_exact = {name for node in given.graph for name in (node.name, *node.aliases)}
-        self._variables = self._variable_names()
+        self.labels = Labels(
+            variable
+            for variable in given.cohort.variables
+            if variable.levels or variable.kind != "categorical"
+        )
         self._endpoints = self._endpoint_names()
         self._measured = {key_of(row[0]): row for row in read_table("measured_as.tsv")}
 
@@ -110,16 +124,20 @@ class Vocabulary:
         key = key_of(phrase)
         if (known := self._class(key)) is not None:
             return known
+        if key and (found := self._endpoint(phrase, key) or self._variable(phrase, key)):
+            return found
         if not key or key in GENERIC:
             return None
-        if (of := OF_DRUG.match(key)) and key not in self._endpoints and self.find(of[1]):
+        if (of := OF_DRUG.match(key)) and self.find(of[1]):
             return None
-        return (
-            self._endpoint(key)
-            or self._variable(key)
-            or self._entity(phrase, key)
-            or self._gene(phrase)
-        )
+        known = self._entity(phrase, key) or self._gene(phrase)
+        if known is not None and (known.kind in SYMBOLS or known.outcome or organ_of(known.name)):
+            return known
+        return self._variable(phrase, key, part=True) or known
+
+    def is_outcome(self, phrase: str) -> bool:
+        """Check whether a phrase names an endpoint."""
+        return self._endpoint(phrase, key_of(phrase)) is not None
 
     def find_gene(self, symbol: str) -> Concept | None:
         """Find a measured gene by its symbol in any case, for words without another meaning."""
@@ -151,6 +169,10 @@ class Vocabulary:
         found = process.extractOne(plain, self._all_names, scorer=fuzz.ratio, score_cutoff=86)
         return found[0] if found is not None and found[0][0] == plain[0] else ""
 
+    def similar(self, phrase: str) -> tuple[str, ...]:
+        """Suggest the cohort's labels that share words with a phrase, else names like it."""
+        return tuple(self.labels.similar(phrase)[:3]) or self.nearest(phrase)
+
     @cached_property
     def _all_names(self) -> list[str]:
         names = [name for variable in self.cohort.variables for name in names_of(variable)]
@@ -165,29 +187,16 @@ class Vocabulary:
 
     # -- measurements in the cohort -----------------------------------------------------------
 
-    def _variable_names(self) -> dict[str, Variable]:
-        table_: dict[str, Variable] = {}
-        for variable in self.cohort.variables:
-            if variable.kind == "categorical" and not variable.levels:
-                continue
-            for name in names_of(variable):
-                table_.setdefault(key_of(name), variable)
-        for names, others in read_table("same_as.tsv"):
-            held = [table_[key_of(name)] for name in names.split("|") if key_of(name) in table_]
-            for other in others.split("|") if held else ():
-                table_.setdefault(key_of(other), held[0])
-        return table_
-
     def _endpoint_names(self) -> dict[str, tuple[str, Endpoint | None]]:
         """Map each outcome's name to its concept and the cohort's endpoint (or None)."""
         out: dict[str, tuple[str, Endpoint | None]] = {}
         for concept, asked, own in read_table("endpoints.tsv"):
-            wanted = {key_of(name) for name in own.split("|")}
+            wanted = {terms_of(name) for name in own.split("|")}
             match = next(
                 (
                     endpoint
                     for endpoint in self.cohort.endpoints
-                    if wanted & {key_of(name) for name in endpoint_names(endpoint)}
+                    if wanted & {terms_of(name, label=True) for name in endpoint_names(endpoint)}
                     or (concept == "response" and key_of(endpoint.label).startswith("response"))
                 ),
                 None,
@@ -199,13 +208,13 @@ class Vocabulary:
                 out[key_of(name)] = (endpoint.label, endpoint)
         return out
 
-    def _endpoint(self, key: str) -> Concept | None:
+    def _endpoint(self, phrase: str, key: str) -> Concept | None:
         if key == "survival":
             return self._any_survival()
         if key not in self._endpoints:
             return None
         name, endpoint = self._endpoints[key]
-        if endpoint is None and key in self._variables:
+        if endpoint is None and self.labels.find(phrase, part=False):
             return None
         kind = EntityType.CLINICAL_ENDPOINT
         if endpoint is not None:
@@ -236,7 +245,8 @@ class Vocabulary:
             )
         followed = [item for item in self.cohort.endpoints if item.kind == "survival"]
         if not followed:
-            return self._endpoint(key_of("overall survival")) or Concept(name="", outcome=True)
+            name = "overall survival"
+            return self._endpoint(name, name) or Concept(name="", outcome=True)
         label = followed[0].label
         return Concept(
             name=label,
@@ -277,10 +287,8 @@ class Vocabulary:
             keys = (*of_kind, *keys)
         return Concept(name=f"{family} {noun}s", kind=EntityType.GENE, variables=keys, every=True)
 
-    def _variable(self, key: str) -> Concept | None:
-        variable = self._variables.get(key) or self._variables.get(
-            re.sub(r" (?:signature|score|level|expression|density|status|count)$", "", key)
-        )
+    def _variable(self, phrase: str, key: str, *, part: bool = False) -> Concept | None:
+        variable = self.labels.find(phrase, part=part)
         if variable is None:
             return None
         # Names with two measurements in the cohort (stroma on slides, stroma as transcripts).
@@ -296,7 +304,12 @@ class Vocabulary:
             ontology_id=entry.id if entry else "",
             graph_node=self._node(key, entry),
             variables=(variable.key, *also),
+            nearest=self._others(phrase, variable) if part else (),
         )
+
+    def _others(self, phrase: str, variable: Variable) -> tuple[str, ...]:
+        """List the other labels that share words with a phrase, to choose from."""
+        return tuple(name for name in self.labels.similar(phrase) if name != variable.label)[:3]
 
     def _gene(self, phrase: str) -> Concept | None:
         symbol = phrase.strip()
@@ -321,8 +334,7 @@ class Vocabulary:
         """Return an entity of ontology or graph with the variables that measure it."""
         entry = self._entry(phrase)
         node = self._graph.get(key)
-        symbols = (EntityType.GENE, EntityType.PROTEIN)
-        if node is not None and node.kind in symbols and phrase not in self._graph_exact:
+        if node is not None and node.kind in SYMBOLS and phrase not in self._graph_exact:
             node = None
         row = self._row(key) or (self._row(key_of(entry.name)) if entry else None)
         if entry is None and node is None and row is None:
@@ -339,16 +351,16 @@ class Vocabulary:
             outcome=kind is EntityType.CLINICAL_ENDPOINT,
         )
         if found.outcome:
-            own = self._endpoint(key_of(name)) if name != phrase else None
+            own = self._endpoint(name, key_of(name)) if name != phrase else None
             return own or replace(found, supply=self._missing(found))
-        if kind in (EntityType.GENE, EntityType.PROTEIN):
+        if kind in SYMBOLS:
             gene = self._measured_gene(entry, name)
             if gene is not None:
                 return replace(self._of_gene(gene, gene), name=gene)
         found = self._by_row(found, row)
         if not found.variables and entry is not None:
             for synonym in (entry.name, *entry.synonyms):
-                variable = self._variables.get(key_of(synonym))
+                variable = self.labels.find(synonym, part=False)
                 if variable is not None:
                     found = replace(found, variables=(variable.key,))
                     break
@@ -367,7 +379,7 @@ class Vocabulary:
         keys = [
             variable.key
             for name in filter(None, names.split("|"))
-            if (variable := self._variables.get(key_of(name))) is not None
+            if (variable := self.labels.find(name, part=False)) is not None
         ]
         if keys:
             return replace(found, variables=tuple(dict.fromkeys(keys)))
@@ -425,8 +437,7 @@ class Vocabulary:
     @cached_property
     def _entries(self) -> dict[str, OntologyEntry]:
         out: dict[str, OntologyEntry] = {}
-        kinds = (EntityType.GENE, EntityType.PROTEIN)
-        listed = [entry for entry in self.ontology.entries() if entry.type not in kinds]
+        listed = [entry for entry in self.ontology.entries() if entry.type not in SYMBOLS]
         for entry in listed:
             out.setdefault(key_of(entry.name), entry)
         for entry in listed:
@@ -441,25 +452,6 @@ class Vocabulary:
             if name in self._graph:
                 return self._graph[name].name
         return ""
-
-
-def names_of(variable: Variable) -> tuple[str, ...]:
-    """Return a variable's names: its label with and without additions, its key, its synonyms."""
-    label = re.sub(r"\s*\(.*?\)", "", variable.label)
-    return tuple(
-        dict.fromkeys(
-            name
-            for name in (
-                variable.label,
-                label,
-                re.sub(r" on (?:H&E )?(?:slides|H&E|immune cells)$", "", label),
-                re.sub(r" (?:transcripts|signature|gene signature)$", "", label),
-                variable.key.split(":")[-1].replace("_", " "),
-                *variable.synonyms,
-            )
-            if name and len(name) > 1
-        )
-    )
 
 
 def endpoint_names(endpoint: Endpoint) -> tuple[str, ...]:

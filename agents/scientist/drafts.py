@@ -71,7 +71,7 @@ def covariates(
     question = given.question
     asked = [
         key
-        for role in (PartRole.COVARIATE, PartRole.COMPARATOR)
+        for role in (PartRole.COVARIATE, PartRole.MEDIATOR, PartRole.COMPARATOR)
         for part in question.testable(role)
         for key in part.variables[:1]
     ]
@@ -84,7 +84,8 @@ def covariates(
         and not variable.late
     ][:MOST_USUAL]
     fixed = {condition.variable for condition in filters_of(question) if condition.op == "eq"}
-    unfit = {*exposed, *fixed, *endpoint.contained_in}
+    bases = {key.partition("=")[0] for key in exposed}
+    unfit = {*exposed, *bases, *fixed, *endpoint.contained_in}
     return tuple(dict.fromkeys(key for key in (*asked, *usual) if key not in unfit))
 
 

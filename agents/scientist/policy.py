@@ -18,13 +18,14 @@ from agents.core.statement import label_of, settle_fields
 from agents.question.carried import excluded_keys, unanswered
 from agents.question.correct import BY_HAND
 from agents.question.names import key_of
-from agents.question.types import Level, PartRole, Question
+from agents.question.types import Level, Part, PartRole, Question
 from agents.scientist.chains import BETTER, WORSE, proposals
 from agents.scientist.drafts import draft, endpoint_of
 from agents.scientist.looks import (
     CohortDescribe,
     DesignClaims,
     GraphNeighbors,
+    GraphSearch,
     HistoryAsked,
     LiteratureSearch,
 )
@@ -188,6 +189,10 @@ def _neighbors(
     measured = [item.term for item in given.brief.definitions if item.type in MEASURABLE][:1]
     setting = [part.graph_node for part in parts if part.setting]
     disease = given.question.setting.cohort or given.question.setting.graph
+    if disease:  # the graph may be about another disease
+        same = yield Use("graph_search", GraphSearch(text=disease, limit=3))
+        names = {node["name"].casefold() for node in same["entities"]}
+        disease = disease if disease.casefold() in names else ""
     found: dict[str, Concept] = {}
     for nodes in (named, measured, setting, [disease] if disease else []):
         if found or (nodes is not named and chained and named):
@@ -266,6 +271,9 @@ def _designs(
     """Return the ways to compare the exposures that were asked for."""
     question = given.question
     designs: list[tuple[Sequence[Concept], Comparison, CutRule]] = []
+    mediators = question.testable(PartRole.MEDIATOR)
+    if mediators and (found := _mediation(given, exposures[0], mediators[0], known)):
+        return found
     if modifiers:
         predictive = bool(question.testable(PartRole.TREATMENT))
         how = Comparison.PREDICTIVE if predictive else Comparison.MODIFICATION
@@ -294,8 +302,25 @@ def _designs(
     return [_proposal(given, concepts, known, how, cut) for concepts, how, cut in designs]
 
 
+def _mediation(
+    given: ScientistInput, exposure: Concept, part: Part, known: Known
+) -> list[Proposal]:
+    """Draft the effect through a mediator, if it can be estimated.
+
+    A mediator of two or more named levels, or a question without a direction, leaves the exposure
+    adjusted for it (see `drafts.covariates`).
+    """
+    mediator = Concept(part.words, part.variables[0], asked=True)
+    kind = next((v.kind for v in given.dictionary.variables if v.key == mediator.variable),
+                "continuous")  # fmt: skip
+    if kind not in ("continuous", "ordinal") or given.question.direction is None:
+        return []
+    found = _proposal(given, (exposure, mediator), known, Comparison.MEDIATION, CutRule.MEDIAN)
+    return [found]
+
+
 def _is_binary(given: ScientistInput, concept: Concept) -> bool:
-    return any(
+    return "=" in concept.variable or any(
         variable.key == concept.variable and variable.kind == "binary"
         for variable in given.dictionary.variables
     )
@@ -382,6 +407,9 @@ def _proposal(
         )
         for concept in concepts
     )
+    if comparison is Comparison.MEDIATION:
+        mediator = exposures[1].model_copy(update={"cut": CutRule.CONTINUOUS, "level": "high"})
+        exposures = (exposures[0], mediator)
     first = exposures[0]
     against = levels.get(first.variable) and known.risk.get(first.variable, first.level)
     lower = bool(against) and against != first.level

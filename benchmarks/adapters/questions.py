@@ -26,6 +26,7 @@ from benchmarks.runner import Report, Row, share
 from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.models import Strict
+from sage.run.questions import describe_lost
 from validation.core.hypothesis import Filter, Hypothesis
 
 if TYPE_CHECKING:
@@ -34,10 +35,15 @@ if TYPE_CHECKING:
 COHORTS = {
     "demo": ("demo", ""),
     "gbsg2": ("gbsg2", ""),
-    "tcga-blca": ("tcga-blca.toml", "tcga_blca"),
-    "imvigor210": ("imvigor210.toml", "cohorts/IMvigor210"),
+    "tcga-blca": ("cohorts/tcga-blca.toml", "tcga_blca"),
+    "imvigor210": ("cohorts/imvigor210.toml", "cohorts/IMvigor210"),
+    "klinik": ("questions/cohorts/klinik.toml", ""),
+    "centre": ("questions/cohorts/centre.toml", ""),
 }
-"""Gold cohorts: name or shipped cohort.toml, and folder in the shared data."""
+"""Gold cohorts: name or shipped cohort.toml, and folder in the shared data ("": none needed).
+
+Others are described in `data/questions/cohorts` and use the shared data as a whole.
+"""
 
 
 class GoldPart(Strict):
@@ -93,12 +99,15 @@ class Answer:
 
 def load_gold(path: Path | None = None) -> list[GoldQuestion]:
     """Load the shipped gold prompts, or those of a file."""
-    path = path or data_root() / "questions" / "gold.jsonl"
+    folder = data_root() / "questions"
+    paths = [path] if path else [folder / name for name in ("gold.jsonl", "gold_cohorts.jsonl")]
     try:
-        text = path.read_text(encoding="utf-8")
-        return [GoldQuestion.model_validate(json.loads(line)) for line in text.splitlines()]
+        lines = [line for it in paths for line in it.read_text(encoding="utf-8").splitlines()]
+        return [GoldQuestion.model_validate_json(line) for line in lines]
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: not gold questions ({str(error).splitlines()[0]})") from None
+        raise InputError(
+            f"{path or folder}: not gold questions ({str(error).splitlines()[0]})"
+        ) from None
 
 
 def load_readings(path: Path) -> dict[str, Reading]:
@@ -214,7 +223,8 @@ def list_carriers(part: Part) -> set[str]:
         return {f"!{key}" for key in part.variables}
     if not part.testable:
         return set()
-    out = {*part.variables, *(render_filter(item) for item in part.filters)}
+    keys = {key for given in part.variables for key in (given, given.partition("=")[0])}
+    out = {*keys, *(render_filter(item) for item in part.filters)}
     return (
         out
         | ({part.endpoint} if part.endpoint else set())
@@ -232,7 +242,9 @@ def render_filter(condition: Filter) -> str:
 def _is_carried(part: GoldPart, hypothesis: Hypothesis) -> bool:
     """Check whether a field of the hypothesis represents the part."""
     exposed = {exposure.variable for exposure in hypothesis.exposures}
-    used = exposed | {condition.variable for condition in hypothesis.subgroups}
+    exposed |= {key.partition("=")[0] for key in exposed}
+    used = exposed | {*hypothesis.covariates, *hypothesis.strata}
+    used |= {condition.variable for condition in hypothesis.subgroups}
     used |= {hypothesis.endpoint, "@setting"}
     used |= {render_filter(condition) for condition in hypothesis.population.filters}
     for name in part.carriers:
@@ -260,7 +272,7 @@ class Asker:
             return "no recorded reading"
         if self.readings is None and item.language != "en" and self._by_rules:
             return "rules read English only"
-        _, place = COHORTS.get(cohort, ("", "?"))
+        _, place = COHORTS.get(cohort, ("", "."))
         if not place:
             return ""
         if self.shared is None:
@@ -270,10 +282,10 @@ class Asker:
 
     def place(self, cohort: str) -> tuple[str, Path | None]:
         """Return a cohort's name or toml, and the folder of its files."""
-        name, place = COHORTS[cohort]
-        if not place or self.shared is None:
-            return name, None
-        return str(data_root() / "cohorts" / name), self.shared / "data" / place
+        name, place = COHORTS.get(cohort, (f"questions/cohorts/{cohort}.toml", "."))
+        if name.endswith(".toml"):
+            name = str(data_root() / name)
+        return name, self.shared / "data" / place if place and self.shared else None
 
     def answer(self, item: GoldQuestion, *, hypotheses: bool) -> Answer:
         """Parse a prompt and, if it can be answered, draft the first hypothesis."""
@@ -289,7 +301,7 @@ class Asker:
             reading = question_reader(self.settings)(given)
         question = ground(given, reading, vocabulary)
         setting = question.setting
-        refusal = " ".join(question.refusals)
+        refusal = " ".join((*question.refusals, *describe_lost(question)))
         if not refusal and setting.asked and setting.cohort and setting.mismatches:
             other = [text for text in setting.mismatches if "and the cohort" in text]
             refusal = f"The diseases differ. {' '.join(other)}" if other else ""
@@ -317,6 +329,7 @@ class Asker:
     def _draft(self, item: GoldQuestion) -> Hypothesis:
         from sage.run.begin import begin
         from sage.run.hypothesis_nodes import ontologist, path_generation, scientist
+        from sage.run.questions import question_of
         from sage.run.spec import Corrections, RunSpec
 
         name, root = self.place(item.cohort)
@@ -329,7 +342,7 @@ class Asker:
                 corrections=Corrections(yes=True),
             )
             services = begin(request, self.settings, out=Path(place) / "run")
-            state = {"prompt": item.prompt, "question": services.question}
+            state = {"prompt": item.prompt, "question": question_of(services.folder)}
             paths = path_generation(services, {**state})["paths"]  # type: ignore[typeddict-item]
             brief = ontologist(services, {**state, "paths": paths})["brief"]  # type: ignore[typeddict-item]
             drafts = scientist(services, {**state, "brief": brief})["drafts"]  # type: ignore[typeddict-item]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sage.cli.options import AsJson, CohortOption, CohortRoot, GraphPath, ReasonerName
+from sage.cli.options import Agreed, AsJson, CohortOption, CohortRoot, GraphPath, ReasonerName
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ def corrections_of(
 def ask_to_agree(*, yes: bool, quiet: bool) -> Callable[[Question], None]:
     """Make a function that shows a question's contract and asks the user to agree to it.
 
-    The function asks only on a terminal. Elsewhere, it refuses a question if it, the graph and the
-    cohort name different diseases, unless `yes` is set.
+    The function asks only on a terminal. Elsewhere, it refuses a question if it and the cohort
+    name different diseases, unless `yes` is set. A part that would be lost is refused everywhere.
     """
     from sage.cli.console import err, print_line
     from sage.run.questions import describe_question, refuse
@@ -71,7 +71,7 @@ def ask_to_agree(*, yes: bool, quiet: bool) -> Callable[[Question], None]:
         if not quiet:
             for line in describe_question(question):
                 print_line(line, err=True)
-        refuse(question)
+        refuse(question, yes=yes)
         if yes:
             return
         mismatches = " ".join(question.setting.mismatches)
@@ -107,6 +107,7 @@ def ask(
     treatment: Treatment = None,
     population: Populations = None,
     drop: Drop = None,
+    yes: Agreed = False,
     reasoner: ReasonerName = None,
     as_json: AsJson = False,
 ) -> None:
@@ -134,4 +135,4 @@ def ask(
     else:
         for line in describe_question(found):
             print_line(line)
-    refuse(found)
+    refuse(found, yes=yes)

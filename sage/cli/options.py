@@ -45,7 +45,8 @@ AutoApprove = Annotated[
 Agreed = Annotated[
     bool,
     typer.Option(
-        "--yes", help="Accept the interpretation of the question, even if diseases differ."
+        "--yes",
+        help="Accept how the question is read, even if diseases differ or parts are lost.",
     ),
 ]
 CohortArgument = Annotated[

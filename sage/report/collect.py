@@ -43,7 +43,7 @@ from sage.report.results import (
 )
 from sage.report.spending import Spending, spending
 from sage.run.folder import Manifest, RunFolder
-from sage.run.questions import describe_carried, question_of
+from sage.run.questions import describe_carried, name_lost, question_of
 from sage.run.state import Decision, Evaluation
 from sage.run.steps import describe_step
 
@@ -180,6 +180,9 @@ def collect_page(folder: RunFolder) -> Page:
     pages.sort(key=lambda page: list(VERDICT_WORDS).index(page.answer.verdict))
     for page in pages:
         page.carries = describe_carried(folder, page.expanded.hypothesis)
+        if lost := name_lost(question_of(folder, page.id)):
+            sentence = f"Not as asked: {lost}. {page.answer.sentence}"
+            page.answer = page.answer.model_copy(update={"sentence": sentence})
         page.checklists = checklists(page, facts) if page.contract and page.results.tables else []
     return Page(
         run=run,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit, urlunsplit
@@ -51,7 +52,7 @@ def begin(
     *,
     out: Path | None = None,
     progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
-    agree: Callable[[Question], None] = refuse,
+    agree: Callable[[Question], None] | None = None,
 ) -> Services:
     """Check everything that can be checked before work starts, then create the run folder.
 
@@ -59,7 +60,8 @@ def begin(
     ----------
     out : the run's folder; by default, a new folder in `settings.runs_dir`
     progress : called with stage, steps done and total steps while a graph is built
-    agree : called with the question's contract before anything runs; raises `InputError` to stop
+    agree : called with the question's contract before anything runs; raises `InputError` to stop;
+        by default, a question that cannot be answered or loses a part does
 
     Raises
     ------
@@ -69,6 +71,7 @@ def begin(
     """
     spec = spec.resolve()
     rules = settings.effective_reasoner == "rules"
+    agree = agree or partial(refuse, yes=spec.corrections.yes)
     require_extra("literature", "a run")
     if not rules:
         require_extra("models", "a run with a language model")

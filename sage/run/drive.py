@@ -58,7 +58,7 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
             begin = Command(resume=answer)
         elif snapshot.created_at is None:
             if not folder.output("question_contract").exists():  # stopped before it was read
-                refuse(ask_question(services))
+                refuse(ask_question(services), yes=services.spec.corrections.yes)
             begin = {"prompt": services.spec.prompt, "question": question_of(services.folder)}
         else:
             begin = None

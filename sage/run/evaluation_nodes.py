@@ -44,9 +44,15 @@ def suffix(hypothesis_id: str, round_number: int) -> str:
 
 
 def expansion(services: Services, state: HypothesisState) -> dict[str, Any]:
-    """Expand the reviewed hypothesis; in a revision, sharpen it to address the critics' reasons."""
+    """Expand the reviewed hypothesis; in a revision, sharpen it to address the critics' reasons.
+
+    A revision starts from the one before, so that its narrowing is kept.
+    """
     reviewed = state["reviewed_one"]
     name, number = reviewed.hypothesis.id, state.get("round", 0)
+    if number:
+        before = state["expanded"].hypothesis
+        reviewed = reviewed.model_copy(update={"hypothesis": before})
     with services.node("expansion", name):
         given = ExpansionInput(
             reviewed=reviewed, reasons=tuple(state.get("reasons", [])), round=number

@@ -28,7 +28,7 @@ RUN: Windows = {
     evaluate.report: "evaluations decided",
 }
 EVALUATION: Windows = {
-    evaluate.expansion: "reviewed_one reasons round",
+    evaluate.expansion: "reviewed_one expanded reasons round",
     evaluate.novelty: "expanded round",
     evaluate.feasibility: "expanded round",
     evaluate.coding_instructions: "expanded feasibility",

@@ -21,6 +21,7 @@ from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.files import write_json
 from sage.core.models import Strict, read_model
+from sage.core.printable import join_names, quote_text
 from sage.run.folder import RunFolder
 from sage.run.spec import Corrections
 
@@ -174,16 +175,45 @@ def describe_carried(folder: RunFolder, hypothesis: Hypothesis) -> str:
     return f"{line} Redesign of {redesign.of}, which was infeasible: {redesign.reason}"
 
 
-def refuse(question: Question) -> None:
+def refuse(question: Question, *, yes: bool = False) -> None:
     """Raise an error if the question cannot be answered in its present form.
+
+    With `yes`, a part that the cohort cannot represent is left out, and the answer says so first.
 
     Raises
     ------
     InputError
         With each reason and its remedy.
     """
-    if question.refusals:
-        raise InputError(" ".join(question.refusals))
+    lost = () if yes else describe_lost(question)
+    if question.refusals or lost:
+        raise InputError(" ".join(question.refusals or lost))
+
+
+def describe_lost(question: Question) -> tuple[str, ...]:
+    """Describe each part that the cohort cannot represent, and how to go on."""
+    named = " ".join(question.refusals)
+    return tuple(
+        f"The {part.role.value} {part.quoted} would be lost: {_why_lost(part)}{_did_you_mean(part)}"
+        f" Put it in other words, leave it out with --drop {part.quoted}, or continue without it "
+        "with --yes."
+        for part in question.unknown
+        if not (part.left_out or part.setting) and part.quoted not in named
+    )
+
+
+def name_lost(question: Question) -> str:
+    """Name the parts that an agreed question goes on without; empty if none."""
+    lost = [part for part in question.unknown if not part.negated]
+    return join_names([f"without the {part.role.value} {part.quoted}" for part in lost])
+
+
+def _why_lost(part: Part) -> str:
+    return f"{part.supply[0].how if part.supply else 'the cohort does not measure it'}."
+
+
+def _did_you_mean(part: Part) -> str:
+    return f" Did you mean {' or '.join(map(quote_text, part.nearest))}?" if part.nearest else ""
 
 
 AIMS = {
@@ -240,11 +270,9 @@ def _part(part: Part) -> str:
     if part.left_out:
         return f"{words}: {part.left_out}"
     if part.testable:
-        return f"{words} = {_carrier(part)}"
-    how = part.supply[0].how if part.supply else "the cohort does not measure it"
-    near = f" Nearest: {', '.join(part.nearest)}." if part.nearest else ""
+        return f"{words} = {_carrier(part)}{_did_you_mean(part)}"
     what = f"{part.name}, unknown to the cohort" if part.name else "unknown"
-    return f"{words}: {what}; {how}.{near}"
+    return f"{words}: {what}; {_why_lost(part)}{_did_you_mean(part)}"
 
 
 def _carrier(part: Part) -> str:

@@ -19,7 +19,8 @@ from validation.contracts.contract import SplitRule
 class Corrections(Strict):
     """Changes to the interpretation of a question: parts replaced or dropped, or a whole contract.
 
-    With `yes`, the run starts even if graph, cohort and question are about different diseases.
+    With `yes`, the run starts even if graph, cohort and question are about different diseases, or
+    if the cohort cannot represent a part of the question.
     """
 
     replaced: dict[PartRole, tuple[str, ...]] = Field(default_factory=dict)

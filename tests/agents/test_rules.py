@@ -188,6 +188,19 @@ def test_expansion_leaves_an_approved_hypothesis_alone() -> None:
     assert check_expansion(given, answer.model_copy(update={"hypothesis": changed}))
 
 
+def test_a_revision_keeps_the_narrowing_before_it() -> None:
+    first = _review().hypothesis.exposures[0]
+    offered = tuple(first.model_copy(update={"variable": f"expression:G{at}"}) for at in (1, 2))
+    reviewed = _review().model_copy(update={"refinements": offered})
+    counts = [len(reviewed.hypothesis.exposures)]
+    for number in (1, 2):
+        given = ExpansionInput(reviewed=reviewed, reasons=("too close",), round=number)
+        changed = expand(given, RESOURCES).hypothesis or reviewed.hypothesis
+        reviewed = reviewed.model_copy(update={"hypothesis": changed})
+        counts.append(len(changed.exposures))
+    assert counts == [counts[0], min(counts[0] + 1, 3), min(counts[0] + 2, 3)]
+
+
 def test_a_revision_may_use_only_what_was_offered() -> None:
     given = ExpansionInput(reviewed=_review(), reasons=("too close to known work",), round=1)
     hypothesis = given.reviewed.hypothesis

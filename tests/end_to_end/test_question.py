@@ -101,3 +101,27 @@ def test_an_infeasible_claim_is_redesigned_before_the_run_ends(tmp_path: Path) -
     assert found["exposures"][0]["variable"] == "expression:FABP5"
     assert found["population"]["filters"] == []
     assert "Not covered: low-grade" in said
+
+
+KLINIK = Path(__file__).resolve().parents[2] / "data" / "questions" / "cohorts" / "klinik.toml"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "lost"),
+    [
+        ("Does PD-L1 predict overall survival after adjustment for age?", False),
+        ("In HPV-positive cancers, do CD8 cells predict overall survival?", True),
+        ("Do peritumoral CD8 cells predict overall survival?", True),
+        ("Does the p16 status modify the effect of CD8 cells on survival?", None),
+        ("Does the effect of CD8 cells on survival depend on ploidy?", True),
+    ],
+)  # fmt: skip
+def test_a_lost_part_stops_until_it_is_agreed_to(
+    tmp_path: Path, prompt: str, lost: bool | None
+) -> None:
+    """None is lost, a part can be agreed to, or (False) nothing is left to be asked."""
+    codes = [
+        sage("ask", prompt, "--cohort", str(KLINIK), *options, cwd=tmp_path).code
+        for options in ((), ("--yes",))
+    ]
+    assert codes == {None: [0, 0], True: [2, 0], False: [2, 2]}[lost]

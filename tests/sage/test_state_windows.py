@@ -33,7 +33,7 @@ WINDOWS = {
     "report": {"evaluations", "decided"},
 }
 EVALUATION = {
-    "expansion": {"reviewed_one", "reasons", "round"},
+    "expansion": {"reviewed_one", "expanded", "reasons", "round"},
     "novelty": {"expanded", "round"},
     "feasibility": {"expanded", "round"},
     "coding_instructions": {"expanded", "feasibility"},

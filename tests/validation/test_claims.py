@@ -22,9 +22,11 @@ from tests.validation.core_help import (
 )
 from validation import cohort as cohorts
 from validation.cohort.derive import Ranking, ssgsea
+from validation.core.dictionary import level_key
 from validation.core.hypothesis import Exposure, Hypothesis
 from validation.core.signature import GeneSignature, read_signature
 from validation.drafting.draft import draft
+from validation.inputs.variables import find_variable
 from validation.ledger.ledger import Ledger
 from validation.results.results import Results
 from validation.run.runner import run
@@ -443,3 +445,15 @@ def test_natural_effects_of_a_known_truth_are_found(kind: str) -> None:
             found.direct.lower < direct < found.direct.upper,
         ]
     assert np.mean(held) > 0.88
+
+
+def test_levels_of_a_variable_are_compared_with_the_others() -> None:
+    cohort = cohorts.load("gbsg2")
+    key = level_key("clinical:menopausal_status", ["Post"])
+    found = find_variable(cohort.dictionary(), key)
+    base = cohort.column("clinical:menopausal_status")
+    assert (found.kind, found.levels["yes"]) == ("binary", (base == "Post").sum())
+    assert ((cohort.column(key) == "yes") == (base == "Post")).all()
+    assert "clinical:menopausal_status" in cohort.parts_of(key)
+    for wrong in ("clinical:menopausal_status=Peri", "clinical:age=50", "clinical:x=y"):
+        assert not cohort.dictionary().has_variable(wrong)

@@ -17,7 +17,7 @@ from validation.cohort.endpoints import decode
 from validation.cohort.model import BARCODE_SITE, SOURCE_SITE, RatioSpec, VariableSpec
 from validation.cohort.tables import Loaded, clean_levels, codes, numeric, text_of
 from validation.cohort.timing import months_known
-from validation.core.dictionary import SINCE
+from validation.core.dictionary import SINCE, split_level_key
 from validation.core.signature import GeneSignature, genes_of, read_signature
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class CohortColumns(CohortData):
 
     def parts_of(self, key: str) -> frozenset[str]:
         """Return the keys that a variable is computed from: its own, and its parts' and genes'."""
+        if (levels := split_level_key(key)) is not None:
+            return self.parts_of(levels[0]) | {key}
         genes = (*genes_of(key), *(self.signatures[key].genes if key in self.signatures else ()))
         found = {key, *(f"expression:{gene}" for gene in genes)}
         for part in self.derived[key].of if key in self.derived else ():
@@ -94,6 +96,9 @@ class CohortColumns(CohortData):
             if key not in self._columns:
                 self._columns[key] = self._compose_score(signature)
             values = self._columns[key]
+        elif (levels := split_level_key(key)) is not None:
+            base = self.column(levels[0])
+            values = base.isin(levels[1]).map({True: "yes", False: "no"}).where(base.notna())
         elif key.endswith(SINCE):
             values = months_known(self, key.removesuffix(SINCE))
         else:

@@ -5,7 +5,7 @@ It is all that a reasoner sees of a cohort before results exist.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -77,6 +77,34 @@ class JoinReport(Strict):
     reason: Passage
 
 
+def level_key(key: str, levels: Sequence[str]) -> str:
+    """Name the yes-or-no variable of patients at some levels of another variable."""
+    return f"{key}={'|'.join(levels)}"
+
+
+def split_level_key(key: str) -> tuple[str, tuple[str, ...]] | None:
+    """Split a key of levels into the variable's key and the levels; None for other keys."""
+    base, equals, levels = key.partition("=")
+    return (base, tuple(levels.split("|"))) if equals and levels else None
+
+
+def find_levels(variables: Iterable[Variable], key: str) -> Variable | None:
+    """Describe the yes-or-no variable that a key of levels names, if the cohort has them."""
+    found = split_level_key(key)
+    base = next((item for item in variables if found and item.key == found[0]), None)
+    if found is None or base is None or base.known_at == "column":
+        return None
+    if not set(found[1]) < set(base.levels):
+        return None
+    n = sum(base.levels[level] for level in found[1])
+    rest = sum(base.levels.values()) - n
+    label = f"{base.label}: {' or '.join(found[1])}"
+    return base.model_copy(
+        update={"key": key, "label": label, "kind": "binary", "levels": {"no": rest, "yes": n}}
+        | {"unit": None, "synonyms": ()}
+    )
+
+
 POOLED = "other (pooled)"
 """The level under which small levels are counted."""
 
@@ -118,7 +146,9 @@ class DataDictionary(Strict):
             return key.removeprefix("expression:") in set(self.expression)
         if (signature := read_signature(key)) is not None:
             return len(signature.split_measured(set(self.expression))[0]) > 1
-        return any(variable.key == key for variable in self.variables)
+        return any(variable.key == key for variable in self.variables) or (
+            find_levels(self.variables, key) is not None
+        )
 
     def endpoint(self, key: str) -> Endpoint | None:
         """Return the endpoint named `key`, or None."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sage.core.errors import InputError
 from validation.contracts.contract import VariableUse
-from validation.core.dictionary import DataDictionary, Endpoint, Variable
+from validation.core.dictionary import DataDictionary, Endpoint, Variable, find_levels
 from validation.core.hypothesis import CutRule, Hypothesis
 from validation.core.signature import WORDS, GeneSignature, read_signature
 
@@ -22,6 +22,8 @@ def find_variable(dictionary: DataDictionary, key: str) -> Variable:
     for variable in dictionary.variables:
         if variable.key == key:
             return variable
+    if (levels := find_levels(dictionary.variables, key)) is not None:
+        return levels
     if dictionary.has_variable(key):
         signature = read_signature(key)
         label, source = f"{key.removeprefix('expression:')} expression", "expression matrix"

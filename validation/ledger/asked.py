@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sage.core.hashes import hash_text
+from validation.core.dictionary import split_level_key
 from validation.core.signature import read_signature
 from validation.core.types import canonical_json
 from validation.ledger.lines import Registration, Screened
@@ -60,6 +61,8 @@ def screened_before(
     """Find exposures screened in these patients before the contract was registered."""
     keys = list(mine.exposures)
     for key in mine.exposures:
+        if (levels := split_level_key(key)) is not None:
+            keys.append(levels[0])
         if key in cohort.derived:
             keys += cohort.derived[key].of
         if (signature := read_signature(key)) is not None and cohort.expression is not None:

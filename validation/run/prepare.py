@@ -23,7 +23,7 @@ from validation.contracts.contract import Contract, FrozenContract, VariableUse
 from validation.contracts.timing import as_known, require_known
 from validation.controls.numeric import matched_features
 from validation.controls.run import SEPARATOR, is_replaceable
-from validation.core.dictionary import known_since
+from validation.core.dictionary import known_since, split_level_key
 from validation.core.signature import GeneSignature, read_signature
 from validation.core.types import canonical_json
 from validation.drafting.freezing import changed_data
@@ -257,7 +257,7 @@ def _has_variable(cohort: Cohort, key: str) -> bool:
     if key.startswith("expression:"):
         matrix = cohort.expression
         return matrix is not None and key.removeprefix("expression:") in matrix
-    if read_signature(key) is not None:
+    if read_signature(key) is not None or split_level_key(key) is not None:
         return cohort.dictionary().has_variable(key)
     return any(item == key for item in cohort.keys())  # noqa: SIM118 (a method, not a mapping)
 

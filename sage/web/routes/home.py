@@ -16,7 +16,13 @@ from sage.core.hooks import BEGAN
 from sage.core.models import Strict
 from sage.core.versions import own_version
 from sage.run.folder import RunFolder, find_holder, new_id
-from sage.run.questions import LONGEST, describe_question, make_contract, question_input
+from sage.run.questions import (
+    LONGEST,
+    describe_lost,
+    describe_question,
+    make_contract,
+    question_input,
+)
 from sage.run.spec import Corrections, RunSpec
 from sage.run.steps import describe_step
 from sage.web.people import Role, check_count, roles
@@ -53,7 +59,7 @@ class Ask(Strict):
 
     def corrections(self) -> Corrections:
         """Return the corrections in the form that `sage ask` uses."""
-        return Corrections(replaced=self.replaced, dropped=self.dropped, yes=True)
+        return Corrections(replaced=self.replaced, dropped=self.dropped)
 
 
 class Start(Ask):
@@ -128,7 +134,7 @@ def ask(asked: Ask, request: Request) -> dict[str, Any]:
             for part, line in zip(question.parts, said[1:], strict=False)
         ],
         "notes": list(question.notes),
-        "refusals": list(question.refusals),
+        "refusals": [*question.refusals, *describe_lost(question)],
         "mismatches": list(question.setting.mismatches),
     }
 

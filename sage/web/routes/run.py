@@ -14,13 +14,14 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, RedirectResponse, StreamingResponse
 
-from agents.core.types import Draft
+from agents.core.types import Draft, ExpandedHypothesis
 from sage.core.errors import InputError
 from sage.core.files import read_json, read_new_lines
 from sage.core.llm.trace import episodes, read_trace
 from sage.core.models import Strict
 from sage.core.printable import clean_text
 from sage.report.spending import list_paid
+from sage.run.evaluation_nodes import suffix
 from sage.run.folder import RunFolder, find_holder
 from sage.run.steps import STEPS
 from sage.web.processes import Commands, stop
@@ -112,12 +113,16 @@ def show(name: str, request: Request) -> dict[str, Any]:
 
 
 def _statements(run: RunFolder) -> list[dict[str, str]]:
-    """Return each hypothesis's id and statement."""
-    drafts = [
+    """Return each hypothesis's id and statement, as last edited or revised."""
+    found = [
         Draft.model_validate(read_json(path)).hypothesis
         for path in sorted((run.root / "outputs").glob("draft-h*.json"))
     ]
-    return [{"id": draft.id, "statement": draft.statement} for draft in drafts]
+    for at, item in enumerate(found):
+        rounds = [run.output(f"expanded-{suffix(item.id, number)}") for number in range(10)]
+        for path in filter(Path.exists, rounds):
+            found[at] = ExpandedHypothesis.model_validate(read_json(path)).hypothesis
+    return [{"id": item.id, "statement": item.statement} for item in found]
 
 
 @router.get("/events")

@@ -1,0 +1,223 @@
+"""The cohort's own labels and levels, matched by the stems of their words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from agents.question.names import OPTIONAL, read_table, terms_of
+from agents.question.types import Level
+from validation.core.dictionary import POOLED, Variable, level_key
+from validation.core.hypothesis import Filter
+from validation.inputs.population import two_levels
+
+PREPOSITION = re.compile(
+    r"\b(?:at|of|in|on|by|to|for|after|bei|der|des|im|au|de|du)\b", re.IGNORECASE
+)
+"""Words before which a label names what is measured, and after which where or when."""
+SHARE = 0.5
+"""Least share of a label's words that a part of it must have to stand for the variable."""
+YES = frozenset(("yes", "posit", "receiv", "mutat", "1"))
+NO = frozenset(("no", "negat", "wild", "untreat", "0"))
+RELATIVE = frozenset(("high", "low", "oth", "mix", "normal", *YES, *NO))
+"""Levels that say nothing without the name of their variable."""
+REFERENCES = frozenset(("never", "no", "placebo", "observ", "control", "negat"))
+"""Levels of a treatment or a habit that mean its absence."""
+
+
+@dataclass(frozen=True)
+class LevelMatch:
+    """Levels of a variable that a phrase names; `bare` if it names no variable beside them."""
+
+    variable: Variable
+    values: tuple[str | float, ...]
+    bare: bool = False
+    absent: str = ""
+    """The only other level, if the phrase means all but this one ("smokers")."""
+
+    @property
+    def filters(self) -> tuple[Filter, ...]:
+        """The condition that keeps patients at these levels."""
+        if self.absent:
+            return (Filter(variable=self.variable.key, op="ne", value=self.absent),)
+        op, value = ("eq", self.values[0]) if len(self.values) == 1 else ("in", self.values)
+        return (Filter.model_validate({"variable": self.variable.key, "op": op, "value": value}),)
+
+    @property
+    def exposure(self) -> tuple[str, Level | None]:
+        """The key that compares these levels with all others, and the exposed side."""
+        pair = two_levels(self.variable.levels) if self.variable.kind == "binary" else None
+        if pair is not None:
+            return self.variable.key, "high" if self.values == (pair[1],) else "low"
+        if all(isinstance(value, float) for value in self.values):
+            return self.variable.key, None
+        return level_key(self.variable.key, [str(value) for value in self.values]), "high"
+
+
+class Labels:
+    """Index of a cohort's variables and levels by the words of their names."""
+
+    def __init__(self, variables: Iterable[Variable]) -> None:
+        self.variables = tuple(variables)
+        self._names: list[tuple[frozenset[str], Variable]] = []
+        self._heads: list[frozenset[str]] = []
+        for variable in self.variables:
+            for name in names_of(variable):
+                if terms := terms_of(name, label=True):
+                    self._names.append((terms, variable))
+                    self._heads.append(terms_of(PREPOSITION.split(name)[0], label=True))
+        self._all = {
+            variable.key: frozenset().union(*(terms for terms, it in self._names if it is variable))
+            for variable in self.variables
+        }
+
+    def find(self, phrase: str, *, part: bool = True) -> Variable | None:
+        """Find the variable whose name has the words of a phrase, or the only one with them.
+
+        Without `part` the phrase must have all words of the name.
+        """
+        wanted = terms_of(phrase)
+        core = wanted - OPTIONAL
+        for terms, variable in self._names:
+            if terms == wanted:
+                return variable
+        for terms, variable in self._names:
+            if core and terms - OPTIONAL == core:
+                return variable
+        near = self.nearest(wanted) if part and core else []
+        return near[0][1] if near and (len(near) == 1 or near[0][0] > near[1][0]) else None
+
+    def nearest(self, wanted: frozenset[str]) -> list[tuple[float, Variable]]:
+        """Rank the variables of which a name has all the words, by their share in it."""
+        core, shares = wanted - OPTIONAL, dict[str, float]()
+        for (terms, variable), head in zip(self._names, self._heads, strict=True):
+            enough = len(core) >= SHARE * len(terms - OPTIONAL)
+            if core and core <= terms and enough and core & (head or terms):
+                share = len(core) / len(terms - OPTIONAL)
+                shares[variable.key] = max(share, shares.get(variable.key, 0.0))
+        ranked = [(shares[item.key], item) for item in self.variables if item.key in shares]
+        return sorted(ranked, key=lambda pair: -pair[0])
+
+    def similar(self, phrase: str) -> list[str]:
+        """List labels that share a word with a phrase, the most similar first."""
+        wanted = terms_of(phrase) - OPTIONAL
+        scored = [
+            (len(wanted & terms) / len(wanted | terms), item.label)
+            for item in self.variables
+            if wanted & (terms := self._all[item.key])
+        ]
+        return [label for _, label in sorted(scored, key=lambda pair: -pair[0])]
+
+    def level(self, phrase: str, *, present: bool | None = None) -> LevelMatch | None:
+        """Find the levels that a phrase names: "p16-positive", "basal", "never smokers".
+
+        `present` says that the phrase is a variable of yes and no, as in "with" or "without" it.
+        """
+        wanted = terms_of(phrase)
+        if present is not None:
+            found = self.find(phrase)
+            return self._side(found, present) if found else None
+        for sign, side in (("posit", True), ("negat", False)):
+            if sign in wanted and (rest := self._of_terms(wanted - {sign})) is not None:
+                return self._side(rest, side)
+        best: tuple[tuple[int, int], LevelMatch] | None = None
+        tied = False
+        for variable in self.variables:
+            match = self._level_of(variable, wanted)
+            if match is None:
+                continue
+            named = len(wanted & self._all[variable.key])
+            rank = (-len(match.values), named)
+            if best is None or rank > best[0]:
+                best, tied = (rank, match), False
+            elif rank == best[0]:
+                tied = True
+        if best is None and "ever" in wanted and (own := self._of_terms(wanted - {"ever"})):
+            return self._side(own, True) or self.reference(own)
+        return None if best is None or tied else best[1]
+
+    def reference(self, variable: Variable) -> LevelMatch | None:
+        """Return all levels but the only one that means absence ("never", "placebo")."""
+        absent = [level for level in variable.levels if _terms(level) & REFERENCES]
+        rest = tuple(level for level in variable.levels if level not in absent and level != POOLED)
+        return LevelMatch(variable, rest, absent=absent[0]) if len(absent) == 1 and rest else None
+
+    def upper(self, variable: Variable) -> str:
+        """Return the level of a binary variable that means yes or high, else the last by name."""
+        levels = sorted(level for level in variable.levels if level != POOLED)
+        found = self._side(variable, True) or self.reference(variable)
+        high = [level for level in levels if "high" in _terms(level)]
+        return str(found.values[0]) if found is not None else (high or levels)[-1]
+
+    def _of_terms(self, wanted: frozenset[str]) -> Variable | None:
+        exact = [
+            variable for terms, variable in self._names if wanted - OPTIONAL == terms - OPTIONAL
+        ]
+        near = self.nearest(wanted)
+        return exact[0] if exact and wanted else near[0][1] if len(near) == 1 else None
+
+    def _side(self, variable: Variable, side: bool) -> LevelMatch | None:
+        for level in variable.levels:
+            if _terms(level) and _terms(level) <= (YES if side else NO):
+                return LevelMatch(variable, (level,))
+        return None
+
+    def _level_of(self, variable: Variable, wanted: frozenset[str]) -> LevelMatch | None:
+        names = self._all[variable.key] | OPTIONAL
+        part: list[str | float] = []
+        for value, terms in _levels(variable):
+            if not terms:
+                continue
+            rest = wanted - terms
+            if terms <= wanted and rest <= names:
+                bare = not rest - OPTIONAL
+                return None if bare and terms <= RELATIVE else LevelMatch(variable, (value,), bare)
+            core = wanted - OPTIONAL - (names - terms)
+            if core and core < terms and not core <= RELATIVE:
+                part.append(value)
+        return LevelMatch(variable, tuple(part), bare=True) if part else None
+
+
+def _levels(variable: Variable) -> Iterator[tuple[str | float, frozenset[str]]]:
+    """List a variable's levels with their words, those that its label or note explains included."""
+    if variable.kind == "continuous":
+        return
+    for code, words in re.findall(r"[(,;] ?(\d+) ?=? ?([^\W\d][\w -]*)(?=[,;)])", variable.label):
+        if variable.kind == "ordinal":
+            yield float(code), terms_of(words, label=True)
+    for level in variable.levels:
+        if level != POOLED and not level.replace(".", "", 1).isdigit():
+            yield level, _terms(level)
+
+
+@lru_cache(maxsize=5_000)
+def _terms(level: str) -> frozenset[str]:
+    return terms_of(level.replace("<=", " at most ").replace(">", " over "), label=True)
+
+
+def conditions_of(name: str) -> tuple[str, ...]:
+    """Return the conditions that a composite name stands for ("triple-negative")."""
+    wanted = terms_of(name) - OPTIONAL
+    rows = (row[1] for row in read_table("composites.tsv") if terms_of(row[0]) == wanted)
+    return tuple(condition for row in rows for condition in row.split("|"))
+
+
+def names_of(variable: Variable) -> tuple[str, ...]:
+    """Return a variable's names: its label with and without additions, its key, its synonyms."""
+    label = re.sub(r"\s*\(.*?\)", "", variable.label)
+    return tuple(
+        dict.fromkeys(
+            name
+            for name in (
+                variable.label,
+                label,
+                re.sub(r" on (?:H&E )?(?:slides|H&E|immune cells)$", "", label),
+                re.sub(r" (?:transcripts|signature|gene signature)$", "", label),
+                variable.key.split(":")[-1].replace("_", " "),
+                *variable.synonyms,
+            )
+            if name and len(name) > 1
+        )
+    )
