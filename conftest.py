@@ -75,6 +75,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 # No test writes into the ledger of the person who runs it, or sees another test's.
+os.environ["XDG_DATA_HOME"] = tempfile.mkdtemp(prefix="sage-test-data-")
 os.environ["SAGE_LEDGER"] = str(
     Path(tempfile.mkdtemp(prefix="sage-test-ledger-")) / "ledger.sqlite"
 )

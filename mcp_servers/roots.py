@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from sage.core.errors import InputError
+from sage.core.printable import reveal_invisible
 
 MAX_PATH = 1024
 """Maximum length of a path or output name from a caller, in characters."""
@@ -150,6 +151,8 @@ class Roots:
 def hide_folders(value: Any, folders: Iterable[Path]) -> Any:
     """Shorten each folder's path in `value`, at any depth, to the folder's name.
 
+    Characters that would reorder or hide what stands beside them are written as escapes.
+
     This is for callers that need not know the location of the roots.
     """
     longest_first = sorted(
@@ -160,7 +163,7 @@ def hide_folders(value: Any, folders: Iterable[Path]) -> Any:
 
     def hide(inner: Any) -> Any:
         if isinstance(inner, str):
-            return found.sub(lambda match: Path(match.group()).name, inner)
+            return reveal_invisible(found.sub(lambda match: Path(match.group()).name, inner))
         if isinstance(inner, dict):
             return {hide(key): hide(item) for key, item in inner.items()}
         if isinstance(inner, (list, tuple)):

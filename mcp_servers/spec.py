@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 from pydantic import BaseModel, Field, ValidationError
 
 from mcp_servers.context import ToolContext
+from mcp_servers.roots import Roots
 from sage.core.errors import InputError, explain_validation
 from sage.core.models import Strict
 
@@ -18,13 +19,19 @@ ATTRIBUTE = "__sage_tool__"
 
 @dataclass(frozen=True)
 class PathRole:
-    """Annotation that marks a field as the name of an input or output file or folder."""
+    """Annotation that marks a field as the name of an input or output file or folder.
+
+    `slides` declares that a call works on the slide, or on all slides of the folder.
+    """
 
     role: Literal["input", "output"]
+    slides: bool = False
 
 
 InputPath = Annotated[str, PathRole("input"), Field(max_length=1024)]
 """A file or folder to read, relative or absolute within a root."""
+SlidePath = Annotated[str, PathRole("input", slides=True), Field(max_length=1024)]
+"""A slide, or a folder of slides, that a call works on; quotas count them."""
 OutputName = Annotated[str, PathRole("output"), Field(max_length=1024)]
 """A file written by the tool, relative to the output folder."""
 
@@ -151,6 +158,22 @@ class ToolSpec:
         elif self.resources.gpu == "none" and device not in ("", "cpu") and network:
             own["gpu"] = "optional"
         return self.resources.model_copy(update=own)
+
+    def count_slides(self, arguments: Mapping[str, Any], roots: Roots) -> int:
+        """Count the slides that a call would work on.
+
+        Raises `InputError` if one of them does not exist below the roots.
+        """
+        named = [
+            arguments.get(name)
+            for name, info in self.given.model_fields.items()
+            if any(isinstance(mark, PathRole) and mark.slides for mark in _marks(info))
+        ]
+        places = [roots.input(path) for path in named if path]
+        return sum(
+            max(1, sum(file.is_file() for file in place.iterdir())) if place.is_dir() else 1
+            for place in places
+        )
 
     def path_fields(self) -> tuple[str, ...]:
         """Return the names of the arguments that are input paths."""

@@ -31,6 +31,9 @@ def main() -> None:
     except InputError as error:
         _say(str(error))
         sys.exit(error.exit_code)
+    from sage.core.egress import confine
+
+    confine()
     from sage.cli.app import app
 
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -348,7 +348,7 @@ class Run:
         decisions: tuple[Decision, ...] = tuple(
             Decision(hypothesis_id=name, action=action, comment=comment) for name in pause.waiting
         )
-        return self._advance(services, review_answer(pause, decisions))
+        return self._advance(services, review_answer(services, pause, decisions))
 
     def resume(self) -> Run:
         """Continue the run after an interruption, a kill or a fault."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -18,7 +19,7 @@ from pydantic_settings import (
 )
 
 from kg.literature.access import Access
-from sage.core import log
+from sage.core import egress, log
 from sage.core.errors import InputError
 from sage.core.llm.client import Endpoint, Structured
 from sage.core.llm.messages import ModelChoice
@@ -154,6 +155,9 @@ class RunOptions(Strict):
 class Settings(BaseSettings):
     """Settings of SAGE; `sage admin config` prints the current ones and their sources.
 
+    Variables of other programs (`OPENAI_BASE_URL`, `HTTPS_PROXY`) count only with
+    `allow_foreign_env`, and only where no setting of SAGE's own names an endpoint or a key.
+
     For models, `base_url` is any OpenAI-compatible server, or with `api_version` an Azure resource
     whose deployments are named like the models. `timeout_s` is the longest wait for the first token
     of a reply, `stall_s` the longest silence within it. `retries` is the number of times that an
@@ -171,7 +175,8 @@ class Settings(BaseSettings):
     )
 
     reasoner: Literal["auto", "rules", "chat"] = "auto"
-    base_url: str | None = None
+    allow_foreign_env: bool = False
+    base_url: egress.Address | None = None
     api_key: SecretStr | None = None
     api_version: str | None = None
     models: Models = Models()
@@ -200,6 +205,7 @@ class Settings(BaseSettings):
     novelty_threshold: float = Field(default=5.0, ge=1, le=10)
     revisions: int = Field(default=2, ge=0)
     coding_rounds: int = Field(default=3, ge=1)
+    reviewers: int = Field(default=1, ge=1, le=5)
     min_count: int = Field(default=5, ge=1, le=50)
     literature: Literal["local", "online"] = "local"
     contact_email: str | None = None
@@ -238,15 +244,23 @@ class Settings(BaseSettings):
 
     @property
     def endpoint(self) -> Endpoint:
-        """The address of the models, and how to query them."""
+        """The address of the models, and how to query them; the address may be contacted."""
         return Endpoint(**{name: getattr(self, name) for name in Endpoint.model_fields})
 
     @property
     def effective_reasoner(self) -> Literal["rules", "chat"]:
-        """`chat` if requested, or if an endpoint or key is configured; otherwise `rules`."""
+        """`chat` if requested or if an endpoint is configured; a key alone chooses no model."""
         if self.reasoner == "auto":
-            return "chat" if (self.base_url or self.api_key) else "rules"
+            return "chat" if self.base_url else "rules"
         return self.reasoner
+
+    @property
+    def destination(self) -> str:
+        """Where text goes: the address of the models and who chose it."""
+        if self.effective_reasoner == "rules":
+            return "rules: text goes to no model"
+        chosen = origin("base_url") if self.base_url else f"no base_url; {origin('reasoner')}"
+        return f"text goes to {self.endpoint.address} (set by {chosen})"
 
 
 POSTGRES = ("postgresql://", "postgres://")
@@ -254,7 +268,17 @@ USUAL = {
     "base_url": "OPENAI_BASE_URL",
     "api_key": "OPENAI_API_KEY",
 }
-"""Environment variables of other programs, used if SAGE's own (`SAGE_…`) are not set."""
+"""Variables of other programs, used with `allow_foreign_env` if no setting names an endpoint."""
+
+
+def origin(name: str) -> str:
+    """Name the place that set a setting: a variable, the file, or else the command line."""
+    file = config_file()
+    if f"SAGE_{name.upper()}" in os.environ:
+        return f"SAGE_{name.upper()}"
+    if file.is_file() and name in tomllib.loads(file.read_text(encoding="utf-8")):
+        return str(file)
+    return (egress.foreign(USUAL.get(name, "")) and USUAL[name]) or "the command line"
 
 
 def config_file() -> Path:
@@ -278,13 +302,12 @@ def load(**overrides: Any) -> Settings:
         If a value is invalid; the message names the field and where values come from.
     """
     given = {name: value for name, value in overrides.items() if value is not None}
-    # The conventional names are used if SAGE's own are not set.
-    for name, usual in USUAL.items():
-        value = os.environ.get(usual)
-        if value and not os.environ.get(f"SAGE_{name.upper()}"):
-            given.setdefault(name, value)
     try:
         settings = Settings(**given)
+        egress.allow_foreign(settings.allow_foreign_env)
+        if not (settings.base_url or settings.api_key):
+            usual = {name: egress.foreign(variable) for name, variable in USUAL.items()}
+            settings = Settings(**given | {name: value for name, value in usual.items() if value})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"])

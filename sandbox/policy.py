@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 
 from sage.core.models import Strict
 
@@ -26,6 +27,21 @@ ALLOWED_IMPORTS = frozenset((_IMPORTS + _THIRD_PARTY).split())
 _CALLS = "__import__ breakpoint compile delattr eval exec globals input locals setattr vars"
 FORBIDDEN_CALLS = frozenset(_CALLS.split())
 """Built-ins that only serve to hide what the code does or to wait for user input."""
+UNAVAILABLE = {
+    "socket": "there is no network", "ssl": "there is no network",
+    "http.client": "there is no network",
+    "http.server": "there is no network", "urllib.request": "there is no network",
+    "ftplib": "there is no network", "smtplib": "there is no network",
+    "imaplib": "there is no network", "poplib": "there is no network",
+    "xmlrpc": "there is no network", "socketserver": "there is no network",
+    "webbrowser": "there is no display", "tkinter": "there is no display",
+    "turtle": "there is no display", "curses": "there is no terminal",
+    "pdb": "there is no terminal", "venv": "nothing can be installed",
+    "ensurepip": "nothing can be installed",
+}  # fmt: skip
+"""Modules that cannot work in the sandbox, with the reason."""
+BESIDE = frozenset({"joblib", "patsy"})
+"""Modules that come with the allowed ones."""
 
 FORBIDDEN_ATTRIBUTES = {
     "ctypes": "reaches native memory",
@@ -66,13 +82,19 @@ class Violation(Strict):
     message: str
 
 
-def check(code: str, allowed: Collection[str] | None = None) -> list[Violation]:
+def check(
+    code: str, allowed: Collection[str] | None = None, *, sandboxed: bool = True
+) -> list[Violation]:
     """List everything that the policy refuses in `code`, by line; an empty list means it may run.
 
     Parameters
     ----------
     code : Python source
-    allowed : top-level modules that may be imported; `ALLOWED_IMPORTS` if None
+    allowed : top-level modules that may be imported, beside the standard library; those of
+        `ALLOWED_IMPORTS` if None
+    sandboxed : the sandbox bounds the code, so that only what cannot work there is refused; else
+        the code becomes part of an installation, and only `allowed` modules and plain constructs
+        pass
     """
     if len(code) > MAX_CHARACTERS:
         return [Violation(line=1, message=f"the code is longer than {MAX_CHARACTERS} characters")]
@@ -83,12 +105,40 @@ def check(code: str, allowed: Collection[str] | None = None) -> list[Violation]:
     except (ValueError, RecursionError, MemoryError) as wrong:
         return [Violation(line=1, message=f"cannot be parsed as Python: {wrong}")]
     modules = frozenset(ALLOWED_IMPORTS if allowed is None else allowed)
+    if sandboxed:
+        own = {node.id for node in ast.walk(tree)
+               if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}  # fmt: skip
+        refusals: Callable[[ast.AST], Iterator[str]] = partial(_futile, modules=modules, own=own)
+    else:
+        refusals = partial(_refusals, modules=modules)
     found = {
         (getattr(node, "lineno", 1), message)
         for node in ast.walk(tree)
-        for message in _refusals(node, modules)
+        for message in refusals(node)
     }
     return [Violation(line=line, message=message) for line, message in sorted(found)]
+
+
+def _futile(node: ast.AST, modules: frozenset[str], own: set[str]) -> Iterator[str]:
+    """Yield the reasons why a single syntax node cannot work in the sandbox."""
+    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+    if isinstance(node, ast.ImportFrom):
+        if node.level:
+            yield "relative imports do not work here; import by full name"
+        elif node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    for name in names:
+        parts = name.split(".")
+        why = [UNAVAILABLE.get(".".join(parts[:end])) for end in range(1, len(parts) + 1)]
+        if reason := next(filter(None, why), None):
+            yield f"`{name}` does not work here: {reason}"
+    if names and (top := names[0].split(".")[0]) not in modules | sys.stdlib_module_names | BESIDE:
+        yield f"`{top}` is not installed here; installed are: " + ", ".join(
+            sorted(modules - sys.stdlib_module_names)
+        )
+    called = node.func if isinstance(node, ast.Call) else None
+    if isinstance(called, ast.Name) and called.id in {"input", "breakpoint"} - own:
+        yield f"`{called.id}()` does not work here: nobody answers"
 
 
 def _refusals(node: ast.AST, modules: frozenset[str]) -> Iterator[str]:

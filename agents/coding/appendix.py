@@ -43,7 +43,8 @@ MOST_TABLES, MOST_COLUMNS, MOST_ROWS, MOST_IMAGES = 6, 8, 20, 4
 LARGEST_IMAGE = 2 * 1024 * 1024
 MOST_PIXELS = 4_000_000
 WIDEST = 900
-_LABEL = re.compile(r"[a-z]{1,16}(_[a-z]{1,16}){0,2}")
+_LABEL = re.compile(r"[a-z]{1,16}([_ ][a-z]{1,16}){0,2}")
+_CUT = re.compile(r" ?(?:>=|<=|[<>≥≤=]) ?\d{1,3}(?:\.\d)?")
 _CLAIMS = re.compile(
     r"support|signific|valid|replic|confirm|reproduc|proven|verdict|independen|novel|approved"
 )
@@ -179,7 +180,7 @@ def _tables(
     for item in given.tables:
         labels = [item.name, *(column.name for column in item.columns)]
         labels += [row.name for row in item.rows]
-        if not all(name in names or (name in known and may_label(name)) for name in labels):
+        if not all(name in names or (name in known and may_label(name, names)) for name in labels):
             raise InputError(
                 f"{FILE} has a label that is longer than three lower-case words, does not appear "
                 "in the program, or is a word of judgment"
@@ -198,9 +199,14 @@ def _tables(
     return tuple(shown)
 
 
-def may_label(text: str) -> bool:
-    """Check whether a label is plain: up to three lower-case words, none of them a judgment."""
-    return _LABEL.fullmatch(text) is not None and not judges(text)
+def may_label(text: str, names: Collection[str] = ()) -> bool:
+    """Check whether a label is plain: up to three lower-case words, none of them a judgment.
+
+    The name of a variable serves as well, and a cut may follow ("age≥65").
+    """
+    cut = _CUT.search(text)
+    base = text[: cut.start()] if cut and cut.end() == len(text) else text
+    return (base in names or _LABEL.fullmatch(base) is not None) and not judges(text)
 
 
 def judges(text: str) -> str:

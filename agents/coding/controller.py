@@ -36,10 +36,10 @@ from agents.coding.types import (
 )
 from agents.coding.validation import VALIDATION_AGENT, ProgramInput
 from agents.core.base import Reasoner
-from agents.core.disclosure import MIN_COUNT
 from sage.core.errors import InputError
 from sage.core.hashes import hash_text
 from sandbox.types import Job, Limits, Reason, Sandbox, SandboxResult
+from validation.disclosure import MIN_COUNT
 from validation.reproduction.compare import (
     NUMBERS,
     TABLE,

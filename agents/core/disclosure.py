@@ -1,25 +1,19 @@
 """The gate before every prompt: bounded, typed and aggregated data pass; patient rows do not.
 
 Types keep rows out (an agent's input has no field for them); this module checks again before the
-text is sent, and suppresses small counts when numbers are selected for a model.
+text is sent. Which aggregates may be selected for it, `validation.disclosure` decides.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel
 
 from sage.core.errors import FaultError
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-MIN_COUNT = 5
-"""Smallest count of patients that may appear in anything shown to a model."""
 LONGEST_TEXT = 120_000
 LONGEST_SERIES = 50
 """Longest series of numbers; a longer field is assumed to hold one value per patient."""
@@ -92,48 +86,3 @@ def require_bounded(tool: str, result: BaseModel) -> None:
         it.
     """
     _require_bounded(tool, result.model_dump(), "result")
-
-
-def suppressed_cells(counts: NDArray[np.int64], minimum: int) -> NDArray[np.bool_]:
-    """Find the cells of a table of patients that may not be shown.
-
-    Small cells are suppressed, and along every axis the smallest partner of a single hidden cell as
-    well, so that no sum over a row or column reveals it.
-
-    Parameters
-    ----------
-    counts : patients by one level of each variable; any number of axes
-    minimum : smallest count that may be shown; empty cells may be shown
-    """
-    import numpy as np
-
-    hidden = (counts > 0) & (counts < minimum)
-    changed = bool(hidden.any())
-    while changed:
-        changed = False
-        for axis in range(counts.ndim):
-            lines = np.moveaxis(hidden, axis, -1).reshape(-1, counts.shape[axis])
-            places = np.moveaxis(np.arange(counts.size).reshape(counts.shape), axis, -1)
-            places = places.reshape(lines.shape)
-            for line, place in zip(lines, places, strict=True):
-                if line.sum() == 1 and len(line) > 1:
-                    shown = place[~line]
-                    hidden.flat[shown[np.argmin(counts.flat[shown])]] = True
-                    changed = True
-    return hidden
-
-
-def suppressed_counts(counts: Mapping[str, int], minimum: int) -> set[str]:
-    """Find the keys of counts that may not be shown: small counts, and partners that reveal them.
-
-    `X.exposed.n` and `X.reference.n` add up to a shown total, so both are suppressed if either is
-    small.
-    """
-    small = {key for key, count in counts.items() if 0 < count < minimum}
-    pairs = {"exposed": "reference", "reference": "exposed"}
-    for key in list(small):
-        parts = key.split(".")
-        for at, part in enumerate(parts):
-            if part in pairs:
-                small.add(".".join([*parts[:at], pairs[part], *parts[at + 1 :]]))
-    return small & set(counts)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from agents.core.base import View
-from agents.core.disclosure import MIN_COUNT
 from agents.core.words import ModelText, Words
 from kg.types import EntityType, Polarity
 from sage.core.models import Name, Passage
 from validation.core.dictionary import DataDictionary, Endpoint, Variable, find_levels, pool_levels
 from validation.core.hypothesis import Exposure, Hypothesis
 from validation.core.signature import read_signature
+from validation.disclosure import MIN_COUNT
 
 if TYPE_CHECKING:
     from kg.literature.types import Record

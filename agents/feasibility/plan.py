@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agents.core.base import View
-from agents.core.disclosure import MIN_COUNT
 from sage.core.errors import InputError
 from validation.contracts.contract import Contract, SplitRule
 from validation.core.dictionary import DataDictionary
 from validation.core.hypothesis import Comparison, Hypothesis
+from validation.disclosure import MIN_COUNT
 from validation.drafting.draft import draft
 from validation.drafting.power import exact_power
 

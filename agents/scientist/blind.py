@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from agents.core.base import View
-from agents.core.disclosure import MIN_COUNT, suppressed_cells
 from agents.scientist.drafts import plain
 from sage.core.errors import InputError
 from validation.contracts.contract import DIFFERENCES, Contract, Power, Rules, SplitRule
 from validation.contracts.registered import uses_groups
 from validation.core.dictionary import DataDictionary, Endpoint, pool_levels
 from validation.core.hypothesis import Hypothesis
+from validation.disclosure import MIN_COUNT, suppressed_cells
 from validation.drafting.draft import draft
 from validation.drafting.power import compute_power
 from validation.inputs.population import apply_filters, expose, exposure_values, find_cut

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-import os
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, model_validator
 
+from sage.core import egress
 from sage.core.log import hide
 from sage.core.models import Strict
-
-
-def _address(value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("the address must start with https:// or http://")
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise ValueError("the address must not contain a user, password, query or fragment")
-    return value.rstrip("/")
-
-
-Address = Annotated[str, AfterValidator(_address)]
 
 
 class Access(Strict):
     """Keys and addresses by service, given as `NAME_key` and `NAME_url`.
 
     Without an address, the public one is used. A key for NCBI raises its rate from 3 to 10 requests
-    per second. Without `NAME_key`, the variable `NAME_API_KEY` common in other programs is used.
+    per second. With `allow_foreign_env`, the variable `NAME_API_KEY` of other programs serves too.
     """
 
     keys: dict[str, SecretStr] = Field(default_factory=dict)
-    urls: dict[str, Address] = Field(default_factory=dict)
+    urls: dict[str, egress.Address] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
@@ -56,15 +44,15 @@ class Access(Strict):
         """Return the key of a service, which may be sent but never displayed."""
         secret = self.keys.get(service)
         value = (
-            secret.get_secret_value() if secret else os.environ.get(f"{service}_API_KEY".upper())
+            secret.get_secret_value() if secret else egress.foreign(f"{service}_API_KEY".upper())
         )
         if value:
             hide(value)
         return value or None
 
-    def address(self, service: str) -> str | None:
-        """Return the address of a service's mirror, or None for the public service."""
-        return self.urls.get(service)
+    def address(self, service: str) -> str:
+        """Return the address of a service's mirror, or else of the public service."""
+        return self.urls.get(service) or egress.SERVICES[service]
 
     def hosts(self) -> frozenset[str]:
         """Return the hosts configured by the user, which may be in a private network."""

@@ -24,7 +24,6 @@ from kg.literature.reading import (
 from kg.literature.types import Record, clean_doi, says_retracted
 from sage.core.http.client import Limit, Request, ServiceClient
 
-BASE = "https://www.ebi.ac.uk/europepmc/webservices/rest"
 LIMIT = Limit(10, 1.0, concurrency=4)
 
 
@@ -35,7 +34,7 @@ class EuropePmc:
     limit = LIMIT
 
     def __init__(self, access: Access, email: str | None = None) -> None:
-        self.base_url = access.address(self.name) or BASE
+        self.base_url = access.address(self.name)
 
     async def search(
         self, client: ServiceClient, wanted: Wanted, patience: float | None = None

@@ -25,7 +25,6 @@ from kg.literature.types import Record, clean_doi
 from sage.core.http.client import Limit, Request, ServiceClient
 from sage.core.http.errors import SourceChanged, Unavailable
 
-BASE = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 _RETRACTED = "retracted publication"
 
 
@@ -36,7 +35,7 @@ class PubMed:
 
     def __init__(self, access: Access, email: str | None = None) -> None:
         key = access.key("ncbi")
-        self.base_url = access.address(self.name) or BASE
+        self.base_url = access.address(self.name)
         self.limit = Limit(10 if key else 3, 1.0, concurrency=3)
         self._secret = {"api_key": key} if key else {}
         if email:

@@ -15,7 +15,7 @@ from mcp_servers.context import ToolContext
 from mcp_servers.knowledge.runs import Drive, parse_json
 from mcp_servers.measures.maps import list_maps
 from mcp_servers.pathology.common import SUITE, Given
-from mcp_servers.spec import ATTRIBUTE, InputPath, OutputName, Resources, ToolSpec, tool
+from mcp_servers.spec import ATTRIBUTE, InputPath, OutputName, Resources, SlidePath, ToolSpec, tool
 from mcp_servers.workers.cohort import find_slides
 from sage.core.errors import InputError
 
@@ -34,7 +34,7 @@ class MeasureCohortInput(Given):
         max_length=1024,
         description='Cohort as listed by list_cohorts, or "-" for none',
     )
-    slides: InputPath | None = Field(default=None, description="Folder of slides")
+    slides: SlidePath | None = Field(default=None, description="Folder of slides")
     maps: InputPath | None = Field(
         default=None, description="Folder of existing maps, instead of slides"
     )

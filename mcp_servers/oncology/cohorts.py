@@ -8,16 +8,17 @@ import json
 import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import BaseModel, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from mcp_servers.context import ToolContext
 from mcp_servers.listing import find_folders
-from mcp_servers.oncology.common import SMALLEST, CohortChoice, finite, open_cohort, safe_count
+from mcp_servers.oncology.common import SMALLEST, CohortChoice, finite, open_cohort
 from mcp_servers.spec import OutputName, Resources, tool
 from sage.core.errors import InputError
 from sage.core.models import Strict
+from validation.disclosure import safe_count, shown_finding, shown_levels
 
 MOST_COHORTS = 200
 MOST_ROWS, MOST_COLUMNS, MOST_TEXT = 20_000, 200, 300
@@ -228,10 +229,6 @@ def _cell(value: Value | None) -> str | int | float:
     return int(value) if isinstance(value, bool) else value
 
 
-if TYPE_CHECKING:
-    from validation.core.dictionary import DataDictionary
-
-
 class DescribeInput(CohortChoice):
     """A cohort, and a part of its dictionary."""
 
@@ -327,7 +324,7 @@ def describe_cohort(given: DescribeInput, context: ToolContext) -> DescribeResul
         endpoints=[
             EndpointRow.model_validate(endpoint, from_attributes=True).model_copy(
                 update={
-                    "n": safe_count(endpoint.n),
+                    "n": safe_count(endpoint.n, book.n_patients),
                     "events": safe_count(endpoint.events),
                     "median_follow_up": finite(endpoint.median_follow_up),
                 }
@@ -337,9 +334,9 @@ def describe_cohort(given: DescribeInput, context: ToolContext) -> DescribeResul
         variables=[
             VariableRow.model_validate(variable, from_attributes=True).model_copy(
                 update={
-                    "n": safe_count(variable.n),
+                    "n": safe_count(variable.n, book.n_patients),
                     "missing": round(variable.missing, 2),
-                    "levels": {level: n for level, n in variable.levels.items() if n >= SMALLEST},
+                    "levels": shown_levels(variable.levels),
                 }
             )
             for variable in book.variables
@@ -359,21 +356,13 @@ def describe_cohort(given: DescribeInput, context: ToolContext) -> DescribeResul
                 severity=finding.severity,
                 code=finding.code,
                 where=finding.where,
-                message=_without_small_counts(finding.code, finding.where, finding.message, book),
+                message=finding.message,
             )
-            for finding in findings
+            for finding in map(shown_finding, findings)
         ],
         license=book.license,
         notes=list(book.notes),
     )
-
-
-def _without_small_counts(code: str, where: str, message: str, book: DataDictionary) -> str:
-    """Return the message of a finding, withholding numbers of events under five."""
-    events = {f"endpoints.{endpoint.key}": endpoint.events for endpoint in book.endpoints}
-    if code == "few_events" and safe_count(events.get(where)) is None:
-        return f"fewer than {SMALLEST} events: no model is reliable"
-    return message
 
 
 def _count_lost(count: int) -> str:

@@ -14,16 +14,17 @@ from pydantic import Field
 from mcp_servers.context import ToolContext
 from mcp_servers.spec import InputPath
 from sage.core.errors import InputError
+from sage.core.hashes import hash_text
 from sage.core.models import Strict
 from validation.core.hypothesis import Filter
+from validation.disclosure import MIN_COUNT, Looks
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from validation.cohort.cohort import Cohort
 
-SMALLEST = 5
-"""Smallest group of patients that is counted or described."""
+SMALLEST = MIN_COUNT
 MAX_POINTS = 5_000
 """Maximum number of points on a curve."""
 EXPLORATORY = (
@@ -171,7 +172,9 @@ def analysis_table(
         )
     wanted = list(dict.fromkeys([*keys, *(condition.variable for condition in given.filters)]))
     table = cohort.table(wanted, [given.endpoint])
-    table = table[apply_filters(table, tuple(given.filters))]
+    chosen = apply_filters(table, tuple(given.filters))
+    admit_choices(cohort, given, table, keys, chosen)
+    table = table[chosen]
     table = table.rename(
         columns={
             f"{given.endpoint}.time": "time",
@@ -186,6 +189,35 @@ def analysis_table(
             f"fewer than {2 * SMALLEST} patients have all of these: too few to describe"
         )
     return table
+
+
+def admit_choices(
+    cohort: Cohort,
+    given: CohortInput,
+    table: pd.DataFrame,
+    keys: list[str],
+    chosen: pd.Series | None = None,
+) -> None:
+    """Refuse filters, thresholds and columns of the caller's that are about a few patients.
+
+    Raises `InputError`; see `validation.disclosure.Looks`.
+    """
+    import pandas as pd
+
+    looks = Looks(hash_text(cohort.id, *map(str, cohort.patients), digits=32))
+    if given.filters and chosen is not None:
+        looks.admit(np.where(chosen, 1.0, np.nan))
+    made = tuple(f"imaging:{Path(str(name)).stem}_" for name in given.tables)
+    threshold = getattr(given, "threshold", None)
+    for key in keys:
+        values = table[key]
+        numbers = pd.to_numeric(values, errors="coerce")
+        if key.startswith(made):
+            coded = pd.Series(pd.factorize(values, sort=True)[0], values.index).astype(float)
+            shown = coded.where(coded >= 0) if numbers.isna().all() else numbers
+            looks.admit(np.asarray(shown, dtype=float))
+        if threshold is not None and key == getattr(given, "group", None):
+            looks.admit((numbers > threshold).astype(float).where(numbers.notna()).to_numpy())
 
 
 def endpoint_kind(cohort: Cohort, name: str) -> str:
@@ -244,13 +276,6 @@ def _level(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
-
-
-def safe_count(count: int | None) -> int | None:
-    """Return a count, or None if it is from 1 to 4."""
-    if count is None or 0 < count < SMALLEST:
-        return None
-    return count
 
 
 def finite(value: float | None) -> float | None:

@@ -19,9 +19,9 @@ from mcp_servers.oncology.common import (
     design_matrix,
     make_time_points,
     open_cohort,
-    safe_count,
 )
 from mcp_servers.spec import OutputName, Resources, Validity, tool
+from validation.disclosure import round_ratio, round_to_error, safe_count, shown_p
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -174,7 +174,8 @@ def _gray(
 
     def row(of: str, cause: int) -> GrayRow:
         found = gray_test(time, status, groups, cause)
-        return GrayRow(of=of, statistic=found.statistic, df=found.df, p=found.p)
+        statistic = float(f"{found.statistic:.2g}")
+        return GrayRow(of=of, statistic=statistic, df=found.df, p=shown_p(found.p))
 
     rows = [row("event", 1)]
     if not (status == 2).any():
@@ -217,23 +218,28 @@ def _terms(
     except StatisticsError as error:
         notes.append(f"no Fine-Gray model: {error}")
 
-    def read_row(part: str, at: int) -> float | None:
-        return None if subdistribution is None else float(getattr(subdistribution, part)[at])
-
-    rows = [
-        HazardRow(
-            name=name,
-            cause_specific_hr=float(hazard.hr[at]),
-            cause_specific_lower=float(hazard.lower[at]),
-            cause_specific_upper=float(hazard.upper[at]),
-            cause_specific_p=float(hazard.p[at]),
-            subdistribution_hr=read_row("hr", at),
-            subdistribution_lower=read_row("lower", at),
-            subdistribution_upper=read_row("upper", at),
-            subdistribution_p=read_row("p", at),
+    rows = []
+    for at, name in enumerate(names):
+        cause = round_ratio(*(float(part[at]) for part in (hazard.hr, hazard.lower, hazard.upper)))
+        other: tuple[float | None, ...] = (None, None, None)
+        if subdistribution is not None:
+            parts = (subdistribution.hr, subdistribution.lower, subdistribution.upper)
+            other = round_ratio(*(float(part[at]) for part in parts))
+        rows.append(
+            HazardRow(
+                name=name,
+                cause_specific_hr=cause[0],
+                cause_specific_lower=cause[1],
+                cause_specific_upper=cause[2],
+                cause_specific_p=shown_p(float(hazard.p[at])),
+                subdistribution_hr=other[0],
+                subdistribution_lower=other[1],
+                subdistribution_upper=other[2],
+                subdistribution_p=shown_p(float(subdistribution.p[at]))
+                if subdistribution
+                else None,
+            )
         )
-        for at, name in enumerate(names)
-    ]
     return rows, notes
 
 
@@ -246,7 +252,8 @@ def _curve(name: str, both: list[Any], months: NDArray[Any]) -> IncidenceCurve:
     months, left = months[left >= SMALLEST], left[left >= SMALLEST]
 
     def value(values: Any, at: int) -> float:
-        return round(float(values[at]), 6) if at >= 0 else 0.0
+        error = float(event.upper[at] - event.lower[at]) / 3.92
+        return round_to_error(float(values[at]), error) if at >= 0 else 0.0
 
     return IncidenceCurve(
         group=name,
@@ -260,7 +267,7 @@ def _curve(name: str, both: list[Any], months: NDArray[Any]) -> IncidenceCurve:
                 lower=value(event.lower, at),
                 upper=value(event.upper, at),
                 competing=value(other.incidence, at),
-                at_risk=int(count),
+                at_risk=int(count) // SMALLEST * SMALLEST,
             )
             for month, at, count in zip(months, event.index_at(months), left, strict=True)
         ],

@@ -13,16 +13,17 @@ from mcp_servers.oncology.common import (
     EXPLORATORY,
     CohortInput,
     Key,
+    admit_choices,
     analysis_table,
     design_matrix,
     finite,
     open_cohort,
     require_spread,
-    safe_count,
     spreads,
 )
 from mcp_servers.spec import OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
+from validation.disclosure import round_ratio, round_to_error, safe_count, shown_p
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
@@ -111,21 +112,36 @@ def cox(given: CoxInput, context: ToolContext) -> CoxResult:
         terms=[
             CoxTerm(
                 name=name,
-                hazard_ratio=float(fit.hr[at]),
-                lower=float(fit.lower[at]),
-                upper=float(fit.upper[at]),
-                p=float(fit.p[at]),
-                proportionality_p=finite(test.tests[at].p),
+                **dict(
+                    zip(
+                        ("hazard_ratio", "lower", "upper"),
+                        round_ratio(float(fit.hr[at]), float(fit.lower[at]), float(fit.upper[at])),
+                        strict=True,
+                    )
+                ),
+                p=shown_p(float(fit.p[at])),
+                proportionality_p=_p(test.tests[at].p),
             )
             for at, name in enumerate(names)
         ],
-        concordance=finite(fit.concordance),
-        likelihood_ratio_p=fit.likelihood_ratio.p if fit.likelihood_ratio else None,
-        proportionality_p=finite(test.global_test.p),
-        events_per_covariate=round(fit.events_per_covariate, 2),
+        concordance=_two_digits(fit.concordance),
+        likelihood_ratio_p=_p(fit.likelihood_ratio.p) if fit.likelihood_ratio else None,
+        proportionality_p=_p(test.global_test.p),
+        events_per_covariate=round(fit.events_per_covariate, 0),
         penalty=given.penalty,
         notes=[*notes, EXPLORATORY],
     )
+
+
+def _p(p: float | None) -> float | None:
+    found = finite(p)
+    return None if found is None else shown_p(found)
+
+
+def _two_digits(value: float | None) -> float | None:
+    """Round a concordance without an interval of its own as its usual standard error bears."""
+    found = finite(value)
+    return None if found is None else round(found, 2)
 
 
 class ConcordanceInput(CohortInput):
@@ -179,6 +195,7 @@ def concordance(given: ConcordanceInput, context: ToolContext) -> ConcordanceRes
     time, event = table["time"].to_numpy(), table["event"].to_numpy()
     context.progress(0.2, "resampling")
     interval = bootstrap(harrell, time, event, score, times=given.bootstrap, seed=given.seed)
+    error = (interval.upper - interval.lower) / 3.92
     try:
         other: float | None = uno(time, event, score)
     except StatisticsError:  # no censoring beyond the last event: Uno's weights do not exist
@@ -188,10 +205,10 @@ def concordance(given: ConcordanceInput, context: ToolContext) -> ConcordanceRes
         risk=given.risk,
         n=len(table),
         events=safe_count(int((event == 1).sum())),
-        harrell=interval.value,
-        harrell_lower=interval.lower,
-        harrell_upper=interval.upper,
-        uno=other,
+        harrell=round_to_error(interval.value, error),
+        harrell_lower=round_to_error(interval.lower, error),
+        harrell_upper=round_to_error(interval.upper, error),
+        uno=None if other is None else round_to_error(other, error),
     )
 
 
@@ -288,7 +305,9 @@ def _features(
         values = block[[place[item] for item in table.index]]
     else:
         names = list(dict.fromkeys(given.features))
-        raw = cohort.table(names).loc[table.index]
+        raw = cohort.table(names)
+        admit_choices(cohort, given, raw, names)
+        raw = raw.loc[table.index]
         numbers = raw.apply(pd.to_numeric, errors="coerce")
         text = [name for name in names if (numbers[name].isna() & raw[name].notna()).any()]
         if text:
@@ -304,11 +323,12 @@ def _features(
 
 
 def _row(found: Any, at: int) -> ScreenRow:
+    ratio = round_ratio(float(found.hr[at]), float(found.lower[at]), float(found.upper[at]))
     return ScreenRow(
         name=found.names[at],
-        hazard_ratio=finite(float(found.hr[at])),
-        lower=finite(float(found.lower[at])),
-        upper=finite(float(found.upper[at])),
-        p=finite(float(found.p[at])),
-        q=finite(float(found.q[at])) if found.status[at] == "ok" else None,
+        hazard_ratio=finite(ratio[0]),
+        lower=finite(ratio[1]),
+        upper=finite(ratio[2]),
+        p=_p(float(found.p[at])),
+        q=_p(float(found.q[at])) if found.status[at] == "ok" else None,
     )

@@ -5,6 +5,8 @@ It never reports a patient's score.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from pydantic import BaseModel, Field
 
@@ -12,6 +14,7 @@ from mcp_servers.context import ToolContext
 from mcp_servers.oncology.common import SMALLEST, CohortChoice, finite, open_cohort
 from mcp_servers.spec import Resources, Validity, tool
 from sage.core.errors import InputError
+from validation.disclosure import round_to_error, winsorized
 
 
 class SignatureInput(CohortChoice):
@@ -146,7 +149,12 @@ def _row(
     if len(numbers) < 2 * SMALLEST:
         raise InputError(f"{key}: fewer than {2 * SMALLEST} patients have expression data")
     missing = [gene for gene in genes if gene not in matrix]  # type: ignore[operator]
-    quantiles = [float(item) for item in np.quantile(numbers, [0.1, 0.25, 0.5, 0.75, 0.9])]
+    inner = winsorized(numbers)
+    error = float(inner.std(ddof=1)) / math.sqrt(len(inner))
+    quantiles = [
+        round_to_error(float(item), error)
+        for item in np.quantile(inner, [0.1, 0.25, 0.5, 0.75, 0.9])
+    ]
     return SignatureRow(
         key=key,
         label=label,
@@ -155,8 +163,8 @@ def _row(
         genes_total=len(genes),
         missing_genes=missing,
         n=len(numbers),
-        mean=float(numbers.mean()),
-        sd=float(numbers.std(ddof=1)),
+        mean=round_to_error(float(inner.mean()), error),
+        sd=round_to_error(float(inner.std(ddof=1)), error),
         quantile_10=quantiles[0],
         quantile_25=quantiles[1],
         median=quantiles[2],

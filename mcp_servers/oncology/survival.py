@@ -22,10 +22,10 @@ from mcp_servers.oncology.common import (
     finite,
     make_time_points,
     open_cohort,
-    safe_count,
 )
 from mcp_servers.spec import OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
+from validation.disclosure import round_to_error, safe_count, shown_p
 
 SURVIVAL = Validity(
     known_failures=(
@@ -153,6 +153,11 @@ def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
             table["time"].to_numpy(), table["event"].to_numpy(), codes.to_numpy(), given.tau
         )
     context.progress(0.7, "drawing")
+    parts: tuple[float | None, ...] = (None, None, None)
+    if difference is not None:
+        parts = (difference.value, difference.lower, difference.upper)
+        error = (difference.upper - difference.lower) / 3.92
+        parts = tuple(round_to_error(part, error) for part in parts if part is not None)
     with context.writing("kaplan_meier.png") as path:
         _draw(path, shown, cohort.spec.title, given.endpoint)
     return CurvesResult(
@@ -160,9 +165,9 @@ def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
         grouping=words,
         n=len(table),
         curves=curves,
-        restricted_mean_difference=difference.value if difference else None,
-        restricted_mean_lower=difference.lower if difference else None,
-        restricted_mean_upper=difference.upper if difference else None,
+        restricted_mean_difference=parts[0],
+        restricted_mean_lower=parts[1],
+        restricted_mean_upper=parts[2],
         tau=given.tau,
         figure="kaplan_meier.png",
     )
@@ -174,25 +179,35 @@ def _curve(name: str, fit: Any, time: Any, months: NDArray[Any]) -> Curve:
     at_risk = numbers_at_risk(time, months)
     months, at_risk = months[at_risk >= SMALLEST], at_risk[at_risk >= SMALLEST]
     where = np.maximum(np.searchsorted(fit.times, months, side="right") - 1, 0)
-    points = [
-        Point(
-            months=float(month),
-            survival=round(float(fit.survival[at]), 6),
-            lower=round(float(fit.lower[at]), 6),
-            upper=round(float(fit.upper[at]), 6),
-            at_risk=int(count),
+    points = []
+    for month, at, count in zip(months, where, at_risk, strict=True):
+        error = (float(fit.upper[at]) - float(fit.lower[at])) / 3.92
+        shown = [round_to_error(float(part[at]), error)
+                 for part in (fit.survival, fit.lower, fit.upper)]  # fmt: skip
+        points.append(
+            Point(
+                months=float(month),
+                survival=shown[0],
+                lower=shown[1],
+                upper=shown[2],
+                at_risk=int(count) // SMALLEST * SMALLEST,
+            )
         )
-        for month, at, count in zip(months, where, at_risk, strict=True)
-    ]
     return Curve(
         group=name,
         n=fit.n,
         events=safe_count(fit.n_events),
-        median_months=finite(fit.median),
-        median_lower=finite(fit.median_lower),
-        median_upper=finite(fit.median_upper),
+        median_months=_round_months(fit.median),
+        median_lower=_round_months(fit.median_lower),
+        median_upper=_round_months(fit.median_upper),
         points=points,
     )
+
+
+def _round_months(value: float) -> float | None:
+    """Round a time, which is one patient's own, to half a month."""
+    found = finite(value)
+    return None if found is None else round(found * 2) / 2
 
 
 def _draw(path: Path, curves: list[tuple[str, Any]], title: str, endpoint: str) -> None:
@@ -239,9 +254,9 @@ def logrank(given: LogrankInput, context: ToolContext) -> LogrankResult:
     return LogrankResult(
         endpoint=given.endpoint,
         grouping=words,
-        statistic=test.statistic,
+        statistic=float(f"{test.statistic:.2g}"),
         df=test.df,
-        p=test.p,
+        p=shown_p(test.p),
         groups=[
             GroupRow(
                 group=str(name), n=len(rows), events=safe_count(int((rows["event"] == 1).sum()))

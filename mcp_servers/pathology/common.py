@@ -14,7 +14,7 @@ from mcp_servers.slides.arrays import U8, BoolArray
 from mcp_servers.slides.geometry import Polygon
 from mcp_servers.slides.slide import Slide
 from mcp_servers.slides.view import View
-from mcp_servers.spec import InputPath
+from mcp_servers.spec import SlidePath
 from sage.core.errors import InputError
 from sage.core.models import Strict
 
@@ -39,7 +39,7 @@ class Given(Strict):
 class SlideInput(Given):
     """A slide, with an optional pixel size."""
 
-    slide: InputPath = Field(description="Slide or image file: SVS, TIFF, OME-TIFF, PNG, JPEG ...")
+    slide: SlidePath = Field(description="Slide or image file: SVS, TIFF, OME-TIFF, PNG, JPEG ...")
     mpp: float | None = Field(
         default=None,
         gt=0,

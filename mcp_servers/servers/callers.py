@@ -22,8 +22,14 @@ class Callers(Protocol):
     def named(self, scope: Any) -> str | None:
         """Return the person who sent a request, or None if no identity can be trusted."""
 
-    def admit(self, who: str, spec: ToolSpec, arguments: Mapping[str, Any]) -> None:
-        """Record the call; raise `InputError` if the person may not make it."""
+    def admit(self, who: str, spec: ToolSpec, arguments: Mapping[str, Any], slides: int) -> Any:
+        """Record the call; raise `InputError` if the person may not make it.
+
+        Returns what `refund` takes if the call turns out to be refused.
+        """
+
+    def refund(self, admitted: Any) -> None:
+        """Record that an admitted call was refused, so that it costs nothing."""
 
     def admit_reading(self, who: str, exported: str) -> None:
         """Raise `InputError` if the person may not read; record any output that is exported."""

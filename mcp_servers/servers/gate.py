@@ -104,7 +104,8 @@ class Gate:
 async def pass_on(app: Any, listener: BoundedListener, scope: Any, receive: Any, send: Any) -> None:
     """Forward an allowed request, and report it to the listener."""
     peer = scope["client"]
-    listener.admit(peer)
+    person = (scope.get("state") or {}).get("person") or ""
+    listener.admit(peer, person, reads=scope["method"] == "GET")
 
     async def receive_body() -> Any:
         message = await receive()

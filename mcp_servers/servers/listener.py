@@ -2,8 +2,9 @@
 
 A connection has some seconds to send the head of an allowed request, counted from the moment it is
 accepted, so that a TLS handshake that never ends counts too. If all places are taken, the oldest
-connection that never sent such a request is closed. A caller with the token therefore always finds
-a place, however many connections are opened and left open.
+connection that never sent such a request is closed, then the oldest that waits, then the oldest
+stream, else answer, of the person who holds the most. A caller with the token therefore always
+finds a place, however many connections are opened and left open, and no person locks out another.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +24,16 @@ Peer = tuple[str, int]
 class Held:
     """An open connection; `deadline` closes it, and `known` means that it sent an allowed request.
 
-    `busy` counts the requests in progress: a new request may overlap the previous one.
+    `busy` counts the requests in progress: a new request may overlap the previous one. `person` is
+    who sent the last one, and `reads` if it only reads, as every stream does.
     """
 
     socket: socket.socket
     deadline: asyncio.TimerHandle | None = None
     known: bool = False
     busy: int = 0
+    person: str = ""
+    reads: bool = False
 
     def cancel_deadline(self) -> None:
         """Remove the connection's time limit."""
@@ -78,21 +83,27 @@ class BoundedListener(socket.socket):
         return connection, address
 
     def _make_room(self) -> bool:
-        """Forget closed connections; if there are none, close the oldest idle connection."""
+        """Forget closed connections; if there are none, close one that can be spared."""
         open_ones = {peer: held for peer, held in self.held.items() if held.socket.fileno() != -1}
         if len(open_ones) == len(self.held):
             waiting = [peer for peer, held in open_ones.items() if held.deadline is not None]
             waiting.sort(key=lambda peer: open_ones[peer].known)
+            if not waiting:
+                shares = Counter(held.person for held in open_ones.values())
+                waiting = sorted(
+                    open_ones,
+                    key=lambda peer: (-shares[open_ones[peer].person], not open_ones[peer].reads),
+                )
             if not waiting:
                 return False
             open_ones.pop(waiting[0]).close()
         self.held = open_ones
         return True
 
-    def admit(self, peer: Peer) -> None:
+    def admit(self, peer: Peer, person: str = "", *, reads: bool = False) -> None:
         """Admit a request from `peer`; its body must arrive in time."""
         if held := self.held.get(peer):
-            held.known = True
+            held.known, held.person, held.reads = True, person, reads
             held.busy += 1
             held.set_deadline(self.body_seconds)
 

@@ -140,21 +140,31 @@ class ToolServer:
                 return await self._about_job(ctx, name, arguments)
             if name not in self.specs():
                 raise MCPError(types.INVALID_PARAMS, f'no tool is called "{name}"')
-            await self._admit(ctx, name, arguments)
-            return await self._run(ctx, params, name, arguments)
+            admitted = await self._admit(ctx, name, arguments)
+            try:
+                return await self._run(ctx, params, name, arguments, admitted)
+            except SageError:
+                await self._refund(admitted)
+                raise
         except InputNeeded as needed:
             return needed.result
         except SageError as error:
             return make_error(self._hide(str(error)))
 
-    async def _admit(self, ctx: Any, name: str, arguments: dict[str, Any]) -> None:
+    async def _admit(self, ctx: Any, name: str, arguments: dict[str, Any]) -> Any:
         """Raise `InputError` if the person identified by the proxy may not make this call."""
         if self.callers is None:
-            return
+            return None
         spec, who = self.specs()[name], ctx.request.scope["state"]["person"]
         spec.parse(arguments)
-        await anyio.to_thread.run_sync(self.callers.admit, who, spec, arguments)
+        slides = await anyio.to_thread.run_sync(spec.count_slides, arguments, self.roots)
+        admitted = await anyio.to_thread.run_sync(self.callers.admit, who, spec, arguments, slides)
         CALLER.set(who)
+        return admitted
+
+    async def _refund(self, admitted: Any) -> None:
+        if self.callers is not None and admitted is not None:
+            await anyio.to_thread.run_sync(self.callers.refund, admitted)
 
     async def _admit_reading(self, ctx: Any, exported: str = "") -> None:
         """Raise `MCPError` if the person may not read results, or export this output."""
@@ -167,7 +177,12 @@ class ToolServer:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
 
     async def _run(
-        self, ctx: Any, params: types.CallToolRequestParams, name: str, arguments: dict[str, Any]
+        self,
+        ctx: Any,
+        params: types.CallToolRequestParams,
+        name: str,
+        arguments: dict[str, Any],
+        admitted: Any,
     ) -> types.CallToolResult | dict[str, Any]:
         job = await self._run_job(ctx, name, arguments)
         if isinstance(job.error, PixelSizeError):
@@ -178,6 +193,8 @@ class ToolServer:
                 mpp = await asking.ask_pixel_size(ctx, params, slide)
                 if mpp is not None:
                     job = await self._run_job(ctx, name, {**arguments, size: mpp})
+        if isinstance(job.error, InputError):
+            await self._refund(admitted)
         if tasks.supports_tasks(ctx) and not job.state.final:
             return tasks.make_task_result(job)
         return await self._answer(job)

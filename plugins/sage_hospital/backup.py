@@ -24,6 +24,7 @@ from typing import IO, TYPE_CHECKING, Any
 from sage.core import clock
 from sage.core.errors import FaultError, InputError
 from sage.core.files import replacing
+from sage.core.hashes import hash_file
 from sage.core.versions import own_version
 from sage.run.campaign.rounds import runs_and_rounds
 from sage.run.folder import RunFolder, find_holder
@@ -121,7 +122,9 @@ def backup(settings: Settings, archive: Path) -> dict[str, int]:
 def restore(settings: Settings, archive: Path) -> dict[str, int]:
     """Restore an archive's runs, checkpoints, queue, and ledger to the places in the settings.
 
-    Every file is compared with the archive's list before anything is moved into place.
+    Every file is compared with the archive's list before anything is moved into place. A restore
+    that was killed can be repeated: rows are loaded in one transaction that also notes the archive,
+    files are moved by renaming, the runs last, and a file that is already in place is compared.
 
     Raises
     ------
@@ -133,10 +136,13 @@ def restore(settings: Settings, archive: Path) -> dict[str, int]:
     """
     runs, servers = settings.runs_dir.resolve(), _servers(settings)
     ledger = Path(settings.ledger.place)
+    unpacked = f".restore-{runs.name}-"
+    for left in runs.parent.glob(f"{unpacked}*"):  # of a restoration that was killed
+        shutil.rmtree(left)
     if runs.is_dir() and any(runs.iterdir()):
         raise InputError(f"{runs} is not empty; restore into an empty runs_dir")
     runs.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=runs.parent, prefix=".restore-") as folder:
+    with tempfile.TemporaryDirectory(dir=runs.parent, prefix=unpacked) as folder:
         place = Path(folder)
         hashes = _unpack(archive, place)
         kinds = {PurePosixPath(name).parts[1] for name in hashes if name.startswith("postgres/")}
@@ -152,8 +158,10 @@ def restore(settings: Settings, archive: Path) -> dict[str, int]:
                     f"{archive} contains a ledger file; set SAGE_LEDGER to a path, then merge "
                     "the ledger with `sage validate ledger merge`"
                 )
-            if ledger.exists():
-                raise InputError(f"{ledger} already exists; set SAGE_LEDGER to another file")
+            for name in LEDGER:
+                there = ledger.with_name(ledger.name + name.removeprefix(LEDGER[0]))
+                if there.exists() and hash_file(there) != hashes.get(f"ledger/{name}"):
+                    raise InputError(f"{there} already exists; set SAGE_LEDGER to another file")
         folders = {}
         for run in runs_and_rounds(place / "runs"):
             run.verify(under_way=True)
@@ -165,17 +173,18 @@ def restore(settings: Settings, archive: Path) -> dict[str, int]:
             with closing(sqlite3.connect(queue)) as live, live:
                 for run_id, home in folders.items():
                     live.execute("UPDATE sage_runs SET folder = ? WHERE id = ?", [home, run_id])
+        digest = hash_file(place / CONTENTS)
         rows = sum(
-            _load(servers[kind], place / "postgres" / kind, folders) for kind in sorted(kinds)
+            _load(servers[kind], place / "postgres" / kind, folders, f"{kind} {digest}")
+            for kind in sorted(kinds)
         )
         if (place / "ledger").is_dir():
             ledger.parent.mkdir(parents=True, exist_ok=True)
             for name in LEDGER:
                 if (place / "ledger" / name).is_file():
-                    shutil.move(
-                        place / "ledger" / name,
-                        ledger.with_name(ledger.name + name.removeprefix(LEDGER[0])),
-                    )
+                    there = ledger.with_name(ledger.name + name.removeprefix(LEDGER[0]))
+                    with replacing(there) as part:
+                        shutil.copyfile(place / "ledger" / name, part)
         if (place / "runs").is_dir():
             if runs.is_dir():
                 runs.rmdir()
@@ -337,10 +346,11 @@ def _columns(live: Connection[Any], table: str) -> list[str]:
     return [row[0] for row in live.execute(text, [table]).fetchall()]
 
 
-def _load(url: str, place: Path, folders: dict[str, str]) -> int:
+def _load(url: str, place: Path, folders: dict[str, str], archive: str) -> int:
     """Load all tables from files in one transaction, creating those that do not exist.
 
-    `folders` maps each run's identity to its new folder.
+    `folders` maps each run's identity to its new folder; `archive` is noted, so that the rows of an
+    archive that are already there are not loaded again.
     """
     from psycopg import sql
 
@@ -362,9 +372,15 @@ def _load(url: str, place: Path, folders: dict[str, str]) -> int:
         made = (AUDIT, RUNS, PROMISES, CAMPAIGNS, REVIEWS, LEDGER.format(bytes="BYTEA"))
         for statement in ";".join(made).split(";"):
             live.execute(statement.encode())
+        live.execute("CREATE TABLE IF NOT EXISTS sage_restored (archive TEXT PRIMARY KEY)")
+        noted = "INSERT INTO sage_restored VALUES (%s) ON CONFLICT DO NOTHING"
+        again = live.execute(noted, [archive]).rowcount == 0
         for table in TABLES:
             path = place / f"{table}.copy"
             if not path.is_file():
+                continue
+            if again:
+                rows += sum(1 for _ in path.open("rb")) - 1
                 continue
             name = sql.Identifier(table)
             if table == "checkpoint_migrations":

@@ -11,8 +11,8 @@ from mcp_servers.servers.callers import CALLER
 from sage.core.errors import InputError
 from sage.core.hooks import ASKED, BEGAN, DECIDED, EXPORTED
 from sage.run.folder import RunFolder, new_id
-from sage.web.people import SLIDE, OverQuotaError, Role
-from sage_hospital.audit import REFUSED, Audit, open_audit
+from sage.web.people import COUNTED, SLIDE, OverQuotaError, Role
+from sage_hospital.audit import REFUSED, Audit, Entry, open_audit
 from sage_hospital.promises import Promises, open_promises
 from sage_hospital.quotas import check_count, grant_budget
 from sage_hospital.roles import Trust
@@ -43,19 +43,33 @@ class LoggedCallers:
         """Return the person named by the proxy."""
         return self.trust.named(scope)
 
-    def admit(self, who: str, spec: ToolSpec, arguments: Mapping[str, Any]) -> None:
-        """Refuse calls that a role or quota does not allow, and log calls with effects."""
+    def admit(
+        self, who: str, spec: ToolSpec, arguments: Mapping[str, Any], slides: int
+    ) -> list[Entry]:
+        """Refuse calls that a role or quota does not allow, and log calls with effects.
+
+        Each slide that the tool declares to work on is an entry, as far as a quota counts them.
+        """
         if reason := self.trust.refusal(who, required_role(spec)):
             raise InputError(reason)
-        what, about = describe_call(spec, arguments)
-        if not what:
-            return
-        entry, quotas = self.audit.add(who, what, about, tool=spec.name), self.trust.quotas(who)
+        what, about = describe_call(spec, arguments, slides)
+        quotas, entries = self.trust.quotas(who), []
+        most = quotas.slides_per_day
+        times = min(slides, most + 1) if what == SLIDE and most is not None else bool(what)
         try:
-            check_count(quotas, self.audit, entry)
+            for _ in range(times):
+                entries.append(self.audit.add(who, what, about, tool=spec.name, slides=slides))
+                check_count(quotas, self.audit, entries[-1])
         except OverQuotaError:
-            self.audit.refuse(entry)
+            self.refund(entries)
             raise
+        return entries
+
+    def refund(self, admitted: list[Entry]) -> None:
+        """Log that a call was refused, so that nothing of it counts."""
+        for entry in admitted:
+            if entry.what in COUNTED:
+                self.audit.refuse(entry)
 
     def admit_reading(self, who: str, exported: str) -> None:
         """Refuse people without a role, and log exported output."""
@@ -84,7 +98,7 @@ class LoggedCallers:
                     self.audit.add(who, BEGAN, run.root.name)
             if answer.code and run is not None:
                 self.promises.end(str(run.root.resolve()))
-                if not run.root.exists():
+                if not run.root.exists() and answer.code != 2:  # else the server refunds it
                     self._never_began(who)
             return answer
 
@@ -107,7 +121,7 @@ def required_role(spec: ToolSpec) -> Role:
     return Role.READ if spec.read_only else Role.RUN
 
 
-def describe_call(spec: ToolSpec, arguments: Mapping[str, Any]) -> tuple[str, str]:
+def describe_call(spec: ToolSpec, arguments: Mapping[str, Any], slides: int) -> tuple[str, str]:
     """Return the action and object of a call for the log, or empty strings if it only reads."""
     if spec.name == "start_run":
         return ASKED, ""
@@ -115,7 +129,7 @@ def describe_call(spec: ToolSpec, arguments: Mapping[str, Any]) -> tuple[str, st
         return DECIDED.get(str(arguments.get("decision")), "decided"), str(arguments.get("run"))
     if spec.read_only:
         return "", ""
-    return (SLIDE if "slide" in arguments else "called"), spec.name
+    return (SLIDE if slides else "called"), spec.name
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from sage.core.errors import InputError, explain_validation
 from sage.core.models import Strict
-from sage.web.people import ALL, Role
+from sage.web.people import Role
 from sage_hospital.quotas import Quotas
 
 NAME = re.compile(r"[^\x00-\x1f\x7f]{1,80}")
@@ -78,12 +78,11 @@ class Trust:
     Parameters
     ----------
     header : name of the header that contains the person's name
-    roles : None to let everyone do everything
     """
 
     header: str
     proxies: tuple[IPv4Network | IPv6Network, ...]
-    roles: Roles | None = None
+    roles: Roles
 
     def named(self, scope: Any) -> str | None:
         """Return the person named exactly once by a trusted proxy, or None."""
@@ -105,7 +104,7 @@ class Trust:
 
     def roles_of(self, who: str) -> frozenset[Role]:
         """Return a person's roles."""
-        return ALL if self.roles is None else self.roles.roles_of(who)
+        return self.roles.roles_of(who)
 
     def refusal(self, who: str, role: Role) -> str:
         """Explain why a person may not do what requires `role`; empty if they may."""
@@ -118,7 +117,7 @@ class Trust:
 
     def quotas(self, who: str) -> Quotas:
         """Return a person's quotas."""
-        return Quotas() if self.roles is None else self.roles.quotas_of.get(who, self.roles.quotas)
+        return self.roles.quotas_of.get(who, self.roles.quotas)
 
 
 def parse_trust(header: str, proxies: list[str], roles: Path | None) -> Trust | None:
@@ -144,4 +143,9 @@ def parse_trust(header: str, proxies: list[str], roles: Path | None) -> Trust | 
         raise InputError(
             f"--trust-proxy: {error}; expected an address, or a network such as 10.0.0.0/8"
         ) from None
-    return Trust(header, networks, read_roles(roles) if roles else None)
+    if roles is None:
+        raise InputError(
+            "--trust-header requires --roles FILE, which says who may do what; to let everybody "
+            f"do everything, write default = {sorted(map(str, Role))} in it"
+        )
+    return Trust(header, networks, read_roles(roles))

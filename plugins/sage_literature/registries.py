@@ -47,14 +47,13 @@ class _Registry:
     """A registry at its own address or that of a mirror."""
 
     name: ClassVar[str]
-    base: ClassVar[str]
     limit = Limit(5, 1.0, concurrency=2)
     step: StepName = "data"
     check: ClassVar[str]
     source: ClassVar[str]
 
     def __init__(self, access: Access, email: str | None = None) -> None:
-        self.base_url = (access.address(self.name) or self.base).rstrip("/")
+        self.base_url = access.address(self.name)
 
     async def fetch(
         self,
@@ -91,7 +90,6 @@ class Geo(_Registry):
     """GEO series of gene expression."""
 
     name, source, check = "geo", "GEO", "public data sets"
-    base = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 
     def __init__(self, access: Access, email: str | None = None) -> None:
         super().__init__(access, email)
@@ -127,7 +125,6 @@ class DataCommons(_Registry):
     """Projects of the Genomic Data Commons."""
 
     name, source, check = "gdc", "GDC", "public data sets"
-    base = "https://api.gdc.cancer.gov"
 
     async def find_facts(
         self, client: ServiceClient, expanded: ExpandedHypothesis
@@ -156,7 +153,6 @@ class ClinicalTrials(_Registry):
     """Registered clinical studies."""
 
     name, source, check = "clinical_trials", "ClinicalTrials.gov", "clinical trials"
-    base = "https://clinicaltrials.gov/api/v2"
     limit = Limit(50, 60.0, concurrency=1)
 
     async def find_facts(
@@ -182,10 +178,9 @@ class ClinicalTrials(_Registry):
 
 
 class Papers(_Registry):
-    """Papers with code on Hugging Face Papers, whose address comes from its own library."""
+    """Papers with code on Hugging Face Papers."""
 
     name, source, check = "reference_code", "Hugging Face Papers", "reference implementations"
-    base = ""
     step = "tools"
     limit = Limit(1, 1.0, concurrency=1)
 
@@ -193,7 +188,6 @@ class Papers(_Registry):
         self, client: ServiceClient, expanded: ExpandedHypothesis
     ) -> list[ExternalFact]:
         """Count papers about the method that link to their code."""
-        self.base_url = self.base_url or papers_address().rstrip("/")
         exposures = expanded.hypothesis.exposures
         imaging = any(exposure.variable.startswith("imaging:") for exposure in exposures)
         method = "whole slide image analysis" if imaging else "survival analysis"
@@ -211,7 +205,6 @@ class GitHub(_Registry):
     """Activity of the analysis packages' repositories."""
 
     name, source, check = "github", "GitHub", "maintenance"
-    base = "https://api.github.com"
     step = "tools"
 
     def __init__(self, access: Access, email: str | None = None) -> None:
@@ -258,7 +251,6 @@ class PackageIndex(_Registry):
     """Releases of the analysis packages, through pip."""
 
     name, source, check = "package_index", "package index", "maturity"
-    base = ""
     step = "tools"
 
     async def find_facts(
@@ -297,13 +289,6 @@ def repository_of(url: str) -> str | None:
     """Extract "owner/name" from a repository's address."""
     match = _REPOSITORY.search(url)
     return f"{match[1]}/{match[2].removesuffix('.git')}" if match else None
-
-
-def papers_address() -> str:
-    """Return the address of Hugging Face Papers from the hub library."""
-    from huggingface_hub.constants import ENDPOINT
-
-    return str(ENDPOINT)
 
 
 def read_series_ids(body: bytes) -> tuple[int, list[str]]:

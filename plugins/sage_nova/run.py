@@ -42,7 +42,7 @@ def read_program(program: Path | None) -> list[str] | None:
     if program is None:
         if load().effective_reasoner != "chat":
             raise InputError(
-                "no model is set: set base_url or api_key (`sage admin config` shows where), or "
+                "no model is set: set base_url (`sage admin config` shows where), or "
                 "provide a program with --program"
             )
         return None

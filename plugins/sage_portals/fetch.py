@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from sage.core import egress
 from sage.core.errors import FaultError, InputError
 from sage.core.files import write_bytes, write_text
 from sage.core.hashes import hash_file
@@ -27,8 +28,7 @@ from sage_portals.description import description_of
 from sage_portals.service import Service, field_of, policy
 from validation.cohort.derive import signatures
 
-GDC = "https://api.gdc.cancer.gov"
-CBIOPORTAL = "https://www.cbioportal.org/api"
+GDC, CBIOPORTAL = egress.SERVICES["gdc"], egress.SERVICES["cbioportal"]
 STUDIES = {"tcga-blca": ("TCGA-BLCA", "blca_tcga_pan_can_atlas_2018")}
 PAPER_GENES = ("FABP5", "ADRM1", "CXCL13", "FN1", "COL1A1", "COL3A1")
 PAGE = 200

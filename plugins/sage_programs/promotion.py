@@ -242,7 +242,7 @@ def _needs(
 
 def _must_be_allowed(module: str, program: Path) -> None:
     allowed = policy.ALLOWED_IMPORTS | {"mcp_servers"}
-    if found := policy.check(module, allowed):
+    if found := policy.check(module, allowed, sandboxed=False):
         raise InputError(f"{program}: not promoted, line {found[0].line}: {found[0].message}")
 
 

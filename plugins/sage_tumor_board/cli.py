@@ -95,7 +95,7 @@ def ask(
     settings = load()
     if settings.effective_reasoner != "chat":
         raise InputError(
-            "sage board ask requires a language model: set base_url or api_key (`sage admin "
+            "sage board ask requires a language model: set base_url (`sage admin "
             'config` shows where) and reasoner = "chat"'
         )
     try:

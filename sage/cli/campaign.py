@@ -146,7 +146,7 @@ def _conduct(folder: CampaignFolder, settings: Settings, *, as_json: bool) -> No
         if not as_json:
             print_line(text, err=True)
 
-    report(f"campaign {folder.root.name}  ({settings.effective_reasoner} reasoner)")
+    report(f"campaign {folder.root.name}  ({settings.destination})")
     agree = ask_to_agree(yes=folder.plan().spec.corrections.yes, quiet=as_json)
     with folder.hold():
         pause = conduct(folder, settings, partial(advance_run, quiet=as_json), report, agree)

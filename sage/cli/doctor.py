@@ -114,14 +114,14 @@ def _reasoner(settings: Settings, *, probe: bool) -> Check:
             "rules (no model)",
             "to use a model, set SAGE_BASE_URL and SAGE_API_KEY, or sage.toml",
         )
-    where = settings.base_url or "OpenAI"
+    where = settings.endpoint.address
     if not probe:
-        return Check("reasoner", "ok", f"chat at {where} (not contacted; use --probe)")
+        return Check("reasoner", "ok", f"chat: {settings.destination}; not contacted (--probe)")
     from sage.core.http.client import BlockingClient, Limit, Policy, Request
     from sage.core.http.errors import ServiceError
 
     key = settings.api_key.get_secret_value() if settings.api_key else "none"
-    url = f"{(settings.base_url or 'https://api.openai.com/v1').rstrip('/')}/models"
+    url = f"{where}/models"
     headers = {"Authorization": f"Bearer {key}"}
     with BlockingClient(None, Policy(attempts=1, deadline=10, attempt=10)) as client:
         try:

@@ -151,7 +151,7 @@ def build_from_recipe(
         settings = load()
         if settings.effective_reasoner != "chat":
             raise InputError(
-                "the chat extractor requires a model: set base_url or api_key (`sage admin "
+                "the chat extractor requires a model: set base_url (`sage admin "
                 "config` shows where), or use --extractor rules"
             )
         if max_cost is not None and not settings.models.mini.has_prices:

@@ -289,7 +289,7 @@ def _summaries(max_cost: float | None) -> ChatSummaries:
     settings = load()
     if settings.effective_reasoner != "chat":
         raise InputError(
-            "--reasoner chat requires a model: set base_url or api_key (`sage admin config` "
+            "--reasoner chat requires a model: set base_url (`sage admin config` "
             "shows where), or omit it"
         )
     client = Client(settings.endpoint, Meter(budget_usd=max_cost))

@@ -85,6 +85,7 @@ def run(
         _print_estimate(settings, asked.hypotheses, asked.budget_usd, as_json=as_json)
         return
     log_command(settings, ASKED)
+    err.print(settings.destination, style="dim", soft_wrap=True)
     with counting("graph", quiet=as_json) as progress:
         agree = ask_to_agree(yes=asked.corrections.yes, quiet=as_json)
         services = begin(asked, settings, out=out, progress=progress, agree=agree)
@@ -188,6 +189,7 @@ def resume(
 
     Example: sage resume last
     """
+    from sage.cli.console import err
     from sage.run.begin import reopen
     from sage.run.campaign.rounds import find_campaign
     from sage.run.drive import escalation_answer, escalation_detail, find_pause
@@ -205,6 +207,7 @@ def resume(
         return
     services = reopen(name, budget_usd=budget_usd)
     pause = find_pause(services)
+    err.print(services.settings.destination, style="dim", soft_wrap=True)
     if pause and pause.kind == "escalation":
         if not (retry or abandon):
             detail = escalation_detail(services.folder, pause.waiting)
@@ -308,9 +311,9 @@ def review(
             hypothesis=decision.hypothesis_id,
         )  # fmt: skip
     if queue:
-        _queue(services, as_json=as_json, answer=review_answer(pause, decisions))
+        _queue(services, as_json=as_json, answer=review_answer(services, pause, decisions))
         return
-    _go(services, as_json=as_json, answer=review_answer(pause, decisions))
+    _go(services, as_json=as_json, answer=review_answer(services, pause, decisions))
 
 
 def _go(services: Services, *, as_json: bool, answer: dict[str, Any] | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import typer
@@ -26,8 +27,12 @@ def serve(
         None, help="Folder from which cohorts and slides may be shown; repeatable."
     ),
     kg: GraphPath = None,
-    reviewers: int = typer.Option(
-        1, min=1, max=5, help="Number of different people who must agree on a hypothesis."
+    reviewers: int | None = typer.Option(
+        None,
+        min=1,
+        max=5,
+        help="Number of different people who must agree on a hypothesis; default: the setting "
+        "reviewers, which also binds commands and tools.",
     ),
     trust_header: TrustHeader = "",
     trust_proxy: TrustProxy = None,
@@ -53,7 +58,8 @@ def serve(
     from sage.web.people import open_people
     from sage.web.site import Site
 
-    settings = load()
+    settings = load(reviewers=reviewers)
+    os.environ["SAGE_REVIEWERS"] = str(settings.reviewers)  # for the commands that it starts
     people = open_people(settings, trust_header, trust_proxy or [], roles)
     folders = tuple(folder.resolve() for folder in root or ())
     for folder in folders:
@@ -68,7 +74,7 @@ def serve(
         certificate=str(tls_cert) if tls_cert else None,
         key=str(tls_key) if tls_key else None,
     )
-    site = Site(settings, folders, kg.resolve() if kg else None, reviewers, people)
+    site = Site(settings, folders, kg.resolve() if kg else None, settings.reviewers, people)
 
     def announce(address: str) -> None:
         shown = address if made else f"{address.partition('=')[0]}= and the token of {token_file}"

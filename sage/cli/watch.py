@@ -96,6 +96,8 @@ def open_report(name: str, *, as_json: bool) -> None:
         missing = f"run {folder.id} has no report yet: it is {state}; {follow}"
     if not page.is_file():
         raise InputError(missing)
+    if campaign is None:
+        folder.verified(page)
     if as_json:
         print_json({"report": str(page)})
         return

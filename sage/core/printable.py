@@ -38,6 +38,11 @@ def clean_text(text: str) -> str:
     return _PILED.sub(r"\1", _UNPRINTABLE.sub("\ufffd", _INVISIBLE.sub("", text)))
 
 
+def reveal_invisible(text: str) -> str:
+    """Write invisible and reordering characters as escapes, so that names stay distinct."""
+    return text if text.isascii() else _INVISIBLE.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
+
+
 def one_line(text: str) -> str:
     """Return the printable text on a single line, with runs of whitespace collapsed."""
     return " ".join(clean_text(text).split())

@@ -145,7 +145,7 @@ class Page:
     sources: list[Citation]
 
 
-def collect_page(folder: RunFolder) -> Page:
+def collect_page(folder: RunFolder, *, pages: bool = True) -> Page:
     """Collect the report's content from a run folder, without model, graph, cohort or network.
 
     Raises
@@ -153,7 +153,7 @@ def collect_page(folder: RunFolder) -> Page:
     InputError
         If a file of the run was changed, lost, added or damaged; the message names the file.
     """
-    folder.verify()
+    folder.verify(pages=pages)
     run = folder.manifest()
     facts = Facts()
     facts.add("scale.one", 1)

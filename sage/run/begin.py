@@ -8,11 +8,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from urllib.parse import urlsplit, urlunsplit
 
 from agents.question.types import Question
 from sage import settings as settings_module
-from sage.core import clock
+from sage.core import clock, egress
 from sage.core.errors import InputError
 from sage.core.extras import require_extra
 from sage.core.hashes import hash_file
@@ -148,7 +147,7 @@ def _draft_manifest(spec: RunSpec, settings: Settings, root: Path, kg: Path) -> 
         kg_hash=_hash_graph(kg),
         versions=versions(),
         settings=settings.model_dump(mode="json", include=set(KEPT_SETTINGS)),
-        endpoint=_without_credentials(settings.base_url) if reasoner == "chat" else "",
+        endpoint=settings.endpoint.address if reasoner == "chat" else "",
     )
 
 
@@ -188,7 +187,7 @@ def reopen(name: str, budget_usd: float | None = None) -> Services:
             f"{folder.root} is a copy of run {manifest.parent}, whose checkpoints in the database"
             " belong to the original; resume that run"
         )
-    if manifest.endpoint and not settings.base_url:
+    if manifest.endpoint not in ("", egress.OPENAI) and not settings.base_url:
         folder.release()
         raise InputError(
             f"the run started with the model endpoint {one_line(manifest.endpoint)}, but none is "
@@ -199,9 +198,3 @@ def reopen(name: str, budget_usd: float | None = None) -> Services:
     kept = {name: value for name, value in manifest.settings.items() if name in KEPT_SETTINGS}
     current = {name: getattr(settings, name) for name in Settings.model_fields}
     return Services(folder, manifest, Settings.model_validate({**current, **kept}))
-
-
-def _without_credentials(url: str | None) -> str:
-    """Return scheme, host and path of a URL, without user, password and query."""
-    parts = urlsplit(url or "")
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
     from sage.run.services import Services
 
+UNUSABLE = {
+    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM,
+}  # fmt: skip
+"""Errors of a disk or another process, after which a file is as whole as before."""
 MODULES = (
     "agents.feasibility.types",
     "agents.interpreter.agent",
@@ -76,6 +81,11 @@ def checkpointer(services: Services) -> Iterator[BaseCheckpointSaver[Any]]:
             if "full" in str(error):
                 raise FaultError(
                     f"no space left on the disk ({path}); free some space, then `sage resume RUN`"
+                ) from None
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in UNUSABLE:
+                raise FaultError(
+                    f"{path} cannot be used now ({error}): nothing in it is damaged. End the "
+                    "process that has it open or make it writable, then `sage resume RUN`"
                 ) from None
             raise InputError(
                 f"{path} is damaged ({error}). Restore it from a backup; or remove it, and `sage "

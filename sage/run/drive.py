@@ -38,6 +38,7 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
         If somebody asked the run to pause; the current step is finished, the next is not started.
     """
     from langgraph.types import Command
+    from langsmith import tracing_context
 
     from sage.run.graph import build
 
@@ -64,7 +65,8 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
             begin = None
         _trace_decisions(services, answer or {})
         try:
-            machine.invoke(begin, config, durability="sync")
+            with tracing_context(enabled=False):
+                machine.invoke(begin, config, durability="sync")
         except KeyboardInterrupt:
             folder.pause_path.unlink(missing_ok=True)
             folder.update(status="stopped")
@@ -97,7 +99,7 @@ def advance_to_person(services: Services, answer: dict[str, Any] | None = None) 
         decisions = tuple(
             Decision(hypothesis_id=item, action="approve", automatic=True) for item in pause.waiting
         )
-        pause = advance(services, review_answer(pause, decisions))
+        pause = advance(services, review_answer(services, pause, decisions))
     return pause
 
 
@@ -131,14 +133,23 @@ def _pause(snapshot: Any) -> Pause | None:
     return Pause("review", tuple(interrupts[0].value["waiting"]), names)
 
 
-def review_answer(pause: Pause, decisions: tuple[Decision, ...]) -> dict[str, Any]:
+def review_answer(
+    services: Services, pause: Pause, decisions: tuple[Decision, ...]
+) -> dict[str, Any]:
     """Build the value for which the review checkpoint is waiting.
 
     Raises
     ------
     InputError
-        If a decision is about a hypothesis that is not waiting.
+        If a decision is about a hypothesis that is not waiting, or fewer people than the setting
+        `reviewers` agreed on it, through whatever door it came.
     """
+    need = services.settings.reviewers
+    if need > 1 and any(len(set(decision.reviewers)) < need for decision in decisions):
+        raise InputError(
+            f"{need} different people review each hypothesis here (setting reviewers): vote on "
+            "the page of `sage serve`"
+        )
     strange = [
         decision.hypothesis_id
         for decision in decisions

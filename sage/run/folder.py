@@ -152,7 +152,7 @@ class RunFolder:
         self.save(manifest)
         return manifest
 
-    def verify(self, *, under_way: bool = False) -> None:
+    def verify(self, *, under_way: bool = False, pages: bool = True) -> None:
         """Refuse a folder whose files are not as the run left them (see `Record.verify`).
 
         A run being resumed (`under_way`) may contain what an interrupted step left, and a program
@@ -160,7 +160,20 @@ class RunFolder:
         """
         manifest = self.manifest()
         mended = under_way and manifest.status == "escalated"
-        self.record.verify(manifest.sealed, under_way=under_way, mended=mended)
+        self.record.verify(manifest.sealed, under_way=under_way, mended=mended, pages=pages)
+
+    def verified(self, path: Path) -> Path:
+        """Return a file of the run that a person is about to read, after verifying the run.
+
+        Raises
+        ------
+        InputError
+            If the file does not exist, or a file of the run is not as the run left it.
+        """
+        if not path.is_file() or path.is_symlink():
+            raise InputError(f"run {self.id} has no {path.relative_to(self.root)}")
+        self.verify()
+        return path
 
     def hold(self) -> None:
         """Lock the run for this process until it ends, and clean up after killed processes.

@@ -22,11 +22,13 @@ from sage.core.errors import InputError
 from sage.core.files import naming
 
 NAME = "integrity.jsonl"
-JOURNALS = ("events.jsonl", "trace.jsonl", "spending.jsonl")
+JOURNALS = ("events.jsonl", "trace.jsonl", "spending.jsonl", "ledger.jsonl")
 """Files that only grow; at the end of each step they are recorded up to their current length."""
 MANIFEST = "manifest.json"
 RECORDED = ("outputs", "hypotheses")
-"""Folders whose files are recorded, besides `results.json`, the manifest and the journals."""
+"""Folders whose files are recorded, besides the pages, the manifest and the journals."""
+PAGES = ("results.json", "report.html", "report.md", "ro-crate-metadata.json")
+"""Files that the last step writes for people and other programs."""
 
 Snapshot = dict[str, tuple[int, int, int]]
 
@@ -58,12 +60,16 @@ class Record:
         """Check whether the folder has a record."""
         return self.path.is_file()
 
-    def snapshot(self) -> Snapshot:
-        """Return the current size, modification time and inode of every recorded file."""
+    def snapshot(self, *, journals: bool = False) -> Snapshot:
+        """Return the current size, change time and inode of every recorded file.
+
+        The time of change, unlike that of modification, cannot be set back.
+        """
         found = {}
-        for path in self._files():
+        grown = [path for name in JOURNALS if (path := self.root / name).is_file()]
+        for path in [*self._files(), *(grown if journals else ())]:
             stat = path.stat()
-            found[self._name(path)] = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+            found[self._name(path)] = (stat.st_size, stat.st_ctime_ns, stat.st_ino)
         return found
 
     def begin(self, node: str) -> Snapshot:
@@ -105,7 +111,9 @@ class Record:
         """Return the last hash of the chain, which covers everything before it."""
         return self._load().heads[-1]
 
-    def verify(self, sealed: str, *, under_way: bool = False, mended: bool = False) -> None:
+    def verify(
+        self, sealed: str, *, under_way: bool = False, mended: bool = False, pages: bool = True
+    ) -> None:
         """Refuse a folder that is not as the run left it.
 
         Parameters
@@ -114,6 +122,7 @@ class Record:
         under_way : the run is about to continue, so an interrupted step may have started to rewrite
             its own files
         mended : a person was asked to change the program of a hypothesis's last attempt
+        pages : check `PAGES` too; they are about to be rewritten otherwise
 
         Raises
         ------
@@ -139,7 +148,7 @@ class Record:
             path = self.root / name
             if under_way and any(_writes(node, name) for node in chain.open):
                 continue
-            if name in programs:
+            if name in programs or (name in PAGES and not pages):
                 continue
             if not path.is_file():
                 raise InputError(f"{path} not found, although the run wrote it. {remedy}")
@@ -156,9 +165,7 @@ class Record:
                 raise InputError(f"{path} was added, but not by a step of the run. Remove it")
 
     def _files(self) -> Iterator[Path]:
-        results = self.root / "results.json"
-        if results.is_file():
-            yield results
+        yield from (path for name in PAGES if (path := self.root / name).is_file())
         for folder in RECORDED:
             for path in sorted((self.root / folder).rglob("*")):
                 temporary = path.name.startswith(".") or path.is_symlink()
@@ -226,8 +233,10 @@ def _writes(node: str, name: str) -> bool:
     if hypothesis:
         of_hypothesis = rf"hypotheses/{hypothesis}/.*|outputs/.*-{hypothesis}(-.*)?\.json"
         return re.fullmatch(of_hypothesis, name) is not None
+    if name in PAGES:
+        return True
     if step in ("judge", "report"):
-        return name == "results.json" or name.startswith("hypotheses/")
+        return name.startswith("hypotheses/")
     return name.startswith("outputs/")
 
 

@@ -103,6 +103,7 @@ class HumanResponse(Strict):
         else:
             action = ACTIONS[self.type]
             decision = Decision(hypothesis_id=name, action=action, comment=said)
+        decision = decision.model_copy(update={"reviewers": self.reviewers})
         if self.type == "response":  # a wish goes to the scientist without names
             return decision
         comment = "; ".join(text for text in (decision.comment, by, self.comment) if text)

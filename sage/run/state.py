@@ -28,6 +28,7 @@ class Decision(Strict):
     edited: Hypothesis | None = None
     comment: str = ""
     automatic: bool = False
+    reviewers: tuple[str, ...] = ()
 
 
 class ReviewAnswer(Strict):

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from agents.core.base import Agent, I, O, Reply
-from agents.core.disclosure import MIN_COUNT, suppressed_counts
 from agents.interpreter.agent import ContractView, KeyedNumber, ResultsView
 from sage.core.errors import FaultError
 from sage.core.files import write_json
@@ -16,6 +15,7 @@ from sage.core.progress import report_progress
 from sage.run.contracts import statements
 from sage.run.services import Services
 from validation.contracts.contract import Contract, FrozenContract, Online
+from validation.disclosure import MIN_COUNT, suppressed_counts
 
 if TYPE_CHECKING:
     from validation.core.hypothesis import Hypothesis

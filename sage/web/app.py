@@ -18,6 +18,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from prometheus_client.core import Metric
+from starlette.exceptions import HTTPException
 
 from mcp_servers.servers.health import Watch, make_gauges
 from mcp_servers.servers.serve import listen, serve_app
@@ -97,6 +98,20 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
         if isinstance(error, OverQuotaError):
             status = 429  # understood by proxies; the message says when to retry
         return JSONResponse({"error": str(error)}, status)
+
+    @app.exception_handler(Exception)
+    @app.exception_handler(ValueError)
+    @app.exception_handler(HTTPException)
+    def answer_unexpected(request: Request, error: Exception) -> JSONResponse:
+        """Answer what no handler foresaw, at no cost: a value that is none is the caller's."""
+        entry = request.scope["state"].get("logged")
+        if entry is not None and entry.what in COUNTED:
+            site.people.cancel(entry)
+        if isinstance(error, HTTPException):
+            return JSONResponse({"error": str(error.detail)}, error.status_code)
+        if isinstance(error, ValueError):
+            return JSONResponse({"error": "the request holds a value that cannot be used"}, 400)
+        return JSONResponse({"error": "unexpected error; see the server's log"}, 500)
 
     @app.exception_handler(ModuleNotFoundError)
     def answer_absence(request: Request, error: ModuleNotFoundError) -> JSONResponse:

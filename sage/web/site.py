@@ -134,7 +134,7 @@ class Site:
 
         if not run.output("state").is_file():
             return []
-        files = run.record.snapshot()
+        files = run.record.snapshot(journals=True)
         kept = self._claims.get(run.root)
         if kept is None or kept[0] != files:
             found = summarize_run(run)["hypotheses"]

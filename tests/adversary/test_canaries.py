@@ -176,7 +176,7 @@ def test_a_field_that_repeats_per_patient_is_not_sent() -> None:
 def test_small_counts_are_suppressed_with_the_partner_that_gives_them_away(
     counts: dict[str, int], hidden: set[str]
 ) -> None:
-    from agents.core.disclosure import suppressed_counts
+    from validation.disclosure import suppressed_counts
 
     assert suppressed_counts(counts, 5) == hidden
 

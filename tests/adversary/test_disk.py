@@ -9,14 +9,22 @@ import signal
 import socket
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from sage.api import Run
+from sage.cli.watch import open_report
 from sage.core.errors import InputError
 from sage.report.collect import collect_page
 from sage.run.folder import RunFolder
 from sage.run.integrity import NAME
+from sage.settings import Settings
+from sage.web.routes import run as web
+from sage.web.site import Site
 from tests.adversary.hostile import hostile_run, waiting_run
 from tests.end_to_end.harness import environment, events, sage
 from tests.warm import run_warm
@@ -55,6 +63,10 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 }
 FILES = (
     "results.json",
+    "report.html",
+    "report.md",
+    "ro-crate-metadata.json",
+    "ledger.jsonl",
     "outputs/state.json",
     "outputs/brief.json",
     "outputs/coding-h1.json",
@@ -79,6 +91,28 @@ def test_a_file_that_was_touched_is_named(file: str, run: Path) -> None:
             collect_page(RunFolder(run))
         assert "\n" not in str(refused.value), name
         path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("file", ["report.html", "results.json", "ledger.jsonl", FILES[-4]])
+def test_no_door_shows_a_run_whose_files_were_changed(file: str, run: Path) -> None:
+    site = Site(Settings(runs_dir=run.parent))
+    request: Any = SimpleNamespace(app=SimpleNamespace(state=SimpleNamespace(site=site)))
+    figure = next(path.name for path in run.glob("hypotheses/h1/results/figures/*.svg"))
+    doors: list[Callable[[], object]] = [
+        lambda: web.report("run", request),
+        lambda: web.figure("run", "h1", f"results/figures/{figure}", request),
+        lambda: site.claims(RunFolder(run)),
+        lambda: Run(RunFolder(run)).result(),
+        lambda: open_report(str(run), as_json=True),
+    ]
+    for door in doors:
+        door()
+    before = (run / file).stat()
+    _digit(run / file)
+    os.utime(run / file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    for door in doors:
+        with pytest.raises(InputError, match=file):
+            door()
 
 
 def test_a_prompt_changed_in_the_manifest_is_found_and_a_status_is_none(run: Path) -> None:
@@ -346,6 +380,20 @@ def test_what_a_kill_left_half_written_is_gone_when_the_run_is_next_held(
     RunFolder(run).hold()
     assert not any(path.exists() for path in left)
     assert not list(run.rglob("late.*"))
+
+
+def test_checkpoints_that_another_process_holds_are_not_called_damaged(
+    waiting: Path, tmp_path: Path
+) -> None:
+    with closing(sqlite3.connect(waiting / "checkpoints.sqlite")) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("CREATE TABLE held (x)")
+        other.execute("DROP TABLE held")
+        ended = sage("resume", str(waiting), cwd=tmp_path)
+    assert ended.code == 1
+    assert "cannot be used now" in ended.err
+    assert "remove" not in ended.err
+    assert sage("resume", str(waiting), cwd=tmp_path).code == 0
 
 
 FULL = """

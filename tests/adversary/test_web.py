@@ -368,6 +368,7 @@ def test_only_figures_of_a_run_are_saved(guard: Guard, tmp_path: Path) -> None:
     (tmp_path / "secret.svg").write_text("a secret")
     (home / "results" / "figures" / "link.svg").symlink_to(tmp_path / "secret.svg")
     (home / "results" / "figures" / "forest.svg").write_text(f"<svg>{EVIL}</svg>")
+    seal(tmp_path / "runs" / "x")
     path = "/api/runs/x/hypotheses"
     saved = ask(guard, "GET", f"{path}/h1/results/figures/forest.svg", session())
     assert saved.status_code == 200
@@ -388,6 +389,7 @@ def test_a_curve_is_a_figure_that_an_answer_names(
     (home / "results" / "figures").mkdir(parents=True)
     (home / "results" / "figures" / "curve.svg").write_text(f"<svg>{EVIL}</svg>")
     (home / "results" / "results.json").write_text("a secret")
+    seal(tmp_path / "runs" / "x")
     figure = "hypotheses/h1/results/figures/curve.svg"
     inner: Any = guard.app
     claims = [{"id": "h1", "figure": figure}]
@@ -511,6 +513,14 @@ def write_run(folder: Path, prompt: str) -> RunFolder:
     return run
 
 
+def seal(folder: Path) -> None:
+    """Record a run's files as its steps would have."""
+    run = RunFolder(folder)
+    run.record.seal_manifest()
+    run.record.seal()
+    run.update(sealed=run.record.head())
+
+
 @pytest.fixture
 def attacked(tmp_path: Path) -> Iterator[Path]:
     run = write_run(tmp_path / "runs" / "20260101-000000-attack-0000", EVIL)
@@ -522,6 +532,7 @@ def attacked(tmp_path: Path) -> Iterator[Path]:
              line | {"kind": "end", "turn": 2, "output": {EVIL: EVIL}}]  # fmt: skip
     run.trace_path.write_text("".join(json.dumps(turn) + "\n" for turn in turns))
     (run.root / "log.jsonl").write_text(json.dumps({"level": "info", "event": EVIL}) + "\n")
+    seal(run.root)
     yield tmp_path
 
 

@@ -25,6 +25,7 @@ from sage.report.build import summarize_run, write_report
 from sage.report.crate import write_crate
 from sage.run import validating
 from sage.run.folder import RunFolder
+from sage.run.integrity import PAGES
 from sage.run.services import Services
 from sage.settings import Settings
 from tests.adversary.hostile import hostile_run
@@ -157,15 +158,18 @@ def attack(
         record_anew(folder)
         before = folder.record.begin("report")
         write_report(folder)
+        write_crate(run, folder.manifest())
         folder.record.end("report", before)
         write_report(folder, run / "replayed")
-    write_crate(run, folder.manifest())
+    else:
+        write_crate(run, folder.manifest())
     return Attacked(run, status, prompts)
 
 
 def record_anew(folder: RunFolder) -> None:
     """The folder's record as if its nodes, not this test, had written what lies there now."""
-    (folder.root / "results.json").unlink(missing_ok=True)
+    for page in PAGES:
+        (folder.root / page).unlink(missing_ok=True)
     folder.record.path.unlink()
     folder.record.seal()
     folder.record.seal_manifest()

@@ -13,7 +13,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from agents.core.disclosure import suppressed_cells
 from agents.core.rules import RulesReasoner
 from agents.core.types import EarlierClaim, History
 from agents.scientist.agent import at_the_bench, proposal_problems
@@ -47,6 +46,7 @@ from validation.core.hypothesis import (
     Hypothesis,
     Population,
 )
+from validation.disclosure import suppressed_cells
 from validation.drafting.draft import draft
 from validation.drafting.freezing import freeze
 from validation.statistics.power import HALVES

@@ -60,8 +60,9 @@ def test_kaplan_meier_agrees_with_lifelines(
         peer = KaplanMeierFitter().fit(rows["RFS.time"], rows["RFS.event"])
         for point in curve["points"]:
             expected = float(peer.survival_function_at_times(point["months"]).iloc[0])
-            assert point["survival"] == pytest.approx(expected, abs=1e-6)
-            assert point["at_risk"] == (rows["RFS.time"] >= point["months"]).sum()
+            assert point["survival"] == pytest.approx(expected, abs=0.0501)
+            at_risk = int((rows["RFS.time"] >= point["months"]).sum())
+            assert point["at_risk"] == at_risk // 5 * 5
     assert run.result["restricted_mean_lower"] > 0
     old = {"variable": "clinical:age", "op": "gt", "value": 60}
     run = registry.run("kaplan_meier", {**GROUPED, "filters": [old]}, context)
@@ -75,16 +76,18 @@ def test_logrank_and_cox_agree_with_lifelines(
     peer = multivariate_logrank_test(
         gbsg2["RFS.time"], gbsg2["clinical:hormonal_therapy"], gbsg2["RFS.event"]
     )
-    assert test["statistic"] == pytest.approx(peer.test_statistic, rel=1e-6)
+    assert test["statistic"] == pytest.approx(peer.test_statistic, rel=0.05)
     covariates = ["clinical:age", "clinical:positive_nodes"]
     given = {"cohort": "gbsg2", "endpoint": "RFS", "covariates": covariates}
     model = registry.run("cox", given, context).result
     frame = gbsg2[[*covariates, "RFS.time", "RFS.event"]]
     fitted = CoxPHFitter().fit(frame, "RFS.time", "RFS.event")
     for term in model["terms"]:
-        assert term["hazard_ratio"] == pytest.approx(fitted.hazard_ratios_[term["name"]], rel=1e-5)
-        assert term["p"] == pytest.approx(fitted.summary.loc[term["name"], "p"], rel=1e-4)
-    assert model["concordance"] == pytest.approx(fitted.concordance_index_, abs=1e-6)
+        ratio = fitted.hazard_ratios_[term["name"]]
+        error = ratio * fitted.summary.loc[term["name"], "se(coef)"]
+        assert term["hazard_ratio"] == pytest.approx(ratio, abs=error / 2)
+        assert term["p"] == pytest.approx(fitted.summary.loc[term["name"], "p"], rel=0.05)
+    assert model["concordance"] == pytest.approx(fitted.concordance_index_, abs=0.005)
 
 
 def test_concordance_agrees_with_lifelines(
@@ -95,7 +98,7 @@ def test_concordance_agrees_with_lifelines(
     peer = concordance_index(
         gbsg2["RFS.time"], -gbsg2["clinical:positive_nodes"], gbsg2["RFS.event"]
     )
-    assert found["harrell"] == pytest.approx(peer, abs=1e-6)
+    assert found["harrell"] == pytest.approx(peer, abs=0.0051)
     assert found["harrell_lower"] < found["harrell"] < found["harrell_upper"]
 
 
@@ -129,7 +132,8 @@ def test_groups_under_five_are_not_reported(registry: Registry, context: ToolCon
     rows += [(f"q{i}", "rare", 900 + i, 1) for i in range(3)]
     cohort = small_cohort(context.roots.inputs[0] / "small", rows)
     book = registry.run("describe_cohort", {"cohort": cohort}, context).result
-    assert book["variables"][0]["levels"] == {"a": 20, "b": 20}
+    # Three hidden patients would be what is missing from the sum.
+    assert len(book["variables"][0]["levels"]) == 1
     with pytest.raises(InputError, match="5 patients"):
         given = {"cohort": cohort, "endpoint": "OS", "group": "clinical:arm"}
         registry.run("logrank", given, context)
@@ -251,17 +255,18 @@ def test_competing_risks_agree_with_r(registry: Registry, context: ToolContext) 
     found = run.result
     printed = peer["gray.time.exposed"]
     assert [item["statistic"] for item in found["gray"]] == pytest.approx(
-        [printed[0], printed[3]], rel=1e-6
+        [printed[0], printed[3]], rel=0.05
     )
     assert [item["p"] for item in found["gray"]] == pytest.approx(
-        [printed[1], printed[4]], rel=1e-6
+        [printed[1], printed[4]], rel=0.05
     )
     assert [term["name"] for term in found["terms"]] == ["clinical:arm=high", "clinical:age"]
     for at, term in enumerate(found["terms"]):
         for part, key in (("subdistribution_hr", "crr"), ("cause_specific_hr", "cause_specific")):
-            assert math.log(term[part]) == pytest.approx(peer[f"{key}.coef.time.1"][at], rel=1e-5)
-    half = math.log(found["terms"][0]["subdistribution_upper"]) - peer["crr.coef.time.1"][0]
-    assert half == pytest.approx(1.959964 * peer["crr.se.time.1"][0], rel=1e-5)
+            error = peer["crr.se.time.1"][at]
+            assert math.log(term[part]) == pytest.approx(
+                peer[f"{key}.coef.time.1"][at], abs=0.6 * error
+            )
     assert run.outputs[0].mime == "image/png"
     assert "low" in found["notes"][0]
 
@@ -293,10 +298,10 @@ def test_competing_risks_hide_small_numbers_and_say_what_cannot_be_fitted(
 def test_a_few_events_are_not_counted_in_a_finding(
     registry: Registry, context: ToolContext
 ) -> None:
-    for events, said in ((3, "5 events"), (7, "7 events")):
+    for events in (3, 7):
         rows = [(f"p{i}", "ab"[i % 2], 100 + i, int(i < events)) for i in range(40)]
         cohort = small_cohort(context.roots.inputs[0] / f"c{events}", rows)
         book = registry.run("describe_cohort", {"cohort": cohort}, context).result
         (few,) = [row for row in book["findings"] if row["code"] == "few_events"]
-        assert said in few["message"]
+        assert str(events) not in few["message"]
         assert book["endpoints"][0]["events"] == (events if events >= 5 else None)

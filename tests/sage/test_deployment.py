@@ -30,7 +30,7 @@ helm = pytest.mark.skipif(HELM is None, reason="Helm is not installed (.ci/helm 
 def manifests(tmp_path: Path, **values: Any) -> list[dict[str, Any]]:
     """What Helm makes of the chart, without a cluster, where its strict lint has no objection."""
     given = tmp_path / "values.yaml"
-    given.write_text(yaml.safe_dump(values))
+    given.write_text(yaml.safe_dump({"roles": ROLES} | values))
     chart = str(DEPLOY / "helm" / "sage")
     assert HELM is not None
     for command in (["lint", "--strict", chart], ["template", "lab", chart]):
@@ -49,12 +49,12 @@ def commands_of(found: list[dict[str, Any]]) -> list[list[str]]:
 
 
 @helm
-@pytest.mark.parametrize("values", [{}, {"data": "slides", "workers": 9, "roles": ROLES}])
+@pytest.mark.parametrize("values", [{}, {"data": "slides", "workers": 9}])
 def test_the_chart_becomes_what_a_cluster_takes(values: dict[str, Any], tmp_path: Path) -> None:
     found = manifests(tmp_path, **values)
     assert sorted(item["kind"] for item in found) == [
-        *(["ConfigMap"] if "roles" in values else []), "Deployment", "Deployment",
-        "PersistentVolumeClaim", "Service",
+        "ConfigMap", "Deployment", "Deployment", "NetworkPolicy", "PersistentVolumeClaim",
+        "Service",
     ]  # fmt: skip
     names = {(item["kind"], item["metadata"]["name"]) for item in found}
     assert ("PersistentVolumeClaim", "lab-runs") in names
@@ -97,7 +97,14 @@ def test_the_chart_s_roles_are_those_that_the_server_reads(tmp_path: Path) -> No
 
 @helm
 @pytest.mark.parametrize(
-    "wrong", [{"workers": "two"}, {"wrokers": 4}, {"trust": {"proxies": [""]}}, {"secret": ""}]
+    "wrong",
+    [
+        {"workers": "two"},
+        {"wrokers": 4},
+        {"trust": {"proxies": [""]}},
+        {"secret": ""},
+        {"roles": ""},
+    ],
 )
 def test_values_that_the_chart_does_not_take_are_named(
     wrong: dict[str, Any], tmp_path: Path
@@ -134,7 +141,7 @@ def test_compose_starts_server_and_workers_on_one_database() -> None:
         assert service["environment"]["SAGE_CHECKPOINT_URL"].endswith("@database/sage")
         assert service["read_only"] is True and service["init"] is True
         assert service["cap_drop"] == ["ALL"]
-    assert "--trust-header" in services["server"]["command"]  # else everybody may do everything
+    assert {"--trust-header", "--roles"} <= set(services["server"]["command"])
     assert services["server"]["ports"] == ["127.0.0.1:8766:8766"]
     assert services["worker"]["ports"] == []
 
@@ -148,6 +155,7 @@ def test_a_unit_runs_what_there_is(name: str) -> None:
     parse(service["ExecStart"].replace("/opt/sage/bin/", ""))
     if name == "sage-server.service":  # else everybody may do everything
         assert "--trust-header X-Forwarded-User" in service["ExecStart"]
+        assert "--roles /etc/sage/roles.toml" in service["ExecStart"]
         # The doctor tells; a queue that waited for workers keeps no page from starting.
         assert "ExecStartPre=-/opt/sage/bin/sage hospital check\n" in (DEPLOY / name).read_text()
     # Docker is given folders of code by their place, and does not see a unit's own /tmp.
@@ -156,6 +164,8 @@ def test_a_unit_runs_what_there_is(name: str) -> None:
     assert service["ReadWritePaths"] == "/srv/sage"
     assert service["User"] == "sage"
     assert service["NoNewPrivileges"] == "yes"
+    assert service["CapabilityBoundingSet"] == ""
+    assert service["RestrictAddressFamilies"]
     analyze = shutil.which("systemd-analyze")
     if analyze is not None:
         done = subprocess.run(

@@ -48,7 +48,7 @@ def test_run_brings_the_result_back(name: str, program: Path, tmp_path: Path) ->
 @pytest.mark.bubblewrap
 def test_run_names_the_line_that_the_policy_refuses(tmp_path: Path) -> None:
     working("bubblewrap")
-    (tmp_path / "bad.py").write_text("x = 1\nimport subprocess\n")
+    (tmp_path / "bad.py").write_text("x = 1\nimport socket\n")
     done = sage("run", str(tmp_path / "bad.py"), "--out", str(tmp_path / "o"), "--json")
     assert done.returncode == 1
     said = json.loads(done.stdout)

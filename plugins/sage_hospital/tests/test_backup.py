@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import shutil
+import sys
 import tarfile
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,6 +26,8 @@ from sage_hospital.backup import backup, restore
 from sage_hospital.runs import open_runs
 from tests.end_to_end.harness import PROMPT, sage
 from tests.postgres import NEEDED, server
+from validation.ledger.ledger import Ledger
+from validation.ledger.store import open_store
 
 
 @pytest.fixture(params=["files", pytest.param("postgres", marks=NEEDED)])
@@ -298,3 +303,49 @@ def test_the_queue_of_a_restored_place_knows_its_own_folders(
     assert restored.adopt().run_id == "1"
     restored.release()
     assert run.manifest().place == str(run.root)
+
+
+def _count_down(left: Iterator[int], event: str, given: object) -> None:
+    if next(left, None) is None:
+        os._exit(9)
+
+
+def test_a_restoration_killed_anywhere_can_be_repeated(
+    places: list[dict[str, str]], tmp_path: Path
+) -> None:
+    first, second = (
+        Settings.model_validate(
+            {"runs_dir": tmp_path / "at" / name, "ledger": place["SAGE_LEDGER"],
+             "checkpoint_url": place.get("SAGE_CHECKPOINT_URL")}
+        )
+        for name, place in zip(("one", "two"), places, strict=True)
+    )  # fmt: skip
+    run = write_run(first.runs_dir)
+    Ledger(None, open_store(first.ledger.place)).next_place()
+    with open_runs(first, new=True) as runs:
+        assert runs is not None
+        runs.add(run.manifest(), "ann")
+    backup(first, tmp_path / "all.tar.gz")
+    ends = set()
+    for last in range(1, 400, 5):
+        child = os.fork()
+        if not child:  # a process that ends at the given access to disk or network
+            left = iter(range(last))
+            sys.addaudithook(partial(_count_down, left))
+            restore(second, tmp_path / "all.tar.gz")
+            os._exit(0)
+        ends.add(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        if second.runs_dir.is_dir():
+            break
+    if second.runs_dir.is_dir():  # all is in place
+        with pytest.raises(InputError, match="not empty"):
+            restore(second, tmp_path / "all.tar.gz")
+    else:
+        restore(second, tmp_path / "all.tar.gz")
+    assert ends >= {9}
+    (restored,) = list_runs(second.runs_dir)
+    restored.verify()
+    with open_runs(second) as runs:
+        assert runs is not None and (known := runs.get("1")) is not None
+        assert known.folder == str(restored.root)
+    assert not list((tmp_path / "at").glob(".restore*"))

@@ -42,6 +42,8 @@ MOST_BYTES = 1 << 29
 """Maximum size of an unpacked file, in bytes."""
 MOST_PACKED_RATIO = 200
 """Maximum ratio of unpacked to packed size; text tables shrink by a factor of 5 to 50."""
+MOST_CELLS = 1_000_000
+"""Maximum number of cells of a workbook, whose reading takes 10 µs each."""
 MOST_MEMBERS = 2000
 MOST_TABLES = 20
 TABLES = (".csv", ".tsv", ".txt", ".tab", ".gct")
@@ -408,11 +410,17 @@ def _cells(sheet: Any, formulas: Any, origin: str) -> tuple[list[tuple[int, list
     """
     sheet.reset_dimensions()
     formulas.reset_dimensions()
-    rows, computed = [], 0
+    rows, computed, read = [], 0, 0
     both = zip(sheet.iter_rows(), formulas.iter_rows(), strict=False)
     for number, (values, written) in enumerate(both, start=1):
         if number > MOST_ROWS or len(values) > MOST_COLUMNS:
             raise InputError(f"{origin}: more than {MOST_ROWS:,} rows or {MOST_COLUMNS:,} columns")
+        read += len(values)
+        if read > MOST_CELLS:
+            raise InputError(
+                f"{origin}: more than {MOST_CELLS:,} cells; save the sheet as .csv, which is read "
+                "without this limit"
+            )
         for value, cell in zip(values, written, strict=False):
             if cell.value is not None and cell.data_type == "f":
                 computed += 1

@@ -12,12 +12,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from kg.corpus.corpus import read_all
-from kg.literature import europe_pmc, pubmed
+from kg.literature import europe_pmc
 from kg.literature.access import Access
 from kg.literature.types import title_key
 from kg.sources.base import ReadOptions, SourceError
 from kg.sources.xml import read_license, read_xml
 from kg.types import Document
+from sage.core import egress
 from sage.core.files import write_bytes
 from sage.core.http.client import Limit, Request, ServiceClient
 from sage.core.http.errors import ServiceError, SourceChanged
@@ -144,7 +145,7 @@ class FullTexts:
         return FullText(source=place, license=license_, xml=body, document=documents[0])
 
     def _europe_pmc(self, found: Found) -> Request:
-        base = self._access.address("europe_pmc") or europe_pmc.BASE
+        base = self._access.address("europe_pmc")
         return Request(
             "europe_pmc",
             europe_pmc.LIMIT,
@@ -156,7 +157,7 @@ class FullTexts:
         return Request(
             "pubmed",
             self._ncbi_limit,
-            f"{self._access.address('pubmed') or pubmed.BASE}/efetch.fcgi",
+            f"{self._access.address('pubmed')}/efetch.fcgi",
             params={
                 "db": "pmc",
                 "id": (found.pmcid or "").removeprefix("PMC"),
@@ -209,6 +210,7 @@ class FullTexts:
             return host, "no permitted address"
         if host in self._access.hosts():
             return host, None
+        egress.permit(url)
         try:
             found = await asyncio.get_running_loop().getaddrinfo(
                 host, port, type=socket.SOCK_STREAM

@@ -17,7 +17,6 @@ from kg.literature.types import Record, clean_doi
 from sage.core.http.client import Limit, Request, ServiceClient
 from sage.core.http.errors import SourceChanged, Unavailable
 
-BASE = "https://export.arxiv.org/api"
 _ATOM = "{http://www.w3.org/2005/Atom}"
 _OWN = "{http://arxiv.org/schemas/atom}"
 
@@ -29,7 +28,7 @@ class Arxiv:
     limit = Limit(1, 3.0, concurrency=1)
 
     def __init__(self, access: Access, email: str | None = None) -> None:
-        self.base_url = access.address(self.name) or BASE
+        self.base_url = access.address(self.name)
 
     async def search(
         self, client: ServiceClient, wanted: Wanted, patience: float | None = None

@@ -14,7 +14,6 @@ from urllib.parse import quote
 
 from kg.literature.access import Access
 from kg.literature.boolean import MANY, conjunction, disjunction
-from kg.literature.europe_pmc import BASE as EUROPE_PMC
 from kg.literature.europe_pmc import parse_records, search_request
 from kg.literature.protocol import Wanted
 from kg.literature.reading import clean_text, get_field, parse_day, parse_json
@@ -24,7 +23,6 @@ from sage.core.http.errors import ServiceError
 from sage_literature.records import Found, Page, Search
 from sage_literature.sources.europe_pmc import bound_by_year, fetch_page
 
-BASE = "https://api.biorxiv.org"
 _SERVERS = '(PUBLISHER:"bioRxiv" OR PUBLISHER:"medRxiv")'
 _CHECKED = 2
 UNCHECKED = "biorxiv (status unchecked)"
@@ -42,8 +40,8 @@ class Biorxiv:
     ordered = True
 
     def __init__(self, access: Access, email: str | None = None) -> None:
-        self.base_url = access.address(self.name) or BASE
-        self.europe_pmc_url = access.address("europe_pmc") or EUROPE_PMC
+        self.base_url = access.address(self.name)
+        self.europe_pmc_url = access.address("europe_pmc")
 
     def expression(self, search: Search) -> str:
         """Return the search in the query language of Europe PMC's preprint index."""

@@ -17,7 +17,6 @@ from kg.literature.reading import clean_text, get_field, list_names, parse_entri
 from kg.literature.types import Record, clean_doi, says_retracted
 from sage.core.http.client import Limit, Request, ServiceClient
 
-BASE = "https://api.crossref.org"
 _OTHER = ("component", "grant", "peer-review", "journal", "journal-issue")
 """Types of works that are not publications."""
 
@@ -31,7 +30,7 @@ class Crossref:
     name = "crossref"
 
     def __init__(self, access: Access, email: str | None = None) -> None:
-        self.base_url = access.address(self.name) or BASE
+        self.base_url = access.address(self.name)
         self.limit = Limit(3 if email else 1, 1.0, concurrency=1)
         self._secret = {"mailto": email} if email else {}
 

@@ -26,7 +26,6 @@ from sage.core.http.client import Limit, Request, ServiceClient
 from sage.core.http.errors import Unavailable
 from sage_literature.records import Found, Page, Search
 
-BASE = "https://api.openalex.org"
 _PER_REQUEST = 50
 _PER_PAGE = 100
 _FIELDS = (
@@ -45,9 +44,9 @@ class OpenAlex:
     ordered = True
 
     def __init__(self, access: Access, email: str | None = None) -> None:
-        key, mirror = access.key("openalex"), access.address("openalex")
-        self.base_url = mirror or BASE
-        self._refused = mirror is None and key is None
+        key = access.key(self.name)
+        self.base_url = access.address(self.name)
+        self._refused = self.name not in access.urls and key is None
         self._secret = {"api_key": key} if key else {}
         if email:
             self._secret["mailto"] = email

@@ -26,7 +26,6 @@ from kg.literature.types import Record, clean_doi, says_retracted
 from sage.core.http.client import Limit, Request, ServiceClient
 from sage_literature.records import Found, Page, Search
 
-BASE = "https://api.semanticscholar.org/graph/v1"
 _FIELDS = "title,abstract,year,venue,publicationDate,publicationTypes,externalIds,authors"
 _PREPRINTS = frozenset({"arxiv.org", "biorxiv", "medrxiv", "research square", "ssrn"})
 
@@ -43,7 +42,7 @@ class SemanticScholar:
     ordered = False
 
     def __init__(self, access: Access, email: str | None = None) -> None:
-        self.base_url = access.address(self.name) or BASE
+        self.base_url = access.address(self.name)
         key = access.key(self.name) or access.key("s2")
         self._secret = {"x-api-key": key} if key else {}
 

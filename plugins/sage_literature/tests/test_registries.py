@@ -26,7 +26,6 @@ from sage_literature.registries import (
     Papers,
     Repository,
     find_releases,
-    papers_address,
     read_projects,
     read_repository,
     read_series,
@@ -227,11 +226,6 @@ def test_every_registry_is_found_by_its_entry_point() -> None:
 def test_a_package_name_cannot_carry_an_option() -> None:
     with pytest.raises(ValueError, match="not the name of a package"):
         find_releases("--index-url=http://x")
-
-
-def test_the_successors_address_comes_from_its_own_library() -> None:
-    pytest.importorskip("huggingface_hub")
-    assert papers_address().startswith("https://")
 
 
 def shared(*parts: str) -> Path:

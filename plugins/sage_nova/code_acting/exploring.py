@@ -6,7 +6,7 @@ and the kind and line of an error (`agents.coding.scrub`), but no printed text, 
 Once an outcome has been examined, claims about it in these patients are exploratory.
 
 A program can still write a patient's value as an estimate, or use it to choose a label, a line, or
-a moment. `MAX_SHOWN` bounds the information that a session can carry this way.
+a moment. `most_shown` bounds the information that a session can carry this way.
 """
 
 from __future__ import annotations
@@ -94,13 +94,21 @@ class Exploring(View):
     steps: int
     seconds: float
     min_count: int
-    most_shown: int = MAX_SHOWN
+    most_shown: int
 
 
 EXPLORER = Agent(
     name="explorer", role=Role.HIGH, reads=Exploring, returns=CodeAnswer,
     prompt=prompt_file(__file__, "explore.md"), rule=abstain,
 )  # fmt: skip
+
+
+def most_shown(patients: int) -> int:
+    """Return how many labels and numbers a session may show: fewer than half of the patients.
+
+    No column of patients' values leaves whole, in whatever order.
+    """
+    return min(MAX_SHOWN, patients // 2)
 
 
 def check_exploration(question: str, seen: Sequence[Observation], output: CodeAnswer) -> list[str]:
@@ -147,6 +155,7 @@ def make_task(cohort: Cohort, look: Look, min_count: int) -> AgentTask:
             ),
             genes=len(look.genes), imports=tuple(sorted(IMPORTS)), steps=steps,
             seconds=session.limits.seconds, min_count=min_count,
+            most_shown=most_shown(dictionary.n_patients),
         )  # fmt: skip
 
     return AgentTask(
@@ -187,7 +196,7 @@ class Tables:
     min_count: int
     images: dict[str, str] = field(default_factory=dict)
     shown: set[str] = field(default_factory=set)
-    left: int = MAX_SHOWN
+    left: int = 0
 
     @classmethod
     def from_inputs(cls, inputs: Mapping[str, Path], look: Look, min_count: int) -> Tables:
@@ -195,7 +204,8 @@ class Tables:
         import numpy as np
 
         numbers = np.column_stack([numbers_of(path) for path in inputs.values()])
-        return cls(numbers, frozenset((*look.variables, *look.genes)), min_count)
+        names = frozenset((*look.variables, *look.genes))
+        return cls(numbers, names, min_count, left=most_shown(len(numbers)))
 
     def observe(
         self, steps: Sequence[tuple[int, str]], output: Mapping[str, Any], out: Path, files: Path
@@ -229,7 +239,8 @@ class Tables:
                 continue
             size = (len(table.columns) + 1) * (len(table.rows) + 1)
             if size > self.left:
-                left_out = (f"a table beyond the {MAX_SHOWN} labels and numbers of a session",)
+                most = most_shown(len(self.numbers))
+                left_out = (f"a table beyond the {most} labels and numbers of a session",)
                 continue
             self.left -= size
             self.shown.add(whole)

@@ -14,7 +14,11 @@ from typing import Any
 import pytest
 
 from sage.core.llm.trace import read_trace
-from sage_nova.code_acting.exploring import MAX_SHOWN, build_exploration, check_exploration
+from sage_nova.code_acting.exploring import (
+    build_exploration,
+    check_exploration,
+    most_shown,
+)
 from sage_nova.code_acting.types import Acted, CodeAnswer
 from tests.end_to_end.harness import Done, environment, sage
 from tests.openai_server import Answer, serve
@@ -272,10 +276,11 @@ def test_a_session_shows_so_many_numbers_and_no_more(world: Path, tmp_path: Path
     assert ended.code == 0, ended.err
     said = [json.loads(result) for result in list_results(requests)[1:]]
     labels_and_numbers = 9 * 21
+    most = most_shown(len((world / "clinical.csv").read_text().splitlines()) - 1)
     assert [bool(result.get("tables")) for result in said] == [
-        (number + 1) * labels_and_numbers <= MAX_SHOWN for number in range(12)
+        (number + 1) * labels_and_numbers <= most for number in range(12)
     ]
-    assert "beyond the 2000 labels and numbers" in said[-1]["left_out"][0]
+    assert f"beyond the {most} labels and numbers" in said[-1]["left_out"][0]
 
 
 def test_the_first_prompt_holds_no_small_count(world: Path, tmp_path: Path) -> None:

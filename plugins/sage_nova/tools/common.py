@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import Given, SlideInput, open_slide
-from mcp_servers.spec import DEFAULT_RESOURCES, InputPath, Resources, Validity, tool
+from mcp_servers.spec import DEFAULT_RESOURCES, Resources, SlidePath, Validity, tool
 from sage.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class JobInput(Given):
 class WsiInput(JobInput):
     """A slide of a job."""
 
-    wsi_path: InputPath = Field(description="Slide or image file")
+    wsi_path: SlidePath = Field(description="Slide or image file")
     base_mpp: float | None = Field(
         default=None, gt=0, le=100, description="µm per level-0 pixel, overriding the file"
     )

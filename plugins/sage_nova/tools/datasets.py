@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, create_model
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import Given
 from mcp_servers.slides.candidates import SLIDE_SUFFIXES
-from mcp_servers.spec import InputPath, Resources
+from mcp_servers.spec import Resources, SlidePath
 from sage.core.errors import InputError
 from sage_nova.tools.common import GridInput, Job, JobInput, NovaResult, nova_tool
 
@@ -23,7 +23,7 @@ NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_ .,+=@()-]{0,200}$")
 class SourceInput(Given):
     """A folder of slides."""
 
-    wsi_source: InputPath = Field(description="Folder of slides")
+    wsi_source: SlidePath = Field(description="Folder of slides")
     search_nested: bool = Field(default=False, description="Also search subfolders")
     extensions: list[str] | None = Field(
         default=None, description='Only these suffixes, e.g. [".svs"]; default: all known suffixes'

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import Device
 from mcp_servers.slides.slide import Slide
-from mcp_servers.spec import InputPath, OutputName, Resources
+from mcp_servers.spec import InputPath, OutputName, Resources, SlidePath
 from sage.core.errors import InputError
 from sage_nova.tools.common import (
     GridInput,
@@ -38,7 +38,7 @@ from sage_nova.tools.wsi import encode_squares
 class SlidesInput(JobInput):
     """Slides of a folder."""
 
-    wsi_source: InputPath = Field(description="Folder of slides")
+    wsi_source: SlidePath = Field(description="Folder of slides")
     search_nested: bool = False
     skip_errors: bool = Field(default=False, description="Continue after slides that fail")
     skip_specific_wsi: list[str] = Field(

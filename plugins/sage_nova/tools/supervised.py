@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import Device, Given, Seed
-from mcp_servers.spec import InputPath, OutputName, Resources
+from mcp_servers.spec import InputPath, OutputName, Resources, SlidePath
 from sage.core.errors import InputError
 from sage.core.seeds import generator
 from sage_foundation.mil import MIL_VALIDITY
@@ -47,7 +47,7 @@ class MetadataInput(Given):
         description="Column with the patient; default: case_id or patient_id",
     )
     label_column: str = Field(pattern=LABEL)
-    wsi_source: InputPath | None = Field(
+    wsi_source: SlidePath | None = Field(
         default=None, description="Folder of slides; rows whose slide is not there are dropped"
     )
     drop_classes_with_fewer_than: int = Field(

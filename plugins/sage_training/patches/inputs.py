@@ -5,14 +5,14 @@ from __future__ import annotations
 from pydantic import Field
 
 from mcp_servers.pathology.common import Device, Given, Seed
-from mcp_servers.spec import InputPath
+from mcp_servers.spec import InputPath, SlidePath
 from sage_foundation.encoders import EncoderName
 
 
 class PatchTrainInput(Given):
     """Labeled regions or images, the encoder, and how tiles are cut."""
 
-    slides: InputPath = Field(
+    slides: SlidePath = Field(
         description="Folder of slides (or one slide) that `regions` outline; without regions, a "
         "folder with one subfolder of images per class"
     )

@@ -19,7 +19,7 @@ from tenacity import (
 )
 from tenacity.wait import wait_base
 
-from sage.core import clock
+from sage.core import clock, egress
 from sage.core.http.cache import DiskCache
 from sage.core.http.errors import OverBudget, ServiceError, SourceChanged, Unavailable
 from sage.core.http.limits import Breaker, Gate, Limit
@@ -313,6 +313,7 @@ class ServiceClient:
             if event.endswith(".send_request_headers.started"):
                 mark_sent()
 
+        egress.permit(request.url)
         for _ in range(4):
             try:
                 async with http.stream(
@@ -357,6 +358,7 @@ class ServiceClient:
             self._http = httpx.AsyncClient(
                 timeout=httpx.Timeout(self.policy.attempt, connect=self.policy.connect),
                 follow_redirects=False,
+                trust_env=egress.trust_environment(),
             )
         return self._http
 

@@ -29,6 +29,7 @@ from tenacity import (
     wait_exponential,
 )
 
+from sage.core import egress
 from sage.core.errors import FaultError
 from sage.core.llm.budget import Charge, Meter, Outcome
 from sage.core.llm.cache import ReplyCache, request_key
@@ -98,6 +99,11 @@ class Endpoint(Strict):
     concurrency: int = Field(default=8, ge=1)
     requests_per_minute: float | None = Field(default=None, gt=0)
     structured: Structured = "json_schema"
+
+    @property
+    def address(self) -> str:
+        """The address that prompts go to; OpenAI's only where a chat is requested without one."""
+        return self.base_url or egress.OPENAI
 
 
 @dataclass(frozen=True)
@@ -426,21 +432,26 @@ class Client:
             from langchain_openai import AzureChatOpenAI, ChatOpenAI
 
             endpoint = self.endpoint
+            egress.permit(endpoint.address)
             options: dict[str, Any] = {
                 "api_key": endpoint.api_key or SecretStr("none"),
                 "timeout": openai.Timeout(None, connect=min(30.0, endpoint.timeout_s)),
                 "max_retries": 0,
+                "openai_proxy": "",
+                "http_async_client": openai.DefaultAsyncHttpxClient(
+                    trust_env=egress.trust_environment()
+                ),
             }
             service: ChatOpenAI | AzureChatOpenAI
             if endpoint.api_version:
                 service = AzureChatOpenAI(
-                    azure_endpoint=endpoint.base_url,
+                    azure_endpoint=endpoint.address,
                     api_version=endpoint.api_version,
                     azure_deployment=model.name,
                     **options,
                 )
             else:
-                service = ChatOpenAI(model=model.name, base_url=endpoint.base_url, **options)
+                service = ChatOpenAI(model=model.name, base_url=endpoint.address, **options)
             self._services[model.name] = service.root_async_client
         found: openai.AsyncOpenAI = self._services[model.name]
         return found
@@ -448,11 +459,10 @@ class Client:
     @property
     def _official(self) -> bool:
         """Whether the provider uses `max_completion_tokens`; local servers use `max_tokens`."""
-        address = self.endpoint.base_url
-        return address is None or bool(self.endpoint.api_version) or "api.openai.com" in address
+        return bool(self.endpoint.api_version) or "api.openai.com" in self.endpoint.address
 
     def _place(self) -> str:
-        return f"the model endpoint {self.endpoint.base_url or '(OpenAI)'}"
+        return f"the model endpoint {self.endpoint.address}"
 
 
 @dataclass(frozen=True)

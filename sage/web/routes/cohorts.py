@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 
 from validation.cohort.findings import check_cohort
 from validation.contracts.timing import known_text
+from validation.disclosure import shown_finding, shown_levels
 
 router = APIRouter(prefix="/cohorts")
 
@@ -24,7 +25,11 @@ def dictionary(name: str, request: Request) -> dict[str, Any]:
         ),
         "genes": len(found.expression),
         "variables": [
-            {**variable.model_dump(mode="json"), "known_at": known_text(variable.known_at)}
+            {
+                **variable.model_dump(mode="json"),
+                "known_at": known_text(variable.known_at),
+                "levels": shown_levels(variable.levels),
+            }
             for variable in found.variables
         ],
     }  # fmt: skip
@@ -34,4 +39,4 @@ def dictionary(name: str, request: Request) -> dict[str, Any]:
 def findings(name: str, request: Request) -> list[dict[str, Any]]:
     """Return the findings of `sage cohort check`, errors first, each with its remedy."""
     found = check_cohort(request.app.state.site.cohort(name))
-    return [finding.model_dump(mode="json") for finding in found]
+    return [shown_finding(finding).model_dump(mode="json") for finding in found]

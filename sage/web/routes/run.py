@@ -246,11 +246,11 @@ def log(name: str, request: Request) -> dict[str, Any]:
 @router.get("/report")
 def report(name: str, request: Request) -> FileResponse:
     """Return the report, a document without scripts."""
-    path = request.app.state.site.run(name).root / "report.html"
-    if not path.is_file() or path.is_symlink():
-        raise InputError("the run has no report yet")
+    run = request.app.state.site.run(name)
     return FileResponse(
-        path, media_type="text/html", headers={"content-security-policy": REPORT_POLICY}
+        run.verified(run.root / "report.html"),
+        media_type="text/html",
+        headers={"content-security-policy": REPORT_POLICY},
     )
 
 
@@ -298,7 +298,7 @@ def _figure_path(run: RunFolder, hypothesis: str, file: str) -> Path:
     path = home / file
     if not FIGURE.fullmatch(file) or path.resolve() != path or not path.is_file():
         raise InputError("the run has no such figure")
-    return path
+    return run.verified(path)
 
 
 @router.get("/fields/{hypothesis}/{number}/{side}")

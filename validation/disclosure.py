@@ -1,0 +1,248 @@
+"""The gate for aggregates that leave a cohort: to prompts, tools, pages and reports for others.
+
+Counts under a minimum are suppressed together with those that would reveal them; numbers are
+described by quantiles and winsorized moments, which no single patient moves; estimates are rounded
+to what their standard error bears; and a grouping or column that a caller made is refused if fewer
+patients than the minimum separate it from the rest of the cohort or from an earlier one, because
+the difference of both results would be about these patients (docs/cohorts.md states the guarantee).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sage.core.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from validation.core.types import Finding
+
+MIN_COUNT = 5
+"""Smallest count of patients that may be shown."""
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+MOST_LOOKS = 2_000
+"""Number of callers' groupings and columns of a cohort, after which no other is answered."""
+MOST_GROUPS = 12
+SHARED = frozenset(
+    [
+        "constant",
+        "empty",
+        "endpoint",
+        "events_last",
+        "expression",
+        "grows_with_follow_up",
+        "happens_during_follow_up",
+        "inverted_event",
+        "mostly_missing",
+        "no_events",
+        "normal_samples",
+        "one_two_coding",
+        "outcome_proxy",
+        "recorded_by_outcome",
+        "repeated_header",
+        "risk_protects",
+        "several_aliquots",
+        "short_times",
+        "timing_undeclared",
+        "versioned_ids",
+        "weak_join",
+    ]
+)
+"""Codes of findings whose messages hold no patient's value or name and no small count."""
+
+
+def safe_count(count: int | None, total: int | None = None) -> int | None:
+    """Return a count, or None if it or the rest of `total` is from 1 to 4."""
+    if count is None or 0 < count < MIN_COUNT:
+        return None
+    return None if total is not None and 0 < total - count < MIN_COUNT else count
+
+
+def shown_levels(levels: Mapping[str, int], minimum: int = MIN_COUNT) -> dict[str, int]:
+    """Select the levels whose counts may be shown beside their sum.
+
+    If the hidden ones together are fewer than the minimum, or only one is hidden, the smallest
+    others are hidden as well.
+    """
+    shown = {level: n for level, n in levels.items() if n >= minimum}
+    hidden = [n for n in levels.values() if 0 < n < minimum]
+    while hidden and shown and (len(hidden) == 1 or sum(hidden) < minimum):
+        smallest = min(shown, key=lambda level: shown[level])
+        hidden.append(shown.pop(smallest))
+    return shown
+
+
+def winsorized(values: NDArray[np.float64], minimum: int = MIN_COUNT) -> NDArray[np.float64]:
+    """Move the `minimum` most extreme values on each side to the next, so that none is given away.
+
+    Returns
+    -------
+    The values in order of size: the rows' own order follows the data, and with it the last digits.
+    """
+    import numpy as np
+
+    ordered = np.sort(values)
+    at = min(minimum, (len(ordered) - 1) // 2)
+    return np.clip(ordered, ordered[at], ordered[-1 - at])
+
+
+def round_to_error(value: float, error: float) -> float:
+    """Round to the first digit of the standard error; unchanged if there is none."""
+    if not (math.isfinite(value) and math.isfinite(error) and error > 0):
+        return value
+    digits = -math.floor(math.log10(error))
+    return round(value, digits) + 0.0
+
+
+def round_ratio(value: float, lower: float, upper: float) -> tuple[float, float, float]:
+    """Round a ratio and its 95% interval to what the standard error of the ratio bears."""
+    if not (0 < lower < upper and math.isfinite(upper)):
+        return value, lower, upper
+    error = value * math.log(upper / lower) / 3.92
+    step = min(error, value, lower)
+    return round_to_error(value, step), round_to_error(lower, step), round_to_error(upper, error)
+
+
+def shown_p(p: float) -> float:
+    """Round a p-value to two significant digits."""
+    return float(f"{p:.2g}")
+
+
+def shown_finding(finding: Finding) -> Finding:
+    """Withhold what a finding says about single patients; the cohort's owner sees all."""
+    if finding.code in SHARED:
+        return finding
+    here = "details only where the data are: `sage cohort check`"
+    return finding.model_copy(update={"message": here, "remedy": here})
+
+
+def suppressed_cells(counts: NDArray[np.int64], minimum: int) -> NDArray[np.bool_]:
+    """Find the cells of a table of patients that may not be shown.
+
+    Small cells are suppressed, and along every axis the smallest partner of a single hidden cell as
+    well, so that no sum over a row or column reveals it.
+
+    Parameters
+    ----------
+    counts : patients by one level of each variable; any number of axes
+    minimum : smallest count that may be shown; empty cells may be shown
+    """
+    import numpy as np
+
+    hidden = (counts > 0) & (counts < minimum)
+    changed = bool(hidden.any())
+    while changed:
+        changed = False
+        for axis in range(counts.ndim):
+            lines = np.moveaxis(hidden, axis, -1).reshape(-1, counts.shape[axis])
+            places = np.moveaxis(np.arange(counts.size).reshape(counts.shape), axis, -1)
+            places = places.reshape(lines.shape)
+            for line, place in zip(lines, places, strict=True):
+                if line.sum() == 1 and len(line) > 1:
+                    shown = place[~line]
+                    hidden.flat[shown[np.argmin(counts.flat[shown])]] = True
+                    changed = True
+    return hidden
+
+
+def suppressed_counts(counts: Mapping[str, int], minimum: int) -> set[str]:
+    """Find the keys of counts that may not be shown: small counts, and partners that reveal them.
+
+    `X.exposed.n` and `X.reference.n` add up to a shown total, so both are suppressed if either is
+    small.
+    """
+    small = {key for key, count in counts.items() if 0 < count < minimum}
+    pairs = {"exposed": "reference", "reference": "exposed"}
+    for key in list(small):
+        parts = key.split(".")
+        for at, part in enumerate(parts):
+            if part in pairs:
+                small.add(".".join([*parts[:at], pairs[part], *parts[at + 1 :]]))
+    return small & set(counts)
+
+
+class Looks:
+    """What callers have chosen in a cohort: a rank per patient, and none for those left out.
+
+    Two looks that order the patients alike but for a few are about these few, whatever the values.
+    The file holds ranks of patients by their place in the cohort, and no outcome.
+    """
+
+    def __init__(self, cohort: str, folder: Path | None = None) -> None:
+        base = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser()
+        self.path = (folder or base / "sage" / "looks") / f"{cohort}.jsonl"
+
+    def admit(self, values: NDArray[np.float64]) -> None:
+        """Record a caller's look; `values` is NaN for patients who are left out.
+
+        Raises
+        ------
+        InputError
+            If it separates 1 to 4 patients from the others or from an earlier look.
+        """
+        import numpy as np
+
+        ranks = np.full(len(values), -1)
+        known = ~np.isnan(values)
+        ranks[known] = np.unique(values[known], return_inverse=True)[1]
+        left_out = int((~known).sum()) if ranks.max() == 0 else 0
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with self.path.open("a+", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            before = [np.asarray(json.loads(line)) for line in file]
+            if any(np.array_equal(ranks, look) for look in before):
+                return
+            distances = [_separated(ranks, look) for look in before if len(look) == len(ranks)]
+            if any(0 < distance < MIN_COUNT for distance in (left_out, *distances)):
+                raise InputError(
+                    f"this choice of patients or values differs from the whole cohort, or from "
+                    f"an earlier choice, in fewer than {MIN_COUNT} patients, and both results "
+                    "together would describe them; choose one that differs in more"
+                )
+            if len(before) >= MOST_LOOKS:
+                raise InputError(f"more than {MOST_LOOKS} different choices in this cohort")
+            file.write(json.dumps(ranks.tolist(), separators=(",", ":")) + "\n")
+
+
+def _separated(ranks: NDArray[np.int64], other: NDArray[np.int64]) -> int:
+    """Count the patients to leave out before two looks group or order the rest alike.
+
+    A grouping (up to `MOST_GROUPS` ranks) is compared with groupings, a column with columns, in
+    either direction.
+    """
+    import numpy as np
+
+    both = (ranks >= 0) & (other >= 0)
+    apart = int(((ranks >= 0) != (other >= 0)).sum())
+    first, second, n = ranks[both], other[both], int(both.sum())
+    grouped = [int(item.max(initial=0)) < MOST_GROUPS for item in (first, second)]
+    if apart >= MIN_COUNT or grouped[0] != grouped[1]:
+        return n
+    if grouped[0]:
+        table = np.zeros((MOST_GROUPS, MOST_GROUPS), dtype=int)
+        np.add.at(table, (first, second), 1)
+        return apart + n - int(min(table.max(axis=0).sum(), table.max(axis=1).sum()))
+    if abs(float(np.corrcoef(first, second)[0, 1])) < 1 - 36 / n:  # 4 patients move it by less
+        return n
+    chains = [turned[np.lexsort((turned, first))] for turned in (second, -second)]
+    return apart + n - max(_longest_rise(chain) for chain in chains)
+
+
+def _longest_rise(values: NDArray[np.int64]) -> int:
+    """Return the length of the longest subsequence that never falls."""
+    from bisect import bisect_right
+
+    ends: list[int] = []
+    for value in values.tolist():
+        at = bisect_right(ends, value)
+        ends[at : at + 1] = [value]
+    return len(ends)
