@@ -360,7 +360,7 @@ PDFS: dict[str, tuple[str, dict[str, str], int]] = {
 
 
 def build(path: Path, out: Path) -> tuple[dict[str, Any], str]:
-    arguments = ["build", str(path), "--out", str(out), "--embedder", "none", "--json"]
+    arguments = f"build {path} --out {out} --embedder none --workers 1 --json".split()
     ended = RUN.invoke(kg, arguments)
     assert ended.exit_code == 0, ended.output
     table = RUN.invoke(kg, [word for word in arguments if word != "--json"])
