@@ -328,8 +328,7 @@ def select_biomarkers(claims: Sequence[Hypothesis]) -> list[Hypothesis]:
 
 def summarize(lines: Sequence[Line]) -> Report:
     """Compute the share of campaigns with a false claim, and the claims under other rules."""
-    from benchmarks.online import e_lond, lord
-    from validation.statistics.multiplicity import p_to_e
+    from benchmarks.online import e_lond, lord, p_to_e
 
     sequences = [line.confirmed for line in lines]
     rules: dict[str, Callable[[Sequence[float]], bool]] = {

@@ -156,12 +156,18 @@ def _open_cohort(given: CohortChoice, context: ToolContext) -> tuple[Cohort, tup
 
 
 def analysis_table(
-    cohort: Cohort, given: CohortInput, keys: list[str], kinds: tuple[str, ...] = ("survival",)
+    cohort: Cohort,
+    given: CohortInput,
+    keys: list[str],
+    kinds: tuple[str, ...] = ("survival",),
+    *,
+    entered: bool = False,
 ) -> pd.DataFrame:
-    """Return the filtered, complete rows of the keys and the endpoint (`time`, `event`).
+    """Return the filtered, complete rows of the keys and the endpoint (`time`, `event`, `entry`).
 
-    Raises `InputError` if the endpoint is of another kind, or if there are fewer patients than may
-    be described.
+    `entered` is true for tools that count patients as at risk from their entry. Raises `InputError`
+    if the endpoint is of another kind or has delayed entry that the tool does not heed, or if there
+    are fewer patients than may be described.
     """
     from validation.inputs.population import apply_filters
 
@@ -169,6 +175,11 @@ def analysis_table(
     if kind not in kinds:
         raise InputError(
             f'endpoint "{given.endpoint}" is {kind}; this tool requires {" or ".join(kinds)}'
+        )
+    if "entry" in cohort.outcome(given.endpoint) and not entered:
+        raise InputError(
+            f'endpoint "{given.endpoint}" has delayed entry, for which this tool has no form; '
+            "survival.kaplan_meier, survival.logrank and survival.cox have one"
         )
     wanted = list(dict.fromkeys([*keys, *(condition.variable for condition in given.filters)]))
     table = cohort.table(wanted, [given.endpoint])
@@ -179,6 +190,7 @@ def analysis_table(
         columns={
             f"{given.endpoint}.time": "time",
             f"{given.endpoint}.event": "event",
+            f"{given.endpoint}.entry": "entry",
             f"{given.endpoint}.value": "value",
         }
     )
@@ -218,6 +230,11 @@ def admit_choices(
             looks.admit(np.asarray(shown, dtype=float))
         if threshold is not None and key == getattr(given, "group", None):
             looks.admit((numbers > threshold).astype(float).where(numbers.notna()).to_numpy())
+
+
+def entry_of(table: pd.DataFrame) -> NDArray[Any] | None:
+    """Return when each patient came under observation; None without delayed entry."""
+    return table["entry"].to_numpy(dtype=float) if "entry" in table else None
 
 
 def endpoint_kind(cohort: Cohort, name: str) -> str:

@@ -16,6 +16,7 @@ from mcp_servers.oncology.common import (
     admit_choices,
     analysis_table,
     design_matrix,
+    entry_of,
     finite,
     open_cohort,
     require_spread,
@@ -93,7 +94,8 @@ def cox(given: CoxInput, context: ToolContext) -> CoxResult:
 
     cohort = open_cohort(given, context)
     keys = list(dict.fromkeys(given.covariates))
-    table = analysis_table(cohort, given, [*keys, *([given.strata] if given.strata else [])])
+    used = [*keys, *([given.strata] if given.strata else [])]
+    table = analysis_table(cohort, given, used, entered=True)
     matrix, names, notes = design_matrix(table, keys)
     if given.standardize:
         for column, name in enumerate(names):
@@ -103,8 +105,9 @@ def cox(given: CoxInput, context: ToolContext) -> CoxResult:
     time, event = table["time"].to_numpy(), table["event"].to_numpy()
     strata = table[given.strata].astype(str).to_numpy() if given.strata else None
     context.progress(0.4, "fitting")
-    fit = fit_cox(time, event, matrix, names, strata=strata, penalty=given.penalty)
-    test = schoenfeld(time, event, matrix, fit, strata=strata)
+    entry = entry_of(table)
+    fit = fit_cox(time, event, matrix, names, strata=strata, entry=entry, penalty=given.penalty)
+    test = schoenfeld(time, event, matrix, fit, strata=strata, entry=entry)
     return CoxResult(
         endpoint=given.endpoint,
         n=fit.n,

@@ -19,6 +19,7 @@ from mcp_servers.oncology.common import (
     Key,
     analysis_table,
     assign_groups,
+    entry_of,
     finite,
     make_time_points,
     open_cohort,
@@ -127,10 +128,11 @@ def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
     import pandas as pd
 
     from validation.statistics import survival
+    from validation.statistics.survival import numbers_at_risk
 
     cohort = open_cohort(given, context)
     keys = [given.group] if given.group else []
-    table = analysis_table(cohort, given, keys)
+    table = analysis_table(cohort, given, keys, entered=given.tau is None)
     if given.group is None:
         groups, words = pd.Series("all", index=table.index), "everybody"
     else:
@@ -139,8 +141,9 @@ def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
     months = make_time_points(float(table["time"].max()), given.every)
     curves, shown = [], []
     for name, rows in table.groupby(groups):
-        fit = survival.kaplan_meier(rows["time"].to_numpy(), rows["event"].to_numpy())
-        curves.append(_curve(str(name), fit, rows["time"].to_numpy(), months))
+        time, event, entry = rows["time"].to_numpy(), rows["event"].to_numpy(), entry_of(rows)
+        fit = survival.kaplan_meier(time, event, entry)
+        curves.append(_curve(str(name), fit, numbers_at_risk(time, months, entry), months))
         shown.append((str(name), fit))
     difference = None
     if given.tau is not None:
@@ -173,10 +176,7 @@ def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
     )
 
 
-def _curve(name: str, fit: Any, time: Any, months: NDArray[Any]) -> Curve:
-    from validation.statistics.survival import numbers_at_risk
-
-    at_risk = numbers_at_risk(time, months)
+def _curve(name: str, fit: Any, at_risk: NDArray[Any], months: NDArray[Any]) -> Curve:
     months, at_risk = months[at_risk >= SMALLEST], at_risk[at_risk >= SMALLEST]
     where = np.maximum(np.searchsorted(fit.times, months, side="right") - 1, 0)
     points = []
@@ -245,12 +245,11 @@ def logrank(given: LogrankInput, context: ToolContext) -> LogrankResult:
 
     cohort = open_cohort(given, context)
     keys = [given.group, *([given.strata] if given.strata else [])]
-    table = analysis_table(cohort, given, keys)
+    table = analysis_table(cohort, given, keys, entered=True)
     groups, words = assign_groups(table, given.group, given.cut, given.threshold)
     strata = table[given.strata].astype(str).to_numpy() if given.strata else None
-    test = survival.logrank(
-        table["time"].to_numpy(), table["event"].to_numpy(), groups.to_numpy(), strata
-    )
+    time, event = table["time"].to_numpy(), table["event"].to_numpy()
+    test = survival.logrank(time, event, groups.to_numpy(), strata, entry_of(table))
     return LogrankResult(
         endpoint=given.endpoint,
         grouping=words,

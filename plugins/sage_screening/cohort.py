@@ -191,6 +191,12 @@ def _require_survival(cohort: Cohort, endpoint: str) -> None:
             f"endpoints: {', '.join(has) or 'none'}"
         )
 
+    if "entry" in cohort.outcome(endpoint):
+        raise InputError(
+            f'endpoint "{endpoint}" has delayed entry, for which the screen has no form: validate '
+            "single claims, which have one"
+        )
+
 
 def _table(cohort: Cohort, endpoint: str, covariates: tuple[str, ...]) -> pd.DataFrame:
     """Build a table of the endpoint and covariates, then every other number of the cohort."""

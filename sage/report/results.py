@@ -517,5 +517,4 @@ def read_ledger(path: Path, facts: Facts) -> tuple[Entry, ...]:
             judged = f"{test.hypothesis}.primary.q"
             q = facts.values.get(judged) or {"value": controlled.q, "text": p_text(controlled.q)}
             facts.add(f"{key}.q", q["value"], q["text"])
-            facts.add(f"{key}.e", controlled.e)
     return tuple(book.entries)

@@ -8,6 +8,7 @@ import io
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sage.report.facts import Facts
@@ -56,7 +57,7 @@ def test_flow_cut_points_e_values_and_notes_of_the_tests_are_shown(
 def test_an_exposure_that_was_refused_still_has_its_page(tmp_path: Path) -> None:
     """A claim that a leak ended has no numbers of groups; its reason must be read."""
     raw = patients(200)
-    raw["marker"] = -raw["months"]
+    raw["marker"] = raw["dead"] + np.arange(200) / 1000
     results = run_once(tmp_path / "run", raw)
     home = tmp_path / "home"
     (home / "results").mkdir(parents=True)

@@ -146,10 +146,13 @@ def test_repeating_a_strong_claim_helps_no_other(tmp_path: Path) -> None:
     alone.record(entry("a", "a", 1e-6))
     for seed in range(21):
         padded.record(entry(f"a{seed}", "a", 1e-6))
+    for truth in range(30):  # other questions, whose answers are known
+        padded.record(entry(f"known{truth}", f"known{truth}", 1e-12))
     q = [{item.contract: item.q for item in book.adjust()} for book in (alone, padded)]
-    assert q[0]["b"] == q[1]["b"] == pytest.approx(0.12)
+    assert q[0]["b"] == q[1]["b"] == pytest.approx(0.2)
     assert q[0]["a"] == pytest.approx(6e-6)
     assert q[1]["a0"] == pytest.approx(21 * 6e-6)
+    assert {name: q[1][name] for name in weak} == pytest.approx({name: q[0][name] for name in weak})
 
 
 def test_a_mended_program_is_judged_by_its_own_p(tmp_path: Path) -> None:

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from lifelines.statistics import power_under_cph, sample_size_necessary_under_cph
 from patsy import dmatrix
 from scipy.integrate import quad
+from scipy.special import ndtr
 from statsmodels.stats.multitest import multipletests
 
+from benchmarks.online import p_to_e
 from benchmarks.simulate.samples import survival_sample
 from validation.statistics.cutpoint import maximally_selected
 from validation.statistics.errors import (
@@ -20,7 +22,7 @@ from validation.statistics.errors import (
     ShapeError,
 )
 from validation.statistics.imputation import impute, outcome_predictors, pool
-from validation.statistics.multiplicity import bh, e_bh, p_to_e
+from validation.statistics.multiplicity import bh, holm
 from validation.statistics.power import (
     events_needed,
     minimum_detectable_hr,
@@ -41,6 +43,25 @@ def test_benjamini_hochberg_of_five_by_hand():
 @settings(max_examples=30, deadline=None)
 def test_adjusted_p_values_agree_with_statsmodels(p):
     np.testing.assert_allclose(bh(p), multipletests(p, method="fdr_bh")[1], rtol=1e-9)
+    np.testing.assert_allclose(holm(p), multipletests(p, method="holm")[1], rtol=1e-9)
+
+
+@given(P_VALUES, P_VALUES)
+@settings(max_examples=60, deadline=None)
+def test_no_further_claim_lowers_holms_adjusted_p(p, padding):
+    assert (holm([*p, *padding])[: len(p)] >= holm(p) - 1e-12).all()
+
+
+def test_padding_with_known_truths_makes_no_false_claim():
+    rng, worlds, nulls, truths = np.random.default_rng(2), 400, 10, 30
+    false = {"bh": 0, "holm": 0}
+    for _ in range(worlds):
+        z = np.append(rng.normal(size=nulls), rng.normal(6, 1, size=truths))
+        p = 2 * ndtr(-np.abs(z))
+        false["bh"] += (bh(p)[:nulls] < 0.05).any()
+        false["holm"] += (holm(p)[:nulls] < 0.05).any()
+    assert false["holm"] <= 0.05 * worlds + 2 * np.sqrt(worlds * 0.05 * 0.95)
+    assert false["bh"] > 0.25 * worlds
 
 
 @given(P_VALUES)
@@ -71,33 +92,10 @@ def test_smaller_p_gives_a_larger_e_and_p_zero_is_refused():
         p_to_e([0.0, 0.2])
 
 
-def test_e_bh_rejects_by_hand():
-    # m = 4, alpha = 0.1: k e_(k) >= 40. Sorted 41, 21, 13, 1: 41, 42, 39, 4, so two are rejected.
-    assert list(e_bh([1, 21, 41, 13], 0.1)) == [False, True, True, False]
-    assert not e_bh([39.0, 0, 0, 0], 0.1).any()
-
-
-@pytest.mark.parametrize("wrong", [[-0.1, 2.0], [float("nan"), 2.0]])
-def test_e_values_that_are_none_are_refused(wrong):
-    with pytest.raises((ShapeError, MissingValuesError)):
-        e_bh(wrong)
-
-
 @pytest.mark.parametrize("wrong", [-0.05, 1.05])
 def test_what_is_no_p_value_is_refused(wrong):
     with pytest.raises(ShapeError):
         bh([0.2, wrong])
-
-
-def test_e_bh_keeps_the_false_discovery_rate_on_dependent_nulls():
-    rng = np.random.default_rng(0)
-    from scipy.special import ndtr
-
-    false = 0
-    for _ in range(400):
-        z = np.sqrt(0.8) * rng.standard_normal() + np.sqrt(0.2) * rng.standard_normal(20)
-        false += e_bh(p_to_e(2 * ndtr(-np.abs(z))), 0.05).any()
-    assert false / 400 <= 0.05
 
 
 def test_schoenfelds_formula_by_hand():

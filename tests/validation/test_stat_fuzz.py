@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from validation.controls.curve import cox_model, fit_specification_curve
-from validation.controls.numeric import permuted_outcome
 from validation.screening.rank import screen
 from validation.statistics.auc import auc_at
 from validation.statistics.binary import logistic
@@ -129,7 +128,6 @@ RUNS = {
     "cutpoint": lambda d: [
         maximally_selected(d["time"], d["event"], d["X"][:, 0], permutations=20).p
     ],
-    "permuted": lambda d: [permuted_outcome(d["time"], d["event"], d["X"][:, 0], times=30).p],
     "specification": run_specification,
     "splines": lambda d: [rcs_basis(d["X"][:, 0], 3)],
     "imputation": run_imputation,

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import zeta
 
-from benchmarks.online import e_lond, lord
+from benchmarks.online import e_lond, lord, p_to_e
 from benchmarks.runner import rate
 from validation.statistics.errors import ShapeError
-from validation.statistics.multiplicity import p_to_e
 from validation.statistics.online import level, spending
 
 P_VALUES = st.lists(st.one_of(st.floats(0.0, 1.0), st.floats(0.0, 0.002)), min_size=1, max_size=40)

@@ -9,18 +9,15 @@ from sksurv.util import Surv
 
 from benchmarks.simulate.samples import survival_sample
 from validation.controls.curve import cox_model, fit_specification_curve
-from validation.controls.numeric import (
-    empirical_p,
-    matched_features,
-    permutations,
-    permuted_outcome,
-)
+from validation.controls.numeric import empirical_p, matched_features, permutations, score_z
 from validation.screening.rank import screen
 from validation.statistics.base import chi2_p
 from validation.statistics.cox import cox
+from validation.statistics.cutpoint import logrank_scores
 from validation.statistics.errors import (
     CollinearError,
     ConstantFeatureError,
+    ConvergenceError,
     NoEventsError,
     ShapeError,
     TooManyCovariatesError,
@@ -113,40 +110,44 @@ def test_screen_of_null_features_makes_no_discovery_beyond_its_rate():
     assert any_hit <= 7  # 99.9% point of a binomial (40, 0.05)
 
 
+def permuted(s, times, seed=0):
+    """The score of the first covariate given the others, its permutations, and p."""
+    orders = permutations(len(s.time), times, seed)
+    others = s.X[:, 1:] if s.X.shape[1] > 1 else None
+    scores, x = logrank_scores(s.time, s.event == 1), s.X[:, 0]
+    observed = float(score_z(scores, x[:, None], others)[0])
+    null = score_z(scores, x[orders].T, others)
+    return observed, null, empirical_p(observed, null)
+
+
 def test_permuted_outcome_finds_a_planted_effect_and_leaves_a_null_one():
-    s = survival_sample(200, [0.7, 0.5], seed=2, correlation=0.3)
-    found = permuted_outcome(s.time, s.event, s.X[:, 0], s.X[:, 1], times=400, seed=1)
-    assert found.p == pytest.approx(1 / 401)
-    assert found.false_positive_rate == pytest.approx(0.05, abs=0.04)
-    low, high = np.quantile(found.null, [0.025, 0.975])
-    assert low < -1.5 and high > 1.5 and abs(found.observed) > 3
-    null = survival_sample(200, [0.0, 0.5], seed=3)
-    assert permuted_outcome(null.time, null.event, null.X[:, 0], null.X[:, 1], times=400).p > 0.02
+    sample = survival_sample(200, [0.7, 0.5], seed=2, correlation=0.3)
+    observed, null, p = permuted(sample, 400, seed=1)
+    assert p == pytest.approx(1 / 401) and abs(observed) > 3
+    assert np.mean(np.abs(null) > 1.96) == pytest.approx(0.05, abs=0.04)
+    assert permuted(survival_sample(200, [0.0, 0.5], seed=3), 400)[2] > 0.02
 
 
 def test_permutation_p_values_are_uniform_when_nothing_is_true():
-    p = []
-    for seed in range(80):
-        s = survival_sample(80, [0.0, 0.6], seed=seed)
-        p.append(permuted_outcome(s.time, s.event, s.X[:, 0], s.X[:, 1], times=199, seed=seed).p)
     from scipy.stats import kstest
 
+    p = [permuted(survival_sample(80, [0.0, 0.6], seed=at), 199, at)[2] for at in range(80)]
     assert kstest(p, "uniform").pvalue > 0.001
     assert np.mean(np.array(p) <= 0.05) < 0.11
 
 
 def test_permutation_agrees_with_the_analytic_p_value():
-    s = survival_sample(150, [0.25], seed=9)
-    found = permuted_outcome(s.time, s.event, s.X[:, 0], times=3000)
-    assert found.p == pytest.approx(chi2_p(found.observed**2, 1), abs=0.02)
+    observed, _, p = permuted(survival_sample(150, [0.25], seed=9), 3000)
+    assert p == pytest.approx(chi2_p(observed**2, 1), abs=0.02)
 
 
-def test_empirical_p_is_never_zero_and_counts_the_right_tail():
+def test_empirical_p_is_never_zero_nor_made_of_what_could_not_be_computed():
     null = np.array([-2.0, -1.0, 0.0, 1.0])
     assert empirical_p(3.0, null) == pytest.approx(1 / 5)
     assert empirical_p(1.0, null) == pytest.approx(4 / 5)
-    assert empirical_p(1.0, null, "higher") == pytest.approx(2 / 5)
-    assert empirical_p(-2.0, null, "lower") == pytest.approx(2 / 5)
+    for observed, drawn in ((np.nan, null), (1.0, np.full(4, np.nan)), (1.0, null[:0])):
+        with pytest.raises(ConvergenceError):
+            empirical_p(observed, drawn)
 
 
 def test_permutations_stay_within_their_strata():

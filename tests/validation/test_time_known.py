@@ -18,7 +18,7 @@ from sage.core.errors import InputError
 from tests.validation.core_help import claim, frozen_for, load, patients, run, write
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
-from validation.contracts.timing import ENTRY, records
+from validation.contracts.timing import records
 from validation.core.hypothesis import Hypothesis
 from validation.drafting.draft import draft
 from validation.inputs.population import apply_filters
@@ -285,14 +285,14 @@ def test_records_add_up_to_each_patients_follow_up(tmp_path: Path) -> None:
     contract = draft(hypothesis, cohort.dictionary())
     whole = cohort.table(contract.keys(), ["OS"])
     split = records(whole, contract)
-    length = (split["OS.time"] - split[ENTRY]).groupby(level=0).sum()
+    length = (split["OS.time"] - split["OS.entry"]).groupby(level=0).sum()
     assert length.sort_index().to_numpy() == pytest.approx(whole["OS.time"].sort_index().to_numpy())
     events = split["OS.event"].groupby(level=0).sum().sort_index()
     assert (events == whole["OS.event"].sort_index()).all()
-    assert (split["OS.time"].dropna() > split.loc[split["OS.time"].notna(), ENTRY]).all()
+    assert (split["OS.time"].dropna() > split.loc[split["OS.time"].notna(), "OS.entry"]).all()
     since = whole["clinical:given@known_at"]
     exposed = split[(split["clinical:given"] == "yes") & split["OS.time"].notna()]
-    assert (exposed[ENTRY].to_numpy() == since[exposed.index].to_numpy()).all()
+    assert (exposed["OS.entry"].to_numpy() == since[exposed.index].to_numpy()).all()
     assert set(exposed.index) == set(since.index[since < whole["OS.time"]])
 
 

@@ -14,6 +14,11 @@ SWAP = "if the flag is inverted, swap event_values and censored_values"
 CODES: dict[str, tuple[Severity, str]] = {
     "censoring_flag": ("warning", "compare it with vital status or the time of death"),
     "cleaned_text": ("info", ""),
+    "contains_follow_up": (
+        "warning",
+        "it is an outcome: omit it; if patients were followed from the other variable on, declare "
+        "both as `entry` and `time` of the endpoint",
+    ),
     "copied_patients": (
         "error",
         "keep each patient once; if a patient has several rows, declare `cluster` under [patient]",
@@ -23,6 +28,7 @@ CODES: dict[str, tuple[Severity, str]] = {
     "empty": ("error", "check its column and its codes for missing values, or omit it"),
     "endpoint": ("error", READ),
     "event_disagrees": ("warning", "find out which of the two is right before testing anything"),
+    "entry_left_out": ("warning", "enter when each patient came under observation, before `time`"),
     "events_last": ("warning", SWAP),
     "expression": ("error", READ),
     "few_events": ("warning", "use another endpoint for primary tests"),

@@ -56,7 +56,7 @@ class CohortColumns(CohortData):
     def outcome_columns(self, endpoint: str) -> frozenset[tuple[Path, str]]:
         """Return the files and columns that an endpoint is read from."""
         spec = self.spec.endpoints[endpoint]
-        columns = ("time", "time_censored", "event", "competing", "column")
+        columns = ("time", "entry", "time_censored", "event", "competing", "column")
         return frozenset(
             (self.tables[spec.table].path.resolve(), column)
             for name in columns
@@ -106,7 +106,7 @@ class CohortColumns(CohortData):
         return values.reindex(self.patients).rename(key)
 
     def outcome(self, name: str) -> pd.DataFrame:
-        """Read an endpoint, indexed by patient identifier: `time`, `event`, or `value`."""
+        """Read an endpoint, indexed by patient identifier, as `decode` returns it."""
         if name not in self.spec.endpoints:
             raise InputError(
                 f'cohort "{self.id}" has no endpoint "{name}". Endpoints: '
@@ -122,7 +122,8 @@ class CohortColumns(CohortData):
     def table(self, keys: Sequence[str], endpoints: Sequence[str] = ()) -> pd.DataFrame:
         """Return variables and outcomes, one row per patient, indexed and sorted by pseudonym.
 
-        Outcome columns are `NAME.time` (months) and `NAME.event`, or `NAME.value`.
+        Outcome columns are `NAME.time` (months), `NAME.event` and, with delayed entry,
+        `NAME.entry` (months); or `NAME.value`.
         """
         columns: dict[str, pd.Series] = {key: self.column(key) for key in dict.fromkeys(keys)}
         for name in dict.fromkeys(endpoints):

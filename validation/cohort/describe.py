@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from validation.cohort.endpoints import coding_text
+from validation.cohort.endpoints import coding_text, followed
 from validation.cohort.model import ContinuousSpec, TimedSpec
 from validation.cohort.tables import text_of
 from validation.cohort.timing import known_at, value_before
@@ -103,6 +103,7 @@ def endpoint_of(cohort: CohortColumns, name: str) -> Endpoint:
         median_follow_up=_reverse_median(outcome) if in_time else None,
         coding=coding_text(spec),
         contained_in=getattr(spec, "contained_in", ()),
+        entry="entry" in outcome,
         note=spec.note,
     )
 
@@ -143,7 +144,7 @@ def _reverse_median(outcome: pd.DataFrame) -> float | None:
     """Estimate median follow-up by the reverse Kaplan-Meier method (Schemper and Smith 1996)."""
     if outcome.empty:
         return None
-    time = outcome["time"].to_numpy(dtype=float)
+    time = followed(outcome).to_numpy(dtype=float)
     censored = (outcome["event"].to_numpy(dtype=float) == 0).astype(float)
     survival = 1.0
     for moment in np.unique(time):

@@ -29,13 +29,13 @@ def decode(name: str, spec: EndpointSpec, table: Loaded) -> pd.DataFrame:
     Returns
     -------
     Frame indexed by patient: `time` in months and `event` (0 censored, 1 event, 2 competing) for
-    outcomes in time; `value` for binary (0/1) and continuous outcomes. Patients without the outcome
-    are left out.
+    outcomes in time, and `entry` in months if delayed entry is declared; `value` for binary (0/1)
+    and continuous outcomes. Patients without the outcome are left out.
 
     Raises
     ------
     InputError
-        For undeclared codes, negative times, and times longer than any follow-up.
+        For undeclared codes, impossible times, and entries after the end of follow-up.
     """
     if isinstance(spec, TimedSpec):
         return _in_time(name, spec, table)
@@ -66,8 +66,12 @@ def _in_time(name: str, spec: TimedSpec, table: Loaded) -> pd.DataFrame:
         contact = table.column(spec.time_censored, f"endpoints.{name}.time_censored")
         time = time.where(event == 1, numeric(contact, table.missing, where))
     time = time * TO_MONTHS[spec.time_unit]
-    data = pd.DataFrame({"time": time, "event": event}).dropna()
-    data = check_times(data, where, spec.max_months, spec.invalid_times)
+    columns = {"time": time, "event": event}
+    if spec.entry is not None:
+        raw = table.column(spec.entry, f"endpoints.{name}.entry")
+        columns["entry"] = numeric(raw, table.missing, where) * TO_MONTHS[spec.time_unit]
+    data = pd.DataFrame(columns).dropna()
+    data = _check_times(data, where, spec)
     owner = table.patient.loc[data.index]
     if owner.duplicated().any():
         last = _last_contact(data, owner, table.spec.rows_per_patient, where)
@@ -75,41 +79,39 @@ def _in_time(name: str, spec: TimedSpec, table: Loaded) -> pd.DataFrame:
     return data.set_axis(owner.to_numpy())
 
 
-def check_times(data: pd.DataFrame, where: str, limit: float, policy: str) -> pd.DataFrame:
-    """Reject (or, with policy "exclude", drop) negative times and times over `limit` months.
+def followed(outcome: pd.DataFrame) -> pd.Series:
+    """Return the months for which each patient of a decoded outcome in time was followed."""
+    return outcome["time"] - outcome["entry"] if "entry" in outcome else outcome["time"]
 
-    Parameters
-    ----------
-    data : table with a column `time` in months
-    limit : longest plausible time, in months
-    policy : "exclude" to drop such times; any other value rejects them
 
-    Raises
-    ------
-    InputError
-        If there are such times and they are not dropped.
+def _check_times(data: pd.DataFrame, where: str, spec: TimedSpec) -> pd.DataFrame:
+    """Reject (or, with `invalid_times = "exclude"`, drop) impossible times and entries.
+
+    Raises `InputError` if there are such times and they are not dropped.
     """
-    negative = data["time"] < 0
-    late = data["time"] > limit
-    if policy == "exclude":
-        return data[~(negative | late)]
-    if negative.any():
-        raise InputError(
-            f"{where}: {int(negative.sum())} times are negative (minimum "
-            f"{data['time'].min():.1f} months). Correct them, or set `invalid_times = "
-            '"exclude"` for this endpoint'
-        )
-    if late.any():
-        raise InputError(
-            f"{where}: {int(late.sum())} times exceed {limit:g} months (maximum "
-            f"{data['time'].max():.0f}). Check `time_unit`. If the follow-up is real, increase "
-            '`max_months`; otherwise set `invalid_times = "exclude"`'
-        )
-    return data
+    time, limit = data["time"], spec.max_months
+    wrong = {
+        f"times are negative (minimum {time.min():.1f} months). Correct them": time < 0,
+        f"times exceed {limit:g} months (maximum {time.max():.0f}). Check `time_unit`; if the "
+        "follow-up is real, increase `max_months`": time > limit,
+    }
+    if "entry" in data:
+        wrong["entries are negative. Count entry and time from the same start"] = data["entry"] < 0
+        after = "patients enter at or after the end of their follow-up. Correct `entry` or `time`"
+        wrong[after] = (data["entry"] >= time) & (time >= 0)
+    keep = time.notna()
+    for problem, rows in wrong.items():
+        if spec.invalid_times == "refuse" and rows.any():
+            raise InputError(
+                f"{where}: {int(rows.sum())} {problem}, or set `invalid_times = "
+                '"exclude"` for this endpoint'
+            )
+        keep &= ~rows
+    return data[keep]
 
 
 def _last_contact(data: pd.DataFrame, owner: pd.Series, rule: str, where: str) -> pd.DataFrame:
-    """Keep the latest follow-up row of each patient; at equal times, an event wins."""
+    """Keep the latest follow-up row of each patient, from the first entry; an event wins a tie."""
     if rule == "error":
         raise InputError(
             f"{where}: {int(owner[owner.duplicated()].nunique())} patients have several rows. "
@@ -117,14 +119,16 @@ def _last_contact(data: pd.DataFrame, owner: pd.Series, rule: str, where: str) -
         )
     rows = data.assign(owner=owner.to_numpy())
     if rule == "identical":
-        conflict = int((rows.groupby("owner")[["time", "event"]].nunique().max(axis=1) > 1).sum())
+        conflict = int((rows.groupby("owner")[list(data)].nunique().max(axis=1) > 1).sum())
         if conflict:
             raise InputError(
                 f"{where}: {conflict} patients have rows with different outcomes. "
                 'Use rows_per_patient = "last" to take the latest follow-up'
             )
     rows = rows.sort_values(["time", "event"], kind="stable")
-    return rows.groupby("owner").last()[["time", "event"]]
+    if "entry" in rows:
+        rows["entry"] = rows.groupby("owner")["entry"].transform("min")
+    return rows.groupby("owner").last()[list(data)]
 
 
 def _code_events(
@@ -186,4 +190,5 @@ def coding_text(spec: EndpointSpec) -> str:
     if isinstance(spec, CompetingSpec):
         second = f"column {spec.competing}: " if spec.competing else ""
         text += f"{second}{', '.join(map(text_of, spec.competing_values))} = competing event; "
-    return text + f"{', '.join(map(text_of, spec.censored_values))} = censored"
+    entry = f"; followed from column {spec.entry} on" if spec.entry is not None else ""
+    return text + f"{', '.join(map(text_of, spec.censored_values))} = censored{entry}"

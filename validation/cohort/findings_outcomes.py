@@ -10,6 +10,7 @@ import numpy as np
 
 from sage.core.errors import InputError
 from validation.cohort.codes import SWAP, report
+from validation.cohort.endpoints import decode, followed
 from validation.cohort.model import SurvivalSpec, TimedSpec
 from validation.cohort.tables import Loaded, codes, text_of
 from validation.core.types import Finding
@@ -54,6 +55,12 @@ def of_endpoints(cohort: Cohort) -> Iterator[Finding]:
         elif events < FEW_EVENTS:
             yield report("few_events", where, f"{events} events: no model is reliable")
         yield from _polarity(cohort, name, spec, outcome)
+        if spec.entry is not None:
+            plain = decode(name, spec.model_copy(update={"entry": None}), cohort.tables[spec.table])
+            if lost := len(plain.index.intersection(cohort.patients)) - len(outcome):
+                text = f"{lost} of {lost + len(outcome)} patients have no possible entry: left out"
+                yield report("entry_left_out", where, text)
+        outcome = outcome.assign(time=followed(outcome))
         yield from _events_last(where, spec, outcome)
         yield from _risk_protects(cohort, where, outcome)
         yield from _times(where, outcome["time"])

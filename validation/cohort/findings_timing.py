@@ -6,12 +6,20 @@ drafted with them would have seen the outcome.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from sage.core.errors import InputError
 from validation.cohort.codes import report
-from validation.cohort.model import ContinuousSpec, SurvivalSpec, declaration_remedy
+from validation.cohort.endpoints import followed
+from validation.cohort.model import (
+    ContinuousSpec,
+    SurvivalSpec,
+    TimedSpec,
+    declaration_remedy,
+)
 from validation.cohort.tables import codes
 from validation.cohort.timing import known_at
 from validation.core.types import Finding
@@ -27,6 +35,8 @@ FEWEST_TIMES = 10
 AGREE = 0.95
 """Smallest share of patients in whom a column of times must agree with a yes/no variable."""
 NAMED = 12
+EXACT, SHORT_OF = 0.995, 0.98
+"""Variance of a variable that follow-up and another one explain together, and the latter alone."""
 CODES = {"outcome": "outcome_proxy", "follow_up": "grows_with_follow_up"}
 
 
@@ -44,11 +54,70 @@ def of_timing(cohort: Cohort) -> Iterator[Finding]:
             leak = next(_leaks(cohort, key, values), None)
             yield from () if leak is None else (leak,)
             yield from _own_times(cohort, key)
+    for key, name, text in find_held_follow_up(cohort, cohort.keys()):
+        yield report("contains_follow_up", f"variables.{key}", f"{name}: {text}")
     if undeclared:
         more = f" and {len(undeclared) - NAMED} more" if len(undeclared) > NAMED else ""
         text = f"it is not known when these were measured: {', '.join(undeclared[:NAMED])}{more}"
         remedy = f"{declaration_remedy(undeclared[:NAMED])}; until then they cannot support a claim"
         yield report("timing_undeclared", "variables", text, remedy=remedy)
+
+
+def require_no_follow_up(cohort: Cohort, keys: Iterable[str], endpoint: str) -> None:
+    """Raise `InputError` if a variable is the endpoint's time, alone or added to another variable.
+
+    Such a variable, like the age at the end of follow-up, is an outcome whenever it was recorded.
+    """
+    for key, name, text in find_held_follow_up(cohort, keys):
+        if name == endpoint:
+            raise InputError(f"{key} is not a baseline variable: {text}. Use what was known before")
+
+
+def find_held_follow_up(cohort: Cohort, keys: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    """Find numbers that equal an endpoint's time, or its sum with another variable, up to rounding.
+
+    Yields each such variable of `keys`, the endpoint, and the relation in words.
+    """
+    import pandas as pd
+
+    numbers = {}
+    for key, spec in cohort.variables.items():
+        if spec.kind in ("continuous", "ordinal"):
+            try:
+                numbers[key] = cohort.column(key).astype(float)
+            except (InputError, ValueError):
+                continue  # reported by of_variables
+    frame = pd.DataFrame(numbers)
+    mine = [
+        key for key in dict.fromkeys(keys) if key in frame and known_at(cohort, key) != "column"
+    ]
+    for name, endpoint in cohort.spec.endpoints.items() if mine else ():
+        if not isinstance(endpoint, TimedSpec):
+            continue
+        try:
+            outcome = cohort.outcome(name).reindex(frame.index)
+        except InputError:
+            continue  # reported by of_endpoints
+        parts = {"time": outcome["time"], "followed": followed(outcome)}
+        parts |= {"entry": outcome["entry"]} if endpoint.entry is not None else {}
+        found = frame.assign(**parts).corr(min_periods=FEWEST_TIMES)
+        names, r = [str(column) for column in found], found.to_numpy()
+        time, lasted = names.index("time"), names.index("followed")
+        for key in mine:
+            at = names.index(key)
+            if np.nanmax(r[at, [time, lasted]] ** 2, initial=0.0) > EXACT:
+                yield key, name, "it is the length of follow-up"
+                continue
+            own, t = r[at], r[time]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                explained = (own[time] ** 2 + own**2 - 2 * own[time] * own * t) / (1 - t**2)
+            sums = (explained > EXACT) & (own**2 < SHORT_OF)
+            sums &= (own > own[time] * t) & (own[time] > own * t)
+            sums[[at, time, lasted]] = False
+            if sums.any():
+                other = names[int(np.where(sums, explained, 0.0).argmax())]
+                other = str(endpoint.entry) if other == "entry" else other
+                yield key, name, f"it is {other} plus the length of follow-up"
 
 
 def _leaks(cohort: Cohort, key: str, values: pd.Series) -> Iterator[Finding]:
@@ -64,7 +133,7 @@ def _leaks(cohort: Cohort, key: str, values: pd.Series) -> Iterator[Finding]:
             continue  # reported by of_endpoints
         timed = "time" in outcome.columns
         event = outcome["event" if timed else "value"].to_numpy(dtype=float)
-        time = outcome["time"].to_numpy(dtype=float) if timed else None
+        time = followed(outcome).to_numpy(dtype=float) if timed else None
         for level, numbers in _columns(values.reindex(outcome.index)):
             leak = find_leak(numbers.to_numpy(dtype=float), event, time)
             if leak is not None:

@@ -171,10 +171,15 @@ class RatioSpec(Strict):
 
 
 class TimedSpec(Strict):
-    """Time to an event, in a table's columns."""
+    """Time to an event, in a table's columns.
+
+    `entry` is the column of the time from which each patient was followed, on the scale of `time`
+    (delayed entry): patients who had the event before it could not be in the cohort.
+    """
 
     table: str
     time: str
+    entry: str | None = Field(default=None, exclude_if=lambda given: given is None)
     time_unit: TimeUnit
     event: str
     event_values: tuple[Cell, ...] = Field(min_length=1)

@@ -115,13 +115,14 @@ class VariableUse(Strict):
 
 
 class EndpointUse(Strict):
-    """An outcome as the contract uses it."""
+    """An outcome as the contract uses it; `entry` if it has delayed entry."""
 
     key: str
     kind: Literal["survival", "binary", "continuous", "competing"]
     label: Name
     coding: Passage = ""
     unit: Name | None = None
+    entry: bool = Field(default=False, exclude_if=lambda given: not given)
 
 
 class Within(Strict):

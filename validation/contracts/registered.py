@@ -180,6 +180,16 @@ CLUSTERED: tuple[Method, ...] = (
     "site",
 )
 """Methods that have a robust variance or are descriptive."""
+ENTERED: tuple[Method, ...] = (
+    *CLUSTERED,
+    "spline",
+    "nested",
+    "joint_groups",
+    "ordered_groups",
+    "time_dependent",
+    "univariable",
+)
+"""Methods that count patients as at risk from their time of entry, or read no time."""
 PREDICTING: tuple[Method, ...] = ("concordance", "calibration", "decision_curve")
 """Methods that evaluate a model's predictions."""
 
@@ -190,7 +200,8 @@ def for_rows(
     """Adapt the tests to the cohort's rows, and return them with notes on tests left out.
 
     If a site is declared, a test of what it explains is added. If several rows belong to one
-    person, tests that assume independent rows are left out.
+    person, tests that assume independent rows are left out; with delayed entry, tests that have no
+    form for it.
 
     Raises `InputError` if the primary test would be left out.
     """
@@ -209,17 +220,32 @@ def for_rows(
             for test in tests
         )
         tests = tuple(test for test in tests if test.covariates or test.method not in PREDICTING)
-    if dictionary.cluster is None:
-        return tests, []
-    if primary.method not in CLUSTERED:
-        raise InputError(
-            f"several rows of the same person ({dictionary.cluster}) require a robust variance, "
-            f'which the primary test "{primary.method}" does not support: choose a survival '
-            "endpoint and a cut that is not searched, or use one row per patient"
-        )
-    lost = [test.id for test in tests if test.method not in CLUSTERED]
-    note = f"omitted, because they treat a person's rows as independent: {', '.join(lost)}"
-    return tuple(test for test in tests if test.method in CLUSTERED), [note] if lost else []
+    entered = {endpoint.key for endpoint in dictionary.endpoints if endpoint.entry}
+    notes = []
+    for concerned, able, why, remedy in (
+        (
+            tests if dictionary.cluster is not None else (),
+            CLUSTERED,
+            "it treats a person's rows as independent",
+            "choose a survival endpoint, or use one row per patient",
+        ),
+        (
+            tuple(test for test in tests if test.endpoint in entered),
+            ENTERED,
+            "it has no form for delayed entry",
+            "choose a comparison other than mediation",
+        ),
+    ):
+        lost = [test for test in concerned if test.method not in able]
+        if primary in lost:
+            raise InputError(
+                f'the primary test "{primary.method}" does not serve this cohort, as {why}: '
+                f"{remedy}, and a cut that is not searched"
+            )
+        if lost:
+            notes.append(f"omitted, as {why}: {', '.join(test.id for test in lost)}")
+        tests = tuple(test for test in tests if test not in lost)
+    return tests, notes
 
 
 MAIN: dict[tuple[str, bool], Method] = {

@@ -22,9 +22,6 @@ from validation.core.hypothesis import CutRule, Hypothesis, KnownAt
 if TYPE_CHECKING:
     import pandas as pd
 
-ENTRY = "follow_up.start"
-"""Column of a record's start, in months; the record ends at the outcome's own time."""
-
 
 def known_text(known_at: KnownAt) -> str:
     """Describe when a variable became known."""
@@ -143,6 +140,9 @@ def as_known(table: pd.DataFrame, contract: Contract) -> tuple[pd.DataFrame, lis
             over = table[column] <= landmark
             table.loc[over, [column, column.removesuffix("time") + "event"]] = float("nan")
             table[column] -= landmark
+            entry = column.removesuffix("time") + "entry"
+            if entry in table:
+                table[entry] = (table[entry] - landmark).clip(lower=0.0)
     for use in contract.variables:
         if use.known_at == "column" and use.key in table.columns:
             known = table[known_since(use.key)] <= months
@@ -153,31 +153,39 @@ def as_known(table: pd.DataFrame, contract: Contract) -> tuple[pd.DataFrame, lis
     return table, [JoinReport(step="landmark", before=total, after=len(table), reason=reason)]
 
 
+START = "follow_up.start"
+"""Column of a record's start, in months, while records are built."""
+
+
 def records(rows: pd.DataFrame, contract: Contract) -> pd.DataFrame:
     """Build start-stop records: each patient until a value became known, and from then on.
 
     The value counts after its time, so an event at exactly that time belongs to the earlier state.
-    A record has the end and the event of every outcome that was not over before it.
+    A record has the entry, end and event of every outcome that was not over before it, or did not
+    begin after it.
     """
     import pandas as pd
 
-    found, stop = rows.assign(**{ENTRY: 0.0}), np.full(len(rows), np.inf)
+    found, stop = rows.assign(**{START: 0.0}), np.full(len(rows), np.inf)
     late = [variable for variable in contract.variables if variable.known_at == "column"]
     for use in {
         variable.key: variable for variable in late if variable.key in rows.columns
     }.values():
         when = found[known_since(use.key)].fillna(np.inf).to_numpy(dtype=float)
-        start = found[ENTRY].to_numpy()
+        start = found[START].to_numpy()
         parted = (start < when) & (when < stop)
-        later = found[parted].assign(**{ENTRY: when[parted]})
+        later = found[parted].assign(**{START: when[parted]})
         until = found.assign(**{use.key: found[use.key].where(when <= start, use.before)})
         found = pd.concat([until, later])
         stop = np.concatenate([np.where(parted, when, stop), stop[parted]])
     for column in [str(column) for column in rows.columns if str(column).endswith(".time")]:
-        flag = column.removesuffix("time") + "event"
-        end = found[column].to_numpy(dtype=float)
-        over = end <= found[ENTRY].to_numpy()
+        flag, entry = (column.removesuffix("time") + name for name in ("event", "entry"))
+        begin, end = found[START].to_numpy(), found[column].to_numpy(dtype=float)
+        if entry in found:
+            begin = np.maximum(begin, found[entry].to_numpy(dtype=float))
+        over = np.minimum(end, stop) <= begin
+        found[entry] = np.where(over, np.nan, begin)
         found[column] = np.where(over, np.nan, np.minimum(end, stop))
         found[flag] = np.where(over, np.nan, np.where(end <= stop, found[flag], 0.0))
-    order = np.lexsort((found[ENTRY].to_numpy(), found.index.to_numpy(dtype=str)))
-    return found.iloc[order]
+    order = np.lexsort((found[START].to_numpy(), found.index.to_numpy(dtype=str)))
+    return found.iloc[order].drop(columns=START)

@@ -13,78 +13,57 @@ and Smyth 2010, Stat Appl Genet Mol Biol).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from sage.core.seeds import generator
-from validation.statistics.base import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    as_float,
-    chi2_p,
-    design,
-    group_codes,
-    survival_arrays,
-)
-from validation.statistics.batched import batched_cox
+from validation.statistics.base import FloatArray, IntArray, as_float, group_codes
 from validation.statistics.errors import ConvergenceError, ShapeError
 
-Direction = Literal["two-sided", "higher", "lower"]
 
+def empirical_p(observed: float, null: FloatArray) -> float:
+    """Compute (1 + draws at least as extreme) / (1 + draws), on both sides.
 
-@dataclass(frozen=True)
-class EmpiricalNull:
-    """A claim's statistic compared with its empirical null distribution.
-
-    `observed` and `null` are signed roots of the Cox score statistic (positive: more risk).
-    `false_positive_rate` is the share of null draws that the nominal chi-squared test would call
-    significant at `alpha`: it is near `alpha` if the test is valid on these data, and above it if
-    features of this kind tend to be related to outcome.
+    Raises `ConvergenceError` if the statistic or a fifth of the draws could not be computed.
     """
-
-    observed: float
-    null: FloatArray
-    p: float
-    false_positive_rate: float
-
-
-def empirical_p(observed: float, null: FloatArray, direction: Direction = "two-sided") -> float:
-    """Compute (1 + draws at least as extreme) / (1 + draws)."""
-    slack = 1e-12
-    if direction == "two-sided":
-        extreme = np.abs(null) >= abs(observed) - slack
-    elif direction == "higher":
-        extreme = null >= observed - slack
-    else:
-        extreme = null <= observed + slack
-    return float((1 + int(extreme.sum())) / (1 + len(null)))
+    kept = null[np.isfinite(null)]
+    if not np.isfinite(observed) or len(kept) < 0.8 * len(null) or not len(kept):
+        raise ConvergenceError(f"only {len(kept)} of {len(null)} draws could be computed")
+    extreme = np.abs(kept) >= abs(observed) - 1e-12
+    return float((1 + int(extreme.sum())) / (1 + len(kept)))
 
 
-def _signed_scores(
-    t: FloatArray, e: BoolArray, features: FloatArray, c: FloatArray | None
-) -> tuple[FloatArray, BoolArray]:
-    """Compute the signed root of the score statistic per column, and which columns have a value."""
-    sd = features.std(axis=0)
-    usable = np.isfinite(features).all(axis=0) & (sd > 0.0)
-    z = np.zeros(features.shape[1])
-    if usable.any():
-        kept = features[:, usable]
-        batch = batched_cox(t, e, (kept - kept.mean(axis=0)) / sd[usable], c, newton=False)
-        z[usable] = np.sqrt(batch.score) * batch.score_sign
-    return z, usable & np.isfinite(z)
+def score_z(
+    value: FloatArray, x: FloatArray, others: FloatArray | None, layers: IntArray | None = None
+) -> FloatArray:
+    """Compute the standardized covariance of an outcome with each column of exposures (n, m).
 
+    Both are taken within strata, and given the other terms.
+    """
+    codes = np.zeros(len(value), dtype=np.int64) if layers is None else layers
+    order = np.argsort(codes, kind="stable")
+    _, starts, place, sizes = np.unique(
+        codes[order], return_index=True, return_inverse=True, return_counts=True
+    )
 
-def _standard(covariates: npt.ArrayLike | None, n: int) -> FloatArray | None:
-    if covariates is None:
-        return None
-    raw = as_float(covariates, "covariates")
-    raw = raw[:, None] if raw.ndim == 1 else raw
-    c, _ = design(raw, [f"covariate {i + 1}" for i in range(raw.shape[1])], n)
-    return np.asarray((c - c.mean(axis=0)) / c.std(axis=0), dtype=np.float64)
+    def center(block: FloatArray) -> FloatArray:
+        means = np.add.reduceat(block[order], starts, axis=0) / sizes[:, None]
+        found = np.empty_like(block, dtype=float)
+        found[order] = block[order] - means[place]
+        return found
+
+    base = None if others is None else center(others)
+
+    def residual(block: FloatArray) -> FloatArray:
+        block = center(block)
+        return block if base is None else block - base @ np.linalg.lstsq(base, block, rcond=None)[0]
+
+    y, columns = residual(value[:, None])[:, 0], residual(x)
+    spread = columns.std(axis=0) * y.std()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        r = (columns * y[:, None]).mean(axis=0) / spread
+    return np.asarray(r * np.sqrt(len(value)), dtype=float)
 
 
 def permutations(
@@ -134,51 +113,6 @@ def _exchangeable(
         yield np.array(group, dtype=np.int64)
 
 
-def permuted_outcome(
-    time: npt.ArrayLike,
-    event: npt.ArrayLike,
-    exposure: npt.ArrayLike,
-    covariates: npt.ArrayLike | None = None,
-    *,
-    times: int = 1000,
-    seed: int = 0,
-    strata: npt.ArrayLike | None = None,
-    clusters: npt.ArrayLike | None = None,
-    alpha: float = 0.05,
-) -> EmpiricalNull:
-    """Compute the null distribution of the exposure's adjusted Cox score statistic by permutation.
-
-    Parameters
-    ----------
-    exposure : (n,) exposure of the claim as analyzed (0/1 group, or continuous)
-    covariates : (n, q) other covariates of the model, which stay with the outcome
-    clusters : (n,) labels of rows that stay together
-
-    Raises
-    ------
-    ConstantFeatureError, NoEventsError, ...
-    """
-    t, e = survival_arrays(time, event)
-    x, _ = design(as_float(exposure, "exposure"), ["exposure"], len(t))
-    c = _standard(covariates, len(t))
-    orders = permutations(len(t), times, seed, strata, clusters)
-    observed, _ = _signed_scores(t, e, x, c)
-    null, usable = _signed_scores(t, e, x[:, 0][orders].T, c)
-    kept = null[usable]
-    if len(kept) < 0.8 * len(null) or len(kept) == 0:
-        raise ConvergenceError(
-            f"control permuted_outcome: only {len(kept)} of {len(null)} draws could be computed"
-        )
-    signed = float(observed[0])
-    nominal = np.array([chi2_p(float(z) ** 2, 1) for z in kept])
-    return EmpiricalNull(
-        observed=signed,
-        null=kept,
-        p=empirical_p(signed, kept),
-        false_positive_rate=float((nominal < alpha).mean()),
-    )
-
-
 def dealt_at_risk(
     entry: FloatArray,
     time: FloatArray,
@@ -189,15 +123,15 @@ def dealt_at_risk(
     times: int,
     seed: int,
 ) -> tuple[float, FloatArray]:
-    """Compute the log-rank statistic of a time-dependent exposure, and its null distribution.
+    """Compute the score statistic of an exposure with delayed entry, and its null distribution.
 
     If the exposure has no effect, failures are random among the patients at risk: at each event
-    time the number of exposed patients among the failures is hypergeometric, whatever came before.
+    time the exposures of the failures are a random draw from those at risk, whatever came before.
 
     Parameters
     ----------
     entry, time, event : (records,) start, stop (same unit), and 1 if the event ended the record
-    exposed : (records,) 1 while exposed, 0 before
+    exposed : (records,) exposure during the record, such as 1 while exposed and 0 before
     layers : (records,) stratum of each record, within which failures are drawn
 
     Returns
@@ -212,19 +146,33 @@ def dealt_at_risk(
         for moment in np.unique(time[mine & (event == 1)]):
             at_risk = mine & (entry < moment) & (time >= moment)
             failed = at_risk & (time == moment) & (event == 1)
-            n, exposures, failures = (
-                int(a.sum()) for a in (at_risk, at_risk & (exposed == 1), failed)
-            )
-            mean = failures * exposures / n
+            x, failures = exposed[at_risk], int(failed.sum())
+            mean = failures * float(x.mean())
             total += float(exposed[failed].sum()) - mean
-            null += rng.hypergeometric(exposures, n - exposures, failures, size=times) - mean
-            if n > 1:
-                variance += mean * (1 - exposures / n) * (n - failures) / (n - 1)
+            null += _sums_of_draws(x, failures, times, rng) - mean
+            if len(x) > 1:
+                variance += failures * float(x.var()) * (len(x) - failures) / (len(x) - 1)
     if variance <= 0:
         raise ConvergenceError(
             "exposed and unexposed patients were never at risk together at an event"
         )
     return total / float(np.sqrt(variance)), null / float(np.sqrt(variance))
+
+
+def _sums_of_draws(
+    x: FloatArray, size: int, times: int, rng: np.random.Generator
+) -> FloatArray | IntArray:
+    """Sum `size` values drawn from (n,) x without replacement, (times,) times."""
+    if np.isin(x, (0.0, 1.0)).all():
+        ones = int(x.sum())
+        return rng.hypergeometric(ones, len(x) - ones, size, size=times)
+    taken = np.empty((times, 0), dtype=np.int64)
+    for drawn in range(size):
+        place = rng.integers(0, len(x) - drawn, size=times)
+        for before in taken.T:  # ascending: the place-th value that was not taken yet
+            place = place + (place >= before)
+        taken = np.sort(np.column_stack((taken, place)), axis=1)
+    return np.asarray(x[taken].sum(axis=1), dtype=np.float64)
 
 
 def matched_features(

@@ -6,6 +6,7 @@ Each control returns its numbers as typed fields (`validation.results.controls`)
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -13,8 +14,7 @@ import numpy as np
 from sage.core.errors import InputError
 from validation.contracts.contract import TestPlan, VariableUse
 from validation.controls.keys import Key, random_key
-from validation.controls.numeric import dealt_at_risk, empirical_p, permutations
-from validation.controls.numeric import permuted_outcome as permute
+from validation.controls.numeric import dealt_at_risk, empirical_p, permutations, score_z
 from validation.core.hypothesis import Comparison, CutRule, Direction
 from validation.inputs.population import (
     Exposed,
@@ -95,9 +95,10 @@ def missingness(table: pd.DataFrame, study: Study) -> Missingness:
     count, p = int(lost.sum()), None
     if min(count, len(lost) - count) >= contract.rules.min_group:
         if event is not None:
-            p = logrank(value[keep], (event[keep] == 1).astype(float), lost, layers).p
+            entry = whole.entry(contract.primary_test.endpoint, keep)
+            p = logrank(value[keep], (event[keep] == 1).astype(float), lost, layers, entry).p
         else:
-            p = chi2_p(float(_score_z(value[keep], lost[:, None], None)[0]) ** 2, 1)
+            p = chi2_p(float(score_z(value[keep], lost[:, None], None)[0]) ** 2, 1)
     return Missingness(status=ControlStatus.RAN, missing=count, p=p, n=len(lost))
 
 
@@ -160,25 +161,6 @@ def _arrays(study: Study) -> tuple[Any, FloatArray, FloatArray | None, FloatArra
     return keep, value[keep], flags, study.exposed.x[keep], others
 
 
-def _score_z(value: FloatArray, x: FloatArray, others: Any) -> FloatArray:
-    """Compute the standardized covariance of an outcome with each column of exposures (n, m)."""
-
-    def residual(block: FloatArray) -> FloatArray:
-        base = (
-            np.ones((len(value), 1))
-            if others is None
-            else np.column_stack([np.ones(len(value)), others])
-        )
-        solved = np.linalg.lstsq(base, block, rcond=None)[0]
-        return np.asarray(block - base @ solved, dtype=float)
-
-    y, columns = residual(value[:, None])[:, 0], residual(x)
-    spread = columns.std(axis=0) * y.std()
-    with np.errstate(invalid="ignore", divide="ignore"):
-        r = (columns * y[:, None]).mean(axis=0) / spread
-    return np.asarray(r * np.sqrt(len(value)), dtype=float)
-
-
 def permuted_outcome(study: Study) -> PermutedOutcome:
     """Compute the claim's statistic with exposures reassigned at random among the patients."""
     plan = study.contract.controls
@@ -186,31 +168,25 @@ def permuted_outcome(study: Study) -> PermutedOutcome:
     seed = study.contract.seed
     layers = study.layers(study.contract.primary_test.strata, keep)
     clusters = study.clusters(keep)
-    entry = study.entry(keep)
-    if entry is not None and flags is not None:
+    entry = study.entry(study.contract.primary_test.endpoint, keep)
+    if entry is not None and flags is not None and others is None and clusters is None:
         observed, null = dealt_at_risk(
             entry, value, flags, x, layers, times=plan.permutations, seed=seed
         )
-        p, drawn = empirical_p(observed, null), len(null)
-        rate = float(np.mean([chi2_p(float(z) ** 2, 1) < study.contract.rules.alpha for z in null]))
-    elif flags is not None and layers is None:
-        found = permute(
-            value, flags, x, others, times=plan.permutations, seed=seed, clusters=clusters
-        )
-        p, rate, drawn = found.p, found.false_positive_rate, len(found.null)
     else:
         orders = permutations(len(x), plan.permutations, seed, layers, clusters)
-        if flags is not None and layers is not None:
-            value, base = _stratified_scores(value, flags == 1, layers)
-            others = base if others is None else np.column_stack([base, others])
-        null = _score_z(value, x[orders].T, others)
-        observed = float(_score_z(value, x[:, None], others)[0])
-        null = null[np.isfinite(null)]
-        p = empirical_p(observed, null)
-        rate = float(np.mean([chi2_p(float(z) ** 2, 1) < study.contract.rules.alpha for z in null]))
-        drawn = len(null)
+        if flags is not None:
+            value = _scores(value, flags == 1, layers, entry)
+        null = score_z(value, x[orders].T, others, layers)
+        observed = float(score_z(value, x[:, None], others, layers)[0])
+    p, null = empirical_p(observed, null), null[np.isfinite(null)]
+    nominal = [chi2_p(float(z) ** 2, 1) < study.contract.rules.alpha for z in null]
     return PermutedOutcome(
-        status=ControlStatus.RAN, p=p, draws=drawn, false_positive_rate=rate, n=int(keep.sum())
+        status=ControlStatus.RAN,
+        p=p,
+        draws=len(null),
+        false_positive_rate=float(np.mean(nominal)),
+        n=int(keep.sum()),
     )
 
 
@@ -250,7 +226,8 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
     # Each draw has different patients in its groups (for extremes, different patients in neither),
     # so draws are compared by their own standardized statistics.
     endpoint = contract.primary_test.endpoint
-    outcome, layers, scores = study.outcome(endpoint), all_layers(study), _Scores()
+    entry = study.entry(endpoint, np.ones(len(rows), dtype=bool))
+    outcome = _Outcome(*study.outcome(endpoint), all_layers(study), entry)
     values = tuple(exposure_values(rows, each) for each in contract.exposures)
     draws = (_rebuilt(study, values, exposure, raw[:, at]) for at in range(raw.shape[1]))
     sign = -1.0 if contract.direction is Direction.LOWER_RISK else 1.0
@@ -264,13 +241,8 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
     elif contract.hypothesis.time_dependent:
         observed, null = _at_risk(study)
     else:
-        null = np.array(
-            [
-                float("nan") if draw is None else _draw(draw, *outcome, layers, scores)
-                for draw in draws
-            ]
-        )
-        observed = _draw(study.exposed, *outcome, layers, scores)
+        null = np.array([float("nan") if draw is None else _draw(draw, outcome) for draw in draws])
+        observed = _draw(study.exposed, outcome)
     null = null[np.isfinite(null)]
     if len(null) < 20:
         raise InputError(
@@ -295,7 +267,7 @@ def _at_risk(study: Study) -> tuple[float, FloatArray]:
     """Compute a time-dependent exposure's statistic, observed and redrawn among those at risk."""
     contract = study.contract
     keep, value, flags, x, _ = _arrays(study)
-    entry = study.entry(keep)
+    entry = study.entry(contract.primary_test.endpoint, keep)
     assert entry is not None and flags is not None
     layers = study.layers(contract.primary_test.strata, keep)
     times = contract.controls.random_features
@@ -340,64 +312,69 @@ def all_layers(study: Study) -> NDArray[np.int64] | None:
     return found
 
 
-class _Scores(dict[bytes, "FloatArray"]):
-    """Cache of log-rank scores by the patients kept, which are the same in most draws."""
+@dataclass(frozen=True)
+class _Outcome:
+    """Primary outcome of all patients, with their strata (-1 if unknown) and delayed entry."""
 
-    def of(self, time: FloatArray, event: NDArray[np.bool_], keep: NDArray[np.bool_]) -> FloatArray:
-        key = keep.tobytes()
-        if key not in self:
-            self[key] = logrank_scores(time, event)
-        return self[key]
+    value: FloatArray
+    event: FloatArray | None
+    layers: NDArray[np.int64] | None
+    entry: FloatArray | None
+    cache: dict[bytes, FloatArray] = field(default_factory=dict)
+
+    def scores(self, keep: NDArray[np.bool_]) -> FloatArray:
+        """Return the kept patients' values, or log-rank scores, which most draws share."""
+        if self.event is None:
+            return self.value[keep]
+        if (key := keep.tobytes()) not in self.cache:
+            layers = None if self.layers is None else self.layers[keep]
+            entry = None if self.entry is None else self.entry[keep]
+            self.cache[key] = _scores(self.value[keep], self.event[keep] == 1, layers, entry)
+        return self.cache[key]
 
 
-def _draw(
-    exposed: Exposed,
-    value: FloatArray,
-    event: FloatArray | None,
-    layers: NDArray[np.int64] | None,
-    scores: _Scores,
-) -> float:
+def _draw(exposed: Exposed, outcome: _Outcome) -> float:
     """Compute the signed score statistic of an exposure.
 
     It is positive if exposed patients fare worse (or have higher values). With strata, log-rank
     scores and the exposure's mean are computed within each stratum. An interaction's product is
     first adjusted for its main effects.
     """
-    x = exposed.x
-    keep = ~np.isnan(x) & ~np.isnan(value)
-    if event is not None:
-        keep &= ~np.isnan(event)
-    if layers is not None:
-        keep &= layers >= 0
-    column, outcome = x[keep], value[keep]
+    keep = ~np.isnan(exposed.x) & ~np.isnan(outcome.value)
+    if outcome.event is not None:
+        keep &= ~np.isnan(outcome.event)
+    if outcome.layers is not None:
+        keep &= outcome.layers >= 0
+    column = exposed.x[keep]
     if column.size < 4 or np.all(column == column[0]):
         return float("nan")
     base = [part[keep][:, None] for part in exposed.model_parts]
-    if event is not None and layers is None:
-        outcome = scores.of(outcome, event[keep] == 1, keep)
-    elif event is not None and layers is not None:
-        outcome, indicators = _stratified_scores(outcome, event[keep] == 1, layers[keep])
-        base.append(indicators)
     others = np.column_stack(base) if base else None
-    return float(_score_z(outcome, column[:, None], others)[0])
+    layers = None if outcome.layers is None else outcome.layers[keep]
+    return float(score_z(outcome.scores(keep), column[:, None], others, layers)[0])
 
 
 def _to_the_mediator(exposed: Exposed, keep: NDArray[np.bool_]) -> float:
     """Compute an exposure's standardized correlation with its mediator, positive as claimed."""
     exposure, mediator = exposed.parts
     known = keep & (exposure == exposure) & (mediator == mediator)
-    return float(_score_z(mediator[known], exposure[known][:, None], None)[0])
+    return float(score_z(mediator[known], exposure[known][:, None], None)[0])
 
 
-def _stratified_scores(
-    time: FloatArray, event: NDArray[np.bool_], layers: NDArray[np.int64]
-) -> tuple[FloatArray, FloatArray]:
-    """Compute log-rank scores within each stratum, and indicators of all strata but the first."""
-    scores, codes = np.empty(len(time)), np.unique(layers)
-    for code in codes:
-        mine = layers == code
-        scores[mine] = logrank_scores(time[mine], event[mine])
-    return scores, (layers[:, None] == codes[None, 1:]).astype(float)
+def _scores(
+    time: FloatArray,
+    event: NDArray[np.bool_],
+    layers: NDArray[np.int64] | None,
+    entry: FloatArray | None,
+) -> FloatArray:
+    """Compute log-rank scores within each stratum."""
+    scores = np.empty(len(time))
+    codes = np.zeros(len(time), dtype=np.int64) if layers is None else layers
+    for code in np.unique(codes):
+        mine = codes == code
+        begin = None if entry is None else entry[mine]
+        scores[mine] = logrank_scores(time[mine], event[mine], begin)
+    return scores
 
 
 def timing(study: Study) -> TimingResult:
@@ -405,6 +382,8 @@ def timing(study: Study) -> TimingResult:
     endpoint = study.contract.primary_test.endpoint
     kind = study.contract.endpoint(endpoint).kind
     value, event = study.outcome(endpoint)
+    entry = study.entry(endpoint, np.ones(len(value), dtype=bool))
+    value = value if entry is None else value - entry
     leaks = []
     for use in study.contract.exposures if kind != "continuous" else ():
         known = ~np.isnan(value) if event is None else ~(np.isnan(value) | np.isnan(event))
@@ -426,6 +405,7 @@ def known_positive(table: pd.DataFrame, study: Study) -> KnownPositiveResult:
     rows = table[apply_filters(table, study.contract.filters)]
     time = rows[f"{plan.endpoint}.time"].to_numpy(dtype=float)
     event = rows[f"{plan.endpoint}.event"].to_numpy(dtype=float)
+    entry = rows.get(f"{plan.endpoint}.entry")
     x = rows[plan.variable].to_numpy(dtype=float)
     keep = ~(np.isnan(time) | np.isnan(event) | np.isnan(x))
     x = x[keep]
@@ -439,6 +419,7 @@ def known_positive(table: pd.DataFrame, study: Study) -> KnownPositiveResult:
         ((x - x.mean()) / x.std(ddof=1))[:, None],
         [plan.variable],
         cluster=None if cluster is None else rows.loc[keep, cluster].astype(str),
+        entry=None if entry is None else entry.to_numpy(dtype=float)[keep],
     )
     return KnownPositiveResult(
         status=ControlStatus.RAN,

@@ -185,7 +185,7 @@ def _model(study: Study, known: BoolArray) -> Model:
             value[known],
             flags,
             events_per_term=limit,
-            entry=study.entry(known),
+            entry=study.entry(endpoint, known),
             cluster=study.clusters(known),
         )
     if study.contract.endpoint(endpoint).kind == "binary":

@@ -53,7 +53,8 @@ class Variable(Strict):
 class Endpoint(Strict):
     """Outcome. `n` patients have it, `events` of them had the event.
 
-    `contained_in` names variables that hold the outcome itself and so cannot adjust it.
+    `contained_in` names variables that hold the outcome itself and so cannot adjust it. `entry` is
+    true if patients were followed from a time of their own on (delayed entry).
     """
 
     key: str
@@ -65,6 +66,7 @@ class Endpoint(Strict):
     median_follow_up: float | None = None
     coding: Passage = ""
     contained_in: tuple[str, ...] = ()
+    entry: bool = Field(default=False, exclude_if=lambda given: not given)
     note: Passage = ""
 
 

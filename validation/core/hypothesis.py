@@ -238,6 +238,17 @@ class Hypothesis(Strict):
     feasibility: Passage = ""
     untested: tuple[Passage, ...] = ()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_frailty(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "frailty" in given:
+            raise ValueError(
+                "frailty (a random effect per group) is not estimated, since it rests on an "
+                "assumed distribution: name the groups in `strata` to compare patients within "
+                "them, or as `cluster` of the cohort for a robust variance"
+            )
+        return given
+
     @model_validator(mode="after")
     def _comparison_fits(self) -> Hypothesis:
         count = len(self.exposures)

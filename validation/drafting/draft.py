@@ -47,7 +47,6 @@ from validation.drafting.adjustment import Adjustment, adjust, read_arrows
 from validation.drafting.power import planned_power
 from validation.inputs.population import two_levels
 from validation.inputs.variables import (
-    MOST_LEVELS,
     describe_use,
     find_variable,
     refuse_unfit_strata,
@@ -63,6 +62,8 @@ PLACES = tuple(
     f"clinical:{name}" for name in ("site", "center", "centre", "hospital", "institution", "batch")
 )
 """Places of treatment or measurement. The first that a cohort has defines the strata."""
+MOST_LEVELS = 12
+"""Most places that become strata without being asked for."""
 MOST_MISSING = 0.3
 STAGE_LIKE = (
     "clinical:stage",
@@ -152,7 +153,12 @@ def draft(
         reference=reference,
         endpoints=tuple(
             EndpointUse(
-                key=item.key, kind=item.kind, label=item.label, coding=item.coding, unit=item.unit
+                key=item.key,
+                kind=item.kind,
+                label=item.label,
+                coding=item.coding,
+                unit=item.unit,
+                entry=item.entry,
             )
             for item in (endpoint, *secondary, *extra)
         ),
@@ -176,6 +182,7 @@ def draft(
             ),
             covariate_sets=tuple(sets),
             strata_sets=(strata, ()) if strata else ((),),
+            **({"follow_up_months": (None,)} if endpoint.entry else {}),
         ),
         seed=seed,
         untested=hypothesis.untested,

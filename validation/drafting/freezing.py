@@ -5,6 +5,7 @@ from __future__ import annotations
 from sage.core.errors import InputError
 from validation.cohort.cohort import Cohort
 from validation.cohort.copies import require_no_copies
+from validation.cohort.findings_timing import require_no_follow_up
 from validation.contracts.contract import Contract, FrozenContract, digest
 from validation.drafting.balance import weigh_declaration
 from validation.drafting.power import exact_power
@@ -17,7 +18,7 @@ def freeze(contract: Contract, cohort: Cohort) -> FrozenContract:
     outcome by exposure.
 
     Raises `InputError` if the contract is for another cohort, names something that this cohort
-    lacks, or would count copies of patients.
+    lacks, would count copies of patients, or uses a variable that contains the follow-up.
     """
     if contract.cohort != cohort.id:
         raise InputError(
@@ -26,6 +27,7 @@ def freeze(contract: Contract, cohort: Cohort) -> FrozenContract:
     if contract.simulated != cohort.simulated:
         raise InputError("contract and cohort disagree on whether the data are simulated")
     require_no_copies(cohort)
+    require_no_follow_up(cohort, contract.keys(), contract.primary_test.endpoint)
     weighed = weigh_declaration(contract, cohort)
     exact = contract.model_copy(update={"power": exact_power(contract, cohort), **weighed})
     hashes = cohort.hashes()

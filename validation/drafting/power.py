@@ -35,7 +35,7 @@ from validation.inputs.population import (
     outcome_mask,
     population_mask,
 )
-from validation.inputs.variables import MOST_LEVELS, find_variable
+from validation.inputs.variables import find_variable
 from validation.statistics.power import HALVES
 
 if TYPE_CHECKING:
@@ -287,8 +287,8 @@ def _refuse_outcome_columns(contract: Contract, cohort: Cohort) -> None:
 def _spread(exposed: Exposed, rows: pd.DataFrame, contract: Contract) -> float | None:
     """Return the exposure's SD given main effects and strata; None for plain groups.
 
-    Raises `InputError` if a stratum is unknown for all patients or has too many levels, or if the
-    exposure does not vary given the other terms.
+    Raises `InputError` if a stratum is unknown for all patients, or if the exposure does not vary
+    given the other terms.
     """
     import pandas as pd
 
@@ -296,26 +296,18 @@ def _spread(exposed: Exposed, rows: pd.DataFrame, contract: Contract) -> float |
     if not exposed.model_parts and not contract.strata and not unscaled:
         return None if exposed.grouped else 1.0
     keep = ~np.isnan(exposed.x)
-    blocks = [np.ones((len(rows), 1))]
-    blocks += [part[:, None] for part in exposed.model_parts]
     layers = np.zeros(len(rows), dtype=np.int64)
     for key in contract.strata:
         codes, levels = pd.factorize(rows[key])
         if len(levels) == 0:
             raise InputError(f'stratum "{key}" is unknown in everybody who could be compared')
-        if len(levels) > MOST_LEVELS and key != contract.site:
-            raise InputError(
-                f'stratum "{key}" has {len(levels)} levels among {len(rows)} patients; at most '
-                f"{MOST_LEVELS}. Group them in the cohort's `values`, or make it a covariate"
-            )
         keep &= codes >= 0
         layers = layers * (len(levels) + 1) + codes
-    for code in np.unique(layers)[1:]:
-        blocks.append((layers == code)[:, None].astype(float))
-    Z = np.column_stack(blocks)[keep]
-    x = exposed.x[keep]
-    if len(x) == 0:
+    if not keep.any():
         raise InputError(f"nobody has a known stratum: {', '.join(contract.strata)}")
+    terms = pd.DataFrame(np.column_stack([exposed.x, *exposed.model_parts])[keep])
+    within = (terms - terms.groupby(layers[keep]).transform("mean")).to_numpy()
+    x, Z = within[:, 0], within[:, 1:]
     residual = x - Z @ np.linalg.lstsq(Z, x, rcond=None)[0]
     spread = float(residual.std())
     if spread < 1e-9:

@@ -158,7 +158,7 @@ def _kaplan_meier(sheet: _Sheet, outcome: TestOutcome) -> Figure:
     curves = {}
     for name, side in ((contract.exposed, 1.0), (contract.reference, 0.0)):
         mine = keep & (study.exposed.x == side)
-        curves[name] = kaplan_meier(*study.follow_up(outcome.endpoint, mine))
+        curves[name] = kaplan_meier(*study.at_risk(outcome.endpoint, mine))
     prefix = outcome.id.removesuffix("kaplan_meier")
     names = (f"{prefix}primary", f"{prefix}secondary")
     test = next((test for test in analysis.tests if test.id in names), None)
@@ -197,7 +197,7 @@ def _joint_groups(sheet: _Sheet, outcome: TestOutcome) -> Figure:
     for key in strata:
         keep &= study.rows[key].notna().to_numpy()
     curves = {
-        name: kaplan_meier(*study.follow_up(outcome.endpoint, keep & (codes == code)))
+        name: kaplan_meier(*study.at_risk(outcome.endpoint, keep & (codes == code)))
         for code, name in enumerate(names)
     }
     p = p_is(sheet.analysis.numbers[f"{outcome.id}.p"].value)
@@ -330,8 +330,10 @@ def _incidence(sheet: _Sheet, outcome: TestOutcome) -> Figure:
     label = contract.endpoint(outcome.endpoint).label
     curves = {}
     for role, name, mine in sides_of(study, study.complete(outcome.endpoint)):
-        time, codes = study.status(outcome.endpoint, mine)
-        event, other = (aalen_johansen(time, codes, item, need_events=False) for item in (1, 2))
+        time, codes, entry = study.status(outcome.endpoint, mine)
+        event, other = (
+            aalen_johansen(time, codes, item, entry, need_events=False) for item in (1, 2)
+        )
         curves["all patients" if role == "all" else name] = Incidences(
             event, other if other.n_events else None
         )

@@ -11,7 +11,7 @@ import pandas as pd
 
 from sage.core.errors import InputError
 from validation.contracts.contract import Contract, VariableUse
-from validation.contracts.timing import ENTRY, records
+from validation.contracts.timing import records
 from validation.core.hypothesis import Filter
 from validation.inputs.population import (
     Cut,
@@ -106,15 +106,16 @@ class Study:
         return int(index.nunique())
 
     def months_followed(self, endpoint: str) -> FloatArray:
-        """Return the months (rows,) to the end of follow-up of each row's patient."""
-        time = self.rows[f"{endpoint}.time"]
-        return time.groupby(level=0).transform("max").to_numpy(dtype=float)
+        """Return the months (rows,) for which each row's patient was followed."""
+        found = self.rows[f"{endpoint}.time"].groupby(level=0).transform("max")
+        if (entry := self.rows.get(f"{endpoint}.entry")) is not None:
+            found = found - entry.groupby(level=0).transform("min")
+        return np.asarray(found.to_numpy(dtype=float))
 
-    def entry(self, keep: BoolArray) -> FloatArray | None:
-        """Return the entry times of the kept records; None if every row starts at time 0."""
-        if not self.contract.hypothesis.time_dependent:
-            return None
-        return self.rows[ENTRY].to_numpy(dtype=float)[keep]
+    def entry(self, endpoint: str, keep: BoolArray) -> FloatArray | None:
+        """Return the kept rows' entry, in months; None if every row is at risk from time 0."""
+        column = self.rows.get(f"{endpoint}.entry")
+        return None if column is None else column.to_numpy(dtype=float)[keep]
 
     def subgroup(self, condition: Filter) -> Study:
         """Restrict the study to part of the population, with the same cuts and coding."""
@@ -141,23 +142,36 @@ class Study:
             return np.asarray(self.rows[time].to_numpy(dtype=float)), event
         return np.asarray(self.rows[f"{endpoint}.value"].to_numpy(dtype=float)), None
 
-    def status(self, endpoint: str, keep: BoolArray) -> tuple[FloatArray, IntArray]:
-        """Return times and codes (0 censored, 1 event, 2 competing event) of the kept patients.
+    def status(
+        self, endpoint: str, keep: BoolArray
+    ) -> tuple[FloatArray, IntArray, FloatArray | None]:
+        """Return times of the kept patients, codes (0 censored, 1 event, 2 competing), and `entry`.
 
         Raises `InputError` if the endpoint has no time.
         """
         time, event = self.outcome(endpoint)
         if event is None:
             raise InputError(f'endpoint "{endpoint}" has no follow-up time')
-        return time[keep], event[keep].astype(int)
+        return time[keep], event[keep].astype(int), self.entry(endpoint, keep)
 
-    def follow_up(self, endpoint: str, keep: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """Return times of the kept patients, and 1 if they end with the event, else 0.
+    def at_risk(
+        self, endpoint: str, keep: BoolArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        """Return times of the kept patients, 1 if they end with the event else 0, and `entry`.
 
         Patients with a competing event are censored at it. Raises as `status` does.
         """
-        time, codes = self.status(endpoint, keep)
-        return time, (codes == 1).astype(float)
+        time, codes, entry = self.status(endpoint, keep)
+        return time, (codes == 1).astype(float), entry
+
+    def follow_up(self, endpoint: str, keep: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """Return times and events, for methods that need everyone at risk from time 0.
+
+        Raises `InputError` if the endpoint has delayed entry.
+        """
+        time, event, entry = self.at_risk(endpoint, keep)
+        refuse_entry(entry, endpoint)
+        return time, event
 
     def complete(self, endpoint: str, covariates: tuple[str, ...] = ()) -> BoolArray:
         """Return a mask of patients with a known exposure, outcome and every covariate."""
@@ -237,6 +251,12 @@ class Study:
         if self.exposed.second:
             return self.contract.exposures[1].label
         return "interaction" if self.exposed.product else self.contract.exposed
+
+
+def refuse_entry(entry: FloatArray | None, endpoint: str) -> None:
+    """Raise `InputError` if patients enter late, for a method that has no form for it."""
+    if entry is not None:
+        raise InputError(f"not computed: no form for delayed entry, which {endpoint} has")
 
 
 def _columns(rows: pd.DataFrame, use: VariableUse) -> list[Column]:

@@ -8,9 +8,6 @@ from validation.core.dictionary import DataDictionary, Endpoint, Variable, find_
 from validation.core.hypothesis import CutRule, Hypothesis
 from validation.core.signature import WORDS, GeneSignature, read_signature
 
-MOST_LEVELS = 12
-MOST_SITES = 500
-
 
 def find_variable(dictionary: DataDictionary, key: str) -> Variable:
     """Find the dictionary entry of a variable or gene.
@@ -79,21 +76,15 @@ def describe_use(dictionary: DataDictionary, key: str, role: str) -> VariableUse
 
 
 def stratum(dictionary: DataDictionary, key: str, hypothesis: Hypothesis) -> VariableUse:
-    """Return a variable to stratify by, with few levels and not fixed by the population.
+    """Return a variable to stratify by, of any number of levels and not fixed by the population.
 
-    Raises `InputError` with the remedy, if it is continuous, has too many levels, or does not vary.
+    Raises `InputError` with the remedy, if it is continuous or does not vary.
     """
     found = find_variable(dictionary, key)
     if found.kind == "continuous":
         raise InputError(
             f'stratum "{key}" is continuous; make it a covariate, or stratify by a variable with '
-            "few levels"
-        )
-    most = MOST_SITES if key == dictionary.site else MOST_LEVELS
-    if len(found.levels) > most:
-        raise InputError(
-            f'stratum "{key}" has {len(found.levels)} levels; at most {most}. Group them in '
-            "the cohort's `values`, or make it a covariate"
+            "levels"
         )
     if any(
         condition.variable == key and condition.op == "eq"

@@ -44,7 +44,6 @@ from validation.ledger.lines import (
 )
 from validation.ledger.patients import Patients, pack_features
 from validation.ledger.store import Mark, Row, Store
-from validation.statistics.multiplicity import p_to_e
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
@@ -506,39 +505,26 @@ class Ledger:
     def adjust(
         self,
         role: str = "primary",
-        alpha: float = 0.05,
         instead: Mapping[str, float] | None = None,
         *,
         of: str | None = None,
     ) -> list[Adjusted]:
         """Apply error control to the claims of a role (`validation.ledger.error_control`)."""
-        disjoint = self._disjoint()
         kin = self._kin.get(self._population_of(of)) if of is not None else None
         claims = [
             Claim(
                 entry=entry,
                 question=self._question(entry),
                 does=self._claim(entry.contract),
-                elsewhere=disjoint.get(entry.key[:2], 1.0),
             )
             for entry in self.claims(role)
             if kin is None or self._population_of(entry.contract) in ("", *kin)
         ]
-        return adjusted_claims(claims, alpha, instead)
+        return adjusted_claims(claims, instead)
 
     def _population_of(self, contract: str) -> str:
         found = self.registration(contract)
         return "" if found is None else found.population
-
-    def _disjoint(self) -> dict[tuple[str, str], float]:
-        """Multiply the e-values of each claim's test on patients other than the claim's own."""
-        found: dict[tuple[str, str], float] = {}
-        for entry in {entry.key: entry for entry in self._journal.all_of(Entry)}.values():
-            other = entry.part in ("discovery", "replication") and not entry.claim
-            if other and entry.status == "ok" and entry.p is not None:
-                value = float(p_to_e([max(entry.p, 1e-300)])[0])
-                found[entry.key[:2]] = found.get(entry.key[:2], 1.0) * value
-        return found
 
     def counts(self) -> dict[str, int]:
         """Count this folder's attempts by status."""

@@ -65,7 +65,7 @@ METHODS: dict[str, Callable[[Study, TestPlan, Book, dict[str, Any]], TestOutcome
     "joint_groups": groups.joint_groups,
     "ordered_groups": groups.joint_groups,
     "site": sites.site,
-    "time_dependent": regression.time_dependent,
+    "time_dependent": regression.cox,
     "table_one": clinical.table_one,
     "univariable": clinical.univariable,
     "missing_data": clinical.missing_data,

@@ -157,11 +157,12 @@ def _follow_up_rows(
     events: dict[str, str] = {"variable": f"{label}, events (%)"}
     for head, mine in zip(heads, masks, strict=True):
         known = mine & study.complete(plan.endpoint)
-        time, codes = study.status(plan.endpoint, known)
+        time, codes, entry = study.status(plan.endpoint, known)
         if not len(time):
             followed[head] = events[head] = "none known"
             continue
-        middle = kaplan_meier(time, (codes == 0).astype(float)).median
+        lasted = time if entry is None else time - entry
+        middle = kaplan_meier(lasted, (codes == 0).astype(float)).median
         followed[head] = f"{middle:.1f}" if math.isfinite(middle) else "not reached"
         count = int((codes == 1).sum())
         events[head] = f"{count} ({100 * count / len(time):.0f}%)"
@@ -207,7 +208,7 @@ class _Fitter:
             self.y = value[keep]
             self.events = float((self.y == 1).sum())
             return
-        self.time, self.event = study.follow_up(plan.endpoint, keep)
+        self.time, self.event, self.entry = study.at_risk(plan.endpoint, keep)
         self.events = float(self.event.sum())
         self.layers = layers_of(study, plan, keep, self.event, notes)
 
@@ -216,7 +217,9 @@ class _Fitter:
         if self.kind == "binary":
             found = fit_logistic(self.y, X, names, self.study, said)
         else:
-            found = fit_cox(self.time, self.event, X, names, self.study, said, self.layers)
+            found = fit_cox(
+                self.time, self.event, X, names, self.study, said, self.layers, self.entry
+            )
         self.notes += said
         return found
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
 from validation.contracts.contract import TestPlan
-from validation.inputs.study import Study
+from validation.inputs.study import Study, refuse_entry
 from validation.methods.imputed import imputed_cox, imputes
 from validation.methods.shared import (
     HORIZONS,
@@ -34,9 +34,10 @@ def cause_specific(study: Study, plan: TestPlan, book: Book, tables: dict[str, A
     if imputes(study, plan):
         return imputed_cox(study, plan, book, tables)
     keep, X, names, notes = matrix(study, plan)
-    time, codes = study.status(plan.endpoint, keep)
+    time, codes, entry = study.status(plan.endpoint, keep)
     cluster = clusters_of(study, keep, notes)
-    fit = fit_cox(time, (codes == 1).astype(float), X, names, study, notes, cluster=cluster)
+    flags = (codes == 1).astype(float)
+    fit = fit_cox(time, flags, X, names, study, notes, entry=entry, cluster=cluster)
     outcome = wald_outcome(plan, fit, names, "hazard ratio", notes, book, tables)
     book.add(f"{plan.id}.n", len(codes), "patients")
     book.add(f"{plan.id}.events", int((codes == 1).sum()), "events")
@@ -49,7 +50,8 @@ def fine_gray(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
     from validation.statistics.fine_gray import fine_gray
 
     keep, X, names, notes = matrix(study, plan)
-    time, codes = study.status(plan.endpoint, keep)
+    time, codes, entry = study.status(plan.endpoint, keep)
+    refuse_entry(entry, plan.endpoint)
     fit = fine_gray(time, codes, X, names)
     if fit.competing == 0:
         notes.append(
@@ -70,7 +72,8 @@ def gray(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
     if not study.exposed.grouped:
         raise InputError("Gray's test compares groups; this exposure is a slope or an interaction")
     keep = study.complete(plan.endpoint)
-    time, codes = study.status(plan.endpoint, keep)
+    time, codes, entry = study.status(plan.endpoint, keep)
+    refuse_entry(entry, plan.endpoint)
     group = study.exposed.x[keep]
     found = gray_test(time, codes, group)
     book.add(f"{plan.id}.statistic", found.statistic, "chi-squared, 1 df")
@@ -110,8 +113,10 @@ def incidence(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
     keep = study.complete(plan.endpoint)
     rows = []
     for name, label, mine in sides_of(study, keep):
-        time, codes = study.status(plan.endpoint, mine)
-        event, other = (aalen_johansen(time, codes, cause, need_events=False) for cause in (1, 2))
+        time, codes, entry = study.status(plan.endpoint, mine)
+        event, other = (
+            aalen_johansen(time, codes, cause, entry, need_events=False) for cause in (1, 2)
+        )
         key = f"{plan.id}.{name}"
         book.add(f"{key}.events", event.n_events, "events")
         book.add(f"{key}.competing", other.n_events, "events")

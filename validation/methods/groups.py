@@ -72,7 +72,7 @@ def joint_groups(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
     keep = (codes >= 0) & ~np.isnan(time) & ~np.isnan(event)
     for key in plan.strata:
         keep &= study.rows[key].notna().to_numpy()
-    t, e = study.follow_up(plan.endpoint, keep)
+    t, e, entry = study.at_risk(plan.endpoint, keep)
     g = codes[keep]
     least = study.contract.rules.min_group
     for code, name in enumerate(names):
@@ -84,14 +84,15 @@ def joint_groups(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
     notes: list[str] = []
     layers = layers_of(study, plan, keep, e, notes)
     test = logrank_trend if plan.method == "ordered_groups" else logrank
-    found = test(t, e, g, layers)
+    found = test(t, e, g, layers, entry)
     X = np.column_stack([(g == code).astype(float) for code in range(1, len(names))])
-    fit = fit_cox(t, e, X, list(names[1:]), study, notes, layers)
+    fit = fit_cox(t, e, X, list(names[1:]), study, notes, layers, entry)
     book.add(f"{plan.id}.p", found.p, "p-value")
     book.add(f"{plan.id}.statistic", found.statistic, f"chi-squared, {found.df} df")
     rows = []
     for code, name in enumerate(names):
-        curve = kaplan_meier(t[g == code], e[g == code])
+        mine = g == code
+        curve = kaplan_meier(t[mine], e[mine], None if entry is None else entry[mine])
         key = f"{plan.id}.{slug(name)}"
         book.add(f"{key}.n", curve.n, "patients")
         book.add(f"{key}.median", curve.median, "months")

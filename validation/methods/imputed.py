@@ -37,6 +37,7 @@ def imputes(study: Study, plan: TestPlan) -> bool:
     """Check whether the contract imputes and the test has covariates and one exposure effect."""
     return (
         plan.within is None
+        and plan.method != "time_dependent"
         and study.contract.missing.policy == "multiple_imputation"
         and bool(plan.covariates)
     )
@@ -45,17 +46,17 @@ def imputes(study: Study, plan: TestPlan) -> bool:
 def imputed_cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Fit Cox models on every completed copy, with strata as registered."""
     keep = study.complete(plan.endpoint, plan.strata)
-    t, e = study.follow_up(plan.endpoint, keep)
+    t, e, entry = study.at_risk(plan.endpoint, keep)
     notes: list[str] = []
     layers = layers_of(study, plan, keep, e, notes)
     cluster = clusters_of(study, keep, notes)
 
     def fit(X: FloatArray, names: list[str]) -> Any:
-        return fit_cox(t, e, X, names, study, notes, layers, cluster=cluster)
+        return fit_cox(t, e, X, names, study, notes, layers, entry, cluster)
 
-    events = int(e.sum())
+    events, predictors = int(e.sum()), outcome_predictors(t, e, entry)
     return _pool_fits(
-        study, plan, book, tables, keep, outcome_predictors(t, e), fit, events, "hazard ratio",
+        study, plan, book, tables, keep, predictors, fit, events, "hazard ratio",
         {"events": events, "notes": notes},
     )  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -217,13 +218,14 @@ def _nested_models(
     def hazards(
         X: FloatArray, Z: FloatArray, full: FloatArray, names: Any, labels: Any, k: int
     ) -> _Nested:
-        t, e = study.follow_up(plan.endpoint, keep)
+        t, e, entry = study.at_risk(plan.endpoint, keep)
         enough(int(e.sum()), full.shape[1])
         layers = layers_of(study, plan, keep, e, notes)
-        fit = cox(t, e, full, labels, strata=layers)
-        base = cox(t, e, Z, names[1:], strata=layers).loglik if Z.shape[1] else fit.loglik_null
+        model = partial(cox, t, e, strata=layers, entry=entry)
+        fit = model(full, labels)
+        base = model(Z, names[1:]).loglik if Z.shape[1] else fit.loglik_null
         statistic = 2 * (fit.loglik - base)
-        mean = cox(t, e, X, names, strata=layers)
+        mean = model(X, names)
         return _Nested(fit, mean, statistic, chi2_p(statistic, k), RATIO, int(e.sum()))
 
     def odds(

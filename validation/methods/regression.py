@@ -34,35 +34,27 @@ if TYPE_CHECKING:
 
 
 def cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Fit a Cox model of the endpoint."""
+    """Fit a Cox model of the endpoint, on start-stop records if the exposure changes over time.
+
+    At each event, patients at risk are compared by their status until then. Source: Crowley and Hu
+    1977 (Journal of the American Statistical Association); the records are those of `tmerge` in the
+    R package survival.
+    """
     if imputes(study, plan):
         return imputed_cox(study, plan, book, tables)
     keep, X, names, notes = matrix(study, plan)
-    t, e = study.follow_up(plan.endpoint, keep)
+    t, e, entry = study.at_risk(plan.endpoint, keep)
     layers = layers_of(study, plan, keep, e, notes)
     cluster = clusters_of(study, keep, notes)
-    fit = fit_cox(t, e, X, names, study, notes, layers, cluster=cluster)
+    fit = fit_cox(t, e, X, names, study, notes, layers, entry, cluster)
+    patients = study.patients(keep)
+    if patients < len(t):
+        notes.append(f"{len(t)} records of {patients} patients")
     outcome = wald_outcome(plan, fit, names, "hazard ratio", notes, book, tables)
     for at, name in enumerate(names[1:], start=1):
         term = effect_of(fit, "hazard ratio", at)
         book.add_effect(f"{plan.id}.terms.{slug(name)}", term, float(fit.p[at]))
-    return outcome
-
-
-def time_dependent(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Fit a Cox model on start-stop records, with exposure status updated over time.
-
-    At each event, patients at risk are compared by whether they have been exposed so far. Source:
-    Crowley and Hu 1977 (Journal of the American Statistical Association); the records are those of
-    `tmerge` in the R package survival.
-    """
-    keep, X, names, notes = matrix(study, plan)
-    t, e = study.follow_up(plan.endpoint, keep)
-    layers = layers_of(study, plan, keep, e, notes)
-    fit = fit_cox(t, e, X, names, study, notes, layers, study.entry(keep))
-    notes.append(f"{len(t)} records of {study.patients(keep)} patients")
-    outcome = wald_outcome(plan, fit, names, "hazard ratio", notes, book, tables)
-    return outcome.model_copy(update={"n": study.patients(keep)})
+    return outcome.model_copy(update={"n": patients})
 
 
 @dataclass(frozen=True)
@@ -89,7 +81,7 @@ def fit_spline(study: Study, plan: TestPlan) -> Splined:
     from validation.statistics.cox import cox
 
     keep, X, _, _ = matrix(study, plan)
-    t, e = study.follow_up(plan.endpoint, keep)
+    t, e, entry = study.at_risk(plan.endpoint, keep)
     try:
         knots = rcs_knots(X[:, 0], 4)
     except ConstantFeatureError:
@@ -97,7 +89,7 @@ def fit_spline(study: Study, plan: TestPlan) -> Splined:
     basis = rcs_basis(X[:, 0], knots)
     terms = [f"spline {number}" for number in range(1, basis.shape[1] + 1)]
     layers = layers_of(study, plan, keep, e, [])
-    fit = cox(t, e, basis, terms, strata=layers, entry=study.entry(keep))
+    fit = cox(t, e, basis, terms, strata=layers, entry=entry)
     return Splined(keep, X[:, 0], knots, fit)
 
 
@@ -110,9 +102,8 @@ def spline(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
     from validation.statistics.cox import cox
 
     keep, X, names, notes = matrix(study, plan)
-    t, e = study.follow_up(plan.endpoint, keep)
+    t, e, entry = study.at_risk(plan.endpoint, keep)
     layers = layers_of(study, plan, keep, e, notes)
-    entry = study.entry(keep)
     linear = fit_cox(t, e, X[:, :1], names[:1], study, notes, layers, entry)
     curve = fit_spline(study, plan)
     if len(curve.knots) == 3:
@@ -128,7 +119,7 @@ def spline(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
     notes.append("p tests any association (spline); the effect is the linear slope per SD")
     return outcome_of(
         plan,
-        study.patients(keep) if entry is not None else keep,
+        study.patients(keep),
         e,
         effect=effect,
         p=p,

@@ -49,8 +49,8 @@ def site(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
     if event is None:
         outcome_p, events = _rank_p(outcome, merged), None
     else:
-        outcome, flags = study.follow_up(plan.endpoint, keep)
-        outcome_p, events = logrank(outcome, flags, merged).p, int(flags.sum())
+        outcome, flags, entry = study.at_risk(plan.endpoint, keep)
+        outcome_p, events = logrank(outcome, flags, merged, entry=entry).p, int(flags.sum())
     book.add("site.sites", len(count), "sites")
     book.add("site.small", int((count < FEWEST_AT_A_SITE).sum()), "sites")
     book.add(EXPOSURE_P, explained[0], "p-value")
@@ -59,7 +59,7 @@ def site(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
     effect = p = None
     if event is not None:
         cluster = clusters_of(study, keep, notes)
-        fit = fit_cox(outcome, flags, X, names, study, notes, codes, cluster=cluster)
+        fit = fit_cox(outcome, flags, X, names, study, notes, codes, entry, cluster)
         effect, p = effect_of(fit, "hazard ratio"), float(fit.p[0])
         book.add_effect("site.within", effect, p)
         tables[plan.id] = [row_at(fit, f"{names[0]}, within sites", "hazard ratio")]

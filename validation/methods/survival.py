@@ -44,12 +44,12 @@ def logrank(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) ->
     from validation.statistics.survival import logrank
 
     keep, X, names, notes = matrix(study, plan)
-    t, e = study.follow_up(plan.endpoint, keep)
+    t, e, entry = study.at_risk(plan.endpoint, keep)
     g = X[:, 0]
     layers = layers_of(study, plan, keep, e, notes)
     cluster = clusters_of(study, keep, notes)
-    found = logrank(t, e, g, layers)
-    fit = fit_cox(t, e, X, names, study, notes, layers, cluster=cluster)
+    found = logrank(t, e, g, layers, entry)
+    fit = fit_cox(t, e, X, names, study, notes, layers, entry, cluster)
     if fit.robust_score is not None:
         found = fit.robust_score
         notes.append("the log-rank statistic's variance is that between patients, not rows")
@@ -80,8 +80,8 @@ def kaplan_meier(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
         ("reference", study.contract.reference, 0.0),
     ):
         mine = keep & (study.exposed.x == side)
-        time, event = study.follow_up(plan.endpoint, mine)
-        curve = kaplan_meier(time, event)
+        time, event, entry = study.at_risk(plan.endpoint, mine)
+        curve = kaplan_meier(time, event, entry)
         key = f"{plan.id}.{name}"
         book.add(f"{key}.median", curve.median, "months")
         row = {"group": label, "n": str(curve.n), "events": str(curve.n_events)}
@@ -89,8 +89,9 @@ def kaplan_meier(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
             book.add(f"{key}.median_{end}", getattr(curve, f"median_{end}"), "months")
         texts = [book.numbers[f"{key}.median{end}"].text for end in ("", "_lower", "_upper")]
         row["median (95% CI), months"] = "{} ({} to {})".format(*texts)
+        first = 0.0 if entry is None else float(entry.min())
         for months in HORIZONS:
-            if months > float(time.max()):
+            if not first < months <= float(time.max()):
                 continue
             at = int(np.searchsorted(curve.times, months, side="right")) - 1
             alive, low, high = (
@@ -102,7 +103,7 @@ def kaplan_meier(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
             row[f"free of event at {months} months"] = text
         rows.append(row)
     tables[plan.id] = rows
-    events = study.follow_up(plan.endpoint, keep)[1]
+    events = study.at_risk(plan.endpoint, keep)[1]
     return outcome_of(plan, keep, events)
 
 
@@ -111,10 +112,10 @@ def schoenfeld(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any])
     from validation.statistics.proportional import schoenfeld
 
     keep, X, names, notes = matrix(study, plan)
-    t, e = study.follow_up(plan.endpoint, keep)
+    t, e, entry = study.at_risk(plan.endpoint, keep)
     layers = layers_of(study, plan, keep, e, notes)
-    fit = fit_cox(t, e, X, names, study, notes, layers)
-    found = schoenfeld(t, e, X, fit, strata=layers)
+    fit = fit_cox(t, e, X, names, study, notes, layers, entry)
+    found = schoenfeld(t, e, X, fit, strata=layers, entry=entry)
     if study.contract.cluster is not None:
         notes.append("this test treats rows as independent, which favors finding a change")
     book.add(f"{plan.id}.p", found.tests[0].p, "p-value")
@@ -154,7 +155,7 @@ def rmst(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
 def periods(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Estimate hazard ratios before and after the median event time, to show changes over time."""
     keep = study.complete(plan.endpoint)
-    t, e = study.follow_up(plan.endpoint, keep)
+    t, e, entry = study.at_risk(plan.endpoint, keep)
     cut = float(np.median(t[e == 1]))
     found = cox_by_period(
         t,
@@ -163,6 +164,7 @@ def periods(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) ->
         [study.contract.exposed],
         [cut],
         penalty="firth",
+        entry=entry,
         cluster=study.clusters(keep),
     )
     book.add(f"{plan.id}.cut", cut, "months")

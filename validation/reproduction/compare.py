@@ -35,7 +35,6 @@ from sage.core.hashes import hash_text
 from sage.core.models import Strict
 from sage.core.seeds import generator
 from validation.contracts.contract import Contract, TestPlan
-from validation.contracts.timing import ENTRY
 from validation.core.hypothesis import Comparison
 from validation.results.results import (
     AnalysisResult,
@@ -121,8 +120,8 @@ class SecondTest(Strict):
     """A registered test as requested from a second implementation, by columns of the table.
 
     `terms` are the exposure and, for an interaction, the main effects. `base` are the exposures to
-    which others are added. `report` lists the requested numbers. For time-dependent claims, rows
-    are records: `entry` is when each begins, and `person` identifies its patient.
+    which others are added. `report` lists the requested numbers. `entry` is when a row comes under
+    observation; for time-dependent claims, rows are records, and `person` identifies its patient.
     """
 
     id: str
@@ -163,6 +162,10 @@ def task_of(
     def present(key: str) -> bool:
         return columns is None or key in columns
 
+    def enters(endpoint: str) -> bool:
+        late = contract.hypothesis.time_dependent or contract.endpoint(endpoint).entry
+        return late if columns is None else f"{endpoint}.entry" in columns
+
     plans = [plan for plan in contract.tests if not _imputes(contract, plan)]
     added = contract.comparison is Comparison.ADDED
     if part == "replication":
@@ -191,7 +194,7 @@ def task_of(
                 covariates=tuple(filter(present, plan.covariates)),
                 strata=tuple(filter(present, plan.strata)),
                 subset=None if plan.subgroup is None else f"subset_{plan.id}",
-                entry=ENTRY if contract.hypothesis.time_dependent else None,
+                entry=f"{plan.endpoint}.entry" if enters(plan.endpoint) else None,
                 person=PERSON if contract.hypothesis.time_dependent else None,
                 report=report,
             )

@@ -5,7 +5,8 @@
 Reads `task.json` and `table.parquet` and writes `numbers.json`. Nothing is imported from SAGE: Cox
 models and log-rank tests come from lifelines; stratified log-rank tests, logistic and linear models
 from statsmodels; rank tests from scipy; and Fisher's exact odds ratio is solved here using scipy's
-noncentral hypergeometric distribution. If a test fails, its numbers are left out; if a model cannot
+noncentral hypergeometric distribution, and log-rank tests with delayed entry are summed here. If a
+test fails, its numbers are left out; if a model cannot
 be fitted (nobody has the event in a group), only its estimates are left out. Tests whose model did
 not converge, at any step size, are listed.
 """
@@ -71,8 +72,19 @@ def layers(rows: pd.DataFrame, test: dict[str, Any]) -> pd.Series | None:
     return found
 
 
-def fit_cox(data: pd.DataFrame, *, strata: bool, entry: bool = False) -> Any:
-    """Fit a Cox model (Efron's ties), with smaller steps if it does not converge."""
+def fit_cox(X: pd.DataFrame, rows: pd.DataFrame, test: dict[str, Any]) -> Any:
+    """Fit a Cox model (Efron's ties), with smaller steps if it does not converge.
+
+    Each row is at risk from its entry on, if it has one, and within its stratum.
+    """
+    data = X.assign(
+        time=rows[test["time"]].astype(float), event=(rows[test["event"]] == 1).astype(int)
+    )
+    strata, entry = layers(rows, test), test["entry"]
+    if strata is not None:
+        data = data.assign(stratum=strata)
+    if entry:
+        data = data.assign(entry=rows[entry].astype(float))
     from lifelines import CoxPHFitter
     from lifelines.exceptions import ConvergenceError, ConvergenceWarning
 
@@ -82,7 +94,7 @@ def fit_cox(data: pd.DataFrame, *, strata: bool, entry: bool = False) -> Any:
             warnings.simplefilter("error", ConvergenceWarning)
             try:
                 return CoxPHFitter().fit(
-                    data, "time", "event", strata=["stratum"] if strata else None,
+                    data, "time", "event", strata=None if strata is None else ["stratum"],
                     entry_col="entry" if entry else None, fit_options=options,
                 )  # fmt: skip
             except (ConvergenceError, ConvergenceWarning):
@@ -91,19 +103,8 @@ def fit_cox(data: pd.DataFrame, *, strata: bool, entry: bool = False) -> Any:
 
 
 def cox(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
-    """Fit a Cox model (Efron's ties); return the Wald interval and test of the first term.
-
-    If rows are records, each is at risk from its entry on.
-    """
-    data = design(rows, test).assign(
-        time=rows[test["time"]].astype(float), event=(rows[test["event"]] == 1).astype(int)
-    )
-    strata = layers(rows, test)
-    if strata is not None:
-        data = data.assign(stratum=strata)
-    if test["entry"]:
-        data = data.assign(entry=rows[test["entry"]].astype(float))
-    fit = fit_cox(data, strata=strata is not None, entry=bool(test["entry"]))
+    """Fit a Cox model (Efron's ties); return the Wald interval and test of the first term."""
+    fit = fit_cox(design(rows, test), rows, test)
     lower, upper = fit.confidence_intervals_.loc["x0"]
     return {
         "effect": math.exp(fit.params_["x0"]),
@@ -118,6 +119,8 @@ def log_rank(rows: pd.DataFrame, test: dict[str, Any], groups: pd.Series) -> flo
     time = rows[test["time"]].astype(float)
     event = (rows[test["event"]] == 1).astype(int)
     strata = layers(rows, test)
+    if test["entry"]:
+        return entered_log_rank(rows, test, groups, strata)
     if strata is None:
         from lifelines.statistics import multivariate_logrank_test
 
@@ -125,6 +128,27 @@ def log_rank(rows: pd.DataFrame, test: dict[str, Any], groups: pd.Series) -> flo
     from statsmodels.duration.survfunc import survdiff
 
     return float(survdiff(time, event, groups, strata=strata)[1])
+
+
+def entered_log_rank(
+    rows: pd.DataFrame, test: dict[str, Any], groups: pd.Series, strata: pd.Series | None
+) -> float:
+    """Compute the log-rank p-value when rows come under observation at their entry."""
+    from scipy.stats import chi2
+
+    time, entry = (rows[test[name]].to_numpy(float) for name in ("time", "entry"))
+    event = (rows[test["event"]] == 1).to_numpy()
+    labels = np.zeros(len(rows)) if strata is None else pd.factorize(strata)[0]
+    member = np.column_stack([groups == group for group in sorted(set(groups))[1:]]).astype(float)
+    off, spread = np.zeros(member.shape[1]), np.zeros((member.shape[1],) * 2)
+    for label, moment in {*zip(labels[event], time[event], strict=True)}:
+        at_risk = (labels == label) & (entry < moment) & (time >= moment)
+        failed, n = at_risk & event & (time == moment), int(at_risk.sum())
+        share, d = member[at_risk].mean(axis=0), int(failed.sum())
+        off += member[failed].sum(axis=0) - d * share
+        if n > 1:
+            spread += d * (n - d) / (n - 1) * (np.diag(share) - np.outer(share, share))
+    return float(chi2.sf(off @ np.linalg.pinv(spread) @ off, np.linalg.matrix_rank(spread)))
 
 
 def logistic(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
@@ -207,18 +231,9 @@ def nested(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
     if test["time"]:
         from scipy.stats import chi2
 
-        strata = layers(rows, test)
-
-        def log_likelihood(X: pd.DataFrame) -> Any:
-            data = X.assign(
-                time=rows[test["time"]].astype(float), event=(rows[test["event"]] == 1).astype(int)
-            )
-            data = data if strata is None else data.assign(stratum=strata)
-            return fit_cox(data, strata=strata is not None)
-
-        fit = log_likelihood(full)
+        fit = fit_cox(full, rows, test)
         if base.shape[1]:
-            gain = 2 * (fit.log_likelihood_ - log_likelihood(base).log_likelihood_)
+            gain = 2 * (fit.log_likelihood_ - fit_cox(base, rows, test).log_likelihood_)
         else:
             gain = fit.log_likelihood_ratio_test().test_statistic
         return cox(rows, mean) | {"p": float(chi2.sf(gain, more))}

@@ -58,11 +58,6 @@ class Effect(Strict):
         """The value that means no effect."""
         return 0.0 if self.scale in DIFFERENCES else 1.0
 
-    @property
-    def is_difference(self) -> bool:
-        """Whether no effect is 0, rather than a ratio of 1."""
-        return self.scale in DIFFERENCES
-
     def distance_from_null(self, value: float) -> float:
         """Return a value on this scale as its distance from no effect (log for ratios)."""
         if self.scale in DIFFERENCES:

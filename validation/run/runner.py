@@ -214,7 +214,7 @@ def collect(
         if entry is not None:
             record_tests(frozen, entry, ledger)
     alpha = frozen.contract.rules.alpha
-    adjusted = _mine(frozen, main.part, ledger.adjust("primary", alpha, of=frozen.sha256))
+    adjusted = _mine(frozen, main.part, ledger.adjust("primary", of=frozen.sha256))
     reproductions = tuple(
         reproduction
         for reproduction in read_reproductions(out)
@@ -276,12 +276,8 @@ def _q_instead(
     found = main.test(test)
     if found is None or found.p is None:
         return None
-    alpha = frozen.contract.rules.alpha
-    mine = _mine(
-        frozen,
-        main.part,
-        ledger.adjust("primary", alpha, {frozen.sha256: found.p}, of=frozen.sha256),
-    )
+    instead = {frozen.sha256: found.p}
+    mine = _mine(frozen, main.part, ledger.adjust("primary", instead, of=frozen.sha256))
     return mine.q if mine is not None else None
 
 
@@ -373,7 +369,6 @@ def _results(
         beside = _q_instead(frozen, main, ledger, "adjusted")
         if beside is not None:
             book.add("adjusted.q", beside, "q-value")
-        book.add("primary.e", adjusted.e, "e-value")
         book.add("ledger.claims", adjusted.family, "claims")
     for status, count in sorted(ledger.counts().items()):
         book.add(f"ledger.{status}", count, "tests")

@@ -178,6 +178,19 @@ def survival_arrays(
     return t, flags
 
 
+def entry_array(entry: npt.ArrayLike | None, time: FloatArray) -> FloatArray | None:
+    """Check times from which patients are at risk (delayed entry), in the unit of `time`.
+
+    Raises `BadTimesError` if anyone enters at or after the end of follow-up.
+    """
+    if entry is None:
+        return None
+    started = as_float(entry, "entry")
+    if started.shape != time.shape or not (started < time).all():
+        raise BadTimesError("entry: every patient must enter before the end of follow-up")
+    return started
+
+
 def group_codes(
     group: npt.ArrayLike, n: int, *, at_least: int = 2
 ) -> tuple[IntArray, tuple[str, ...]]:

@@ -7,7 +7,6 @@ is suited to questions of etiology; the subdistribution (Gray's test, and Fine a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,12 +18,13 @@ from validation.statistics.base import (
     TestResult,
     as_float,
     difference_test,
+    entry_array,
     group_codes,
     survival_arrays,
     z_of,
 )
-from validation.statistics.cox import CoxFit, cox
 from validation.statistics.errors import BadEventsError, NoEventsError
+from validation.statistics.survival import numbers_at_risk
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,7 @@ def aalen_johansen(
     time: npt.ArrayLike,
     status: npt.ArrayLike,
     cause: int = 1,
+    entry: npt.ArrayLike | None = None,
     *,
     level: float = 0.95,
     need_events: bool = True,
@@ -99,14 +100,15 @@ def aalen_johansen(
     Parameters
     ----------
     status : (n,) 0 if censored, otherwise the number of the cause
+    entry : (n,) delayed entry, in the unit of time
     need_events : whether to reject a sample without an event of this cause; otherwise its curve
         stays at zero
     """
     t, codes = causes(time, status, cause, need_events=need_events)
-    times, inverse = np.unique(t, return_inverse=True)
-    m = len(times)
-    leaving = np.bincount(inverse, minlength=m)
-    at_risk = (len(t) - np.concatenate(([0], np.cumsum(leaving)[:-1]))).astype(np.float64)
+    started = entry_array(entry, t)
+    times = np.unique(t if started is None else np.concatenate((t, started)))
+    inverse, m = np.searchsorted(times, t), len(times)
+    at_risk = np.maximum(numbers_at_risk(t, times, started), 1).astype(np.float64)
     d_any = np.bincount(inverse, weights=codes > 0, minlength=m)
     d_one = np.bincount(inverse, weights=codes == cause, minlength=m)
     survival = np.cumprod(1.0 - d_any / at_risk)
@@ -143,30 +145,6 @@ def aalen_johansen(
         n=len(t),
         n_events=int((codes == cause).sum()),
     )
-
-
-def cause_specific(
-    time: npt.ArrayLike,
-    status: npt.ArrayLike,
-    X: npt.ArrayLike,
-    names: Sequence[str],
-    cause: int = 1,
-) -> CoxFit:
-    """Fit a Cox model of one cause's hazard, censoring patients when another cause occurs.
-
-    Parameters
-    ----------
-    time : (n,) follow-up, in any unit
-    status : (n,) 0 if censored, otherwise the number of the cause
-    X : (n, k) covariates in their own units
-    cause : the number of the cause whose hazard is modelled
-
-    Returns
-    -------
-    Hazard ratios per unit of each covariate. Raises the errors of `causes` and `cox`.
-    """
-    t, codes = causes(time, status, cause)
-    return cox(t, codes == cause, X, names)
 
 
 def gray_test(

@@ -22,16 +22,15 @@ from validation.statistics.base import (
     HazardRatios,
     IntArray,
     TestResult,
-    as_float,
     chi2_p,
     design,
+    entry_array,
     group_codes,
     survival_arrays,
     z_of,
 )
 from validation.statistics.concordance import harrell
 from validation.statistics.errors import (
-    BadTimesError,
     CollinearError,
     ConstantFeatureError,
     ConvergenceError,
@@ -103,11 +102,7 @@ def _prepare(
 ) -> tuple[FloatArray, BoolArray, list[RiskSets]]:
     """Return checked times and flags, and one `RiskSets` per stratum with an event."""
     t, e = survival_arrays(time, event)
-    started = None
-    if entry is not None:
-        started = as_float(entry, "entry")
-        if started.shape != t.shape or not (started < t).all():
-            raise BadTimesError("entry: every patient must enter before the end of follow-up")
+    started = entry_array(entry, t)
     layer = np.zeros(len(t), dtype=np.int64)
     if strata is not None:
         layer, _ = group_codes(strata, len(t), at_least=1)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from sage.core.seeds import generator
 from validation.statistics.base import BoolArray, FloatArray, as_float, survival_arrays, two_sided
 from validation.statistics.errors import ConstantFeatureError, NoEventsError, ShapeError
+from validation.statistics.survival import numbers_at_risk
 
 
 @dataclass(frozen=True)
@@ -37,13 +38,20 @@ class Cutpoint:
     permutations: int
 
 
-def logrank_scores(time: FloatArray, event: BoolArray) -> FloatArray:
-    """Compute log-rank scores: event flag minus Nelson-Aalen hazard at the patient's own time."""
+def logrank_scores(
+    time: FloatArray, event: BoolArray, entry: FloatArray | None = None
+) -> FloatArray:
+    """Compute log-rank scores: event flag minus Nelson-Aalen hazard while the patient is at risk.
+
+    Patients are at risk from the start, or from their time of `entry`.
+    """
     times, inverse = np.unique(time, return_inverse=True)
-    leaving = np.bincount(inverse, minlength=len(times))
-    at_risk = len(time) - np.concatenate(([0], np.cumsum(leaving)[:-1]))
+    at_risk = numbers_at_risk(time, times, entry)
     hazard = np.cumsum(np.bincount(inverse, weights=event, minlength=len(times)) / at_risk)
-    return np.asarray(event - hazard[inverse], dtype=np.float64)
+    before = np.zeros(1)
+    if entry is not None:
+        before = np.append(0.0, hazard)[np.searchsorted(times, entry, side="right")]
+    return np.asarray(event - (hazard[inverse] - before), dtype=np.float64)
 
 
 def _asymptotic(b: float, low: float, high: float) -> float:

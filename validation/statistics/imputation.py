@@ -15,21 +15,24 @@ import numpy.typing as npt
 from scipy.special import expit, stdtr, stdtrit
 
 from sage.core.seeds import generator
-from validation.statistics.base import FloatArray, as_float, survival_arrays
+from validation.statistics.base import FloatArray, as_float, entry_array, survival_arrays
+from validation.statistics.cutpoint import logrank_scores
 from validation.statistics.errors import MissingValuesError, ShapeError
 
 MOST_MISSING = 0.5
 _DONORS = 5
 
 
-def outcome_predictors(time: npt.ArrayLike, event: npt.ArrayLike) -> FloatArray:
-    """Compute (n, 2) predictors: event flag and Nelson-Aalen hazard at each patient's own time."""
+def outcome_predictors(
+    time: npt.ArrayLike, event: npt.ArrayLike, entry: npt.ArrayLike | None = None
+) -> FloatArray:
+    """Compute (n, 2) predictors: event flag and Nelson-Aalen hazard while the patient is at risk.
+
+    Patients are at risk from the start, or from their time of `entry`.
+    """
     t, e = survival_arrays(time, event)
-    times, inverse = np.unique(t, return_inverse=True)
-    leaving = np.bincount(inverse, minlength=len(times))
-    at_risk = len(t) - np.concatenate(([0], np.cumsum(leaving)[:-1]))
-    hazard = np.cumsum(np.bincount(inverse, weights=e, minlength=len(times)) / at_risk)
-    return np.column_stack((e.astype(np.float64), hazard[inverse]))
+    flags = e.astype(np.float64)
+    return np.column_stack((flags, flags - logrank_scores(t, e, entry_array(entry, t))))
 
 
 def _draw_coefficients(

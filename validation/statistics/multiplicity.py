@@ -1,7 +1,6 @@
-"""Error control over many tests: Benjamini-Hochberg, e-values and e-BH.
+"""Error control over many tests.
 
-References: Benjamini and Hochberg 1995 (J R Stat Soc B); Vovk and Wang 2021 (Annals of
-Statistics) for calibrators; Wang and Ramdas 2022 (J R Stat Soc B) for e-BH.
+References: Holm 1979 (Scand J Stat); Benjamini and Hochberg 1995 (J R Stat Soc B).
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from validation.statistics.base import BoolArray, FloatArray, as_float
+from validation.statistics.base import FloatArray, as_float
 from validation.statistics.errors import ShapeError
 
 
@@ -19,6 +18,21 @@ def p_values(p: npt.ArrayLike) -> FloatArray:
     if not ((values >= 0.0) & (values <= 1.0)).all():
         raise ShapeError("p-values must be between 0 and 1; a crashed test counts as p = 1")
     return values
+
+
+def holm(p: npt.ArrayLike) -> FloatArray:
+    """Compute Holm's adjusted p-values: max over j <= i of (m - j + 1) p_(j), in input order.
+
+    This controls the probability of any false finding, whatever the dependence. A further p-value
+    never lowers the others' adjusted ones: below p_(i) it raises m and the rank by one alike, and
+    above it m alone.
+    """
+    values = p_values(p)
+    order = np.argsort(values)
+    raw = values[order] * np.arange(len(values), 0, -1)
+    found = np.empty_like(values)
+    found[order] = np.minimum(np.maximum.accumulate(raw), 1.0)
+    return found
 
 
 def bh(p: npt.ArrayLike) -> FloatArray:
@@ -32,41 +46,3 @@ def bh(p: npt.ArrayLike) -> FloatArray:
     q = np.empty_like(values)
     q[order] = np.minimum(np.minimum.accumulate(raw[::-1])[::-1], 1.0)
     return q
-
-
-def p_to_e(p: npt.ArrayLike) -> FloatArray:
-    """Calibrate p-values into e-values, whose expectation is at most 1 under the null hypothesis.
-
-    The calibrator averages kappa p^(kappa - 1) over kappa in (0, 1), which gives
-    e = (1 - p + p log p) / (p log(p)^2). It integrates to 1 over uniform p. p = 0 is rejected,
-    since no valid test returns it.
-    """
-    values = p_values(p)
-    if (values <= 0.0).any():
-        raise ShapeError("p = 0 cannot be calibrated: report permutation p as (1 + k) / (1 + B)")
-    log = np.log(values)
-    near_one = values > 1.0 - 1e-4
-    safe = np.where(near_one, 0.5, values)
-    safe_log = np.log(safe)
-    exact = (1.0 - safe + safe * safe_log) / (safe * safe_log**2)
-    # Use a series at p = 1 - d, where the exact form loses all digits.
-    series = 0.5 - log / 6.0
-    return np.where(near_one, series, exact)
-
-
-def e_bh(e: npt.ArrayLike, alpha: float = 0.05) -> BoolArray:
-    """Mask the hypotheses rejected by e-BH at false discovery rate `alpha`.
-
-    The procedure is valid under any dependence. It rejects the hypotheses with the k largest
-    e-values, where k is the greatest with k e_(k) / m >= 1 / alpha.
-    """
-    values = as_float(e, "e").ravel()
-    if (values < 0.0).any() or np.isnan(values).any():
-        raise ShapeError("e-values must be non-negative; a crashed test counts as e = 0")
-    m = len(values)
-    order = np.argsort(-values, kind="stable")
-    enough = values[order] * np.arange(1, m + 1) >= m / alpha
-    rejected = np.zeros(m, dtype=bool)
-    if enough.any():
-        rejected[order[: int(np.flatnonzero(enough)[-1]) + 1]] = True
-    return rejected

@@ -6,7 +6,7 @@ e-values, since claims confirmed in the same patients depend on each other in un
 A p-value enters e-LOND as an all-or-nothing e-value for its place in the sequence. The level of the
 t-th claim is therefore alpha * gamma_t, whatever came before (alpha spending, as in Foster and
 Stine 2008, J R Stat Soc B), and the probability of any false discovery, not only their rate, is at
-most alpha. Calibrators that reserve some level for later discoveries (`multiplicity.p_to_e`) cost
+most alpha. Calibrators that reserve some level for later discoveries (Vovk and Wang 2021) cost
 more than the few discoveries of a campaign return (`docs/campaigns.md`).
 """
 

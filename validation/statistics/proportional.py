@@ -22,6 +22,7 @@ from validation.statistics.base import (
     TestResult,
     chi2_p,
     design,
+    entry_array,
     group_codes,
     ranks,
     survival_arrays,
@@ -68,6 +69,7 @@ def schoenfeld(
     fit: Fitted,
     *,
     strata: npt.ArrayLike | None = None,
+    entry: npt.ArrayLike | None = None,
     transform: Transform = "km",
 ) -> NonProportionality:
     """Test the proportional hazards of a fitted Cox model, per covariate and globally.
@@ -82,6 +84,7 @@ def schoenfeld(
     X : (n, k) covariates of the fitted model, in its order
     fit : fitted Cox model
     strata : (n,) labels of the strata of the model
+    entry : (n,) delayed entry, in the unit of time
     transform : scale g of time on which coefficients may vary
 
     Returns
@@ -89,6 +92,7 @@ def schoenfeld(
     A chi-squared test with one degree of freedom for each covariate, and a global test of all k.
     """
     t, e = survival_arrays(time, event)
+    started = entry_array(entry, t)
     x, names = design(X, fit.names, len(t))
     layer = np.zeros(len(t), dtype=np.int64)
     if strata is not None:
@@ -96,7 +100,7 @@ def schoenfeld(
     x = x - x.mean(axis=0)
     means, covariances, rows = [], [], []
     for s in np.unique(layer):
-        sets = risk_sets(t, e, np.flatnonzero(layer == s))
+        sets = risk_sets(t, e, np.flatnonzero(layer == s), started)
         if len(sets.who):
             m = moments(sets, x, fit.coef)
             means.append(m.mean)
@@ -105,7 +109,7 @@ def schoenfeld(
     row = np.concatenate(rows)
     residual = x[row] - np.concatenate(means)
     v = np.concatenate(covariances)
-    g = _transformed(t, e, t[row], transform)
+    g = _transformed(t, e, started, t[row], transform)
     if np.ptp(g) == 0.0:
         raise BadTimesError("all events at the same time: proportional hazards cannot be tested")
     g = g - g.mean()
@@ -139,10 +143,14 @@ def schoenfeld(
 
 
 def _transformed(
-    t: FloatArray, e: npt.NDArray[np.bool_], at: FloatArray, transform: Transform
+    t: FloatArray,
+    e: npt.NDArray[np.bool_],
+    entry: FloatArray | None,
+    at: FloatArray,
+    transform: Transform,
 ) -> FloatArray:
     if transform == "km":
-        curve = kaplan_meier(t, e)
+        curve = kaplan_meier(t, e, entry)
         before = np.searchsorted(curve.times, at, side="left") - 1
         survival = np.where(before >= 0, curve.survival[np.maximum(before, 0)], 1.0)
         return np.asarray(1.0 - survival, dtype=np.float64)
@@ -176,6 +184,7 @@ def cox_by_period(
     cuts: Sequence[float],
     *,
     penalty: Literal["firth"] | None = None,
+    entry: npt.ArrayLike | None = None,
     cluster: npt.ArrayLike | None = None,
 ) -> tuple[Period, ...]:
     """Compute hazard ratios by period of follow-up: a step-function form of a time-varying effect.
@@ -190,6 +199,7 @@ def cox_by_period(
     X : (n, k) covariates
     cuts : ends of all periods except the last, distinct and above 0, in the unit of `time`
     penalty : "firth" for few events or separation
+    entry : (n,) delayed entry, in the unit of `time`
     cluster : (n,) person of each row; standard errors are robust within persons
 
     Returns
@@ -203,6 +213,7 @@ def cox_by_period(
         If cuts repeat or are not above 0.
     """
     t, e = survival_arrays(time, event)
+    started = entry_array(entry, t)
     x, labels = design(X, names, len(t))
     edges = (0.0, *sorted(float(c) for c in cuts), float("inf"))
     if len(set(edges)) != len(edges) or edges[1] <= 0.0:
@@ -210,12 +221,14 @@ def cox_by_period(
     periods = []
     for start, stop in pairwise(edges):
         inside = t > start if start > 0.0 else np.ones(len(t), dtype=bool)
+        inside &= True if started is None else started < stop
         fit = cox(
             np.minimum(t, stop)[inside],
             (e & (t <= stop))[inside],
             x[inside],
             labels,
             penalty=penalty,
+            entry=None if started is None else np.maximum(started, start)[inside],
             cluster=None if cluster is None else np.asarray(cluster)[inside],
         )
         periods.append(Period(start, stop, fit))

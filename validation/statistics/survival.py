@@ -18,6 +18,7 @@ from validation.statistics.base import (
     IntArray,
     TestResult,
     difference_test,
+    entry_array,
     group_codes,
     survival_arrays,
     two_sided,
@@ -28,7 +29,7 @@ from validation.statistics.errors import BadTimesError, EmptyGroupError, NoEvent
 
 @dataclass(frozen=True)
 class KaplanMeier:
-    """A survival curve. Arrays have one entry per distinct time, the first being time 0.
+    """A survival curve. Arrays have one value per distinct time, the first being time 0.
 
     `at_risk` counts patients just before each time. The median and its limits are NaN if the curve
     does not fall to one half.
@@ -52,25 +53,36 @@ class KaplanMeier:
         return self.survival[np.maximum(where, 0)]
 
 
-def numbers_at_risk(time: npt.ArrayLike, when: npt.ArrayLike) -> IntArray:
-    """Count patients still followed just before each time of `when`."""
-    ordered = np.sort(np.asarray(time, dtype=np.float64))
-    below = np.searchsorted(ordered, np.asarray(when, dtype=np.float64), side="left")
-    return (len(ordered) - below).astype(np.int64)
+def numbers_at_risk(
+    time: npt.ArrayLike, when: npt.ArrayLike, entry: npt.ArrayLike | None = None
+) -> IntArray:
+    """Count patients followed just before each time of `when`: entered before it, not yet left."""
+    moments = np.asarray(when, dtype=np.float64)
+    left = np.searchsorted(np.sort(np.asarray(time, dtype=np.float64)), moments, side="left")
+    entered: int | IntArray = np.size(time)
+    if entry is not None:
+        starts = np.sort(np.asarray(entry, dtype=np.float64))
+        entered = np.searchsorted(starts, moments, side="left").astype(np.int64)
+    return np.asarray(entered - left, dtype=np.int64)
 
 
 def _counts(
-    time: FloatArray, event: npt.NDArray[np.bool_]
+    time: FloatArray, event: npt.NDArray[np.bool_], entry: FloatArray | None = None
 ) -> tuple[FloatArray, IntArray, IntArray]:
     """Return distinct times, patients at risk just before each, and events at each."""
-    times, inverse = np.unique(time, return_inverse=True)
-    deaths = np.bincount(inverse, weights=event, minlength=len(times)).astype(np.int64)
-    leaving = np.bincount(inverse, minlength=len(times))
-    at_risk = len(time) - np.concatenate(([0], np.cumsum(leaving)[:-1]))
-    return times, at_risk.astype(np.int64), deaths
+    times = np.unique(time if entry is None else np.concatenate((time, entry)))
+    at = np.searchsorted(times, time[event])
+    deaths = np.bincount(at, minlength=len(times)).astype(np.int64)
+    return times, numbers_at_risk(time, times, entry), deaths
 
 
-def kaplan_meier(time: npt.ArrayLike, event: npt.ArrayLike, *, level: float = 0.95) -> KaplanMeier:
+def kaplan_meier(
+    time: npt.ArrayLike,
+    event: npt.ArrayLike,
+    entry: npt.ArrayLike | None = None,
+    *,
+    level: float = 0.95,
+) -> KaplanMeier:
     """Compute the product-limit estimate of survival with log(-log) intervals.
 
     S(t) = prod over t_j <= t of (1 - d_j / n_j). The variance of log S is Greenwood's sum of d_j /
@@ -79,12 +91,15 @@ def kaplan_meier(time: npt.ArrayLike, event: npt.ArrayLike, *, level: float = 0.
     Parameters
     ----------
     time, event : (n,) follow-up and 0/1 flags; a sample without events is allowed here
+    entry : (n,) delayed entry; survival is then that of patients alive at the first entry
     """
     t, e = survival_arrays(time, event, need_events=False)
-    times, at_risk, deaths = _counts(t, e)
-    survival = np.asarray(np.cumprod(1.0 - deaths / at_risk), dtype=np.float64)
+    started = entry_array(entry, t)
+    times, at_risk, deaths = _counts(t, e, started)
+    survival = np.asarray(np.cumprod(1.0 - deaths / np.maximum(at_risk, 1)), dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        greenwood = np.cumsum(deaths / (at_risk * (at_risk - deaths).astype(np.float64)))
+        left = (at_risk - deaths).astype(np.float64)
+        greenwood = np.cumsum(np.where(deaths > 0, deaths / (at_risk * left), 0.0))
         log_s = np.log(survival)
         width = z_of(level) * np.sqrt(greenwood) / log_s
         lower = survival ** np.exp(-width)
@@ -93,10 +108,13 @@ def kaplan_meier(time: npt.ArrayLike, event: npt.ArrayLike, *, level: float = 0.
     lower, upper = np.where(certain, 1.0, lower), np.where(certain, 1.0, upper)
     dead = survival <= 0.0
     lower, upper = np.where(dead, 0.0, lower), np.where(dead, 0.0, upper)
+    if started is not None and times[0] == 0.0:
+        at_risk[0] = int((started == 0.0).sum())
     if times[0] > 0.0:
+        at_start = len(t) if started is None else 0
         times = np.concatenate(([0.0], times))
         survival, lower, upper = (np.concatenate(([1.0], a)) for a in (survival, lower, upper))
-        at_risk = np.concatenate(([len(t)], at_risk)).astype(np.int64)
+        at_risk = np.concatenate(([at_start], at_risk)).astype(np.int64)
         deaths = np.concatenate(([0], deaths)).astype(np.int64)
     return KaplanMeier(
         times=times,
@@ -120,16 +138,20 @@ def _first_below(times: FloatArray, curve: FloatArray) -> float:
 
 
 def _logrank_parts(
-    t: FloatArray, e: npt.NDArray[np.bool_], codes: IntArray, k: int
+    t: FloatArray,
+    e: npt.NDArray[np.bool_],
+    codes: IntArray,
+    k: int,
+    entry: FloatArray | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Compute observed minus expected events per group and their hypergeometric covariance."""
-    times, inverse = np.unique(t, return_inverse=True)
-    cell = inverse * k + codes
-    leaving = np.bincount(cell, minlength=len(times) * k).reshape(len(times), k)
-    deaths = np.bincount(cell, weights=e, minlength=len(times) * k).reshape(len(times), k)
-    at_risk = np.cumsum(leaving[::-1], axis=0)[::-1].astype(np.float64)
-    used = deaths.sum(axis=1) > 0
-    at_risk, deaths = at_risk[used], deaths[used]
+    times, inverse = np.unique(t[e], return_inverse=True)
+    cells = np.bincount(inverse * k + codes[e], minlength=len(times) * k)
+    deaths = cells.reshape(len(times), k).astype(np.float64)
+    sides = [codes == group for group in range(k)]
+    at_risk = np.column_stack(
+        [numbers_at_risk(t[mine], times, None if entry is None else entry[mine]) for mine in sides]
+    ).astype(np.float64)
     n, d = at_risk.sum(axis=1), deaths.sum(axis=1)
     share = at_risk / n[:, None]
     difference = (deaths - share * d[:, None]).sum(axis=0)
@@ -144,6 +166,7 @@ def logrank(
     event: npt.ArrayLike,
     group: npt.ArrayLike,
     strata: npt.ArrayLike | None = None,
+    entry: npt.ArrayLike | None = None,
 ) -> TestResult:
     """Run the log-rank test of equal survival in two or more groups, optionally stratified.
 
@@ -157,6 +180,7 @@ def logrank(
     event : (n,) 1 if follow-up ends in the event
     group : (n,) labels of two or more groups
     strata : (n,) labels of strata within which groups are compared
+    entry : (n,) delayed entry, in the unit of time
 
     Returns
     -------
@@ -166,7 +190,7 @@ def logrank(
     ------
     EmptyGroupError, NoEventsError, BadTimesError, BadEventsError
     """
-    return difference_test(*_logrank_sums(time, event, group, strata), "log-rank")
+    return difference_test(*_logrank_sums(time, event, group, strata, entry), "log-rank")
 
 
 def logrank_trend(
@@ -174,6 +198,7 @@ def logrank_trend(
     event: npt.ArrayLike,
     group: npt.ArrayLike,
     strata: npt.ArrayLike | None = None,
+    entry: npt.ArrayLike | None = None,
 ) -> TestResult:
     """Run the log-rank test for trend over ordered groups, scored 0, 1, 2, ... in their order.
 
@@ -187,18 +212,24 @@ def logrank_trend(
     event : (n,) 1 if follow-up ends in the event
     group : (n,) ordered labels; sorted, they are scored 0, 1, 2, ...
     strata : (n,) labels of strata within which groups are compared
+    entry : (n,) delayed entry, in the unit of time
     """
-    difference, covariance = _logrank_sums(time, event, group, strata)
+    difference, covariance = _logrank_sums(time, event, group, strata, entry)
     score = np.arange(len(difference), dtype=float)
     total, variance = score @ difference, np.atleast_2d(score @ covariance @ score)
     return difference_test(np.atleast_1d(total), variance, "log-rank, trend")
 
 
 def _logrank_sums(
-    time: npt.ArrayLike, event: npt.ArrayLike, group: npt.ArrayLike, strata: npt.ArrayLike | None
+    time: npt.ArrayLike,
+    event: npt.ArrayLike,
+    group: npt.ArrayLike,
+    strata: npt.ArrayLike | None,
+    entry: npt.ArrayLike | None,
 ) -> tuple[FloatArray, FloatArray]:
     """Sum observed minus expected events of each group, and their covariance, over all strata."""
     t, e = survival_arrays(time, event)
+    started = entry_array(entry, t)
     codes, labels = group_codes(group, len(t))
     k = len(labels)
     layer = np.zeros(len(t), dtype=np.int64)
@@ -207,7 +238,8 @@ def _logrank_sums(
     difference, covariance = np.zeros(k), np.zeros((k, k))
     for item in np.unique(layer):
         here = layer == item
-        part, spread = _logrank_parts(t[here], e[here], codes[here], k)
+        begin = None if started is None else started[here]
+        part, spread = _logrank_parts(t[here], e[here], codes[here], k, begin)
         difference, covariance = difference + part, covariance + spread
     return difference, covariance
 

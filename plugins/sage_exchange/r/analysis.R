@@ -27,7 +27,10 @@ matches <- function(column, filter) {
 }
 outcome_of <- function(rows, endpoint) {
   if (plan$kinds[[endpoint]] %in% c("survival", "competing")) {
-    list(time = rows[[paste0(endpoint, ".time")]], event = rows[[paste0(endpoint, ".event")]])
+    found <- list(time = rows[[paste0(endpoint, ".time")]],
+                  event = rows[[paste0(endpoint, ".event")]])
+    found$entry <- rows[[paste0(endpoint, ".entry")]]  # left out if everyone enters at time 0
+    found
   } else list(value = rows[[paste0(endpoint, ".value")]])
 }
 
@@ -131,10 +134,11 @@ records_of <- function(endpoint) {
   }
   found <- mine[split$person., , drop = FALSE]
   for (use in plan$late) found[[use$key]] <- split[[paste0("value ", use$key)]]
-  found$start. <- split$tstart
+  entry <- outcome_of(found, endpoint)$entry
+  found[[paste0(endpoint, ".entry")]] <- if (is.null(entry)) split$tstart else pmax(entry, split$tstart)
   found[[paste0(endpoint, ".time")]] <- split$tstop
   found[[paste0(endpoint, ".event")]] <- split$happened.
-  found
+  found[outcome_of(found, endpoint)$entry < split$tstop, , drop = FALSE]
 }
 
 # Covariates: z-scores, or indicators against the most frequent level; rare and constant ones go.
@@ -182,12 +186,33 @@ frame_of <- function(test) {
   followed <- length(plan$late) > 0
   list(X = unname(do.call(cbind, columns)), outcome = outcome,
        terms = unname(do.call(cbind, lapply(parts, function(x) x[keep]))), layer = layer, person = person,
-       start = if (followed) rows$start.[keep] else rep(0, sum(keep)),
        n = if (followed) length(unique(rows$person.[keep])) else sum(keep))
 }
 response <- function(f) {
   event <- as.numeric(f$outcome$event == 1)
-  if (length(plan$late)) Surv(f$start, f$outcome$time, event) else Surv(f$outcome$time, event)
+  if (is.null(f$outcome$entry)) Surv(f$outcome$time, event)
+  else Surv(f$outcome$entry, f$outcome$time, event)
+}
+# The log-rank test; survdiff() knows no delayed entry, with which it is summed here.
+logrank <- function(f, group, trend = FALSE) {
+  y <- response(f)
+  if (ncol(y) == 2 && !trend) return(survdiff(y ~ group + strata(f$layer))$chisq)
+  entry <- if (ncol(y) == 3) y[, 1] else rep(-1, nrow(y))
+  time <- y[, ncol(y) - 1]
+  event <- y[, ncol(y)] == 1
+  score <- if (trend) cbind(group) else outer(group, sort(unique(group))[-1], "==") + 0
+  off <- numeric(ncol(score))
+  spread <- matrix(0, ncol(score), ncol(score))
+  for (layer in unique(f$layer)) for (moment in unique(time[event & f$layer == layer])) {
+    there <- f$layer == layer & entry < moment & time >= moment
+    failed <- there & event & time == moment
+    n <- sum(there)
+    d <- sum(failed)
+    x <- score[there, , drop = FALSE]
+    off <- off + colSums(score[failed, , drop = FALSE]) - d * colMeans(x)
+    if (n > 1) spread <- spread + d * (n - d) / (n - 1) * crossprod(sweep(x, 2, colMeans(x))) / n
+  }
+  drop(off %*% solve(spread, off))
 }
 model <- function(f, X = f$X) {
   y <- response(f)
@@ -274,9 +299,7 @@ methods <- list(
     fit <- model(f)
     if (test$penalty) firth_cox(test$id, f, p = FALSE)
     else put_effect(test$id, coef(fit)[[1]], sqrt(vcov(fit)[1, 1]))
-    event <- as.numeric(f$outcome$event == 1)
-    found <- survdiff(Surv(f$outcome$time, event) ~ f$X[, 1] + strata(f$layer))
-    p <- if (is.null(f$person)) pchisq(found$chisq, 1, lower.tail = FALSE)
+    p <- if (is.null(f$person)) pchisq(logrank(f, f$X[, 1]), 1, lower.tail = FALSE)
          else summary(fit)$robscore[["pvalue"]]
     put(paste0(test$id, ".p"), p)
     put_counts(test$id, f)
@@ -305,7 +328,8 @@ methods <- list(
     f <- frame_of(test)
     for (side in c("exposed", "reference")) {
       mine <- f$X[, 1] == (side == "exposed")
-      fit <- survfit(Surv(f$outcome$time[mine], f$outcome$event[mine] == 1) ~ 1)
+      y <- response(f)[mine]
+      fit <- survfit(y ~ 1)
       below <- fit$surv <= 0.5 + 1e-12
       if (any(below)) put(paste(test$id, side, "median", sep = "."), min(fit$time[below]))
       for (months in c(12, 36, 60)) if (months <= max(f$outcome$time[mine])) {
@@ -354,8 +378,8 @@ methods <- list(
     layer <- if (length(test$strata)) {
       do.call(paste, c(rows[known, test$strata, drop = FALSE], sep = "\r"))
     } else rep("all", sum(known))
-    found <- survdiff(Surv(outcome$time, outcome$event == 1) ~ group + strata(layer))
-    put(paste0(test$id, ".p"), pchisq(found$chisq, 3, lower.tail = FALSE))
+    chisq <- logrank(list(outcome = outcome, layer = layer), group)
+    put(paste0(test$id, ".p"), pchisq(chisq, 3, lower.tail = FALSE))
   },
   mediation = function(test) {
     f <- frame_of(test)
@@ -434,12 +458,7 @@ methods <- list(
   },
   ordered_groups = function(test) {
     f <- frame_of(test)
-    event <- as.numeric(f$outcome$event == 1)
-    found <- survdiff(Surv(f$outcome$time, event) ~ f$X[, 1] + strata(f$layer))
-    off <- rowSums(cbind(found$obs - found$exp))
-    score <- seq_along(off) - 1
-    chisq <- sum(score * off)^2 / drop(score %*% found$var %*% score)
-    put(paste0(test$id, ".p"), pchisq(chisq, 1, lower.tail = FALSE))
+    put(paste0(test$id, ".p"), pchisq(logrank(f, f$X[, 1], trend = TRUE), 1, lower.tail = FALSE))
     put_counts(test$id, f)
   },
   fine_gray = function(test) {

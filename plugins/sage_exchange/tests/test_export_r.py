@@ -40,6 +40,26 @@ column = "given"
 kind = "binary"
 label = "Given"
 known_at = { column = "since", before = "no" }
+
+[endpoints.late]
+table = "clinical"
+entry = "entered"
+time = "left"
+time_unit = "months"
+event = "dead"
+event_values = [1]
+censored_values = [0]
+
+[endpoints.late_cause]
+kind = "competing"
+table = "clinical"
+entry = "entered"
+time = "left"
+time_unit = "months"
+event = "cause"
+event_values = ["tumor"]
+competing_values = ["other"]
+censored_values = ["alive"]
 """
 
 
@@ -114,6 +134,8 @@ def repeated(
     raw["amount"] = np.round(np.exp(raw.marker) * 10, 4)
     raw["given"] = np.where(rng.random(len(raw)) < 0.6, "yes", "no")
     raw["since"] = np.where(raw.given == "yes", np.round(rng.exponential(20, len(raw)), 1), np.nan)
+    raw["entered"] = np.round(rng.exponential(15, len(raw)))
+    raw["left"] = raw.entered + np.ceil(raw.months)
     more = cause_of_death("tumor", "other", "alive") + LATE
     cohort = write(tmp_path / "cohort", raw, endpoint=NODE, more=more)
     moved = tmp_path / "elsewhere"
@@ -148,6 +170,30 @@ def repeated(
              "subgroups": [{"variable": "clinical:stage", "op": "ge", "value": 2}]},
             ["subgroup.1.effect"],
         ),
+        (
+            {"endpoint": "late"},
+            ["primary.p", "primary.lower", "adjusted.effect", "schoenfeld.global_p",
+             "kaplan_meier.exposed.at_36", "kaplan_meier.reference.median"],
+        ),
+        (
+            {"endpoint": "late", "strata": ["clinical:sex"], "covariates": ["clinical:stage"]},
+            ["primary.p", "adjusted.p"],
+        ),
+        ({"endpoint": "late", "exposures": PAIR}, ["joint_groups.p"]),
+        (
+            {"endpoint": "late", "exposures": [PAIR[0] | {"cut": "quartile"}],
+             "comparison": "trend"},
+            ["primary.effect", "ordered_groups.p"],
+        ),
+        (
+            {"endpoint": "late", "exposures": [PAIR[0] | {"cut": "spline"}]},
+            ["primary.nonlinearity.p"],
+        ),
+        (
+            {"endpoint": "late", "exposures": [GIVEN], "time_dependent": True},
+            ["primary.n", "primary.p", "adjusted.effect"],
+        ),
+        ({"endpoint": "late_cause"}, ["primary.p", "adjusted.upper"]),
         ({"landmark": 12}, ["primary.p", "adjusted.effect", "rmst.difference"]),
         ({"exposures": [GIVEN], "landmark": 12}, ["primary.n", "adjusted.effect"]),
         (

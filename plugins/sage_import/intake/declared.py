@@ -24,6 +24,9 @@ from sage_import.intake.names import (
 )
 from sage_import.intake.values import Column
 
+SUSPECT = "may be from after follow-up began"
+"""Warning about a variable that an answer for all variables does not cover."""
+
 
 class ColumnGuess(Strict):
     """Decision about a column."""
@@ -170,18 +173,17 @@ class Variables:
         warning = f"the rows of {differ} patients contradict; {made.get('collapse')} is used" * (
             differ > 0
         )
+        text = f"{words(column.name)} {words(column.label)}"
         if "known_at" in said:
             made["known_at"], evidence = said["known_at"], "as set"
+        elif AFTER.search(text) and not BEFORE.search(text):
+            made["known_at"], evidence = "unknown", ""
+            warning = f"{SUSPECT}; set {column.name}.known_at"
+        elif implies_baseline(column.name):
+            made["known_at"] = "baseline"
+            evidence = "baseline: its name suggests that it was recorded at diagnosis"
         elif self.said.whole.get("known_at") == "baseline":
             evidence = "baseline: as set for all variables"
-        elif AFTER.search(words(column.name)) and not BEFORE.search(words(column.name)):
-            made["known_at"], evidence = "unknown", ""
-            warning = "may be from after follow-up began; set when it became known"
-        elif implies_baseline(column.name):
-            made["known_at"], evidence = (
-                "baseline",
-                ("baseline: its name suggests that it was recorded at diagnosis"),
-            )
         else:
             evidence = ""
         known = made.get("known_at") or self.said.whole.get("known_at", "unknown")

@@ -100,7 +100,7 @@ OUTCOME = re.compile(
 )
 AFTER = re.compile(
     r"\b(adjuvant|post ?op\w*|postoperative|subsequent|salvage|second line|additional|"
-    r"radiation|radiotherapy|chemo\w*|treated|treatments?|therapy|hormonal|immunotherapy|cycles?|"
+    r"radiation|radiotherapy|chemo\w*|treated|treatments?|therapy|hormonal|immunotherapy|cycles?|doses?|"
     r"complications?|readmission|toxicity|visits?|immunotherapie)\b"
 )
 BEFORE = re.compile(r"\b(neo ?adjuvant|prior|previous|history|pre ?op\w*|preoperative|baseline)\b")

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from sage.core.errors import InputError
 from sage_import.intake.cells import interpret_columns
-from sage_import.intake.declared import ColumnGuess, Variables
+from sage_import.intake.declared import SUSPECT, ColumnGuess, Variables
 from sage_import.intake.guesses import (
     NO_OUTCOME,
     Corrections,
@@ -198,13 +198,16 @@ class _Draft:
 
     def _ask_timing(self) -> None:
         """Ask about variables of which no name shows that they were measured before follow-up."""
-        silent = [
-            item.column
+        unknown = [
+            item
             for item in self.variables.reports
             if item.role == "variable" and item.known_at == "unknown"
         ]
+        suspects = [item.column for item in unknown if item.warning.startswith(SUSPECT)]
+        silent = [item.column for item in unknown if item.column not in suspects]
         given = self.said.whole.get("known_at", "")
-        if silent or given:
+        apart = f"; not covered, as each {SUSPECT}: {', '.join(suspects)[:160]}" if suspects else ""
+        if unknown or given:
             evidence = (
                 f"{len(silent)} variables do not say when they were measured, and support no claim "
                 f"until that is set: {', '.join(silent)[:160]}. baseline: all before follow-up "
@@ -214,7 +217,7 @@ class _Draft:
                 "known_at",
                 "variables known before follow-up began",
                 given or "unknown",
-                "as set" if given else evidence,
+                ("as set" if given else evidence) + apart,
                 "given" if given else "unsure",
                 choices=("baseline", "unknown"),
             )

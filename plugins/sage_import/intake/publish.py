@@ -12,9 +12,18 @@ from typing import Any
 
 from sage.core.errors import InputError
 from sage_import.intake.proposal import Proposal
+from validation.cohort.codes import report
 from validation.cohort.model import CohortSpec
 from validation.core.types import Finding
 
+DOUBTS = (
+    "contains_follow_up",
+    "grows_with_follow_up",
+    "happens_during_follow_up",
+    "outcome_proxy",
+    "recorded_by_outcome",
+)
+"""Findings about variables that were hardly known when follow-up began."""
 MARK = "# Written by `sage import`"
 
 
@@ -47,10 +56,29 @@ def publish(proposal: Proposal, folder: Path, *, force: bool = False) -> list[Fi
         cohort = Cohort(spec, stage)
         cohort.dictionary()
         findings = check_cohort(cohort)
+        if suspects := _find_suspects(spec, findings):
+            for name in suspects:
+                spec.variables[name] = spec.variables[name].model_copy(
+                    update={"known_at": "unknown"}
+                )
+            _write(stage / "cohort.toml", render_toml(proposal))
+            text = f"{', '.join(suspects)}: their values follow the outcome, so they need"
+            text += " a declaration of their own and support no claim until then"
+            findings.insert(0, report("timing_undeclared", "variables", text, severity="error"))
         _replace_folder(stage, folder)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
     return findings
+
+
+def _find_suspects(spec: CohortSpec, findings: list[Finding]) -> list[str]:
+    """List the variables that an answer for all declares as baseline, and the check doubts."""
+    doubted = {item.where.partition(":")[2] for item in findings if item.code in DOUBTS}
+    return [
+        name
+        for name, variable in spec.variables.items()
+        if name in doubted and variable.known_at is None and spec.known_at == "baseline"
+    ]
 
 
 def _require_free(folder: Path, *, force: bool) -> None:

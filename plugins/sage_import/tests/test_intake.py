@@ -9,6 +9,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -615,3 +616,62 @@ def test_a_repeated_name_never_takes_the_name_of_another_column(tmp_path: Path) 
     path.write_text("\n".join(["patient,m,m,m.2,os_days,os_event", *rows]) + "\n")
     written = pd.read_csv(io.StringIO(propose([path]).files["a.csv"]))
     assert [int(written[name].iloc[3]) for name in ("m", "m.3", "m.2")] == [3, 6, 9]
+
+
+def series_of_patients(n: int = 300) -> pd.DataFrame:
+    """Patients with entry, a marker, cycles given, and visits that grow with follow-up."""
+    rng = np.random.default_rng(4)
+    months, entered = np.round(rng.exponential(30, n) + 1, 1), np.round(rng.exponential(9, n), 1)
+    day = pd.Timestamp("2010-01-01") + pd.to_timedelta(rng.integers(0, 900, n), unit="D")
+    return pd.DataFrame({
+        "patient": [f"P{at:03d}" for at in range(n)],
+        "os_months": np.round(entered + months, 1), "os_event": (rng.random(n) < 0.6).astype(int),
+        "entered": entered, "marker": np.round(rng.normal(size=n), 3),
+        "chemo_cycles": rng.integers(1, 7, n), "seen": np.round(months * 2 + rng.normal(size=n), 1),
+        "diagnosed": day.strftime("%Y-%m-%d"),
+        "enrolled": (day + pd.to_timedelta(np.ceil(entered), unit="D")).strftime("%Y-%m-%d"),
+        "last": (day + pd.to_timedelta(np.ceil(entered + months) + 1, "D")).strftime("%Y-%m-%d"),
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "impossible"),
+    [
+        (["OS.time=os_months", "OS.event=os_event:1", "OS.unit=months", "OS.entry=entered"], None),
+        (["OS.start=diagnosed", "OS.end=last", "OS.event=os_event:1", "OS.entry=enrolled"], None),
+        (["OS.time=os_months", "OS.event=os_event:1", "OS.unit=months", "OS.entry=entered"], 999.0),
+    ],
+)
+def test_delayed_entry_is_set_like_time_and_event(
+    tmp_path: Path, said: list[str], impossible: float | None
+) -> None:
+    table = series_of_patients()
+    if impossible is not None:
+        table.loc[5, "entered"], table.loc[6, "entered"] = impossible, np.nan
+    table.to_csv(tmp_path / "series.csv", index=False)
+    proposal = propose([tmp_path / "series.csv"], ["known_at=unknown", *said])
+    publish(proposal, tmp_path / "cohort")
+    outcome = cohort.load(tmp_path / "cohort").outcome("OS")
+    assert (outcome["entry"] < outcome["time"]).all()
+    assert len(outcome) == 300 - 2 * (impossible is not None)
+    (guess,) = [item for item in proposal.guesses if item.key == "OS.entry"]
+    assert ("left out" in guess.evidence) == (impossible is not None)
+    with pytest.raises(InputError, match="entry"):
+        propose([tmp_path / "series.csv"], [*said[:-1], "OS.entry=patient"])
+
+
+def test_an_answer_for_all_variables_covers_no_suspect(tmp_path: Path) -> None:
+    series_of_patients().to_csv(tmp_path / "series.csv", index=False)
+    said = ["OS.time=os_months", "OS.event=os_event:1", "OS.unit=months", "known_at=baseline",
+                "drop=entered,diagnosed,enrolled,last"]  # fmt: skip
+
+    def times(*more: str) -> dict[str, str]:
+        proposal = propose([tmp_path / "series.csv"], [*said, *more])
+        publish(proposal, tmp_path / "cohort", force=True)
+        found = cohort.load(tmp_path / "cohort").dictionary().variables
+        return {item.key.partition(":")[2]: str(item.known_at) for item in found}
+
+    assert times() == {"marker": "baseline", "chemo_cycles": "unknown", "seen": "unknown"}
+    assert times("chemo_cycles.known_at=baseline", "seen.known_at=baseline") == dict.fromkeys(
+        ("marker", "chemo_cycles", "seen"), "baseline"
+    )
