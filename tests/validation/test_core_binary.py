@@ -24,6 +24,8 @@ ARM = '[variables.arm]\ntable = "clinical"\ncolumn = "arm"\nkind = "binary"\n'
         (("FEMALE", "MALE"), ("FEMALE", "MALE")),
         (("wild type", "mutated"), ("wild type", "mutated")),
         (("+", "-"), ("-", "+")),
+        (("R1", "R0"), ("R0", "R1")),
+        (("C1", "C2"), None),
         (("MUT", "WT"), ("WT", "MUT")),
         (("mutiert", "Wild-type"), ("Wild-type", "mutiert")),
         (("neg", "pos"), ("neg", "pos")),

@@ -120,6 +120,9 @@ def two_levels(levels: Iterable[str]) -> tuple[str, str] | None:
         low, high = sorted(names, key=float)
     except ValueError:
         positive = [name for name in names if is_positive(name)]
+        absent, present = names
+        if absent[:-1].casefold() == present[:-1].casefold() and absent[-1:] + present[-1:] == "01":
+            return absent, present  # R0 and R1, pN0 and pN1
         if len(positive) != 1:
             return None
         low, high = sorted(names, key=positive.__contains__)
@@ -143,15 +146,15 @@ def _numbers(table: pd.DataFrame, use: VariableUse) -> FloatArray:
     numbers = pd.to_numeric(column, errors="coerce")
     if not (numbers.isna() & column.notna()).any():
         return np.asarray(numbers.to_numpy(dtype=float))
-    levels = sorted(column.dropna().unique())
-    positive = [level for level in levels if is_positive(str(level))]
-    if len(levels) != 2 or len(positive) != 1:
+    levels = column.dropna().map(str).unique()
+    pair = two_levels(levels)
+    if pair is None:
         raise InputError(
             f'exposure "{use.key}" has {len(levels)} values instead of yes and no; declare in '
             "the cohort's `values` which is 1 and which is 0"
         )
     return np.asarray(
-        column.map({level: float(level in positive) for level in levels}), dtype=float
+        column.map(str, na_action="ignore").map({pair[0]: 0.0, pair[1]: 1.0}), dtype=float
     )
 
 
