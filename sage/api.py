@@ -156,7 +156,7 @@ class Claim:
         return cls(read_claim(Path(path)))
 
     def freeze(self, cohort: LoadedCohort, **rules: Any) -> FrozenContract:
-        """Draft and freeze the contract; `rules` are passed to `validation.drafting.draft`.
+        """Draft and freeze the contract; `rules` are those of `validation.drafting.draft`.
 
         Raises
         ------
@@ -165,14 +165,13 @@ class Claim:
         """
         from agents.core.statement import add_statement
         from validation.contracts.contract import FrozenContract
-        from validation.drafting.draft import draft
-        from validation.drafting.freezing import freeze
+        from validation.drafting.freezing import draft_on, freeze
         from validation.run.prepare import require_same_data
 
         frozen = self.hypothesis
         if not isinstance(frozen, FrozenContract):
-            dictionary = cohort.dictionary()
-            frozen = freeze(draft(add_statement(frozen, dictionary), dictionary, **rules), cohort)
+            stated = add_statement(frozen, cohort.dictionary())
+            frozen = freeze(draft_on(stated, cohort, **rules), cohort)
         require_same_data(frozen, cohort)
         return frozen
 

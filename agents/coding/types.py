@@ -40,7 +40,7 @@ def brief_of(frozen: FrozenContract) -> ContractBrief:
         population=contract.population,
         exposed=contract.exposed,
         reference=contract.reference,
-        columns=contract.variables,
+        columns=tuple(use for use in contract.variables if use.role != "unadjusted"),
         endpoints=tuple(endpoint.key for endpoint in contract.endpoints),
         tests=contract.tests,
         primary=contract.primary,

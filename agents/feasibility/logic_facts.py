@@ -151,7 +151,7 @@ def _unadjusted(dictionary: DataDictionary, used: list[str]) -> str:
     if not left:
         return ""
     return (
-        "; also not adjusted for, since only age, sex, stage and grade are by default: "
+        "; also not adjusted for, unless the contract finds them related to the exposure: "
         f"{', '.join(left)}"
     )
 

@@ -253,6 +253,9 @@ def _list_unadjusted(
         yield NotAdjustedFor(subject=say.COVARIATES)
     for label in adjusted.absent if adjusted is not None else ():
         yield NotAdjustedFor(subject=label)
+    for use in contract.variables:
+        if use.role == "unadjusted":
+            yield NotAdjustedFor(subject=use.label)
 
 
 def _list_alternatives(

@@ -97,8 +97,7 @@ def judge_world(
 ) -> list[Judged]:
     """Write a world, validate its hypotheses with a shared ledger, and clean up."""
     from validation.cohort import load
-    from validation.drafting.draft import draft
-    from validation.drafting.freezing import freeze
+    from validation.drafting.freezing import draft_on, freeze
     from validation.ledger.ledger import Ledger
     from validation.run.runner import finalize, run
     from validation.simulate.world import write_world
@@ -107,11 +106,10 @@ def judge_world(
     try:
         write_world(place / "cohort", seed=seed, patients=patients, effects=effects, null=null)
         cohort = load(place / "cohort")
-        dictionary = cohort.dictionary()
         ledger = Ledger(place / "ledger.jsonl")
         done = []
         for hypothesis in hypotheses:
-            frozen = freeze(draft(hypothesis, dictionary, seed=seed, alpha=alpha), cohort)
+            frozen = freeze(draft_on(hypothesis, cohort, seed=seed, alpha=alpha), cohort)
             run(
                 frozen, cohort, place / hypothesis.id, ledger=ledger, figures=False, reproduce=False
             )
@@ -183,8 +181,7 @@ def judge_hostile(folder: Path, kind: Kind, seed: int) -> Hostile:
     from sage.core.errors import InputError
     from validation.cohort import load
     from validation.contracts.contract import Contract
-    from validation.drafting.draft import draft
-    from validation.drafting.freezing import freeze
+    from validation.drafting.freezing import draft_on, freeze
     from validation.ledger.ledger import Ledger
     from validation.run.runner import run
 
@@ -193,7 +190,7 @@ def judge_hostile(folder: Path, kind: Kind, seed: int) -> Hostile:
         write_hostile(place / "cohort", kind, seed)
         cohort = load(place / "cohort")
         try:
-            plan = draft(hypothesis(kind, seed), cohort.dictionary(), seed=seed)
+            plan = draft_on(hypothesis(kind, seed), cohort, seed=seed)
         except InputError:
             return Hostile(kind=kind.name, seed=seed, verdict="refused", direct=True)
         tests = tuple(test for test in plan.tests if test.id in DECIDING)

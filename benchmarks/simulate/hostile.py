@@ -37,6 +37,7 @@ CONFOUNDED = "FABP5"
 """A gene of the module that `Effects.confounding` associates with stage."""
 PLANTED_PER_SD = 1.5
 SITES = 12
+USUAL = ("clinical:age", "clinical:gender", "clinical:stage")
 
 
 @dataclass
@@ -53,6 +54,7 @@ class Kind:
     """A kind of world.
 
     `disturb` modifies the finished tables; `true` marks kinds in which the exposure has an effect.
+    `covariates` are the registered ones; without any, the contract's rules choose.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Kind:
     confounding: float = 0.0
     patients: int = 400
     true: bool = False
+    covariates: tuple[str, ...] = ()
     disturb: Callable[[Tables, np.random.Generator], None] | None = None
 
 
@@ -81,6 +84,7 @@ def hypothesis(kind: Kind, seed: int) -> Hypothesis:
         comparison=Comparison.EXPOSED_VS_REST if split else Comparison.PER_SD,
         endpoint="OS",
         direction=Direction.HIGHER_RISK,
+        covariates=kind.covariates,
     )
 
 
@@ -254,12 +258,54 @@ def _missing(tables: Tables, rng: np.random.Generator) -> None:
 
 def _unmeasured(tables: Tables, rng: np.random.Generator) -> None:
     """Let a hidden variable, correlated with the exposure (0.6), act on survival."""
+    _confound(tables, 0.6, rng)
+
+
+def _confound(tables: Tables, correlation: float, rng: np.random.Generator) -> FloatArray:
+    """Draw a variable that goes with the exposure and acts on survival, and return its values."""
     hidden = rng.standard_normal(len(tables.clinical))
     _follow(tables, 0.6 * hidden, rng)
     mine = hidden[tables.clinical.index.get_indexer(tables.expression.index)]
     gene = tables.expression[IDLE]
-    mixed = 0.6 * mine + 0.8 * _standardize(gene.to_numpy())
-    tables.expression[IDLE] = gene.mean() + gene.std() * mixed
+    own = np.sqrt(1 - correlation**2) * _standardize(gene.to_numpy())
+    tables.expression[IDLE] = gene.mean() + gene.std() * (correlation * mine + own)
+    return hidden
+
+
+def _available(correlation: float) -> Callable[[Tables, np.random.Generator], None]:
+    """Record the confounder in a column, beside columns that are related to nothing."""
+
+    def disturb(tables: Tables, rng: np.random.Generator) -> None:
+        tables.clinical["q17"] = _confound(tables, correlation, rng).round(2)
+        tables.extra.append(variable_toml("q17", "continuous", "Item 17"))
+        _add_bystanders(tables, rng)
+
+    return disturb
+
+
+def _clinics(tables: Tables, rng: np.random.Generator) -> None:
+    """Rename the sites of `_sites`."""
+    _sites(tables, rng)
+    tables.clinical["clinic_code"] = tables.clinical.pop("site")
+    tables.extra[-1] = variable_toml("clinic_code", "categorical", "Clinic")
+
+
+def _add_bystanders(tables: Tables, rng: np.random.Generator) -> None:
+    """Add five variables that are related to nothing."""
+    for number in range(1, 6):
+        tables.clinical[f"q{number}"] = rng.standard_normal(len(tables.clinical)).round(2)
+        tables.extra.append(variable_toml(f"q{number}", "continuous", f"Item {number}"))
+
+
+def _plant_among_bystanders(tables: Tables, rng: np.random.Generator) -> None:
+    """Give the exposure and two unrelated variables an effect, beside five that have none."""
+    exposure = _standardize(_genes(tables)[IDLE].to_numpy())
+    acting = rng.standard_normal((2, len(tables.clinical)))
+    _follow(tables, np.log(PLANTED_PER_SD) * exposure + 0.5 * acting.sum(axis=0), rng)
+    for number, values in enumerate(acting, start=20):
+        tables.clinical[f"q{number}"] = values.round(2)
+        tables.extra.append(variable_toml(f"q{number}", "continuous", f"Item {number}"))
+    _add_bystanders(tables, rng)
 
 
 KINDS = (
@@ -285,6 +331,18 @@ KINDS = (
     Kind("unmeasured confounder",
         "correlation 0.6 with a cause of death that is not recorded",
         disturb=_unmeasured),
+    Kind("confounder left out", "the same cause is recorded, and age, sex and stage are registered",
+         covariates=USUAL, disturb=_available(0.6)),
+    Kind("weak confounder left out", "the same, correlation 0.3",
+         covariates=USUAL, disturb=_available(0.3)),
+    Kind("confounder recorded", "the same cause is recorded, and no covariate is registered",
+         disturb=_available(0.6)),
+    Kind("clinics left out", f"{SITES} sites in a column `clinic_code`; age, sex and stage "
+         "are registered", covariates=USUAL, disturb=_clinics),
+    Kind("clinics", "the same, and no covariate is registered", disturb=_clinics),
+    Kind("planted among bystanders", f"hazard ratio {PLANTED_PER_SD} per SD, 150 patients, and "
+         "seven more variables; age, sex and stage are registered",
+         patients=150, true=True, covariates=USUAL, disturb=_plant_among_bystanders),
     Kind("planted", f"hazard ratio {PLANTED_PER_SD} per SD, 150 patients, nothing else",
          patients=150, true=True, disturb=_plant),
     Kind("planted among prognostic genes", f"hazard ratio {PLANTED_PER_SD} per SD, 150 patients",

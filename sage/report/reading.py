@@ -27,6 +27,8 @@ OBJECTIONS = {
     "timing": "a marker that was measured before follow-up began",
     "declared timing": "a declaration of when each variable became known",
     "specification curve": "an effect that other defensible analyses show as well",
+    "unadjusted variables": "a model with what was left out, or a causal diagram (`causes`) that"
+    " says before the data are seen why it stays out",
     "proportional hazards": "an effect that lasts over follow-up, or a claim about part of it",
     "replication": "a second cohort that agrees",
     "registration": "patients whose data were not seen before the claim was written",

@@ -56,10 +56,10 @@ def freeze_contract(services: Services, hypothesis: Hypothesis) -> str:
 
 def drafted_contract(services: Services, hypothesis: Hypothesis) -> Contract:
     """Draft the contract that the run would freeze for a hypothesis."""
-    from validation.drafting.draft import draft
+    from validation.drafting.freezing import draft_on
 
     spec = services.spec
-    return draft(hypothesis, services.dictionary, seed=spec.seed, split=spec.split_rule)
+    return draft_on(hypothesis, services.cohort, seed=spec.seed, split=spec.split_rule)
 
 
 def _place_contract(services: Services, contract: Contract, ledger: Ledger) -> FrozenContract:

@@ -106,7 +106,7 @@ def test_a_variable_that_holds_the_outcome_does_not_adjust_it(tmp_path: Path) ->
                         'label = "N"\ncontained_in = ["clinical:stage"]')  # fmt: skip
     dictionary = load(tmp_path, patients(), more=more).dictionary()
     plan = draft(claim(secondary_endpoints=["node"]), dictionary)
-    assert plan.test("adjusted").covariates == ("clinical:sex", "clinical:stage")
+    assert plan.test("adjusted").covariates == ("clinical:stage", "clinical:sex")
     assert plan.test("node.adjusted").covariates == ("clinical:sex",)
 
 

@@ -38,6 +38,7 @@ from validation.results.controls import (
     RandomFeatures,
     Specifications,
     TimingResult,
+    Unadjusted,
 )
 from validation.results.results import AnalysisResult, Effect, Objection, TestOutcome
 from validation.statistics.power import HALVES
@@ -247,9 +248,23 @@ def known_positive(
     )
 
 
-def specification(sign: float = 1.0, own: bool = True, failed: int = 0) -> Specifications:
+def specification(
+    sign: float = 1.0, own: bool = True, failed: int = 0, unadjusted: tuple[Unadjusted, ...] = ()
+) -> Specifications:
     """A specification curve that ran."""
-    return Specifications(status=RAN, expected_sign=sign, own=own, n=24, failed=failed)
+    return Specifications(
+        status=RAN, expected_sign=sign, own=own, n=24, failed=failed, unadjusted=unadjusted
+    )
+
+
+def with_smoking(found: dict[str, Any]) -> Controls:
+    """Controls in which an unadjusted variable gives this estimate."""
+    effect = found["effect"]
+    beside = Unadjusted(
+        labels=("Smoking",), value=effect.value, lower=effect.lower, upper=effect.upper,
+        p=found["p"],
+    )  # fmt: skip
+    return controls(specification=specification(unadjusted=(beside,)))
 
 
 def analysis(*tests: TestOutcome, controls: Controls | None, **more: Any) -> AnalysisResult:
@@ -379,6 +394,7 @@ def rows() -> Iterator[Row]:
     yield from _controls()
     yield from _association()
     yield from _independence()
+    yield from _confounding()
     yield from _relevance()
     yield from _hazards()
     yield from _others()
@@ -807,6 +823,49 @@ def _independence() -> Iterator[Row]:
               plan={"covariates": ("clinical:age",)})  # fmt: skip
     yield row("nothing crude, but adjusted", independence, "nyy", primary=NOTHING, adjusted=STRONG)
     yield row("weak crude, but adjusted", open_("power"), "uyy", primary=WEAK, adjusted=STRONG)
+
+
+def _confounding() -> Iterator[Row]:
+    confounding = open_("confounding")
+    smoking = VariableUse(key="clinical:q", role="unadjusted", label="Smoking", kind="binary")
+    named = {"variables": (*contract().variables, smoking)}
+    yield row("an unadjusted variable that changes nothing", SUPPORTED, "yyy",
+              ran=with_smoking(STRONG), plan=named,
+              reasons=("; not adjusted for: smoking",))  # fmt: skip
+    for name, found, says in (
+        ("p 0.0499", estimate(1.5, p=0.0499), SUPPORTED),
+        ("p 0.05", estimate(1.5, p=0.05), confounding),
+        ("none", NOTHING, confounding),
+        ("turned round", estimate(0.5), confounding),
+        ("too small", SMALL, confounding),
+    ):
+        yield row(f"with an unadjusted variable: {name}", says, "yyy", ran=with_smoking(found),
+                  reasons=("unadjusted variables [prevents] with smoking in the model",)
+                  if says == confounding else ())  # fmt: skip
+    for name, found, says in (
+        ("as small", SMALL, SMALL_EFFECT),
+        ("large", STRONG, SMALL_EFFECT),
+        ("none", NOTHING, confounding),
+    ):
+        yield row(f"a small effect, with an unadjusted variable: {name}", says, "yyn",
+                  primary=SMALL, ran=with_smoking(found))  # fmt: skip
+    for name, found, says in (
+        ("none", NOTHING, NOT),
+        ("small", SMALL, NOT),
+        ("turned round", estimate(0.5), NOT),
+        ("not significant", estimate(1.5, p=0.05), NOT),
+        ("large", STRONG, confounding),
+    ):
+        yield row(f"refuted, with an unadjusted variable: {name}", says, "nnn",
+                  primary=NOTHING, ran=with_smoking(found))  # fmt: skip
+    apart = Unadjusted(labels=("Smoking",), reason="no comparison", inseparable=True)
+    for name, beside, primary, says, answers in (
+        ("not told apart", apart, STRONG, confounding, "yyy"),
+        ("not told apart, and refuted", apart, NOTHING, NOT, "nnn"),
+        ("not fitted", apart.model_copy(update={"inseparable": False}), STRONG, SUPPORTED, "yyy"),
+    ):
+        yield row(f"an unadjusted variable, {name}", says, answers, primary=primary,
+                  ran=controls(specification=specification(unadjusted=(beside,))))  # fmt: skip
 
 
 def _relevance() -> Iterator[Row]:

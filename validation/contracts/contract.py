@@ -35,7 +35,9 @@ from validation.statistics.power import HALVES
 
 VERSION = 2
 """Format of a contract. Version 2 covers what the verdict requires of undeclared timing."""
-Role = Literal["exposure", "covariate", "stratum", "filter", "known_positive", "cluster", "site"]
+Role = Literal[
+    "exposure", "covariate", "unadjusted", "stratum", "filter", "known_positive", "cluster", "site"
+]
 TestRole = Literal["primary", "secondary", "adjusted", "assumption", "subgroup", "descriptive"]
 Method = Literal[
     "kaplan_meier",

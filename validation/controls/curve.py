@@ -57,8 +57,8 @@ class SpecificationCurve:
 
     `null` is the estimate of no effect: 1 for ratios, 0 for differences. `sign_stability` is the
     share of estimates on the same side of `null` as the median; `significant` is the share that
-    also have p below `alpha`. `left_out` holds the fits of the claim's own choices with each site
-    left out in turn; they are not additional choices and count in neither share.
+    also have p below `alpha`. `beside` holds the fits of the claim's own choices with each site
+    left out, or with variables that the contract leaves out; they count in neither share.
     """
 
     specifications: tuple[Specification, ...]
@@ -68,14 +68,14 @@ class SpecificationCurve:
     alpha: float
     failed: int
     null: float = 1.0
-    left_out: tuple[Specification, ...] = ()
+    beside: tuple[Specification, ...] = ()
 
     def table(self) -> list[dict[str, str | float | int]]:
         """Return one row of text per specification, to be written to a file."""
         return [
             {**s.choices, "estimate": s.value, "lower": s.lower, "upper": s.upper, "p": s.p,
              "n": s.n, "events": s.events, "reason": s.reason, "same fit": _further_choices(s)}
-            for s in (*self.specifications, *self.left_out)
+            for s in (*self.specifications, *self.beside)
         ]  # fmt: skip
 
 

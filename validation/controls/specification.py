@@ -17,6 +17,7 @@ from validation.controls.curve import (
     logistic_model,
 )
 from validation.controls.run import all_layers
+from validation.controls.unadjusted import add_unadjusted
 from validation.core.hypothesis import Comparison, CutRule, Direction
 from validation.inputs.population import Cut, cut_for, expose, exposure_values
 from validation.inputs.study import Study
@@ -24,7 +25,7 @@ from validation.results.controls import ControlStatus, Specifications
 from validation.results.results import Effect
 
 if TYPE_CHECKING:
-    from validation.controls.curve import Model, SpecificationCurve
+    from validation.controls.curve import Model, Specification, SpecificationCurve
     from validation.statistics.base import BoolArray, FloatArray
 
 
@@ -44,12 +45,16 @@ def specification(study: Study, primary: Effect) -> tuple[Specifications, Specif
     own_cut = _own_cut(study)
     choices = _choices(study, known)
     curve = fit_specification_curve(_model(study, known), *choices, alpha=contract.rules.alpha)
+    sites: tuple[Specification, ...] = ()
     if contract.site is not None and own_cut in choices.exposures:
-        curve = _sites_left_out(study, known, choices, own_cut, curve)
+        sites = _leave_out_sites(study, known, choices, own_cut)
+    added, rows = add_unadjusted(study, {"cut-point": own_cut, "follow-up": "all"})
+    curve = replace(curve, beside=(*sites, *rows))
     higher = study.contract.direction is Direction.HIGHER_RISK
     if study.contract.direction is Direction.EITHER:
         higher = primary.distance_from_null(primary.value) > 0
-    return _summary(study, curve, own_cut, higher), curve
+    found = _summary(study, curve, own_cut, higher, sites)
+    return found.model_copy(update={"unadjusted": added}), curve
 
 
 def _outcome_rows(study: Study) -> BoolArray:
@@ -101,13 +106,13 @@ def _choices(study: Study, known: BoolArray) -> _Choices:
     return _Choices(exposures, sets, follow_up, exclusions, strata)
 
 
-def _sites_left_out(
-    study: Study, known: BoolArray, choices: _Choices, own_cut: str, curve: SpecificationCurve
-) -> SpecificationCurve:
-    """Add to the curve the estimates with the claim's own cut and each site left out in turn."""
+def _leave_out_sites(
+    study: Study, known: BoolArray, choices: _Choices, own_cut: str
+) -> tuple[Specification, ...]:
+    """Estimate the effect with the claim's own cut and each site left out in turn."""
     layers = all_layers(study)
     column = study.rows.loc[known, study.contract.site]
-    left_out = leave_one_out(
+    return leave_one_out(
         _model(study, known),
         choices.exposures[own_cut],
         choices.covariates,
@@ -115,18 +120,21 @@ def _sites_left_out(
         None if layers is None else layers[known],
         choices={"cut-point": own_cut, "follow-up": "all"},
     )
-    return replace(curve, left_out=left_out)
 
 
 def _summary(
-    study: Study, curve: SpecificationCurve, own_cut: str, expected: bool
+    study: Study,
+    curve: SpecificationCurve,
+    own_cut: str,
+    expected: bool,
+    sites: tuple[Specification, ...],
 ) -> Specifications:
     contract = study.contract
     kept = [specification for specification in curve.specifications if specification.ok]
     if not kept:
         raise InputError("no specification could be estimated")
     agree = [found for found in kept if (found.value > curve.null) == expected]
-    alone = [specification for specification in curve.left_out if specification.ok]
+    alone = [specification for specification in sites if specification.ok]
     same = sum((found.value > curve.null) == expected for found in alone)
     first = {"cut-point": own_cut, "covariates": "none", "follow-up": "all"}
     first |= {"exclusions": "none", "strata": _labels(study, contract.strata) or "none"}
@@ -148,7 +156,7 @@ def _summary(
         median=float(curve.median),
         lowest=float(kept[0].value),
         highest=float(kept[-1].value),
-        left_out=len(alone) if curve.left_out else None,
+        left_out=len(alone) if sites else None,
         left_out_lowest=min((specification.value for specification in alone), default=None),
         left_out_highest=max((specification.value for specification in alone), default=None),
         left_out_sign=same / len(alone) if alone else None,

@@ -25,12 +25,10 @@ from validation.contracts.contract import (
 )
 from validation.core.hypothesis import Hypothesis
 from validation.core.types import canonical_json
-from validation.drafting.draft import draft
-from validation.drafting.freezing import changed_data, freeze
+from validation.drafting.freezing import changed_data, draft_on, freeze
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
-    from validation.core.dictionary import DataDictionary
 
 PARTS: dict[str, type[Strict]] = {
     "hypothesis": Hypothesis,
@@ -67,11 +65,10 @@ def amend(
             f'the contract is for cohort "{old.cohort}", not "{cohort.id}"; another cohort needs '
             "a contract of its own"
         )
-    dictionary = cohort.dictionary()
     before = settings(old)
     wanted = _apply_changes(before, changes)
-    plan = _draft_settings(wanted, dictionary)
-    plain, fresh = _plain(before, dictionary), settings(plan)
+    plan = _draft_settings(wanted, cohort)
+    plain, fresh = _plain(before, cohort), settings(plan)
     own = {
         part: fresh[part] | _own(before[part], plain[part]) | _own(wanted[part], before[part])
         for part in DERIVED
@@ -144,14 +141,14 @@ def _apply_changes(before: dict[str, Any], changes: dict[str, Any]) -> dict[str,
     return wanted
 
 
-def _draft_settings(wanted: dict[str, Any], dictionary: DataDictionary) -> Contract:
+def _draft_settings(wanted: dict[str, Any], cohort: Cohort) -> Contract:
     rules = Rules.model_validate(wanted["rules"])
     seed = wanted["seed"]
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
         raise InputError(f"seed: {seed!r} is not a whole number from 0 up")
-    return draft(
+    return draft_on(
         Hypothesis.model_validate(wanted["hypothesis"]),
-        dictionary,
+        cohort,
         seed=seed,
         alpha=rules.alpha,
         split=SplitRule.model_validate(wanted["split"]),
@@ -160,13 +157,13 @@ def _draft_settings(wanted: dict[str, Any], dictionary: DataDictionary) -> Contr
     )
 
 
-def _plain(before: dict[str, Any], dictionary: DataDictionary) -> dict[str, Any]:
+def _plain(before: dict[str, Any], cohort: Cohort) -> dict[str, Any]:
     """Draft earlier settings anew, which shows what was set by hand.
 
     If the data no longer fit them, return the settings themselves: nothing counts as set by hand.
     """
     try:
-        return settings(_draft_settings(before, dictionary))
+        return settings(_draft_settings(before, cohort))
     except InputError:
         return before
 

@@ -1,4 +1,9 @@
-"""Balance of an exposure that is declared to need no adjustment, such as a randomized one."""
+"""Relation of an exposure to the baseline variables of its cohort, without any outcome.
+
+A variable confounds only if it goes with the exposure. That relation is looked for among the
+claim's patients (rank correlation, or Kruskal and Wallis' test over levels) before an outcome is
+read, so that no choice which follows from it favors a result.
+"""
 
 from __future__ import annotations
 
@@ -7,65 +12,128 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sage.core.errors import InputError
-from validation.contracts.timing import is_late
+from validation.inputs.population import apply_filters
+from validation.inputs.variables import describe_use, find_variable
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from validation.cohort.cohort import Cohort
-    from validation.contracts.contract import Contract
+    from validation.contracts.contract import Contract, VariableUse
+    from validation.core.hypothesis import Hypothesis
 
 UNBALANCED = 0.01
 """Level over all baseline variables: a randomized exposure is doubted once in a hundred times."""
+RELATED = 0.2
+"""Level for each variable. With 0.05, confounders are missed (Mickey and Greenland 1989)."""
+SAME = 0.95
+"""Rank correlation from which two variables are taken for one measurement, as in the ledger."""
 FEWEST = 20
 
 
-def weigh_declaration(contract: Contract, cohort: Cohort) -> dict[str, Any]:
-    """Return the fields of a contract that follow from the balance of an unadjusted exposure.
+def relate(hypothesis: Hypothesis, cohort: Cohort) -> dict[str, float]:
+    """Return the p-value of no relation to the exposures for each baseline variable of the cohort.
 
-    Each exposure is compared with each baseline variable of the cohort (rank correlation, or
-    Kruskal and Wallis' test over levels), without any outcome. If one differs beyond chance, the
-    declaration is dropped and the claim counts as not adjusted.
+    With several exposures it is the smallest, times their number. Left out are variables declared
+    late, read from the columns of an outcome or an exposure, or correlated with one by `SAME`.
     """
-    hypothesis = contract.hypothesis
-    if not hypothesis.unadjusted_because:
-        return {}
-    exposures = [use for use in contract.exposures if not is_late(use)]
-    found = {
-        (use.label, variable.label): p
-        for use in exposures
-        for variable in cohort.dictionary().variables
-        if not variable.late
-        and not cohort.parts_of(variable.key) & cohort.parts_of(use.key)
-        and (p := compare_columns(cohort, use.key, variable.key)) is not None
-    }
-    if not found:
-        return {"notes": (*contract.notes, "balance: no baseline variable to compare with")}
-    (exposure, variable), p = min(found.items(), key=lambda item: item[1])
-    p = min(1.0, p * len(found))
-    smallest = f"over {len(found)} comparisons with baseline variables, the smallest corrected p is"
-    text = f"balance: {smallest} {p:.2g} ({exposure} by {variable})"
-    if p >= UNBALANCED:
-        return {"notes": (*contract.notes, text)}
-    text += f'; "{hypothesis.unadjusted_because}" is not accepted: adjust for {variable}'
-    open_claim = hypothesis.model_copy(update={"unadjusted_because": ""})
-    return {"notes": (*contract.notes, text), "hypothesis": open_claim}
+    import pandas as pd
+
+    dictionary = cohort.dictionary()
+    own = [exposure.variable for exposure in hypothesis.exposures]
+    parts = frozenset().union(*(cohort.parts_of(key) for key in own))
+    named = (hypothesis.endpoint, *hypothesis.secondary_endpoints)
+    barred = frozenset().union(
+        *(cohort.columns_read(key) for key in own),
+        *(
+            cohort.outcome_columns(name)
+            for name, spec in cohort.spec.endpoints.items()
+            if spec.kind in ("survival", "competing") or name in named
+        ),
+    )
+    filters = hypothesis.population.filters
+    read = {*own, *(item.variable for item in filters)}
+    known = {key: cohort.column(find_variable(dictionary, key).key) for key in sorted(read)}
+    keep = apply_filters(pd.DataFrame(known), filters)
+    found = {}
+    for variable in dictionary.variables:
+        key = variable.key
+        if variable.late or cohort.parts_of(key) & parts or cohort.columns_read(key) & barred:
+            continue
+        try:
+            values = cohort.column(key)[keep]
+        except InputError:
+            continue  # reported where the column is used
+        ps = [_compare(known[exposure][keep], values, variable.kind) for exposure in own]
+        if compared := [p for p in ps if p is not None]:
+            found[key] = min(1.0, min(compared) * len(own))
+    return found
 
 
-def compare_columns(cohort: Cohort, exposure: str, baseline: str) -> float | None:
-    """Return the p-value of no association between two variables; None if there are too few."""
+def weigh_declaration(
+    contract: Contract, cohort: Cohort, relation: dict[str, float]
+) -> dict[str, Any]:
+    """Return the fields of a contract that follow from the relation of its exposures.
+
+    If a declared reason to adjust for nothing meets a variable that differs beyond chance, the
+    declaration is dropped and the claim counts as not adjusted. Clinical variables that are related
+    and neither in the model nor in the claim's causal diagram are listed as unadjusted.
+    """
+    labels = {variable.key: variable.label for variable in cohort.dictionary().variables}
+    notes, fields = [], dict[str, Any]()
+    declared = contract.hypothesis.unadjusted_because
+    if declared and not relation:
+        notes.append("balance: no baseline variable to compare with")
+    elif declared:
+        key, p = min(relation.items(), key=lambda item: item[1])
+        p = min(1.0, p * len(relation))
+        text = f"balance: over {len(relation)} baseline variables, the smallest corrected p is"
+        text += f" {p:.2g} ({labels[key]})"
+        if p < UNBALANCED:
+            text += f'; "{declared}" is not accepted: adjust for {labels[key]}'
+            open_claim = contract.hypothesis.model_copy(update={"unadjusted_because": ""})
+            fields["hypothesis"] = open_claim
+        notes.append(text)
+    uses = _unadjusted(contract, cohort, relation)
+    if uses:
+        named = ", ".join(f"{use.label} (p {relation[use.key]:.2g})" for use in uses)
+        notes.append(f"related to the exposure and not in the model: {named}")
+    kept = tuple(use for use in contract.variables if use.role != "unadjusted")
+    return fields | {"variables": (*kept, *uses), "notes": (*contract.notes, *notes)}
+
+
+def _unadjusted(
+    contract: Contract, cohort: Cohort, relation: dict[str, float]
+) -> tuple[VariableUse, ...]:
+    """Return the related clinical variables without a part in the claim, the most related first."""
+    from validation.drafting.adjustment import read_arrows
+
+    dictionary = cohort.dictionary()
+    part = {use.key for use in contract.variables if use.role in ("covariate", "stratum")}
+    part |= {item.variable for item in contract.filters if item.op == "eq"}
+    part |= {name for arrow in read_arrows(contract.hypothesis.causes) for name in arrow}
+    endpoint = dictionary.endpoint(contract.primary_test.endpoint)
+    part |= set(endpoint.contained_in if endpoint is not None else ())
+    clinical = {item.key for item in dictionary.variables if item.modality == "clinical"}
+    found = [
+        key
+        for key, p in sorted(relation.items(), key=lambda item: item[1])
+        if p < RELATED and key in clinical - part - {contract.cluster}
+    ]
+    return tuple(describe_use(dictionary, key, "unadjusted") for key in found)
+
+
+def _compare(exposure: pd.Series, baseline: pd.Series, kind: str) -> float | None:
+    """Return the p-value of no association; None for too few patients or a single measurement."""
     from scipy.stats import kruskal, spearmanr
 
-    try:
-        first, second = _as_numbers(cohort.column(exposure)), cohort.column(baseline)
-    except InputError:
-        return None  # reported where the column is used
-    known = first.notna() & second.notna()
-    first, second = first[known], second[known]
+    known = exposure.notna() & baseline.notna()
+    first, second = _as_numbers(exposure)[known], _as_numbers(baseline)[known]
     if known.sum() < FEWEST or min(first.nunique(), second.nunique()) < 2:
         return None
-    if second.dtype != object and second.nunique() > 2:
-        return float(spearmanr(first, second).pvalue)
+    if kind != "categorical":
+        found = spearmanr(first, second)
+        return None if abs(found.statistic) >= SAME else float(found.pvalue)
     groups = [group.to_numpy() for _, group in first.groupby(second.to_numpy())]
     return float(kruskal(*groups).pvalue) if len(groups) <= len(first) / 2 else None
 

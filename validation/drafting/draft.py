@@ -1,10 +1,13 @@
 """Draft a contract from a hypothesis and a data dictionary, by fixed rules.
 
-No patient's row is read here. Choices that the hypothesis leaves open are made by convention and
-written into the contract, where they can be reviewed.
+No patient's row is read here; of rows, only the relation of variables to the exposure is used
+(`validation.drafting.balance`), never an outcome. Choices that the hypothesis leaves open are made
+by convention and written into the contract, where they can be reviewed.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from sage.core.errors import InputError
 from sage.core.printable import ForeignText, within_sentence
@@ -44,6 +47,7 @@ from validation.core.hypothesis import (
 )
 from validation.core.signature import genes_of
 from validation.drafting.adjustment import Adjustment, adjust, read_arrows
+from validation.drafting.balance import RELATED
 from validation.drafting.power import planned_power
 from validation.inputs.population import two_levels
 from validation.inputs.variables import (
@@ -53,18 +57,12 @@ from validation.inputs.variables import (
     stratum,
 )
 
-STANDARD_COVARIATES = (
-    ("clinical:age",),
-    ("clinical:gender", "clinical:sex"),
-    ("clinical:stage", "clinical:tumor_stage", "clinical:ajcc_pathologic_stage"),
-)
-PLACES = tuple(
-    f"clinical:{name}" for name in ("site", "center", "centre", "hospital", "institution", "batch")
-)
-"""Places of treatment or measurement. The first that a cohort has defines the strata."""
 MOST_LEVELS = 12
 """Most places that become strata without being asked for."""
 MOST_MISSING = 0.3
+"""Share of patients whom each proposed covariate, and all together, may lack at most."""
+FEWEST_PROPOSED = 3
+"""Covariates proposed although unrelated to the exposure: each may still act on the outcome."""
 STAGE_LIKE = (
     "clinical:stage",
     "clinical:tumor_stage",
@@ -78,6 +76,7 @@ def draft(
     hypothesis: Hypothesis,
     dictionary: DataDictionary,
     *,
+    relation: Mapping[str, float] | None = None,
     seed: int = 0,
     alpha: float = 0.05,
     split: SplitRule | None = None,
@@ -89,6 +88,8 @@ def draft(
 
     Parameters
     ----------
+    relation : p-value of no relation to the exposures for each baseline variable (`relate`); None
+        if no row was read
     seed : drives every random step of the analysis (permutations, random features, imputation)
     alpha : two-sided level of the primary test
 
@@ -98,13 +99,15 @@ def draft(
         If the cohort lacks a variable or endpoint (the message names the nearest existing ones), or
         the comparison does not fit the variables.
     """
-    rules = (rules or Rules()).model_copy(update={"alpha": alpha})
+    rules, split = (rules or Rules()).model_copy(update={"alpha": alpha}), split or SplitRule()
     endpoint = _endpoint(dictionary, hypothesis.endpoint)
     exposures = [_exposure(dictionary, exposure, hypothesis) for exposure in hypothesis.exposures]
-    covariates = _covariates(hypothesis, dictionary, endpoint, rules)
+    events = (endpoint.n if endpoint.events is None else endpoint.events) * split.confirming
+    strata = _strata(hypothesis, dictionary, relation or {})
+    room = int(events // rules.events_per_covariate) - 1
+    covariates = _covariates(hypothesis, dictionary, endpoint, relation, set(strata), room)
     reasoned = reasoned_adjustment(hypothesis, dictionary, endpoint)
     positive = _known_positive(hypothesis, dictionary, endpoint)
-    strata = _strata(hypothesis, dictionary)
     variables = [*exposures]
     variables += [describe_use(dictionary, key, "covariate") for key in covariates]
     variables += [stratum(dictionary, key, hypothesis) for key in strata]
@@ -125,7 +128,7 @@ def draft(
     if hypothesis.strata:
         refuse_unfit_strata(hypothesis, [endpoint, *secondary])
     require_known(hypothesis, variables, [endpoint, *secondary])
-    exposed, reference = _group_names(hypothesis, dictionary, split or SplitRule())
+    exposed, reference = _group_names(hypothesis, dictionary, split)
     extra: list[Endpoint] = []
     tests = tests_of(hypothesis, endpoint, secondary, covariates, strata)
     tests, lost = for_rows(tests, dictionary)
@@ -172,9 +175,9 @@ def draft(
         site=dictionary.site,
         rules=rules,
         relevant=find_relevant(hypothesis, endpoint, rules),
-        power=planned_power(hypothesis, dictionary, endpoint, rules, split or SplitRule()),
+        power=planned_power(hypothesis, dictionary, endpoint, rules, split),
         missing=missing or MissingRule(),
-        split=split or SplitRule(),
+        split=split,
         controls=controls,
         specification=SpecificationPlan(
             cuts=curve_cuts(
@@ -328,13 +331,18 @@ def _refuse_unfit_exposures(
 
 
 def _covariates(
-    hypothesis: Hypothesis, dictionary: DataDictionary, endpoint: Endpoint, rules: Rules
+    hypothesis: Hypothesis,
+    dictionary: DataDictionary,
+    endpoint: Endpoint,
+    relation: Mapping[str, float] | None,
+    strata: set[str],
+    room: int,
 ) -> tuple[str, ...]:
     """Choose the covariates.
 
-    These are the hypothesis' own, else those implied by its causal diagram, else age, sex and stage
-    if known, as many as the events allow. Empty if the hypothesis declares that there is nothing to
-    adjust for.
+    These are the hypothesis' own, else those implied by its causal diagram, else baseline variables
+    in the order of their relation to the exposure, with at most `room` terms. Empty if the
+    hypothesis declares that there is nothing to adjust for.
     """
     if hypothesis.unadjusted_because:
         return ()
@@ -347,17 +355,33 @@ def _covariates(
         for key in hypothesis.covariates:
             find_variable(dictionary, key)
         return tuple(key for key in hypothesis.covariates if key not in taken | fixed)
-    found = []
-    for names in STANDARD_COVARIATES:
-        found_key = next((key for key in names if dictionary.has_variable(key)), None)
-        if found_key is None or found_key in taken | fixed:
+    taken |= fixed | strata | set(endpoint.contained_in)
+    found: list[str] = []
+    complete = 1.0
+    for variable in _candidates(dictionary, relation):
+        if variable.key in taken:
             continue
-        known = find_variable(dictionary, found_key)
-        if known.missing <= MOST_MISSING and not known.late:
-            found.append(found_key)
-    events = endpoint.events if endpoint.events is not None else endpoint.n
-    room = max(0, int(events // rules.events_per_covariate) - 1)
-    return tuple(found[:room])
+        p = 0.0 if relation is None else relation[variable.key]
+        if p >= RELATED and len(found) >= FEWEST_PROPOSED:
+            break
+        terms = max(1, len(variable.levels) - 1) if variable.kind == "categorical" else 1
+        if terms <= room and complete * (1 - variable.missing) >= 1 - MOST_MISSING:
+            found.append(variable.key)
+            room, complete = room - terms, complete * (1 - variable.missing)
+    return tuple(found)
+
+
+def _candidates(dictionary: DataDictionary, relation: Mapping[str, float] | None) -> list[Variable]:
+    """Return clinical variables known at baseline, the most related to the exposure first."""
+    found = [
+        variable
+        for variable in dictionary.variables
+        if variable.modality == "clinical"
+        and variable.known_at == "baseline"
+        and variable.key not in (dictionary.cluster, dictionary.site)
+        and (relation is None or variable.key in relation)
+    ]
+    return sorted(found, key=lambda variable: (relation or {}).get(variable.key, 1.0))
 
 
 def _fixed_variables(hypothesis: Hypothesis) -> set[str]:
@@ -386,27 +410,29 @@ def reasoned_adjustment(
     )
 
 
-def _strata(hypothesis: Hypothesis, dictionary: DataDictionary) -> tuple[str, ...]:
-    """Choose the strata: the hypothesis' own, else a recorded place of treatment or measurement.
+def _strata(
+    hypothesis: Hypothesis, dictionary: DataDictionary, relation: Mapping[str, float]
+) -> tuple[str, ...]:
+    """Choose the strata: the hypothesis' own, else the unordered groups most related to exposure.
 
-    Places differ in survival and in measurement; comparing patients within them avoids both biases.
+    Places of treatment or measurement differ in survival and in measurement; comparing patients
+    within them avoids both biases.
     """
     rules = {exposure.cut for exposure in hypothesis.exposures}
     kinds = [_endpoint(dictionary, key) for key in
              (hypothesis.endpoint, *hypothesis.secondary_endpoints)]  # fmt: skip
     fits = all(endpoint.kind == "survival" for endpoint in kinds) and CutRule.OPTIMAL not in rules
     declared = dictionary.site is not None  # the site then has a test of its own
-    if hypothesis.strata or hypothesis.unadjusted_because or declared or not fits:
+    reasoned = hypothesis.unadjusted_because or hypothesis.causes
+    if hypothesis.strata or reasoned or declared or not fits:
         return hypothesis.strata
     taken = {exposure.variable for exposure in hypothesis.exposures} | set(hypothesis.covariates)
-    taken |= _fixed_variables(hypothesis)
-    for key in PLACES:
-        if not dictionary.has_variable(key) or key in taken:
-            continue
-        found = find_variable(dictionary, key)
-        few = 2 <= len(found.levels) <= MOST_LEVELS
-        if few and found.missing <= MOST_MISSING and found.kind != "continuous":
-            return (key,)
+    taken |= _fixed_variables(hypothesis) | {key for item in kinds for key in item.contained_in}
+    for variable in _candidates(dictionary, relation):
+        few = 2 <= len(variable.levels) <= MOST_LEVELS and variable.missing <= MOST_MISSING
+        apart = variable.kind == "categorical" and variable.key not in taken
+        if few and apart and relation[variable.key] < RELATED:
+            return (variable.key,)
     return ()
 
 

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sage.core.errors import InputError
 from validation.cohort.cohort import Cohort
 from validation.cohort.copies import require_no_copies
 from validation.cohort.findings_timing import require_no_follow_up
 from validation.contracts.contract import Contract, FrozenContract, digest
-from validation.drafting.balance import weigh_declaration
+from validation.core.hypothesis import Hypothesis
+from validation.drafting.balance import relate, weigh_declaration
+from validation.drafting.draft import draft
 from validation.drafting.power import exact_power
+
+
+def draft_on(hypothesis: Hypothesis, cohort: Cohort, **rules: Any) -> Contract:
+    """Draft a contract on a cohort, with covariates and strata by their relation to the exposure.
+
+    `rules` are passed to `validation.drafting.draft.draft`, and so are its errors.
+    """
+    relation = relate(hypothesis, cohort)
+    return draft(hypothesis, cohort.dictionary(), relation=relation, **rules)
 
 
 def freeze(contract: Contract, cohort: Cohort) -> FrozenContract:
@@ -28,7 +41,7 @@ def freeze(contract: Contract, cohort: Cohort) -> FrozenContract:
         raise InputError("contract and cohort disagree on whether the data are simulated")
     require_no_copies(cohort)
     require_no_follow_up(cohort, contract.keys(), contract.primary_test.endpoint)
-    weighed = weigh_declaration(contract, cohort)
+    weighed = weigh_declaration(contract, cohort, relate(contract.hypothesis, cohort))
     exact = contract.model_copy(update={"power": exact_power(contract, cohort), **weighed})
     hashes = cohort.hashes()
     return FrozenContract(contract=exact, data_hashes=hashes, sha256=digest(exact, hashes))

@@ -120,6 +120,15 @@ class Study:
     def subgroup(self, condition: Filter) -> Study:
         """Restrict the study to part of the population, with the same cuts and coding."""
         keep = apply_filters(self.rows, (condition,)).to_numpy()
+        if not np.any(keep):
+            raise InputError(
+                f"subgroup {condition.variable} {condition.op} {condition.value}: contains no "
+                "patients"
+            )
+        return self.select(keep)
+
+    def select(self, keep: BoolArray) -> Study:
+        """Restrict the study to rows, with the same cuts and coding."""
         exposed = Exposed(
             x=self.exposed.x[keep],
             parts=tuple(part[keep] for part in self.exposed.parts),
@@ -127,11 +136,6 @@ class Study:
             product=self.exposed.product,
             second=self.exposed.second,
         )
-        if not np.any(keep):
-            raise InputError(
-                f"subgroup {condition.variable} {condition.op} {condition.value}: contains no "
-                "patients"
-            )
         return Study(self.contract, self.rows[keep], self.cuts, exposed)
 
     def outcome(self, endpoint: str) -> tuple[FloatArray, FloatArray | None]:

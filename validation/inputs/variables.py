@@ -58,7 +58,7 @@ def describe_use(dictionary: DataDictionary, key: str, role: str) -> VariableUse
     """Describe a variable in a role of the contract, on the scale that the role needs."""
     found = find_variable(dictionary, key)
     transform = "as_is"
-    if role == "covariate":
+    if role in ("covariate", "unadjusted"):
         transform = "z_score" if found.kind in ("continuous", "ordinal") else "indicator"
     return VariableUse.model_validate(
         {

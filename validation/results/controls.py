@@ -105,6 +105,24 @@ class NegativeEndpoint(ControlResult):
     events: int | None = None
 
 
+class Unadjusted(Strict):
+    """The claim's adjusted estimate with variables that the contract leaves out, on its scale.
+
+    If some patients lack them, it is the registered estimate, moved and widened as adding them
+    moves and widens it in those who have them. Without an estimate, `reason` says why.
+    """
+
+    labels: tuple[str, ...]
+    value: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+    p: float | None = None
+    n: int | None = None
+    reason: str = ""
+    inseparable: bool = False
+    """The data have no comparison of the exposure beside the variable."""
+
+
 class Specifications(ControlResult):
     """The claim under every registered choice."""
 
@@ -126,6 +144,8 @@ class Specifications(ControlResult):
     left_out_highest: float | None = None
     left_out_sign: float | None = None
     """Share of the estimates without one site whose effect has the expected sign."""
+    unadjusted: tuple[Unadjusted, ...] = ()
+    """Each related variable that is not in the model, the most related first, and all together."""
 
     @property
     def stable(self) -> float | None:

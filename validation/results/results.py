@@ -124,6 +124,8 @@ class Answer(Strict):
     effect: Effect | None = None
     p: float | None = None
     text: str
+    unadjusted: tuple[str, ...] = ()
+    """Labels of variables that are related to the exposure and not in the model."""
 
 
 Word = Literal["supported", "small_effect", "not_supported", "inconclusive"]
@@ -135,6 +137,7 @@ Because = Literal[
     "timing",
     "control",
     "independence",
+    "confounding",
     "relevance",
     "reproduction",
     "replication",

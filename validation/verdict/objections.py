@@ -26,8 +26,13 @@
 9. Undeclared timing. Nobody declared when an exposure, covariate, stratum or filter became known: a
    variable known only after the start of follow-up favors patients who lived to see it
    (`timing_objections`).
+10. Confounding. With a related variable that the contract leaves out, or all of them, in the model,
+   the effect is not significant in the expected direction, or its interval excludes the smallest
+   relevant effect that it reached before, or nothing is left to compare. "Not supported" is
+   forbidden if a relevant effect appears. The variables are found by their relation to the exposure
+   alone (`validation.drafting.balance`).
 
-Rules 1 to 4 forbid any conclusion; rules 5 to 9 only forbid "supported".
+Rules 1 to 4 forbid any conclusion; rules 5 to 10 only forbid "supported".
 """
 
 from __future__ import annotations
@@ -45,10 +50,31 @@ from validation.results.controls import (
     KnownPositiveResult,
     Specifications,
 )
-from validation.results.results import Objection, Reason, p_is, percent
+from validation.results.results import (
+    Effect,
+    Objection,
+    Reason,
+    Word,
+    effect_text,
+    p_is,
+    percent,
+)
 from validation.statistics.power import HALVES
+from validation.verdict.relevance import allows_relevant, expected_direction
 
 KNOWN_EVENTS = 50
+READINGS = {
+    "supported": "an effect appears",
+    "small_effect": "the effect is too small to matter",
+    "not_supported": "no effect is shown",
+}
+"""Readings of an estimate with an unadjusted variable in the model."""
+AGREES = {
+    "supported": ("supported",),
+    "small_effect": ("supported", "small_effect"),
+    "not_supported": ("small_effect", "not_supported"),
+}
+"""Readings that each word withstands."""
 MISSING_ALPHA = 0.01
 """Lower than the usual level, since values are often missing for unimportant reasons."""
 
@@ -106,6 +132,30 @@ def timing_objections(contract: Contract) -> list[Objection]:
     words = f"it is not declared when {join_names(unsaid.values())} became known"
     text = f"{words}: {declaration_remedy(unsaid)}"
     return [Objection("timing", "declared timing", words, text)]
+
+
+def confounding_objections(
+    contract: Contract, controls: Controls | None, word: Word
+) -> Iterator[Objection]:
+    """Yield an objection to a word for each unadjusted variable in whose presence it is untrue."""
+    curve = (controls or Controls()).specification
+    for found in curve.unadjusted if curve is not None else ():
+        names = join_names(within_sentence(label) for label in found.labels)
+        words, text = f"the exposure cannot be told apart from {names}", found.reason
+        turns = found.inseparable and word != "not_supported"
+        if found.value is not None:
+            assert found.p is not None
+            given = {name: getattr(found, name) for name in ("value", "lower", "upper")}
+            effect = Effect.model_validate({**given, "scale": contract.scale})
+            shown = found.p < contract.rules.alpha and expected_direction(contract, effect)
+            reading: Word = "not_supported"
+            if shown:
+                reading = "supported" if allows_relevant(contract, effect) else "small_effect"
+            turns = reading not in AGREES[word]
+            words = f"with {names} in the model, {READINGS[reading]}"
+            text = f"{words}: {effect_text(effect)}, {p_is(found.p)}"
+        if turns:
+            yield Objection("confounding", "unadjusted variables", words, text)
 
 
 def control_reasons(contract: Contract, controls: Controls | None) -> list[Reason]:

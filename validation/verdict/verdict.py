@@ -54,6 +54,8 @@ The rules, in their order:
    objection:
    - timing: nobody declared when an exposure, covariate, stratum or filter became known
      (`validation.verdict.objections`, 9);
+   - confounding: a related variable that is not in the model turns the claim
+     (`validation.verdict.objections`, 10);
    - independence: independence is not answered yes. A contract may declare that there is nothing to
      adjust for, with the reason (a randomized exposure): then the verdict says so in place of
      independence;
@@ -69,8 +71,9 @@ The rules, in their order:
      endpoint gave results in these patients; this does not apply if a second cohort confirms.
 4. Otherwise, the primary and the deciding estimate are both refuted. Not supported; but
    inconclusive (assumption) if hazards are not proportional and the restricted mean survival
-   difference agrees with the claim, or if the hazards cross, and inconclusive (control) if the
-   known positive is not shown either. This includes an association that is too small to matter and
+   difference agrees with the claim, or if the hazards cross, inconclusive (confounding) if a
+   related variable hides an effect, and inconclusive (control) if the known positive is not shown
+   either. This includes an association that is too small to matter and
    meets an objection.
 5. Otherwise, association yes: inconclusive; the first objection names the verdict, and all are
    listed among the reasons.
@@ -124,6 +127,7 @@ from validation.results.results import (
 )
 from validation.verdict.kinds import kind_limits, later_endpoints, shown_words
 from validation.verdict.objections import (
+    confounding_objections,
     control_objections,
     control_reasons,
     missingness_limit,
@@ -219,7 +223,7 @@ def judge(evidence: Evidence) -> Verdict:
     else:
         answers = (
             answer_association(evidence, primary),
-            answer_independence(evidence, primary),
+            name_unadjusted(evidence, answer_independence(evidence, primary)),
             answer_relevance(evidence, primary),
         )
         found = _on_answers(evidence, primary, answers, limits)
@@ -352,6 +356,18 @@ def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
     return _answer("independence", answer, text, effect, p)
 
 
+def name_unadjusted(evidence: Evidence, independence: Answer) -> Answer:
+    """Name in the answer the variables that are related to the exposure and not in the model."""
+    uses = [use for use in evidence.contract.variables if use.role == "unadjusted"]
+    labels = tuple(within_sentence(use.label) for use in uses)
+    text = f"{independence.text}; not adjusted for: {', '.join(labels)}"
+    return (
+        independence.model_copy(update={"text": text, "unadjusted": labels})
+        if labels
+        else independence
+    )
+
+
 def answer_relevance(evidence: Evidence, primary: TestOutcome) -> Answer:
     """Answer whether the deciding interval reaches the smallest relevant effect."""
     contract = evidence.contract
@@ -445,6 +461,8 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
     elif independence.answer == "yes":
         reasons.append(_supports("adjusted model", independence.text))
     small = relevance.answer == "no"
+    word: Word = "small_effect" if small else "supported"
+    doubts += confounding_objections(contract, analysis.controls, word)
     outcome = "for" if relevance.answer == "yes" else "against" if small else "limits"
     reasons.append(
         Reason.model_validate(
@@ -500,10 +518,10 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
     if independence.answer == "not answered":
         words = f"{associated}; {independence.text}"
     if small:
-        return _Found("small_effect", "evidence", tuple(reasons), f"{words}; {TOO_SMALL}")
-    if relevance.answer == "unclear":
+        words += f"; {TOO_SMALL}"
+    elif relevance.answer == "unclear":
         words += "; whether it is large enough to matter is open"
-    return _Found("supported", "evidence", tuple(reasons), words)
+    return _Found(word, "evidence", tuple(reasons), words)
 
 
 def _dependence(evidence: Evidence, independence: Answer) -> Objection | None:
@@ -533,7 +551,10 @@ def _if_refuted(evidence: Evidence, against: tuple[Reason, ...], words: str) -> 
     if rejects_proportional(contract, analysis) and hazard is not None and hazard.outcome == "for":
         agrees = _prevents(hazard.rule, f"{hazard.text} with the claim")
         return _Found("inconclusive", "assumption", (agrees, *against), NOT_PROPORTIONAL)
-    unshown = unshown_positive(contract, analysis.controls)
+    unshown = next(
+        confounding_objections(contract, analysis.controls, "not_supported"),
+        unshown_positive(contract, analysis.controls),
+    )
     if unshown is not None:
         reasons = (unshown.reason, *against)
         return _Found("inconclusive", unshown.because, reasons, unshown.words)
