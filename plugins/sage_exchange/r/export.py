@@ -21,7 +21,8 @@ from validation.analysis.analysis import Analysis
 from validation.contracts.contract import Contract, FrozenContract, TestPlan, VariableUse
 from validation.core.dictionary import known_since
 from validation.core.hypothesis import Filter
-from validation.inputs.population import POSITIVE, Cut, exposure_values
+from validation.core.levels import is_positive
+from validation.inputs.population import Cut, exposure_values
 from validation.results.results import AnalysisResult
 
 BODY = "analysis.R"
@@ -207,7 +208,7 @@ def _value_before(contract: Contract, use: VariableUse) -> str | int | float | b
     exposure = use.key in {exposure.key for exposure in contract.exposures}
     if not exposure or text.replace(".", "", 1).isdigit():
         return use.before
-    return int(text in POSITIVE)
+    return int(is_positive(text))
 
 
 def _penalized(plan: TestPlan, analysis: AnalysisResult) -> bool:
