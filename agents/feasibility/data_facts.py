@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from agents.feasibility.plan import ContractNumbers
 from agents.feasibility.types import FactList
-from validation.core.dictionary import DataDictionary, Endpoint
+from validation.core.dictionary import DataDictionary, Endpoint, find_levels
 from validation.core.hypothesis import Exposure, Hypothesis
 from validation.core.signature import read_signature
 
@@ -39,10 +39,9 @@ def find_held(dictionary: DataDictionary, key: str) -> Held | None:
             return None
         n = dictionary.expression_n or dictionary.n_patients
         return Held(n, 1.0 - n / max(1, dictionary.n_patients))
-    for variable in dictionary.variables:
-        if variable.key == key:
-            return Held(variable.n, variable.missing)
-    return None
+    named = (variable for variable in dictionary.variables if variable.key == key)
+    found = next(named, None) or find_levels(dictionary.variables, key)
+    return None if found is None else Held(found.n, found.missing)
 
 
 def data_facts(
