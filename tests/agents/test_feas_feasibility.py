@@ -16,6 +16,7 @@ from agents.core.rules import RulesReasoner
 from agents.core.types import dictionary_view
 from agents.feasibility.agent import FEASIBILITY, check_feasibility, judge, list_conditions
 from agents.feasibility.collect import gather
+from agents.feasibility.data_facts import find_held
 from agents.feasibility.plan import ContractNumbers, contract_numbers
 from agents.feasibility.registries import ExternalFact
 from agents.feasibility.types import (
@@ -27,7 +28,7 @@ from agents.feasibility.types import (
 )
 from kg.lexicon.ontology import Ontology
 from tests.agents.nov_helpers import dictionary, expanded, hypothesis
-from validation.core.dictionary import Endpoint
+from validation.core.dictionary import Endpoint, Variable, level_key
 from validation.core.hypothesis import Comparison, Exposure, Filter, Population
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,6 +93,19 @@ def test_a_testable_hypothesis_is_feasible_with_counts_of_patients_and_events() 
     assert "190 events" in told and "380 of 400 patients" in told
     for step in verdict.steps:
         assert step.checks and all(check.evidence for check in step.checks)
+
+
+@pytest.mark.parametrize(("levels", "found"), [(("A",), True), (("A", "B"), True), (("X",), False)])
+def test_a_level_of_a_variable_is_held_by_a_cohort_that_has_it(
+    levels: tuple[str, ...], found: bool
+) -> None:
+    subtype = Variable(
+        key="clinical:subtype", label="Subtype", modality="clinical", kind="categorical",
+        levels={"A": 150, "B": 150, "C": 60}, n=360, missing=0.1,
+    )  # fmt: skip
+    held = find_held(dictionary(variables=(subtype,)), level_key("clinical:subtype", levels))
+    assert (held is not None) is found
+    assert held is None or (held.n, held.missing) == (360, 0.1)
 
 
 def test_power_states_the_smallest_visible_hazard_ratio() -> None:

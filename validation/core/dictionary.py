@@ -100,7 +100,7 @@ def find_levels(variables: Iterable[Variable], key: str) -> Variable | None:
         return None
     n = sum(base.levels[level] for level in found[1])
     rest = sum(base.levels.values()) - n
-    label = f"{base.label}: {' or '.join(found[1])}"
+    label = f"{base.label} {' or '.join(found[1])}"
     return base.model_copy(
         update={"key": key, "label": label, "kind": "binary", "levels": {"no": rest, "yes": n}}
         | {"unit": None, "synonyms": ()}

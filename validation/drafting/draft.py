@@ -37,7 +37,7 @@ from validation.contracts.registered import (
     uses_groups,
 )
 from validation.contracts.timing import require_known
-from validation.core.dictionary import DataDictionary, Endpoint, Variable
+from validation.core.dictionary import DataDictionary, Endpoint, Variable, split_level_key
 from validation.core.hypothesis import (
     Comparison,
     CutRule,
@@ -464,6 +464,9 @@ def _side(exposure: Exposure, dictionary: DataDictionary, *, other: bool = False
     """Name a side of an exposure: its level if it has two, else high or low."""
     high = (exposure.level == "high") != other
     found = find_variable(dictionary, exposure.variable)
+    if (split := split_level_key(exposure.variable)) is not None:
+        base = within_sentence(find_variable(dictionary, split[0]).label)
+        return within_sentence(exposure.label) if high else f"another {base}"
     levels = two_levels(found.levels) if found.kind == "binary" else None
     if levels is not None:
         return f"{exposure.label} = {levels[high]}"
