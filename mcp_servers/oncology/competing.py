@@ -32,7 +32,7 @@ COMPETING = Validity(
         "Causes of death that were inferred or misclassified shift events between the curves",
         "A hazard ratio for the cause alone does not determine the number of events",
     ),
-    accuracy="Equals R's cmprsk (crr, cuminc) to 9 digits (tests of this suite)",
+    accuracy="Equals R's cmprsk (crr, cuminc) to 9 digits (tests of this suite); shown rounded",
 )
 
 

@@ -33,7 +33,7 @@ SURVIVAL = Validity(
         "Informative censoring biases every estimate here",
         "A cut-point chosen by its relation to the outcome makes the p-value too small",
     ),
-    accuracy="Equals lifelines on GBSG2 to 6 digits (tests of this suite)",
+    accuracy="Equals lifelines on GBSG2 to 6 digits (tests of this suite); shown rounded",
 )
 
 
