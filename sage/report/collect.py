@@ -173,12 +173,12 @@ def collect_page(folder: RunFolder, *, pages: bool = True) -> Page:
         evaluation["hypothesis_id"]: Evaluation.model_validate(evaluation)
         for evaluation in state.get("evaluations", [])
     }
-    pages = []
+    tested = []
     for name in state.get("ranking", []):
         page = _hypothesis(folder, name, ended.get(name), decisions, paths, brief, facts, sources)
-        pages.append(page)
-    pages.sort(key=lambda page: list(VERDICT_WORDS).index(page.answer.verdict))
-    for page in pages:
+        tested.append(page)
+    tested.sort(key=lambda page: list(VERDICT_WORDS).index(page.answer.verdict))
+    for page in tested:
         page.carries = describe_carried(folder, page.expanded.hypothesis)
         if lost := name_lost(question_of(folder, page.id)):
             sentence = f"Not as asked: {lost}. {page.answer.sentence}"
@@ -187,7 +187,7 @@ def collect_page(folder: RunFolder, *, pages: bool = True) -> Page:
     return Page(
         run=run,
         question=question_of(folder),
-        hypotheses=pages,
+        hypotheses=tested,
         rejected=_list_rejected(folder, decisions),
         candidates=read_candidates(folder, facts),
         ledger=read_ledger(folder.root / "ledger.jsonl", facts),
