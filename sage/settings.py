@@ -171,7 +171,11 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix="SAGE_", env_nested_delimiter="__", extra="forbid", frozen=True
+        env_prefix="SAGE_",
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+        extra="forbid",
+        frozen=True,
     )
 
     reasoner: Literal["auto", "rules", "chat"] = "auto"

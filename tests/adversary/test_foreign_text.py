@@ -119,7 +119,7 @@ def build(place: Path) -> None:
     asked = f"Do TLS relate to survival in bladder cancer? {attack('question')[:1200]}"
     for name, words in {
         "run": (
-            "-c", PROMPTS, "run", asked, "--auto-approve", "--cohort", str(place / "cohort"),
+            "-c", PROMPTS, "run", asked, "--auto-approve", "--yes", "--cohort", str(place / "cohort"),
             "--out", str(place / "run"),
         ),
         "show": ("show", str(place / "run")),
