@@ -119,8 +119,8 @@ def build(place: Path) -> None:
     asked = f"Do TLS relate to survival in bladder cancer? {attack('question')[:1200]}"
     for name, words in {
         "run": (
-            "-c", PROMPTS, "run", asked, "--auto-approve", "--yes", "--cohort", str(place / "cohort"),
-            "--out", str(place / "run"),
+            "-c", PROMPTS, "run", asked, "--auto-approve", "--yes",
+            "--cohort", str(place / "cohort"), "--out", str(place / "run"),
         ),
         "show": ("show", str(place / "run")),
         "cohort": ("cohort", "show", str(place / "cohort")),
