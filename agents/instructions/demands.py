@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agents.core.base import View
 from sage.core.models import Name
+from sage.core.printable import join_names, within_sentence
 from validation.contracts.contract import Rules
 from validation.core.dictionary import DataDictionary, Variable
 from validation.core.hypothesis import Hypothesis
@@ -30,6 +31,11 @@ class Demands(View):
 
     taken: tuple[Taken, ...] = ()
     not_taken: tuple[NotTaken, ...] = ()
+
+    @property
+    def added(self) -> str:
+        """The labels of the demanded covariates that are in the contract, as in a sentence."""
+        return join_names(within_sentence(item.label) for item in self.taken)
 
 
 def take_up(
