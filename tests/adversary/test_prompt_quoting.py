@@ -142,16 +142,16 @@ def test_a_passage_is_quoted_for_the_extractor_as_well() -> None:
         assert not [line for line in user.splitlines() if line.startswith(MARK)]
 
 
-def test_a_reply_that_was_refused_comes_back_on_one_line(tmp_path: Path) -> None:
+def test_an_unknown_key_of_a_reply_comes_back_in_no_prompt(tmp_path: Path) -> None:
     from agents.path_generation.agent import PATH_GENERATION, PathRequest
-    from tests.agents.test_chat_reasoner import GOOD, _reasoner
+    from tests.agents.test_chat_reasoner import _reasoner
     from tests.openai_server import Answer, serve
 
-    bad = Answer('{"sources": ["a"], "targets": ["b"], "domain": "c", "' + "\\n".join(SECTIONS)
-                 .replace('"', "'") + '": 1}')  # fmt: skip
-    answers = [bad, Answer(GOOD)]
+    key = "\\n".join(SECTIONS).replace('"', "'")
+    long = '{"sources": [], "targets": ["b"], "domain": {"' + key + '": 1}, "' + key + '": 1}'
+    good = '{"sources": ["a"], "targets": ["b"], "domain": "c", "' + key + '": 1}'
+    answers = [Answer(long), Answer(good)]
     with serve(lambda body: answers.pop(0)) as server:
-        _reasoner(server, tmp_path).ask(PATH_GENERATION, PathRequest(prompt="x"))
-    refusal = server.requests[1]["messages"][-1]["content"]
-    assert MARK in refusal
-    assert not [line for line in refusal.splitlines() if line.startswith(MARK)]
+        reply = _reasoner(server, tmp_path).ask(PATH_GENERATION, PathRequest(prompt="x"))
+    assert reply.output.sources == ("a",)
+    assert MARK not in server.requests[1]["messages"][-1]["content"]

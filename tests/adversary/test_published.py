@@ -86,19 +86,21 @@ REFUSED_BEFORE = {
     "sage's analysis": "from validation.analysis.analysis import Analysis",
     "sage's statistics": "from validation.statistics.cox import cox",
     "the application": "import sage",
-    "by attribute": "pd.io.common.importlib.import_module('validation')",
-    "by a walk": "pd.__class__.__base__.__subclasses__()",
+}
+FAILED_BEFORE = {
+    "by name": "import importlib; importlib.import_module('validation')",
     "by eval": "eval('__imp' + 'ort__(\"validation\")')",
 }
+"""What the policy does not see: SAGE's own code is not there to be imported."""
 
 
 @pytest.fixture(scope="module")
 def forged(tmp_path_factory: pytest.TempPathFactory) -> Attacked:
-    """A round for each program that the policy refuses, then one with honest numbers.
+    """A round for each program that reaches for SAGE, then one with honest numbers.
 
     It looks for the reference, and leaves everything of `ADDED` and tables beside its numbers.
     """
-    refused = [program(line) for line in REFUSED_BEFORE.values()]
+    refused = [program(line) for line in (REFUSED_BEFORE | FAILED_BEFORE).values()]
     last = program(SEARCH, TEXTS, added(ADDED), TABLES)
     return attack(tmp_path_factory.mktemp("forged"), *refused, last)
 
@@ -106,8 +108,8 @@ def forged(tmp_path_factory: pytest.TempPathFactory) -> Attacked:
 def test_programs_that_call_sage_are_refused_and_honest_numbers_count(forged: Attacked) -> None:
     """The honest program ended well, so it read neither reference nor identifiers anywhere."""
     *refused, last = forged.attempts
-    assert len(refused) == len(REFUSED_BEFORE)
-    assert [attempt["result"]["reason"] for attempt in refused] == ["policy"] * len(refused)
+    expected = ["policy"] * len(REFUSED_BEFORE) + ["error"] * len(FAILED_BEFORE)
+    assert [attempt["result"]["reason"] for attempt in refused] == expected
     assert all(attempt["feedback"] for attempt in refused)
     assert forged.status == "done" and last["accepted"], last["feedback"]
     assert {"differs", "missing"}.isdisjoint(forged.states.values())
