@@ -85,7 +85,8 @@ def run(
         _print_estimate(settings, asked.hypotheses, asked.budget_usd, as_json=as_json)
         return
     log_command(settings, ASKED)
-    err.print(settings.destination, style="dim", soft_wrap=True)
+    if settings.effective_reasoner == "chat":
+        err.print(settings.destination, style="dim", soft_wrap=True)
     with counting("graph", quiet=as_json) as progress:
         agree = ask_to_agree(yes=asked.corrections.yes, quiet=as_json)
         services = begin(asked, settings, out=out, progress=progress, agree=agree)
@@ -207,7 +208,8 @@ def resume(
         return
     services = reopen(name, budget_usd=budget_usd)
     pause = find_pause(services)
-    err.print(services.settings.destination, style="dim", soft_wrap=True)
+    if services.manifest.reasoner == "chat":
+        err.print(services.settings.destination, style="dim", soft_wrap=True)
     if pause and pause.kind == "escalation":
         if not (retry or abandon):
             detail = escalation_detail(services.folder, pause.waiting)

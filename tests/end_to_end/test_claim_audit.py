@@ -51,5 +51,5 @@ def test_a_sample_is_drawn_once_and_a_changed_report_is_refused(
     shutil.copytree(finished, changed)
     lines = (changed / "report.md").read_text().splitlines(keepends=True)
     (changed / "report.md").write_text("".join(lines[:-1]))
-    with pytest.raises(InputError, match="admin replay"):
+    with pytest.raises(InputError, match="was changed"):
         collect_statements(changed)

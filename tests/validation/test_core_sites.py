@@ -95,7 +95,7 @@ def test_tests_that_take_rows_as_independent_are_named_in_the_contract(tmp_path,
     assert plan.cluster == "clinical:person"
     assert any("as independent: rmst" in note for note in plan.notes)
     searched = claim(exposures=[{"variable": "clinical:stage", "label": "s", "cut": "optimal"}])
-    with pytest.raises(InputError, match="robust"):
+    with pytest.raises(InputError, match="maximally_selected"):
         draft(searched, load(tmp_path, eyes(), more=PERSON).dictionary())
 
 

@@ -83,13 +83,13 @@ def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -
         path, source = job.path, job.source
         context.check_cancelled()
         with Slide.open(path, mpp=given.mpp, threads=max(2, context.threads)) as slide:
-            slide.need_stain()
             at, own, grid = _tiles(slide, source, given)
             keep = sample_per_label(own, given.max_patches, rng)
             at, own = at[keep], [own[i] for i in keep]
             if not len(at):
                 empty.append(job.name)
                 continue
+            slide.need_stain()
             span = (0.9 * number / len(jobs), 0.9 * (number + 1) / len(jobs))
             features += encode_corners(
                 slide, at, grid, given.encoder, given.weights, given.device, context, span
