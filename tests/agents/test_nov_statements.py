@@ -13,8 +13,11 @@ from agents.core.types import ExpandedHypothesis
 from agents.novelty.coverage import relevant_refs
 from agents.novelty.debate import hold_debate
 from agents.novelty.evidence import count_mentions
+from agents.novelty.judge import JUDGE
 from agents.novelty.parts import body_key, parts_of
-from agents.novelty.types import CitedRecord, DebateOutcome
+from agents.novelty.prover import PROVER
+from agents.novelty.types import CitedRecord, CriticInput, DebateOutcome, Turn
+from agents.novelty.verifier import VERIFIER
 from kg.lexicon.ontology import Ontology
 from kg.literature.cancers import list_other_cancers
 from kg.literature.text import mentions, phrase_key
@@ -50,7 +53,17 @@ def hold(claim: ExpandedHypothesis, *records: Record) -> DebateOutcome:
 
 def render(claim: ExpandedHypothesis, *records: Record) -> str:
     """The transcript, as the report prints it."""
-    found = list_turns(hold(claim, *records).model_dump(mode="json"))
+    outcome = hold(claim, *records)
+    if not outcome.transcript:  # nothing bears on the claim, so nobody was asked
+        reasoner, turns = RulesReasoner(Resources(ontology=ONTOLOGY)), ()
+        for agent in (PROVER, VERIFIER, JUDGE):
+            given = CriticInput(
+                expanded=claim, records=outcome.records, coverage=outcome.coverage, debate=turns
+            )
+            position = reasoner.ask(agent, given).output
+            turns += (Turn(round=0, critic=agent.name, position=position),)
+        outcome = outcome.model_copy(update={"transcript": turns})
+    found = list_turns(outcome.model_dump(mode="json"))
     return "\n".join(
         line
         for turn in found

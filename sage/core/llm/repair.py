@@ -152,6 +152,8 @@ def fit(
     model: type[M],
     context: Mapping[str, Any] | None = None,
     notes: list[str] | None = None,
+    *,
+    drop_unknown: bool = True,
 ) -> M:
     """Validate a value against a schema, repairing what has only one reading.
 
@@ -162,6 +164,7 @@ def fit(
     Parameters
     ----------
     notes : receives a note of each repair
+    drop_unknown : whether unknown keys are dropped; an argument of a tool may have been meant
 
     Raises
     ------
@@ -176,7 +179,12 @@ def fit(
             fitted = model.model_validate(value, context=context)
         except ValidationError as error:
             seen = error
-            made = [_repair(value, problem) for problem in reversed(error.errors())]
+            problems = [
+                problem
+                for problem in reversed(error.errors())
+                if drop_unknown or problem["type"] != "extra_forbidden"
+            ]
+            made = [_repair(value, problem) for problem in problems]
             if not any(made):
                 raise
             found += [note for note in made if note]

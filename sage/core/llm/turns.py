@@ -326,7 +326,7 @@ class _Run(Generic[O]):
         else:
             try:
                 arguments = read_object(call.arguments.strip() or "{}")
-                typed = fit(arguments, tool.takes)
+                typed = fit(arguments, tool.takes, drop_unknown=False)
             except ValidationError as invalid:
                 error = describe_problems(invalid)
             except ValueError as invalid:
