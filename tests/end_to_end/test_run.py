@@ -210,7 +210,7 @@ def test_show_counts_what_a_failed_step_spent(tmp_path: Path) -> None:
     (tmp_path / "sage.toml").write_text(
         "".join(f"[models.{role}]\n{prices}" for role in ("nano", "mini", "high"))
     )
-    slow = Answer("x" * 400, pieces=40, pause=0.5)
+    slow = Answer("x" * 400, silent=3)
     with serve(lambda body: slow) as server:
         ended = sage(
             "run", PROMPT, "--reasoner", "chat", "--auto-approve", "--out", str(run), cwd=tmp_path,

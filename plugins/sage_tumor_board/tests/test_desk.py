@@ -64,7 +64,7 @@ def test_tools_that_are_not_there_say_what_they_need(tmp_path: Path) -> None:
         asked.drug_description(Named(name="aspirin"))
     said = asked.ihc_percent_positive(Named(name="PrimaryTumor_HE_1.png"))
     assert said.percent_positive is None
-    assert "pixel size" in said.by
+    assert "without color" in said.by
 
 
 @pytest.mark.shared
