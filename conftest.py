@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import tempfile
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -32,7 +31,7 @@ KEPT = (
 )
 """One whole run that it keeps."""
 SLOW = ROOT / "tests" / "slow.txt"
-"""Tests that took longer than `LONG_S`, by `--record-slow`; it leaves them out as well."""
+"""Tests that took longer than `LONG_S`, with their seconds, by `--record-slow`; left out too."""
 LONG_S = 0.3
 took: dict[str, float] = {}
 """Seconds of each test, its setup included, that of its slowest parameters."""
@@ -46,18 +45,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow what is slow by its place or by the list; files with the most of it go first.
+    """Mark as slow what is slow by its place or by the list; the longest files go first.
 
     So that beside others none is still busy with a long file when the rest is done.
     """
-    listed = set(SLOW.read_text(encoding="utf-8").split())
-    slow: Counter[Path] = Counter()
+    lines = (line.split() for line in SLOW.read_text(encoding="utf-8").splitlines())
+    listed = {name: float(seconds) for name, seconds in lines}
+    slow: dict[Path, float] = {}
     for item in items:
-        where = f"{item.path.relative_to(ROOT).as_posix().removeprefix('tests/')}::{item.name}"
+        where = item.nodeid.removeprefix("tests/")
         name = where.partition("[")[0]
         if name not in KEPT and (name in listed or any(part in where for part in PLACES)):
             item.add_marker(pytest.mark.slow)
-            slow[item.path] += 1
+        slow[item.path] = slow.get(item.path, 0.0) + listed.get(name, 0.0)
     items.sort(key=lambda item: -slow[item.path])
 
 
@@ -69,9 +69,12 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the list, where it is asked for: by test function, without parameters."""
     if session.config.getoption("--record-slow") and not hasattr(session.config, "workerinput"):
-        names = {name.partition("[")[0] for name, seconds in took.items() if seconds > LONG_S}
-        lines = sorted(name.removeprefix("tests/") for name in names)
-        SLOW.write_text("".join(f"{line}\n" for line in lines if not line.startswith(PLACES[:3])))
+        longest: dict[str, float] = {}
+        for name, seconds in took.items():
+            test = name.partition("[")[0].removeprefix("tests/")
+            longest[test] = max(seconds, longest.get(test, 0.0))
+        lines = (f"{test} {most:.1f}\n" for test, most in sorted(longest.items()) if most > LONG_S)
+        SLOW.write_text("".join(lines))
 
 
 # No test writes into the ledger of the person who runs it, or sees another test's.
