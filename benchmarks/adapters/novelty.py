@@ -43,7 +43,10 @@ CONFIGURATIONS = ("single", "two critics", "three without debate", "full")
 
 
 class Scored(View):
-    """Scores of a proposal per configuration, and the course of its debate."""
+    """Scores of a proposal per configuration, and the course of its debate.
+
+    A proposal on which no record bears is not judged and has no scores.
+    """
 
     id: str
     tier: Tier
@@ -114,13 +117,16 @@ def retrieve_locally(
 
 def score(id: str, tier: Tier, outcome: DebateOutcome) -> Scored:
     """Score the four configurations from one debate; its initial scores count as undebated."""
-    first = [outcome.initial.get(critic, outcome.score) for critic in CRITICS]
-    single, two, three = first[2], (first[0] + first[1]) / 2.0, sum(first) / 3.0
-    scores = (single, two, three, outcome.score)
+    scores: dict[str, float] = {}
+    if outcome.judged:
+        first = [outcome.initial[critic] for critic in CRITICS]
+        two, three = (first[0] + first[1]) / 2.0, sum(first) / 3.0
+        found = (first[2], two, three, outcome.score)
+        scores = dict(zip(CONFIGURATIONS, found, strict=True))
     return Scored(
         id=id,
         tier=tier,
-        scores=dict(zip(CONFIGURATIONS, scores, strict=True)),
+        scores=scores,
         debated=outcome.debated,
         rounds=outcome.debate_rounds,
         retrieved=len(outcome.records),
@@ -129,9 +135,14 @@ def score(id: str, tier: Tier, outcome: DebateOutcome) -> Scored:
 
 
 def measure_accuracy(rows: Sequence[Scored], configuration: str) -> float:
-    """Compute the share of proposals whose score is in the range of their tier."""
+    """Compute the share of proposals whose score is in the range of their tier.
+
+    A proposal that was not judged is a miss.
+    """
     hits = 0
     for scored in rows:
+        if configuration not in scored.scores:
+            continue
         low, high = RANGES[scored.tier]
         hits += low <= scored.scores[configuration] <= high
     return hits / len(rows) if rows else math.nan
@@ -144,10 +155,11 @@ def measure_gap(rows: Sequence[Scored], configuration: str) -> float:
 
 
 def average_by_tier(rows: Iterable[Scored], configuration: str) -> dict[Tier, float]:
-    """Compute the mean score per tier."""
+    """Compute the mean score per tier, of the proposals that were judged."""
     groups: dict[Tier, list[float]] = defaultdict(list)
     for row in rows:
-        groups[row.tier].append(row.scores[configuration])
+        if configuration in row.scores:
+            groups[row.tier].append(row.scores[configuration])
     return {tier: float(np.mean(values)) for tier, values in sorted(groups.items())}
 
 
@@ -158,6 +170,7 @@ def summarize_tiers(rows: Sequence[Scored]) -> dict[str, dict[str, float]]:
         groups[row.tier].append(row)
     return {
         tier: {
+            "judged": float(np.mean([bool(scored.scores) for scored in group])),
             "debated": float(np.mean([scored.debated for scored in group])),
             "rounds": float(np.mean([scored.rounds for scored in group if scored.debated] or [0])),
             "retrieved": float(np.mean([scored.retrieved for scored in group])),
@@ -168,9 +181,10 @@ def summarize_tiers(rows: Sequence[Scored]) -> dict[str, dict[str, float]]:
 
 
 def correlate_tiers(rows: Sequence[Scored], configuration: str) -> float:
-    """Compute Spearman's rho between score and tier (A highest)."""
+    """Compute Spearman's rho between score and tier (A highest), of the proposals judged."""
     from scipy.stats import spearmanr
 
+    rows = [row for row in rows if configuration in row.scores]
     ranks = [-"ABCDE".index(scored.tier) for scored in rows]
     return float(spearmanr(ranks, [scored.scores[configuration] for scored in rows]).statistic)
 
@@ -216,7 +230,8 @@ def run(
         raise InputError(f"{dataset}: expected proposals (.jsonl)")
     rows = judge_proposals(dataset, critics, settings.novelty_threshold, limit)
     tiers = "; ".join(
-        f"{tier}: {stats['debated']:.0%} debated, {stats['rounds']:.2f} rounds,"
+        f"{tier}: {stats['judged']:.0%} judged, {stats['debated']:.0%} debated,"
+        f" {stats['rounds']:.2f} rounds,"
         f" {stats['retrieved']:.1f} retrieved, {stats['contradictions']:.1f} contradictions"
         for tier, stats in summarize_tiers(rows).items()
     )
@@ -224,7 +239,7 @@ def run(
     table = tuple(
         Row(
             benchmark=f"Novelty, {name}",
-            measured=f"{len(rows)} proposals; accuracy, gap A to E, Spearman",
+            measured=f"{len(rows)} proposals; accuracy (not judged: a miss), gap A to E, Spearman",
             sage=f"{measure_accuracy(rows, name):.1%}, {measure_gap(rows, name):.2f},"
             f" {correlate_tiers(rows, name):.2f}",
             notes=notes if name == "full" else (),

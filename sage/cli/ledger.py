@@ -54,7 +54,7 @@ def show(
     """Show all registrations, tests and screens, for all patients or those of a cohort.
 
     With --cohort, patients are found by their records, whatever their file, name or identifiers,
-    and each claim is shown with its q-value over all claims on them.
+    and each claim is shown with its p-value adjusted over all claims on them.
 
     Example: sage validate ledger show --cohort cohorts/tcga-blca
     """
@@ -119,7 +119,7 @@ def show(
     out.print(table)
     if cohort is None:
         out.print(
-            "q-values are computed over the claims on the same patients: give --cohort", style="dim"
+            "p-values are adjusted over the claims on the same patients: give --cohort", style="dim"
         )
 
 
