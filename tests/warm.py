@@ -33,7 +33,7 @@ from typing import IO
 
 import pytest
 
-from tests.draws import draw_few
+from tests.draws import draw_few, draw_nothing
 
 REPO = Path(__file__).resolve().parents[1]
 LOADED = (
@@ -273,6 +273,8 @@ def become(asked: dict[str, object]) -> None:
         setattr(sys, name, open(number, mode, encoding="utf-8", errors=errors, closefd=False))  # noqa: SIM115
     if env.get("FEW_DRAWS"):
         draw_few(pytest.MonkeyPatch())
+    if env.get("NO_FIGURES"):
+        draw_nothing(pytest.MonkeyPatch())
     try:
         if words[0] == "-c":
             sys.argv = ["-c", *words[2:]]

@@ -12,7 +12,7 @@ from tests.end_to_end.harness import PROMPT, build_once, sage
 def _finish(place: Path) -> None:
     ended = sage(
         "run", PROMPT, "--auto-approve", "--hypotheses", "2", "--out", str(place / "run"),
-        cwd=place, SAGE_LEDGER=str(place / "ledger.sqlite"),
+        cwd=place, SAGE_LEDGER=str(place / "ledger.sqlite"), NO_FIGURES="",
     )  # fmt: skip
     assert ended.code == 0, ended.err
 

@@ -44,4 +44,5 @@ def surroundings(place: Path, url: str) -> dict[str, str]:
         "XDG_DATA_HOME": str(place),
         "SAGE_LEDGER": str(place / "ledger.sqlite"),
         "FEW_DRAWS": "",
+        "NO_FIGURES": "",
     }

@@ -46,7 +46,7 @@ def test_a_question_about_arrangement_is_answered_and_shown(tmp_path: Path) -> N
         return ended.out
 
     two = ["--cohort", "discovery", "--confirm", "confirmation"]
-    done("run", QUESTION, *two, "--auto-approve", SAGE_RUN__MEASURE="true")
+    done("run", QUESTION, *two, "--auto-approve", SAGE_RUN__MEASURE="true", NO_FIGURES="")
     (run,) = (tmp_path / "runs").iterdir()
     gate = json.loads((run / "outputs" / "defined" / "gate.json").read_text())
     passed = {gated["name"] for gated in gate["measurements"] if gated["passed"]}

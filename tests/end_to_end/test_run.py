@@ -181,7 +181,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = place / "run"
     ended = sage(
         "run", PROMPT, "--cohort", str(place / "world"), "--auto-approve", "--out", str(run),
-        cwd=place, SAGE_RUN__CORPUS=str(place / "corpus"),
+        cwd=place, SAGE_RUN__CORPUS=str(place / "corpus"), NO_FIGURES="",
     )  # fmt: skip
     assert ended.code == 0, ended.err
     return run
