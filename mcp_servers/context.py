@@ -8,6 +8,7 @@ import secrets
 import shutil
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +18,9 @@ from sage.core.errors import Cancelled, InputError
 from sage.core.files import replacing
 
 T = TypeVar("T")
+
+CALLER: ContextVar[str] = ContextVar("caller", default="")
+"""The person whose call is being answered; empty if nobody is identified."""
 
 Progress = Callable[[float, str], None]
 
@@ -68,7 +72,7 @@ class ToolContext:
     `memory_mb` is the memory that the tool should plan for, `threads` its share of the CPUs, and
     `device` is "cpu" or "cuda:N". `tag` is part of the name of every temporary file, so that the
     files of a killed job can be found. `read` and `written` record the files accessed through the
-    context.
+    context, and `caller` is the person who calls.
     """
 
     roots: Roots
@@ -81,6 +85,7 @@ class ToolContext:
     handles: Handles = field(default_factory=Handles)
     read: list[Path] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
+    caller: str = field(default_factory=CALLER.get)
 
     def input(self, path: str | Path, kind: Kind = "any") -> Path:
         """Resolve the path of an input under the roots and record it in the provenance.

@@ -18,18 +18,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
+from validation.core.dictionary import pool_levels
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from validation.core.dictionary import Endpoint, Variable
     from validation.core.types import Finding
 
 MIN_COUNT = 5
 """Smallest count of patients that may be shown."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 MOST_LOOKS = 2_000
-"""Number of callers' groupings and columns of a cohort, after which no other is answered."""
+"""Number of groupings and columns of a cohort, after which a caller gets no other answered."""
 MOST_GROUPS = 12
 SHARED = frozenset(
     [
@@ -66,18 +68,66 @@ def safe_count(count: int | None, total: int | None = None) -> int | None:
     return None if total is not None and 0 < total - count < MIN_COUNT else count
 
 
-def shown_levels(levels: Mapping[str, int], minimum: int = MIN_COUNT) -> dict[str, int]:
-    """Select the levels whose counts may be shown beside their sum.
+def round_count(count: int | None, minimum: int = MIN_COUNT) -> int | None:
+    """Round a count to a multiple of the minimum, halves up, or return None if it is smaller.
 
-    If the hidden ones together are fewer than the minimum, or only one is hidden, the smallest
-    others are hidden as well.
+    No two rounded counts differ by a few patients, so that none follows from their difference.
     """
-    shown = {level: n for level, n in levels.items() if n >= minimum}
-    hidden = [n for n in levels.values() if 0 < n < minimum]
-    while hidden and shown and (len(hidden) == 1 or sum(hidden) < minimum):
-        smallest = min(shown, key=lambda level: shown[level])
-        hidden.append(shown.pop(smallest))
-    return shown
+    if count is None or 0 < count < minimum:
+        return None
+    step = max(minimum, 1)
+    return (count + step // 2) // step * step
+
+
+def count_text(count: int, total: int | None = None) -> str:
+    """Format a count; say only that it, or the rest of `total`, is under the minimum."""
+    if 0 < count < MIN_COUNT:
+        return f"fewer than {MIN_COUNT}"
+    if safe_count(count, total) is None:
+        return f"more than {(total or 0) - MIN_COUNT}"
+    return str(count)
+
+
+def shown_quantiles(values: NDArray[np.float64], minimum: int = MIN_COUNT) -> dict[str, float]:
+    """Describe numbers by quantiles that no patient's value enters alone.
+
+    Each is the mean of the `minimum` values around it, to three digits; those with fewer patients
+    than `minimum` beyond them are left out.
+    """
+    import numpy as np
+
+    ordered, half, last = np.sort(values), minimum // 2, len(values) - 1
+    return {
+        f"{share:.0%}": float(f"{ordered[max(at - half, 0) : at + half + 1].mean():.3g}") + 0.0
+        for share in QUANTILES
+        if min(share, 1 - share) * len(values) >= max(minimum, 1)
+        for at in [round(share * last)]
+    }
+
+
+def shown_variable(variable: Variable, patients: int, minimum: int = MIN_COUNT) -> Variable:
+    """Describe a variable of a cohort of `patients`; one known of too few has `n` 0."""
+    n = min(round_count(variable.n, minimum) or 0, patients)
+    levels = pool_levels(variable.levels, minimum).items()
+    return variable.model_copy(
+        update={
+            "n": n,
+            "missing": round(1 - n / max(patients, 1), 3),
+            "levels": {level: shown for level, k in levels if (shown := round_count(k, minimum))},
+        }
+    )
+
+
+def shown_endpoint(endpoint: Endpoint, patients: int, minimum: int = MIN_COUNT) -> Endpoint:
+    """Describe an outcome of a cohort of `patients`; one known of too few has `n` 0."""
+    follow_up = endpoint.median_follow_up
+    return endpoint.model_copy(
+        update={
+            "n": min(round_count(endpoint.n, minimum) or 0, patients),
+            "events": round_count(endpoint.events, minimum),
+            "median_follow_up": None if follow_up is None else float(f"{follow_up:.2g}"),
+        }
+    )
 
 
 def winsorized(values: NDArray[np.float64], minimum: int = MIN_COUNT) -> NDArray[np.float64]:
@@ -173,12 +223,13 @@ class Looks:
     """What callers have chosen in a cohort: a rank per patient, and none for those left out.
 
     Two looks that order the patients alike but for a few are about these few, whatever the values.
-    The file holds ranks of patients by their place in the cohort, and no outcome.
+    The file holds ranks of patients by their place in the cohort and who asked, and no outcome.
     """
 
-    def __init__(self, cohort: str, folder: Path | None = None) -> None:
+    def __init__(self, cohort: str, caller: str = "", folder: Path | None = None) -> None:
         base = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser()
         self.path = (folder or base / "sage" / "looks") / f"{cohort}.jsonl"
+        self.caller = caller
 
     def admit(self, values: NDArray[np.float64]) -> None:
         """Record a caller's look; `values` is NaN for patients who are left out.
@@ -186,31 +237,39 @@ class Looks:
         Raises
         ------
         InputError
-            If it separates 1 to 4 patients from the others or from an earlier look.
+            If it separates 1 to 4 patients from the others or from an earlier look, by whoever it
+            was, or if this caller has had too many.
         """
         import numpy as np
 
         ranks = np.full(len(values), -1)
         known = ~np.isnan(values)
         ranks[known] = np.unique(values[known], return_inverse=True)[1]
-        left_out = int((~known).sum()) if ranks.max() == 0 else 0
+        apart = int(known.sum() - np.bincount(ranks[known], minlength=1).max())
+        apart = apart or int((~known).sum())
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self.path.open("a+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
-            before = [np.asarray(json.loads(line)) for line in file]
-            if any(np.array_equal(ranks, look) for look in before):
+            before = [(look["by"], np.asarray(look["ranks"])) for look in map(json.loads, file)]
+            if any(np.array_equal(ranks, look) for by, look in before if by == self.caller):
                 return
-            distances = [_separated(ranks, look) for look in before if len(look) == len(ranks)]
-            if any(0 < distance < MIN_COUNT for distance in (left_out, *distances)):
+            near = ["the whole cohort"] if 0 < apart < MIN_COUNT else []
+            for by, look in sorted(before, key=lambda each: each[0] != self.caller):
+                if len(look) == len(ranks) and 0 < _separated(ranks, look) < MIN_COUNT:
+                    near.append(
+                        f"an earlier choice of {'yours' if by == self.caller else 'another caller'}"
+                    )
+            if near:
                 raise InputError(
-                    f"this choice of patients or values differs from the whole cohort, or from "
-                    f"an earlier choice, in fewer than {MIN_COUNT} patients, and both results "
-                    "together would describe them; choose one that differs in more"
+                    f"this choice of patients or values differs from {near[0]} in fewer than "
+                    f"{MIN_COUNT} patients, and both results together would describe them; choose "
+                    "one that differs in more"
                 )
-            if len(before) >= MOST_LOOKS:
+            if sum(by == self.caller for by, _ in before) >= MOST_LOOKS:
                 raise InputError(f"more than {MOST_LOOKS} different choices in this cohort")
-            file.write(json.dumps(ranks.tolist(), separators=(",", ":")) + "\n")
+            line = {"by": self.caller, "ranks": ranks.tolist()}
+            file.write(json.dumps(line, separators=(",", ":")) + "\n")
 
 
 def _separated(ranks: NDArray[np.int64], other: NDArray[np.int64]) -> int:

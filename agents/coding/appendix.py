@@ -28,6 +28,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from agents.core.base import View
 from sage.core.errors import InputError
 from sage.core.log import logger
+from validation.disclosure import round_count
 from validation.reproduction.strictjson import read_bounded
 
 if TYPE_CHECKING:
@@ -294,11 +295,6 @@ def _cell(value: float | None, kind: str, rules: _Rules) -> str:
     rounded = float(f"{value:.3g}")
     decimals = max(0, 2 - math.floor(math.log10(abs(rounded))))
     return f"{rounded:.2e}" if decimals > 9 else f"{rounded:.{decimals}f}"
-
-
-def round_count(count: int, step: int) -> int:
-    """Round a count to the nearest multiple of a step, halves up."""
-    return (count + step // 2) // step * step
 
 
 def redraw(path: Path) -> bytes | None:

@@ -11,10 +11,10 @@ from agents.core.base import View
 from agents.core.words import ModelText, Words
 from kg.types import EntityType, Polarity
 from sage.core.models import Name, Passage
-from validation.core.dictionary import DataDictionary, Endpoint, Variable, find_levels, pool_levels
+from validation.core.dictionary import DataDictionary, Endpoint, Variable, find_levels
 from validation.core.hypothesis import Exposure, Hypothesis
 from validation.core.signature import read_signature
-from validation.disclosure import MIN_COUNT
+from validation.disclosure import MIN_COUNT, shown_endpoint, shown_variable
 
 if TYPE_CHECKING:
     from kg.literature.types import Record
@@ -150,7 +150,7 @@ def dictionary_view(
 
     A cohort may hold twenty thousand genes; a prompt includes only those that the task mentions.
     Variables and outcomes known in fewer than `min_count` patients are omitted, and so are smaller
-    event counts; levels with fewer patients are pooled.
+    event counts; levels with fewer patients are pooled, and all counts rounded to its multiples.
     """
     wanted = {word.upper() for term in terms for word in _words(term)}
     genes = tuple(symbol for symbol in dictionary.expression if symbol.upper() in wanted)
@@ -160,7 +160,7 @@ def dictionary_view(
         simulated=dictionary.simulated,
         n_patients=dictionary.n_patients,
         variables=tuple(
-            variable.model_copy(update={"levels": pool_levels(variable.levels, min_count)})
+            shown_variable(variable, dictionary.n_patients, min_count)
             for variable in dictionary.variables
             if variable.n >= min_count
         ),
@@ -169,9 +169,7 @@ def dictionary_view(
         expression_unit=dictionary.expression_unit,
         expression_n=dictionary.expression_n,
         endpoints=tuple(
-            endpoint.model_copy(update={"events": None})
-            if endpoint.events is not None and 0 < endpoint.events < min_count
-            else endpoint
+            shown_endpoint(endpoint, dictionary.n_patients, min_count)
             for endpoint in dictionary.endpoints
             if endpoint.n >= min_count
         ),

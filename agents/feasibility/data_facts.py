@@ -10,6 +10,7 @@ from agents.feasibility.types import FactList
 from validation.core.dictionary import DataDictionary, Endpoint, find_levels
 from validation.core.hypothesis import Exposure, Hypothesis
 from validation.core.signature import read_signature
+from validation.disclosure import count_text, safe_count
 
 COMFORTABLE_RATIO = 1.6
 """A smallest detectable hazard or odds ratio up to here counts in full.
@@ -143,7 +144,9 @@ def _endpoint(
     numbers: ContractNumbers,
     dictionary: DataDictionary,
 ) -> None:
-    compared = f"{numbers.format_count(numbers.patients)} patients whom the draft compares"
+    compared = (
+        f"{count_text(numbers.patients, dictionary.n_patients)} patients whom the draft compares"
+    )
     whole = f"{dictionary.n_patients} in {dictionary.cohort}"
     compared += f" ({numbers.filters}; {whole})" if numbers.filters else f" (of {whole})"
     events = numbers.event_count
@@ -164,11 +167,11 @@ def _endpoint(
     facts.add(
         "data",
         "endpoint",
-        f"{endpoint.label}: {numbers.format_count(events)} events expected among {compared}.",
+        f"{endpoint.label}: {count_text(events)} events expected among {compared}.",
         CONTRACT,
         found=enough,
         share=min(1.0, events / (5.0 * LEAST_EVENTS)),
-        value=events if numbers.format_count(events) == str(events) else None,
+        value=safe_count(events),
         unit="events",
         blocking=True,
         remedy=f"At least {LEAST_EVENTS} events of {endpoint.label} are needed: a wider"
@@ -185,7 +188,7 @@ def _power(facts: FactList, numbers: ContractNumbers) -> None:
     share = 1.0 - max(0.0, ratio - COMFORTABLE_RATIO) / span
     exposed = "" if numbers.exposed is None else f" and {numbers.exposed:.0%} exposed"
     events = numbers.event_count
-    counted = "" if events is None else f"With {numbers.format_count(events)} events{exposed}, the"
+    counted = "" if events is None else f"With {count_text(events)} events{exposed}, the"
     facts.add(
         "data",
         "power",

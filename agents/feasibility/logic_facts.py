@@ -6,6 +6,7 @@ from agents.feasibility.plan import ContractNumbers
 from agents.feasibility.types import FactList
 from validation.core.dictionary import DataDictionary
 from validation.core.hypothesis import CutRule, Direction, Hypothesis
+from validation.disclosure import count_text, safe_count
 
 EVENTS_PER_TERM = 10.0
 """Events per model term below which a condition is set.
@@ -63,12 +64,12 @@ def logic_facts(
     facts.add(
         "logic",
         "groups large enough",
-        f"The smaller of the two groups has {numbers.format_count(group)} of the"
-        f" {numbers.format_count(numbers.patients)} patients whom the draft compares.",
+        f"The smaller of the two groups has {count_text(group)} of the"
+        f" {count_text(numbers.patients, dictionary.n_patients)} patients whom the draft compares.",
         "draft contract",
         found=group >= 20,
         share=min(1.0, group / 50.0),
-        value=group if numbers.format_count(group) == str(group) else None,
+        value=safe_count(group),
         unit="patients",
         remedy="Join fewer conditions, or cut at the median.",
     )
@@ -182,7 +183,7 @@ def _terms(facts: FactList, numbers: ContractNumbers) -> None:
     facts.add(
         "logic",
         "events per model term",
-        f"{per_term:.1f} expected events per model term ({numbers.format_count(events)} expected"
+        f"{per_term:.1f} expected events per model term ({count_text(events)} expected"
         f" events, {numbers.terms} terms of the draft's adjusted model).",
         "draft contract",
         found=enough,

@@ -9,7 +9,6 @@ from sage.core.errors import InputError
 from validation.contracts.contract import Contract, SplitRule
 from validation.core.dictionary import DataDictionary
 from validation.core.hypothesis import Comparison, Hypothesis
-from validation.disclosure import MIN_COUNT
 from validation.drafting.draft import draft
 from validation.drafting.power import exact_power
 
@@ -40,10 +39,6 @@ class ContractNumbers(View):
     def event_count(self) -> int | None:
         """Events as a whole number."""
         return None if self.events is None else round(self.events)
-
-    def format_count(self, count: int) -> str:
-        """Format a count as it may be shown."""
-        return str(count) if count == 0 or count >= MIN_COUNT else f"fewer than {MIN_COUNT}"
 
 
 def contract_numbers(

@@ -20,9 +20,15 @@ from agents.scientist.drafts import plain
 from sage.core.errors import InputError
 from validation.contracts.contract import DIFFERENCES, Contract, Power, Rules, SplitRule
 from validation.contracts.registered import uses_groups
-from validation.core.dictionary import DataDictionary, Endpoint, pool_levels
+from validation.core.dictionary import DataDictionary, Endpoint
 from validation.core.hypothesis import Hypothesis
-from validation.disclosure import MIN_COUNT, suppressed_cells
+from validation.disclosure import (
+    MIN_COUNT,
+    round_count,
+    shown_quantiles,
+    shown_variable,
+    suppressed_cells,
+)
 from validation.drafting.draft import draft
 from validation.drafting.power import compute_power
 from validation.inputs.population import apply_filters, expose, exposure_values, find_cut
@@ -36,7 +42,6 @@ if TYPE_CHECKING:
 
 MOST_VARIABLES = 40
 FEWEST_FOR_CORRELATION = 20
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 class Distribution(View):
@@ -52,8 +57,6 @@ class Distribution(View):
     unit: str | None = None
     n: int | None = None
     missing: float | None = None
-    mean: float | None = None
-    sd: float | None = None
     lowest: float | None = None
     quantiles: dict[str, float] = Field(default_factory=dict)
     levels: dict[str, int] = Field(default_factory=dict)
@@ -220,8 +223,9 @@ class BlindCohort:
         import numpy as np
         import pandas as pd
 
-        found = find_variable(self.dictionary, key)
-        if found.n < self.minimum:
+        patients = self.dictionary.n_patients
+        found = shown_variable(find_variable(self.dictionary, key), patients, self.minimum)
+        if not found.n:
             return Distribution(
                 variable=key, withheld=f"fewer than {self.minimum} patients have it"
             )
@@ -231,31 +235,20 @@ class BlindCohort:
             "kind": found.kind,
             "unit": found.unit,
             "n": found.n,
-            "missing": round(found.missing, 3),
+            "missing": found.missing,
         }
         if found.kind != "continuous":
-            return Distribution.model_validate(
-                base | {"levels": pool_levels(found.levels, self.minimum)}
-            )
+            return Distribution.model_validate(base | {"levels": found.levels})
         # In order of size: the rows' own order follows the data, outcomes included, and with it the
         # last digits of a sum.
         values = np.sort(pd.to_numeric(column, errors="coerce").dropna().to_numpy(dtype=float))
         at_lowest = int((values == values.min()).sum())
-        lowest = at_lowest / len(values) if at_lowest >= self.minimum else 0.0
-        quantiles = {
-            f"{share:.0%}": _short(float(np.quantile(values, share)))
-            for share in QUANTILES
-            if min(share, 1 - share) * len(values) >= self.minimum
-        }
-        spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
-        mean = float(values.mean())
+        lowest = (round_count(at_lowest, self.minimum) or 0) / len(values)
         return Distribution.model_validate(
             base
             | {
-                "mean": _short(mean if abs(mean) > 1e-9 * spread else 0.0),
-                "sd": _short(spread),
-                "lowest": round(lowest, 3),
-                "quantiles": quantiles,
+                "lowest": round(min(lowest, 1.0), 2),
+                "quantiles": shown_quantiles(values, self.minimum),
             }
         )
 
@@ -274,7 +267,8 @@ class BlindCohort:
             if np.ptp(ranks, axis=1).min() == 0:
                 continue
             rho = round(float(np.asarray(np.corrcoef(ranks))[0, 1]), 2)
-            found.append(Correlation(first=first, second=second, rho=rho + 0.0, n=n))
+            shown = round_count(n, self.minimum) or 0
+            found.append(Correlation(first=first, second=second, rho=rho + 0.0, n=shown))
         return tuple(found)
 
     def _joint(
@@ -308,7 +302,9 @@ class BlindCohort:
             cells=tuple(
                 Cell(
                     levels=tuple(levels[at] for levels, at in zip(names, place, strict=True)),
-                    patients=None if hidden[place] else int(counts[place]),
+                    patients=None
+                    if hidden[place]
+                    else round_count(int(counts[place]), self.minimum),
                 )
                 for place in np.ndindex(*shape)
             ),
@@ -373,8 +369,10 @@ class BlindCohort:
         groups = expose(contract.comparison, contract.exposures, values, cuts).x
         endpoint = self._endpoint(contract.primary_test.endpoint)
         observed = endpoint.n / max(self.dictionary.n_patients, 1) * self.split.confirming
-        exposed = self._round_count(np.nansum(groups == 1) * observed)
-        reference = self._round_count(np.nansum(groups == 0) * observed)
+        exposed, reference = (
+            round_count(round(float(np.nansum(groups == side) * observed)), self.minimum) or 0
+            for side in (1, 0)
+        )
         n = exposed + reference
         if not exposed or not reference:
             raise InputError("one group is empty: choose another cut rule or comparison")
@@ -384,10 +382,6 @@ class BlindCohort:
             relevant=contract.relevant, contrast=contract.power.contrast,
         )  # fmt: skip
         return power, exposed, reference
-
-    def _round_count(self, count: float) -> int:
-        """Round a count to a multiple of the minimum, so that no two differ by a single patient."""
-        return round(float(count) / self.minimum) * self.minimum
 
     def _endpoint(self, key: str) -> Endpoint:
         found = self.dictionary.endpoint(key)

@@ -14,11 +14,17 @@ from pydantic import BaseModel, Field, StrictBool, StrictFloat, StrictInt, Stric
 
 from mcp_servers.context import ToolContext
 from mcp_servers.listing import find_folders
-from mcp_servers.oncology.common import SMALLEST, CohortChoice, finite, open_cohort
+from mcp_servers.oncology.common import CohortChoice, open_cohort
 from mcp_servers.spec import OutputName, Resources, tool
 from sage.core.errors import InputError
 from sage.core.models import Strict
-from validation.disclosure import safe_count, shown_finding, shown_levels
+from validation.disclosure import (
+    count_text,
+    round_count,
+    shown_endpoint,
+    shown_finding,
+    shown_variable,
+)
 
 MOST_COHORTS = 200
 MOST_ROWS, MOST_COLUMNS, MOST_TEXT = 20_000, 200, 300
@@ -241,26 +247,26 @@ class DescribeInput(CohortChoice):
 
 
 class VariableRow(BaseModel):
-    """A variable. `levels` omits those under five patients."""
+    """A variable. Counts are rounded to multiples of five, and smaller levels pooled."""
 
     key: str
     label: str
     kind: str
     unit: str | None
-    n: int | None
+    n: int
     missing: float
     levels: dict[str, int]
     note: str
 
 
 class EndpointRow(BaseModel):
-    """An outcome; counts under five are null."""
+    """An outcome. Counts are rounded to multiples of five; fewer events are null."""
 
     key: str
     label: str
     kind: str
     unit: str | None
-    n: int | None
+    n: int
     events: int | None
     median_follow_up: float | None
     coding: str
@@ -322,32 +328,24 @@ def describe_cohort(given: DescribeInput, context: ToolContext) -> DescribeResul
         simulated=book.simulated,
         n_patients=book.n_patients,
         endpoints=[
-            EndpointRow.model_validate(endpoint, from_attributes=True).model_copy(
-                update={
-                    "n": safe_count(endpoint.n, book.n_patients),
-                    "events": safe_count(endpoint.events),
-                    "median_follow_up": finite(endpoint.median_follow_up),
-                }
+            EndpointRow.model_validate(
+                shown_endpoint(endpoint, book.n_patients), from_attributes=True
             )
             for endpoint in book.endpoints
         ],
         variables=[
-            VariableRow.model_validate(variable, from_attributes=True).model_copy(
-                update={
-                    "n": safe_count(variable.n, book.n_patients),
-                    "missing": round(variable.missing, 2),
-                    "levels": shown_levels(variable.levels),
-                }
+            VariableRow.model_validate(
+                shown_variable(variable, book.n_patients), from_attributes=True
             )
             for variable in book.variables
             if word in variable.key.casefold() or word in variable.label.casefold()
         ],
         expression_genes=len(book.expression),
-        expression_patients=safe_count(book.expression_n) if book.expression else None,
+        expression_patients=round_count(book.expression_n) if book.expression else None,
         expression_unit=book.expression_unit,
         genes=genes[: given.genes],
         losses=[
-            f"{join.step}: {_count_lost(join.before - join.after)} lost ({join.reason})"
+            f"{join.step}: {count_text(join.before - join.after)} lost ({join.reason})"
             for join in book.joins
             if join.before != join.after
         ],
@@ -363,7 +361,3 @@ def describe_cohort(given: DescribeInput, context: ToolContext) -> DescribeResul
         license=book.license,
         notes=list(book.notes),
     )
-
-
-def _count_lost(count: int) -> str:
-    return f"fewer than {SMALLEST}" if 0 < count < SMALLEST else str(count)

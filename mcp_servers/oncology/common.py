@@ -17,16 +17,13 @@ from sage.core.errors import InputError
 from sage.core.hashes import hash_text
 from sage.core.models import Strict
 from validation.core.hypothesis import Filter
-from validation.disclosure import MIN_COUNT, Looks
+from validation.disclosure import MIN_COUNT, Looks, round_to_error
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from validation.cohort.cohort import Cohort
 
-SMALLEST = MIN_COUNT
-MAX_POINTS = 5_000
-"""Maximum number of points on a curve."""
 EXPLORATORY = (
     "Exploratory: this test was neither registered in a validation contract nor counted in a "
     "run's ledger of tests."
@@ -88,15 +85,7 @@ class GroupedInput(CohortInput):
 
 
 def make_time_points(last: float, every: float) -> NDArray[Any]:
-    """Return times from 0, `every` months apart, up to the first at or after `last`.
-
-    Raises `InputError` if there would be more than `MAX_POINTS`.
-    """
-    if last / every > MAX_POINTS - 2:
-        raise InputError(
-            f"every={every:g} would give more than {MAX_POINTS} points over {last:g} months; use "
-            f"at least {1.06 * last / (MAX_POINTS - 2):.2g}"
-        )
+    """Return times from 0, `every` months apart, up to the first at or after `last`."""
     return np.arange(0.0, last + every, every)
 
 
@@ -158,6 +147,7 @@ def _open_cohort(given: CohortChoice, context: ToolContext) -> tuple[Cohort, tup
 def analysis_table(
     cohort: Cohort,
     given: CohortInput,
+    context: ToolContext,
     keys: list[str],
     kinds: tuple[str, ...] = ("survival",),
     *,
@@ -184,7 +174,7 @@ def analysis_table(
     wanted = list(dict.fromkeys([*keys, *(condition.variable for condition in given.filters)]))
     table = cohort.table(wanted, [given.endpoint])
     chosen = apply_filters(table, tuple(given.filters))
-    admit_choices(cohort, given, table, keys, chosen)
+    admit_choices(cohort, given, context, table, keys, chosen)
     table = table[chosen]
     table = table.rename(
         columns={
@@ -196,9 +186,9 @@ def analysis_table(
     )
     outcome = ["time", "event"] if "time" in table else ["value"]
     table = table.dropna(subset=[*keys, *outcome])
-    if len(table) < 2 * SMALLEST:
+    if len(table) < 2 * MIN_COUNT:
         raise InputError(
-            f"fewer than {2 * SMALLEST} patients have all of these: too few to describe"
+            f"fewer than {2 * MIN_COUNT} patients have all of these: too few to describe"
         )
     return table
 
@@ -206,30 +196,41 @@ def analysis_table(
 def admit_choices(
     cohort: Cohort,
     given: CohortInput,
+    context: ToolContext,
     table: pd.DataFrame,
     keys: list[str],
-    chosen: pd.Series | None = None,
+    chosen: pd.Series,
 ) -> None:
-    """Refuse filters, thresholds and columns of the caller's that are about a few patients.
+    """Refuse filters, groups and columns of the caller's that are about a few patients.
 
     Raises `InputError`; see `validation.disclosure.Looks`.
     """
     import pandas as pd
 
-    looks = Looks(hash_text(cohort.id, *map(str, cohort.patients), digits=32))
-    if given.filters and chosen is not None:
+    looks = Looks(hash_text(cohort.id, *map(str, cohort.patients), digits=32), context.caller)
+    if given.filters:
         looks.admit(np.where(chosen, 1.0, np.nan))
     made = tuple(f"imaging:{Path(str(name)).stem}_" for name in given.tables)
-    threshold = getattr(given, "threshold", None)
     for key in keys:
-        values = table[key]
-        numbers = pd.to_numeric(values, errors="coerce")
+        values = table[key].where(chosen)
         if key.startswith(made):
-            coded = pd.Series(pd.factorize(values, sort=True)[0], values.index).astype(float)
-            shown = coded.where(coded >= 0) if numbers.isna().all() else numbers
-            looks.admit(np.asarray(shown, dtype=float))
-        if threshold is not None and key == getattr(given, "group", None):
-            looks.admit((numbers > threshold).astype(float).where(numbers.notna()).to_numpy())
+            looks.admit(_as_numbers(values))
+        if key == getattr(given, "group", None):
+            rule = getattr(given, "cut", None), getattr(given, "threshold", None)
+            groups = pd.Series(np.nan, values.index, dtype=object)
+            groups[chosen] = cut_groups(values[chosen], *rule)[0]
+            looks.admit(_as_numbers(groups.where(values.notna())))
+
+
+def _as_numbers(values: pd.Series) -> NDArray[np.float64]:
+    """Turn a column into numbers, texts by their order; NaN where it is missing."""
+    import pandas as pd
+
+    numbers = pd.to_numeric(values, errors="coerce")
+    if numbers.isna().all():
+        coded = pd.Series(pd.factorize(values, sort=True)[0], values.index)
+        numbers = coded.where(coded >= 0)
+    return np.asarray(numbers, dtype=float)
 
 
 def entry_of(table: pd.DataFrame) -> NDArray[Any] | None:
@@ -243,18 +244,15 @@ def endpoint_kind(cohort: Cohort, name: str) -> str:
     return str(cohort.spec.endpoints[name].kind)
 
 
-def assign_groups(
-    table: pd.DataFrame, group: str, cut: Cut | None, threshold: float | None
+def cut_groups(
+    values: pd.Series, cut: Cut | None, threshold: float | None
 ) -> tuple[pd.Series, str]:
-    """Assign patients to groups and describe the rule in words, without reading any outcome.
-
-    Raises `InputError` if a group would have fewer than five patients.
-    """
+    """Assign patients to groups and describe the rule in words, without reading any outcome."""
     import pandas as pd
 
-    values = table[group]
+    group = values.name
     numbers = pd.to_numeric(values, errors="coerce")
-    numeric = bool(numbers.notna().all())
+    numeric = bool((numbers.notna() | values.isna()).all())
     few = values.nunique() <= 6
     rule: str = cut or ("levels" if few or not numeric else "median")
     if threshold is not None:
@@ -262,31 +260,54 @@ def assign_groups(
     if rule != "levels" and not numeric:
         raise InputError(f'"{group}" is not a number: use cut = "levels"')
     if rule == "levels":
-        labels = values.map(_level)
-        words = f"levels of {group}"
-    elif rule == "tertile":
-        low, high = (float(item) for item in np.quantile(numbers, [1 / 3, 2 / 3]))
-        labels = pd.Series(
-            np.select([numbers <= low, numbers > high], ["low", "high"], "middle"), table.index
-        )
-        words = f"{group} by tertiles at {low:.6g} and {high:.6g}"
-    else:
-        at = float(np.median(numbers)) if rule == "median" else float(threshold or 0.0)
-        if at == numbers.max():
-            at = float(numbers[numbers < at].max()) if (numbers < at).any() else at
-        labels = pd.Series(np.where(numbers > at, "high", "low"), table.index)
-        words = f"{group} high above {at:.6g} ({rule})"
+        return values.map(_level), f"levels of {group}"
+    known = numbers.dropna()
+    error = float(known.std()) / math.sqrt(max(len(known), 1))
+    if rule == "tertile":
+        low, high = (float(item) for item in np.quantile(known, [1 / 3, 2 / 3]))
+        three = np.select([numbers <= low, numbers > high], ["low", "high"], "middle")
+        words = " and ".join(f"{round_to_error(at, error):g}" for at in (low, high))
+        return pd.Series(three, values.index), f"{group} by tertiles at {words}"
+    at = float(np.median(known)) if rule == "median" else float(threshold or 0.0)
+    shown = round_to_error(at, error) if rule == "median" else at
+    if at == numbers.max():
+        at = float(numbers[numbers < at].max()) if (numbers < at).any() else at
+    labels = pd.Series(np.where(numbers > at, "high", "low"), values.index)
+    return labels, f"{group} high above {shown:.6g} ({rule})"
+
+
+def assign_groups(
+    table: pd.DataFrame, group: str, cut: Cut | None, threshold: float | None
+) -> tuple[pd.Series, str]:
+    """Assign the analyzed patients to groups; see `cut_groups`.
+
+    Raises `InputError` if a group would have fewer than five patients.
+    """
+    labels, words = cut_groups(table[group], cut, threshold)
     sizes = labels.value_counts()
     if len(sizes) < 2:
         raise InputError(f"{words}: all patients are in one group")
     if len(sizes) > 12:
         raise InputError(f"{words}: {len(sizes)} groups are too many; choose a cut")
-    if sizes.min() < SMALLEST:
+    if sizes.min() < MIN_COUNT:
         raise InputError(
-            f"{words}: a group has fewer than {SMALLEST} patients; merge levels or filter out "
+            f"{words}: a group has fewer than {MIN_COUNT} patients; merge levels or filter out "
             "the group"
         )
     return labels, words
+
+
+def strata_of(table: pd.DataFrame, key: str | None) -> NDArray[Any] | None:
+    """Return each patient's stratum; None without strata.
+
+    Raises `InputError` if one has fewer than five patients, whom a test would leave out.
+    """
+    if key is None:
+        return None
+    strata = table[key].astype(str)
+    if strata.value_counts().min() < MIN_COUNT:
+        raise InputError(f'strata "{key}": a stratum has fewer than {MIN_COUNT} patients')
+    return strata.to_numpy()
 
 
 def _level(value: Any) -> str:
@@ -305,14 +326,14 @@ def finite(value: float | None) -> float | None:
 def spreads(numbers: pd.Series) -> bool:
     """Check whether either none or at least five patients differ from the most common value."""
     apart = len(numbers) - int(numbers.value_counts().max()) if len(numbers) else 0
-    return apart == 0 or apart >= SMALLEST
+    return apart == 0 or apart >= MIN_COUNT
 
 
 def require_spread(key: str, numbers: pd.Series) -> None:
     """Reject a number on which only a few patients differ, since a model would reveal them."""
     if not spreads(numbers):
         raise InputError(
-            f'"{key}": fewer than {SMALLEST} patients differ from the others, who all have the '
+            f'"{key}": fewer than {MIN_COUNT} patients differ from the others, who all have the '
             "same value; results for so few are not shown"
         )
 
@@ -335,9 +356,9 @@ def design_matrix(table: pd.DataFrame, keys: list[str]) -> tuple[Any, list[str],
             continue
         levels = table[key].map(_level)
         sizes = levels.value_counts()
-        if sizes.min() < SMALLEST or len(sizes) > 12:
+        if sizes.min() < MIN_COUNT or len(sizes) > 12:
             raise InputError(
-                f'covariate "{key}": must have 2 to 12 levels of at least {SMALLEST} patients; '
+                f'covariate "{key}": must have 2 to 12 levels of at least {MIN_COUNT} patients; '
                 "merge levels or filter"
             )
         reference = str(sizes.index[0])

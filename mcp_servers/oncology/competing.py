@@ -11,7 +11,6 @@ from pydantic import BaseModel, Field
 from mcp_servers.context import ToolContext
 from mcp_servers.oncology.common import (
     EXPLORATORY,
-    SMALLEST,
     GroupedInput,
     Key,
     analysis_table,
@@ -21,7 +20,7 @@ from mcp_servers.oncology.common import (
     open_cohort,
 )
 from mcp_servers.spec import OutputName, Resources, Validity, tool
-from validation.disclosure import round_ratio, round_to_error, safe_count, shown_p
+from validation.disclosure import MIN_COUNT, round_count, round_ratio, round_to_error, shown_p
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +39,7 @@ class CompetingInput(GroupedInput):
     """Groups to compare by an endpoint of kind "competing", with covariates for the models."""
 
     covariates: list[Key] = Field(default_factory=list, max_length=20)
-    every: float = Field(default=12.0, gt=0, le=120, description="Months between reported points")
+    every: float = Field(default=12.0, ge=1, le=120, description="Months between reported points")
 
 
 class IncidencePoint(BaseModel):
@@ -58,7 +57,7 @@ class IncidenceCurve(BaseModel):
     """Incidence of a group; counts under five are null."""
 
     group: str
-    n: int
+    n: int | None
     events: int | None
     competing: int | None
     points: list[IncidencePoint]
@@ -92,7 +91,7 @@ class CompetingResult(BaseModel):
 
     endpoint: str
     grouping: str
-    n: int
+    n: int | None
     events: int | None
     competing: int | None
     curves: list[IncidenceCurve]
@@ -119,7 +118,7 @@ def competing_risks(given: CompetingInput, context: ToolContext) -> CompetingRes
 
     cohort = open_cohort(given, context)
     keys = list(dict.fromkeys([given.group, *given.covariates]))
-    table = analysis_table(cohort, given, keys, ("competing",))
+    table = analysis_table(cohort, given, context, keys, ("competing",))
     groups, words = assign_groups(table, given.group, given.cut, given.threshold)
     time, status = table["time"].to_numpy(), table["event"].to_numpy().astype(int)
     context.progress(0.3, "estimating")
@@ -149,14 +148,14 @@ def competing_risks(given: CompetingInput, context: ToolContext) -> CompetingRes
             event=label,
             annotation=[f"Gray's test {p_text(tests[0].p)}"],
             simulated=cohort.simulated,
-            smallest=SMALLEST,
+            smallest=MIN_COUNT,
         )
     return CompetingResult(
         endpoint=given.endpoint,
         grouping=words,
-        n=len(table),
-        events=safe_count(int((status == 1).sum())),
-        competing=safe_count(int((status == 2).sum())),
+        n=round_count(len(table)),
+        events=round_count(int((status == 1).sum())),
+        competing=round_count(int((status == 2).sum())),
         curves=curves,
         gray=tests,
         terms=terms,
@@ -249,7 +248,7 @@ def _curve(name: str, both: list[Any], months: NDArray[Any]) -> IncidenceCurve:
 
     event, other = both
     left = at_risk(event, months)
-    months, left = months[left >= SMALLEST], left[left >= SMALLEST]
+    months, left = months[left >= MIN_COUNT], left[left >= MIN_COUNT]
 
     def value(values: Any, at: int) -> float:
         error = float(event.upper[at] - event.lower[at]) / 3.92
@@ -257,9 +256,9 @@ def _curve(name: str, both: list[Any], months: NDArray[Any]) -> IncidenceCurve:
 
     return IncidenceCurve(
         group=name,
-        n=event.n,
-        events=safe_count(event.n_events),
-        competing=safe_count(other.n_events),
+        n=round_count(event.n),
+        events=round_count(event.n_events),
+        competing=round_count(other.n_events),
         points=[
             IncidencePoint(
                 months=float(month),
@@ -267,7 +266,7 @@ def _curve(name: str, both: list[Any], months: NDArray[Any]) -> IncidenceCurve:
                 lower=value(event.lower, at),
                 upper=value(event.upper, at),
                 competing=value(other.incidence, at),
-                at_risk=int(count) // SMALLEST * SMALLEST,
+                at_risk=int(count) // MIN_COUNT * MIN_COUNT,
             )
             for month, at, count in zip(months, event.index_at(months), left, strict=True)
         ],

@@ -21,10 +21,11 @@ from mcp_servers.oncology.common import (
     open_cohort,
     require_spread,
     spreads,
+    strata_of,
 )
 from mcp_servers.spec import OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
-from validation.disclosure import round_ratio, round_to_error, safe_count, shown_p
+from validation.disclosure import round_count, round_ratio, round_to_error, shown_p
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
@@ -66,7 +67,7 @@ class CoxResult(BaseModel):
     """A fitted model."""
 
     endpoint: str
-    n: int
+    n: int | None
     events: int | None
     terms: list[CoxTerm]
     concordance: float | None
@@ -95,7 +96,7 @@ def cox(given: CoxInput, context: ToolContext) -> CoxResult:
     cohort = open_cohort(given, context)
     keys = list(dict.fromkeys(given.covariates))
     used = [*keys, *([given.strata] if given.strata else [])]
-    table = analysis_table(cohort, given, used, entered=True)
+    table = analysis_table(cohort, given, context, used, entered=True)
     matrix, names, notes = design_matrix(table, keys)
     if given.standardize:
         for column, name in enumerate(names):
@@ -103,15 +104,15 @@ def cox(given: CoxInput, context: ToolContext) -> CoxResult:
                 matrix[:, column] /= matrix[:, column].std(ddof=1)
                 notes.append(f"{name}: per standard deviation")
     time, event = table["time"].to_numpy(), table["event"].to_numpy()
-    strata = table[given.strata].astype(str).to_numpy() if given.strata else None
+    strata = strata_of(table, given.strata)
     context.progress(0.4, "fitting")
     entry = entry_of(table)
     fit = fit_cox(time, event, matrix, names, strata=strata, entry=entry, penalty=given.penalty)
     test = schoenfeld(time, event, matrix, fit, strata=strata, entry=entry)
     return CoxResult(
         endpoint=given.endpoint,
-        n=fit.n,
-        events=safe_count(fit.events),
+        n=round_count(fit.n),
+        events=round_count(fit.events),
         terms=[
             CoxTerm(
                 name=name,
@@ -130,7 +131,7 @@ def cox(given: CoxInput, context: ToolContext) -> CoxResult:
         concordance=_two_digits(fit.concordance),
         likelihood_ratio_p=_p(fit.likelihood_ratio.p) if fit.likelihood_ratio else None,
         proportionality_p=_p(test.global_test.p),
-        events_per_covariate=round(fit.events_per_covariate, 0),
+        events_per_covariate=float(f"{fit.events_per_covariate:.1g}"),
         penalty=given.penalty,
         notes=[*notes, EXPLORATORY],
     )
@@ -161,7 +162,7 @@ class ConcordanceResult(BaseModel):
 
     endpoint: str
     risk: str
-    n: int
+    n: int | None
     events: int | None
     harrell: float
     harrell_lower: float
@@ -189,7 +190,7 @@ def concordance(given: ConcordanceInput, context: ToolContext) -> ConcordanceRes
     from validation.statistics.errors import StatisticsError
 
     cohort = open_cohort(given, context)
-    table = analysis_table(cohort, given, [given.risk])
+    table = analysis_table(cohort, given, context, [given.risk])
     risk = pd.to_numeric(table[given.risk], errors="coerce")
     if risk.isna().any():
         raise InputError(f'risk "{given.risk}" is not a number')
@@ -206,8 +207,8 @@ def concordance(given: ConcordanceInput, context: ToolContext) -> ConcordanceRes
     return ConcordanceResult(
         endpoint=given.endpoint,
         risk=given.risk,
-        n=len(table),
-        events=safe_count(int((event == 1).sum())),
+        n=round_count(len(table)),
+        events=round_count(int((event == 1).sum())),
         harrell=round_to_error(interval.value, error),
         harrell_lower=round_to_error(interval.lower, error),
         harrell_upper=round_to_error(interval.upper, error),
@@ -240,7 +241,7 @@ class ScreenToolResult(BaseModel):
     """A ranking; the table contains every feature."""
 
     endpoint: str
-    n: int
+    n: int | None
     events: int | None
     tested: int
     refused: dict[str, int]
@@ -265,7 +266,7 @@ def screen(given: ScreenInput, context: ToolContext) -> ScreenToolResult:
     from validation.screening.rank import screen as screen_features
 
     cohort = open_cohort(given, context)
-    time, event, values, names, covariates, covariate_names = _features(cohort, given)
+    time, event, values, names, covariates, covariate_names = _features(cohort, given, context)
     context.progress(0.3, f"fitting {len(names)} models")
     found = screen_features(
         time,
@@ -281,8 +282,8 @@ def screen(given: ScreenInput, context: ToolContext) -> ScreenToolResult:
         write_rows(path, [row.model_dump() for row in rows])
     return ScreenToolResult(
         endpoint=given.endpoint,
-        n=found.n,
-        events=safe_count(found.events),
+        n=round_count(found.n),
+        events=round_count(found.events),
         tested=len(names),
         refused=found.count_refused(),
         significant_at_5_percent=sum(row.q is not None and row.q < 0.05 for row in rows),
@@ -292,12 +293,14 @@ def screen(given: ScreenInput, context: ToolContext) -> ScreenToolResult:
 
 
 def _features(
-    cohort: Cohort, given: ScreenInput
+    cohort: Cohort, given: ScreenInput, context: ToolContext
 ) -> tuple[Any, Any, Any, list[str], Any, list[str] | None]:
     """Return outcome, features and covariates of the patients that the model can use."""
     import pandas as pd
 
-    table = analysis_table(cohort, given, list(given.covariates))
+    from validation.inputs.population import apply_filters
+
+    table = analysis_table(cohort, given, context, list(given.covariates))
     if given.features == "expression":
         if cohort.expression is None:
             raise InputError(f'cohort "{cohort.id}" has no expression matrix; list the features')
@@ -308,9 +311,11 @@ def _features(
         values = block[[place[item] for item in table.index]]
     else:
         names = list(dict.fromkeys(given.features))
-        raw = cohort.table(names)
-        admit_choices(cohort, given, raw, names)
-        raw = raw.loc[table.index]
+        wanted = [*names, *(condition.variable for condition in given.filters)]
+        raw = cohort.table(list(dict.fromkeys(wanted)))
+        chosen = apply_filters(raw, tuple(given.filters))
+        admit_choices(cohort, given, context, raw, names, chosen)
+        raw = raw.loc[table.index, names]
         numbers = raw.apply(pd.to_numeric, errors="coerce")
         text = [name for name in names if (numbers[name].isna() & raw[name].notna()).any()]
         if text:

@@ -11,10 +11,10 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
-from mcp_servers.oncology.common import SMALLEST, CohortChoice, finite, open_cohort
+from mcp_servers.oncology.common import CohortChoice, finite, open_cohort
 from mcp_servers.spec import Resources, Validity, tool
 from sage.core.errors import InputError
-from validation.disclosure import round_to_error, winsorized
+from validation.disclosure import MIN_COUNT, round_count, round_to_error, winsorized
 
 
 class SignatureInput(CohortChoice):
@@ -35,7 +35,7 @@ class SignatureRow(BaseModel):
     genes_present: int
     genes_total: int
     missing_genes: list[str]
-    n: int
+    n: int | None
     mean: float
     sd: float
     quantile_10: float
@@ -52,7 +52,7 @@ class Pair(BaseModel):
     first: str
     second: str
     spearman: float | None
-    n: int
+    n: int | None
 
 
 class SignatureResult(BaseModel):
@@ -132,7 +132,12 @@ def signature_scores(given: SignatureInput, context: ToolContext) -> SignatureRe
             both = pd.concat([columns[first], columns[second]], axis=1).dropna()
             value = float(both.iloc[:, 0].rank().corr(both.iloc[:, 1].rank()))
             pairs.append(
-                Pair(first=first, second=second, spearman=finite(np.round(value, 4)), n=len(both))
+                Pair(
+                    first=first,
+                    second=second,
+                    spearman=finite(np.round(value, 2)),
+                    n=round_count(len(both)),
+                )
             )
     return SignatureResult(
         cohort=cohort.id,
@@ -146,8 +151,8 @@ def _row(
     key: str, label: str, source: str, genes: list[str], matrix: object, values: object, unit: str
 ) -> SignatureRow:
     numbers = np.asarray(values, dtype=float)
-    if len(numbers) < 2 * SMALLEST:
-        raise InputError(f"{key}: fewer than {2 * SMALLEST} patients have expression data")
+    if len(numbers) < 2 * MIN_COUNT:
+        raise InputError(f"{key}: fewer than {2 * MIN_COUNT} patients have expression data")
     missing = [gene for gene in genes if gene not in matrix]  # type: ignore[operator]
     inner = winsorized(numbers)
     error = float(inner.std(ddof=1)) / math.sqrt(len(inner))
@@ -162,7 +167,7 @@ def _row(
         genes_present=len(genes) - len(missing),
         genes_total=len(genes),
         missing_genes=missing,
-        n=len(numbers),
+        n=round_count(len(numbers)),
         mean=round_to_error(float(inner.mean()), error),
         sd=round_to_error(float(inner.std(ddof=1)), error),
         quantile_10=quantiles[0],

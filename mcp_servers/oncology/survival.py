@@ -12,7 +12,6 @@ from pydantic import BaseModel, Field
 from mcp_servers.context import ToolContext
 from mcp_servers.oncology.common import (
     EXPLORATORY,
-    SMALLEST,
     CohortInput,
     Cut,
     GroupedInput,
@@ -23,10 +22,11 @@ from mcp_servers.oncology.common import (
     finite,
     make_time_points,
     open_cohort,
+    strata_of,
 )
 from mcp_servers.spec import OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
-from validation.disclosure import round_to_error, safe_count, shown_p
+from validation.disclosure import MIN_COUNT, round_count, round_to_error, shown_p
 
 SURVIVAL = Validity(
     known_failures=(
@@ -43,7 +43,7 @@ class CurveInput(CohortInput):
     group: Key | None = None
     cut: Cut | None = Field(default=None, description="How to turn a number into groups")
     threshold: float | None = Field(default=None, description="Fixed cut-point instead")
-    every: float = Field(default=12.0, gt=0, le=120, description="Months between reported points")
+    every: float = Field(default=12.0, ge=1, le=120, description="Months between reported points")
     tau: float | None = Field(
         default=None, gt=0, description="Months up to which mean survival is compared"
     )
@@ -63,7 +63,7 @@ class Curve(BaseModel):
     """Survival of a group; medians are null if the curve does not reach 0.5."""
 
     group: str
-    n: int
+    n: int | None
     events: int | None
     median_months: float | None
     median_lower: float | None
@@ -76,7 +76,7 @@ class CurvesResult(BaseModel):
 
     endpoint: str
     grouping: str
-    n: int
+    n: int | None
     curves: list[Curve]
     restricted_mean_difference: float | None = None
     restricted_mean_lower: float | None = None
@@ -96,7 +96,7 @@ class GroupRow(BaseModel):
     """Size of a group; events under five are null."""
 
     group: str
-    n: int
+    n: int | None
     events: int | None
 
 
@@ -132,7 +132,7 @@ def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
 
     cohort = open_cohort(given, context)
     keys = [given.group] if given.group else []
-    table = analysis_table(cohort, given, keys, entered=given.tau is None)
+    table = analysis_table(cohort, given, context, keys, entered=given.tau is None)
     if given.group is None:
         groups, words = pd.Series("all", index=table.index), "everybody"
     else:
@@ -166,7 +166,7 @@ def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
     return CurvesResult(
         endpoint=given.endpoint,
         grouping=words,
-        n=len(table),
+        n=round_count(len(table)),
         curves=curves,
         restricted_mean_difference=parts[0],
         restricted_mean_lower=parts[1],
@@ -177,7 +177,7 @@ def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
 
 
 def _curve(name: str, fit: Any, at_risk: NDArray[Any], months: NDArray[Any]) -> Curve:
-    months, at_risk = months[at_risk >= SMALLEST], at_risk[at_risk >= SMALLEST]
+    months, at_risk = months[at_risk >= MIN_COUNT], at_risk[at_risk >= MIN_COUNT]
     where = np.maximum(np.searchsorted(fit.times, months, side="right") - 1, 0)
     points = []
     for month, at, count in zip(months, where, at_risk, strict=True):
@@ -190,13 +190,13 @@ def _curve(name: str, fit: Any, at_risk: NDArray[Any], months: NDArray[Any]) -> 
                 survival=shown[0],
                 lower=shown[1],
                 upper=shown[2],
-                at_risk=int(count) // SMALLEST * SMALLEST,
+                at_risk=int(count) // MIN_COUNT * MIN_COUNT,
             )
         )
     return Curve(
         group=name,
-        n=fit.n,
-        events=safe_count(fit.n_events),
+        n=round_count(fit.n),
+        events=round_count(fit.n_events),
         median_months=_round_months(fit.median),
         median_lower=_round_months(fit.median_lower),
         median_upper=_round_months(fit.median_upper),
@@ -219,8 +219,13 @@ def _draw(path: Path, curves: list[tuple[str, Any]], title: str, endpoint: str) 
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for name, fit in curves:
-        keep = fit.at_risk >= SMALLEST
-        axes.step(fit.times[keep], fit.survival[keep], where="post", label=f"{name} (n={fit.n})")
+        keep = fit.at_risk >= MIN_COUNT
+        axes.step(
+            fit.times[keep],
+            fit.survival[keep],
+            where="post",
+            label=f"{name} (n={round_count(fit.n)})",
+        )
         axes.fill_between(
             fit.times[keep], fit.lower[keep], fit.upper[keep], step="post", alpha=0.15
         )
@@ -245,9 +250,9 @@ def logrank(given: LogrankInput, context: ToolContext) -> LogrankResult:
 
     cohort = open_cohort(given, context)
     keys = [given.group, *([given.strata] if given.strata else [])]
-    table = analysis_table(cohort, given, keys, entered=True)
+    table = analysis_table(cohort, given, context, keys, entered=True)
     groups, words = assign_groups(table, given.group, given.cut, given.threshold)
-    strata = table[given.strata].astype(str).to_numpy() if given.strata else None
+    strata = strata_of(table, given.strata)
     time, event = table["time"].to_numpy(), table["event"].to_numpy()
     test = survival.logrank(time, event, groups.to_numpy(), strata, entry_of(table))
     return LogrankResult(
@@ -258,7 +263,9 @@ def logrank(given: LogrankInput, context: ToolContext) -> LogrankResult:
         p=shown_p(test.p),
         groups=[
             GroupRow(
-                group=str(name), n=len(rows), events=safe_count(int((rows["event"] == 1).sum()))
+                group=str(name),
+                n=round_count(len(rows)),
+                events=round_count(int((rows["event"] == 1).sum())),
             )
             for name, rows in table.groupby(groups)
         ],

@@ -7,13 +7,9 @@ supplies them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextvars import ContextVar
 from typing import Any, Protocol
 
 from mcp_servers.spec import ToolSpec
-
-CALLER: ContextVar[str] = ContextVar("caller", default="")
-"""The person whose call is being answered; empty if nobody is identified."""
 
 
 class Callers(Protocol):

@@ -18,13 +18,13 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from prometheus_client.core import CounterMetricFamily, Metric
 
-from mcp_servers.context import ToolContext
+from mcp_servers.context import CALLER, ToolContext
 from mcp_servers.oncology.cohorts import CohortsInput, list_cohorts
 from mcp_servers.pathology.slides import SlidesInput, list_slides
 from mcp_servers.roots import Roots, hide_folders
 from mcp_servers.servers import asking, compact, content, prompting, tasks
 from mcp_servers.servers.asking import InputNeeded
-from mcp_servers.servers.callers import CALLER, Callers
+from mcp_servers.servers.callers import Callers
 from mcp_servers.servers.health import make_counters, make_gauges
 from mcp_servers.servers.options import Limits
 from mcp_servers.servers.outputs import Outputs, list_templates

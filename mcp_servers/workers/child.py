@@ -55,6 +55,7 @@ def run_request(
         device=device,
         tag=request["id"],
         handles=handles,
+        caller=request["caller"],
     )
     try:
         run = registry.run(request["tool"], request["arguments"], context)

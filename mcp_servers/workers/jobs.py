@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from mcp_servers.context import remove_path
+from mcp_servers.context import CALLER, remove_path
 from mcp_servers.registry import Registry, load
 from mcp_servers.results_cache import ResultsCache
 from mcp_servers.roots import MissingError, Roots
@@ -86,6 +86,7 @@ class Job:
     ended: float | None = None
     cancel_requested: bool = False
     order: int = field(default_factory=lambda: next(_order))
+    caller: str = field(default_factory=CALLER.get)
     _finished: threading.Event = field(default_factory=threading.Event)
 
     def sort_key(self) -> tuple[int, int]:
@@ -177,6 +178,7 @@ def make_request(job: Job, device: str) -> dict[str, Any]:
         "memory_mb": job.resources.memory_mb,
         "threads": job.resources.cpu,
         "device": device,
+        "caller": job.caller,
     }
 
 

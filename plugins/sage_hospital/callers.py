@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mcp_servers.servers.callers import CALLER
+from mcp_servers.context import CALLER
 from sage.core.errors import InputError
 from sage.core.hooks import ASKED, BEGAN, DECIDED, EXPORTED
 from sage.run.folder import RunFolder, new_id

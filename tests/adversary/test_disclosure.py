@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +19,17 @@ from mcp_servers.roots import Roots
 from sage.core.errors import InputError
 from sage_nova.code_acting.exploring import Tables, most_shown
 from validation.cohort.codes import CODES, report
+from validation.core.dictionary import Variable
 from validation.disclosure import (
     MIN_COUNT,
     SHARED,
     Looks,
+    count_text,
     round_to_error,
     safe_count,
     shown_finding,
-    shown_levels,
+    shown_quantiles,
+    shown_variable,
     winsorized,
 )
 
@@ -33,6 +38,8 @@ N, PLANTED = 120, 98765.4321
 DRAW = np.random.default_rng(3)
 SCORE = DRAW.normal(size=N)
 DAYS, DEAD = DRAW.integers(30, 2000, N), DRAW.integers(0, 2, N)
+CAUSE = np.where(DEAD == 1, np.where(np.arange(N) % 3, 1, 2), 0)
+GRADE = ["" if at in (3, 8) else str(DRAW.integers(1, 4)) for at in range(N)]
 AGE = DRAW.permutation(np.arange(40, 40 + N))
 MARKER = np.where(np.arange(N) == 7, PLANTED, DRAW.normal(50, 9, N).round(2))
 
@@ -49,8 +56,9 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToolContext:
     folder = tmp_path / "in" / "cohort"
     folder.mkdir(parents=True)
     stage = ["rare"] * 1 + ["one"] * 40 + ["two"] * 79
-    lines = ["id,age,marker,stage,days,dead"] + [
-        f"P{at},{AGE[at]},{MARKER[at]},{stage[at]},{DAYS[at]},{DEAD[at]}" for at in range(N)
+    lines = ["id,age,marker,stage,grade,days,dead,cause"] + [
+        f"P{at},{AGE[at]},{MARKER[at]},{stage[at]},{GRADE[at]},{DAYS[at]},{DEAD[at]},{CAUSE[at]}"
+        for at in range(N)
     ]
     (folder / "clinical.csv").write_text("\n".join(lines) + "\n")
     (folder / "cohort.toml").write_text(
@@ -59,15 +67,24 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToolContext:
         'age = { table = "clinical", column = "age", kind = "continuous" }\n'
         'marker = { table = "clinical", column = "marker", kind = "continuous" }\n'
         'stage = { table = "clinical", column = "stage", kind = "categorical" }\n'
+        'grade = { table = "clinical", column = "grade", kind = "continuous" }\n'
         '[endpoints.OS]\nkind = "survival"\ntable = "clinical"\ntime = "days"\n'
         'time_unit = "days"\nevent = "dead"\nevent_values = [1]\ncensored_values = [0]\n'
+        '[endpoints.DSS]\nkind = "competing"\ntable = "clinical"\ntime = "days"\n'
+        'time_unit = "days"\nevent = "cause"\nevent_values = [1]\ncompeting_values = [2]\n'
+        "censored_values = [0]\n"
     )
     return ToolContext(roots=Roots.resolve([tmp_path / "in"], tmp_path / "out"))
 
 
 def save(context: ToolContext, name: str, values: Any) -> str:
-    """A table of the caller's with a column `x`; NaN leaves a patient out."""
-    rows = [f"P{at},{value}" for at, value in enumerate(values) if value == value]
+    """A table of the caller's with a column `x`; NaN leaves a patient out, a list averages."""
+    rows = [
+        f"P{at},{part}"
+        for at, value in enumerate(values)
+        for part in (value if isinstance(value, list) else [value])
+        if part == part
+    ]
     path = context.roots.inputs[0] / f"{name}.csv"
     path.write_text("\n".join(["patient,x", *rows]) + "\n")
     return path.name
@@ -78,32 +95,38 @@ def moved(values: Any, patient: int, value: float) -> Any:
     return np.where(np.arange(N) == patient, value, values)
 
 
-def column_calls(tool: str, first: Any, second: Any) -> Callable[[ToolContext], list[Any]]:
-    """Two calls on a column of the caller's, the second of which must be refused."""
+Calls = Callable[[ToolContext], list[Any]]
+AGED = "clinical:age"
+
+
+def column_calls(tool: str, *columns: Any, beside: Sequence[str] = ()) -> Calls:
+    """Calls on columns of the caller's, the last of which must be refused."""
 
     def calls(context: ToolContext) -> list[Any]:
         given: list[Any] = []
-        for name, values in (("a", first), ("b", second)):
+        for name, values in zip("abcdef", columns, strict=False):
             key = f"imaging:{name}_x"
             base: dict[str, Any] = {
                 "cohort": "cohort",
-                "endpoint": "OS",
+                "endpoint": "DSS" if tool == "competing_risks" else "OS",
                 "tables": [save(context, name, values)],
             }
-            more: dict[str, Any] = {
+            kinds: dict[str, dict[str, Any]] = {
                 "concordance": {"risk": key, "bootstrap": 100},
-                "cox": {"covariates": [key]},
-                "logrank": {"group": key},
-                "kaplan_meier": {"group": key},
+                "cox": {"covariates": [key, *beside]},
+                "strata": {"group": AGED, "strata": key},
+                "filter": {"filters": [{"variable": key, "op": "gt", "value": -99}]},
                 "screen": {"features": [key]},
-            }[tool]
-            given.append((tool, base | more))
+            }
+            own = kinds.get(tool, {"group": key})
+            name = {"strata": "logrank", "filter": "kaplan_meier"}.get(tool, tool)
+            given.append((name, base | own))
         return given
 
     return calls
 
 
-def filter_calls(*filters: list[Any]) -> Callable[[ToolContext], list[Any]]:
+def filter_calls(*filters: list[Any]) -> Calls:
     """Calls on patients chosen by filters; the last must be refused."""
     return lambda context: [
         ("kaplan_meier", {"cohort": "cohort", "endpoint": "OS", "filters": [
@@ -112,21 +135,25 @@ def filter_calls(*filters: list[Any]) -> Callable[[ToolContext], list[Any]]:
     ]  # fmt: skip
 
 
-def threshold_calls(*thresholds: float) -> Callable[[ToolContext], list[Any]]:
-    """Calls on groups at these ages; the last must be refused."""
+def group_calls(*groups: dict[str, Any], **more: Any) -> Calls:
+    """Calls on groups by age; the last must be refused."""
     return lambda context: [
-        (
-            "logrank",
-            {"cohort": "cohort", "endpoint": "OS", "group": "clinical:age", "threshold": at},
-        )
-        for at in thresholds
+        ("logrank", {"cohort": "cohort", "endpoint": "OS", "group": AGED} | given | more)
+        for given in groups
     ]
+
+
+def threshold_calls(*thresholds: float, **more: Any) -> Calls:
+    """Calls on groups at these ages; the last must be refused."""
+    return group_calls(*({"threshold": at} for at in thresholds), **more)
 
 
 LOW, HIGH = SCORE.min() - 1, SCORE.max() + 1
 LEVELS = (SCORE > 0).astype(float)
-MISSING = moved(SCORE, 5, np.nan)
-AGED = "clinical:age"
+ODD = moved(LEVELS, 3, 1 - LEVELS[3])
+ONLY = moved(np.zeros(N), 5, 1.0)
+THIRD = moved(SCORE, 5, np.nan)
+OLD = [{"variable": AGED, "op": "gt", "value": 100}]
 ATTACKS = {
     "lowest, then highest": column_calls(
         "concordance", moved(SCORE, 5, LOW), moved(SCORE, 5, HIGH)),
@@ -135,20 +162,48 @@ ATTACKS = {
     "turned": column_calls("concordance", SCORE, -moved(SCORE, 5, HIGH)),
     "four at once": column_calls(
         "concordance", SCORE, np.where(np.arange(N) < 4, HIGH + np.arange(N), SCORE)),
-    "one left out": column_calls("concordance", SCORE, MISSING),
+    "one left out": column_calls("concordance", SCORE, THIRD),
+    "one left out, another moved": column_calls(
+        "concordance", SCORE, moved(THIRD, 9, HIGH) * -2),
+    "one swapped for another": column_calls("concordance", THIRD, moved(SCORE, 6, np.nan)),
+    "two rows of one patient": column_calls(
+        "concordance", SCORE, [[LOW, HIGH * 9] if at == 5 else v for at, v in enumerate(SCORE)]),
+    "a walk of four steps": column_calls("concordance", *(
+        np.where(np.arange(N) < at, HIGH + np.arange(N), SCORE) for at in (0, 6, 12, 13))),
+    "of a single patient": column_calls("concordance", ONLY),
     "in a Cox model": column_calls("cox", moved(SCORE, 9, LOW), moved(SCORE, 9, HIGH)),
+    "beside a covariate": column_calls(
+        "cox", SCORE, moved(SCORE, 9, LOW), beside=[AGED, "clinical:grade"]),
+    "a single patient in a Cox model": column_calls("cox", ONLY),
     "in a screen": column_calls("screen", moved(SCORE, 9, LOW), moved(SCORE, 9, HIGH)),
-    "one in the other group": column_calls("logrank", LEVELS, moved(LEVELS, 3, 1 - LEVELS[3])),
-    "groups renamed": column_calls(
-        "kaplan_meier", LEVELS, 5 - moved(LEVELS, 3, 1 - LEVELS[3])),
+    "a single patient in a screen": column_calls("screen", ONLY),
+    "one in the other group": column_calls("logrank", LEVELS, ODD),
+    "groups renamed": column_calls("kaplan_meier", LEVELS, 5 - ODD),
+    "incidence of groups": column_calls("competing_risks", LEVELS, ODD),
+    "from another test": lambda context: [
+        column_calls("competing_risks", LEVELS)(context)[0],
+        column_calls("logrank", LEVELS, ODD)(context)[1]],
+    "as a stratum": column_calls("strata", LEVELS, ODD),
+    "a stratum of one": column_calls("strata", ONLY),
+    "a small stratum": group_calls({"strata": "clinical:stage"}),
+    "a filter on it": column_calls("filter", THIRD),
     "all but one": filter_calls([(AGED, "gt", 40)]),
     "all but four": filter_calls([(AGED, "ge", 44)]),
+    "all but the outlier": filter_calls([("clinical:marker", "lt", 1000)]),
+    "all who have a value": filter_calls([("clinical:grade", "present", None)]),
     "one more": filter_calls([(AGED, "gt", 80)], [(AGED, "gt", 81)]),
     "by two filters": filter_calls(
         [(AGED, "gt", 70)], [(AGED, "gt", 60), (AGED, "gt", 72)]),
     "by another level": filter_calls([("clinical:stage", "ne", "rare")]),
+    "by a list": filter_calls([("clinical:stage", "in", ("one", "two"))]),
     "threshold past one": threshold_calls(80, 81),
     "threshold past four": threshold_calls(80, 90, 94),
+    "threshold past the median": group_calls({"cut": "median"}, {"threshold": 100}),
+    "curves at thresholds": lambda context: [
+        ("kaplan_meier", given) for _, given in threshold_calls(80, 81)(context)],
+    "thresholds among the old": threshold_calls(120, 122, filters=OLD),
+    "median of the old, then a threshold": group_calls(
+        {"cut": "median"}, {"threshold": 132}, filters=OLD),
 }  # fmt: skip
 
 
@@ -160,7 +215,7 @@ def test_a_call_whose_difference_is_about_a_few_patients_is_refused(
     for name, arguments in before:
         registry.run(name, arguments, context)
     with pytest.raises(InputError, match="fewer than"):
-        registry.run(tool, given, context)
+        registry.run(tool, given, replace(context, caller="another"))
 
 
 def test_honest_calls_of_one_caller_are_answered(registry: Registry, context: ToolContext) -> None:
@@ -189,15 +244,31 @@ def test_no_door_gives_back_a_planted_extreme(registry: Registry, context: ToolC
     assert {"outlier", "impossible_value", "copied_patients", "few_events"} <= CODES.keys() - SHARED
 
 
-def test_a_hidden_level_is_not_what_is_missing_from_the_sum() -> None:
+def test_counts_of_a_variable_give_no_small_one_by_subtraction() -> None:
     for levels in ({"a": 94, "b": 67, "c": 78, "d": 1}, {"a": 50, "b": 4}, {"a": 9, "b": 2, "c": 2},
                    {"a": 5, "b": 1, "c": 1}, {"a": 300, "b": 3, "c": 0}):  # fmt: skip
-        shown = shown_levels(levels)
-        hidden = {level: n for level, n in levels.items() if n and level not in shown}
-        assert len(hidden) != 1 or len(levels) == 1, levels
-        assert sum(hidden.values()) >= MIN_COUNT, levels
-        assert all(n >= MIN_COUNT for n in shown.values() if n)
+        known = sum(levels.values())
+        for missing in (0, 1, 4, 30):
+            variable = Variable(
+                key="clinical:x", label="x", modality="clinical", kind="categorical", n=known,
+                missing=missing / (known + missing), levels=levels,
+            )  # fmt: skip
+            shown = shown_variable(variable, known + missing)
+            counts = [shown.n, *shown.levels.values()]
+            assert all(n % MIN_COUNT == 0 or n == known + missing for n in counts)
+            assert all(levels.get(level, MIN_COUNT) >= MIN_COUNT for level in shown.levels)
+            assert shown.missing in (0, round(1 - shown.n / (known + missing), 3))
     assert [safe_count(n, 100) for n in (0, 3, 50, 98, 100)] == [0, None, 50, None, 100]
+    assert [count_text(n, 100) for n in (0, 3, 50, 98)] == [
+        "0", "fewer than 5", "50", "more than 95"]  # fmt: skip
+
+
+def test_no_quantile_is_a_value_of_one_patient() -> None:
+    for values in (MARKER, DRAW.standard_cauchy(57), np.append(np.zeros(30), PLANTED)):
+        shown = shown_quantiles(values)
+        assert shown and max(shown.values()) <= np.sort(values)[-MIN_COUNT // 2]
+        moved_far = shown_quantiles(np.where(values == values.max(), 1e9, values))
+        assert shown == moved_far
 
 
 def test_rounding_keeps_the_first_digit_of_the_error() -> None:
@@ -206,12 +277,49 @@ def test_rounding_keeps_the_first_digit_of_the_error() -> None:
     assert round_to_error(0.5, 0.0) == 0.5
 
 
-def test_looks_know_no_outcome_and_bound_a_caller(tmp_path: Path) -> None:
-    looks = Looks("c", tmp_path)
-    looks.admit(SCORE)
-    looks.admit(SCORE)
-    assert len(looks.path.read_text().splitlines()) == 1
-    assert sorted(json.loads(looks.path.read_text())) == list(range(N))
+def test_looks_know_no_outcome_and_tell_callers_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("validation.disclosure.MOST_LOOKS", 2)
+    ann, bob = (Looks("c", who, tmp_path) for who in ("ann", "bob"))
+    for looks in (ann, ann, bob):
+        looks.admit(SCORE)
+    lines = [json.loads(line) for line in ann.path.read_text().splitlines()]
+    assert [line["by"] for line in lines] == ["ann", "bob"]
+    assert all(sorted(line["ranks"]) == list(range(N)) for line in lines)
+    for looks, whose in ((ann, "yours"), (bob, "yours"), (Looks("c", "eve", tmp_path), "another")):
+        with pytest.raises(InputError, match=whose):
+            looks.admit(moved(SCORE, 5, HIGH))
+    ann.admit(LEVELS)
+    with pytest.raises(InputError, match="more than 2"):
+        ann.admit(np.roll(SCORE, 40))
+    bob.admit(np.roll(SCORE, 40))  # the budget is each caller's own
+
+
+def test_every_count_of_a_result_is_rounded(registry: Registry, context: ToolContext) -> None:
+    base = {"cohort": "cohort", "endpoint": "OS"}
+    told = [
+        registry.run(tool, given, context).result
+        for tool, given in (
+            ("describe_cohort", {"cohort": "cohort"}),
+            ("kaplan_meier", base | {"group": "clinical:grade"}),
+            ("logrank", base | {"group": AGED}),
+            ("cox", base | {"covariates": ["clinical:grade"]}),
+            ("concordance", base | {"risk": AGED, "bootstrap": 100}),
+            ("competing_risks", base | {"endpoint": "DSS", "group": AGED}),
+        )
+    ]
+    counts = re.findall(r'"(n|events|competing|at_risk|one|two)": (\d+)[,}]', json.dumps(told))
+    assert len(counts) > 30 and all(int(count) % MIN_COUNT == 0 for _, count in counts)
+    words = registry.run("logrank", base | {"group": "clinical:marker"}, context).result["grouping"]
+    assert f"{np.median(MARKER):.6g}" not in words
+
+
+def test_the_grid_of_a_curve_shows_nobody_s_own_time(
+    registry: Registry, context: ToolContext
+) -> None:
+    with pytest.raises(InputError):
+        registry.run("kaplan_meier", {"cohort": "cohort", "endpoint": "OS", "every": 0.1}, context)
 
 
 @pytest.mark.parametrize("patients", [40, 240, 10_000])

@@ -29,7 +29,7 @@ def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
 
 
 @pytest.mark.parametrize(
-    ("minimum", "small"), [(5, {"3": 7, "4": 6}), (7, {"3": 7}), (10, {POOLED: 13}), (14, {})]
+    ("minimum", "small"), [(5, {"3": 5, "4": 5}), (7, {"3": 7}), (10, {POOLED: 10}), (14, {})]
 )
 def test_a_level_of_fewer_patients_than_the_settings_allow_is_not_shown(
     cohort: Cohort, minimum: int, small: dict[str, int]

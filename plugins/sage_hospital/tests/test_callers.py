@@ -12,8 +12,8 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from mcp_servers.context import CALLER
 from mcp_servers.knowledge.runs import Answer
-from mcp_servers.servers.callers import CALLER
 from sage.cli.app import app
 from sage.core.hooks import ASKED
 from sage.settings import Settings

@@ -51,7 +51,7 @@ TOOLS = """
 import sys
 from pathlib import Path
 from mcp_servers.knowledge.runs import Answer
-from mcp_servers.servers.callers import CALLER
+from mcp_servers.context import CALLER
 from sage.core.errors import InputError
 from sage.settings import load
 from sage_hospital.callers import open_callers

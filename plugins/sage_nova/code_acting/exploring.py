@@ -26,7 +26,6 @@ from agents.coding.appendix import (
     judges,
     numbers_of,
     read_appendix,
-    round_count,
 )
 from agents.coding.scrub import WITHHELD, describe_failure
 from agents.core.base import Agent, Role, View, prompt_file
@@ -36,6 +35,7 @@ from sage_nova.code_acting.agent import AgentTask, abstain, check_answer
 from sage_nova.code_acting.session import IMPORTS, Session
 from sage_nova.code_acting.types import Acted, CodeAnswer, Observation
 from sandbox.types import SandboxResult
+from validation.disclosure import round_count
 
 if TYPE_CHECKING:
     import numpy as np
@@ -134,17 +134,17 @@ def make_task(cohort: Cohort, look: Look, min_count: int) -> AgentTask:
             variables=tuple(
                 Measured(
                     key=key, label=variable.label, kind=variable.kind, unit=variable.unit,
-                    n=_round_count(variable.n, min_count), late=variable.late,
+                    n=round_count(variable.n, min_count), late=variable.late,
                     levels={
-                        name: round_count(n, min_count)
+                        name: shown
                         for name, n in variable.levels.items()
-                        if n >= min_count
+                        if (shown := round_count(n, min_count))
                     },
                 )
                 if (variable := variables.get(key)) is not None
                 else Measured(
                     key=key, label=key, kind="continuous", unit=None,
-                    n=_round_count(dictionary.expression_n, min_count), late=False, levels={},
+                    n=round_count(dictionary.expression_n, min_count), late=False, levels={},
                 )
                 for key in look.variables
             ),
@@ -163,20 +163,13 @@ def make_task(cohort: Cohort, look: Look, min_count: int) -> AgentTask:
     )
 
 
-def _round_count(count: int | None, minimum: int) -> int | None:
-    """Round a count as in tables, since differences of exact counts reveal small groups."""
-    if count is None or 0 < count < minimum:
-        return None
-    return round_count(count, minimum)
-
-
 def _describe_outcome(endpoint: Endpoint, minimum: int) -> Outcome:
     timed = endpoint.kind in ("survival", "competing")
     parts = ("time", "event") if timed else ("value",)
     return Outcome(
         columns=tuple(f"{endpoint.key}.{part}" for part in parts), label=endpoint.label,
-        kind=endpoint.kind, n=_round_count(endpoint.n, minimum),
-        events=_round_count(endpoint.events, minimum),
+        kind=endpoint.kind, n=round_count(endpoint.n, minimum),
+        events=round_count(endpoint.events, minimum),
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 
 from validation.cohort.findings import check_cohort
 from validation.contracts.timing import known_text
-from validation.disclosure import shown_finding, shown_levels
+from validation.disclosure import count_text, shown_endpoint, shown_finding, shown_variable
 
 router = APIRouter(prefix="/cohorts")
 
@@ -20,15 +20,23 @@ def dictionary(name: str, request: Request) -> dict[str, Any]:
     return {
         **found.model_dump(
             mode="json",
-            include={"title", "simulated", "n_patients", "endpoints", "joins", "notes", "license",
+            include={"title", "simulated", "n_patients", "notes", "license",
                      "expression_unit", "expression_n"},
         ),
         "genes": len(found.expression),
+        "endpoints": [
+            shown_endpoint(endpoint, found.n_patients).model_dump(mode="json")
+            for endpoint in found.endpoints
+        ],
+        "joins": [
+            {"step": join.step, "lost": count_text(join.before - join.after), "reason": join.reason}
+            for join in found.joins
+            if join.before != join.after
+        ],
         "variables": [
             {
-                **variable.model_dump(mode="json"),
+                **shown_variable(variable, found.n_patients).model_dump(mode="json"),
                 "known_at": known_text(variable.known_at),
-                "levels": shown_levels(variable.levels),
             }
             for variable in found.variables
         ],

@@ -32,7 +32,7 @@ function Cohort({ name }) {
       ${rows.map((item) => html`<tr><td>${item.label} <span class="soft">${item.key}</span></td><td>${item.kind}${item.unit ? `, ${item.unit}` : ""}</td><td class="n">${item.n}</td>
         <td><svg width="60" height="10" aria-hidden="true"><rect width="60" height="10" fill="none" stroke="currentColor" opacity=".4"/><rect width=${60 * item.missing} height="10" fill="currentColor" opacity=".6"/></svg> ${SHARE(item.missing)}</td>
         <td>${item.known_at}</td><td class="soft">${Object.entries(item.levels).map(([level, n]) => `${level}: ${n}`).join(", ")}</td></tr>`)}</tbody></table></div>
-    ${data.joins.length ? html`<h2>Patients in each file</h2><ul class="small">${data.joins.map((join) => html`<li>${join.step}: ${join.before} → ${join.after} <span class="soft">${join.reason}</span></li>`)}</ul>` : null}
+    ${data.joins.length ? html`<h2>Patients in each file</h2><ul class="small">${data.joins.map((join) => html`<li>${join.step}: ${join.lost} lost <span class="soft">${join.reason}</span></li>`)}</ul>` : null}
     ${data.notes.length ? html`<h2>Notes</h2><ul class="small">${data.notes.map((note) => html`<li>${note}</li>`)}</ul>` : null}
     <${Findings} name=${name}/>`;
 }
