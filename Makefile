@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PROMPT ?= Identify a novel research hypothesis linking tertiary lymphoid structures (TLS) and genes in bladder cancer
-WORKERS ?= 2
+# More than cores: some tests wait for other programs.
+WORKERS ?= 3
 
 .PHONY: setup hashes demo test test-fast check docs format clean
 
@@ -26,6 +27,9 @@ $(VENV)/.ready: pyproject.toml constraints.txt constraints.hashes.txt
 		$(PIP) --no-deps --require-hashes -r constraints.hashes.txt
 	$(PIP) -c constraints.txt torch
 	$(PIP) --no-deps --no-build-isolation -e '.[all]'
+	@# Programs in a sandbox cannot write bytecode: each would compile what it imports anew.
+	@cd $(VENV)/lib/python3*/site-packages && ../../../bin/python -m compileall -q -j 0 -x /tests/ \
+		numpy pandas scipy lifelines statsmodels matplotlib $(CURDIR)/validation $(CURDIR)/sage
 	@touch $@
 
 # The file with the hashes anew, after a change of dependencies or pins; needs uv (pip install uv).

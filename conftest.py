@@ -31,10 +31,11 @@ KEPT = (
 )
 """One whole run that it keeps."""
 SLOW = ROOT / "tests" / "slow.txt"
-"""Tests that took longer than `LONG_S`, with their seconds, by `--record-slow`; left out too."""
+"""Tests of which one parameter took longer than `LONG_S`, with the seconds of all, by
+`--record-slow`; left out too."""
 LONG_S = 0.3
 took: dict[str, float] = {}
-"""Seconds of each test, its setup included, that of its slowest parameters."""
+"""Seconds of each test, its setup included."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -69,11 +70,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the list, where it is asked for: by test function, without parameters."""
     if session.config.getoption("--record-slow") and not hasattr(session.config, "workerinput"):
-        longest: dict[str, float] = {}
+        tests: dict[str, list[float]] = {}
         for name, seconds in took.items():
-            test = name.partition("[")[0].removeprefix("tests/")
-            longest[test] = max(seconds, longest.get(test, 0.0))
-        lines = (f"{test} {most:.1f}\n" for test, most in sorted(longest.items()) if most > LONG_S)
+            tests.setdefault(name.partition("[")[0].removeprefix("tests/"), []).append(seconds)
+        lines = (f"{t} {sum(s):.1f}\n" for t, s in sorted(tests.items()) if max(s) > LONG_S)
         SLOW.write_text("".join(lines))
 
 
