@@ -73,6 +73,8 @@ def backup(settings: Settings, archive: Path) -> dict[str, int]:
         raise InputError(f"{archive} already exists; choose another file")
     if archive.resolve().is_relative_to(runs):
         raise InputError(f"{archive} is inside runs_dir; choose another folder")
+    for left in archive.parent.glob(f".{archive.stem[:40]}.*.part{archive.suffix}"):
+        left.unlink()  # of a backup that was killed
     hashes: dict[str, str] = {}
     rows = 0
     with tempfile.TemporaryDirectory() as folder, replacing(archive) as part:

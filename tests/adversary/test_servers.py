@@ -20,7 +20,8 @@ import httpx
 import pytest
 
 from mcp_servers.roots import Roots, hide_folders
-from mcp_servers.servers.gate import Gate
+from mcp_servers.servers.gate import Gate, pass_on
+from mcp_servers.servers.listener import BoundedListener
 from mcp_servers.servers.options import HttpOptions
 from mcp_servers.servers.serve import serve_http
 from mcp_servers.servers.start import open_server
@@ -333,3 +334,90 @@ def test_paths_are_shortened_to_the_names_of_their_folders(tmp_path: Path) -> No
     assert hidden == (
         f"data/a.csv: no; {longer}/b.csv, 'data', data. {{data: 1}} x{data}/c {data}.d/e"
     )
+
+
+@contextlib.contextmanager
+def plain_server(most: int) -> Iterator[tuple[str, int]]:
+    """A listener of `most` places with an application of streams (GET) and short answers (POST)."""
+    import uvicorn
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        while scope["method"] == "POST" and (await receive()).get("more_body"):
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        body = {"type": "http.response.body", "body": b"x" * 8, "more_body": True}
+        await send(body)
+        while scope["method"] == "GET" and (await receive())["type"] != "http.disconnect":
+            pass
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        person = dict(scope["headers"])[b"x-user"].decode()
+        await pass_on(answer, bound, scope | {"state": {"person": person}}, receive, send)
+
+    bound = BoundedListener(socket.AF_INET, most=most, head_seconds=30, body_seconds=1)
+    bound.bind(("127.0.0.1", 0))
+    bound.listen()
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_level="critical", loop="asyncio", lifespan="off")
+    )
+    thread = threading.Thread(target=server.run, args=([bound],), daemon=True)
+    thread.start()
+    try:
+        yield bound.getsockname()
+    finally:
+        server.force_exit = server.should_exit = True
+        thread.join(10)
+        bound.close()
+
+
+def begin(place: tuple[str, int], who: str, method: str = "GET", more: str = "") -> socket.socket:
+    """Send the head of a request, or with an empty name nothing at all."""
+    link = socket.create_connection(place, timeout=10)
+    if who:
+        link.sendall(f"{method} / HTTP/1.1\r\nHost: x\r\nX-User: {who}\r\n{more}\r\n".encode())
+    return link
+
+
+FLOODS: dict[str, tuple[int, tuple[str, ...]]] = {
+    "streams": (300, ("ann",)),
+    "half-open": (1000, ("",)),
+    "trickling bodies": (300, ("ann", "POST", "Content-Length: 999\r\n")),
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+def test_a_flood_of_one_person_takes_no_place_of_another(flood: str) -> None:
+    """Bob's stream stays open throughout, and what he sends is answered at once."""
+    count, request = FLOODS[flood]
+    with files_limited_to(8192), plain_server(256) as place, contextlib.ExitStack() as kept:
+        stream = kept.enter_context(begin(place, "bob"))
+        assert b"200" in stream.recv(1000)
+        links = []
+        for _ in range(count):
+            links.append(kept.enter_context(begin(place, *request)))
+            if "POST" in request:
+                links[-1].sendall(b"x")
+        for _ in range(5):
+            began = time.monotonic()
+            with begin(place, "bob", "POST", "Content-Length: 0\r\nConnection: close\r\n") as link:
+                assert b"200" in link.recv(1000)
+            assert time.monotonic() - began < 2
+        stream.settimeout(0.1)
+        with contextlib.suppress(TimeoutError):
+            while part := stream.recv(1000):
+                assert part
+            pytest.fail("bob's stream was closed")
+        if "POST" in request:  # whoever trickles is ended though a byte comes now and then
+            deadline = time.monotonic() + 5
+            links[-1].settimeout(0.3)
+            ended = False
+            while not ended and time.monotonic() < deadline:
+                try:
+                    links[-1].sendall(b"x")
+                    ended = links[-1].recv(10) == b""
+                except TimeoutError:
+                    continue
+                except OSError:
+                    ended = True
+            assert ended

@@ -6,12 +6,12 @@ import hashlib
 import io
 import json
 import os
+import random
 import shutil
 import sys
 import tarfile
 import threading
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -305,12 +305,38 @@ def test_the_queue_of_a_restored_place_knows_its_own_folders(
     assert run.manifest().place == str(run.root)
 
 
-def _count_down(left: Iterator[int], event: str, given: object) -> None:
-    if next(left, None) is None:
-        os._exit(9)
+KILLS = 100
+"""Random ends of a backup, and of a restoration."""
 
 
-def test_a_restoration_killed_anywhere_can_be_repeated(
+def count_accesses(work: Callable[[], object]) -> int:
+    """Count how often `work` reaches for disk or network, in a process of its own."""
+    pipe, into = os.pipe()
+    if not os.fork():
+        seen: list[str] = []
+        sys.addaudithook(lambda event, given: seen.append(event))
+        work()
+        os.write(into, str(len(seen)).encode())
+        os._exit(0)
+    os.wait()
+    return int(os.read(pipe, 20))
+
+
+def end_at(last: int, work: Callable[[], object]) -> int:
+    """Return the exit code of a process that does `work` and ends at its given access."""
+    child = os.fork()
+    if not child:
+        left = iter(range(last))
+        sys.addaudithook(lambda event, given: next(left, None) is None and os._exit(9))
+        try:
+            work()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_backup_and_restoration_killed_anywhere_can_be_repeated(
     places: list[dict[str, str]], tmp_path: Path
 ) -> None:
     first, second = (
@@ -320,32 +346,48 @@ def test_a_restoration_killed_anywhere_can_be_repeated(
         )
         for name, place in zip(("one", "two"), places, strict=True)
     )  # fmt: skip
-    run = write_run(first.runs_dir)
+    run, archive, draw = write_run(first.runs_dir), tmp_path / "all.tar.gz", random.Random(41)
     Ledger(None, open_store(first.ledger.place)).next_place()
     with open_runs(first, new=True) as runs:
         assert runs is not None
         runs.add(run.manifest(), "ann")
-    backup(first, tmp_path / "all.tar.gz")
-    ends = set()
-    for last in range(1, 400, 5):
-        child = os.fork()
-        if not child:  # a process that ends at the given access to disk or network
-            left = iter(range(last))
-            sys.addaudithook(partial(_count_down, left))
-            restore(second, tmp_path / "all.tar.gz")
-            os._exit(0)
-        ends.add(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-        if second.runs_dir.is_dir():
-            break
-    if second.runs_dir.is_dir():  # all is in place
+
+    def check() -> None:
+        (restored,) = list_runs(second.runs_dir)
+        restored.verify()
+        with open_runs(second) as runs:
+            assert runs is not None and (known := runs.get("1")) is not None
+            assert known.folder == str(restored.root)
+        assert not list((tmp_path / "at").glob(".restore*"))
+
+    def kill(work: Callable[[], object], made: Path, undo: Callable[[], object]) -> set[int]:
+        work()  # so that nothing is left to import, and the accesses are those of the work
+        undo()
+        accesses, ends = count_accesses(work), set()
+        undo()
+        for last in draw.choices(range(1, accesses), k=KILLS):
+            ends.add(end_at(last, work))
+            if made.exists():
+                undo()
+        return ends
+
+    def try_archive() -> None:
+        """Use what is there: a killed backup leaves a whole archive or none."""
+        with tarfile.open(archive) as tar:
+            assert "contents.json" in tar.getnames()
+        archive.unlink()
+
+    assert kill(lambda: backup(first, archive), archive, try_archive) <= {0, 9}
+    backup(first, archive)
+    assert [path.name for path in tmp_path.iterdir() if ".gz" in path.name] == [archive.name]
+
+    def try_restored() -> None:
         with pytest.raises(InputError, match="not empty"):
-            restore(second, tmp_path / "all.tar.gz")
-    else:
-        restore(second, tmp_path / "all.tar.gz")
-    assert ends >= {9}
-    (restored,) = list_runs(second.runs_dir)
-    restored.verify()
-    with open_runs(second) as runs:
-        assert runs is not None and (known := runs.get("1")) is not None
-        assert known.folder == str(restored.root)
-    assert not list((tmp_path / "at").glob(".restore*"))
+            restore(second, archive)
+        check()
+        shutil.rmtree(second.runs_dir)
+
+    ends = kill(lambda: restore(second, archive), second.runs_dir, try_restored)
+    assert ends <= {0, 9} and 9 in ends
+    restore(second, archive)
+    check()

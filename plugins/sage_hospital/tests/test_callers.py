@@ -14,7 +14,9 @@ from typer.testing import CliRunner
 
 from mcp_servers.context import CALLER
 from mcp_servers.knowledge.runs import Answer
+from mcp_servers.registry import load
 from sage.cli.app import app
+from sage.core.errors import InputError
 from sage.core.hooks import ASKED
 from sage.settings import Settings
 from sage_hospital.audit import open_audit
@@ -163,6 +165,40 @@ def test_a_run_is_its_caller_s_and_within_what_is_left_of_their_month(folder: Pa
     assert "--budget-usd=10.0" in words
     assert words[-2:] == ["--", "does it matter?"]
     assert review == ["review", "--json", "--approve", "--", "r"]
+
+
+def test_a_refused_or_failed_call_costs_no_quota(tmp_path: Path) -> None:
+    (tmp_path / "roles.toml").write_text(ROLES.replace("runs_per_day = 1", "slides_per_day = 3"))
+    spec = load("pathology").get("tissue_mask")
+    assert spec is not None
+    slide = {"slide": "a.svs"}
+    trust = parse_trust("X-User", [], tmp_path / "roles.toml")
+    with open_callers(trust, Settings(runs_dir=tmp_path / "runs")) as known:
+        assert known is not None
+
+        def count_left() -> int:
+            """Call with a slide each until the quota is reached, and give all of them back."""
+            admitted: list[Any] = []
+            with pytest.raises(InputError, match="quota of 3 slides"):
+                while True:
+                    admitted.append(known.admit("runner", spec, slide, 1))
+            for entries in admitted:
+                known.refund(entries)
+            return len(admitted)
+
+        assert count_left() == 3
+        with pytest.raises(InputError, match="quota"):  # more at once than there are
+            known.admit("runner", spec, slide, 5)
+        with pytest.raises(InputError, match="role"):
+            known.admit("reader", spec, slide, 1)
+        assert count_left() == 3
+        failed = known.admit("runner", spec, slide, 2)
+        known.refund(failed)
+        known.refund(failed)  # an answer lost on the way may be given back twice
+        assert count_left() == 3
+        known.admit("runner", spec, slide, 2)
+        assert count_left() == 1
+        assert known.audit.find_problem() == ""
 
 
 def test_roles_without_a_proxy_are_refused_at_the_start(folder: Path) -> None:

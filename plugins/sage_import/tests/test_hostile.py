@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import stat
+import time
 import zipfile
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -66,6 +68,28 @@ def test_a_bomb_ends_early(tmp_path: Path) -> None:
 def test_a_bomb_in_a_workbook_ends_early(tmp_path: Path) -> None:
     path = packed(tmp_path / "a.xlsx", {"xl/worksheets/sheet1.xml": b" " * (96 << 20)})
     refused([path], "MB when unpacked")
+
+
+def test_a_workbook_of_millions_of_cells_ends_early(tmp_path: Path) -> None:
+    """Whatever its rows say, and before more is read than the limit allows."""
+    from openpyxl import Workbook
+
+    book = Workbook()
+    book.active.append(["a", "b"])
+    book.save(tmp_path / "good.xlsx")
+    cells = "".join(f"<c><v>{at}</v></c>" for at in range(400))
+    rows = f"<row>{cells}</row>" * 4000
+    with zipfile.ZipFile(tmp_path / "good.xlsx") as source:
+        files = {item.filename: source.read(item) for item in source.infolist()}
+    for name, dimension in (("told", "A1:OJ4000"), ("untold", "A1:B2")):
+        files["xl/worksheets/sheet1.xml"] = (
+            f'<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">'
+            f'<dimension ref="{dimension}"/><sheetData>{rows}</sheetData></worksheet>'
+        ).encode()
+        with patch("sage_import.intake.sources.MOST_CELLS", 20_000):
+            began = time.monotonic()
+            refused([packed(tmp_path / f"{name}.xlsx", files)], "more than 20,000 cells")
+        assert time.monotonic() - began < 5  # all 1,600,000 would take longer
 
 
 def test_ten_thousand_files_and_an_archive_in_an_archive(tmp_path: Path) -> None:
