@@ -118,6 +118,8 @@ class Patients:
 
     def __init__(self, cohort: Cohort) -> None:
         self.cohort = cohort
+        self.compared: dict[str, tuple[Population, Match] | None] = {}
+        """Stored populations compared so far, by digest; None without common patients."""
         self.ids = cohort.patients
         self.outcomes = {name: outcome for name in cohort.spec.endpoints
                          if (outcome := self._outcome(name)) is not None}  # fmt: skip

@@ -267,10 +267,13 @@ class Store(ABC):
             names = self._find(db, wanted)
         found = {}
         for row in self._select("population", names, ("population",)):
-            population = Population.unpack(self.data(row))
-            match = patients.match(population)
-            if match is not None:
-                found[row.population] = (population, match)
+            if row.population not in patients.compared:
+                population = Population.unpack(self.data(row))
+                match = patients.match(population)
+                shared = None if match is None else (population, match)
+                patients.compared[row.population] = shared
+            if both := patients.compared[row.population]:
+                found[row.population] = both
         return found
 
     @abstractmethod
