@@ -25,7 +25,9 @@ Which = Annotated[
 
 @app.command()
 def build(
-    base: Annotated[str, typer.Option(help="Base image with Python 3.11.")] = "python:3.11-slim",
+    base: Annotated[
+        str, typer.Option(help="Base image with Python 3.11; by default a pinned python:3.11-slim.")
+    ] = "",
     own_base: Annotated[
         bool,
         typer.Option("--own-base", help="Build the base image here with debootstrap (as root)."),
@@ -45,8 +47,8 @@ def build(
     from sage.cli.console import err, out, print_json
     from sandbox.docker_engine import IMAGE
     from sandbox.image.base import NAME, make_base
+    from sandbox.image.build import BASE_IMAGE, prepare_wheelhouse
     from sandbox.image.build import build as build_image
-    from sandbox.image.build import prepare_wheelhouse
 
     name = image or IMAGE
     with (
@@ -57,6 +59,7 @@ def build(
         def say(line: str) -> None:
             status.update(line[:100])
 
+        base = base or BASE_IMAGE
         if own_base:
             make_base(say=say)
             base = NAME

@@ -14,7 +14,10 @@ from sage.core.errors import FaultError, InputError
 from sandbox import runtime
 from sandbox.docker_engine import IMAGE, LABEL, PACKAGES_LABEL, START, engine
 
-BASE_IMAGE = "python:3.11-slim"
+BASE_IMAGE = (
+    "python:3.11-slim@sha256:9c900dea9e8fb7e16277c179b555cc72d29a352dbc33cff48ad5a0412fd5bfc7"
+)
+"""By digest, so that the same base is built on everywhere and nothing else under its name."""
 HERE = Path(__file__).parent
 
 

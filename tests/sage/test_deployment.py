@@ -16,6 +16,7 @@ import yaml
 
 from sage.web.people import Role
 from sage_hospital.roles import read_roles
+from sandbox.image.build import BASE_IMAGE
 from tests.docs.examples import parse
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -129,6 +130,20 @@ def test_the_image_takes_sage_s_arguments_and_what_nextflow_starts(tmp_path: Pat
     assert started("worker", "--pool", "two words") == "sage: worker --pool two words\n"
     for shell in ("bash", "/bin/bash"):
         assert started(shell, "-ue", "-c", 'echo "$0" task', "a b") == "a b task\n"
+
+
+def test_what_is_fetched_is_named_by_its_hash() -> None:
+    """Actions by commit and images by digest: a moved tag changes nothing."""
+    flows = (DEPLOY.parent / ".github" / "workflows").glob("*.yml")
+    actions = [name for flow in flows for name in re.findall(r"uses: *(\S+)", flow.read_text())]
+    assert actions and all(re.fullmatch(r"[\w/.-]+@[0-9a-f]{40}", name) for name in actions)
+    places = [DEPLOY / "Dockerfile", DEPLOY.parent / "sandbox" / "image" / "Dockerfile"]
+    images = [re.findall(r"^ARG BASE_IMAGE=(\S+)$", it.read_text(), re.MULTILINE) for it in places]
+    images.append([BASE_IMAGE])
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"].values()
+    images.append([service["image"] for service in services if service["image"] != "sage"])
+    for (image,) in images:
+        assert re.fullmatch(r"[\w:.-]+@sha256:[0-9a-f]{64}", image), image
 
 
 def test_compose_starts_server_and_workers_on_one_database() -> None:
