@@ -42,27 +42,27 @@ def counts(maps: SlideMaps) -> dict[str, int]:
     }
 
 
-def same(one: SlideMaps, other: SlideMaps) -> None:
+def same(first: SlideMaps, other: SlideMaps) -> None:
     """Maps are the same, number for number."""
-    assert (one.slide, one.patient, one.mpp) == (other.slide, other.patient, other.mpp)
-    assert dict(one.provenance) == dict(other.provenance)
-    assert (one.cells is None) == (other.cells is None)
-    if one.cells is not None and other.cells is not None:
-        assert one.cells.types == other.cells.types
-        held = [(one.cells.x_um, other.cells.x_um), (one.cells.y_um, other.cells.y_um)]
-        for name, column in one.cells.columns.items():
+    assert (first.slide, first.patient, first.mpp) == (other.slide, other.patient, other.mpp)
+    assert dict(first.provenance) == dict(other.provenance)
+    assert (first.cells is None) == (other.cells is None)
+    if first.cells is not None and other.cells is not None:
+        assert first.cells.types == other.cells.types
+        held = [(first.cells.x_um, other.cells.x_um), (first.cells.y_um, other.cells.y_um)]
+        for name, column in first.cells.columns.items():
             held.append((column.values, other.cells.columns[name].values))
-        for mine, theirs in [*held, (one.cells.codes, other.cells.codes)]:
+        for mine, theirs in [*held, (first.cells.codes, other.cells.codes)]:
             np.testing.assert_array_equal(mine, theirs)
-        units = {name: column.unit for name, column in one.cells.columns.items()}
+        units = {name: column.unit for name, column in first.cells.columns.items()}
         assert units == {name: column.unit for name, column in other.cells.columns.items()}
-    for mine, theirs in ((one.objects, other.objects), (one.regions, other.regions)):
+    for mine, theirs in ((first.objects, other.objects), (first.regions, other.regions)):
         assert (mine is None) == (theirs is None)
         if mine is not None and theirs is not None:
             assert mine.kinds == theirs.kinds
             assert shapely.equals(mine.shapes, theirs.shapes).all()
-    assert (one.window is None) == (other.window is None)
-    assert one.window is None or one.window.equals(other.window)
+    assert (first.window is None) == (other.window is None)
+    assert first.window is None or first.window.equals(other.window)
 
 
 def kept(maps: SlideMaps, folder: Path) -> SlideMaps:
@@ -242,7 +242,7 @@ def test_cells_of_inform(tmp_path: Path) -> None:
     assert (maps.cells.codes == -1).sum() == 1
     assert maps.patient == "p7"
     assert maps.cells.columns["nucleus_area_um2"].values.tolist() == [25.0] * 4
-    assert maps.window is None  # all on one line: no area to speak of
+    assert maps.window is None  # all on a line: no area to speak of
     tumor_only = {"Tissue Category": "stroma"}
     with pytest.raises(InputError, match="no rows left"):
         list(read_table(path, mapping, mpp=0.5, where=tumor_only))
@@ -250,9 +250,9 @@ def test_cells_of_inform(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="pixels or microns"):
         preset("inform", tsv(tmp_path / "both.txt", both))
     consolidated = [
-        {"Sample Name": "f", "Phenotype CD8": one, "Phenotype FoxP3": two, "Cell X Position": 1,
+        {"Sample Name": "f", "Phenotype CD8": first, "Phenotype FoxP3": two, "Cell X Position": 1,
          "Cell Y Position": 2, "Nucleus Area (square microns)": 30}
-        for one, two in (("CD8+", "FoxP3-"), ("CD8-", "FoxP3+"), ("CD8-", "FoxP3-"))
+        for first, two in (("CD8+", "FoxP3-"), ("CD8-", "FoxP3+"), ("CD8-", "FoxP3-"))
     ]  # fmt: skip
     path = tsv(tmp_path / "consolidated.txt", consolidated)
     (maps,) = read_table(path, preset("inform", path))

@@ -157,8 +157,8 @@ def test_an_onnx_file_states_its_pixel_size_or_is_refused(tmp_path: Path) -> Non
         "at_mpp"
     ] == pytest.approx(0.75)
     save_onnx(tmp_path / "mute.onnx", "")
-    told = run(context(tmp_path), "nuclei", slide="a.png", weights="mute.onnx", mpp=0.5)
-    assert any("does not state its pixel size" in note for note in told["warnings"])
+    answer = run(context(tmp_path), "nuclei", slide="a.png", weights="mute.onnx", mpp=0.5)
+    assert any("does not state its pixel size" in note for note in answer["warnings"])
     (tmp_path / "text.onnx").write_text("no graph")
     with pytest.raises(InputError, match="not an ONNX model"):
         run(context(tmp_path), "nuclei", slide="a.png", weights="text.onnx", mpp=0.5)

@@ -35,19 +35,19 @@ def encoded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, A
 
 def test_handcrafted_features_are_named_finite_and_repeatable() -> None:
     patch = blobs(256, 256)
-    one, two = encode_patch(patch, 0.5), encode_patch(patch.copy(), 0.5)
-    assert np.array_equal(one, two)
-    assert len(one) == len(set(NAMES)) == DIMENSION == ENCODERS["handcrafted"].dimension
-    assert np.isfinite(one).all()
+    first, second = encode_patch(patch, 0.5), encode_patch(patch.copy(), 0.5)
+    assert np.array_equal(first, second)
+    assert len(first) == len(set(NAMES)) == DIMENSION == ENCODERS["handcrafted"].dimension
+    assert np.isfinite(first).all()
     white = encode_patch(np.full((64, 64, 3), 255, np.uint8), 0.5)
     assert np.isfinite(white).all() and white[NAMES.index("gap_share")] == 1.0
 
 
 def test_handcrafted_features_do_not_change_when_a_patch_is_turned() -> None:
     patch = blobs(256, 256)
-    one, two = encode_patch(patch, 0.5), encode_patch(np.rot90(patch).copy(), 0.5)
-    assert np.abs(one - two).max() < 0.12
-    assert np.corrcoef(one, two)[0, 1] > 0.999
+    first, second = encode_patch(patch, 0.5), encode_patch(np.rot90(patch).copy(), 0.5)
+    assert np.abs(first - second).max() < 0.12
+    assert np.corrcoef(first, second)[0, 1] > 0.999
 
 
 def test_encoding_without_weights_says_classical(encoded: tuple[Path, dict[str, Any]]) -> None:
@@ -79,12 +79,12 @@ def test_clusters_are_stable_and_number_all_tiles(encoded: tuple[Path, dict[str,
     folder, got = encoded
     ctx = context(folder)
     options = {"slide": "s.svs", "features": got["features"], "clusters": 3}
-    one, two = (run(ctx, "cluster_tiles", **options) for _ in range(2))
-    assert one == two
-    assert sum(c["tiles"] for c in one["clusters"]) == got["tiles"]
-    sizes = [c["tiles"] for c in one["clusters"]]
+    first, second = (run(ctx, "cluster_tiles", **options) for _ in range(2))
+    assert first == second
+    assert sum(c["tiles"] for c in first["clusters"]) == got["tiles"]
+    sizes = [c["tiles"] for c in first["clusters"]]
     assert sizes == sorted(sizes, reverse=True)
-    table = pd.read_csv(folder / "out" / one["table"])
+    table = pd.read_csv(folder / "out" / first["table"])
     assert set(table["cluster"]) == {0, 1, 2}
 
 
@@ -122,7 +122,7 @@ def test_scores_that_do_not_fit_are_named(tmp_path: Path, text: str, words: str)
 
 
 def bags(folder: Path, count: int, seed: int, signal: float = 3.0) -> None:
-    """Feature files and labels: positive slides hold 15% tiles that are shifted in one number."""
+    """Feature files and labels: positive slides hold 15% tiles that are shifted in a number."""
     rng = np.random.default_rng(seed)
     folder.mkdir(exist_ok=True)
     rows = []
@@ -192,8 +192,8 @@ def test_mil_training_repeats_to_the_digit(tmp_path: Path) -> None:
     bags(tmp_path / "train", 12, seed=5)
     ctx = context(tmp_path)
     options = {"features": "train", "labels": "train/labels.csv", "folds": 2, "epochs": 3}
-    one, two = (run(ctx, "mil_train", **options, hidden=8, device="cpu") for _ in range(2))
-    assert one == two
+    first, second = (run(ctx, "mil_train", **options, hidden=8, device="cpu") for _ in range(2))
+    assert first == second
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_text_scores_with_a_local_model_sum_to_one(encoded: tuple[Path, dict[str
     torch.manual_seed(1)
     CLIPModel(config).save_pretrained(folder, safe_serialization=True)
     other = run(ctx, "text_score", **asked, device="cpu")  # the same worker must not keep the old
-    means = [[t["mean_probability"] for t in one["texts"]] for one in (got, other)]
+    means = [[t["mean_probability"] for t in first["texts"]] for first in (got, other)]
     assert means[0] != pytest.approx(means[1], abs=1e-4)
 
 

@@ -50,12 +50,12 @@ def test_a_folder_says_neither_where_prompts_go_nor_with_which_key(settings: Set
 def test_a_worker_does_not_work_on_another_run_that_lies_in_the_folder_of_one(
     settings: Settings,
 ) -> None:
-    manifest = write_run(settings.runs_dir / "one", run_id="another")
-    told: list[str] = []
+    manifest = write_run(settings.runs_dir / "first", run_id="another")
+    messages: list[str] = []
     with open_runs(settings, new=True) as runs:
         assert runs is not None
         runs.add(manifest.model_copy(update={"run_id": "queued"}), "ann")
-        assert Worker(runs, told.append).work(most=1) == 1
+        assert Worker(runs, messages.append).work(most=1) == 1
         known = runs.get("queued")
     assert known is not None
     assert known.state == "failed"
@@ -67,17 +67,17 @@ def test_a_worker_finds_a_run_that_was_moved_while_it_waited(
     settings: Settings, other: bool
 ) -> None:
     """Also where another run has the folder's name by now."""
-    manifest = write_run(settings.runs_dir / "one", run_id="first")
+    manifest = write_run(settings.runs_dir / "first", run_id="first")
     with open_runs(settings, new=True) as runs:
         assert runs is not None
         runs.add(manifest, "ann")
-        (settings.runs_dir / "one").rename(settings.runs_dir / "two")
+        (settings.runs_dir / "first").rename(settings.runs_dir / "two")
         if other:
-            write_run(settings.runs_dir / "one", run_id="second")
+            write_run(settings.runs_dir / "first", run_id="second")
         Worker(runs, lambda line: None).work(most=1)
-    # It was begun there; that this one has no cohort to go on with is another matter.
+    # It was begun there; that it has no cohort to go on with is another matter.
     assert (settings.runs_dir / "two" / "run.lock").exists()
-    assert not (settings.runs_dir / "one" / "run.lock").exists()
+    assert not (settings.runs_dir / "first" / "run.lock").exists()
 
 
 def test_names_and_addresses_in_the_log_and_the_queue_forge_no_line_and_break_no_list(
@@ -88,7 +88,7 @@ def test_names_and_addresses_in_the_log_and_the_queue_forge_no_line_and_break_no
         audit.add("eve [/dim]", "exported", "x\n2026-01-01  boss  approved  run-1\x1b[2J")
     with open_runs(settings, new=True) as runs:
         assert runs is not None
-        runs.add(write_run(settings.runs_dir / "one"), "eve [/bold]")
+        runs.add(write_run(settings.runs_dir / "first"), "eve [/bold]")
     ran = CliRunner().invoke(app, ["hospital", "audit"])
     assert ran.exit_code == 0, ran.output
     assert len(ran.output.splitlines()) == 1
@@ -111,9 +111,9 @@ def test_a_row_of_the_log_that_cannot_be_read_is_told_in_a_sentence(settings: Se
 def test_what_a_command_takes_away_is_logged_once_and_by_the_server_that_started_it(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_run(settings.runs_dir / "one")
-    (settings.runs_dir / "one" / "trace.jsonl").touch()
-    words = ["exchange", "trace", "one", "--out", str(tmp_path / "spans.json")]
+    write_run(settings.runs_dir / "first")
+    (settings.runs_dir / "first" / "trace.jsonl").touch()
+    words = ["exchange", "trace", "first", "--out", str(tmp_path / "spans.json")]
     assert CliRunner().invoke(app, words).exit_code == 0
     assert not (settings.runs_dir / ".control.sqlite").exists()  # no log is kept here
     with open_audit(settings, new=True) as audit:
@@ -123,7 +123,7 @@ def test_what_a_command_takes_away_is_logged_once_and_by_the_server_that_started
         assert CliRunner().invoke(app, words).exit_code == 0
         monkeypatch.delenv(OWNER)
         (row,) = audit.rows()
-        assert (row.who, row.what, row.about) == (current_owner(), "exported", "one")
+        assert (row.who, row.what, row.about) == (current_owner(), "exported", "first")
         (tmp_path / "spans.json").unlink()
         audit.database.run("DROP TABLE sage_audit")
         audit.database.run("CREATE VIEW sage_audit AS SELECT 1 AS seq, 'x' AS chain, '' AS at")

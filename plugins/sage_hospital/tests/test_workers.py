@@ -53,8 +53,8 @@ def test_runs_begun_at_once_share_graph_cohort_and_database(url: str, tmp_path: 
 
 def listed(cwd: Path, given: dict[str, str]) -> dict[str, dict[str, Any]]:
     """What `sage show` says of the runs in this folder, by their names."""
-    told = sage("show", "--json", cwd=cwd, **given).json
-    return {item["id"]: item for item in told if item["id"] in ("a", "b", "c")}
+    shown = sage("show", "--json", cwd=cwd, **given).json
+    return {item["id"]: item for item in shown if item["id"] in ("a", "b", "c")}
 
 
 def test_killed_workers_and_cut_connections_lose_no_run_and_no_row(
@@ -110,13 +110,13 @@ def test_killed_workers_and_cut_connections_lose_no_run_and_no_row(
     assert {item["status"] for item in listed(tmp_path, given).values()} == {"finished"}
     frozen = set()
     for name in ("a", "b", "c"):
-        told = events(tmp_path / "runs" / name)
+        shown = events(tmp_path / "runs" / name)
         ended = Counter(
-            (event["node"], event.get("hypothesis")) for event in told if event["event"] == "end"
+            (event["node"], event.get("hypothesis")) for event in shown if event["event"] == "end"
         )
         assert set(ended.values()) == {1}
         assert ("report", None) in ended
-        frozen |= {event["sha256"] for event in told if event["event"] == "frozen"}
+        frozen |= {event["sha256"] for event in shown if event["event"] == "frozen"}
     assert len(frozen) == 2
     registered = [contract for kind, contract, _ in rows if kind == "registration"]
     assert sorted(registered) == sorted(frozen)

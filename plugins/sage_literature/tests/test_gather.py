@@ -150,7 +150,7 @@ def test_the_bound_holds_for_each_catalog_and_for_the_corpus(
 
 def test_a_paper_is_one_under_whatever_identifier_each_catalog_knows_it() -> None:
     title = "Lymphoid follicles of the bladder wall and outcome"
-    told = [
+    heard = [
         Found(title=title, year=2020, doi="10.5555/a", sources=("openalex",)),
         Found(title="[A translated title of the same paper]", year=2020, pmid="7"),
         Found(title=title + " in men", year=2020, doi="10.5555/a", pmid="7", pmcid="PMC123"),
@@ -159,7 +159,7 @@ def test_a_paper_is_one_under_whatever_identifier_each_catalog_knows_it() -> Non
               versions=("doi:10.5555/a",), year=2019),
         Found(title="Another paper altogether, on kidneys", year=2020, doi="10.5555/b"),
     ]  # fmt: skip
-    for order in (told, told[::-1]):
+    for order in (heard, heard[::-1]):
         papers = merge(order)
         assert len(papers) == 2
         one = next(p for p in papers if p.doi == "10.5555/a")
@@ -170,14 +170,14 @@ def test_a_paper_is_one_under_whatever_identifier_each_catalog_knows_it() -> Non
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), count=st.integers(1, 4))
 def test_records_in_any_order_become_their_papers(data: st.DataObject, count: int) -> None:
-    """Each paper is told in parts; one of its records, wherever it stands, holds them together."""
-    told = []
+    """Each paper is known in parts; one of its records, wherever it stands, holds them together."""
+    heard = []
     for n in range(count):
         ids = {"doi": f"10.5555/p{n}", "pmid": str(100 + n), "pmcid": f"PMC{1000 + n}"}
         parts = data.draw(st.lists(st.sampled_from([*ids]), max_size=4))
         for part in [[name] for name in parts] + [[*ids]]:
-            told.append(Found(title=f"Telling {len(told)}", **{name: ids[name] for name in part}))
-    papers = merge(data.draw(st.permutations(told)))
+            heard.append(Found(title=f"Telling {len(heard)}", **{name: ids[name] for name in part}))
+    papers = merge(data.draw(st.permutations(heard)))
     assert sorted((p.doi, p.pmid, p.pmcid) for p in papers) == [
         (f"10.5555/p{n}", str(100 + n), f"PMC{1000 + n}") for n in range(count)
     ]
@@ -273,17 +273,17 @@ def test_a_catalog_that_fails_is_named_and_the_others_go_on(
 
 def test_a_pause_that_a_service_asks_for_is_kept(world: Catalogs, tmp_path: Path) -> None:
     world.papers = world.papers[:2]
-    told: list[float] = []
+    heard: list[float] = []
 
     def busy(seen: Seen) -> Answer:
-        told.append(time.monotonic())
-        if len(told) == 1:
+        heard.append(time.monotonic())
+        if len(heard) == 1:
             return Answer(b"", 429, {"Retry-After": "1"})
         return world._bulk(seen)
 
     world.broken["semantic_scholar"] = busy
     assert not gathered(world, tmp_path / "c").missing
-    assert told[1] - told[0] >= 1.0
+    assert heard[1] - heard[0] >= 1.0
 
 
 def test_openalex_is_not_asked_without_a_key_and_the_remedy_is_named(
@@ -860,9 +860,9 @@ def test_a_query_has_no_word_of_another_language() -> None:
 def test_one_paper_is_told_in_the_singular(world: Catalogs, tmp_path: Path) -> None:
     world.papers = [replace(world.papers[0], held=("pubmed",))]
     command = ["gather", TOPIC, "--relevance", "0", "--out", str(tmp_path / "c")]
-    told = CliRunner().invoke(app, command, env=world.variables()).stdout
-    assert "1 record, 0 merged as duplicates or versions, 1 paper screened" in told
-    assert "1 paper in the corpus: 1 full text (Europe PMC 1), 0 with title and abstract" in told
+    heard = CliRunner().invoke(app, command, env=world.variables()).stdout
+    assert "1 record, 0 merged as duplicates or versions, 1 paper screened" in heard
+    assert "1 paper in the corpus: 1 full text (Europe PMC 1), 0 with title and abstract" in heard
 
 
 def test_an_update_that_no_service_answered_exits_with_1(world: Catalogs, tmp_path: Path) -> None:
@@ -889,6 +889,6 @@ def test_evidence_that_another_paper_replaced_is_not_told_as_less(
         before=0.84, after=0.85, lost=("a retracted paper",), gained=("a new paper",),
     )  # fmt: skip
     print_changes([], [edge], [], [])
-    told = capsys.readouterr().out
-    assert "other evidence: CCL21 associated with overall survival, belief 0.84 to 0.85" in told
-    assert "0 new statements, 0 with more evidence" in told
+    heard = capsys.readouterr().out
+    assert "other evidence: CCL21 associated with overall survival, belief 0.84 to 0.85" in heard
+    assert "0 new statements, 0 with more evidence" in heard

@@ -98,22 +98,22 @@ def test_a_topic_becomes_paths_and_an_update_tells_what_it_touches(
         world, place, "literature", "update", "--graph", "graph", "--runs", "runs", "--json"
     )
     assert ended.code == 0, ended.err
-    told = ended.json
+    report = ended.json
     assert len(world.services.to("/epmc/PMC")) == texts
-    assert [(p["what"], p["title"]) for p in told["papers"]] == [
+    assert [(p["what"], p["title"]) for p in report["papers"]] == [
         ("retracted", paper["title"]),
         ("new", "A new study of both in bladder cancer"),
     ]
-    gone = [e for e in told["edges"] if not e["after"]]
+    gone = [e for e in report["edges"] if not e["after"]]
     assert (head, step["relation"], tail) in [(e["head"], e["relation"], e["tail"]) for e in gone]
     assert all(paper["title"] in lost for e in gone for lost in e["lost"])
-    touched = {(t["run"], t["hypothesis"], t["kind"]) for t in told["hypotheses"]}
+    touched = {(t["run"], t["hypothesis"], t["kind"]) for t in report["hypotheses"]}
     assert {("first", "h1", "retracted"), ("first", "h1", "gone")} <= touched
-    assert ("first", "h1", "linked") in touched, told["edges"]
-    assert all(paper["doi"] in t["what"] for t in told["hypotheses"] if t["kind"] == "gone")
-    assert [line.split(":")[0] for line in told["runs_not_read"]] == ["broken"]
+    assert ("first", "h1", "linked") in touched, report["edges"]
+    assert all(paper["doi"] in t["what"] for t in report["hypotheses"] if t["kind"] == "gone")
+    assert [line.split(":")[0] for line in report["runs_not_read"]] == ["broken"]
     assert json.loads((place / "graph" / "updates.jsonl").read_text()) == {
-        key: value for key, value in told.items() if key not in ("nodes", "statements")
+        key: value for key, value in report.items() if key not in ("nodes", "statements")
     }
 
 

@@ -40,7 +40,7 @@ GRID = {"target_magnification": 20, "patch_size": 128}
 def painted_slide(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SlideTruth]:
     """A folder with a painted slide, and its truth."""
     folder = tmp_path_factory.mktemp("slides")
-    return folder, render_slide(folder / "one.tiff", seed=5, size_px=1024, mpp=0.5)
+    return folder, render_slide(folder / "a.tiff", seed=5, size_px=1024, mpp=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def run(context: ToolContext, name: str, /, **arguments: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def slide_store(job: ToolContext) -> dict[str, Any]:
     """Tissue, tiles, handcrafted features, graph and clusters of the slide in its store."""
-    slide = {"wsi_path": "one.tiff", "job_dir": "work"}
+    slide = {"wsi_path": "a.tiff", "job_dir": "work"}
     made = {"tissue": run(job, "extract_tissue_in_wsi_tool", **slide)}
     made["tiles"] = run(job, "extract_tissue_tiles_in_wsi_tool", tile_px=64, **slide)
     made["features"] = run(job, "extract_patch_features_in_wsi_tool", model="handcrafted", **slide)
@@ -102,7 +102,7 @@ def test_a_store_holds_tissue_tiles_features_and_clusters(
     assert reduced["exists"] and reduced["dimension"] == 2
     absent = run(job, "check_tile_key_in_wsi_tool", tile_key="other", **slide)
     assert not absent["exists"] and absent["available_keys"] == ["tissue_tiles"]
-    elsewhere = run(job, "check_tile_key_in_wsi_tool", wsi_path="one.tiff", job_dir="empty")
+    elsewhere = run(job, "check_tile_key_in_wsi_tool", wsi_path="a.tiff", job_dir="empty")
     assert not elsewhere["exists"] and "no store" in elsewhere["operations_log"][0]
 
 
@@ -136,7 +136,7 @@ def test_stores_are_read_back_row_by_row(slide_store: dict[str, Any], job: ToolC
 def test_a_job_goes_on_where_each_call_has_a_folder_of_its_own(
     painted_slide: tuple[Path, SlideTruth], tmp_path: Path
 ) -> None:
-    """As over MCP: the folder of one call's files is the next call's job, under its own name."""
+    """As over MCP: the folder of a call's files is the next call's job, under its own name."""
     place, log = "work", ""
     for at, (name, more) in enumerate({
         "extract_tissue_in_wsi_tool": {}, "extract_tissue_tiles_in_wsi_tool": {"tile_px": 64},
@@ -145,10 +145,10 @@ def test_a_job_goes_on_where_each_call_has_a_folder_of_its_own(
         call = ToolContext(Roots.resolve([painted_slide[0], tmp_path], tmp_path / f"call{at}"))
         if at:
             with pytest.raises(InputError, match="set job_dir to the folder of its files"):
-                run(call, name, wsi_path="one.tiff", job_dir="work", **more)
-            log = run(call, "check_tile_key_in_wsi_tool", wsi_path="one.tiff")["operations_log"][0]
-        run(call, name, wsi_path="one.tiff", job_dir=place, **more)
-        assert (tmp_path / f"call{at}" / "work" / "one.zarr").is_dir()
+                run(call, name, wsi_path="a.tiff", job_dir="work", **more)
+            log = run(call, "check_tile_key_in_wsi_tool", wsi_path="a.tiff")["operations_log"][0]
+        run(call, name, wsi_path="a.tiff", job_dir=place, **more)
+        assert (tmp_path / f"call{at}" / "work" / "a.zarr").is_dir()
         place = f"call{at}/work"
     assert log.endswith("set job_dir to the folder of its files")
     with pytest.raises(InputError, match=r"same grid first.* the folder of its files"):
@@ -174,16 +174,16 @@ def test_pictures_and_exemplars_of_clusters(slide_store: dict[str, Any], job: To
 
 
 def test_properties_and_regions(job: ToolContext) -> None:
-    got = run(job, "retrieve_properties_from_wsi_tool", wsi_path="one.tiff", job_dir="work")
+    got = run(job, "retrieve_properties_from_wsi_tool", wsi_path="a.tiff", job_dir="work")
     assert (got["n_levels"], got["base_width"], got["base_mpp"]) == (3, 1024, 0.5)
     assert got["levels"]["level_1"]["downsample_to_level_wrt_level0"] == pytest.approx(2)
     assert got["base_magnification"] == pytest.approx(20)
     region = {"top_left_x": 100, "top_left_y": 50, "base_width": 64, "base_height": 32}
-    image = run(job, "read_rectangle_region_from_wsi_tool", wsi_path="one.tiff", region=region)
-    assert image["region_save_path"].endswith("one_region_x100_y50_H32_W64.png")
+    image = run(job, "read_rectangle_region_from_wsi_tool", wsi_path="a.tiff", region=region)
+    assert image["region_save_path"].endswith("a_region_x100_y50_H32_W64.png")
     with pytest.raises(InputError, match="is outside"):
         far = region | {"top_left_x": 5000}
-        run(job, "read_rectangle_region_from_wsi_tool", wsi_path="one.tiff", region=far)
+        run(job, "read_rectangle_region_from_wsi_tool", wsi_path="a.tiff", region=far)
 
 
 def test_a_folder_of_slides_step_by_step(
@@ -191,12 +191,12 @@ def test_a_folder_of_slides_step_by_step(
 ) -> None:
     source = {"wsi_source": str(painted_slide[0]), "job_dir": "set"}
     listed = run(job, "dataset_of_wsi_get_valid_slide_paths_tool", wsi_source=str(painted_slide[0]))
-    assert listed["slide_names"] == ["one"]
+    assert listed["slide_names"] == ["a"]
     with pytest.raises(InputError, match="run dataset_of_wsi_tissue_segmentation_tool first"):
         run(job, "dataset_of_wsi_patch_coordinate_extraction_tool", **source, **GRID)
     first = run(job, "dataset_of_wsi_tissue_segmentation_tool", **source)
     again = run(job, "dataset_of_wsi_tissue_segmentation_tool", **source)
-    assert (first["processed"], again["found_before"]) == (["one"], ["one"])
+    assert (first["processed"], again["found_before"]) == (["a"], ["a"])
     cut = run(
         job, "dataset_of_wsi_patch_coordinate_extraction_tool",
         min_tissue_proportion=0.9, **source, **GRID,
@@ -207,28 +207,28 @@ def test_a_folder_of_slides_step_by_step(
     run(job, "dataset_of_wsi_patch_features_extraction_tool", **source, **GRID, **hand)
     mean = {"slide_encoder_name": "mean"}
     run(job, "dataset_of_wsi_slide_features_extraction_tool", **source, **GRID, **hand, **mean)
-    names = {"job_dir": "set", "wsis": ["one"]}
+    names = {"job_dir": "set", "wsis": ["a"]}
     seen = run(job, "dataset_of_wsi_check_tissue_segmentation_exists_tool", **names)
-    assert seen["all_exist"] and seen["slides"]["one"]["contour_exists"]
+    assert seen["all_exist"] and seen["slides"]["a"]["contour_exists"]
     for check, more in (
         ("patch_coordinates_exist", {}), ("patch_features_exist", hand),
         ("slide_features_exist", mean),
     ):  # fmt: skip
         state = run(job, f"dataset_of_wsi_check_{check}_and_schema_tool", **names, **GRID, **more)
         assert state["all_ok"], state
-    assert state["slides"]["one"]["dimension"] == 81
-    count = cut["patches"]["one"]
+    assert state["slides"]["a"]["dimension"] == 81
+    count = cut["patches"]["a"]
     scores = job.roots.output / "scores"
     scores.mkdir()
-    with h5py.File(scores / "one.h5", "w") as file:
+    with h5py.File(scores / "a.h5", "w") as file:
         file.create_dataset("attention_scores", data=np.arange(count, dtype=float))
     heat = run(
         job, "dataset_of_wsi_create_score_heatmap_tool",
         scores_path="scores", num_top_patches_to_save=3, **source, **GRID,
-    )["heatmaps_save_paths"]["one"]  # fmt: skip
+    )["heatmaps_save_paths"]["a"]  # fmt: skip
     assert heat["topk_scores"] == pytest.approx([(count - 2) / count, (count - 1) / count, 1.0])
     assert (job.roots.output / heat["topk_patches"][-1]).exists()
-    with h5py.File(scores / "one.h5", "r+") as file:
+    with h5py.File(scores / "a.h5", "r+") as file:
         file["attention_scores"][0] = np.nan
     with pytest.raises(InputError, match="attention_scores has values that are not finite"):
         run(
@@ -248,7 +248,7 @@ def test_folders_that_a_result_names_are_where_the_call_wrote(
     result = make_envelope(status, done, "call")["result"]
     for folder in ("dir_with_geojson_contours", "dir_with_slide_thumbnails"):
         assert list((tmp_path / result[folder]).iterdir()), result[folder]
-    assert result["processed"] == ["one"]
+    assert result["processed"] == ["a"]
 
 
 def test_nuclei_of_images_with_class_and_shape(job: ToolContext) -> None:
@@ -256,7 +256,7 @@ def test_nuclei_of_images_with_class_and_shape(job: ToolContext) -> None:
     region = {"top_left_x": 300, "top_left_y": 300, "base_width": 256, "base_height": 256}
     run(
         job, "read_rectangle_region_from_wsi_tool",
-        wsi_path="one.tiff", region=region, custom_save_dir="images",
+        wsi_path="a.tiff", region=region, custom_save_dir="images",
     )  # fmt: skip
     image = next(folder.glob("*.png"))
     got = run(
@@ -301,26 +301,30 @@ def test_shapes_worked_out_by_hand(job: ToolContext) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "match"),
     [
-        ("caption_single_histology_image_tool", {"path_to_img": "one.tiff"}, "captioner requires"),
+        (
+            "caption_single_histology_image_tool",
+            {"path_to_img": "a.tiff"},
+            "captioner requires",
+        ),
         (
             "score_single_histology_image_using_text_tool",
-            {"image_path": "one.tiff", "classes": ["a", "b"]},
+            {"image_path": "a.tiff", "classes": ["a", "b"]},
             "text encoder plip requires its weights",
         ),
         ("trident_docs_retriever", {"query": "patch size"}, "git clone"),
         (
             "encode_histology_roi_tool",
-            {"img_path": "one.tiff", "histology_roi_encoder_name": "conch_v15"},
+            {"img_path": "a.tiff", "histology_roi_encoder_name": "conch_v15"},
             "MahmoodLab/TITAN .* pass its graph, ONNX or TorchScript, as weights=FILE; nothing",
         ),
         (
             "generate_wsi_report_with_prism_tool",
-            {"wsi_path": "one.tiff"},
+            {"wsi_path": "a.tiff"},
             "PRISM writes its reports with Python code",
         ),
         (
             "extract_tissue_tiles_in_wsi_tool",
-            {"wsi_path": "one.tiff", "job_dir": "empty"},
+            {"wsi_path": "a.tiff", "job_dir": "empty"},
             "run extract_tissue_in_wsi_tool",
         ),
     ],
@@ -338,11 +342,11 @@ def test_weights_never_come_from_where_programs_write(job: ToolContext) -> None:
     with pytest.raises(InputError, match="not in the output"):
         run(
             job, "encode_histology_roi_tool",
-            img_path="one.tiff", histology_roi_encoder_name="phikon", weights="model",
+            img_path="a.tiff", histology_roi_encoder_name="phikon", weights="model",
         )  # fmt: skip
     for outside in ("../x", "/etc"):
         with pytest.raises(InputError):
-            run(job, "extract_tissue_in_wsi_tool", wsi_path="one.tiff", job_dir=outside)
+            run(job, "extract_tissue_in_wsi_tool", wsi_path="a.tiff", job_dir=outside)
 
 
 def test_weights_come_from_no_earlier_call_nor_by_a_link(tmp_path: Path) -> None:
@@ -476,9 +480,9 @@ def test_absurd_arguments_are_refused_in_words(
     slide = slide_store["slide"]
     region = {"top_left_x": -900, "top_left_y": 0, "base_width": 64, "base_height": 64}
     with pytest.raises(InputError, match="is outside"):
-        run(job, "read_rectangle_region_from_wsi_tool", wsi_path="one.tiff", region=region)
+        run(job, "read_rectangle_region_from_wsi_tool", wsi_path="a.tiff", region=region)
     edge = region | {"top_left_x": -10}
-    made = run(job, "read_rectangle_region_from_wsi_tool", wsi_path="one.tiff", region=edge)
+    made = run(job, "read_rectangle_region_from_wsi_tool", wsi_path="a.tiff", region=edge)
     assert "blank" in made["warnings"][0]
     for name, more in (
         ("visualize_wsi_tool", {"add_tiles": True}),
@@ -498,7 +502,7 @@ def test_absurd_arguments_are_refused_in_words(
     with pytest.raises(InputError, match="a class appears twice"):
         run(
             job, "score_single_histology_image_using_text_tool",
-            image_path="one.tiff", classes=["tumor", "tumor"],
+            image_path="a.tiff", classes=["tumor", "tumor"],
         )  # fmt: skip
     with pytest.raises(InputError, match='"x" is already a column'):
         make_score_table(_square(), np.zeros((1, 1)), ["x"])

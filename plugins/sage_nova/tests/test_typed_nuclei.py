@@ -189,8 +189,8 @@ def test_the_users_types_reach_table_outlines_and_novas_words(tmp_path: Path) ->
     saved(tmp_path / "net.pt")
     asked = {"weights": "net.pt", "scaling": "unit"}
     ctx = context(tmp_path)
-    told = run(ctx, "nuclei", slide="images/a.png", mpp=0.5, weights="net.pt")["warnings"]
-    assert any("scaling=none" in text for text in told)  # as another kind of network needs
+    metadata = run(ctx, "nuclei", slide="images/a.png", mpp=0.5, weights="net.pt")["warnings"]
+    assert any("scaling=none" in text for text in metadata)  # as another kind of network needs
     got = run(ctx, "nuclei", slide="images/a.png", mpp=0.5, **asked)
     assert got["types"] == counted(kinds)
     assert not any("scaling" in text for text in got["warnings"])
@@ -322,8 +322,8 @@ def test_a_graph_of_any_size_states_its_window_and_a_fixed_one_says_what_it_lack
     size[0].dim_value, size[2].dim_param, size[3].dim_param = 1, "h", "w"
     for one in model.graph.output:
         one.type.tensor_type.ClearField("shape")
-    told = {"window": "96", "types": ",".join(PANNUKE), "pixel_size": "0.5"}
-    onnx.helper.set_model_props(model, told)
+    metadata = {"window": "96", "types": ",".join(PANNUKE), "pixel_size": "0.5"}
+    onnx.helper.set_model_props(model, metadata)
     onnx.save(model, str(tmp_path / "net.onnx"))
     asked = {"slide": "a.png", "mpp": 0.5, "scaling": "unit"}
     assert run(context(tmp_path), "nuclei", weights="net.onnx", **asked)["types"] == counted(kinds)

@@ -241,8 +241,8 @@ def test_what_is_no_finite_number_is_missing_with_a_reason_of_ours(box: Sandbox)
     held = slides(1)[0]
     assert held.cells is not None
     every = [replace(held, cells=held.cells.take(np.arange(at))) for at in range(len(NO_NUMBERS))]
-    told = run_program(hostile(body(*cases)), every, box)
-    assert told == [WHY[why] for why in NO_NUMBERS.values()]
+    reasons = run_program(hostile(body(*cases)), every, box)
+    assert reasons == [WHY[why] for why in NO_NUMBERS.values()]
 
 
 def test_a_hostile_program_reads_no_outcome_and_writes_nothing_outside(

@@ -21,7 +21,7 @@ TOOLS = str(Path(__file__).resolve().parents[3] / "tests" / "mcp_servers" / "too
 LIMIT = 60.0
 
 
-def tell(stage: str, **values: Any) -> None:
+def send(stage: str, **values: Any) -> None:
     """One line for the test."""
     print(json.dumps({"stage": stage} | values), flush=True)
 
@@ -48,30 +48,30 @@ def refused(workers: RayWorkers, tool: str, arguments: dict[str, Any], roots: Ro
 
 def drive(workers: RayWorkers, roots: Roots) -> None:
     """The stages of the test, in order."""
-    tell("joined", nodes=sorted(node.address for node in workers.nodes), size=workers.size)
-    tell("refused", message=refused(workers, "gorge", {}, roots))
+    send("joined", nodes=sorted(node.address for node in workers.nodes), size=workers.size)
+    send("refused", message=refused(workers, "gorge", {}, roots))
     looks = [workers.submit("preview", {"slide": "a.png"}, roots) for _ in range(4)]
     nowhere = workers.submit("preview", {"slide": "gone.png"}, roots)
-    tell("files", looks=ended(looks), nowhere=ended([nowhere]))
+    send("files", looks=ended(looks), nowhere=ended([nowhere]))
 
     waits = [workers.submit("wait", {"seconds": 2}, roots) for _ in range(3)]
     heavy = workers.submit("heavy_wait", {"seconds": 30}, roots)
     while not (waits[0].fraction and waits[1].fraction and heavy.fraction):
         time.sleep(0.05)
-    tell("working")
+    send("working")
     sys.stdin.readline()
-    tell("node lost", waits=ended(waits), heavy=ended([heavy]))
-    tell("refused then", message=refused(workers, "heavy_wait", {"seconds": 1}, roots))
+    send("node lost", waits=ended(waits), heavy=ended([heavy]))
+    send("refused then", message=refused(workers, "heavy_wait", {"seconds": 1}, roots))
 
     last = [workers.submit("wait", {"seconds": 30}, roots) for _ in range(3)]
     while last[0].state is State.QUEUED:
         time.sleep(0.05)
-    tell("working again")
+    send("working again")
     sys.stdin.readline()
     started = time.monotonic()
     ends = ended(last)
-    tell("head lost", last=ends, seconds=time.monotonic() - started)
-    tell("refused at last", message=refused(workers, "wait", {"seconds": 1}, roots))
+    send("head lost", last=ends, seconds=time.monotonic() - started)
+    send("refused at last", message=refused(workers, "wait", {"seconds": 1}, roots))
 
 
 def main() -> None:
@@ -81,10 +81,10 @@ def main() -> None:
     recipe = Recipe(tool_folders=(TOOLS,))
     with RayWorkers(recipe, address, grace=1.0, silence=4.0, patience=2.0) as workers:
         if address == "auto":
-            tell("auto", ends=ended([workers.submit("wait", {"seconds": 0}, roots)]))
+            send("auto", ends=ended([workers.submit("wait", {"seconds": 0}, roots)]))
         else:
             drive(workers, roots)
-    tell("closed")
+    send("closed")
 
 
 if __name__ == "__main__":

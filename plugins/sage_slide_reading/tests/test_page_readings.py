@@ -41,10 +41,10 @@ def slides(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A painted slide with a tumor upper left, and a finished reading of it beside it."""
     folder = tmp_path_factory.mktemp("slides").resolve()
     scene = Scene(tumor=((400, 330, 170),))
-    render_scene(folder / "one.tiff", seed=5, size_px=(2048, 1536), aggregates=[], scene=scene)
+    render_scene(folder / "a.tiff", seed=5, size_px=(2048, 1536), aggregates=[], scene=scene)
     options = Options(patch_px=128)
     question = Question(text=WHERE, options=QUADRANTS)
-    with Slide.open(folder / "one.tiff", threads=1) as slide:
+    with Slide.open(folder / "a.tiff", threads=1) as slide:
         place = folder / "earlier"
         reading = read_slide(
             Scope(slide, options), computed_eyes(), question, options,
@@ -82,7 +82,7 @@ def ask(slides: Path, tmp_path: Path) -> Iterator[Ask]:
 
 
 def begin(ask: Ask, slides: Path, **more: Any) -> str:
-    body = {"slide": str(slides / "one.tiff"), "person": "Ada", "question": WHERE,
+    body = {"slide": str(slides / "a.tiff"), "person": "Ada", "question": WHERE,
             "answers": QUADRANTS, "patch_px": 128, **more}  # fmt: skip
     answered = ask("POST", ROOT, json=body)
     assert answered.status_code == 200, answered.text
@@ -90,7 +90,7 @@ def begin(ask: Ask, slides: Path, **more: Any) -> str:
 
 
 def get_status(ask: Ask, slides: Path, name: str) -> dict[str, Any]:
-    answered = ask("GET", f"{ROOT}/one", params={"path": str(slides / "one.tiff"), "reading": name})
+    answered = ask("GET", f"{ROOT}/one", params={"path": str(slides / "a.tiff"), "reading": name})
     assert answered.status_code == 200, answered.text
     found: dict[str, Any] = answered.json()
     return found
@@ -107,7 +107,7 @@ def test_a_reading_is_started_stepped_into_and_finished(
     name = begin(ask, slides, pause=True)
     waiting = reach(ask, slides, name, "waiting")
     assert waiting["visits"] == [] and waiting["now"]["stage"] == "selected"
-    slide = str(slides / "one.tiff")
+    slide = str(slides / "a.tiff")
     refused = ask("POST", ROOT, json={"slide": slide, "person": "Bob", "question": "Any TLS?"})
     assert refused.status_code == 422
     assert "Ada already started a reading of this slide" in refused.json()["error"]
@@ -148,13 +148,13 @@ def test_a_reading_can_be_ended_and_what_was_seen_stays(ask: Ask, slides: Path) 
     reach(ask, slides, name, "waiting")
     assert ask("POST", f"{ROOT}/stop", json={"reading": name}).status_code == 200
     assert reach(ask, slides, name, "stopped")["answer"] is None
-    listed = ask("GET", ROOT, params={"path": str(slides / "one.tiff")}).json()
+    listed = ask("GET", ROOT, params={"path": str(slides / "a.tiff")}).json()
     assert [item["state"] for item in listed] == ["stopped", "finished"]
     assert ask("POST", f"{ROOT}/stop", json={"reading": name}).status_code == 422
 
 
 def test_an_earlier_reading_is_replayed_from_its_trace(ask: Ask, slides: Path) -> None:
-    listed = ask("GET", ROOT, params={"path": str(slides / "one.tiff")}).json()
+    listed = ask("GET", ROOT, params={"path": str(slides / "a.tiff")}).json()
     assert [Path(item["reading"]).name for item in listed] == ["earlier"]
     found = get_status(ask, slides, listed[0]["reading"])
     kept = json.loads((slides / "earlier" / "reading.json").read_text())
@@ -165,10 +165,10 @@ def test_an_earlier_reading_is_replayed_from_its_trace(ask: Ask, slides: Path) -
 
 
 @pytest.mark.parametrize(
-    "reading", ["/etc", "../earlier", "20260101-000000-00000000", "", "one.tiff"]
+    "reading", ["/etc", "../earlier", "20260101-000000-00000000", "", "a.tiff"]
 )
 def test_no_other_folder_is_read(ask: Ask, slides: Path, reading: str) -> None:
-    params = {"path": str(slides / "one.tiff"), "reading": reading}
+    params = {"path": str(slides / "a.tiff"), "reading": reading}
     assert ask("GET", f"{ROOT}/one", params=params).status_code == 422
     for route in ("say", "stop"):
         assert ask("POST", f"{ROOT}/{route}", json={"reading": reading}).status_code == 422
@@ -186,7 +186,7 @@ TRACE = Path("earlier/trace.jsonl")
 
 
 def name_other_slide(text: str) -> str:
-    return text.replace('"slide": "one"', '"slide": "two"')
+    return text.replace('"slide": "a"', '"slide": "two"')
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_damaged_trace_is_refused(
     after = damage(before)
     assert after != before
     (place / "trace.jsonl").write_text(after)
-    params = {"path": str(slides / "one.tiff"), "reading": str(place)}
+    params = {"path": str(slides / "a.tiff"), "reading": str(place)}
     answered = ask("GET", f"{ROOT}/one", params=params)
     shutil.rmtree(place)
     assert answered.status_code == 422 and words in answered.json()["error"]
@@ -235,7 +235,7 @@ def test_a_damaged_trace_is_refused(
 def test_a_question_that_is_none_starts_nothing(
     ask: Ask, slides: Path, tmp_path: Path, body: dict[str, Any]
 ) -> None:
-    answered = ask("POST", ROOT, json={"slide": str(slides / "one.tiff"), **body})
+    answered = ask("POST", ROOT, json={"slide": str(slides / "a.tiff"), **body})
     assert answered.status_code == 422 and "Value error" not in answered.json()["error"]
     assert not (tmp_path / "runs" / ".readings").exists()
 
@@ -254,7 +254,7 @@ def test_no_more_readings_at_once_than_may_run(
     ask: Ask, slides: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(readings, "MOST_RUNNING", 0)
-    body = {"slide": str(slides / "one.tiff"), "person": "Ada", "question": WHERE}
+    body = {"slide": str(slides / "a.tiff"), "person": "Ada", "question": WHERE}
     assert "are being read" in ask("POST", ROOT, json=body).json()["error"]
 
 
@@ -272,7 +272,7 @@ def test_a_reader_outlives_the_server_and_is_found_again(
         async with httpx.AsyncClient(
             transport=transport, base_url="http://127.0.0.1:8766", headers=headers
         ) as http:
-            params = {"path": str(slides / "one.tiff"), "reading": name}
+            params = {"path": str(slides / "a.tiff"), "reading": name}
             found = (await http.get(f"{ROOT}/one", params=params)).json()["state"]
             return found, (await http.post(f"{ROOT}/stop", json={"reading": name})).status_code
 
@@ -292,7 +292,7 @@ class TestInTheBrowser:
             looking(viewport={"width": 1400, "height": 1100}) as page,
         ):
             page.goto(served.address)
-            page.goto(f"{served.origin}/slides?path={slides / 'one.tiff'}")
+            page.goto(f"{served.origin}/slides?path={slides / 'a.tiff'}")
             page.wait_for_selector(".osd[data-open=yes]")
             page.fill("#slide-question", "Where is the tumor?")
             page.fill("#slide-answers", "\n".join((*QUADRANTS, "center")))
