@@ -53,6 +53,8 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
             line += f" [{note}]" if note else ""
             line += _describe_shape(found, f"{key}")
             print_line(line)
+        elif (sensitivity := found.numbers.get(f"{key}.sensitivity")) is not None:
+            print_line(f"    {key} ({test.endpoint}): {sensitivity.text}")
         elif test.method in ("gray", "joint_groups", "ordered_groups") and number is not None:
             print_line(f"    {key} ({test.endpoint}): {p_is(number.value)}")
         elif test.method == "calibration":

@@ -68,6 +68,9 @@ Method = Literal[
     "univariable",
     "missing_data",
     "decision_curve",
+    "risk_difference",
+    "censoring",
+    "tipping_point",
 ]
 Rescale = Literal["log2", "log2_plus_1", "rank"]
 Scale = Literal[

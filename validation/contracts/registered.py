@@ -188,6 +188,7 @@ ENTERED: tuple[Method, ...] = (
     "ordered_groups",
     "time_dependent",
     "univariable",
+    "risk_difference",
 )
 """Methods that count patients as at risk from their time of entry, or read no time."""
 PREDICTING: tuple[Method, ...] = ("concordance", "calibration", "decision_curve")
@@ -299,6 +300,7 @@ def of_endpoint(
         beside.append(("adjusted", "adjusted", kind, covariates, strata, ""))
     if primary:
         beside += _described(endpoint, covariates, strata, known)
+        beside += _absolute(endpoint, known) if grouped else ()
     return [claim] + [
         TestPlan.model_validate(
             {
@@ -373,6 +375,16 @@ def _described(
         yield "univariable", "descriptive", "univariable", covariates, strata, ""
     if known and endpoint.kind in ("survival", "binary"):
         yield "decision_curve", "descriptive", "decision_curve", known, (), ""
+
+
+def _absolute(endpoint: Endpoint, known: tuple[str, ...]) -> Iterator[_Beside]:
+    """Yield tests of absolute risks, and of what they assume of patients lost before."""
+    if endpoint.kind in ("survival", "binary"):
+        if known:
+            yield "risk_difference", "secondary", "risk_difference", known, (), ""
+        yield "tipping_point", "assumption", "tipping_point", (), (), ""
+    if known and endpoint.kind == "survival":
+        yield "censoring", "assumption", "censoring", known, (), ""
 
 
 def curve_cuts(hypothesis: Hypothesis, *, binary: bool = False) -> tuple[CutRule, ...]:

@@ -365,12 +365,15 @@ def outcome_mask(table: pd.DataFrame, endpoint: str) -> pd.Series:
     return table[columns[0]].notna()
 
 
-def population_mask(table: pd.DataFrame, contract: Contract) -> pd.Series:
-    """Return a mask of patients who pass the filters, with known exposures and primary outcome."""
+def population_mask(table: pd.DataFrame, contract: Contract, *, outcome: bool = True) -> pd.Series:
+    """Return a mask of patients who pass the filters, with known exposures and primary outcome.
+
+    Without `outcome`, patients whose primary outcome is unknown are included.
+    """
     keep = apply_filters(table, contract.filters)
     for use in contract.exposures:
         keep &= table[use.key].notna()
-    return keep & outcome_mask(table, contract.primary_test.endpoint)
+    return keep & outcome_mask(table, contract.primary_test.endpoint) if outcome else keep
 
 
 def find_cuts(table: pd.DataFrame, contract: Contract) -> tuple[Cut, ...]:

@@ -58,7 +58,8 @@ class Study:
     were found in the same rows, or in others.
 
     `model` is the prediction model of the calibration test: given if it was developed in other
-    patients, else developed by that test. `curves` are the decision curves, by test.
+    patients, else developed by that test. `curves` are the decision curves, by test. `unknown`
+    holds the exposure of the patients left out because their primary outcome is unknown.
     """
 
     contract: Contract
@@ -67,6 +68,7 @@ class Study:
     exposed: Exposed
     model: PredictionModel | None = None
     curves: dict[str, Any] = field(default_factory=dict, repr=False)
+    unknown: FloatArray = field(default_factory=lambda: np.empty(0), repr=False)
 
     @classmethod
     def build(
@@ -98,6 +100,11 @@ class Study:
         found = cls(contract, rows, cuts, expose(contract.comparison, uses, values, cuts), model)
         for use, array in zip(uses, values, strict=True) if not followed else ():
             _refuse_the_outcome_itself(found, use, array)
+        others = table[population_mask(table, contract, outcome=False)]
+        if not followed and not any(use.rescale == "rank" for use in uses):
+            values = tuple(exposure_values(others, use) for use in uses)
+            known = others.index.isin(rows.index)
+            found.unknown = expose(contract.comparison, uses, values, cuts).x[~known]
         return found
 
     def patients(self, keep: BoolArray | None = None) -> int:

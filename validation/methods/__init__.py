@@ -12,6 +12,7 @@ from typing import Any
 from validation.contracts.contract import TestPlan
 from validation.inputs.study import Study
 from validation.methods import (
+    absolute,
     clinical,
     competing,
     groups,
@@ -70,6 +71,9 @@ METHODS: dict[str, Callable[[Study, TestPlan, Book, dict[str, Any]], TestOutcome
     "univariable": clinical.univariable,
     "missing_data": clinical.missing_data,
     "decision_curve": clinical.decision_curve,
+    "risk_difference": absolute.risk_difference,
+    "censoring": absolute.censoring,
+    "tipping_point": absolute.tipping_point,
 }
 DESCRIBING = ("table_one", "missing_data")
 """Methods that compare nothing, and therefore need neither large groups nor events."""

@@ -142,14 +142,9 @@ def rmst(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
     book.add(f"{plan.id}.lower", found.lower, "months")
     book.add(f"{plan.id}.upper", found.upper, "months")
     book.add(f"{plan.id}.p", found.p, "p-value")
-    return outcome_of(
-        plan,
-        keep,
-        e,
-        p=found.p,
-        statistic=found.value,
-        notes=[f"difference in mean months to {tau:.1f}"],
-    )
+    text = f"{found.value:+.1f} months ({found.lower:+.1f} to {found.upper:+.1f}) to {tau:.0f}"
+    book.add(f"{plan.id}.summary", found.value, "months", text)
+    return outcome_of(plan, keep, e, p=found.p, statistic=found.value)
 
 
 def periods(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:

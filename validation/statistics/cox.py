@@ -190,7 +190,7 @@ def cox(
     robust_score = None
     if cluster is not None:
         codes, groups = group_codes(cluster, len(t), at_least=k + 1)
-        covariance_z, robust_score = _sandwich(sets, z, best, codes, len(groups))
+        covariance_z, robust_score = sandwich(sets, z, best, codes, len(groups))
     se_z = np.sqrt(np.diag(covariance_z))
     kind = interval or ("profile" if firth and cluster is None else "wald")
     if kind == "wald":
@@ -235,7 +235,7 @@ def cox(
     )
 
 
-def _sandwich(
+def sandwich(
     sets: list[RiskSets], z: FloatArray, best: Maximum, codes: IntArray, groups: int
 ) -> tuple[FloatArray, TestResult]:
     """Compute the coefficients' covariance from the clusters' score residuals, and the score test.

@@ -21,7 +21,8 @@ class RiskSets:
     `last` is the position of the last patient at risk at each distinct event time; `who` holds the
     positions of events ordered by group; `group` and `fraction` have one entry per event: its group
     and its Efron fraction l / d. `entered` is the position, in descending order of entry, up to
-    which patients have not entered yet (None without delayed entry).
+    which patients have not entered yet (None without delayed entry). `case` holds the weights (n,)
+    of all patients; each of tied events counts their mean weight (None: every patient counts once).
     """
 
     order: IntArray
@@ -33,10 +34,24 @@ class RiskSets:
     event_times: FloatArray
     entry_order: IntArray | None = None
     not_entered: IntArray | None = None
+    case: FloatArray | None = None
+
+    @property
+    def shares(self) -> FloatArray:
+        """Weight of each event's risk set: the mean weight of its tied group."""
+        if self.case is None:
+            return np.ones(len(self.who))
+        tied = np.add.reduceat(self.case[self.order[self.who]], self.starts)
+        shares: FloatArray = (tied / np.bincount(self.group))[self.group]
+        return shares
 
 
 def risk_sets(
-    time: FloatArray, event: BoolArray, rows: IntArray, entry: FloatArray | None = None
+    time: FloatArray,
+    event: BoolArray,
+    rows: IntArray,
+    entry: FloatArray | None = None,
+    case: FloatArray | None = None,
 ) -> RiskSets:
     """Sort the patients `rows` of a stratum by time and find the risk set of each event.
 
@@ -48,6 +63,7 @@ def risk_sets(
     event : (n,) whether follow-up ends in the event
     rows : row numbers of the stratum's patients
     entry : (n,) times from which patients are at risk; None if all are at risk from the start
+    case : (n,) weights of the patients; None if every patient counts once
 
     Returns
     -------
@@ -76,6 +92,7 @@ def risk_sets(
         event_times=event_times,
         entry_order=entry_order,
         not_entered=None if not_entered is None else not_entered.astype(np.int64),
+        case=case,
     )
 
 
@@ -115,10 +132,13 @@ def _sums(sets: RiskSets, values: FloatArray) -> FloatArray:
 def _weights(
     sets: RiskSets, X: FloatArray, beta: FloatArray
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Return (n,) exp(X beta) up to a shift, (events,) sums over the risk sets, and the shift."""
+    """Return (n,) exp(X beta) up to a shift, (events,) sums over the risk sets, and the shift.
+
+    Case weights multiply the first two.
+    """
     eta = X @ beta
     shift = float(eta[sets.order].max())
-    w = np.exp(eta - shift)
+    w = np.exp(eta - shift) * (1.0 if sets.case is None else sets.case)
     return w, _sums(sets, w), shift
 
 
@@ -148,7 +168,8 @@ def score_residuals(strata: list[RiskSets], X: FloatArray, beta: FloatArray) -> 
 
     Each is the integral of (x - E(s)) dM(s), where M is the martingale residual, with Efron's
     weights for ties; the mean at an event is that of its tied group (Lin and Wei 1989, J Am Stat
-    Assoc; Therneau and Grambsch 2000, Modeling Survival Data).
+    Assoc; Therneau and Grambsch 2000, Modeling Survival Data). A patient in several risk sets (one
+    per interval of time-dependent weights) has the sum of the contributions.
     """
     found = np.zeros_like(X)
     for sets in strata:
@@ -156,14 +177,37 @@ def score_residuals(strata: list[RiskSets], X: FloatArray, beta: FloatArray) -> 
             continue
         w, total, _ = _weights(sets, X, beta)
         mean = _sums(sets, w[:, None] * X) / total[:, None]
-        inverse = 1.0 / total[:, None]
+        inverse = (sets.shares / total)[:, None]
         rows, mine = sets.order, X[sets.order]
         hazard = _cumulated(sets, np.column_stack((inverse, inverse * mean)))
-        found[rows] = -w[rows, None] * (mine * hazard[:, :1] - hazard[:, 1:])
+        found[rows] -= w[rows, None] * (mine * hazard[:, :1] - hazard[:, 1:])
         own = np.add.reduceat(mean, sets.starts, axis=0)
         size = np.diff(np.append(sets.starts, len(sets.who)))[:, None]
-        found[rows[sets.who]] += mine[sets.who] - (own / size)[sets.group]
+        case = 1.0 if sets.case is None else sets.case[rows[sets.who], None]
+        found[rows[sets.who]] += case * (mine[sets.who] - (own / size)[sets.group])
     return found
+
+
+def cumulative_hazard(
+    sets: RiskSets, X: FloatArray, beta: FloatArray, until: float
+) -> tuple[float, FloatArray, FloatArray]:
+    """Estimate the baseline cumulative hazard until a time, with Efron's ties.
+
+    Returns
+    -------
+    The hazard, its (k,) derivative with respect to beta, and each patient's (n,) contribution to
+    its error at fixed beta.
+    """
+    w, total, shift = _weights(sets, X, beta)
+    jump = np.where(sets.event_times[sets.group] <= until, sets.shares / total, 0.0)
+    mean = _sums(sets, w[:, None] * X) / total[:, None]
+    error, rows = np.zeros(len(X)), sets.order
+    error[rows] = -w[rows] * _cumulated(sets, (jump / total)[:, None])[:, 0]
+    case = np.ones(len(X)) if sets.case is None else sets.case
+    tied = np.add.reduceat(jump, sets.starts) / np.add.reduceat(case[rows[sets.who]], sets.starts)
+    error[rows[sets.who]] += case[rows[sets.who]] * tied[sets.group]
+    scale = float(np.exp(-shift))
+    return float(jump.sum()) * scale, -(jump @ mean) * scale, error * scale
 
 
 def moments(sets: RiskSets, X: FloatArray, beta: FloatArray) -> Moments:
@@ -226,12 +270,14 @@ def likelihood(
             continue
         w, total, shift = _weights(sets, X, beta)
         mean = _sums(sets, w[:, None] * X) / total[:, None]
+        share = sets.shares
         # A sum over events of a risk-weighted mean is a sum over patients with these weights.
-        v = w[sets.order] * _cumulated(sets, 1.0 / total[:, None])[:, 0]
-        rows, at_risk = X[sets.order[sets.who]], X[sets.order]
-        value += float((rows @ beta - np.log(total) - shift).sum())
-        score = score + (rows - mean).sum(axis=0)
-        information = information + (at_risk.T * v) @ at_risk - mean.T @ mean
+        v = w[sets.order] * _cumulated(sets, (share / total)[:, None])[:, 0]
+        who, at_risk = sets.order[sets.who], X[sets.order]
+        case = share if sets.case is None else sets.case[who]
+        value += float(case @ (X[who] @ beta) - share @ (np.log(total) + shift))
+        score = score + case @ X[who] - share @ mean
+        information = information + (at_risk.T * v) @ at_risk - (mean.T * share) @ mean
     if firth:
         sign, logdet = np.linalg.slogdet(information)
         if sign <= 0:

@@ -111,6 +111,7 @@ from dataclasses import dataclass, field, replace
 from sage.core.printable import join_names, within_sentence
 from validation.contracts.contract import Contract, TestPlan
 from validation.core.hypothesis import Direction
+from validation.methods.absolute import lost_limits
 from validation.methods.sites import site_limits
 from validation.results.results import (
     AnalysisResult,
@@ -754,6 +755,7 @@ def _limits(evidence: Evidence) -> list[str]:
         total = curve.n + curve.failed
         limits.append(f"{curve.failed} of {total} specifications could not be estimated")
     limits += site_limits(evidence.analysis, contract.rules.alpha)
+    limits += lost_limits(evidence.analysis, contract.rules.alpha)
     limits += missingness_limit(contract, evidence.analysis.controls)
     positive = evidence.analysis.controls.known_positive if evidence.analysis.controls else None
     if plan.known_positive is None:
