@@ -78,6 +78,9 @@ class Agent(Generic[I, O]):
     not help, keeps the part of the output that `mend` returns. `images`, if given, returns PNGs as
     base64 text, which a reasoner adds if its model accepts images.
 
+    `spare` names fields of several items that may be left out, one by one, where the prompt does
+    not fit a model's context (`agents.core.fitting`).
+
     An agent with `tools` works in turns within its `bounds`: the caller binds the tools to their
     data. A rule that uses the tools is given as a `policy`, which calls the same tools; `rule` then
     answers if the agent has no tools.
@@ -95,6 +98,7 @@ class Agent(Generic[I, O]):
     tools: tuple[Tool[Any], ...] = ()
     bounds: Bounds = DEFAULT_BOUNDS
     policy: Callable[[I, Resources], Moves[O]] | None = None
+    spare: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from agents.core.base import Agent, I, O, Reasoner, Reply, Role
 from agents.core.disclosure import Withheld, require_disclosable
+from agents.core.fitting import fit_input
 from agents.core.prompting import parse, render
 from agents.core.words import drop_refused, refuse_words
 from sage.core.errors import InputError
@@ -93,24 +94,12 @@ class ChatReasoner:
             spent = failure.spent if isinstance(failure, UnansweredError) else Spent()
             return replace(reply, spent=spent + reply.spent)
 
-    def _ask_model(self, agent: Agent[I, O], given: I) -> Reply[O]:
-        """Ask until a reply passes the schema and the agent's check, up to `repairs` more times.
-
-        An agent with tools works in turns within its bounds.
-
-        Remarks that are still refused at the end are dropped.
-        """
-        model = self.settings.models[agent.role]
+    def _request(self, agent: Agent[I, O], given: I) -> Request:
         system, user = render(agent.prompt, given)
-
-        def admit(text: str) -> None:
-            require_disclosable(agent.name, given, text, self.withheld())
-
-        admit(user)
         seen = agent.images(given) if agent.images and self.settings.vision else ()
-        request = Request(
+        return Request(
             agent=agent.name,
-            model=model,
+            model=self.settings.models[agent.role],
             messages=(
                 Message(role="system", text=system),
                 Message(role="user", text=user, images=tuple(Image(data=png) for png in seen)),
@@ -119,6 +108,27 @@ class ChatReasoner:
             title=agent.returns.__name__,
             tools=tuple(tool.wire() for tool in agent.tools),
         )
+
+    def _ask_model(self, agent: Agent[I, O], given: I) -> Reply[O]:
+        """Ask until a reply passes the schema and the agent's check, up to `repairs` more times.
+
+        An agent with tools works in turns within its bounds.
+
+        Remarks that are still refused at the end are dropped.
+        """
+        model = self.settings.models[agent.role]
+        room = model.room
+        left_out: tuple[str, ...] = ()
+        if room is not None:
+            given, left_out = fit_input(
+                given, agent.spare, lambda fewer: self._request(agent, fewer).tokens <= room
+            )
+        request = self._request(agent, given)
+
+        def admit(text: str) -> None:
+            require_disclosable(agent.name, given, text, self.withheld())
+
+        admit(request.messages[1].text)
         policy = ModelPolicy(self.client, request, show=one_line, admit=admit)
 
         def find_problems(output: O) -> list[str]:
@@ -140,6 +150,7 @@ class ChatReasoner:
             bounds=agent.bounds,
             repairs=self.settings.repairs,
             meter=self.client.meter,
+            left_out=left_out,
         )
         try:
             result = take_turns(task, policy, self.trace, self.name)

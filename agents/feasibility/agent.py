@@ -179,4 +179,9 @@ FEASIBILITY = Agent(
     prompt=prompt_file(__file__, "feasibility.md"),
     rule=assess,
     check=check_feasibility,
+    spare=(
+        "dictionary.notes",
+        "dictionary.genes",
+        "dictionary.variables",
+    ),
 )

@@ -120,4 +120,10 @@ CODING_INSTRUCTIONS = Agent(
     prompt=prompt_file(__file__, "coding_instructions.md"),
     rule=instruct,
     check=check_instructions,
+    spare=(
+        "dictionary.notes",
+        "dictionary.genes",
+        "tools",
+        "dictionary.variables",
+    ),
 )

@@ -104,4 +104,5 @@ JUDGE = Agent(
     prompt=prompt_file(__file__, "judge.md"),
     rule=synthesize,
     check=check_judge,
+    spare=("records",),
 )

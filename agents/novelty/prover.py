@@ -103,4 +103,5 @@ PROVER = Agent(
     prompt=prompt_file(__file__, "prover.md"),
     rule=argue,
     check=check_prover,
+    spare=("records",),
 )

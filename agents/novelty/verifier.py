@@ -162,4 +162,5 @@ VERIFIER = Agent(
     prompt=prompt_file(__file__, "verifier.md"),
     rule=challenge,
     check=check_verifier,
+    spare=("records",),
 )

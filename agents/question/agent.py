@@ -51,4 +51,5 @@ QUESTION = Agent(
     prompt=prompt_file(__file__, "question.md"),
     rule=read_question,
     check=check_reading,
+    spare=("cohort.notes", "cohort.variables"),
 )

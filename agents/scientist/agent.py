@@ -193,6 +193,14 @@ SCIENTIST = Agent(
     mend=keep_sound,
     bounds=BOUNDS,
     policy=investigate,
+    spare=(
+        "history.claims",
+        "dictionary.notes",
+        "dictionary.genes",
+        "dictionary.variables",
+        "brief.definitions",
+        "brief.relationships",
+    ),
 )
 
 

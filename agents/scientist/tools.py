@@ -63,6 +63,66 @@ MOSTLY_UNDETECTED = 0.8
 """A gene counts as not expressed if at least this share of patients is at the lowest value."""
 
 
+LOOKS: tuple[tuple[str, str, type[BaseModel], str], ...] = (
+    (
+        "graph_search",
+        "Finds entities of the knowledge graph by name or alias, with definitions and the"
+        " cohort's variables for them.",
+        GraphSearch,
+        "graph_search",
+    ),
+    (
+        "graph_neighbors",
+        "Lists what the knowledge graph relates to an entity, with beliefs and the"
+        " cohort's variables.",
+        GraphNeighbors,
+        "graph_neighbors",
+    ),
+    (
+        "graph_paths",
+        "Finds paths between two entities of the knowledge graph, with a quotation and its"
+        " key for each step.",
+        GraphPaths,
+        "graph_paths",
+    ),
+    (
+        "literature_search",
+        "Searches the literature. Returns records with their keys and the sentences that"
+        " mention the query; cite a record by its key in `sources`.",
+        LiteratureSearch,
+        "literature_search",
+    ),
+    (
+        "cohort_describe",
+        "Describes any measured gene or variable without outcomes: distribution,"
+        " missingness, rank correlations, and joint counts of two or three.",
+        CohortDescribe,
+        "cohort_describe",
+    ),
+    (
+        "design_power",
+        "Says for each claim how many patients its groups hold, and what effect it could"
+        " detect; the count of events is the only thing known of outcomes.",
+        DesignClaims,
+        "design_power",
+    ),
+    (
+        "signature_define",
+        "Makes one variable of several genes (mean of z-scores, weighted, or ranks within"
+        " the patient): its key, which genes are measured, and how well they go together.",
+        SignatureDefine,
+        "signature_define",
+    ),
+    (
+        "history",
+        "What earlier rounds tested, how it ended, and what that suggests.",
+        HistoryAsked,
+        "show_history",
+    ),
+)
+"""Tools of the workbench: name, description, arguments, and the method that answers."""
+
+
 @dataclass(kw_only=True, eq=False)
 class Workbench:
     """Data of the scientist's tools, and the sources that they found."""
@@ -274,64 +334,10 @@ class Workbench:
 
     def tools(self) -> tuple[Tool[Any], ...]:
         """Return the tools as a model calls them; every result passes the disclosure gate."""
-        return (
-            _tool(
-                "graph_search",
-                "Finds entities of the knowledge graph by name or alias, with definitions and the"
-                " cohort's variables for them.",
-                GraphSearch,
-                self.graph_search,
-            ),
-            _tool(
-                "graph_neighbors",
-                "Lists what the knowledge graph relates to an entity, with beliefs and the"
-                " cohort's variables.",
-                GraphNeighbors,
-                self.graph_neighbors,
-            ),
-            _tool(
-                "graph_paths",
-                "Finds paths between two entities of the knowledge graph, with a quotation and its"
-                " key for each step.",
-                GraphPaths,
-                self.graph_paths,
-            ),
-            _tool(
-                "literature_search",
-                "Searches the literature. Returns records with their keys and the sentences that"
-                " mention the query; cite a record by its key in `sources`.",
-                LiteratureSearch,
-                self.literature_search,
-            ),
-            _tool(
-                "cohort_describe",
-                "Describes any measured gene or variable without outcomes: distribution,"
-                " missingness, rank correlations, and joint counts of two or three.",
-                CohortDescribe,
-                self.cohort_describe,
-            ),
-            _tool(
-                "design_power",
-                "Says for each claim how many patients its groups hold, and what effect it could"
-                " detect; the count of events is the only thing known of outcomes.",
-                DesignClaims,
-                self.design_power,
-            ),
-            _tool(
-                "signature_define",
-                "Makes one variable of several genes (mean of z-scores, weighted, or ranks within"
-                " the patient): its key, which genes are measured, and how well they go together.",
-                SignatureDefine,
-                self.signature_define,
-            ),
-            *self._measuring(),
-            _tool(
-                "history",
-                "What earlier rounds tested, how it ended, and what that suggests.",
-                HistoryAsked,
-                self.show_history,
-            ),
+        *looks, history = (
+            _tool(name, told, takes, getattr(self, method)) for name, told, takes, method in LOOKS
         )
+        return (*looks, *self._measuring(), history)
 
     def _measuring(self) -> tuple[Tool[Any], ...]:
         """Return the tool that measures, where there are maps to measure on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import platform
 import shutil
 from dataclasses import asdict, dataclass
@@ -125,7 +126,8 @@ def _reasoner(settings: Settings, *, probe: bool) -> Check:
     headers = {"Authorization": f"Bearer {key}"}
     with BlockingClient(None, Policy(attempts=1, deadline=10, attempt=10)) as client:
         try:
-            client.fetch(Request("model server", Limit(1), url, secret_headers=headers), bytes)
+            request = Request("model server", Limit(1), url, secret_headers=headers)
+            contexts = read_contexts(client.fetch(request, bytes))
         except ServiceError as error:
             return Check(
                 "reasoner",
@@ -133,7 +135,30 @@ def _reasoner(settings: Settings, *, probe: bool) -> Check:
                 f"chat at {where}: {error.reason}",
                 "check base_url and SAGE_API_KEY, or use --reasoner rules",
             )
+    from sage.run.estimate import describe_misfits
+
+    if misfits := describe_misfits(settings, contexts):
+        return Check("reasoner", "missing", f"chat at {where} responds", "; ".join(misfits))
     return Check("reasoner", "ok", f"chat at {where} responds")
+
+
+CONTEXTS = ("max_model_len", "context_length", "max_context_length", "context_window", "n_ctx")
+"""Fields in which servers (vLLM, OpenRouter, LM Studio, Groq, llama.cpp) tell a context."""
+
+
+def read_contexts(listing: bytes) -> dict[str, int]:
+    """Read the models' contexts from a server's list of models, where it tells them."""
+    try:
+        models = json.loads(listing)["data"]
+        told = {model["id"]: model | (model.get("meta") or {}) for model in models}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return {}
+    return {
+        name: fields[key]
+        for name, fields in told.items()
+        for key in reversed(CONTEXTS)
+        if isinstance(fields.get(key), int) and fields[key] > 0
+    }
 
 
 def _sandboxes() -> list[Check]:

@@ -123,7 +123,7 @@ def _print_estimate(
 ) -> None:
     """Print what a run would request from the models, without calling them or creating a folder."""
     from sage.cli.console import out, print_json
-    from sage.run.estimate import estimate
+    from sage.run.estimate import describe_misfits, estimate
 
     found = estimate(settings, hypotheses)
     if as_json:
@@ -167,6 +167,11 @@ def _print_estimate(
         "round and revision that the settings allow. A rejected reply may be retried up to "
         f"{settings.repairs} times; reasoning tokens are extra."
     )
+    short = [row.agent for row in rows if row.fits == "shortened"]
+    if short:
+        out.print(f"Prompts shortened to the model's context, item by item: {', '.join(short)}.")
+    for misfit in describe_misfits(settings):
+        out.print(f"[yellow]{misfit}.[/]")
     if budget_usd is not None and usd is not None and usd > budget_usd:
         out.print(f"[yellow]A budget of {budget_usd:.2f} USD is probably too small.[/]")
 

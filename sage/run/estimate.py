@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal
 
-from agents.core.base import Agent
+from agents.core.base import Agent, Role
 from agents.novelty.types import DebateSettings
 from agents.scientist.agent import BOUNDS
+from agents.scientist.tools import LOOKS
 from agents.scientist.tournament import TOURNAMENT, comparisons
 from sage.core.data import data_folder
 from sage.core.llm.messages import ModelChoice, estimate_tokens
+from sage.core.llm.turns import Tool
 from sage.core.models import Strict
 from sage.run.hypothesis_nodes import QUERIES
 from sage.run.tracing import AGENTS
@@ -35,7 +38,9 @@ CRITICS = ("prover", "verifier", "judge")
 class AgentEstimate(Strict):
     """An agent's usual share of a run, and the maximum with every round and revision.
 
-    Tokens are summed over all calls. USD is None if the model has no prices.
+    Tokens are summed over all calls. USD is None if the model has no prices. `room` is what the
+    model's declared context leaves a prompt; a prompt that does not fit is "shortened" by items, or
+    not sent where its fixed part alone is too long ("no").
     """
 
     agent: str
@@ -48,6 +53,8 @@ class AgentEstimate(Strict):
     completion_tokens_most: int
     usd: float | None
     usd_most: float | None
+    room: int | None = None
+    fits: Literal["whole", "shortened", "no"] = "whole"
 
 
 class RunEstimate(Strict):
@@ -93,9 +100,16 @@ def estimate(settings: Settings, hypotheses: int) -> RunEstimate:
 
 def _guess_size(agent: Agent[Any, Any]) -> tuple[int, int]:
     """Estimate the tokens of prompt (with schemas) and reply for a call that was not recorded."""
-    schema = json.dumps(agent.returns.model_json_schema())
-    tools = json.dumps([tool.wire() for tool in agent.tools])
-    return estimate_tokens(agent.prompt.text + schema + tools), GUESSED_REPLY
+    return estimate_tokens(agent.prompt.text) + _fixed_tokens(agent), GUESSED_REPLY
+
+
+def _fixed_tokens(agent: Agent[Any, Any]) -> int:
+    """Estimate the tokens of an agent's schema and tools, which each call sends again."""
+    tools = [tool.wire() for tool in agent.tools]
+    if agent.name == "scientist":
+        tools = [Tool(name, told, takes, repr).wire() for name, told, takes, _ in LOOKS]
+    parts = [agent.returns.model_json_schema(), *tools]
+    return sum(estimate_tokens(json.dumps(part)) for part in parts)
 
 
 def _most_calls(name: str, settings: Settings, hypotheses: int) -> int:
@@ -127,6 +141,8 @@ def _estimate_agent(
     prompt, prompt_most = sum(prompts) // len(sizes) * usual, max(prompts) * most
     if agent.bounds is BOUNDS:  # each result appears in all later prompts
         prompt_most += LOOK * most * (most - 1) // 2
+    room, fixed = model.room, _guess_size(agent)[0]
+    whole = room is None or room >= max(prompts)
     reply = sum(replies) // len(sizes) * usual
     reply_most = (model.max_tokens or max(replies)) * most
     priced = model.price_in is not None and model.price_out is not None
@@ -139,6 +155,8 @@ def _estimate_agent(
         prompt_tokens_most=prompt_most,
         completion_tokens=reply,
         completion_tokens_most=reply_most,
+        room=room,
+        fits="whole" if whole else "shortened" if fixed < (room or 0) else "no",
         usd=model.cost(prompt, reply) if priced else None,
         usd_most=model.cost(prompt_most, reply_most) if priced else None,
     )
@@ -146,17 +164,38 @@ def _estimate_agent(
 
 @lru_cache(maxsize=1)
 def _recorded_sizes() -> dict[str, list[tuple[int, int]]]:
-    """Return the tokens of each recorded prompt (with its schema) and reply, by output schema."""
+    """Return the tokens of each recorded prompt, schema and tools, and of its reply, by schema."""
     folder = data_folder("recordings") / RECORDED
-    schemas = {
-        agent.returns.__name__: estimate_tokens(json.dumps(agent.returns.model_json_schema()))
-        for agent in AGENTS
-    }
+    fixed = {agent.returns.__name__: _fixed_tokens(agent) for agent in AGENTS}
     sizes: dict[str, list[tuple[int, int]]] = {}
     for line in (folder / "calls.jsonl").read_text(encoding="utf-8").splitlines():
         call = json.loads(line)
         prompt = sum(estimate_tokens(str(message["content"])) for message in call["messages"])
         reply = (folder / f"{call['key']}.reply.txt").read_text(encoding="utf-8")
-        size = (prompt + schemas.get(call["schema"], 0), estimate_tokens(reply))
+        size = (prompt + fixed.get(call["schema"], 0), estimate_tokens(reply))
         sizes.setdefault(call["schema"], []).append(size)
     return sizes
+
+
+def describe_misfits(settings: Settings, contexts: Mapping[str, int] | None = None) -> list[str]:
+    """Name the agents whose prompts do not fit their models, before any call.
+
+    Parameters
+    ----------
+    contexts : contexts that a server reports, by model, for models that declare none
+    """
+    found = []
+    for role in Role:
+        model: ModelChoice = getattr(settings.models, role.value)
+        if model.context is None and (known := (contexts or {}).get(model.name)):
+            model = model.model_copy(update={"context": known})
+        if model.room is None:
+            continue
+        needed = {agent.name: _guess_size(agent)[0] for agent in AGENTS if agent.role is role}
+        if names := [name for name, tokens in needed.items() if tokens > model.room]:
+            found.append(
+                f"models.{role.value} ({model.name}, context {model.context:,}): its prompts leave "
+                f"no room for {', '.join(names)}, of up to {max(needed.values()):,} tokens before "
+                "any data; their rules will stand in. Set a model with a longer context"
+            )
+    return found

@@ -14,7 +14,6 @@ import json
 import re
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, cast
@@ -49,7 +48,6 @@ from sage.core.llm.messages import (
     ModelChoice,
     Reply,
     Request,
-    estimate_tokens,
 )
 from sage.core.llm.received import BrokenOff, ErrorBody, Received, TooLong
 from sage.core.log import logger
@@ -224,8 +222,7 @@ class Client:
         limit = model.max_tokens
         if limit is None and self.meter.budget_usd is not None:
             limit = UNBOUNDED_REPLY
-        body = wire.body(request, model, limit, official=self._official)
-        prompt, most = _prompt_tokens(request, body), limit or UNBOUNDED_REPLY
+        prompt, most = request.tokens, limit or UNBOUNDED_REPLY
         if model.context is not None and prompt >= model.context:
             reason = f"about {prompt} tokens, of {model.context}"
             raise PromptTooLongError.make(request.agent, model.name, reason)
@@ -573,13 +570,6 @@ def _with_schema(
         return request.messages
     first, *rest = request.messages
     return (first.model_copy(update={"text": first.text + more}), *rest)
-
-
-def _prompt_tokens(request: Request, body: Mapping[str, Any]) -> int:
-    """Estimate how many tokens a request takes."""
-    extra = [body[name] for name in ("response_format", "tools") if name in body]
-    tokens = sum(message.tokens for message in request.messages)
-    return tokens + (estimate_tokens(json.dumps(extra)) if extra else 0)
 
 
 def _name_model(model: ModelChoice, served: str) -> ModelChoice:

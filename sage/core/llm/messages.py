@@ -33,6 +33,18 @@ class ModelChoice(Strict):
     fallback: ModelChoice | None = None
 
     @property
+    def room(self) -> int | None:
+        """Tokens that a prompt may have beside its reply, in the longest context; None if unknown.
+
+        A reply gets its `max_tokens`, or a quarter of the context.
+        """
+        if self.context is None:
+            return None
+        here = self.context - (self.max_tokens or self.context // 4)
+        there = here if self.fallback is None else self.fallback.room
+        return None if there is None else max(here, there)
+
+    @property
     def has_prices(self) -> bool:
         """Whether the model and all its fallbacks have both prices."""
         here = self.price_in is not None and self.price_out is not None
@@ -118,6 +130,13 @@ class Request:
     schema: Mapping[str, Any] | None = None
     title: str = "reply"
     tools: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def tokens(self) -> int:
+        """Approximate number of tokens, with schema and tools."""
+        more = [part for part in (self.schema, *self.tools) if part]
+        tokens = sum(message.tokens for message in self.messages)
+        return tokens + sum(estimate_tokens(json.dumps(part)) for part in more)
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,9 @@ class TraceLine(Strict):
     bounds: dict[str, float] | None = Field(
         default=None, description="`ask`: maximum turns, tokens, USD and seconds"
     )
+    left_out: tuple[str, ...] | None = Field(
+        default=None, description="`ask`, `model`: what did not fit the model's context, by number"
+    )
     messages: tuple[dict[str, Any], ...] | None = Field(
         default=None,
         description="`model`: messages sent since the last turn; pictures as their SHA-256",

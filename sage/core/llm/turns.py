@@ -136,6 +136,7 @@ class Task(Generic[O]):
     check : returns the reasons why an output that matches the schema is not acceptable
     salvage : returns the output to use once the repairs are used up, or None
     author : the model that writes the answer, as context for its validation; None for a rule
+    left_out : what of the input did not fit the model's context
     """
 
     agent: str
@@ -148,6 +149,7 @@ class Task(Generic[O]):
     bounds: Bounds = DEFAULT_BOUNDS
     repairs: int = 0
     meter: Meter | None = None
+    left_out: tuple[str, ...] = ()
 
     def read(self, value: object, notes: list[str]) -> tuple[O | None, str]:
         """Fit a value to the output schema; return it, or None and what is wrong.
@@ -219,6 +221,7 @@ def take_turns(task: Task[O], policy: Policy, trace: Trace, reasoner: str) -> Re
         returns=task.returns.__name__,
         tools=tuple(tool.name for tool in task.tools) or None,
         bounds=task.bounds.model_dump(exclude_none=True) if task.tools else None,
+        left_out=task.left_out or None,
     )
     run = _Run(task, policy, episode)
     try:
@@ -369,6 +372,19 @@ def _plain(result: object) -> object:
     return result
 
 
+LEFT_OUT = "left out for want of space: "
+
+
+def _outline(text: str) -> str:
+    """Summarize a tool's result by the names and lengths of its fields."""
+    try:
+        fields = json.loads(text).items()
+    except (ValueError, AttributeError):
+        return f"{LEFT_OUT}{len(text)} characters"
+    held = [f"{name} ({len(value)})" if isinstance(value, list) else name for name, value in fields]
+    return LEFT_OUT + ", ".join(held)
+
+
 class ModelPolicy(Policy):
     """A policy in which a language model decides, receiving tool results and refusals as messages.
 
@@ -397,6 +413,7 @@ class ModelPolicy(Policy):
 
     def decide(self) -> Step:
         """Ask the model for its next step."""
+        left_out = self._shorten_history()
         answer = self.client.ask(self.request)
         reply, moved = self._place_answer(answer.reply)
         self._reply = reply
@@ -415,6 +432,7 @@ class ModelPolicy(Policy):
             "usd": answer.usd,
             "estimated": reply.estimated or None,
             "cached": answer.cached or None,
+            "left_out": left_out or None,
         }
         self._sent = len(self.request.messages)
         spent = Spent(
@@ -426,6 +444,19 @@ class ModelPolicy(Policy):
         )
         step = self._parse_reply(reply, moved)
         return replace(step, spent=spent, model=reply.model, traced=traced)
+
+    def _shorten_history(self) -> tuple[str, ...]:
+        """Replace the oldest results of tools by what they held, until the prompt fits."""
+        room, shortened = self.request.model.room, []
+        for at, message in enumerate(self.request.messages[:-1]):
+            if room is None or self.request.tokens <= room:
+                break
+            if message.role == "tool" and not message.text.startswith(LEFT_OUT):
+                short = message.model_copy(update={"text": _outline(message.text)})
+                before, after = self.request.messages[:at], self.request.messages[at + 1 :]
+                self.request = replace(self.request, messages=(*before, short, *after))
+                shortened.append(f"result {message.call_id}")
+        return tuple(shortened)
 
     def _place_answer(self, reply: Reply) -> tuple[Reply, list[str]]:
         """Move an answer that the model put into a call or into its reasoning to the content."""
