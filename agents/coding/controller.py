@@ -10,7 +10,7 @@ Source: SAGE, 3.3.1 (control flow, bounded feedback, escalation).
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,15 +23,12 @@ from agents.coding.accept import (
     strip_result,
 )
 from agents.coding.appendix import read_appendix
-from agents.coding.data import DATA_AGENT, DataInput, DataPlan
 from agents.coding.store import PROGRAM, Store
-from agents.coding.task import TASK_AGENT, TaskInput
 from agents.coding.types import (
     Attempt,
     CodingOutcome,
     ContractBrief,
     DataProvenance,
-    ExecutionPlan,
     brief_of,
 )
 from agents.coding.validation import VALIDATION_AGENT, ProgramInput
@@ -81,7 +78,6 @@ class Carrying:
     sandbox: Sandbox
     store: Store
     ledger: Ledger
-    tasks: tuple[str, ...]
     replicate: Cohort | None
     rounds: int
     limits: Limits
@@ -92,15 +88,14 @@ class Carrying:
     provenance: list[DataProvenance] = field(default_factory=list)
 
     def finish(self) -> CodingOutcome:
-        """Plan, compute and reproduce every part, then judge or escalate."""
-        done = self.store.load(CodingOutcome)
+        """Compute and reproduce every part, then judge or escalate."""
+        done = self.store.outcome()
         if done is not None:
             self.require_same(done.contract_sha256)
             return done
         self.brief: ContractBrief = brief_of(self.frozen)
         self.compiled = second_program()
-        self.plan = self._plan()
-        self._resolve_data()
+        self._require_variables()
         self.attempts = self.store.attempts()
         protocol.register(self.frozen, self.cohort, self.ledger, self.replicate)
         self._code = ""
@@ -135,32 +130,14 @@ class Carrying:
                 f"{self.frozen.sha256[:12]}; use a separate folder for each contract"
             )
 
-    def _plan(self) -> ExecutionPlan:
-        plan = self.store.load(ExecutionPlan)
-        if plan is None:
-            given = TaskInput(contract=self.brief, tasks=self.tasks)
-            plan = self.reasoner.ask(TASK_AGENT, given).output
-            self.store.save(plan)
-        self.require_same(plan.contract_sha256)
-        self.report("plan", {"steps": len(plan.steps)})
-        return plan
-
-    def _resolve_data(self) -> None:
-        """Ask the data agent about every variable; a frozen contract does not lack any."""
-        found = self.store.load(DataPlan)
-        if found is None:
-            wanted = tuple(dict.fromkeys(column.key for column in self.brief.columns))
-            dictionary = self.cohort.dictionary()
-            given = DataInput(
-                cohort=self.cohort.id,
-                wanted=wanted,
-                present=tuple(key for key in wanted if dictionary.has_variable(key)),
-            )
-            found = self.reasoner.ask(DATA_AGENT, given).output
-            self.store.save(found)
-        if found.missing:
+    def _require_variables(self) -> None:
+        """Raise an error if the cohort lacks a variable of the contract."""
+        known = self.cohort.dictionary()
+        keys = dict.fromkeys(column.key for column in self.brief.columns)
+        missing = [key for key in keys if not known.has_variable(key)]
+        if missing:
             raise InputError(
-                f'cohort "{self.cohort.id}" lacks {", ".join(found.missing)}; extract the features '
+                f'cohort "{self.cohort.id}" lacks {", ".join(missing)}; extract the features '
                 "first, then freeze a new contract"
             )
 
@@ -240,7 +217,6 @@ class Carrying:
         previous = self.store.program(last.number).read_text(encoding="utf-8") if last else ""
         given = ProgramInput(
             contract=self.brief,
-            plan=self.plan,
             task=task,
             allowed_imports=tuple(sorted(ALLOWED_IMPORTS)),
             round=number,
@@ -401,7 +377,6 @@ class Carrying:
             contract_sha256=self.frozen.sha256,
             sandbox=self.sandbox.name,
             reasoner=self.reasoner.name,
-            plan=self.plan,
             provenance=tuple(self.provenance),
             attempts=tuple(self.attempts),
             **more,
@@ -424,7 +399,6 @@ def carry_out(
     sandbox: Sandbox,
     workdir: Path,
     ledger: Ledger,
-    tasks: Sequence[str] = (),
     replicate: Cohort | None = None,
     rounds: int = 3,
     limits: Limits = LIMITS,
@@ -454,10 +428,10 @@ def carry_out(
     code = store.read_corrected() if mended else ""
     run = Carrying(
         frozen, cohort, reasoner, sandbox, store, ledger,
-        tuple(tasks), replicate, rounds, limits, on_event, min_count, code,
+        replicate, rounds, limits, on_event, min_count, code,
     )  # fmt: skip
     if code:
-        outcome = store.load(CodingOutcome)
+        outcome = store.outcome()
         if outcome is not None:
             run.require_same(outcome.contract_sha256)
         # Store it as the next round before reopening, so that a kill in between loses nothing.

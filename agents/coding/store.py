@@ -1,7 +1,5 @@
 """The coding agent's work folder: every round is kept, so that a killed run can resume.
 
-plan.json                 the task agent's plan
-data.json                 the data agent's account of every variable
 inputs/PART/              analysis-ready tables, mounted read-only
 inputs/PART/second/       the second implementation's task and table, without identifiers
 inputs/printed/           the end of what programs printed
@@ -27,8 +25,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from agents.coding.appendix import Appendix, Read
-from agents.coding.data import DataPlan
-from agents.coding.types import Attempt, CodingOutcome, ExecutionPlan
+from agents.coding.types import Attempt, CodingOutcome
 from sage.core.errors import InputError
 from sage.core.files import write_bytes, write_text
 from sage.core.hashes import hash_text
@@ -36,11 +33,7 @@ from sandbox.types import SandboxResult
 
 M = TypeVar("M", bound=BaseModel)
 PROGRAM = "analysis.py"
-FILES: dict[type[BaseModel], str] = {
-    ExecutionPlan: "plan.json",
-    DataPlan: "data.json",
-    CodingOutcome: "outcome.json",
-}
+OUTCOME = "outcome.json"
 
 
 class Store:
@@ -50,17 +43,17 @@ class Store:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
-    def load(self, model: type[M]) -> M | None:
-        """Return the plan, the data agent's answer or the outcome, if there is one."""
-        return self._load(FILES[model], model)
+    def outcome(self) -> CodingOutcome | None:
+        """Return how the contract ended, if it has."""
+        return self._load(OUTCOME, CodingOutcome)
 
-    def save(self, value: ExecutionPlan | DataPlan | CodingOutcome) -> None:
-        """Write the plan, the data agent's answer or the outcome."""
-        self._write(FILES[type(value)], value)
+    def save(self, outcome: CodingOutcome) -> None:
+        """Write how the contract ended."""
+        self._write(OUTCOME, outcome)
 
     def reopen(self) -> None:
         """Remove an escalation, so that the run can resume."""
-        (self.folder / "outcome.json").unlink(missing_ok=True)
+        (self.folder / OUTCOME).unlink(missing_ok=True)
 
     def attempts(self) -> list[Attempt]:
         """Return the completed rounds, in order."""
@@ -85,7 +78,7 @@ class Store:
         InputError
             If the folder was never escalated, or the program was not changed.
         """
-        outcome, attempts = self.load(CodingOutcome), self.attempts()
+        outcome, attempts = self.outcome(), self.attempts()
         if outcome is None and attempts:
             return self.unfinished(len(attempts) + 1) or ""
         if outcome is None or outcome.status != "escalated":

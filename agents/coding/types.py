@@ -48,23 +48,6 @@ def brief_of(frozen: FrozenContract) -> ContractBrief:
     )
 
 
-class Step(View):
-    """A step of the plan. `tests` are ids of registered tests."""
-
-    name: str
-    what: str
-    tests: tuple[str, ...] = ()
-
-
-class ExecutionPlan(View):
-    """The normalized plan of a contract: which data, which steps, which tests, in which order."""
-
-    contract_sha256: str
-    data: tuple[str, ...] = Field(min_length=1)
-    endpoints: tuple[str, ...] = Field(min_length=1)
-    steps: tuple[Step, ...] = Field(min_length=1, max_length=12)
-
-
 class DataProvenance(View):
     """Provenance of the analysis-ready tables: hashes, versions and counts, never rows."""
 
@@ -110,7 +93,6 @@ class CodingOutcome(View):
     contract_sha256: str
     sandbox: str
     reasoner: str
-    plan: ExecutionPlan
     provenance: tuple[DataProvenance, ...]
     attempts: tuple[Attempt, ...]
     results: str | None = None

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from agents.coding.types import ContractBrief, ExecutionPlan
+from agents.coding.types import ContractBrief
 from agents.core.base import Agent, Resources, Role, View, prompt_file
 from validation.reproduction.compare import Task, second_program
 
 
 class ProgramInput(View):
-    """The contract, the plan, the required numbers, and earlier failures.
+    """The contract, the required numbers, and earlier failures.
 
     `task` is what the program reads as `task.json`. `feedback` has been scrubbed: it contains
     neither output of the program nor SAGE's own numbers.
     """
 
     contract: ContractBrief
-    plan: ExecutionPlan
     task: Task
     allowed_imports: tuple[str, ...]
     round: int = Field(default=1, ge=1)

@@ -175,7 +175,7 @@ def extract_features(
 ) -> None:
     """Compute imaging variables that a cohort lacks, by registered tools on its slides.
 
-    The data agent reports which variables exist, which a tool can compute, and which are not
+    Prints which variables exist, which a tool can compute, and which are not
     available. The tables can be used by `sage validate --features` and by runs (`features` in
     `[run]` of sage.toml).
 

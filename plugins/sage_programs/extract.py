@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agents.core.base import Resources
 from sage.core.errors import InputError
 from sage.core.files import write_text
 from sage.core.models import Strict
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Extracted(Strict):
-    """Decisions of the data agent, and the tables that it wrote for `features`."""
+    """Each wanted variable: found, extracted or missing, and the tables written for `features`."""
 
     found: tuple[str, ...]
     missing: tuple[str, ...]
@@ -30,7 +29,7 @@ def extract(
     out: Path,
     progress: Callable[[str, int, int], None],
 ) -> Extracted:
-    """Ask the data agent for `wanted`, run the tools that it selects, and keep their tables.
+    """Find `wanted` variables, run the tools that compute missing ones, and keep their tables.
 
     A variable `imaging:tls_density` is written as column `density` of `tls.csv`, to which
     `--features` gives the same name.
@@ -44,23 +43,18 @@ def extract(
     InputError
         If `out` is not empty, or the cohort has no slides to compute a missing variable from.
     """
-    from agents.core.rules import RulesReasoner
-    from kg.lexicon.ontology import Ontology
     from mcp_servers import registry as tools
     from mcp_servers.context import ToolContext
     from mcp_servers.roots import Roots
-    from sage.core.data import data_root
     from sage_programs.features import resolve_cohort
 
     if out.exists() and any(out.iterdir()):
         raise InputError(f"--out: {out} is not empty; choose another folder")
     registry = tools.load("pathology")
     context = ToolContext(Roots.resolve([cohort.root], out / "tools"))
-    reasoner = RulesReasoner(Resources(ontology=Ontology.load(data_root() / "ontology")))
     extended, plan, provenances = resolve_cohort(
         cohort,
         wanted,
-        reasoner,
         registry,
         lambda name, arguments: registry.run(name, arguments, context),
         out / "extracted",

@@ -15,8 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from agents.coding.data import DATA_AGENT, DataInput, DataPlan, Extraction, ToolOffer
-from agents.core.base import Reasoner, View
+from agents.core.base import View
 from sage.core.errors import InputError, SageError
 from sage.core.files import write_text
 from sage.core.hashes import hash_file, hash_text
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from mcp_servers.registry import Registry
     from mcp_servers.spec import ToolRun
     from validation.cohort.cohort import Cohort
+    from validation.core.dictionary import DataDictionary
 
 RunTool = Callable[[str, dict[str, Any]], "ToolRun"]
 _NUMBERS = re.compile(r"\b(int|float)\b")
@@ -40,7 +40,6 @@ class FeatureProvenance(View):
     tool: str
     version: str
     field: str
-    arguments: dict[str, str | int | float | bool]
     patients: int
     slides: int
     failed: int
@@ -51,26 +50,60 @@ class FeatureProvenance(View):
     table_sha256: str
 
 
-def offers(registry: Registry) -> tuple[ToolOffer, ...]:
-    """List the registered tools that read a file and return numbers, as shown to the data agent."""
-    found = []
-    for spec in registry:
-        numbers = tuple(
-            name
-            for name, info in spec.returns.model_fields.items()
-            if _NUMBERS.search(str(info.annotation)) and "[" not in str(info.annotation)
-        )
-        if spec.path_fields() and numbers:
-            found.append(
-                ToolOffer(
-                    name=spec.name,
-                    suite=spec.suite,
-                    version=spec.version,
-                    summary=spec.summary,
-                    returns=numbers,
-                )
-            )
-    return tuple(found)
+class Extraction(View):
+    """Compute `variable` for each slide as field `field` of tool `tool`."""
+
+    variable: str
+    tool: str
+    field: str
+
+
+class DataPlan(View):
+    """Each wanted variable: found in the cohort, to be extracted, or not available."""
+
+    found: tuple[str, ...] = ()
+    extract: tuple[Extraction, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+def plan_extraction(
+    wanted: Sequence[str], known: DataDictionary, registry: Registry, *, slides: int
+) -> DataPlan:
+    """Use the cohort's variables; for missing imaging variables, find a tool that returns them."""
+    found, extract, missing = list[str](), list[Extraction](), list[str]()
+    for key in dict.fromkeys(wanted):
+        if known.has_variable(key):
+            found.append(key)
+        elif slides and key.startswith("imaging:") and (best := _find_tool(key, registry)):
+            extract.append(best)
+        else:
+            missing.append(key)
+    return DataPlan(found=tuple(found), extract=tuple(extract), missing=tuple(missing))
+
+
+def _find_tool(key: str, registry: Registry) -> Extraction | None:
+    """Find the tool on files with a number whose name and field contain the variable's words."""
+    words = _words(key.split(":", 1)[1])
+    fits = [
+        (len(_words(field) - words), spec.name, field)
+        for spec in registry
+        for field, info in spec.returns.model_fields.items()
+        if spec.path_fields()
+        and _NUMBERS.search(str(info.annotation))
+        and "[" not in str(info.annotation)
+        and words <= _words(field) | _words(spec.name)
+        and words & _words(field)
+    ]
+    if not fits:
+        return None
+    _, tool, field = min(fits)
+    return Extraction(variable=key, tool=tool, field=field)
+
+
+def _words(name: str) -> set[str]:
+    words = {word for word in re.split(r"[^a-z0-9]+", name.lower()) if word}
+    # A count per area is a density, whatever the field is called.
+    return (words - {"per", "mm2"}) | {"density"} if {"per", "mm2"} <= words else words
 
 
 def slides_of(cohort: Cohort) -> dict[str, list[Path]]:
@@ -102,27 +135,19 @@ def slides_of(cohort: Cohort) -> dict[str, list[Path]]:
 def resolve_cohort(
     cohort: Cohort,
     wanted: Sequence[str],
-    reasoner: Reasoner,
     registry: Registry,
     run_tool: RunTool,
     folder: Path,
     *,
     on_event: Callable[[str, dict[str, Any]], None] = lambda *_: None,
 ) -> tuple[Cohort, DataPlan, tuple[FeatureProvenance, ...]]:
-    """Ask the data agent for `wanted` variables, and extract those that a tool can compute.
+    """Find `wanted` variables, and extract those that a tool can compute.
 
     Call this before a contract is frozen. The plan's `missing` variables are unavailable. If
     nothing was extracted, the cohort is returned unchanged. For errors, see `extract_features`.
     """
-    dictionary = cohort.dictionary()
-    given = DataInput(
-        cohort=cohort.id,
-        wanted=tuple(dict.fromkeys(wanted)),
-        present=tuple(key for key in dict.fromkeys(wanted) if dictionary.has_variable(key)),
-        slides=sum(len(paths) for paths in slides_of(cohort).values()),
-        tools=offers(registry),
-    )
-    plan = reasoner.ask(DATA_AGENT, given).output
+    slides = sum(len(paths) for paths in slides_of(cohort).values())
+    plan = plan_extraction(wanted, cohort.dictionary(), registry, slides=slides)
     extended, found = extract_features(cohort, plan, registry, run_tool, folder, on_event=on_event)
     return extended, plan, found
 
@@ -194,7 +219,7 @@ def _extract(
         values = []
         for path in paths:
             try:
-                ended = run_tool(extraction.tool, {**extraction.arguments, argument: str(path)})
+                ended = run_tool(extraction.tool, {argument: str(path)})
             except SageError as wrong:
                 failed += 1
                 reason = str(wrong).replace(str(path), "(slide)").replace(path.name, "(slide)")
@@ -221,7 +246,6 @@ def _extract(
         tool=extraction.tool,
         version=spec.version,
         field=extraction.field,
-        arguments=extraction.arguments,
         patients=len(rows) - 1,
         slides=total,
         failed=failed,

@@ -15,7 +15,6 @@ from agents.instructions.agent import (
     CodingInstructionsInput,
     ToolCard,
     apply_instructions,
-    list_tasks,
 )
 from agents.instructions.demands import take_up
 from agents.interpreter.agent import INTERPRETER, InterpreterInput
@@ -203,11 +202,7 @@ def coding_instructions(services: Services, state: HypothesisState) -> dict[str,
             services.dictionary,
         )
         write_json(services.folder.output(f"demands-{name}"), demands)
-        frozen = freeze_contract(services, hypothesis)
-        return {
-            "contract_hash": frozen,
-            "tasks": list_tasks(hypothesis),
-        }
+        return {"contract_hash": freeze_contract(services, hypothesis)}
 
 
 def coding(services: Services, state: HypothesisState) -> dict[str, Any]:
@@ -218,7 +213,6 @@ def coding(services: Services, state: HypothesisState) -> dict[str, Any]:
             services,
             name,
             state["contract_hash"],
-            state["tasks"],
             mended=state.get("coding_status") == "retry",
         )
         return {"coding_status": status}

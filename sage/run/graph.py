@@ -32,7 +32,7 @@ EVALUATION: Windows = {
     evaluate.novelty: "expanded round",
     evaluate.feasibility: "expanded round",
     evaluate.coding_instructions: "expanded feasibility",
-    evaluate.coding: "expanded contract_hash tasks coding_status",
+    evaluate.coding: "expanded contract_hash coding_status",
     evaluate.escalation: "expanded",
     evaluate.close: "expanded novelty feasibility contract_hash coding_status round",
 }

@@ -84,7 +84,6 @@ class HypothesisState(TypedDict, total=False):
     expanded: ExpandedHypothesis
     novelty: NoveltyView
     feasibility: FeasibilityVerdict
-    tasks: tuple[str, ...]
     contract_hash: str
     coding_status: str
     evaluations: Annotated[list[Evaluation], operator.add]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents.coding.data import DATA_AGENT
-from agents.coding.task import TASK_AGENT
 from agents.coding.validation import VALIDATION_AGENT
 from agents.core.base import Agent
 from agents.expansion.agent import EXPANSION
@@ -40,8 +38,6 @@ AGENTS: tuple[Agent[Any, Any], ...] = (
     JUDGE,
     FEASIBILITY,
     CODING_INSTRUCTIONS,
-    TASK_AGENT,
-    DATA_AGENT,
     VALIDATION_AGENT,
     INTERPRETER,
     SUMMARY,

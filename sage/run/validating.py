@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 EVENTS = {
-    "plan": "the analysis is planned, its programs run in the sandbox",
+    "compute": "the analysis runs in the sandbox",
     "attempt": "a program of the second implementation ended",
     "escalated": "no program could be read; a person must look at it",
     "done": "the analysis is complete",
@@ -127,13 +127,12 @@ class Recording:
 
 
 def analyze(
-    services: Services, name: str, sha256: str, tasks: tuple[str, ...], *, mended: bool
+    services: Services, name: str, sha256: str, *, mended: bool
 ) -> Literal["done", "escalated"]:
     """Execute the contract in the sandbox, in at most the configured number of rounds.
 
     Parameters
     ----------
-    tasks : tasks from the coding instructions, used for the plan; ignored if `mended`
     mended : whether to continue after an escalation, with the last program as a person left it
 
     Returns
@@ -162,7 +161,6 @@ def analyze(
         sandbox=make_sandbox(services.settings, compiled_by_sage=reasoner.name == "rules"),
         workdir=home / "results",
         ledger=open_run_ledger(services),
-        tasks=tasks,
         replicate=services.second_cohort,
         rounds=services.settings.coding_rounds,
         min_count=services.settings.min_count,

@@ -100,10 +100,7 @@ def test_no_canary_is_sent_to_a_model(tmp_path_factory: pytest.TempPathFactory) 
     """The chat reasoner over HTTP: what the server was sent, with a program that leaks."""
     working("bubblewrap")
     outputs = hostile_run() / "outputs"
-    replies = {
-        "ExecutionPlan": "task_agent-h1", "DataPlan": "data_agent-h1",
-        "Interpretation": "interpreter-h1",
-    }  # fmt: skip
+    replies = {"Interpretation": "interpreter-h1"}
     texts = {
         schema: json.dumps(json.loads((outputs / f"{name}.json").read_text())["output"])
         for schema, name in replies.items()
@@ -134,17 +131,19 @@ def test_no_canary_is_sent_to_a_model(tmp_path_factory: pytest.TempPathFactory) 
 
 def test_a_prompt_that_names_a_patient_is_not_sent(tmp_path_factory: Any) -> None:
     """The last gate: an identifier that got as far as the instructions stops the run."""
-    from agents.coding.task import TASK_AGENT, TaskInput
+    from agents.core.base import View
     from agents.core.disclosure import identifiers, require_disclosable
-    from tests.agents.test_coding_agents import BRIEF
+
+    class Given(View):
+        tasks: tuple[str, ...]
 
     withheld = identifiers([identifier(3), "P0003", "12"])
     for text in (identifier(3), f"look at ({identifier(3)}).", "P0003,P0004"):
-        given = TaskInput(contract=BRIEF, tasks=(text,))
+        given = Given(tasks=(text,))
         with pytest.raises(FaultError) as caught:
-            require_disclosable(TASK_AGENT.name, given, text, withheld)
+            require_disclosable("agent", given, text, withheld)
         assert identifier(3) not in str(caught.value) and "P0003" not in str(caught.value)
-    require_disclosable("task_agent", TaskInput(contract=BRIEF), "12 patients, P00031", withheld)
+    require_disclosable("agent", Given(tasks=()), "12 patients, P00031", withheld)
 
 
 def test_a_field_that_repeats_per_patient_is_not_sent() -> None:

@@ -143,7 +143,7 @@ def attack(
     scripted = reasoner(services) if reasoner else Scripted(list(programs), services)
     services.__dict__["reasoner"] = scripted
     frozen = FrozenContract.load(run / "hypotheses/h1/contract.json")
-    status = validating.analyze(services, "h1", frozen.sha256, (), mended=False)
+    status = validating.analyze(services, "h1", frozen.sha256, mended=False)
     prompts = getattr(scripted, "prompts", [])
     if status == "done":
         validating.finalize_verdicts(services, {"h1": frozen.sha256})

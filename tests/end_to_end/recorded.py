@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -50,30 +49,12 @@ class Model:
         last = str(body["messages"][-1]["content"])
         if "That reply was refused" in last:
             self.repairs += 1
-            if schema in ("ExecutionPlan", "DataPlan"):
-                self.mended[schema] = mended(self.mended[schema], last)
             return Answer(json.dumps(self.mended[schema]))
         self.asked[schema] += 1
         last_kept = max(number for name, number in self.replies if name == schema)
         reply = json.loads(self.replies[schema, min(self.asked[schema], last_kept)])
         self.mended[schema] = self.change(schema, self.asked[schema], reply)
         return Answer(json.dumps(self.mended[schema]))
-
-
-def mended(plan: dict[str, Any], said: str) -> dict[str, Any]:
-    """The plan with what SAGE found missing in it."""
-    for digest in re.findall(r'contract_sha256 must be "(\w+)"', said):
-        plan["contract_sha256"] = digest
-    for what, name in re.findall(
-        r'(variable|endpoint|test) "([^"]+)" of the contract is not', said
-    ):
-        if what == "test":
-            plan["steps"][-1]["tests"].append(name)
-        else:
-            plan["data" if what == "variable" else "endpoints"].append(name)
-    plan.setdefault("found", [])
-    plan["found"] += re.findall(r'"([^"]+)" has no decision', said)
-    return {key: value for key, value in plan.items() if key != "found" or "steps" not in plan}
 
 
 def program(model: Model) -> str:

@@ -84,7 +84,7 @@ def test_killed_workers_and_cut_connections_lose_no_run_and_no_row(
                 time.sleep(0.2)
 
         log = tmp_path / "runs/a/events.jsonl"
-        wait_for("the first run is computed", lambda: '"plan"' in log.read_text())
+        wait_for("the first run is computed", lambda: '"compute"' in log.read_text())
         queued = sage("hospital", "queue", "--json", cwd=tmp_path, **given).json
         holder = next(item["worker"] for item in queued if item["name"] == "a")
         dead = next(item for item in workers if f":{item.pid}:" in holder)

@@ -7,16 +7,18 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from agents.coding.data import DATA_AGENT, DataInput, DataPlan, Extraction
-from agents.core.base import Resources
-from agents.core.rules import RulesReasoner
-from kg.lexicon.ontology import Ontology
 from mcp_servers.context import ToolContext
 from mcp_servers.registry import Registry
 from mcp_servers.roots import Roots
 from mcp_servers.spec import InputPath, ToolRun, tool
 from sage.core.errors import InputError
-from sage_programs.features import extract_features, offers, resolve_cohort
+from sage_programs.features import (
+    DataPlan,
+    Extraction,
+    extract_features,
+    plan_extraction,
+    resolve_cohort,
+)
 from validation.cohort.cohort import Cohort
 from validation.cohort.model import CohortSpec
 from validation.simulate.world import write_world
@@ -95,8 +97,7 @@ def test_a_missing_imaging_variable_is_computed_and_joins_the_cohort(
     heard: list[int] = []
 
     extended, plan, output = resolve_cohort(
-        cohort, ["imaging:dots_density", "imaging:collagen"],
-        RulesReasoner(Resources(Ontology((), ()))), registry,
+        cohort, ["imaging:dots_density", "imaging:collagen"], registry,
         runner(registry, cohort, tmp_path / "o"), tmp_path / "features",
         on_event=lambda _, what: heard.append(what["done"]),
     )  # fmt: skip
@@ -150,11 +151,9 @@ def test_the_registered_tls_tool_computes_density_on_rendered_slides(tmp_path: P
     write_world(tmp_path / "w", seed=5, patients=40, slides=2, slide_px=1024)
     cohort = Cohort(read_spec(tmp_path / "w" / "cohort.toml"), tmp_path / "w")
     registry = load("pathology")
-    asked = DataInput(
-        cohort=cohort.id, wanted=("imaging:tls_count",), present=(), slides=2,
-        tools=offers(registry),
-    )  # fmt: skip
-    plan = RulesReasoner(Resources(Ontology((), ()))).ask(DATA_AGENT, asked).output
+    plan = plan_extraction(["imaging:tls_count"], cohort.dictionary(), registry, slides=2)
+    none = plan_extraction(["imaging:tls_count"], cohort.dictionary(), registry, slides=0)
+    assert none.missing == ("imaging:tls_count",)
     assert plan.extract, "no registered tool measures TLS"
     run = runner(registry, cohort, tmp_path / "o")
     extended, output = extract_features(cohort, plan, registry, run, tmp_path / "features")
