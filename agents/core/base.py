@@ -53,20 +53,23 @@ class PromptFile:
 
     The file starts with `version: N`, then `## system` and `## user` sections; `{{ name }}` in the
     user section is replaced by a field of the input (jinja2, sandboxed; strict about undefined
-    names).
+    names). `more` continues it, so that agents who are given the same share its beginning.
     """
 
     path: Path
+    more: Path | None = None
 
     @cached_property
     def text(self) -> str:
-        """Content of the file, read once."""
-        return self.path.read_text(encoding="utf-8")
+        """Content of the files, read once."""
+        files = (self.path, self.more) if self.more else (self.path,)
+        return "\n".join(file.read_text(encoding="utf-8") for file in files)
 
 
-def prompt_file(module_file: str, name: str) -> PromptFile:
+def prompt_file(module_file: str, name: str, more: str | None = None) -> PromptFile:
     """Return the prompt `name` in the folder `prompts/` next to the module."""
-    return PromptFile(Path(module_file).parent / "prompts" / name)
+    folder = Path(module_file).parent / "prompts"
+    return PromptFile(folder / name, folder / more if more else None)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,11 @@ import pytest
 from pydantic import BaseModel
 
 from agents.core.fitting import fit_input
+from agents.core.prompting import render
+from agents.novelty.judge import JUDGE
 from agents.novelty.prover import PROVER
-from agents.novelty.types import CitedRecord, CriticInput
+from agents.novelty.types import CitedRecord, Coverage, CriticInput, ProverPosition, Turn
+from agents.novelty.verifier import VERIFIER
 from agents.scientist.agent import SCIENTIST
 from kg.literature.types import Record
 from sage.cli.doctor import read_contexts
@@ -150,3 +154,31 @@ def test_a_context_too_short_for_an_agent_is_named_before_any_call(server: str) 
     assert rows.pop("scientist") == "no"
     assert "no" not in {rows[name] for name in ("prover", "question", "summary")}
     assert read_contexts(b"nothing") == {} == read_contexts(b'{"data": [{}]}')
+
+
+def test_the_critics_share_all_but_the_end_of_their_prompts() -> None:
+    """What bears on the claim is listed once, first, and stays the same from round to round."""
+    records = tuple(
+        CitedRecord(ref=f"R{at}", record=Record(title=f"{at} and TLS", retracted=at == 9))
+        for at in range(10)
+    )
+    covered = Coverage(searched=("index (10 records)",), relevant=("R2", "R5"))
+    position = ProverPosition(score=5.0, confidence=0.5, summary="Nothing.")
+    turn = Turn(round=0, critic="prover", position=position)
+    first = CriticInput(expanded=expanded(), records=records, coverage=covered)
+    later = first.model_copy(update={"debate": (turn,), "round": 1})
+    prompts = [render(agent.prompt, asked) for agent in (PROVER, VERIFIER, JUDGE)
+               for asked in (first, later)]  # fmt: skip
+    assert len({system for system, _ in prompts}) == 1
+    users = [user for _, user in prompts]
+    assert len(set(users)) == 6
+
+    def share(texts: list[str]) -> str:
+        columns = zip(*texts, strict=False)
+        return "".join(each[0] for each in takewhile(lambda it: len(set(it)) == 1, columns))
+
+    shared = share(users)
+    assert all(f"[{ref}]" in shared for ref in ("R2", "R5", "R9"))
+    assert not any(f"[R{at}]" in user for at in (0, 1, 3, 4, 6, 7, 8) for user in users)
+    debated = share(users[1::2])
+    assert "Round 0, prover" in debated and len(debated) > len(shared)

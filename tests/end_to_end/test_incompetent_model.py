@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.harness import Done, sage
+from tests.end_to_end.harness import REPO, Done, sage
 from tests.openai_server import Answer, serve
 
 PROMPT = "How do tertiary lymphoid structures relate to overall survival in bladder cancer?"
@@ -108,3 +108,27 @@ def test_a_real_model_reads_a_question(model: str, tmp_path: Path) -> None:
     (tmp_path / "sage.toml").write_text(_settings(model))
     done = sage("ask", PROMPT, "--cohort", "demo", "--json", cwd=tmp_path)
     assert done.code == 0, done.err
+
+
+def test_a_real_model_reads_abstracts_and_adds_nothing_that_they_do_not_say(
+    model: str, tmp_path: Path
+) -> None:
+    """An edge of the graph holds a sentence of its paper, however little the model understood."""
+    papers = sorted((REPO / "data" / "corpus").glob("*.md"), key=lambda it: it.stat().st_size)[:10]
+    (tmp_path / "papers").mkdir()
+    for paper in papers:
+        (tmp_path / "papers" / paper.name).write_text(paper.read_text())
+    (tmp_path / "sage.toml").write_text(_settings(model))
+    build = ("kg", "build", "papers", "--out", "graph", "--extractor", "chat", "--yes", "--json")
+    built = sage(*build, cwd=tmp_path)
+    assert "Traceback" not in built.err
+    report = built.json
+    assert report["documents"] == 10
+    kept, dropped = report["triples"], sum(report["dropped"].values())
+    assert kept + dropped + report["chunks_failed"] > 0
+    assert (built.code == 0) == (kept > 0)
+    text = " ".join(" ".join(paper.read_text().split()) for paper in papers)
+    for file in (tmp_path / "graph").glob("*.jsonl") if kept else ():
+        for line in file.read_text().splitlines():
+            for evidence in json.loads(line).get("evidence") or ():
+                assert " ".join(evidence["text"].split()) in text
