@@ -95,7 +95,7 @@ def beyond(question: Question, hypothesis: Hypothesis) -> list[str]:
     ]
 
 
-FIXED = (PartRole.POPULATION, PartRole.ENDPOINT, PartRole.COVARIATE)
+FIXED = (PartRole.POPULATION, PartRole.ENDPOINT, PartRole.COVARIATE, PartRole.QUALIFIER)
 """Roles that an exposure cannot fill."""
 
 

@@ -9,7 +9,6 @@ from agents.question.names import key_of
 from agents.question.types import Asked, PartRole, Question, QuestionInput, Reading
 from agents.question.vocabulary import Vocabulary
 from sage.core.errors import InputError
-from sage.core.printable import quote_text
 
 
 def apply_corrections(
@@ -40,24 +39,23 @@ def apply_corrections(
         }
     )
     wanted = {key_of(words): words for words in dropped}
-    named = {key_of(part.words) for part in parts} | {key_of(part.name) for part in parts}
+    whole = ground(given, changed, vocabulary, reading)
+    named = {key: part for part in whole.parts for key in (key_of(part.words), key_of(part.name))}
     for key, words in wanted.items():
         if key not in named:
-            listed = ", ".join(quote_text(part.words) for part in parts) or "none"
+            listed = ", ".join(part.quoted for part in whole.parts) or "none"
             raise InputError(f'--drop "{words}": the question has no such part; it has {listed}')
-    kept = tuple(
-        part for part in parts if not {key_of(part.words), key_of(part.name)} & set(wanted)
-    )
-    question = ground(given, changed.model_copy(update={"parts": kept}), vocabulary)
     if not wanted:
-        return question
-    whole = ground(given, changed, vocabulary)
-    left_out = tuple(
+        return whole
+    kept = [part for part in parts if not {key_of(part.words), key_of(part.name)} & set(wanted)]
+    question = ground(given, changed.model_copy(update={"parts": tuple(kept)}), vocabulary, reading)
+    left_out = [
         part.model_copy(update={"left_out": "left out at the asker's word"})
         for part in whole.parts
         if {key_of(part.words), key_of(part.name)} & set(wanted)
-    )
-    return question.model_copy(update={"parts": (*question.parts, *left_out)})
+    ]
+    others = [part for part in question.parts if key_of(part.words) not in wanted]
+    return question.model_copy(update={"parts": (*others, *left_out)})
 
 
 BY_HAND = "the asker's own choice"

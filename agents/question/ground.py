@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from agents.core.words import quote_remark
-from agents.question.labels import Labels, LevelMatch, conditions_of
-from agents.question.names import OPTIONAL, key_of, terms_of
-from agents.question.read import OFF_TOPIC, WITHOUT, match_within
+from agents.question.labels import Labels, LevelMatch
+from agents.question.names import OPTIONAL, key_of, read_table, terms_of
+from agents.question.read import CUE, OFF_TOPIC, find_unread, lower, match_within
 from agents.question.subgroups import find_contradictions, find_numbers, invert_filters
 from agents.question.types import (
     Asked,
@@ -22,28 +24,38 @@ from agents.question.types import (
     Setting,
     Supply,
 )
-from agents.question.vocabulary import Concept, Vocabulary, organ_of, without_organ
+from agents.question.vocabulary import Concept, Vocabulary, lack, organ_of, without_organ
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType
 from sage.core.printable import quote_text
 from validation.core.dictionary import POOLED, level_key
-from validation.core.hypothesis import Filter
 from validation.inputs.population import two_levels
 
 ADJUSTED = (PartRole.COVARIATE, PartRole.MEDIATOR)
 """Roles in which a variable of any kind serves with all of its levels."""
+Fields = dict[str, Any]
+"""Fields of a part that grounding sets."""
 
 
-def ground(given: QuestionInput, reading: Reading, vocabulary: Vocabulary) -> Question:
+def ground(
+    given: QuestionInput,
+    reading: Reading,
+    vocabulary: Vocabulary,
+    original: Reading | None = None,
+) -> Question:
     """Look up each part of the question in cohort, ontology and graph.
 
     Names come from the reader (rules or a model); keys, stand-ins, supplies and refusals are
-    determined here.
+    determined here. Words of the prompt that are in no part or note of the `original` reading, if
+    the asker corrected it, become qualifiers.
     """
     setting = _setting(given, reading)
     notes = [quote_remark(note) for note in reading.notes]
+    refusals = [quote_remark(reason) for reason in reading.refusals]
     parts: list[Part] = []
-    for asked in _with_exposure(reading):
+    read = original or reading
+    unread = [] if read.refusals or read.language != "en" else _unread(given, read, vocabulary)
+    for asked in (*_with_exposure(reading), *unread):
         part, note = _part(asked, given, vocabulary, setting)
         if any(_same(part, earlier) for earlier in parts):
             continue  # "tertiary lymphoid structures (TLS)"
@@ -55,9 +67,6 @@ def ground(given: QuestionInput, reading: Reading, vocabulary: Vocabulary) -> Qu
                 f"{part.quoted} is not measured itself; measured instead: {part.stands_in}."
             )
     parts = _pair_levels(parts, vocabulary.labels)
-    refusals = [quote_remark(reason) for reason in reading.refusals]
-    if not refusals:
-        refusals = _refusals(reading, parts, given)
     return Question(
         prompt=given.prompt,
         language=reading.language,
@@ -66,8 +75,25 @@ def ground(given: QuestionInput, reading: Reading, vocabulary: Vocabulary) -> Qu
         parts=tuple(parts),
         setting=setting,
         notes=tuple(dict.fromkeys(notes)),
-        refusals=tuple(dict.fromkeys(refusals)),
+        refusals=tuple(dict.fromkeys(refusals or _refusals(reading, parts, given))),
     )
+
+
+def _unread(given: QuestionInput, reading: Reading, vocabulary: Vocabulary) -> list[Asked]:
+    """List the words of the prompt that no part and no note has."""
+    spoken = [it for part in reading.parts for it in (part.words, part.corrected_from) if it]
+    spoken += [it for note in reading.notes for it in re.findall(r'"([^"]+)"', str(note))]
+    prompt, text = given.prompt, lower(given.prompt)
+    patterns = [rf"(?<!\w){re.escape(lower(it))}(?:{_in_short(it)})?(?!\w)" for it in spoken]
+    spans = [found.span() for pattern in patterns for found in re.finditer(pattern, text)]
+    outcomes = [part.name for part in reading.parts if part.role is PartRole.ENDPOINT]
+    found = [prompt[slice(*it)] for it in find_unread(prompt, spans, vocabulary, outcomes)]
+    return [Asked(words=words, role=PartRole.QUALIFIER, name=words) for words in found]
+
+
+def _in_short(words: str) -> str:
+    """Return a pattern of the initials of a name, as they follow it in parentheses."""
+    return r" \(" + "".join(re.escape(it[0]) for it in re.findall(r"\w+", lower(words))) + r"s?\)"
 
 
 def _with_exposure(reading: Reading) -> list[Asked]:
@@ -91,86 +117,113 @@ def _same(part: Part, earlier: Part) -> bool:
     return bool(part.name) and all(getattr(part, it) == getattr(earlier, it) for it in alike)
 
 
+def resolve(asked: Asked, vocabulary: Vocabulary) -> Concept | None:
+    """Find what a part names; of a population, the patients come first."""
+    name = asked.name
+    if numbers := find_numbers(lower(name), vocabulary.labels):
+        return Concept(numbers[0].name, condition=True, filters=numbers[0].filters)
+    if asked.role is PartRole.POPULATION:
+        without = CUE["without"].match(lower(name) + " ") or re.match(
+            r"(?:without|no|not) ", lower(name)
+        )
+        level = None if without else vocabulary.find_level(name)
+        bare = name[without.end() :] if without else name
+        if found := level or vocabulary.find_side(bare, present=not without):
+            return found
+    found = vocabulary.find(
+        name, patients=asked.role not in (PartRole.ENDPOINT, PartRole.TREATMENT)
+    )
+    return found or vocabulary.find_gene(name) or match_within(name, vocabulary)
+
+
 def _part(
     asked: Asked, given: QuestionInput, vocabulary: Vocabulary, setting: Setting
 ) -> tuple[Part, str]:
-    base = Part(
-        words=asked.words,
-        role=asked.role,
-        negated=asked.negated,
-        level=asked.level,
-        corrected_from=asked.corrected_from,
-    )
-    if asked.role is PartRole.POPULATION and (found := _conditions(asked, vocabulary)):
-        return _subgroup(base, found[0], found[1], given), ""
-    concept = (
-        vocabulary.find(asked.name)
-        or vocabulary.find_gene(asked.name)
-        or match_within(asked.name, vocabulary)
-    )
-    note = ""
-    update: dict[str, object] | None = None
+    shared = ("words", "role", "negated", "level", "corrected_from")
+    base = Part.model_validate({name: getattr(asked, name) for name in shared})
+    if asked.role is PartRole.QUALIFIER:
+        near = tuple(vocabulary.labels.similar(asked.name)[:3])
+        return base.model_copy(update={"supply": _unknown(asked, given), "nearest": near}), ""
+    concept, note = resolve(asked, vocabulary), ""
+    update: Fields | None = None
     if asked.role is PartRole.POPULATION:
+        if concept is not None and concept.condition:
+            return _subgroup(base, concept, given), ""
         update = _cancer(asked, concept, given, setting, vocabulary)
+        rows = read_table("organs.tsv")
+        sex = next((row[2] for row in rows if setting.cohort.startswith(row[0])), "")
+        if sex and terms_of(asked.name) == terms_of(sex):
+            return base.model_copy(update={"name": sex, "setting": True}), (
+                f"{given.cohort.cohort} does not record sex: {quote_text(asked.words)} are all"
+                " of its patients"
+            )
     elif asked.role is not PartRole.ENDPOINT:
-        update, note = _compared_levels(asked, concept, given, vocabulary)
+        update, note = _compare_levels(asked, concept, vocabulary)
     if update is None and concept is None:
-        nearest = vocabulary.similar(asked.name)
-        update = {"nearest": nearest, "supply": (_unknown(asked, given),)}
+        update = {"nearest": vocabulary.similar(asked.name), "supply": _unknown(asked, given)}
     elif update is None and concept is not None:
         update, note = _resolve_measured(asked, concept, given, vocabulary)
     return base.model_copy(update=update), note
 
 
-def _compared_levels(
-    asked: Asked, concept: Concept | None, given: QuestionInput, vocabulary: Vocabulary
-) -> tuple[dict[str, object] | None, str]:
+def _compare_levels(
+    asked: Asked, concept: Concept | None, vocabulary: Vocabulary
+) -> tuple[Fields | None, str]:
     """Return what compares the levels that a part names, or those of its variable."""
-    labels = vocabulary.labels
-    numbered = find_numbers(asked.name.casefold(), labels)
-    if numbered and numbered[0].filters:
-        key = numbered[0].filters[0].variable
-        name = next(item.label for item in labels.variables if item.key == key)
-        return {"name": name, "variables": (key,), "filters": numbered[0].filters}, ""
-    variable = labels.find(asked.name, part=False)
-    level = labels.level(asked.name) if variable is None else None
-    if level is not None:
-        variable = level.variable
-        key, side = level.exposure
-        update: dict[str, object] = {"name": variable.label, "variables": (key,)}
+    keys = {item.key: item for item in vocabulary.labels.variables}
+    if concept is not None and concept.level is not None:
+        variable = concept.level.variable
+        key, side = concept.level.exposure
+        known: Fields = {"name": variable.label, "variables": (key,)}
         if asked.role in (PartRole.EXPOSURE, PartRole.COMPARATOR):
-            return update | {"filters": level.filters, "level": side}, ""
+            return known | {"filters": concept.filters, "level": side}, ""
         if variable.kind == "categorical" or asked.role in ADJUSTED:
-            update["variables"] = (variable.key,)
-        return update, ""
-    if variable is None and concept is not None and concept.variables and not concept.every:
-        keys = {item.key: item for item in labels.variables}
-        variable = keys.get(concept.variables[0])
-    if variable is None or variable.kind not in ("binary", "categorical"):
+            known["variables"] = (variable.key,)
+        return known, ""
+    if concept is not None and concept.condition:
+        key = concept.about
+        own = (
+            {"name": keys[key].label, "variables": (key,), "filters": concept.filters}
+            if key
+            else None
+        )
+        return own, ""
+    measured = concept is not None and concept.variables and not concept.every
+    found = keys.get(concept.variables[0]) if concept is not None and measured else None
+    if concept is None or found is None or found.kind not in ("binary", "categorical"):
         return None, ""
-    known: dict[str, object] = {"name": variable.label}
-    known["nearest"] = concept.nearest if concept else ()
+    known = {"name": found.label, "variables": (found.key,), "nearest": concept.nearest}
     if asked.role in ADJUSTED:
-        return known | {"variables": (variable.key,)}, ""
-    if variable.kind == "binary" and two_levels(variable.levels) is None:
-        return known | {"variables": (level_key(variable.key, [labels.upper(variable)]),)}, ""
-    if variable.kind == "binary" or asked.role is not PartRole.EXPOSURE:
-        return known | {"variables": (variable.key,)}, ""
-    if (rest := labels.reference(variable)) is not None:
+        return known, ""
+    if found.kind == "binary" and two_levels(found.levels) is None:
+        upper = level_key(found.key, [vocabulary.labels.upper(found)])
+        return known | {"variables": (upper,)}, ""
+    if found.kind == "binary" or asked.role is not PartRole.EXPOSURE:
+        return known, ""
+    if (rest := vocabulary.labels.reference(found)) is not None:
         key, side = rest.exposure
         compared = " or ".join(str(value) for value in rest.values)
         return known | {"variables": (key,), "level": side}, (
             f"{quote_text(asked.words)} compares {compared} with all other patients"
         )
-    listed = ", ".join(level for level in variable.levels if level != POOLED)
-    how = f"{variable.label} has several levels ({listed}): name the one to compare, or two"
-    return known | {"supply": (Supply(kind="cohort variable", how=how),)}, ""
+    listed = ", ".join(level for level in found.levels if level != POOLED)
+    how = f"{found.label} has several levels ({listed}): name the one to compare, or two"
+    return known | {"variables": (), "supply": lack(how)}, ""
 
 
 def _pair_levels(parts: list[Part], labels: Labels) -> list[Part]:
     """Restrict a comparison of two levels to the patients who are at either."""
     out: list[Part] = []
     for part in parts:
+        if part.role is PartRole.COMPARATOR and part.supply:  # "KRAS-mutant … than wild type"
+            names = {item.key: item.label for item in labels.variables}
+            keys = [it.filters[0].variable if it.filters else it.variables[0].partition("=")[0]
+                    for it in parts if it.role is PartRole.EXPOSURE and it.variables]  # fmt: skip
+            about = next(iter(keys), "")
+            level = labels.level(f"{names.get(about, '')} {part.words}") if about else None
+            if level is not None and level.variable.key == about:
+                update = {"name": names[about], "filters": level.filters, "supply": ()}
+                part = part.model_copy(update=update)
         if part.role is PartRole.COMPARATOR and part.filters:
             own = part.filters[0]
             same = [
@@ -181,7 +234,8 @@ def _pair_levels(parts: list[Part], labels: Labels) -> list[Part]:
                 and other.filters[0].variable == own.variable
             ]
             variable = next(item for item in labels.variables if item.key == own.variable)
-            values = [value for item in (*same, own) for value in _values(item)]
+            held = [it.value if isinstance(it.value, tuple) else (it.value,) for it in (*same, own)]
+            values = [value for several in held for value in several if value is not None]
             whole = len(values) == len([it for it in variable.levels if it != POOLED])
             kept = LevelMatch(variable, tuple(dict.fromkeys(values))).filters
             part = part.model_copy(
@@ -191,18 +245,13 @@ def _pair_levels(parts: list[Part], labels: Labels) -> list[Part]:
     return out
 
 
-def _values(condition: Filter) -> tuple[str | float, ...]:
-    value = condition.value
-    return value if isinstance(value, tuple) else () if value is None else (value,)
-
-
 def _cancer(
     asked: Asked,
     concept: Concept | None,
     given: QuestionInput,
     setting: Setting,
     vocabulary: Vocabulary,
-) -> dict[str, object] | None:
+) -> Fields | None:
     """Return the population that a cancer's name implies: this cohort's, a part, or another's.
 
     It is the whole cohort only if the cohort's title, name or notes have all of its words; the
@@ -211,40 +260,37 @@ def _cancer(
     organ = organ_of(asked.name) or organ_of(concept.name if concept else "")
     if not organ or (concept is not None and concept.kind not in (EntityType.DISEASE, None)):
         return None
-    name = concept.name if concept else asked.name
-    known: dict[str, object] = {
-        "name": name,
-        "kind": EntityType.DISEASE,
-        "graph_node": concept.graph_node if concept else "",
-    }
+    name, cohort = concept.name if concept else asked.name, given.cohort
+    node = concept.graph_node if concept else ""
+    known: Fields = {"name": name, "kind": EntityType.DISEASE, "graph_node": node}
     if setting.cohort and organ_of(setting.cohort) != organ:
-        return known | {"setting": True, "supply": (_needs_cohort(name, given),)}
-    declared = terms_of(
-        " ".join((given.cohort.title, given.cohort.cohort, *given.cohort.notes)), label=True
-    )
+        how = f"{cohort.cohort} is not a cohort of {name}; give one with --cohort"
+        return known | {"setting": True, "supply": lack(how)}
+    declared = terms_of(" ".join((cohort.title, cohort.cohort, *cohort.notes)), label=True)
     kind = without_organ(asked.name)
     if terms_of(kind) - OPTIONAL <= declared or (
         concept is not None and terms_of(concept.name) - OPTIONAL <= declared
     ):
         return known | {"setting": True}
-    if found := _conditions(asked.model_copy(update={"name": kind}), vocabulary):
-        return {"name": found[0], "filters": found[1]}
+    found = vocabulary.find(kind, patients=True)
+    if found is not None and found.filters:
+        return {"name": found.name, "filters": found.filters}
     how = (
-        f"{given.cohort.cohort} neither says that all its patients have {quote_text(kind.strip())} "
+        f"{cohort.cohort} neither says that all its patients have {quote_text(kind.strip())} "
         "nor records who has: add a variable to its cohort.toml, or say so in its title"
     )
-    return known | {"supply": (Supply(kind="cohort variable", how=how),)}
+    return known | {"supply": lack(how)}
 
 
 def _resolve_measured(
     asked: Asked, concept: Concept, given: QuestionInput, vocabulary: Vocabulary
-) -> tuple[dict[str, object], str]:
+) -> tuple[Fields, str]:
     """Resolve a name in its role to variables or to missing data, with a note."""
     cohort = given.cohort.cohort
-    known: dict[str, object] = {"name": concept.name, "kind": concept.kind}
+    known: Fields = {"name": concept.name, "kind": concept.kind}
     if asked.role is not PartRole.ENDPOINT and concept.endpoint and not concept.variables:
         how = f"{concept.name} is an outcome of {cohort} and cannot be a marker"
-        return {"name": concept.name, "supply": (Supply(kind="cohort variable", how=how),)}, ""
+        return {"name": concept.name, "supply": lack(how)}, ""
     if asked.role is PartRole.ENDPOINT and not concept.outcome:
         concept = replace(concept, variables=())
     if asked.role is PartRole.TREATMENT and not concept.variables:
@@ -256,51 +302,23 @@ def _resolve_measured(
             )
     known |= {"graph_node": concept.graph_node, "ontology_id": concept.ontology_id}
     if asked.role is PartRole.POPULATION:
-        return known | {"supply": concept.supply or (_unknown(asked, given),)}, ""
-    supply = concept.supply
-    if not (concept.variables or concept.endpoint or concept.open_to or supply):
-        supply = (_unknown(asked, given),)
-    return known | {
-        "variables": concept.variables,
-        "every": concept.every,
-        "open_to": concept.open_to,
-        "stands_in": concept.stands_in,
-        "endpoint": concept.endpoint,
-        "nearest": concept.nearest,
-        "supply": supply,
-    }, concept.note
+        return known | {"supply": concept.supply or _unknown(asked, given)}, ""
+    represented = concept.variables or concept.endpoint or concept.open_to
+    copied = ("variables", "every", "open_to", "stands_in", "endpoint", "nearest")
+    known |= {name: getattr(concept, name) for name in copied}
+    supply = concept.supply or (() if represented else _unknown(asked, given))
+    return known | {"supply": supply}, concept.note
 
 
-def _conditions(asked: Asked, vocabulary: Vocabulary) -> tuple[str, tuple[Filter, ...]] | None:
-    """Return the subgroup that a name describes, and its conditions (none if it has no value)."""
-    name, labels = asked.name.casefold(), vocabulary.labels
-    if numbered := find_numbers(name, labels):
-        return numbered[0].variable, numbered[0].filters
-    filters: list[Filter] = []
-    for text in conditions_of(name):
-        level = labels.level(text)
-        if level is None:
-            return name, ()
-        filters += level.filters
-    if filters:
-        return name, tuple(filters)
-    without = WITHOUT.match(name + " ") or re.match(r"(?:without|no|not) ", name)
-    level = labels.level(name) or labels.level(
-        name[without.end() :] if without else name, present=not without
-    )
-    return (level.variable.label, level.filters) if level is not None else None
-
-
-def _subgroup(base: Part, what: str, filters: tuple[Filter, ...], given: QuestionInput) -> Part:
-    if filters and base.negated:
-        update = {"name": f"not {what}", "filters": invert_filters(filters), "negated": False}
-        return base.model_copy(update=update)
-    if filters:
-        return base.model_copy(update={"name": what, "filters": filters})
-    how = f"{given.cohort.cohort} has no {what} with such a value; add one to its cohort.toml"
-    return base.model_copy(
-        update={"name": what, "supply": (Supply(kind="cohort variable", how=how),)}
-    )
+def _subgroup(base: Part, concept: Concept, given: QuestionInput) -> Part:
+    name, filters = concept.name, concept.filters
+    if not filters:
+        how = f"{given.cohort.cohort} has no {name} with such a value; add one to its cohort.toml"
+        return base.model_copy(update={"name": name, "supply": lack(how)})
+    update: Fields = {"name": name, "filters": filters}
+    if base.negated:
+        update = {"name": f"not {name}", "filters": invert_filters(filters), "negated": False}
+    return base.model_copy(update=update)
 
 
 def _everybody(concept: Concept, given: QuestionInput, ontology: Ontology) -> str:
@@ -322,51 +340,36 @@ def _everybody(concept: Concept, given: QuestionInput, ontology: Ontology) -> st
     return ""
 
 
-def _needs_cohort(name: str, given: QuestionInput) -> Supply:
-    return Supply(
-        kind="cohort variable",
-        how=f"{given.cohort.cohort} is not a cohort of {name}; give one with --cohort",
-    )
-
-
-def _unknown(asked: Asked, given: QuestionInput) -> Supply:
-    return Supply(
-        kind="literature build",
-        how=f"neither graph nor ontology nor {given.cohort.cohort} has a name for "
-        f"{quote_text(asked.words)}; a graph built from literature on it would (`sage kg build`), "
-        "and a cohort that measures it",
-    )
+def _unknown(asked: Asked, given: QuestionInput) -> tuple[Supply, ...]:
+    how = f"neither graph nor ontology nor {given.cohort.cohort} has a name for "
+    how += quote_text(asked.words)
+    if asked.role is PartRole.QUALIFIER:
+        return lack(f"{how}, and the other parts do not say it")
+    how += "; a graph built from literature on it would (`sage kg build`), and a cohort that "
+    return lack(f"{how}measures it", "literature build")
 
 
 def _setting(given: QuestionInput, reading: Reading) -> Setting:
-    asked = next(
-        (
-            part.name
-            for part in reading.parts
-            if part.role is PartRole.POPULATION and organ_of(part.name)
-        ),
-        "",
-    )
-    cohort = disease_of_cohort(given)
-    graph = disease_of_graph(given.graph)
-    mismatches = []
-    for first, second, text in (
-        (asked, cohort, "The question is about {0}, and the cohort {2} about {1}."),
-        (asked, graph, "The question is about {0}, and the knowledge graph about {1}."),
-        (cohort, graph, "The cohort {2} is about {0}, and the knowledge graph about {1}."),
-    ):
-        if first and second and organ_of(first) != organ_of(second):
-            mismatches.append(text.format(first, second, given.cohort.cohort))
+    populations = [part.name for part in reading.parts if part.role is PartRole.POPULATION]
+    asked = next(filter(organ_of, populations), "")
+    cohort, graph = disease_of_cohort(given), disease_of_graph(given.graph)
+    mismatches = [
+        text.format(first, second, given.cohort.cohort)
+        for first, second, text in (
+            (asked, cohort, "The question is about {0}, and the cohort {2} about {1}."),
+            (asked, graph, "The question is about {0}, and the knowledge graph about {1}."),
+            (cohort, graph, "The cohort {2} is about {0}, and the knowledge graph about {1}."),
+        )
+        if first and second and organ_of(first) != organ_of(second)
+    ]
     return Setting(asked=asked, graph=graph, cohort=cohort, mismatches=tuple(mismatches))
 
 
 def disease_of_cohort(given: QuestionInput) -> str:
     """Return the cancer named in the cohort's title, name or notes."""
-    for text in (given.cohort.title, given.cohort.cohort, *given.cohort.notes):
-        organ = organ_of(text)
-        if organ:
-            return f"{organ} cancer"
-    return ""
+    texts: Iterable[str] = (given.cohort.title, given.cohort.cohort, *given.cohort.notes)
+    organ = next(filter(None, map(organ_of, texts)), "")
+    return f"{organ} cancer" if organ else ""
 
 
 def disease_of_graph(names: tuple[GraphName, ...]) -> str:
@@ -376,11 +379,8 @@ def disease_of_graph(names: tuple[GraphName, ...]) -> str:
         organ = organ_of(node.name) if node.kind is EntityType.DISEASE else ""
         if organ:
             weights[organ] = weights.get(organ, 0) + node.degree
-    total = sum(weights.values())
-    if not total:
-        return ""
-    organ = max(sorted(weights), key=lambda name: weights[name])
-    return f"{organ} cancer" if weights[organ] > total / 2 else ""
+    organ = max(sorted(weights), key=lambda name: weights[name], default="")
+    return f"{organ} cancer" if organ and weights[organ] > sum(weights.values()) / 2 else ""
 
 
 def _refusals(reading: Reading, parts: list[Part], given: QuestionInput) -> list[str]:

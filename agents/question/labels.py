@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from agents.question.names import OPTIONAL, read_table, terms_of
+from agents.question.names import OPTIONAL, list_known, terms_of
 from agents.question.types import Level
 from validation.core.dictionary import POOLED, Variable, level_key
 from validation.core.hypothesis import Filter
+from validation.core.levels import NO, SPELLINGS, YES, plain_level
 from validation.inputs.population import two_levels
 
 PREPOSITION = re.compile(
@@ -19,9 +20,8 @@ PREPOSITION = re.compile(
 """Words before which a label names what is measured, and after which where or when."""
 SHARE = 0.5
 """Least share of a label's words that a part of it must have to stand for the variable."""
-YES = frozenset(("yes", "posit", "receiv", "mutat", "1"))
-NO = frozenset(("no", "negat", "wild", "untreat", "0"))
-RELATIVE = frozenset(("high", "low", "oth", "mix", "normal", *YES, *NO))
+HOLDS, FAILS = (frozenset(term for word in words for term in terms_of(word)) for words in (YES, NO))
+RELATIVE = frozenset(("high", "low", "oth", "mix", "normal", *HOLDS, *FAILS))
 """Levels that say nothing without the name of their variable."""
 REFERENCES = frozenset(("never", "no", "placebo", "observ", "control", "negat"))
 """Levels of a treatment or a habit that mean its absence."""
@@ -57,9 +57,13 @@ class LevelMatch:
 
 
 class Labels:
-    """Index of a cohort's variables and levels by the words of their names."""
+    """Index of a cohort's variables and levels by the words of their names.
 
-    def __init__(self, variables: Iterable[Variable]) -> None:
+    A word of a header that is none of the `known` ones abbreviates the words that begin with it
+    ("meno", "hormon").
+    """
+
+    def __init__(self, variables: Iterable[Variable], known: Container[str] = ()) -> None:
         self.variables = tuple(variables)
         self._names: list[tuple[frozenset[str], Variable]] = []
         self._heads: list[frozenset[str]] = []
@@ -72,22 +76,35 @@ class Labels:
             variable.key: frozenset().union(*(terms for terms, it in self._names if it is variable))
             for variable in self.variables
         }
+        self._short = sorted(
+            term
+            for term in frozenset().union(*self._all.values())
+            if len(term) >= 4 and term not in known and term not in list_known(True)
+        )
+
+    def terms(self, phrase: str) -> frozenset[str]:
+        """Reduce a phrase to terms, written as the cohort's headers abbreviate them."""
+        wanted = terms_of(phrase)
+        if not self._short:
+            return wanted
+        return frozenset(
+            next((term for term in self._short if word.startswith(term)), word) for word in wanted
+        )
 
     def find(self, phrase: str, *, part: bool = True) -> Variable | None:
         """Find the variable whose name has the words of a phrase, or the only one with them.
 
         Without `part` the phrase must have all words of the name.
         """
-        wanted = terms_of(phrase)
-        core = wanted - OPTIONAL
-        for terms, variable in self._names:
-            if terms == wanted:
-                return variable
-        for terms, variable in self._names:
-            if core and terms - OPTIONAL == core:
-                return variable
-        near = self.nearest(wanted) if part and core else []
-        return near[0][1] if near and (len(near) == 1 or near[0][0] > near[1][0]) else None
+        return self._of_terms(self.terms(phrase), part=part)
+
+    def _of_terms(self, wanted: frozenset[str], *, part: bool = True) -> Variable | None:
+        alike = [pair for pair in self._names if wanted and pair[0] - OPTIONAL == wanted - OPTIONAL]
+        exact = [variable for terms, variable in alike if terms == wanted]
+        exact += [variable for _, variable in alike if wanted - OPTIONAL]
+        near = self.nearest(wanted) if part and not exact else []
+        best = near[:1] if len(near) < 2 or near[0][0] > near[1][0] else []
+        return next(iter([*exact, *(variable for _, variable in best)]), None)
 
     def nearest(self, wanted: frozenset[str]) -> list[tuple[float, Variable]]:
         """Rank the variables of which a name has all the words, by their share in it."""
@@ -102,7 +119,7 @@ class Labels:
 
     def similar(self, phrase: str) -> list[str]:
         """List labels that share a word with a phrase, the most similar first."""
-        wanted = terms_of(phrase) - OPTIONAL
+        wanted = self.terms(phrase) - OPTIONAL
         scored = [
             (len(wanted & terms) / len(wanted | terms), item.label)
             for item in self.variables
@@ -115,28 +132,28 @@ class Labels:
 
         `present` says that the phrase is a variable of yes and no, as in "with" or "without" it.
         """
-        wanted = terms_of(phrase)
+        wanted = self.terms(phrase)
         if present is not None:
             found = self.find(phrase)
             return self._side(found, present) if found else None
-        for sign, side in (("posit", True), ("negat", False)):
-            if sign in wanted and (rest := self._of_terms(wanted - {sign})) is not None:
-                return self._side(rest, side)
-        best: tuple[tuple[int, int], LevelMatch] | None = None
-        tied = False
-        for variable in self.variables:
-            match = self._level_of(variable, wanted)
-            if match is None:
-                continue
-            named = len(wanted & self._all[variable.key])
-            rank = (-len(match.values), named)
-            if best is None or rank > best[0]:
-                best, tied = (rank, match), False
-            elif rank == best[0]:
-                tied = True
-        if best is None and "ever" in wanted and (own := self._of_terms(wanted - {"ever"})):
+        for sign, side in ((HOLDS, True), (FAILS, False)):
+            rest = self._of_terms(wanted - sign) if sign & wanted else None
+            named = self._all[rest.key] if rest else wanted
+            level = self._side(rest, side) if rest and not sign & wanted & named else None
+            if level is not None:
+                return level
+        found_levels = [
+            ((-len(match.values), len(wanted & self._all[match.variable.key])), match)
+            for variable in self.variables
+            if (match := self._level_of(variable, wanted)) is not None
+        ]
+        ranked = sorted(found_levels, key=lambda pair: pair[0], reverse=True)
+        if ranked:
+            tied = len(ranked) > 1 and ranked[0][0] == ranked[1][0]
+            return None if tied else ranked[0][1]
+        if "ever" in wanted and (own := self._of_terms(wanted - {"ever"})):
             return self._side(own, True) or self.reference(own)
-        return None if best is None or tied else best[1]
+        return None
 
     def reference(self, variable: Variable) -> LevelMatch | None:
         """Return all levels but the only one that means absence ("never", "placebo")."""
@@ -151,16 +168,9 @@ class Labels:
         high = [level for level in levels if "high" in _terms(level)]
         return str(found.values[0]) if found is not None else (high or levels)[-1]
 
-    def _of_terms(self, wanted: frozenset[str]) -> Variable | None:
-        exact = [
-            variable for terms, variable in self._names if wanted - OPTIONAL == terms - OPTIONAL
-        ]
-        near = self.nearest(wanted)
-        return exact[0] if exact and wanted else near[0][1] if len(near) == 1 else None
-
     def _side(self, variable: Variable, side: bool) -> LevelMatch | None:
         for level in variable.levels:
-            if _terms(level) and _terms(level) <= (YES if side else NO):
+            if _terms(level) and _terms(level) <= (HOLDS if side else FAILS):
                 return LevelMatch(variable, (level,))
         return None
 
@@ -194,14 +204,10 @@ def _levels(variable: Variable) -> Iterator[tuple[str | float, frozenset[str]]]:
 
 @lru_cache(maxsize=5_000)
 def _terms(level: str) -> frozenset[str]:
+    plain = plain_level(level)
+    if plain in SPELLINGS.values() or plain in YES | NO:
+        return terms_of(plain)
     return terms_of(level.replace("<=", " at most ").replace(">", " over "), label=True)
-
-
-def conditions_of(name: str) -> tuple[str, ...]:
-    """Return the conditions that a composite name stands for ("triple-negative")."""
-    wanted = terms_of(name) - OPTIONAL
-    rows = (row[1] for row in read_table("composites.tsv") if terms_of(row[0]) == wanted)
-    return tuple(condition for row in rows for condition in row.split("|"))
 
 
 def names_of(variable: Variable) -> tuple[str, ...]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import csv
 import re
 import unicodedata
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
 from kg.lexicon.phrases import STOP_WORDS
+from validation.core.levels import SPELLINGS
 
 TABLES = Path(__file__).parent / "tables"
 GREEK = {"α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "κ": "kappa"}
-SPELLINGS = (
+BRITISH = (
     ("tumour", "tumor"),
     ("centre", "center"),
     ("leuco", "leuko"),
@@ -29,7 +31,7 @@ def key_of(phrase: str) -> str:
     text = unicodedata.normalize("NFKC", phrase).casefold()
     for letter, name in GREEK.items():
         text = text.replace(letter, name)
-    for british, american in SPELLINGS:
+    for british, american in BRITISH:
         text = text.replace(british, american)
     words = re.findall(r"[^\W_]+\+?", text.replace("_", " "))
     return " ".join(
@@ -83,6 +85,8 @@ SIGNED = (
     (re.compile(r"(?<=[A-Za-z0-9])\+(?![\w+])"), " positive"),
     (re.compile(r"(?<=[A-Z0-9])-(?=\s|$)"), " negative"),
 )
+GLUED = re.compile(r"(?<=[a-z]{2})(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})|_+")
+"""Places where the words of a header meet ("TCellsCD8", "fac_meno")."""
 ENDINGS = (
     "ations", "ation", "ational", "ated", "ating", "ative", "asis", "ases", "atic", "ions",
     "ion", "ious", "ing", "ers", "er", "ed", "al", "ar", "ally", "ly", "ive", "ity", "ic",
@@ -97,30 +101,35 @@ OPTIONAL = frozenset(("tumor",))
 def terms_of(phrase: str, *, label: bool = False) -> frozenset[str]:
     """Reduce a name to the stems of its words, without units and words for amounts.
 
-    Words that mean the same have one stem (`tables/words.tsv`). The words of a `label` may be
-    German or French, and compounds of such words.
+    Words that mean the same have one stem: levels as `validation.core.levels` spells them, others
+    as in `tables/words.tsv`. The words of a `label` may be German or French, and compounds.
     """
     for sign, word in SIGNED:
         phrase = sign.sub(word, phrase)
+    if label:
+        phrase = GLUED.sub(" ", phrase)
     words = [_without_accents(word) for word in key_of(phrase).split()]
-    known = _equivalents(label)
+    known = list_known(label)
     out: list[str] = []
     at = 0
     while at < len(words):
         size = next((n for n in (4, 3, 2, 1) if " ".join(words[at : at + n]) in known), 0)
         if size:
             out += known[" ".join(words[at : at + size])]
-        elif label and (parts := _split_compound(words[at], known)):
-            out += parts
         else:
-            out.append(words[at])
+            out += (_split_compound(words[at], known) if label else ()) or (words[at],)
         at += size or 1
     return frozenset(map(_stem, out))
 
 
 @lru_cache(maxsize=2)
-def _equivalents(label: bool) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+def list_known(label: bool) -> dict[str, tuple[str, ...]]:
+    """List the words that have a common form, with the words of that form."""
+    found: dict[str, tuple[str, ...]] = {
+        _without_accents(word): (level,)
+        for word, level in SPELLINGS.items()
+        if len(word) > 2 and word.isalpha()
+    }
     for word, english, foreign in read_table("words.tsv"):
         for variant in (*english.split(), *(foreign.split() if label else ())):
             plain = _without_accents(key_of(variant)) if variant != "%" else variant
@@ -128,18 +137,14 @@ def _equivalents(label: bool) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _split_compound(word: str, known: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Split a compound of two known words ("Resektionsrand")."""
-    for at in range(4, len(word) - 3):
-        first, second = word[:at], word[at:]
-        for stem in (
-            first,
-            first.removesuffix("s"),
-            first.removesuffix("en"),
-            first.removesuffix("n"),
-        ):
-            if known.get(stem) and known.get(second):
-                return (*known[stem], *known[second])
+def _split_compound(word: str, known: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """Split a compound of two known words ("Resektionsrand", "Celltype")."""
+    if len(word) > 4 and known.get(word[1:]):
+        return (word[0], *known[word[1:]])  # "tsize"
+    for at in range(3, len(word) - 2):
+        for stem in (word[:at], *(word[:at].removesuffix(end) for end in ("s", "en", "n"))):
+            if stem in known and word[at:] in known and (parts := known[stem] + known[word[at:]]):
+                return parts
     return ()
 
 

@@ -1,20 +1,20 @@
 """Rule-based reading of an English question: match names, then infer roles from nearby words.
 
-Names are matched against the cohort's own labels first, then against the ontology. Unmatched words
-are reported; they become an unknown part if the question may be about them.
+Names are matched against the cohort's own labels first, then against the ontology. Every other
+word is a cue that a rule used, a stop word, or left unread (`find_unread`), which is never silent.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from agents.question.labels import LevelMatch
-from agents.question.names import is_english, word_list
-from agents.question.subgroups import AGAINST, Condition, find_numbers
+from agents.question.names import OPTIONAL, is_english, read_table, terms_of, word_list
+from agents.question.subgroups import AGAINST, find_numbers
 from agents.question.types import Asked, Intent, Level, PartRole, Reading, Side
-from agents.question.vocabulary import Concept, Vocabulary, organ_of
+from agents.question.vocabulary import PEOPLE, Concept, Vocabulary, organ_of
 from kg.lexicon.phrases import (
     STOP_WORDS,
     Word,
@@ -29,89 +29,46 @@ from validation.core.hypothesis import Direction
 DRUGS = (EntityType.TREATMENT, EntityType.CHEMICAL)
 EDGES = STOP_WORDS | {"cause", "causes"}
 """Words that neither begin nor end a name."""
-BENEFIT = re.compile(r"\b(?:respon\w+|benefit\w*|sensitiv\w+|resist\w+)\b")
-PREDICT = re.compile(r"\b(?:predict\w*|benefit\w*|sensitiv\w+|resist\w+|markers? of response)\b")
-EFFECT = r"the (?:effect|association|role|impact|influence|benefit|prognostic value|link)"
-RELATIONS: tuple[tuple[PartRole, bool, re.Pattern[str]], ...] = tuple(
-    (role, after, re.compile(rf"\b(?:{cue})\b"))
-    for role, after, cue in (
-        (PartRole.MEDIATOR, True, r"(?:mediated|explained|accounted for|carried|driven) (?:by|"
-         r"through)|due to|because of|by way of|through|via"),
-        (PartRole.COVARIATE, False, r"(?:is|are|was|were) (?:taken into account|accounted for|"
-         r"adjusted for|controlled for|held constant|known|considered)"),
-        (PartRole.COVARIATE, True, r"adjust(?:ed|ing|ment)? (?:for|by)|controll?(?:ed|ing)? for|"
-         r"account(?:ing)? for|correct(?:ed|ing) for|independent(?:ly)? (?:of|from)|"
-         r"regardless of|irrespective of|beyond|on top of|over and above|given"),
-        (PartRole.MODIFIER, True, r"modified by|depend(?:s|ent|ing)? (?:up)?on|"
-         r"(?:differs?|differently|different|vary|varies) (?:by|with|between|across|in)|"
-         r"(?:limited|restricted|confined) to|"
-         r"(?:more|less|stronger|weaker|longer|shorter)(?: \w+){0,3}? in(?= .*\bthan in\b)"),
-        (PartRole.MODIFIER, False, rf"modif\w+|(?:chang|alter|influenc)\w+ {EFFECT}"),
-        (PartRole.MEDIATOR, False, r"mediat\w+|explains?|account for"),
-    )
-)  # fmt: skip
+OF = r"(?:share|amount|number|density|level|proportion|percentage|fraction|count|rate)s? of"
+PLACES = {
+    "word": r"\b(?:{0})\b",
+    "before": rf"\b(?:{{0}})\s+(?:{OF} )?(?:(?:the|an?) )?$",
+    "next": r"[\s-]*(?:{0})\b",
+}
+"""Patterns of a cue that stands anywhere, right before a name, or right after it."""
+
+
+def _load_cues() -> Iterator[tuple[str, str, re.Pattern[str]]]:
+    """Load the cues of a reading: what each means, where it stands, and its pattern."""
+    parts: dict[str, str] = {}
+    for name, place, words in read_table("cues.tsv"):
+        filled = re.sub(r"<(\w+)>", lambda part: parts[part[1]], words)
+        parts[name] = f"(?:{filled})"
+        yield name, place, re.compile(PLACES.get(place, PLACES["word"]).format(filled))
+
+
+CUES = list(_load_cues())
+CUE = {name: it for name, place, it in CUES if place not in ("then", "since", "outcome")}
+RELATIONS = [
+    (PartRole(name), place == "then", pattern)
+    for name, place, pattern in CUES
+    if place in ("then", "since")
+]
 """Relations besides that of exposure and outcome: the role of the names after or before a cue."""
-BENEFITING = re.compile(r"\bbenefit (?:more|less|most|least)\b")
-TOGETHER = re.compile(r"\binteract\w*\b")
-EXPLAIN = re.compile(
-    r"\b(?:mediat\w+|mechanisms?|why|through (?:what|which)|explain\w*|how does|underl\w+)\b"
-)
-NEGATION = re.compile(
-    r"\b(?:other than|except(?: for)?|apart from|besides|excluding|(?:but|and) not(?: in)?|"
-    r"instead of|rather than)\s+(?:the |high |low )?$"
-)
-COMPARED = re.compile(r"\b(?:compared (?:with|to)|versus|vs|than)\s+(?:the )?(?:high |low )?$")
-PERSON = r"(?:patients?|tumors?|women|men|people|cases?|those|ones|individuals|subjects)"
-PEOPLE_WITH = re.compile(
-    rf"\b{PERSON}\s+(?:with|who (?:have|had|received|were given)|having|receiving|treated with|on|"
-    r"under)\s+(?:an? |the )?$"
-)
-WITHOUT = re.compile(
-    r"\b(?:without|with no|lacking|who (?:did not receive|have no|had no))\s+(?:an? |the )?$"
-)
-AMONG = re.compile(
-    rf"\b(?:in|among|amongst|within|for|after)\s+(?:(?:the|those|all|only|{PERSON}|subgroup|of|with|who|"
-    r"have|had|are|were|an?)\s+)*$"
-)
-"""Words before the patients that a question is about."""
-GROUP = re.compile(
-    r"[\s-]*(?:patients?|tumors?|tumours?|cases?|diseases?|cancers?|carcinomas?|subtypes?|people|"
-    r"individuals|ones|phenotypes?|subgroups?)\b"
-)
-HIGH = re.compile(
-    r"\b(?:high|higher|elevated|increased|abundant|strong|more|many|(?:lots|plenty) of|larger?|"
-    r"bigger|greater|older)\s+$"
-)
-LOW = re.compile(
-    r"\b(?:low|lower|reduced|decreased|scarce|sparse|weak|less|few|fewer|little|small(?:er)?|younger)\s+$"
-)
-WORSE = re.compile(
-    r"\b(?:shorten\w*|shorter|worse\w*|poor(?:er)?|harm\w*|unfavorable|adverse|"
-    r"(?:die\w*|dying|relapse\w*|recur\w*) (?:earlier|sooner|more often)|"
-    r"(?:rais|increas)\w* (?:the )?(?:risk|recurrences?|relapses?|mortality|deaths?))\b"
-)
-BETTER = re.compile(
-    r"\b(?:prolong\w*|longer|improv\w+|better|extend\w*|favorable|protect\w*|"
-    r"benefit\w* (?:more|most)|(?:reduc|lower|decreas|prevent)\w* "
-    r"(?:the )?(?:risk|recurrences?|relapses?|mortality|deaths?|progression))\b"
-)
+PLAIN_OUTCOMES = [(pattern, name) for name, place, pattern in CUES if place == "outcome"]
+"""Everyday words for an outcome, with the outcome that they mean."""
+WORSE, BETTER = CUE["worse"], CUE["better"]
 BOTH_WAYS = re.compile(
-    rf"(?:{WORSE.pattern}) and (?:{BETTER.pattern})|(?:{BETTER.pattern}) and (?:{WORSE.pattern})"
+    rf"{WORSE.pattern} and {BETTER.pattern}|{BETTER.pattern} and {WORSE.pattern}"
 )
-NO_RELATION = re.compile(
-    r"\b(?:negative control|unrelated|no relation|not (?:associated|related|linked|relate))\b"
-)
+IS_SIDE = re.compile(rf" (?:is|are|was|were) {CUE['side'].pattern}")
+BESIDE = re.compile("|".join((IS_SIDE.pattern, CUE["group"].pattern, CUE["people"].pattern)))
 LISTED = frozenset(
     {"and", "or", "as", "well", "the", "both", "patient", "patients", "tumors", "in"}
 )
 """Words that separate the members of a list."""
-PLAIN_OUTCOMES = (
-    (re.compile(r"\b(?:prognos\w+|outcomes?)\b"), "survival"),
-    (re.compile(r"\b(?:liv(?:e|es|ed|ing)|surviv(?:e|es|ed|ing)|outliv\w+|die[sd]?|dying)\b"),
-     "survival"),
-    (re.compile(r"\brecur(?:s|red)?\b"), "recurrence"),
-)  # fmt: skip
-"""Everyday words for an outcome, with the outcome that they mean."""
+JOINED = re.compile(r"\b(?:and|or|with|versus|vs|than|as)\b", re.IGNORECASE)
+VERB = re.compile(r"\b(?:do|does|did|can|could|will|would|may|might)\b")
 EMPTY = (
     'The question is empty. Say what to look for, e.g. sage ask "Does FGFR3 expression relate to'
     ' overall survival?"'
@@ -133,21 +90,54 @@ class Match:
     start: int
     end: int
     phrase: str
-    concept: Concept | None = None
-    condition: Condition | None = None
+    concept: Concept
     corrected_from: str = ""
 
-    @property
-    def outcome(self) -> bool:
-        """True for an endpoint, whether or not the cohort has it."""
-        return self.concept is not None and self.concept.outcome
+
+def find_unread(
+    prompt: str, read: Iterable[tuple[int, int]], vocabulary: Vocabulary, outcomes: Collection[str]
+) -> list[tuple[int, int]]:
+    """Find the runs of words that are in no span that was `read`, no cue and no stop word.
+
+    An everyday word for an outcome is a cue only if none of the `outcomes` is another one.
+    """
+    text = lower(prompt)
+    plain = [it for it, name in PLAIN_OUTCOMES
+             if not outcomes or any(name in known.lower() for known in outcomes)]  # fmt: skip
+    cues = [*plain, *(it for _, place, it in CUES if place in ("at", "then", "since"))]
+    spans = [_widen(text, *span) for span in read]
+    cued = [found.span() for cue in cues for found in cue.finditer(text)]
+    words, stop = split_words(prompt), STOP_WORDS | word_list("function")
+    taken = {
+        at
+        for at, word in enumerate(words)
+        if any(start < word.end and word.start < end for start, end in spans)
+        or any(start <= word.start and word.end <= end for start, end in cued)
+        or frozenset() < terms_of(word.text) <= OPTIONAL
+        or word.text.casefold() == vocabulary.cohort.cohort.casefold()
+        or (not word.text.isupper() and {word.text.casefold(), *_base(word.text)} & stop)
+        or (len(word.text) == 1 and not word.text.isdigit())
+    }
+    runs = unmatched_runs(prompt, words, taken, ())
+    return [(words[first].start, words[last - 1].end) for first, last in runs]
 
 
-PEOPLE = re.compile(r"(?:wo)?m[ae]n|(?:fe)?males?|(?:\w+[- ])?smokers")
+def _base(word: str) -> tuple[str, ...]:
+    """Return the forms of a verb that a participle in -ing comes from."""
+    stem = word.casefold().removesuffix("ing")
+    return (stem, f"{stem}e") if len(stem) > 2 and word.casefold().endswith("ing") else ()
 
 
-def _of_level(level: LevelMatch, start: int, end: int) -> Condition:
-    return Condition(start, end, level.variable.label, level.filters)
+def _widen(text: str, start: int, end: int) -> tuple[int, int]:
+    """Add the words beside a name that say on which side patients are, and who they are."""
+    before = CUE["sided"].search(text[:start])
+    after = BESIDE.match(text[end:])
+    return before.start() if before else start, end + (after.end() if after else 0)
+
+
+def lower(prompt: str) -> str:
+    """Return a text in lower case that has the same positions."""
+    return "".join(low if len(low := char.lower()) == 1 else char for char in prompt)
 
 
 class Matcher:
@@ -156,16 +146,20 @@ class Matcher:
     def __init__(self, prompt: str, vocabulary: Vocabulary) -> None:
         self.prompt = prompt
         self.vocabulary = vocabulary
-        self.text = "".join(low if len(low := char.lower()) == 1 else char for char in prompt)
+        self.text = lower(prompt)
         self.words = [piece for word in split_words(prompt) for piece in self._split(word)]
         self.notes: list[str] = []
-        self.matches, taken = self._match()
-        self.unmatched = self._respell(taken)
-        self.matches = [match for match in self.matches if not self._is_noun(match)]
-        self.matches = _without_class_words(sorted(self.matches, key=lambda it: it.start))
+        found = self._match()
+        self.matches = [
+            it for it in found if it.concept.measured or not self._explaining(it.end, found)
+        ]
+        self.unmatched = self._respell()
+        self.matches = _without_nouns(sorted(self.matches, key=lambda it: it.start))
 
     def _split(self, word: Word) -> list[Word]:
-        """Split two genes written as one word ("FABP5/CXCL13")."""
+        """Split two names written as one word ("FABP5/CXCL13"), or a name and its cue."""
+        if word.text.lower().endswith("-adjusted"):
+            return [Word(word.text[:-9], word.start, word.end - 9)]
         pieces = word.text.split("/")
         find = self.vocabulary.find
         if len(pieces) == 1 or find(word.text) or not all(find(piece) for piece in pieces):
@@ -174,161 +168,146 @@ class Matcher:
                   for at in range(len(pieces))]  # fmt: skip
         return [Word(piece, at, at + len(piece)) for piece, at in zip(pieces, starts, strict=True)]
 
-    def _match(self) -> tuple[list[Match], set[int]]:
+    def _match(self) -> list[Match]:
         """Match numbered subgroups, then the longest names and levels from the left."""
         found: list[Match] = []
-        taken: set[int] = set()
-        for condition in find_numbers(self.text, self.vocabulary.labels):
-            taken |= {
-                at
-                for at, word in enumerate(self.words)
-                if condition.start <= word.start < condition.end
-            }
-            words = self.prompt[condition.start : condition.end]
-            found.append(Match(condition.start, condition.end, words, condition=condition))
-        at = 0
+        for item in find_numbers(self.text, self.vocabulary.labels):
+            concept = Concept(item.name, condition=True, filters=item.filters)
+            found.append(Match(item.start, item.end, self.prompt[item.start : item.end], concept))
+        pattern, name = PLAIN_OUTCOMES[0]
+        for words in pattern.finditer(self.text):
+            concept = self.vocabulary.find(name) or Concept(name, outcome=True)
+            found.append(Match(*words.span(), self.prompt[slice(*words.span())], concept))
+        numbers, at = [(it.start, it.end) for it in found], 0
         while at < len(self.words):
             size, match = 0, None
             for size, phrase in phrases_at(self.prompt, self.words, at, EDGES):
-                if taken & set(range(at, at + size)):
-                    continue
-                match = self._level(phrase, at, size) or self._name(phrase, at, size)
+                start, end = self.words[at].start, self.words[at + size - 1].end
+                if not any(start < last and first < end for first, last in numbers):
+                    match = self._name(phrase, start, end)
                 if match is not None:
                     found.append(match)
-                    taken |= set(range(at, at + size))
                     break
             at += size if match is not None else 1
-        return found, taken
+        return found
 
-    def _is_noun(self, match: Match) -> bool:
-        """Check whether a word for people only names those of the level before it."""
-        person = match.condition is None and PEOPLE.fullmatch(match.phrase.casefold())
-        return bool(person) and any(
-            other.condition is not None and other.end + 1 == match.start for other in self.matches
-        )
-
-    def _level(self, phrase: str, at: int, size: int) -> Match | None:
-        """Match a level of a variable, if the words around it say that it is one."""
-        labels = self.vocabulary.labels
-        start, end = self.words[at].start, self.words[at + size - 1].end
-        known = labels.find(phrase, part=False)
+    def _name(self, phrase: str, start: int, end: int) -> Match | None:
+        """Match a phrase by its words, and by what the words around it say of patients."""
+        if _is_list(phrase):
+            return None
         before, after = self.text[:start], self.text[end:]
-        without = WITHOUT.search(before)
-        present = False if without else True if PEOPLE_WITH.search(before) else None
-        level = labels.level(phrase, present=present) if present is not None else None
-        if level is not None:
-            start = without.start() if without else start
-            words = self.prompt[start:end]
-            return Match(start, end, words, None, _of_level(level, start, end))
-        if known is not None or self.vocabulary.is_outcome(phrase):
-            return None
-        level = labels.level(phrase)
-        if level is None or (
-            level.bare
-            and not (
-                GROUP.match(after)
-                or AMONG.search(before)
-                or COMPARED.search(before)
-                or is_code(phrase)
-                or PEOPLE.fullmatch(phrase.casefold())
-                or self._name(phrase, at, size) is None
-            )
-        ):
-            return None
-        return Match(start, end, phrase, None, _of_level(level, start, end))
-
-    def _name(self, phrase: str, at: int, size: int) -> Match | None:
         bare = re.sub(r"['’]s$", "", phrase)
-        concept = self.vocabulary.find(phrase) or self.vocabulary.find(bare)
-        if concept is None and size == 1 and any(char.isdigit() for char in bare):
+        without = CUE["without"].search(before)
+        if without or CUE["people with"].search(before):
+            concept = self.vocabulary.find_side(bare, present=not without)
+            if concept is not None:
+                start = without.start() if without else start
+                return Match(start, end, self.prompt[start:end], concept)
+        patients = (
+            CUE["group"].match(after)
+            or CUE["among"].search(before)
+            or CUE["compared"].search(before)
+        )
+        concept = self.vocabulary.find(bare, patients=bool(patients))
+        if concept is None and " " not in bare and any(char.isdigit() for char in bare):
             concept = self.vocabulary.find_gene(bare)
         if concept is None or self._one_side(bare, concept):
             return None
-        return Match(self.words[at].start, self.words[at + size - 1].end, bare, concept)
+        return Match(start, end, bare, concept)
 
     def _one_side(self, phrase: str, concept: Concept) -> bool:
         """Check whether a name ("high mutational burden") is one side of a measured variable."""
         rest, sided = re.subn(r"^(?:high|low)[- ]", "", phrase, count=1, flags=re.IGNORECASE)
         measured = self.vocabulary.find(rest) if sided else None
-        return measured is not None and bool(measured.variables) and not concept.variables
+        known = bool(concept.variables or concept.filters)
+        return measured is not None and bool(measured.variables) and not known
 
-    def _respell(self, taken: set[int]) -> list[Match]:
-        """Match misspelled names and return the words that stay unmatched."""
-        stop = STOP_WORDS | word_list("function")
-        cues = [found.span() for _, _, cue in RELATIONS for found in cue.finditer(self.text)]
-        taken |= {
-            at
-            for at, word in enumerate(self.words)
-            if any(start <= word.start < end for start, end in cues)
-        }
-        unmatched: list[Match] = []
-        for first, last in unmatched_runs(self.prompt, self.words, taken, stop):
-            start, end = self.words[first].start, self.words[last - 1].end
-            beside = next((it for it in self.matches if it.start == end + 1 and it.outcome), None)
-            for until in ([beside.end] if beside else []) + [end]:
-                words = self.prompt[start:until]
-                name = self.vocabulary.respelled(words)
-                concept = self.vocabulary.find(name) if name else None
-                if concept is not None:
-                    self.matches = [it for it in self.matches if not start <= it.start < until]
-                    self.matches.append(Match(start, until, name, concept, None, words))
-                    self.notes.append(f'"{words}" is read as "{name}".')
-                    break
-            else:
-                words = self.prompt[start:end]
-                plain = words.casefold()
-                if len(words) > 1 and plain not in (
-                    *stop,
-                    self.vocabulary.cohort.cohort.casefold(),
-                ):
-                    if unmatched and re.fullmatch(
-                        r" of (?:the )?", self.text[unmatched[-1].end : start]
-                    ):
-                        start = unmatched.pop().start
-                    unmatched.append(Match(start, end, self.prompt[start:end]))
-        return unmatched
+    def _respell(self) -> list[tuple[int, int]]:
+        """Match misspelled names and return the words that stay unread."""
+        unread: list[tuple[int, int]] = []
+        outcomes = [it.concept.name for it in self.matches if it.concept.outcome]
+        spans = [(it.start, it.end) for it in self.matches]
+        for start, end in find_unread(self.prompt, spans, self.vocabulary, outcomes):
+            if not self._is_respelled(start, end):
+                joined = unread and re.fullmatch(r" of (?:the )?", self.text[unread[-1][1] : start])
+                unread.append((unread.pop()[0] if joined else start, end))
+        for start, end in [*unread]:
+            if words := self._explaining(end, self.matches):
+                self.notes.append(f'"{self.prompt[start:end]}" is read as "{words}".')
+                unread.remove((start, end))
+        return unread
 
-    def text_before(self, match: Match) -> str:
-        """Return the lower-case text before a match."""
-        return self.text[: match.start]
+    def _explaining(self, end: int, matches: list[Match]) -> str:
+        """Return the measured name in parentheses that explains the words before it."""
+        found = (
+            it.phrase for it in matches if it.concept.measured and self.text[end : it.start] == " ("
+        )
+        return next(found, "")
 
-    def is_group(self, match: Match) -> bool:
-        """Check whether a name says which patients are meant ("in HER2-positive breast cancer")."""
-        rest = self.text[match.end :]
-        beside = next((it for it in self.matches if it.start == match.end + 1), None)
-        disease = beside is not None and beside.concept is not None and organ_of(beside.phrase)
-        grouped = GROUP.match(rest) or GROUP.search(f" {match.phrase.casefold()}")
-        return bool((grouped or disease) and AMONG.search(self.text_before(match)))
+    def _is_respelled(self, start: int, end: int) -> bool:
+        """Match unread words, alone or with a neighbor, as a misspelled name; note how."""
+        first = next((it.start for it in self.matches if it.end + 1 == start), start)
+        spans = [(it.start, it.end) for it in self.matches] + [
+            (it.start, it.end) for it in self.words
+        ]
+        ends = [last for since, last in spans if since == end + 1]
+        for since, until in ((first, end), *((start, it) for it in ends), (start, end)):
+            words = self.prompt[since:until]
+            name = self.vocabulary.respelled(words)
+            concept = self.vocabulary.find(name) if name else None
+            if concept is not None:
+                self.matches = [it for it in self.matches if not since <= it.start < until]
+                self.matches.append(Match(since, until, name, concept, words))
+            if name:
+                self.notes.append(f'"{words}" is read as "{name}".')
+                return True
+        return False
+
+    def is_group(self, start: int, end: int) -> bool:
+        """Check whether words say which patients are meant ("in HER2-positive breast cancer")."""
+        beside = next((it for it in self.matches if it.start == end + 1), None)
+        disease = beside is not None and organ_of(beside.phrase)
+        grouped = CUE["group"].match(self.text[end:]) or CUE["group"].search(
+            f" {self.text[start:end]}"
+        )
+        return bool((grouped or disease) and CUE["among"].search(self.text[:start]))
 
     def words_between(self, first: Match, second: Match) -> set[str]:
         """Return the words between two matches."""
         return set(re.findall(r"\w+", self.text[first.end : second.start]))
 
 
-def _without_class_words(matches: list[Match]) -> list[Match]:
-    """Drop a class word that only describes the name next to it ("the gene HPRT1")."""
+def _is_list(phrase: str) -> bool:
+    """Check whether a phrase has a word of a list beside which nothing is added to the name."""
+    pieces = [terms_of(piece) - OPTIONAL for piece in JOINED.split(phrase)]
+    others = [[*pieces[:at], *pieces[at + 1 :]] for at in range(len(pieces))]
+    spare = [it <= frozenset().union(*rest) for it, rest in zip(pieces, others, strict=True)]
+    return bool(AGAINST.search(f"{phrase} ")) or (len(pieces) > 1 and any(spare))
 
-    def is_beside(match: Match) -> bool:
-        return not match.phrase.endswith("s") and any(
-            other.concept is not None and other.concept.variables
-            for other in matches
-            if other.start == match.end + 1 or other.end + 1 == match.start
-        )
 
-    measured = any(it.concept and it.concept.variables and not it.outcome for it in matches)
+def _without_nouns(matches: list[Match]) -> list[Match]:
+    """Drop the words that only describe the name beside them ("the gene HPRT1", "women")."""
 
-    def is_spare(match: Match) -> bool:
-        open_to = match.concept.open_to if match.concept is not None else ""
-        return bool(open_to) and (is_beside(match) or (open_to == "any" and measured))
+    def is_noun(match: Match) -> bool:
+        concept, beside = match.concept, [
+            it.concept for it in matches if match.start - 1 == it.end or it.start - 1 == match.end
+        ]  # fmt: skip
+        if not concept.open_to:
+            before = any(it.concept.condition and it.end + 1 == match.start for it in matches)
+            person = not concept.condition and PEOPLE.fullmatch(match.phrase.casefold())
+            return before and bool(person)
+        singular = not match.phrase.endswith("s") and any(it.variables for it in beside)
+        measured = any(it.concept.variables and not it.concept.outcome for it in matches)
+        return singular or (concept.open_to == "any" and measured)
 
-    return [match for match in matches if not is_spare(match)]
+    return [match for match in matches if not is_noun(match)]
 
 
 def match_within(name: str, vocabulary: Vocabulary) -> Concept | None:
-    """Return the only concept within a longer name, if the rest of the name is matched."""
+    """Return the only concept within a longer name, if the rest of the name is read."""
     matcher = Matcher(name, vocabulary)
-    measuring = word_list("function")
-    concepts = [it.concept for it in matcher.matches if it.phrase.casefold() not in measuring]
+    stop = word_list("function")
+    concepts = [it.concept for it in matcher.matches if it.phrase.casefold() not in stop]
     return concepts[0] if len(concepts) == 1 and not (matcher.unmatched or matcher.notes) else None
 
 
@@ -343,10 +322,12 @@ def read_by_rules(prompt: str, vocabulary: Vocabulary) -> Reading:
     parts = _assign_roles(matcher)
     if not matches and not parts:
         return Reading(intent=Intent.DISCOVER, notes=tuple(matcher.notes), refusals=(OFF_TOPIC,))
-    unknown, notes = _place_unmatched(matcher, parts)
-    parts = _merge(parts + unknown)
-    notes = [*matcher.notes, *notes]
-    if NO_RELATION.search(text):
+    listed = parts + _place_unread(matcher, parts)
+    parts = list({(it.role, it.name.casefold(), it.negated): it for it in listed[::-1]}.values())[
+        ::-1
+    ]
+    notes = list(matcher.notes)
+    if CUE["no relation"].search(text):
         notes.append(
             "The question expects no relation. SAGE tests for one; that none is found does not"
             " show that there is none unless the confidence interval excludes it."
@@ -357,7 +338,7 @@ def read_by_rules(prompt: str, vocabulary: Vocabulary) -> Reading:
             "The question contradicts itself: an effect cannot both shorten and prolong. Ask for"
             " one direction, or for none."
         )
-    outcomes = [match.concept.name for match in matches if match.concept and match.outcome]
+    outcomes = [match.concept.name for match in matches if match.concept.outcome]
     if len(outcomes) > len(set(outcomes)) and len(outcomes) == len(matches):
         refusals.append(
             "The question contradicts itself: it relates an outcome to itself. Name a marker."
@@ -376,50 +357,47 @@ def read_by_rules(prompt: str, vocabulary: Vocabulary) -> Reading:
 def _assign_roles(matcher: Matcher) -> list[Asked]:
     parts: list[Asked] = []
     matches = matcher.matches
-    related = _find_related(matcher)
-    versus = _find_compared(matcher)
+    related = _find_compared(matcher) | _find_related(matcher)
+    names = [match for match in matches if not match.concept.condition]
     markers = any(
-        match.concept is not None
-        and not match.outcome
-        and match.concept.kind not in (*DRUGS, EntityType.DISEASE)
-        for match in matches
+        not match.concept.outcome and match.concept.kind not in (*DRUGS, EntityType.DISEASE)
+        for match in names
     )
     named = any(
-        match.concept is not None
-        and match not in related
+        match not in related
         and _role_of_name(matcher, match, markers, negated=False) is PartRole.EXPOSURE
-        for match in matches
+        for match in names
     )
     excluded: Match | None = None
     for match in matches:
+        before = matcher.text[: match.start]
         listed = excluded is not None and matcher.words_between(excluded, match) <= LISTED
-        negated = listed or NEGATION.search(matcher.text_before(match)) is not None
+        negated = listed or CUE["negation"].search(before) is not None
         excluded = match if negated else None
         if match in related:
             role = related[match]
-        elif match in versus:
-            role = versus[match]
-        elif match.condition is not None:
-            cue = AMONG.search(matcher.text_before(match)) or PEOPLE_WITH.search(
-                matcher.text_before(match)
+        elif match.concept.condition:
+            people = match.concept.name in ("age", "sex") or CUE["without"].match(
+                match.phrase.lower()
             )
-            people = match.condition.variable in ("age", "sex") or WITHOUT.match(match.phrase)
-            role = PartRole.POPULATION if cue or named or people else PartRole.EXPOSURE
+            among = (
+                CUE["among"].search(before) or CUE["people with"].search(before) or named or people
+            )
+            role = PartRole.POPULATION if among else PartRole.EXPOSURE
         else:
             role = _role_of_name(matcher, match, markers, negated)
+        sided = role in (PartRole.EXPOSURE, PartRole.MODIFIER) and not match.concept.condition
         parts.append(
             Asked(
                 words=match.corrected_from or match.phrase,
                 role=role,
                 name=match.phrase,
                 negated=negated,
-                level=_level(matcher, match)
-                if role in (PartRole.EXPOSURE, PartRole.MODIFIER)
-                else None,
+                level=_level(matcher, match) if sided else None,
                 corrected_from=match.corrected_from,
             )
         )
-    if not any(match.outcome and match.concept and match.concept.name for match in matches):
+    if not any(match.concept.outcome for match in matches):
         for pattern, name in PLAIN_OUTCOMES:
             if found := pattern.search(matcher.text):
                 words = matcher.prompt[found.start() : found.end()]
@@ -436,23 +414,24 @@ def _assign_roles(matcher: Matcher) -> list[Asked]:
 
 
 def _role_of_name(matcher: Matcher, match: Match, markers: bool, negated: bool) -> PartRole:
-    before, concept = matcher.text_before(match), match.concept
-    assert concept is not None
+    before, concept = matcher.text[: match.start], match.concept
     if concept.outcome:
         return PartRole.ENDPOINT
     person = PEOPLE.fullmatch(match.phrase.casefold())
-    people = bool(person or PEOPLE_WITH.search(before) or matcher.is_group(match))
-    if concept.kind is EntityType.DISEASE and (organ_of(concept.name) or people):
+    people = person or CUE["people with"].search(before) or matcher.is_group(match.start, match.end)
+    if match.concept.disease or (concept.kind is EntityType.DISEASE and people):
         return PartRole.POPULATION
     drug = concept.kind in DRUGS
     if markers and (
         (drug and not concept.variables)
-        or (BENEFIT.search(matcher.text) and (drug or _is_drug_record(matcher, match)))
+        or (CUE["benefit"].search(matcher.text) and (drug or _is_drug_record(matcher, match)))
     ):
         return PartRole.TREATMENT
     if people:
         return PartRole.POPULATION
-    return PartRole.COMPARATOR if COMPARED.search(before) and not negated else PartRole.EXPOSURE
+    return (
+        PartRole.COMPARATOR if CUE["compared"].search(before) and not negated else PartRole.EXPOSURE
+    )
 
 
 def _is_drug_record(matcher: Matcher, match: Match) -> bool:
@@ -464,43 +443,42 @@ def _is_drug_record(matcher: Matcher, match: Match) -> bool:
 
 def _level(matcher: Matcher, match: Match) -> Level | None:
     """Return the side that a name is asked about ("high CD8", "larger nuclei")."""
-    if match.concept is None:
-        return None
     first, _, rest = match.phrase.casefold().partition(" ")
-    before = f"{first} " if rest else matcher.text_before(match)
-    for text in (before, matcher.text_before(match)):
-        if HIGH.search(text) or LOW.search(text):
-            return "high" if HIGH.search(text) else "low"
+    after = re.match(IS_SIDE, matcher.text[match.end :])
+    texts = (
+        f"{first} " if rest else "",
+        matcher.text[: match.start],
+        f"{after[1]} " if after else "",
+    )
+    for text in texts:
+        if CUE["high"].search(text) or CUE["low"].search(text):
+            return "high" if CUE["high"].search(text) else "low"
     return None
 
 
 def _find_compared(matcher: Matcher) -> dict[Match, PartRole]:
     """Find two levels of a variable that are compared ("luminal A … than luminal B")."""
     out: dict[Match, PartRole] = {}
-    levels = [match for match in matcher.matches if match.condition is not None]
-    for first, second in pairwise(levels):
-        assert first.condition is not None and second.condition is not None
-        same = first.condition.variable == second.condition.variable
+    for first, second in pairwise([match for match in matcher.matches if match.concept.condition]):
+        same = first.concept.about == second.concept.about
         if same and AGAINST.fullmatch(matcher.text, first.end, second.start):
-            out |= {first: PartRole.EXPOSURE, second: PartRole.COMPARATOR}
-            others = [it for it in matcher.matches if it.concept is not None and not it.outcome]
-            if others and re.search(r"\b(?:in|between|among)\s+(?:the )?$",
-                                    matcher.text_before(first)):  # fmt: skip
-                out |= {first: PartRole.MODIFIER, second: PartRole.MODIFIER}
+            roles = PartRole.EXPOSURE, PartRole.COMPARATOR
+            others = [
+                it for it in matcher.matches if not it.concept.condition and not it.concept.outcome
+            ]
+            between = re.search(r"\b(?:in|between|among)\s+(?:the )?$", matcher.text[: first.start])
+            if others and between:
+                roles = PartRole.MODIFIER, PartRole.MODIFIER
+            out |= dict(zip((first, second), roles, strict=True))
     return out
 
 
 def _find_related(matcher: Matcher) -> dict[Match, PartRole]:
     """Find the matches that a cue makes mediators, modifiers or covariates, with listed ones."""
     plain = [
-        match
-        for match in matcher.matches
-        if match.concept is None
-        or not (
-            match.outcome
-            or match.concept.open_to
-            or (match.concept.kind is EntityType.DISEASE and organ_of(match.concept.name))
-        )
+        it
+        for it in matcher.matches
+        if not (it.concept.outcome or it.concept.open_to or it.concept.disease)
     ]
     out: dict[Match, PartRole] = {}
     text = matcher.text
@@ -517,81 +495,79 @@ def _find_related(matcher: Matcher) -> dict[Match, PartRole]:
                 chosen.append(match)
             if len(chosen) < len(plain) or role is PartRole.COVARIATE:
                 out |= {match: role for match in chosen if match not in out}
-            text = (
-                f"{text[: found.start()]}{' ' * (found.end() - found.start())}{text[found.end() :]}"
-            )
-    if TOGETHER.search(text) and PartRole.MODIFIER not in out.values():
-        named = [match for match in plain if match.concept is not None]
+            text = text[: found.start()] + " " * len(found[0]) + text[found.end() :]
+    if CUE["together"].search(text) and PartRole.MODIFIER not in out.values():
+        named = [match for match in plain if not match.concept.condition]
         out |= dict.fromkeys(named[1:2], PartRole.MODIFIER)
-    arms = [match.start for match in plain if match.condition is not None]
-    benefit = BENEFITING.search(text)
+    arms = [match.start for match in plain if match.concept.condition]
+    benefit = CUE["benefiting"].search(text)
     if benefit and max(arms, default=0) > benefit.end():
         out |= {match: PartRole.MODIFIER for match in plain if match.end <= benefit.start()}
     return out
 
 
-def _place_unmatched(matcher: Matcher, parts: list[Asked]) -> tuple[list[Asked], list[str]]:
-    """Make unmatched words unknown parts if the question may be about them, else notes."""
+def _place_unread(matcher: Matcher, parts: list[Asked]) -> list[Asked]:
+    """Give the words that nothing explains the role that the words around them suggest.
+
+    A single word between what is asked about and its outcome is the verb of the question.
+    """
     unknown: list[Asked] = []
-    notes = []
     exposed = any(part.role is PartRole.EXPOSURE and not part.negated for part in parts)
     roles = {part.words: part.role for part in parts}
-    for match in matcher.unmatched:
-        words, before = match.phrase, matcher.text_before(match)
+    for start, end in matcher.unmatched:
+        words, before = matcher.prompt[start:end], matcher.text[:start]
         symbol = any(
             is_code(word) and word[0].isalpha() and len(word) > 2 for word in words.split()
         )
-        beside = next((it for it in matcher.matches if it.start == match.end + 1), None)
+        beside = next((it for it in matcher.matches if it.start == end + 1), None)
         role = roles.get(beside.phrase) if beside is not None else None
-        sided = f"{words.casefold()} "
-        if any(
-            side.fullmatch(sided) or side.fullmatch(words) for side in (HIGH, LOW, WORSE, BETTER)
-        ):
-            continue
         related = [
             own
             for own, follows, cue in RELATIONS
             if follows and re.search(rf"(?:{cue.pattern})\s+(?:the |an? )?$", before)
         ]
         if related:
-            unknown.append(Asked(words=words, role=related[0], name=words))
-        elif PEOPLE_WITH.search(before) or matcher.is_group(match):
-            unknown.append(Asked(words=words, role=PartRole.POPULATION, name=words))
-        elif role is not None and role is not PartRole.ENDPOINT:
-            unknown.append(Asked(words=words, role=role, name=words))
-        elif symbol or (not exposed and matcher.matches):
-            unknown.append(Asked(words=words, role=PartRole.EXPOSURE, name=words))
-        else:
-            notes.append(f'Not matched, and left out: "{words}".')
-    return unknown, notes
+            role = related[0]
+        elif CUE["people with"].search(before) or matcher.is_group(start, end):
+            role = PartRole.POPULATION
+        elif _is_verb(matcher, start, end):
+            matcher.notes.append(f'"{words}" is read as the relation that is asked about.')
+            continue
+        elif role in (None, PartRole.ENDPOINT):
+            role = PartRole.EXPOSURE if symbol or not exposed else PartRole.QUALIFIER
+        unknown.append(Asked(words=words, role=role or PartRole.QUALIFIER, name=words))
+    return unknown
 
 
-def _merge(parts: list[Asked]) -> list[Asked]:
-    """Merge parts that are named twice in the same role."""
-    out: dict[tuple[PartRole, str, bool], Asked] = {}
-    for part in parts:
-        out.setdefault((part.role, part.name.casefold(), part.negated), part)
-    return list(out.values())
+def _is_verb(matcher: Matcher, start: int, end: int) -> bool:
+    """Check whether an unread word is in the place of the verb, and no known verb is."""
+    before = [it for it in matcher.matches if it.end <= start and not it.concept.outcome]
+    after = [it for it in matcher.matches if it.start >= end and it.concept.outcome]
+    word = matcher.text[start:end]
+    if not (before and after and word.isalpha() and matcher.prompt[start:end].islower()):
+        return False
+    between = matcher.text[before[-1].end : start] + matcher.text[end : after[0].start]
+    asked = VERB.search(matcher.text[: before[0].start])
+    return bool(asked) and set(re.findall(r"\w+", between)) <= {"the", "a", "an", "to", "with"}
 
 
-def _intent(text: str, parts: list[Asked], matches: list[Match]) -> Intent:
+def _intent(text: str, parts: Collection[Asked], matches: list[Match]) -> Intent:
     roles = {part.role for part in parts}
     drug = PartRole.TREATMENT in roles
     response = any(
-        match.outcome and match.phrase.casefold().startswith("respon") for match in matches
+        match.concept.outcome and match.phrase.casefold().startswith("respon") for match in matches
     )
     if PartRole.MODIFIER in roles:
         return Intent.MODIFY
     if PartRole.MEDIATOR in roles:
         return Intent.EXPLAIN
-    if (drug and BENEFIT.search(text)) or (PREDICT.search(text) and (drug or response)):
+    if (drug and CUE["benefit"].search(text)) or (
+        CUE["predict"].search(text) and (drug or response)
+    ):
         return Intent.PREDICT_RESPONSE
-    classes = any(
-        match.concept is not None and (match.concept.open_to or match.concept.every)
-        for match in matches
-    )
+    classes = any(match.concept.open_to or match.concept.every for match in matches)
     if classes or not any(part.role is PartRole.EXPOSURE and not part.negated for part in parts):
         return Intent.DISCOVER
-    if EXPLAIN.search(text) and not re.search(r"\bhow do(?:es)?\b.*\brelate", text):
+    if CUE["explain"].search(text) and not re.search(r"\bhow do(?:es)?\b.*\brelate", text):
         return Intent.EXPLAIN
     return Intent.RELATE

@@ -51,6 +51,8 @@ class PartRole(StrEnum):
     TREATMENT = "treatment"
     COVARIATE = "covariate"
     """What is adjusted for."""
+    QUALIFIER = "qualifier"
+    """Words that say more about another part, and that nothing explains."""
 
 
 class Supply(View):

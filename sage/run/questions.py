@@ -66,10 +66,14 @@ def question_input(prompt: str, dictionary: DataDictionary, graph: Graph | None)
 
 
 def _signature_genes() -> dict[str, tuple[str, ...]]:
+    """Return the genes of the registered signatures by all of their names."""
     folder = data_root() / "signatures"
+    listed = [
+        json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))
+    ]
     return {
-        path.stem: tuple(json.loads(path.read_text(encoding="utf-8"))["genes"])
-        for path in sorted(folder.glob("*.json"))
+        " ".join((it["id"], it["label"], *it.get("synonyms", ()))): tuple(it["genes"])
+        for it in listed
     }
 
 
@@ -213,7 +217,9 @@ def _why_lost(part: Part) -> str:
 
 
 def _did_you_mean(part: Part) -> str:
-    return f" Did you mean {' or '.join(map(quote_text, part.nearest))}?" if part.nearest else ""
+    if not part.nearest or part.left_out:
+        return ""
+    return f" Did you mean {' or '.join(map(quote_text, part.nearest))}?"
 
 
 AIMS = {
@@ -236,7 +242,10 @@ def describe_question(question: Question, *, begun: bool = False) -> list[str]:
     if question.language != "en":
         out[0] += f" (language: {question.language})"
     width = max((len(part.role.value) for part in question.parts), default=0)
-    out += [f"  {part.role.value:<{width}}  {_part(part)}" for part in question.parts]
+    out += [
+        f"  {part.role.value:<{width}}  {describe_part(part)}{_did_you_mean(part)}"
+        for part in question.parts
+    ]
     if not question.list_parts(PartRole.ENDPOINT) and not question.refusals:
         out.append("  endpoint: none given; each hypothesis names its own")
     if question.direction is not None:
@@ -261,7 +270,8 @@ def describe_question(question: Question, *, begun: bool = False) -> list[str]:
     return out
 
 
-def _part(part: Part) -> str:
+def describe_part(part: Part) -> str:
+    """Describe what a part of the question is read as, or why it is lost."""
     words = part.quoted
     if part.negated:
         words = f"not {words}"
@@ -270,9 +280,9 @@ def _part(part: Part) -> str:
     if part.left_out:
         return f"{words}: {part.left_out}"
     if part.testable:
-        return f"{words} = {_carrier(part)}{_did_you_mean(part)}"
+        return f"{words} = {_carrier(part)}"
     what = f"{part.name}, unknown to the cohort" if part.name else "unknown"
-    return f"{words}: {what}; {_why_lost(part)}{_did_you_mean(part)}"
+    return f"{words}: {what}; {_why_lost(part)}"
 
 
 def _carrier(part: Part) -> str:

@@ -26,7 +26,14 @@ from agents.question.types import (
     Reading,
 )
 from agents.question.vocabulary import Vocabulary
-from benchmarks.adapters.questions import Answer, GoldQuestion, compare, load_gold, load_readings
+from benchmarks.adapters.questions import (
+    Answer,
+    GoldQuestion,
+    compare,
+    list_carriers,
+    load_gold,
+    load_readings,
+)
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType
 from sage.core.errors import InputError
@@ -85,6 +92,47 @@ def test_no_part_of_the_gold_is_lost_without_a_word(known: Known) -> None:
     for listed in (scores, seen):
         assert sum(score.parsed for score in listed) >= 0.95 * sum(s.parts for s in listed)
         assert sum(score.answered for score in listed) >= 0.95 * len(listed)
+
+
+@pytest.mark.parametrize("word", ["intraglandular", "XQ7", "non-frobnic"])
+def test_a_word_that_nothing_explains_is_never_silent(known: Known, word: str) -> None:
+    """Wherever it is put, it is a part that stops the question, or a note says how it is read."""
+    for item in [item for item in GOLD if item.outcome == "answer"][::9]:
+        words = item.prompt.split()
+        for at in range(1, len(words), 2):
+            prompt = " ".join([*words[:at], word, *words[at:]])
+            question = ask(known, prompt, item.cohort)
+            shown = [
+                *(part.words for part in question.unknown),
+                *question.notes,
+                *question.refusals,
+            ]
+            assert any(word in text for text in shown), prompt
+
+
+@pytest.mark.parametrize(
+    ("cohort", "prompt", "role", "kept"),
+    [
+        ("gbsg2", "Is age related to survival in node-positive patients?",
+         "population", {"clinical:positive_nodes gt 0"}),
+        ("gbsg2", "Is age related to survival in patients with more than three positive nodes?",
+         "population", {"clinical:positive_nodes gt 3"}),
+        ("gbsg2", "Is tumor size related to survival in patients aged 50 or older?",
+         "population", {"clinical:age ge 50"}),
+        ("gbsg2", "Is tumor size related to recurrence, age-adjusted?",
+         "covariate", {"clinical:age"}),
+        ("gbsg2", "Is tumor size, taking the grade into account, related to recurrence?",
+         "covariate", {"clinical:tumor_grade"}),
+        ("gbsg2", "Compare tumor size with the number of nodes as predictors of recurrence",
+         "exposure", {"clinical:tumor_size", "clinical:positive_nodes"}),
+    ],
+)  # fmt: skip
+def test_kinds_of_words_that_a_second_author_used(
+    known: Known, cohort: str, prompt: str, role: str, kept: set[str]
+) -> None:
+    question = ask(known, prompt, cohort)
+    listed = [list_carriers(part) for part in question.list_parts(PartRole(role))]
+    assert {name for carriers in listed for name in carriers} == kept
 
 
 def test_gold_that_is_lost_is_noticed(known: Known) -> None:
@@ -352,10 +400,11 @@ def test_a_model_may_name_more_than_the_thing(known: Known) -> None:
     assert part.variables == ("imaging:tls_density",)
     (part,) = ground_part("CD8A protein", words="CD8A protein", name="CD8A protein").parts
     assert not part.testable, "a transcript is no protein"
-    (part,) = ground_part(
+    part, lost = ground_part(
         "Does BCG prolong survival?", words="BCG", name="BCG", role="treatment"
     ).parts
     assert part.role is PartRole.EXPOSURE
+    assert (lost.words, lost.role) == ("survival", PartRole.QUALIFIER), "what a model left out"
 
 
 def test_a_symbol_is_not_corrected_by_a_model(known: Known) -> None:

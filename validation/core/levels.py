@@ -7,16 +7,20 @@ import re
 SPELLINGS = {
     spelling: level
     for level, text in (
-        ("male", "m man mann männlich maennlich homme masculin hombre"),
-        ("female", "f w woman frau weiblich femme feminin féminin mujer"),
+        ("male", "m man men mann männlich maennlich homme masculin hombre"),
+        ("female", "f w woman women frau weiblich femme feminin féminin mujer"),
         ("yes", "y ja oui si sí true t"),
         ("no", "n nein non false"),
-        ("positive", "+ pos positiv positif detected reactive"),
-        ("negative", "- − – neg negativ négatif negatif notdetected nonreactive"),
+        ("positive", "+ pos positiv positif detected reactive involved"),
+        ("positive", "befallen befallene befallener envahi atteint"),
+        ("negative", "- − – neg negativ négatif negatif notdetected nonreactive uninvolved frei"),
         ("wildtype", "wt wild unmutated nonmutated nonmutant notmutated notmutant unmutiert"),
         ("mutated", "mut mutant mutation mutiert mute muté"),
         ("present", "vorhanden nachweisbar"),
         ("absent", "nichtvorhanden"),
+        ("never", "nie niemals jamais"),
+        ("former", "previous prior past ex ehemalig ehemals ancien"),
+        ("current", "aktuell aktiv actuel actif"),
         ("high", "hoch hi eleve élevé"),
         ("low", "niedrig lo faible bas"),
         ("unknown", "unk"),
@@ -24,9 +28,10 @@ SPELLINGS = {
     for spelling in text.split()
 }
 """Spellings of a level in lower case, without spaces, points, and inner hyphens."""
-POSITIVE = frozenset(
-    ["yes", "1", "positive", "present", "mutated", "high", "male", "amplified", "expressed"]
-)
+YES = frozenset(["yes", "1", "positive", "present", "mutated", "received", "driver"])
+NO = frozenset(["no", "0", "negative", "absent", "wildtype", "untreated", "nodriver"])
+"""Levels that say only that a variable holds or does not hold."""
+POSITIVE = YES | {"high", "male", "amplified", "expressed"}
 
 
 def plain_level(level: str) -> str:

@@ -19,6 +19,7 @@ from sage.run.folder import RunFolder, find_holder, new_id
 from sage.run.questions import (
     LONGEST,
     describe_lost,
+    describe_part,
     describe_question,
     make_contract,
     question_input,
@@ -126,12 +127,12 @@ def ask(asked: Ask, request: Request) -> dict[str, Any]:
                 "role": part.role.value,
                 "words": part.words,
                 "name": part.name,
-                "said": line.strip().removeprefix(part.role.value).strip(),
+                "said": describe_part(part),
                 "testable": part.testable,
                 "left_out": part.left_out,
                 "nearest": list(part.nearest),
             }
-            for part, line in zip(question.parts, said[1:], strict=False)
+            for part in question.parts
         ],
         "notes": list(question.notes),
         "refusals": [*question.refusals, *describe_lost(question)],

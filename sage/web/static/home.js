@@ -13,11 +13,17 @@ function Reading({ read, busy, setReplaced, dropped, setDropped }) {
     setReplaced((old) => ({ ...old, [role]: [words.trim()] }));
     setWords("");
   };
+  const take = (part, name) => {
+    const role = part.role === "qualifier" ? "exposure" : part.role;
+    const others = read.parts.filter((it) => it.role === role && it !== part && !it.left_out);
+    setReplaced((old) => ({ ...old, [role]: [...others.map((it) => it.words), name] }));
+    if (role !== part.role) setDropped((old) => [...old, part.words]);
+  };
   return html`
     <p class="small"><strong>${read.intent || ""}</strong></p>
     <ul class="parts">${read.parts.map((part) => html`<li>
       <span class="soft">${part.role}</span>
-      <span>${part.said}${part.nearest.length ? html`<span class="soft"> Nearest: ${part.nearest.join(", ")}</span>` : null}</span>
+      <span>${part.said}${part.nearest.length && !part.left_out ? html`<span class="soft"> Did you mean ${part.nearest.map((name) => html`<button type="button" class="plain" onClick=${() => take(part, name)}>${name}</button> `)}?</span>` : null}</span>
       ${part.left_out ? html`<span class="soft">left out</span>` : html`<button type="button" class="plain"
         aria-label=${`leave out ${part.words}`} onClick=${() => setDropped((old) => [...old, part.words])}>leave out</button>`}
     </li>`)}</ul>
