@@ -10,7 +10,7 @@ import re
 
 from agents.core.types import DictionaryView
 from sage.core.printable import ForeignText, join_names, within_sentence
-from validation.contracts.registered import CONTINUOUS_CUTS, uses_groups
+from validation.contracts.registered import uses_groups
 from validation.core.dictionary import DataDictionary, Variable, find_levels
 from validation.core.hypothesis import (
     Comparison,
@@ -22,10 +22,9 @@ from validation.core.hypothesis import (
     Population,
     describe_outcome,
 )
-from validation.inputs.population import two_levels
+from validation.inputs.variables import name_side
 
 Known = DataDictionary | DictionaryView
-OPPOSITE = {"high": "low", "low": "high"}
 OPERATORS = {
     "eq": "is",
     "ne": "is not",
@@ -96,11 +95,9 @@ def _write_claim(hypothesis: Hypothesis, known: Known) -> str:
     if hypothesis.population.filters:
         place += f", among patients whose {_conditions(hypothesis.population.filters, known)}"
     names = [_name_exposure(exposure, known) for exposure in hypothesis.exposures]
-    levels = [exposure.level for exposure in hypothesis.exposures]
     outcome, first = _outcome(hypothesis, known), hypothesis.exposures[0]
-    words = " combined with ".join(
-        f"{level} {name}" for level, name in zip(levels, names, strict=True)
-    )
+    sides = [_write_side(exposure, known, formula=True) for exposure in hypothesis.exposures]
+    words = " combined with ".join(sides)
     more = "higher" if first.level == "high" else "lower"
     match hypothesis.comparison:
         case Comparison.INTERACTION:
@@ -108,18 +105,16 @@ def _write_claim(hypothesis: Hypothesis, known: Known) -> str:
         case Comparison.PREDICTIVE | Comparison.MODIFICATION:
             return f"{place}, {_write_modification(hypothesis, known, names)}."
         case Comparison.MEDIATION:
-            side, through = _write_sides(hypothesis, names)
+            side, through = sides
             return f"{place}, {side} goes with {outcome} in part through {through}."
         case Comparison.ADDED:
             base, added = names
-            side = _write_sides(hypothesis, names)[1]
             adds = f"{added} {'add' if _plural(added) else 'adds'} to {base}"
-            return f"{place}, {adds}: at the same {base}, {side} goes with {outcome}."
+            return f"{place}, {adds}: at the same {base}, {sides[1]} goes with {outcome}."
         case Comparison.COMBINED:
             beyond = [label_of(key, known) for key in hypothesis.covariates]
             more = f" beyond {join_names(beyond)}" if beyond else ""
-            sides = join_names(_write_sides(hypothesis, names))
-            return f"{place}, {sides} jointly go with {outcome}{more}."
+            return f"{place}, {join_names(sides)} jointly go with {outcome}{more}."
         case Comparison.TREND:
             ends = "lowest to the highest" if more == "higher" else "highest to the lowest"
             groups = ORDERED[first.cut]
@@ -137,12 +132,8 @@ def _write_claim(hypothesis: Hypothesis, known: Known) -> str:
             name = name if more == "higher" else name.replace("increase", "decrease", 1)
             return f"{place}, each standard deviation of {name} goes with {outcome}."
         return f"{place}, each standard deviation of {name} goes with {outcome}."
-    short = [
-        name if exposure.signature is None else within_sentence(exposure.label)
-        for name, exposure in zip(names, hypothesis.exposures, strict=True)
-    ]
     other = " and ".join(
-        f"{OPPOSITE[level]} {name}" for level, name in zip(levels, short, strict=True)
+        _write_side(exposure, known, other=True) for exposure in hypothesis.exposures
     )
     one_cut = len(names) == 1 and first.cut is not CutRule.TERTILE
     if hypothesis.comparison is not Comparison.EXTREMES and not one_cut:
@@ -157,12 +148,14 @@ def _plural(name: str) -> bool:
     return re.search(r"(?<![sui])s$", head) is not None
 
 
-def _write_sides(hypothesis: Hypothesis, names: list[str]) -> list[str]:
-    """Write each exposure with its claimed side: "high" for groups, "higher" for amounts."""
-    return [
-        f"{exposure.level}{'er' if exposure.cut in CONTINUOUS_CUTS else ''} {name}"
-        for exposure, name in zip(hypothesis.exposures, names, strict=True)
-    ]
+def _write_side(
+    exposure: Exposure, known: Known, *, other: bool = False, formula: bool = False
+) -> str:
+    """Write a side of an exposure: a level if it has two, else high or low."""
+    if exposure.signature is None:
+        exposure = exposure.model_copy(update={"label": label_of(exposure.variable, known)})
+    side = name_side(exposure, known.variables, other=other)
+    return f"{side} ({exposure.signature.text})" if formula and exposure.signature else side
 
 
 ORDERED = {
@@ -177,16 +170,6 @@ def _name_exposure(exposure: Exposure, known: Known) -> str:
     if exposure.signature is None:
         return label_of(exposure.variable, known)
     return f"{within_sentence(exposure.label)} ({exposure.signature.text})"
-
-
-def _sides(modifier: Exposure, name: str, known: Known) -> str:
-    """Name the two sides of a modifier: its levels if it has two, else high and low."""
-    found = _variable(modifier.variable, known)
-    levels = two_levels(found.levels) if found is not None and found.kind == "binary" else None
-    if levels is None:
-        return f"with {modifier.level} than with {OPPOSITE[modifier.level]} {name}"
-    high = modifier.level == "high"
-    return f"with {name} = {levels[high]} than with {name} = {levels[not high]}"
 
 
 def _write_modification(hypothesis: Hypothesis, known: Known, names: list[str]) -> str:
@@ -205,15 +188,15 @@ def _write_modification(hypothesis: Hypothesis, known: Known, names: list[str]) 
     if modifier.cut is CutRule.CONTINUOUS:
         sides = f"the {modifier.level}er the {names[at]}"
     else:
-        sides = _sides(modifier, names[at], known)
+        sides = f"with {_write_side(modifier, known)} than with "
+        sides += _write_side(modifier, known, other=True)
     if predictive:
         return (
             f"{names[at]} predicts the effect of {names[1 - at]} on {label}: its {measure} is "
             f"{more} {sides}"
         )
-    side = effect.level if effect.cut is not CutRule.CONTINUOUS else f"{effect.level}er"
     return (
-        f"{names[at]} modifies the association of {side} {names[1 - at]} with {label}: its "
+        f"{names[at]} modifies the association of {_write_side(effect, known)} with {label}: its "
         f"{measure} is {more} {sides}"
     )
 
@@ -302,17 +285,11 @@ def same_claim(hypothesis: Hypothesis) -> tuple[object, ...]:
     return tuple(ordered), direction, str(sorted(plain.items()))
 
 
-def describe_exposure(exposure: Exposure) -> str:
-    """Describe an exposure, e.g. "high FABP5 expression"."""
-    return f"{exposure.level} {exposure.label}"
-
-
-def describe_design(hypothesis: Hypothesis) -> str:
+def describe_design(hypothesis: Hypothesis, known: Known) -> str:
     """Describe the groups to be compared."""
-    exposed = " and ".join(describe_exposure(exposure) for exposure in hypothesis.exposures)
-    opposite = {"high": "low", "low": "high"}
+    exposed = " and ".join(name_side(item, known.variables) for item in hypothesis.exposures)
     other = " and ".join(
-        f"{opposite[exposure.level]} {exposure.label}" for exposure in hypothesis.exposures
+        name_side(item, known.variables, other=True) for item in hypothesis.exposures
     )
     match hypothesis.comparison:
         case Comparison.EXPOSED_VS_REST:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from agents.core.base import Agent, Resources, Role, View, prompt_file
-from agents.core.statement import describe_design, describe_exposure
 from agents.core.types import Citation, ExpandedHypothesis, ReviewedHypothesis
 from agents.core.words import PlainHypothesis, Words
 from agents.novelty.evidence import denies
@@ -58,7 +57,7 @@ def expand(given: ExpansionInput, resources: Resources) -> Expansion:
         else:
             hypothesis = changed = sharpened
             added = hypothesis.exposures[-1]
-            improvements.append(f"Sharpened by {describe_exposure(added)}.")
+            improvements.append(f"Sharpened by {added.level} {added.label}.")
     added_names = [
         _concept(resources, exposure.label)
         for exposure in hypothesis.exposures
@@ -123,9 +122,8 @@ def _clinical(hypothesis: Hypothesis) -> str:
         for exposure in hypothesis.exposures
     )
     return (
-        f"If it holds, {hypothesis.endpoint} differs by exposure: {describe_design(hypothesis)}."
-        f" It reads {sources}. It would be an association in one"
-        " cohort, not evidence of benefit from any treatment."
+        f"If it holds, {hypothesis.endpoint} differs by exposure. It reads {sources}."
+        " It would be an association in one cohort, not evidence of benefit from any treatment."
     )
 
 
@@ -164,7 +162,7 @@ def _sharpen(given: ExpansionInput) -> Hypothesis | None:
         update={
             "exposures": exposures,
             "comparison": Comparison.EXTREMES,
-            "statement": f"{statement}, and more so together with {describe_exposure(added)}.",
+            "statement": f"{statement}, and more so together with {added.level} {added.label}.",
         }
     )
 

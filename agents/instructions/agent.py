@@ -9,7 +9,6 @@ from __future__ import annotations
 from pydantic import Field
 
 from agents.core.base import Agent, Resources, Role, View, prompt_file
-from agents.core.statement import describe_design
 from agents.core.types import DictionaryView, ExpandedHypothesis
 from validation.core.hypothesis import Hypothesis
 
@@ -47,22 +46,6 @@ def instruct(given: CodingInstructionsInput, resources: Resources) -> CodingInst
         covariates=tuple(key for key in hypothesis.covariates if key in known),
         secondary_endpoints=hypothesis.secondary_endpoints,
     )
-
-
-def list_tasks(hypothesis: Hypothesis) -> tuple[str, ...]:
-    """List the steps of the analysis of a registered hypothesis."""
-    tasks = [
-        f"Assemble {', '.join(exposure.variable for exposure in hypothesis.exposures)} and"
-        f" {hypothesis.endpoint} per patient; report every patient lost and why.",
-        f"Group by {' and '.join(f'{use.label} ({use.cut.value})' for use in hypothesis.exposures)}"
-        " without looking at the outcome.",
-        f"Primary test on {hypothesis.endpoint}: {describe_design(hypothesis)}.",
-    ]
-    if hypothesis.covariates:
-        tasks.append(f"Repeat adjusted for {', '.join(hypothesis.covariates)}.")
-    if hypothesis.secondary_endpoints:
-        tasks.append(f"Secondary endpoints: {', '.join(hypothesis.secondary_endpoints)}.")
-    return (*tasks, "Controls: permuted outcome, matched random features, a known positive.")
 
 
 def check_instructions(given: CodingInstructionsInput, answer: CodingInstructions) -> list[str]:

@@ -142,7 +142,7 @@ def compose_draft(
     plain = {
         "rationale": hypothesis.rationale or RATIONALE[bool(proposal.support or proposal.sources)],
         "feasibility": hypothesis.feasibility
-        or f"The comparison is of {describe_design(hypothesis)}.",
+        or f"The comparison is of {describe_design(hypothesis, known)}.",
     }
     used = proposal.supported_by(brief)
     cited = [(found or {})[key] for key in proposal.sources]

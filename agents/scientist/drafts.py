@@ -55,7 +55,7 @@ def draft(
         untested=tuple(untested),
     )
     hypothesis = settle_fields(hypothesis, dictionary)
-    design = describe_design(hypothesis)
+    design = describe_design(hypothesis, dictionary)
     return hypothesis.model_copy(
         update={
             "feasibility": f"{design[:1].upper()}{design[1:]}: every variable is in the data"

@@ -357,8 +357,11 @@ def _beyond(
 
 
 def _levels_said(question: Question) -> dict[str, Level]:
+    """Return the sides that the question claims something of; its comparator is the other one."""
     return {
-        part.variables[0]: part.level for part in question.parts if part.variables and part.level
+        part.variables[0]: part.level
+        for part in question.parts
+        if part.variables and part.level and part.role is not PartRole.COMPARATOR
     }
 
 

@@ -16,7 +16,6 @@ from agents.core.words import ModelText
 from agents.feasibility.agent import list_conditions, read_evidence
 from agents.findings.answer import NOT_TESTED, VERDICT_WORDS, Answer, answer_results
 from agents.findings.types import Finding
-from agents.instructions.agent import list_tasks
 from agents.instructions.demands import Demands
 from agents.interpreter.agent import Interpretation
 from agents.question.types import Question
@@ -326,7 +325,7 @@ def _hypothesis(
         demands=_model(folder.output(f"demands-{name}"), Demands),
         remark=draft.remark,
         coding=coding,
-        reproduction=read_reproduction(home, name, coding, _tasks(home), facts),
+        reproduction=read_reproduction(home, name, coding, facts),
     )
 
 
@@ -340,16 +339,6 @@ def _front(home: Path, name: str, facts: Facts, chosen: Sequence[Finding]) -> Fr
     contract = FrozenContract.load(home / "contract.json").contract
     sentences = {item.finding: item.sentence for item in hold(results, contract)}
     return build_front(results, contract, name, facts, sentences, chosen)
-
-
-def _tasks(home: Path) -> tuple[str, ...]:
-    """List the tasks that were set for the hypothesis as it was registered."""
-    from validation.contracts.contract import FrozenContract
-
-    path = home / "contract.json"
-    if not path.exists():
-        return ()
-    return list_tasks(FrozenContract.load(path).contract.hypothesis)
 
 
 def _feasibility(folder: RunFolder, name: str, facts: Facts) -> FeasibilityVerdict | None:

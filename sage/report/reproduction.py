@@ -50,7 +50,6 @@ class ReproductionPage:
 
     sentences: tuple[str, ...]
     tables: list[Table]
-    instructions: tuple[str, ...]
     rounds: list[Round]
     appendices: list[Exploratory]
 
@@ -59,7 +58,6 @@ def read_reproduction(
     home: Path,
     name: str,
     coding: dict[str, Any] | None,
-    instructions: tuple[str, ...],
     facts: Facts,
 ) -> ReproductionPage | None:
     """Load the reproduction of a hypothesis; None if nothing was analyzed."""
@@ -73,7 +71,6 @@ def read_reproduction(
         sentences=tuple(_sentence(reproduction) for reproduction in found)
         or ("No second implementation ran: the analysis itself was refused, or gave no result.",),
         tables=[_table(reproduction, name, facts) for reproduction in found],
-        instructions=instructions,
         rounds=[_round(result, home / "results") for result in coding["results"]],
         appendices=_appendices(home / "results" / "appendix"),
     )

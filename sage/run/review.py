@@ -153,7 +153,7 @@ def show_draft(draft: Draft, dictionary: DataDictionary) -> None:
     table.add_column()
     table.add_row("population", hypothesis.population.description)
     table.add_row("variables", ", ".join(exposure.variable for exposure in hypothesis.exposures))
-    table.add_row("comparison", describe_design(hypothesis))
+    table.add_row("comparison", describe_design(hypothesis, dictionary))
     table.add_row("outcome", ", ".join((hypothesis.endpoint, *hypothesis.secondary_endpoints)))
     table.add_row("direction", describe_direction(hypothesis, kind))
     table.add_row("covariates", ", ".join(hypothesis.covariates) or "none")
@@ -217,7 +217,9 @@ def edited_hypothesis(services: Services, draft: Draft, changes: dict[str, Any])
             "population instead"
         )
     if hypothesis.statement != draft.hypothesis.statement:
-        hypothesis = _without_old_reasons(draft.hypothesis, hypothesis, set(changed))
+        hypothesis = _without_old_reasons(
+            draft.hypothesis, hypothesis, set(changed), services.dictionary
+        )
     after = json.loads(hypothesis.model_dump_json())
     return Edit(
         hypothesis=hypothesis,
@@ -229,9 +231,11 @@ def edited_hypothesis(services: Services, draft: Draft, changes: dict[str, Any])
     )
 
 
-def _without_old_reasons(before: Hypothesis, after: Hypothesis, edited: set[str]) -> Hypothesis:
+def _without_old_reasons(
+    before: Hypothesis, after: Hypothesis, edited: set[str], known: DataDictionary
+) -> Hypothesis:
     """Remove from a changed claim the text that was written for the old one."""
-    design = describe_design(after)
+    design = describe_design(after, known)
     replaced: dict[str, Any] = {
         "rationale": "",
         "feasibility": f"{design[:1].upper()}{design[1:]}: every variable is in the dictionary.",

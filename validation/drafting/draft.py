@@ -37,7 +37,7 @@ from validation.contracts.registered import (
     uses_groups,
 )
 from validation.contracts.timing import require_known
-from validation.core.dictionary import DataDictionary, Endpoint, Variable, split_level_key
+from validation.core.dictionary import DataDictionary, Endpoint, Variable
 from validation.core.hypothesis import (
     Comparison,
     CutRule,
@@ -49,10 +49,10 @@ from validation.core.signature import genes_of
 from validation.drafting.adjustment import Adjustment, adjust, read_arrows
 from validation.drafting.balance import RELATED
 from validation.drafting.power import planned_power
-from validation.inputs.population import two_levels
 from validation.inputs.variables import (
     describe_use,
     find_variable,
+    name_side,
     refuse_unfit_strata,
     stratum,
 )
@@ -460,25 +460,11 @@ def _known_positive(
     return None
 
 
-def _side(exposure: Exposure, dictionary: DataDictionary, *, other: bool = False) -> str:
-    """Name a side of an exposure: its level if it has two, else high or low."""
-    high = (exposure.level == "high") != other
-    found = find_variable(dictionary, exposure.variable)
-    if (split := split_level_key(exposure.variable)) is not None:
-        base = within_sentence(find_variable(dictionary, split[0]).label)
-        return within_sentence(exposure.label) if high else f"another {base}"
-    levels = two_levels(found.levels) if found.kind == "binary" else None
-    if levels is not None:
-        return f"{exposure.label} = {levels[high]}"
-    continuous = exposure.cut in CONTINUOUS_CUTS
-    side = "high" if high else "low"
-    return f"{side}{'er' if continuous else ''} {within_sentence(exposure.label)}"
-
-
 def _group_names(
     hypothesis: Hypothesis, dictionary: DataDictionary, split: SplitRule
 ) -> tuple[str, str]:
-    exposed = " and ".join(_side(exposure, dictionary) for exposure in hypothesis.exposures)
+    known = dictionary.variables
+    exposed = " and ".join(name_side(exposure, known) for exposure in hypothesis.exposures)
     if hypothesis.comparison in (Comparison.PREDICTIVE, Comparison.MODIFICATION):
         first, second = hypothesis.exposures
         predictive = hypothesis.comparison is Comparison.PREDICTIVE
@@ -487,19 +473,19 @@ def _group_names(
         if modifier.cut is CutRule.CONTINUOUS:
             more = f"per standard deviation of {modifier.level}er {modifier.label}"
             return f"effect of {of}, {more}", f"effect of {of} at the mean"
-        sides = (_side(modifier, dictionary), _side(modifier, dictionary, other=True))
+        sides = (name_side(modifier, known), name_side(modifier, known, other=True))
         return f"effect of {of} with {sides[0]}", f"effect of {of} with {sides[1]}"
     if hypothesis.comparison is Comparison.INTERACTION:
-        joint = " by ".join(_side(exposure, dictionary) for exposure in hypothesis.exposures)
+        joint = " by ".join(name_side(exposure, known) for exposure in hypothesis.exposures)
         return f"{joint} (interaction)", "the sum of the two effects"
     if hypothesis.comparison is Comparison.MEDIATION:
         named = [f"{each.level} {within_sentence(each.label)}" for each in hypothesis.exposures]
         return " through ".join(named), "the exposure's direct effect alone"
     if hypothesis.comparison is Comparison.ADDED:
         first, second = hypothesis.exposures
-        added = f"{_side(second, dictionary)} beside {first.label}"
+        added = f"{name_side(second, known)} beside {first.label}"
         if second.cut is not CutRule.CONTINUOUS:
-            return added, _side(second, dictionary, other=True)
+            return added, name_side(second, known, other=True)
         other_side = "higher" if second.level == "low" else "lower"
         return f"{added} (per standard deviation)", f"one standard deviation {other_side}"
     if hypothesis.comparison is Comparison.COMBINED:
@@ -518,11 +504,11 @@ def _group_names(
         return f"{exposed} (per standard deviation{whose})", f"one standard deviation {other_side}"
     if hypothesis.comparison is Comparison.EXTREMES:
         return exposed, " and ".join(
-            _side(exposure, dictionary, other=True) for exposure in hypothesis.exposures
+            name_side(exposure, known, other=True) for exposure in hypothesis.exposures
         )
     first = hypothesis.exposures[0]
     if len(hypothesis.exposures) == 1 and first.cut is not CutRule.TERTILE:
-        return exposed, _side(first, dictionary, other=True)
+        return exposed, name_side(first, known, other=True)
     return exposed, "all others"
 
 

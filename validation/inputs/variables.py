@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sage.core.errors import InputError
+from sage.core.printable import within_sentence
 from validation.contracts.contract import VariableUse
-from validation.core.dictionary import DataDictionary, Endpoint, Variable, find_levels
-from validation.core.hypothesis import CutRule, Hypothesis
+from validation.contracts.registered import CONTINUOUS_CUTS
+from validation.core.dictionary import (
+    DataDictionary,
+    Endpoint,
+    Variable,
+    find_levels,
+    split_level_key,
+)
+from validation.core.hypothesis import CutRule, Exposure, Hypothesis
 from validation.core.signature import WORDS, GeneSignature, read_signature
+from validation.inputs.population import two_levels
 
 
 def find_variable(dictionary: DataDictionary, key: str) -> Variable:
@@ -45,6 +56,22 @@ def find_variable(dictionary: DataDictionary, key: str) -> Variable:
         f'cohort "{dictionary.cohort}" has no variable "{key}"; similar: '
         f"{', '.join(near) or 'none'}"
     )
+
+
+def name_side(exposure: Exposure, variables: Iterable[Variable], *, other: bool = False) -> str:
+    """Name a side of an exposure: its level if it has two, else high or low."""
+    high = (exposure.level == "high") != other
+    label = within_sentence(exposure.label)
+    labels = {variable.key: variable for variable in variables}
+    if (split := split_level_key(exposure.variable)) is not None:
+        base = labels.get(split[0])
+        return label if high else f"another {within_sentence(base.label if base else split[0])}"
+    found = labels.get(exposure.variable)
+    levels = two_levels(found.levels) if found is not None and found.kind == "binary" else None
+    if levels is not None:
+        return f"{label} = {levels[high]}"
+    side = "high" if high else "low"
+    return f"{side}{'er' if exposure.cut in CONTINUOUS_CUTS else ''} {label}"
 
 
 def _describe_coverage(signature: GeneSignature, dictionary: DataDictionary) -> str:

@@ -139,7 +139,7 @@ def _view(blind: BlindCohort, hypothesis: Any) -> dict[str, Any]:
     described = blind.describe(keys)
     return {
         "hypothesis": hypothesis.model_dump(mode="json"),
-        "design": describe_design(hypothesis),
+        "design": describe_design(hypothesis, blind.dictionary),
         "direction": describe_direction(hypothesis, endpoint.kind if endpoint else "survival"),
         "power": blind.power(hypothesis).model_dump(mode="json"),
         "variables": [item.model_dump(mode="json") for item in described.variables],
