@@ -48,18 +48,27 @@ def modules(suite: str = "all") -> Iterator[ModuleType]:
     A package with `ON_REQUEST = True` is loaded only if its suite is requested, never with "all",
     so that its tools are not listed in other agents' prompts.
 
-    Raises `InputError` if the suite is unknown.
+    Raises `InputError` if the suite is unknown, or a module of it cannot be imported.
     """
     check_suite(suite)
     every = suites()
     for package_name in chain(*every.values()) if suite == "all" else every[suite]:
-        package = importlib.import_module(package_name)
+        package = _import_module(package_name)
         if suite == "all" and getattr(package, "ON_REQUEST", False):
             continue
         if not hasattr(package, "TOOL_MODULES"):
             yield package
         for module_name in getattr(package, "TOOL_MODULES", ()):
-            yield importlib.import_module(f"{package_name}.{module_name}")
+            yield _import_module(f"{package_name}.{module_name}")
+
+
+def _import_module(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        raise InputError(
+            f"tools of {name}: {type(error).__name__}: {error}; update or uninstall the plugin"
+        ) from error
 
 
 def user_modules(folder: str | Path) -> Iterator[ModuleType]:

@@ -43,7 +43,7 @@ def write_report(folder: RunFolder, target: Path | None = None) -> Written:
         If a number has no key in the results, or a citation has no source record.
     """
     target = target or folder.root
-    page = collect_page(folder, pages=False)
+    page = collect_page(folder, pages=target != folder.root)
     rendered = {
         kind: _render(page, name)
         for kind, name in (("html", "report.html.j2"), ("md", "report.md.j2"))

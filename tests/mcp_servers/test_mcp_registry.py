@@ -124,6 +124,17 @@ def test_a_plugin_adds_to_a_suite_by_the_name_of_its_entry_point(
     }
 
 
+def test_a_plugin_whose_tools_cannot_be_imported_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "unfinished_tools.py").write_text("def f(:\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    point = EntryPoint("own", "unfinished_tools", "sage.tools")
+    monkeypatch.setattr(catalog, "find_plugins", lambda group: {"own": point})
+    with pytest.raises(InputError, match="unfinished_tools: SyntaxError"):
+        list(catalog.modules("own"))
+
+
 def test_user_tools_come_only_from_a_named_folder(tmp_path: Path, roots: Roots) -> None:
     (tmp_path / "mine.py").write_text(
         "from pydantic import BaseModel\n"
