@@ -46,6 +46,14 @@ def test_a_question_gets_the_hypothesis_that_answers_it(
     assert "Dropped" not in said
 
 
+@pytest.mark.parametrize(("better", "worse"), [("women", "men"), ("men", "women")])
+def test_a_comparator_does_not_reverse_the_claim(better: str, worse: str, tmp_path: Path) -> None:
+    found, _ = drafted(f"Do {better} live longer than {worse}?", tmp_path)
+    levels = {"women": "FEMALE", "men": "MALE"}
+    sides = [found["statement"].index(f"= {levels[name]}") for name in (better, worse)]
+    assert sides == sorted(sides) and found["direction"] == "lower_risk"
+
+
 def test_a_modifier_of_two_levels_is_tested_as_one(tmp_path: Path) -> None:
     prompt = "Is the effect of CXCL13 on time to progression different in women and men?"
     found, said = drafted(prompt, tmp_path)
