@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from agents.core.base import Resources
 from agents.core.chat import ChatReasoner
 from agents.core.rules import RulesReasoner
 from agents.path_generation.agent import PATH_GENERATION, PathRequest
+from agents.scientist.agent import SCIENTIST
 from kg.lexicon.ontology import Ontology
 from sage.core.data import data_root
 from sage.core.errors import FaultError, InputError
 from sage.core.llm.budget import BudgetError
 from sage.core.llm.messages import ModelChoice
+from tests.agents.bench import bench, given, world
 from tests.openai_server import Answer, Server, chat_reasoner, serve
 
 GOOD = json.dumps({"sources": ["TLS"], "targets": ["FABP5"], "domain": "bladder cancer"})
@@ -103,6 +106,24 @@ def test_rules_stand_in_for_a_model_that_is_of_no_use(
         reply = reasoner.ask(PATH_GENERATION, GIVEN)
     assert reply.reasoner == "rules" and reply.model is None and len(reasons) == 1
     assert len(server.requests) == asked
+
+
+def test_schemas_and_tools_are_counted_where_the_server_tells_no_usage(tmp_path: Path) -> None:
+    looked = world(tmp_path / "w")
+    asked = replace(SCIENTIST, tools=bench(looked).tools())
+    with serve(_script(Answer("no", usage=False))) as server:
+        reasoner = _reasoner(server, tmp_path, repairs=0)
+        with pytest.raises(FaultError):
+            reasoner.ask(asked, given(looked))
+    (body,) = server.requests
+    texts = [str(message["content"]) for message in body["messages"]]
+    parts = [json.dumps(body["response_format"]["json_schema"]["schema"])]
+    parts += [json.dumps(tool) for tool in body["tools"]]
+    (line,) = (tmp_path / "spending.jsonl").read_text().splitlines()
+    counted = json.loads(line)
+    assert len(parts) > 8 and sum(map(len, parts)) > 0.3 * sum(map(len, texts))
+    assert counted["estimated"]
+    assert counted["prompt_tokens"] == pytest.approx(sum(map(len, texts + parts)) / 4, rel=0.03)
 
 
 def test_a_key_that_is_refused_has_no_stand_in(tmp_path: Path) -> None:

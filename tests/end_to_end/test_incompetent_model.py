@@ -71,6 +71,14 @@ def test_a_run_by_a_server_of_nonsense_ends_in_a_report_that_says_so(tmp_path: P
         done = _run(tmp_path / "a", server.url)
     assert done.code == 0, done.err
     _check_report(tmp_path / "a", steps=5)
+    # What `sage show` counts is what the server counted, repairs and refused replies included.
+    reply = len(json.dumps({"role": "assistant", "content": '{"because": "I said so"}'})) // 4
+    served = [len(json.dumps(body["messages"])) // 4 for body in server.requests]
+    spent = json.loads(sage("show", "last", "--json", cwd=tmp_path / "a").out)["spending"]
+    assert sum(row["prompt_tokens"] for row in spent) == pytest.approx(sum(served), rel=0.03)
+    assert sum(row["completion_tokens"] for row in spent) == pytest.approx(
+        reply * len(served), rel=0.03
+    )
 
 
 @pytest.fixture(scope="module")
