@@ -258,6 +258,15 @@ class Settings(BaseSettings):
             return "chat" if self.base_url else "rules"
         return self.reasoner
 
+    def require_model(self) -> None:
+        """Raise `InputError` if the models' address would only be guessed."""
+        if not self.base_url and self.api_key is None:
+            raise InputError(
+                "reasoner chat needs a model: set SAGE_BASE_URL to its address, SAGE_API_KEY to "
+                "its key, or both. Variables of other programs, such as OPENAI_API_KEY, are used only "
+                "with allow_foreign_env = true"
+            )
+
     @property
     def destination(self) -> str:
         """Where text goes: the address of the models and who chose it."""

@@ -86,6 +86,7 @@ def run(
         return
     log_command(settings, ASKED)
     if settings.effective_reasoner == "chat":
+        settings.require_model()
         err.print(settings.destination, style="dim", soft_wrap=True)
     with counting("graph", quiet=as_json) as progress:
         agree = ask_to_agree(yes=asked.corrections.yes, quiet=as_json)

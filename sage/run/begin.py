@@ -73,6 +73,7 @@ def begin(
     agree = agree or partial(refuse, yes=spec.corrections.yes)
     require_extra("literature", "a run")
     if not rules:
+        settings.require_model()
         require_extra("models", "a run with a language model")
     if spec.corpus and not spec.corpus.is_dir():
         raise InputError(f"corpus: {spec.corpus} is not a folder")

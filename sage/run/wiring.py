@@ -235,6 +235,7 @@ def make_reasoner(settings: Settings) -> Reasoner:
     rules = RulesReasoner(Resources(ontology=make_ontology()))
     if settings.effective_reasoner == "rules":
         return rules
+    settings.require_model()
     place = settings.cache_dir / "questions"
     place.mkdir(parents=True, exist_ok=True)
 

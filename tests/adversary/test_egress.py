@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,8 @@ def test_our_own_settings_choose_where_text_goes(
     if reasoner == "chat":
         assert settings.endpoint.address in settings.destination
         assert (chosen or "") in settings.destination
+        with nullcontext() if url or key else pytest.raises(InputError, match="SAGE_BASE_URL"):
+            settings.require_model()
     if url == "http://t/v1":
         assert key is None, "a key of another program went to our endpoint"
 
