@@ -263,8 +263,8 @@ class Settings(BaseSettings):
         if not self.base_url and self.api_key is None:
             raise InputError(
                 "reasoner chat needs a model: set SAGE_BASE_URL to its address, SAGE_API_KEY to "
-                "its key, or both. Variables of other programs, such as OPENAI_API_KEY, are used only "
-                "with allow_foreign_env = true"
+                "its key, or both. Variables of other programs, such as OPENAI_API_KEY, are used "
+                "only with allow_foreign_env = true"
             )
 
     @property
