@@ -275,7 +275,7 @@ def describe_part(part: Part) -> str:
     words = part.quoted
     if part.negated:
         words = f"not {words}"
-    if part.level:
+    if part.level and not part.filters and part.role is not PartRole.COMPARATOR:
         words += f" ({part.level})"
     if part.left_out:
         return f"{words}: {part.left_out}"
