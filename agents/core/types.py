@@ -12,7 +12,7 @@ from agents.core.words import ModelText, Words
 from kg.types import EntityType, Polarity
 from sage.core.models import Name, Passage
 from validation.core.dictionary import DataDictionary, Endpoint, Variable, find_levels
-from validation.core.hypothesis import Exposure, Hypothesis
+from validation.core.hypothesis import Direction, Exposure, Hypothesis
 from validation.core.signature import read_signature
 from validation.disclosure import MIN_COUNT, shown_endpoint, shown_variable
 
@@ -218,13 +218,30 @@ class History(View):
     next: tuple[Hypothesis, ...] = ()
 
 
+class Reported(View):
+    """Risk of a worse outcome with more of a variable, as a paper reports it; "none" if denied."""
+
+    variable: str
+    risk: Literal["higher", "lower", "none"]
+    citation: Citation
+
+    def supports(self, hypothesis: Hypothesis) -> bool | None:
+        """Check whether this is the claim's direction; None if the claim has none on this."""
+        level = next((x.level for x in hypothesis.exposures if x.variable == self.variable), None)
+        directed = hypothesis.direction is not Direction.EITHER
+        if level is None or not directed or hypothesis.comparison.is_product:
+            return None
+        higher = (level == "high") == (hypothesis.direction is Direction.HIGHER_RISK)
+        return self.risk == ("higher" if higher else "lower")
+
+
 class Draft(View):
     """A hypothesis with its literature, and ways to sharpen it, as the reviewer sees it.
 
     `refinements` are further exposures that belong to the mechanism; expansion may bring them in
     when the critics ask for a sharper claim. `concepts` are the literature's names for what the
     hypothesis combines. `support_absent` says that no search result supports it. `remark` is a
-    model's reason for proposing it.
+    model's reason for proposing it. `reported` lists what papers report on its exposures.
     """
 
     hypothesis: Hypothesis
@@ -235,6 +252,7 @@ class Draft(View):
     refinements: tuple[Exposure, ...] = ()
     concepts: tuple[Name, ...] = ()
     support_absent: bool = False
+    reported: tuple[Reported, ...] = ()
 
 
 class ReviewedHypothesis(Draft):

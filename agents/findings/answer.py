@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pydantic import computed_field
 
 from agents.core.base import View
-from agents.core.words import KEYED
 from agents.findings.hold import names_of
 from agents.findings.render import Names
 from sage.core.printable import join_names, within_sentence
@@ -58,8 +55,8 @@ class Answer(View):
         return VERDICT_WORDS[self.verdict]
 
 
-def answer_results(results: Results, contract: Contract) -> Answer:
-    """Write the answer that the results give to the contract's claim."""
+def answer_results(results: Results, contract: Contract, disease: str = "") -> Answer:
+    """Write the answer of the results to the contract's claim, on patients with `disease`."""
     verdict, primary = results.verdict, results.test(contract.primary)
     doubt = ""
     if verdict.verdict == "inconclusive" and verdict.qualifiers:
@@ -79,7 +76,13 @@ def answer_results(results: Results, contract: Contract) -> Answer:
         names = names_of(results, contract)
         crossed = reverses(contract, results)
         details = "; ".join(_details(primary, contract, names, crossed=crossed))
-        said = _compare_periods(results, contract) if crossed else _compare(primary, contract)
+        patients = "simulated patients" if contract.simulated else "patients"
+        who = f"Among {patients} with {disease}, those" if disease else capitalize(patients)
+        said = (
+            _compare_periods(results, contract, who)
+            if crossed
+            else _compare(primary, contract, who)
+        )
         sentence = f"{said} ({details})."
         effect = _by_period(names) if crossed else _effect(contract.primary, primary, names)
         effect += names.per
@@ -92,31 +95,19 @@ def answer_results(results: Results, contract: Contract) -> Answer:
     )
 
 
-def fill_numbers(answer: Answer, numbers: Mapping[str, str]) -> Answer:
-    """Replace every `[[key]]` in an answer by the text of the number."""
-
-    def fill(text: str) -> str:
-        return KEYED.sub(lambda found: numbers.get(found[1], found[0]), text)
-
-    return answer.model_copy(
-        update={name: fill(getattr(answer, name)) for name in ("sentence", "effect")}
-    )
-
-
 def capitalize(text: str) -> str:
     """Return the text with its first letter in upper case."""
     return text[:1].upper() + text[1:]
 
 
-def _compare(primary: TestOutcome, contract: Contract) -> str:
-    """Write who was compared with whom and what happened, without numbers."""
+def _compare(primary: TestOutcome, contract: Contract, patients: str) -> str:
+    """Write who among `patients` was compared with whom and what happened, without numbers."""
     assert primary.effect is not None
     assert primary.p is not None
     endpoint = contract.endpoint(contract.primary_test.endpoint)
     label = within_sentence(endpoint.label or endpoint.key)
     differ = primary.p < contract.rules.alpha
     worse = primary.effect.distance_from_null(primary.effect.value) > 0
-    patients = "Simulated patients" if contract.simulated else "Patients"
     first, *others = contract.hypothesis.exposures
     comparison, link = contract.comparison, ("than", "from")
     if comparison in (Comparison.PREDICTIVE, Comparison.MODIFICATION):
@@ -169,15 +160,14 @@ def _compare(primary: TestOutcome, contract: Contract) -> str:
     return f"{patients} with {who} {happened} {link[0]} {other}"
 
 
-def _compare_periods(results: Results, contract: Contract) -> str:
+def _compare_periods(results: Results, contract: Contract, patients: str) -> str:
     """Write how two groups compare if their hazards cross."""
     early = results.numbers["period_hazards.early.effect"].value
     worse = early is not None and early > 1
     label = within_sentence(contract.endpoint(contract.primary_test.endpoint).label)
-    other = contract.reference
+    other, (first, then) = contract.reference, ("worse", "better")[:: 1 if worse else -1]
     return (
-        f"{'Simulated patients' if contract.simulated else 'Patients'} with {contract.exposed} did"
-        f" {'worse' if worse else 'better'} at first and {'better' if worse else 'worse'} later in"
+        f"{patients} with {contract.exposed} did {first} at first and {then} later in"
         f" {label} than {other if other == 'all others' else _name_opposite(contract)}"
     )
 
@@ -187,9 +177,9 @@ def _name_opposite(contract: Contract) -> str:
     levels = {use.level for use in contract.exposures}
     cut = all(use.kind != "binary" for use in contract.exposures)
     if len(contract.exposures) == 1 or len(levels) > 1 or not cut:
-        return f"patients with {contract.reference}"
+        return f"those with {contract.reference}"
     every = "both" if len(contract.exposures) == 2 else "all"
-    return f"patients with {'high' if levels == {'low'} else 'low'} levels of {every}"
+    return f"those with {'high' if levels == {'low'} else 'low'} levels of {every}"
 
 
 def _side(exposure: Exposure) -> str:
@@ -209,7 +199,7 @@ def _details(primary: TestOutcome, contract: Contract, names: Names, *, crossed:
     medians = [f"kaplan_meier.{group}.median" for group in ("exposed", "reference")]
     found = [
         names.write("median {} versus {} months", *medians)
-        if set(medians) <= names.reached
+        if all(names.value(key) is not None for key in medians)
         else "",
         _by_period(names) if crossed else _effect(key, primary, names) + names.per,
         names.write("{} events among {} patients", f"{key}.events", f"{key}.n")
@@ -217,7 +207,7 @@ def _details(primary: TestOutcome, contract: Contract, names: Names, *, crossed:
     ]
     if crossed:
         found.append("no single hazard ratio describes the difference")
-    elif names.beside and "adjusted.effect" in names.keys:
+    elif names.beside and "adjusted.effect" in names.numbers:
         interval = names.write(", 95% CI {} to {}", "adjusted.lower", "adjusted.upper")
         scale = short_scale(contract.scale)
         found.append(f"adjusted for {names.beside}: {scale} [[adjusted.effect]]{interval}")

@@ -10,6 +10,7 @@ from agents.findings.types import (
     AdjustedEffect,
     AlternativeExplanation,
     Assumption,
+    BesideOther,
     Control,
     Direction,
     Effect,
@@ -29,13 +30,20 @@ from agents.findings.types import (
     SubgroupEffect,
 )
 from sage.core.printable import within_sentence
-from validation.contracts.contract import Contract
+from validation.contracts.contract import (
+    DIFFERENCE_SOURCE,
+    INDIRECT_SOURCE,
+    RATIO_SOURCE,
+    Contract,
+)
 from validation.core.hypothesis import Direction as Side
 from validation.results.controls import Controls
 from validation.results.results import Results, TestOutcome
+from validation.verdict.objections import describe_draws
 from validation.verdict.relevance import (
     describe_side,
     expected_direction,
+    relevant_text,
     side_of,
     unit_text,
 )
@@ -63,14 +71,26 @@ def names_of(results: Results, contract: Contract) -> say.Names:
         "",
     )
     return say.Names(
-        keys=frozenset(results.numbers),
-        reached=frozenset(key for key, item in results.numbers.items() if item.value is not None),
+        numbers=results.numbers,
         labels=labels,
         primary_endpoint=labels.get(contract.primary_test.endpoint, ""),
         beside=describe_covariates(results, contract),
         per=unit_text(contract),
         part=results.tests[0].part if results.tests else "all",
         features=tuple(use.label for use in contract.claimed),
+        drawn=tuple(
+            describe_draws(use, found)
+            for use, found in zip(
+                contract.claimed, (results.controls or Controls()).random, strict=False
+            )
+        ),
+        compared=tuple(
+            f"{use.level} {within_sentence(use.label)}"
+            if use.kind != "binary"
+            else within_sentence(use.label)
+            for use in contract.exposures
+        ),
+        relevant=_name_relevant(contract),
         simulated=results.simulated,
         known=f"{known} with {within_sentence(labels[positive.endpoint])}" if positive else "",
         sides={
@@ -79,8 +99,18 @@ def names_of(results: Results, contract: Contract) -> say.Names:
             if test.effect is not None and test.role in KINDS
         },
         either=contract.direction is Side.EITHER,
+        absent=adjusted.absent if (adjusted := results.test("adjusted")) else (),
         base=", ".join(use.label for use in contract.exposures if use not in contract.claimed),
     )
+
+
+def _name_relevant(contract: Contract) -> str:
+    """Name the smallest effect that matters, and if it is a convention of SAGE's."""
+    if contract.relevant is None:
+        return "an effect that matters"
+    convention = contract.relevant.source in (RATIO_SOURCE, DIFFERENCE_SOURCE, INDIRECT_SOURCE)
+    which = "by convention" if convention else "by the contract"
+    return f"{relevant_text(contract)}{unit_text(contract)}, {which} the smallest that matters,"
 
 
 def describe_covariates(results: Results, contract: Contract) -> str:
@@ -96,6 +126,7 @@ def _list_held(results: Results, contract: Contract, names: say.Names) -> Iterat
     compared = list(_list_compared(results, contract))
     yield from compared
     yield from _list_added_value(results)
+    yield from _list_beside_other(results, contract)
     replication = _replication(results)
     yield replication
     yield from _list_controls(results, contract)
@@ -195,6 +226,13 @@ def _list_added_value(results: Results) -> Iterator[Finding]:
     yield AddedValue.model_validate({"subject": say.DISCRIMINATION, "outcome": outcome})
 
 
+def _list_beside_other(results: Results, contract: Contract) -> Iterator[Finding]:
+    for use, place in zip(contract.exposures, ("first", "second"), strict=False):
+        if (p := _value(results, f"joint_groups.{place}.beside.p")) is not None:
+            outcome = "adds" if p < contract.rules.alpha else "open"
+            yield BesideOther.model_validate({"subject": use.label, "outcome": outcome})
+
+
 def _replication(results: Results) -> Replication:
     said = {item.outcome for item in results.verdict.reasons if item.rule == "replication"}
     if not said:
@@ -240,6 +278,9 @@ def _list_missing(results: Results, contract: Contract) -> Iterator[Finding]:
         outcome = "none" if found.missing == 0 else "some"
         if found.p is not None:
             outcome = "related" if found.p < contract.rules.alpha else "unrelated"
+            ends, ratio = (found.lower, found.upper), contract.rules.relevant_ratio
+            inside = all(end is None or 1 / ratio <= end <= ratio for end in ends)
+            outcome = "unclear" if outcome == "unrelated" and not inside else outcome
         yield MissingData.model_validate({"subject": say.EXPOSURE, "outcome": outcome})
     if (share := _value(results, "missing_data.complete")) is not None:
         yield MissingData(subject=say.COVARIATES, outcome="none" if share >= 1 else "some")

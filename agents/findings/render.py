@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import log
 
 from agents.findings.types import (
     AddedValue,
     AdjustedEffect,
     AlternativeExplanation,
     Assumption,
+    BesideOther,
     Compared,
     Control,
     Effect,
@@ -28,6 +30,7 @@ from agents.findings.types import (
 )
 from sage.core.printable import join_names, within_sentence
 from validation.controls.keys import Key, random_key
+from validation.core.types import Number
 from validation.results.results import Part
 
 OUTCOMES = {
@@ -55,31 +58,37 @@ class Names:
 
     Parameters
     ----------
-    keys : keys of the numbers in the results
-    reached : keys of the numbers with a value; a median that was not reached has none
+    numbers : the results' numbers, by key; a median that was not reached has no value
     labels : labels by endpoint, or by test for tests in a subgroup
     beside : covariates with a term in the adjusted model
     per : unit of an estimate (" per standard deviation"; empty for groups)
     features : labels of the exposures, in the order of their random features
+    drawn : descriptions of the random features that replace each exposure
+    compared : sides of the exposures that are compared ("low CCL21 expression")
+    relevant : the smallest effect that matters ("a hazard ratio of 1.50, …")
     known : the known association of the contract's positive control
     sides : where the effect of a test points ("with shorter overall survival"), by key
     either : the claim names no direction
     base : label of the exposure to which the claim's exposure is added
+    absent : covariates without a term in the adjusted model
     """
 
-    keys: frozenset[str]
-    reached: frozenset[str] = frozenset()
+    numbers: Mapping[str, Number]
     labels: Mapping[str, str] = field(default_factory=dict)
     primary_endpoint: str = ""
     beside: str = ""
     per: str = ""
     part: Part = "all"
     features: tuple[str, ...] = ()
+    drawn: tuple[str, ...] = ()
+    compared: tuple[str, ...] = ()
+    relevant: str = ""
     known: str = ""
     simulated: bool = False
     sides: Mapping[str, str] = field(default_factory=dict)
     either: bool = False
     base: str = ""
+    absent: tuple[str, ...] = ()
 
     @property
     def measured(self) -> str:
@@ -92,17 +101,27 @@ class Names:
         *first, last = [f"{within_sentence(label)}" for label in self.features] or ["the exposure"]
         return f"{', '.join(first)} or {last}" if first else last
 
+    def name_other(self, place: int) -> str:
+        """Name the exposure beside that at `place`."""
+        return within_sentence(self.features[1 - place])
+
     def name_of(self, subject: str) -> str:
         """Return the label of an endpoint or test, for use within a sentence."""
         return within_sentence(self.labels.get(subject, subject))
 
     def write(self, text: str, *keys: str) -> str:
         """Fill the keys into the text; return an empty text if the results lack one of them."""
-        if not set(keys) <= self.keys:
+        if not set(keys) <= self.numbers.keys():
             return ""
         for key in keys:
-            text = text.replace("{}", f"[[{key}]]", 1)
+            number = self.numbers[key]
+            equal = "= " if number.unit == "p-value" and not number.text.startswith("<") else ""
+            text = text.replace("{}", f"{equal}[[{key}]]", 1)
         return text
+
+    def value(self, key: str) -> float | None:
+        """Return the value of a number; None if the results lack it."""
+        return self.numbers[key].value if key in self.numbers else None
 
 
 def render(finding: Finding, names: Names) -> str:
@@ -122,26 +141,39 @@ def render(finding: Finding, names: Names) -> str:
                 " from {} to {}", "concordance.without.harrell", "concordance.with.harrell"
             )
             change = names.write(
-                " (apparent; change {}, 95% CI {} to {})",
+                " (change {}, 95% CI {} to {}; apparent, in the compared patients)",
                 "concordance.gain", "concordance.gain_lower", "concordance.gain_upper",
             )  # fmt: skip
             # Changes that are not clear have no "from … to".
             base = "" if outcome == "open" else base
-            return f"Adding the claimed variables to {beside} {verb[outcome]}{base}{change}."
+            return f"Adding the exposure to {beside} {verb[outcome]}{base}{change}."
+        case BesideOther(outcome=outcome):
+            place = names.features.index(subject)
+            key = f"joint_groups.{('first', 'second')[place]}"
+            verb = "improves" if outcome == "adds" else "does not clearly improve"
+            return (
+                f"In all patients, adding {names.compared[place]} to {names.name_other(place)}"
+                f" {verb} the model"
+                + names.write(" (likelihood ratio p {})", f"{key}.beside.p")
+                + names.write(": HR {} alone", f"{key}.effect")
+                + names.write(
+                    ", {} (95% CI {} to {}) beside it",
+                    f"{key}.beside.effect", f"{key}.beside.lower", f"{key}.beside.upper",
+                )
+                + "."
+            )  # fmt: skip
         case Control():
             return _control(finding, names)
         case Sensitivity(outcome=outcome):
             sign = "direction of the primary comparison" if names.either else "expected direction"
             which = "The" if outcome == "stable" else "Not all"
             said = names.write(
-                f"{{}} of the {{}} registered variants of the analysis point in the {sign}",
-                Key.EXPECTED_SIGN, Key.SPECIFICATIONS,
+                f"{{}} prespecified variants of the analysis point in the {sign}, with estimates"
+                " from {} to {}",
+                Key.EXPECTED_SIGN, Key.SPECIFICATION_LOWEST, Key.SPECIFICATION_HIGHEST,
             )  # fmt: skip
-            said = said or f"{which} registered variants of the analysis agree in direction"
-            said += names.write(
-                ", and so do {} of {} estimates that leave out a site",
-                Key.LEFT_OUT_SIGN, Key.SITES_LEFT_OUT,
-            )  # fmt: skip
+            said = said or f"{which} prespecified variants of the analysis agree in direction"
+            said += names.write("; so do {} estimates that leave out a site", Key.LEFT_OUT_SIGN)
             return f"{said}."
         case Assumption(outcome=outcome):
             if subject == CENSORING:
@@ -149,13 +181,25 @@ def render(finding: Finding, names: Names) -> str:
             shown = names.write(" (p {})", "schoenfeld.p")
             if outcome == "holds":
                 return f"The data are compatible with proportional hazards{shown}."
+            periods = names.write(
+                " (HR {} in the first {} months, {} later)",
+                "period_hazards.early.effect", "period_hazards.cut", "period_hazards.late.effect",
+            )  # fmt: skip
+            early, late = (
+                names.value(f"period_hazards.{period}.effect") for period in ("early", "late")
+            )
+            change = "changes"
+            if early and late:
+                change = "shrinks" if abs(log(late)) < abs(log(early)) else "grows"
+                change = change if (early > 1) == (late > 1) else "reverses"
             mean = names.write(
-                " Restricted mean survival to {} months differs by {} months (95% CI {} to {}).",
+                "; the difference in restricted mean survival to {} months is {} months (95% CI {}"
+                " to {})",
                 "rmst.horizon", "rmst.difference", "rmst.lower", "rmst.upper",
             )  # fmt: skip
             return (
-                f"The hazards are not clearly proportional{shown}: read the hazard ratio as an"
-                f" average over follow-up.{mean}"
+                f"The hazards are not proportional{shown}: the effect {change} over"
+                f" time{periods}, and the hazard ratio is an average{mean}."
             )
         case Replication(outcome=outcome):
             again = names.write(" ({}, p {})", "replicate.primary.summary", "replicate.primary.p")
@@ -169,15 +213,17 @@ def render(finding: Finding, names: Names) -> str:
         case NotAdjustedFor():
             if subject == COVARIATES:
                 return "The comparison is not adjusted for any covariate."
-            return f"The comparison is not adjusted for {within_sentence(subject)}."
+            if subject in names.absent:
+                return (
+                    f"The model has no term for {within_sentence(subject)}: too few patients"
+                    " differ in it."
+                )
+            return name_unadjusted((subject,))
         case Sample(outcome=outcome):
-            short = "reaching" if outcome == "enough" else "short of"
-            seen = names.write("{} events were observed", "primary.events")
-            needed = names.write("the {} that give", "power.required_events")
-            return (
-                f"{seen or 'Events were observed'}, {short} {needed or 'the number that gives'} 80%"
-                " power for the smallest relevant effect."
-            )
+            needed = names.write(" needs {} events", "power.required_events")
+            seen = names.write("; {} occurred", "primary.events")
+            reached = "was" if outcome == "enough" else "was not"
+            return f"80% power for {names.relevant}{needed or f' {reached} reached'}{seen}."
         case MissingData():
             return _missing(finding, names)
         case Generalization(outcome=outcome):
@@ -190,7 +236,7 @@ def render(finding: Finding, names: Names) -> str:
             return _alternative(subject, names)
         case NextStep(design=design):
             return {
-                "repeat": f"Repeat the registered analysis in {subject}.",
+                "repeat": f"Repeat the prespecified analysis in {subject}.",
                 "enlarge": names.write(
                     "Repeat the analysis in a cohort with at least {} events.",
                     "power.required_events",
@@ -200,7 +246,8 @@ def render(finding: Finding, names: Names) -> str:
                 "measure": f"Design a test of {subject}.",
                 "test_endpoint": f"Test {names.name_of(subject)} as the primary endpoint, in other"
                 " patients.",
-                "turn_round": "Register the opposite direction, and test it in other patients.",
+                "turn_round": "State the opposite direction in advance, and test it in other"
+                " patients.",
             }[design]
 
 
@@ -212,16 +259,20 @@ def _compared(finding: Compared, names: Names) -> str:
         case SubgroupEffect():
             words = f"In a subgroup ({about})"
         case AdjustedEffect():
-            beside = names.beside or "the registered covariates"
+            beside = names.beside or "the prespecified covariates"
             words = f"{about}, adjusted for {beside}" if about else f"Adjusted for {beside}"
         case _ if key == "primary":
             words = f"{names.primary_endpoint or 'Primary comparison'}{PATIENTS[names.part]}"
         case SecondaryEndpoint():
-            words = f"{about or key} (secondary endpoint)"
+            words = f"{about or key} (secondary endpoint, nominal)"
         case _:
             words = about or key
     shown = names.write(" {}" + names.per + ", p {}", f"{key}.summary", f"{key}.p")
-    shown += names.write("; {} patients, {} events", f"{key}.n", f"{key}.events") if shown else ""
+    counted = (
+        "; {} events" if isinstance(finding, SecondaryEndpoint) else "; {} events, {} patients"
+    )
+    sizes = (f"{key}.events", f"{key}.n")[: counted.count("{}")]
+    shown += names.write(counted, *sizes) if shown else ""
     tail = OUTCOMES[finding.outcome]
     if finding.direction in ("higher", "lower"):
         tail += f", {names.sides[key]}"
@@ -233,13 +284,17 @@ def _compared(finding: Compared, names: Names) -> str:
 def _control(finding: Control, names: Names) -> str:
     passed = finding.outcome == "passed"
     if finding.subject == PERMUTED:
-        often = "rarely gives" if passed else "also gives"
-        times = names.write(" {} times", Key.PERMUTED_DRAWS)
-        shown = names.write(" (p {})", Key.PERMUTED_P)
-        return f"Shuffling the outcomes{times} {often} an effect as large{shown}."
+        none = names.value(Key.PERMUTED_AS_GOOD) == 0
+        draws = names.write("{} shuffles", Key.PERMUTED_DRAWS)
+        count = names.write("{}", Key.PERMUTED_AS_GOOD)
+        count = f"{'None' if none else count} of {draws}" if draws and count else ""
+        count = count or ("Few shuffles" if passed else "Too many shuffles")
+        return f"{count} of the outcome gave an effect as large."
     if finding.subject == KNOWN:
         effect = names.write(
-            " (hazard ratio {} per standard deviation, p {})",
+            " (HR {} per level, p {})", Key.KNOWN_POSITIVE_LEVEL, Key.KNOWN_POSITIVE_P
+        ) or names.write(
+            " (linear trend, HR {} per standard deviation, p {})",
             Key.KNOWN_POSITIVE_HR, Key.KNOWN_POSITIVE_P,
         )  # fmt: skip
         known = f" ({names.known})" if names.known else ""
@@ -250,15 +305,25 @@ def _control(finding: Control, names: Names) -> str:
         shown = names.write(" (p {})", Key.NEGATIVE_P)
         return f"The negative-control endpoint {verb} associated with {names.measured}{shown}."
     place = names.features.index(finding.subject)
-    share = (
-        names.write(
-            "{} of {} comparable features predict at least as well",
-            random_key(place, "as_good"),
-            random_key(place, "draws"),
-        )
-        or f"{'few' if passed else 'too many'} comparable features predict at least as well"
+    counts = random_key(place, "as_good"), random_key(place, "draws")
+    share = names.write("{} of {}", *counts) or ("few" if passed else "too many")
+    return (
+        f"In place of {within_sentence(finding.subject)}, {share} {names.drawn[place]} give as"
+        " strong a test."
     )
-    return f"In place of {within_sentence(finding.subject)}, {share}."
+
+
+MISSING = tuple(f"{Key.MISSING_EFFECT}.{end}" for end in ("effect", "lower", "upper"))
+
+
+def name_unadjusted(labels: Sequence[str]) -> str:
+    """Name the related variables of the cohort that are not adjusted for."""
+    listed = join_names(within_sentence(label) for label in labels)
+    only, relate, are = ("only ", "relates", "is") if len(labels) == 1 else ("", "relate", "are")
+    return (
+        f"Of the cohort's other variables, {only}{listed} {relate} to the groups (p < 0.2)"
+        f" and {are} not adjusted for."
+    )
 
 
 def _missing(finding: MissingData, names: Names) -> str:
@@ -274,6 +339,9 @@ def _missing(finding: MissingData, names: Names) -> str:
     return {
         "none": f"Every patient with the outcome has a measurement of {names.measured}.",
         "some": f"{lack}, too few to compare with the others.",
+        "unclear": f"{lack}: too few to tell whether their outcomes differ"
+        + names.write(" (HR {}, 95% CI {} to {})", *MISSING)
+        + ".",
         "unrelated": f"{lack}; their outcomes do not clearly differ{shown}.",
         "related": f"{lack}; their outcomes differ{shown}.",
     }[finding.outcome]
@@ -281,14 +349,14 @@ def _missing(finding: MissingData, names: Names) -> str:
 
 def _alternative(subject: str, names: Names) -> str:
     if subject == "confounding":
-        model = "adjusted" if "adjusted.e_value" in names.keys else "primary"
-        needed = names.write(
-            " would need risk ratios of at least {} ({} for the confidence limit; E-values) with"
-            " both the groups and the outcome to explain",
+        model = "adjusted" if "adjusted.e_value" in names.numbers else "primary"
+        shown = names.write(
+            " of a risk ratio of {} with both groups and outcome (E-value; {} for the confidence"
+            " limit)",
             f"{model}.e_value", f"{model}.e_value_limit",
         )  # fmt: skip
         about = "adjusted" if model == "adjusted" else "unadjusted"
-        return f"An unmeasured confounder{needed or ' could explain'} the {about} association away."
+        return f"A confounder{shown or ' left out'} could explain the {about} association away."
     return {
         "chance": "Chance remains a plausible explanation.",
         "selection": "Patients with complete measurements may not represent all patients.",

@@ -67,6 +67,13 @@ class AddedValue(Statement):
     outcome: Literal["better", "worse", "open"]
 
 
+class BesideOther(Statement):
+    """One of two exposures at the same level of the other; `subject` is its label."""
+
+    kind: Literal["beside_other"] = "beside_other"
+    outcome: Literal["adds", "open"]
+
+
 class Control(Statement):
     """A control that ran: permuted outcome, random features, known positive, negative endpoint."""
 
@@ -118,7 +125,7 @@ class MissingData(Statement):
     """Patients without a value, and whether they fare otherwise."""
 
     kind: Literal["missing_data"] = "missing_data"
-    outcome: Literal["none", "some", "unrelated", "related"]
+    outcome: Literal["none", "some", "unclear", "unrelated", "related"]
 
 
 class Generalization(Statement):
@@ -149,6 +156,7 @@ Finding = Annotated[
     | Interaction
     | SecondaryEndpoint
     | AddedValue
+    | BesideOther
     | Control
     | Sensitivity
     | Assumption
@@ -164,7 +172,7 @@ Finding = Annotated[
 ]
 RESULTS = (
     "effect", "interaction", "adjusted_effect", "secondary_endpoint", "subgroup_effect",
-    "added_value", "replication", "control", "sensitivity",
+    "added_value", "beside_other", "replication", "control", "sensitivity",
 )  # fmt: skip
 """Kinds that state a result; all other kinds qualify a result."""
 ASSUMPTIONS = ("assumption",)

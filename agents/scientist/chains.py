@@ -223,7 +223,7 @@ def _risk(name: str, steps: list[Relationship]) -> int:
             sign *= SIGN[step.polarity]
         outcome = entities[target][0]
         if sign:
-            return sign * _harm(outcome, kinds[outcome])
+            return sign * harm(outcome, kinds[outcome])
     return _read_in_quotes(name, steps)
 
 
@@ -254,12 +254,13 @@ def _read_in_quotes(name: str, steps: list[Relationship]) -> int:
     return (worse > better) - (better > worse)
 
 
-def _harm(outcome: str, kind: EntityType) -> int:
+def harm(outcome: str, kind: EntityType) -> int:
     """Return +1 if more of the outcome is worse for the patient (recurrence), -1 if better."""
     if kind is EntityType.DISEASE:
         return 1
     lowered = outcome.lower()
-    return 1 if any(word in lowered for word in BAD_OUTCOME) and "free" not in lowered else -1
+    timed = "free" in lowered or lowered.startswith("time to ")
+    return 1 if any(word in lowered for word in BAD_OUTCOME) and not timed else -1
 
 
 def _claim(

@@ -398,18 +398,15 @@ def tell_candidates(services: Services) -> None:
 
 
 def tell_answer(found: dict[str, Any]) -> None:
-    """Print the answer to a hypothesis: verdict, sentence, objection, and what it answers."""
+    """Print the answer to a hypothesis: verdict, sentence, what speaks against it most."""
     from sage.cli.console import print_line
 
     answer = found["answer"]
     print_line(f"\n{found['id']}  {answer['verdict_words']}", style="bold")
     print_line(f"  {answer['sentence']}")
-    if answer["objection"]:
-        print_line(f"  {answer['objection']}")
-    novelty = "not judged"
-    if found["novelty"] is not None:
-        novelty = f"{found['novelty']:g} of 10 (threshold {found['novelty_threshold']:g})"
-    print_line(f"  {found['carries']} Novelty {novelty}. {found['review']}.", style="dim")
+    for text in found["against"][:2]:
+        print_line(f"  Against: {text}")
+    print_line(f"  {found['carries']} {found['novelty_words']} {found['review']}.", style="dim")
 
 
 def _tell_end(services: Services, *, as_json: bool) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.coding.appendix import TITLE
 from agents.core.types import Citation
 from agents.core.words import ModelText
-from agents.findings.answer import fill_numbers
 from sage.core.files import write_json, write_text
 from sage.report.candidates import rankings
 from sage.report.collect import PUT_OFF, Page, collect_page
@@ -135,6 +134,7 @@ def _render(page: Page, name: str) -> str:
         rejected=page.rejected,
         put_off=PUT_OFF,
         checklists=_merge_checklists(page),
+        predicts=any(item.contract and item.contract.predicts for item in page.hypotheses),
         candidates=page.candidates,
         explorations=page.explorations,
         ledger=page.ledger,
@@ -163,7 +163,12 @@ def summarize_run(folder: RunFolder) -> dict[str, Any]:
         page = collect_page(folder)
         stood_in = page.stood_in
         for hypothesis in page.hypotheses:
-            answer = fill_numbers(hypothesis.answer, page.facts.prefixed(hypothesis.id))
+            fill = partial(page.facts.fill, prefix=hypothesis.id)
+            answer = hypothesis.answer.model_copy(
+                update={
+                    name: fill(getattr(hypothesis.answer, name)) for name in ("sentence", "effect")
+                }
+            )
             hypotheses.append(
                 {
                     "id": hypothesis.id,
@@ -174,10 +179,12 @@ def summarize_run(folder: RunFolder) -> dict[str, Any]:
                     if hypothesis.debate.get("judged", True)
                     else None,
                     "novelty_threshold": hypothesis.debate["threshold"],
+                    "novelty_words": fill(hypothesis.novelty),
                     "feasibility": round(hypothesis.feasibility.score, 1)
                     if hypothesis.feasibility
                     else None,
                     "answer": answer.model_dump(),
+                    "against": [fill(text) for text in hypothesis.front.against],
                 }
             )
     report = folder.root / "report.html"

@@ -27,7 +27,14 @@ from sage.core.errors import InputError
 from sage.core.files import read_json
 from sage.core.llm.trace import list_stand_ins, read_trace
 from sage.report.candidates import read_candidates
-from sage.report.debate import Turn, debate_facts, debate_sources, describe_papers, list_turns
+from sage.report.debate import (
+    Turn,
+    debate_facts,
+    debate_sources,
+    describe_novelty,
+    describe_papers,
+    list_turns,
+)
 from sage.report.exploration import Exploration, read_explorations
 from sage.report.facts import Facts
 from sage.report.front import Front, build_front
@@ -88,6 +95,14 @@ class Chain:
 
 
 @dataclass
+class Source:
+    """A cited passage, and how it relates to the claim: "against it", "another cancer", …."""
+
+    citation: Citation
+    relation: str
+
+
+@dataclass
 class HypothesisPage:
     """Everything that the report says about a hypothesis."""
 
@@ -104,6 +119,7 @@ class HypothesisPage:
     debate: dict[str, Any]
     turns: list[Turn]
     papers: str
+    novelty: str
     feasibility: FeasibilityVerdict | None = None
     contract: ContractPage | None = None
     interpretation: Interpretation | None = None
@@ -116,7 +132,8 @@ class HypothesisPage:
     remark: ModelText | None = None
     carries: str = ""
     support_absent: bool = False
-    sources: tuple[Citation, ...] = ()
+    sources: tuple[Source, ...] = ()
+    contrary: tuple[Source, ...] = ()
     coding: dict[str, Any] | None = None
     reproduction: ReproductionPage | None = None
 
@@ -189,7 +206,11 @@ def collect_page(folder: RunFolder, *, pages: bool = True) -> Page:
         hypotheses=tested,
         rejected=_list_rejected(folder, decisions),
         candidates=read_candidates(folder, facts),
-        ledger=read_ledger(folder.root / "ledger.jsonl", facts),
+        ledger=read_ledger(
+            folder.root / "ledger.jsonl",
+            facts,
+            max((page.contract.alpha for page in tested if page.contract), default=0.05),
+        ),
         explorations=read_explorations(folder, _read_file),
         stood_in=_list_stand_ins(folder, run),
         spending=_spending(folder, facts),
@@ -239,7 +260,7 @@ def _paths(folder: RunFolder) -> list[ScoredPath]:
     )
 
 
-def _answer_claim(home: Path, ended: str) -> Answer:
+def _answer_claim(home: Path, ended: str, disease: str) -> Answer:
     """Write the answer to a claim, tested or not; numbers are `[[key]]`."""
     from validation.contracts.contract import FrozenContract
     from validation.results.results import Results
@@ -247,7 +268,7 @@ def _answer_claim(home: Path, ended: str) -> Answer:
     if ended != "tested":
         return Answer(verdict=ended, sentence=NOT_TESTED[ended])
     contract = FrozenContract.load(home / "contract.json").contract
-    return answer_results(Results.load(home / "results" / "results.json"), contract)
+    return answer_results(Results.load(home / "results" / "results.json"), contract, disease)
 
 
 def _list_rejected(folder: RunFolder, decisions: list[Decision]) -> list[tuple[Decision, str]]:
@@ -278,7 +299,9 @@ def _hypothesis(
     debate = _read_file(
         folder.output(f"novelty-{tail}"), lambda found: _debate(found["output"], name, facts)
     )
-    sources += [*draft.citations, *draft.contradicting, *debate_sources(debate)]
+    reported = [(item.citation, item.supports(expanded.hypothesis)) for item in draft.reported]
+    sources += [*draft.citations, *draft.contradicting, *(cited for cited, _ in reported)]
+    sources += debate_sources(debate)
     feasibility = _feasibility(folder, name, facts)
     evidence = read_evidence(folder.output(f"evidence-{name}")) if feasibility else ()
     home = folder.hypothesis(name)
@@ -299,7 +322,7 @@ def _hypothesis(
     coding = _coding(folder, name, facts)
     return HypothesisPage(
         id=name,
-        answer=_answer_claim(home, "tested" if tested else ended),
+        answer=_answer_claim(home, "tested" if tested else ended, setting.cohort),
         front=_front(home, name, facts, chosen) if tested else Front(),
         results=results,
         expanded=expanded,
@@ -311,10 +334,14 @@ def _hypothesis(
         ),
         chains=chains,
         support_absent=draft.support_absent,
-        sources=tuple(cited for cited in draft.citations if cited.key not in on_paths),
+        sources=_sort_sources(
+            [cited for cited in draft.citations if cited.key not in on_paths], reported, disease
+        ),
+        contrary=_list_contrary(draft, reported, disease),
         debate=debate,
         turns=list_turns(debate),
-        papers=describe_papers(debate, name, facts, partial(_cancers_elsewhere, disease)),
+        papers=describe_papers(debate, name, facts, partial(_cancers_elsewhere, disease), reported),
+        novelty=describe_novelty(debate),
         feasibility=feasibility,
         contract=contract,
         interpretation=interpretation,
@@ -436,6 +463,34 @@ def _chains(
             )
         found.append(Chain(key=key, sentence=path.sentence(), steps=steps, axes=axes))
     return found
+
+
+Direction = tuple[Citation, bool | None]
+"""A finding, and whether it has the claim's direction."""
+
+
+def _relate(cited: Citation, reported: Sequence[Direction], disease: str) -> str:
+    """Name the cancer that a passage is about if it is not the claim's, or else its direction."""
+    if other := _elsewhere((cited,), disease):
+        return other
+    same = {(other.key, other.quote) for other, agrees in reported if agrees}
+    return "same direction" if (cited.key, cited.quote) in same else "indirect"
+
+
+def _sort_sources(
+    sources: Sequence[Citation], reported: Sequence[Direction], disease: str
+) -> tuple[Source, ...]:
+    """Sort passages: those of the claim's direction, indirect ones, those on other cancers."""
+    found = [Source(cited, _relate(cited, reported, disease)) for cited in sources]
+    order = ("same direction", "indirect")
+    return tuple(sorted(found, key=lambda item: [*order, item.relation].index(item.relation)))
+
+
+def _list_contrary(draft: Draft, reported: Sequence[Direction], disease: str) -> tuple[Source, ...]:
+    """List the passages that speak against the claim, with the cancer if it is another one."""
+    against = [*draft.contradicting, *(cited for cited, same in reported if same is False)]
+    once = {(cited.key, cited.quote): cited for cited in against}
+    return tuple(Source(cited, _elsewhere((cited,), disease)) for cited in once.values())
 
 
 def _elsewhere(evidence: tuple[Citation, ...], disease: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,7 +52,9 @@ NOT_JUDGED = "not judged"
 def debate_facts(debate: dict[str, Any], name: str, facts: Facts) -> None:
     """Add the scores, deviations and counts of the debate to the facts."""
     judged = debate.get("judged", True)
-    for key in ("score", "threshold", "initial_sigma", "sigma", "penalty"):
+    for key in ("score", "threshold"):
+        facts.add(f"{name}.novelty.{key}", debate[key], f"{debate[key]:.1f}".removesuffix(".0"))
+    for key in ("initial_sigma", "sigma", "penalty"):
         facts.add(f"{name}.novelty.{key}", debate[key], f"{debate[key]:.2f}")
     if not judged:
         facts.add(f"{name}.novelty.score", None, NOT_JUDGED)
@@ -75,14 +77,32 @@ def debate_facts(debate: dict[str, Any], name: str, facts: Facts) -> None:
             )
 
 
+def describe_novelty(debate: dict[str, Any]) -> str:
+    """Say whether the claim counts as new, with the scores as `[[key]]`."""
+    if not debate.get("judged", True):
+        return "Novelty not judged: nothing relevant was found in what was searched."
+    searched = ", ".join(debate.get("coverage", {}).get("searched") or debate["served_by"])
+    basis = "from co-mentions in" if debate["reasoner"] == "rules" else "judged by a model on"
+    new = "Not new" if debate["below_threshold"] else "New"
+    return (
+        f"{new} by SAGE's measure: [[novelty.score]] of [[scale.ten]], [[novelty.threshold]]"
+        f" needed; {basis} {searched}."
+    )
+
+
 def describe_papers(
-    debate: dict[str, Any], name: str, facts: Facts, elsewhere: Callable[[str], object]
+    debate: dict[str, Any],
+    name: str,
+    facts: Facts,
+    elsewhere: Callable[[str], object],
+    reported: Sequence[tuple[Citation, bool | None]],
 ) -> str:
     """Describe how many of the retrieved papers study the claim, with counts as `[[key]]`.
 
     Parameters
     ----------
     elsewhere : true for a text that is about other cancers than the question's
+    reported : findings on the claim's variables, and whether they have its direction
     """
     coverage = debate.get("coverage", {})
     if coverage.get("foreign"):
@@ -98,9 +118,23 @@ def describe_papers(
     facts.add(f"{name}.novelty.elsewhere", other)
     text = "[[novelty.relevant]] of [[novelty.records]] papers retrieved study part of this claim"
     if other:
-        all_others = other == len(found)
-        text += ", all" if all_others else ", [[novelty.elsewhere]] of them"
-        text += " in other cancers"
+        text += f" ({'all' if other == len(found) else '[[novelty.elsewhere]]'} in other cancers)"
+    if reported:
+        keys = {_citation(record).key for record in found}
+        same, opposite = (
+            keys & {cited.key for cited, agrees in reported if agrees is wanted}
+            for wanted in (True, False)
+        )
+        for part, count in (
+            ("same", len(same - opposite)),
+            ("opposite", len(opposite)),
+            ("neither", len(keys - same - opposite)),
+        ):
+            facts.add(f"{name}.novelty.{part}", count)
+        text += (
+            ": [[novelty.same]] with its direction for one of its variables,"
+            " [[novelty.opposite]] with the opposite or none, [[novelty.neither]] with neither"
+        )
     if debate["contradictions"]:
         text += "; findings of [[novelty.contradictions]] speak against it or a part of it"
     return f"{text}."

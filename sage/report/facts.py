@@ -71,14 +71,15 @@ class Facts:
                 f'the report quotes "{key}", which results.json does not hold'
             ) from None
 
-    def prefixed(self, prefix: str) -> dict[str, str]:
-        """Return the texts of the numbers whose keys start with the prefix, without the prefix."""
-        start = f"{prefix}."
-        return {
-            key.removeprefix(start): str(value["text"])
-            for key, value in self.values.items()
-            if key.startswith(start)
-        }
+    def fill(self, text: str, prefix: str) -> str:
+        """Replace every `[[key]]` of a claim's sentence by the text of the number."""
+
+        def number(found: re.Match[str]) -> str:
+            full = f"{prefix}.{found[1]}"
+            key = full if self.contains(full) else found[1]
+            return self.text(key) if self.contains(key) else found[0]
+
+        return KEYED.sub(number, text)
 
     def contains(self, key: str) -> bool:
         """Check whether the key exists."""

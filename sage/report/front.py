@@ -6,24 +6,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from agents.findings.answer import capitalize
-from agents.findings.render import CENSORING
-from agents.findings.types import Finding
-from sage.core.printable import is_name, within_sentence
+from agents.findings.render import CENSORING, name_unadjusted
+from agents.findings.types import BesideOther, Finding, NotAdjustedFor
+from sage.core.printable import within_sentence
 from sage.report.facts import Facts
 from validation.contracts.contract import Contract
-from validation.core.hypothesis import CutRule
+from validation.core.hypothesis import Comparison, CutRule
 from validation.results.results import Results
 from validation.verdict.verdict import SIMULATED
 
 MONTHS = 36
 """Time after the start of follow-up at which the front's table gives survival, in months."""
+FOUND = ("secondary_endpoint", "added_value", "beside_other")
+"""Kinds of statements beside the table of results."""
 FAVORABLE = {
+    "beside_other": ("adds",),
     "control": ("passed",),
     "sensitivity": ("stable",),
     "assumption": ("holds",),
     "replication": ("replicated",),
     "sample": ("enough", "too_few"),
-    "missing_data": ("none", "some", "unrelated"),
+    "missing_data": ("none", "some", "unclear", "unrelated"),
 }
 """Outcomes of statements that do not speak against a claim, by kind.
 
@@ -67,32 +70,49 @@ def build_front(
     chosen : the statements that the interpreter and summary selected, in their order
     """
     chosen = tuple(dict.fromkeys(item for item in chosen if item in sentences))
-    first = next((item.text for item in results.verdict.reasons if item.outcome == "prevents"), "")
-    against = [
-        capitalize(reason.text) + "."
-        for reason in results.verdict.reasons
-        if reason.outcome == "prevents" and reason.text != first
+    # The model may choose what supports the claim, but not leave out what speaks against it.
+    contrary = [item for item in dict.fromkeys((*chosen, *sentences)) if _speaks_against(item)]
+    related = {use.label for use in contract.variables if use.role == "unadjusted"}
+    unadjusted = [
+        item.subject
+        for item in contrary
+        if isinstance(item, NotAdjustedFor) and item.subject in related
     ]
-    against += [sentences[item] for item in chosen if _speaks_against(item)]
+    reasons = [item.text for item in results.verdict.reasons if item.outcome == "prevents"]
+    if results.verdict.verdict == "inconclusive":
+        reasons = [*results.verdict.qualifiers[:1], *reasons[1:]]
     notes = (*contract.notes, SIMULATED) if results.simulated else ()  # the page's banner says it
-    against += [
-        f"{limit if limit.startswith(results.cohort) else capitalize(limit)}."
-        for limit in results.verdict.limits
-        if limit not in notes
+    against = [
+        *(f"{capitalize(reason)}." for reason in reasons),
+        *(sentences[item] for item in contrary if item.subject not in unadjusted),
+        *([name_unadjusted(unadjusted)] if unadjusted else []),
+        *(
+            f"{limit if limit.startswith(results.cohort) else capitalize(limit)}."
+            for limit in results.verdict.limits
+            if limit not in notes
+        ),
     ]
     checks = [
-        sentences[item] for item in chosen if _is_favorable(item) or item.subject == CONFOUNDING
+        sentences[item]
+        for item in chosen
+        if (_is_favorable(item) or item.subject == CONFOUNDING) and item.kind not in FOUND
     ]
-    general = [sentences[item] for item in chosen if item.subject in GENERAL]
     return Front(
         columns=("", capitalize(contract.exposed), capitalize(contract.reference)),
         rows=tuple(_rows(results, contract)),
-        also=tuple(
-            sentences[item] for item in chosen if item.kind in ("secondary_endpoint", "added_value")
+        also=(
+            *(
+                sentences[item]
+                for item in dict.fromkeys((*chosen, *sentences))
+                if item.kind in FOUND
+                and item not in contrary
+                and (item in chosen or isinstance(item, BesideOther))
+            ),
+            *_describe_others(results, contract),
         ),
         against=tuple(dict.fromkeys(against)),
         done=(*_describe_design(results, contract, name, facts), *checks),
-        general=tuple(general),
+        general=tuple(sentences[item] for item in chosen if item.subject in GENERAL),
         settle=tuple(sentences[item] for item in chosen if item.kind == "next_step"),
     )
 
@@ -121,19 +141,15 @@ def _rows(results: Results, contract: Contract) -> Iterator[tuple[str, ...]]:
 
     yield from row("Patients", f"{contract.primary}.{{}}.n")
     yield from row("Events", f"{contract.primary}.{{}}.events")
-    for endpoint in contract.endpoints:
-        primary = endpoint.key == contract.primary_test.endpoint
-        start = "kaplan_meier" if primary else f"{endpoint.key}.kaplan_meier"
-        label = endpoint.label or endpoint.key
-        if primary:
-            ends = ("median", "median_lower", "median_upper")
-            found = [[f"{start}.{group}.{end}" for end in ends] for group in groups]
-            if all(key in keys for median in found for key in median):
-                cells = ("[[{}]] ([[{}]] to [[{}]])".format(*median) for median in found)
-                yield "Median (95% CI), months", *cells
-        yield from row(f"{label}, three-year estimate", f"{start}.{{}}.at_{MONTHS}")
-        incidence = start.replace("kaplan_meier", "cumulative_incidence")
-        yield from row(f"{label}, three-year incidence", f"{incidence}.{{}}.at_{MONTHS}")
+    endpoint = contract.endpoint(contract.primary_test.endpoint)
+    label = endpoint.label or endpoint.key
+    ends = ("median", "median_lower", "median_upper")
+    found = [[f"kaplan_meier.{group}.{end}" for end in ends] for group in groups]
+    if all(key in keys for median in found for key in median):
+        cells = ("[[{}]] ([[{}]] to [[{}]])".format(*median) for median in found)
+        yield "Median (95% CI), months", *cells
+    yield from row(f"{label}, three-year estimate", f"kaplan_meier.{{}}.at_{MONTHS}")
+    yield from row(f"{label}, three-year incidence", f"cumulative_incidence.{{}}.at_{MONTHS}")
 
 
 def _describe_design(
@@ -148,30 +164,33 @@ def _describe_design(
             " outcome."
         )
     cuts = [
-        f"{within_sentence(use.label)} at [[cut.{at}.upper]]"
-        f"{f' {use.unit}' if use.unit and is_name(use.unit) else ''}"
+        f"{within_sentence(use.label)} at [[cut.{at}.upper]]{f' {use.unit}' if use.unit else ''}"
         for at, use in enumerate(contract.exposures, 1)
         if f"cut.{at}.upper" in results.numbers and use.cut is CutRule.MEDIAN
     ]
     if cuts:
         yield f"Groups were split at the median: {', '.join(cuts)}."
     yield "The analysis was fixed before any outcome was compared."
-    if contract.power.minimum_detectable is not None and "power.minimum_detectable" in (
-        results.numbers
-    ):
+    for found in results.reproduction[:1]:
+        alone = found.with_state("no second implementation")
+        facts.add(f"{name}.reproduction.all", len(found.compared))
+        facts.add(f"{name}.reproduction.agreed", len(found.with_state("reproduced")))
+        facts.add(f"{name}.reproduction.alone", len(alone))
         yield (
-            "With 80% power, the smallest detectable effect is a"
-            f" {contract.effect_name} of [[power.minimum_detectable]]."
+            f"A second program by {found.by} agrees in [[reproduction.agreed]] of"
+            " [[reproduction.all]] prespecified numbers"
+            + ("; [[reproduction.alone]] were not computed" if alone else "")
+            + ". It checks the computation, not the data handling or the grouping."
         )
-    compared = [item for found in results.reproduction for item in found.compared]
-    if compared:
-        alone = sum(item.state == "no second implementation" for item in compared)
-        agreed = sum(item.state == "reproduced" for item in compared)
-        facts.add(f"{name}.reproduction.all", len(compared) - alone)
-        facts.add(f"{name}.reproduction.agreed", agreed)
-        facts.add(f"{name}.reproduction.alone", alone)
-        yield (
-            "A second program, generated by SAGE, reproduced [[reproduction.agreed]] of the"
-            " [[reproduction.all]] registered numbers that it computes"
-            + (" ([[reproduction.alone]] it does not)." if alone else ".")
-        )
+
+
+def _describe_others(results: Results, contract: Contract) -> Iterator[str]:
+    """Yield the outcomes of patients in neither group, with one exposure at the claimed level."""
+    parts = []
+    for place, use in zip(("only_first", "only_second"), contract.exposures, strict=False):
+        keys = [f"joint_groups.{place}.{part}" for part in ("n", "events", "median")]
+        if set(keys) <= results.numbers.keys() and contract.comparison is Comparison.EXTREMES:
+            counts = "[[{}]] patients, [[{}]] events, median [[{}]] months".format(*keys)
+            parts.append(f"only {use.level} {within_sentence(use.label)} ({counts})")
+    if parts:
+        yield f"In neither group: {' and '.join(parts)}."

@@ -174,10 +174,6 @@ class Reported(Protocol):
     summary: Any
 
 
-CALIBRATION = "Calibration of the adjusted model"
-CONCORDANCE = "Discrimination without and with the exposure (apparent)"
-
-
 def _is_held(page: Reported, facts: Facts, held: str) -> bool:
     """Check whether a page contains what a checklist item asks for.
 
@@ -242,7 +238,7 @@ class Checklist:
 def checklists(page: Reported, facts: Facts) -> list[Checklist]:
     """Fill in the checklists for a hypothesis from its contract, tables and keys.
 
-    TRIPOD+AI is added to REMARK if the predictions of a model are judged.
+    TRIPOD+AI is added to REMARK if the claim is about the predictions of a model.
     """
 
     def fill(file: str, name: str, about: str) -> Checklist:
@@ -269,14 +265,13 @@ def checklists(page: Reported, facts: Facts) -> list[Checklist]:
             " of the National Cancer Institute, 2005).",
         )
     ]
-    # A model whose predictions are judged.
-    if any(table.title in (CALIBRATION, CONCORDANCE) for table in page.results.tables):
+    if page.contract.predicts:
         found.append(
             fill(
                 "tripod_ai",
                 "TRIPOD+AI",
                 "Reporting of clinical prediction models (Collins et al., BMJ, 2024), for the"
-                " adjusted model whose predictions are judged above.",
+                " model whose predictions are claimed to be better.",
             )
         )
     return found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sage.core.files import read_json
 from sage.report.facts import Facts
-from sage.report.results import Cell, Table
+from sage.report.results import Cell, Table, title_of
 
 if TYPE_CHECKING:
     from agents.coding.appendix import Appendix
@@ -95,7 +95,9 @@ def _sentence(found: Reproduction) -> str:
         ),
     ]
     said = ", ".join(f"{count} {words}" for count, words in counts if count)
-    return f"Of {len(found.compared)} registered numbers{where} {said}."
+    alone = [title_of(item.test) for item in found.with_state("no second implementation")]
+    missed = f" ({'; '.join(dict.fromkeys(alone))})" if alone else ""
+    return f"Of {len(found.compared)} prespecified numbers{where} {said}{missed}."
 
 
 def _table(found: Reproduction, name: str, facts: Facts) -> Table:
@@ -115,7 +117,7 @@ def _table(found: Reproduction, name: str, facts: Facts) -> Table:
             cells.append(Cell("", f"{key}.{which}"))
         rows.append([*cells, Cell(item.tolerance or "–"), Cell(item.state)])
     columns = ["test", "number", "SAGE", "second implementation", "off by", "tolerance", "finding"]
-    title = f"Registered numbers computed twice{_find_deviation(found.part)}"
+    title = f"Prespecified numbers computed twice{_find_deviation(found.part)}"
     return Table(title, columns, rows, AUTHORS[found.by].capitalize() + ".")
 
 

@@ -90,7 +90,10 @@ class ResultsPage:
 
 @dataclass
 class ContractPage:
-    """The contract, both as sentences and in full."""
+    """The contract, both as sentences and in full.
+
+    `predicts` is true if the claim is about the predictions of a model.
+    """
 
     sha256: str
     statements: tuple[str, ...]
@@ -99,6 +102,8 @@ class ContractPage:
     two_valued: frozenset[str]
     names: tuple[str, ...]
     text: str
+    alpha: float = 0.05
+    predicts: bool = False
 
 
 def read_results(home: Path, name: str, facts: Facts) -> ResultsPage | None:
@@ -163,7 +168,7 @@ def _effects(results: Results, name: str, facts: Facts) -> Table:
         notes += [note for note in test.notes if note not in notes]
         why = f"; {test.status}: {test.reason}" if test.reason else ""
         part = f" ({test.part})" if several else ""
-        rows.append([Cell(f"{_title(test.id)}{part}{why}"), *cells])
+        rows.append([Cell(f"{title_of(test.id)}{part}{why}"), *cells])
     columns = ["test", "patients", "events", "effect (95% CI)", "p"]
     return Table("All tests", columns, rows, "; ".join(notes) or None, core=True)
 
@@ -251,6 +256,7 @@ ORDER = (
     "primary",
     "kaplan_meier",
     "joint_groups",
+    "beside_each_other",
     "ordered_groups",
     "cumulative_incidence",
     "fine_gray",
@@ -283,6 +289,7 @@ TITLES = {
     "schoenfeld": "Test of proportional hazards",
     "gray": "Gray's test",
     "site": "What the sites explain",
+    "beside_each_other": "Both exposures, alone and beside each other, in all patients",
     "decision_curve": "Net benefit of acting on the predicted risk",
     "risk_difference": "Absolute risk, standardized",
     "censoring": "Absolute risk, weighted for censoring",
@@ -332,7 +339,8 @@ def _place(key: str) -> tuple[int, str, int]:
     return (2 if plain == "specification" else 1 if endpoint else 0, endpoint, inner)
 
 
-def _title(key: str) -> str:
+def title_of(key: str) -> str:
+    """Return the title of a test or table."""
     endpoint, _, plain = key.rpartition(".")
     words = TITLES.get(plain, plain.replace("_", " "))
     if endpoint.startswith("within."):
@@ -407,7 +415,7 @@ def _single_numbers(name: str, facts: Facts) -> list[Table]:
     has_e_value = facts.contains(f"{name}.primary.e_value")
     return [
         Table("Cut-points, assumptions, unmeasured confounding", ["what", "value"], rows,
-              note if has_e_value else None, core=True)
+              note if has_e_value else None)
     ] if rows else []  # fmt: skip
 
 
@@ -441,7 +449,7 @@ def _controls(name: str, facts: Facts) -> list[Table]:
         " features of its kind, not whether it is associated. The p of a known positive should be"
         " small."
     )
-    return [Table("Controls", ["control", "draws or events", "p"], rows, note, core=True)]
+    return [Table("Controls", ["control", "draws or events", "p"], rows, note)]
 
 
 COMPLETE = "Both columns are of the patients with all covariates."
@@ -455,7 +463,7 @@ def _table(title: str, rows: list[dict[str, str]], name: str, facts: Facts) -> T
     columns = [column for column in COLUMNS if column in found]
     columns += [item for item in found if item not in columns]
     return Table(
-        title=_title(title),
+        title=title_of(title),
         columns=[named.get(column) or column for column in columns],
         rows=[[_cell(row.get(column, ""), name, facts) for column in columns] for row in rows],
         core=title in ("table_one", "univariable", "adjusted"),
@@ -473,6 +481,7 @@ def read_contract(home: Path) -> ContractPage | None:
     """Read the frozen contract."""
     from sage.run.contracts import statements
     from validation.contracts.contract import FrozenContract
+    from validation.core.hypothesis import Comparison
 
     path = home / "contract.json"
     if not path.exists():
@@ -493,19 +502,25 @@ def read_contract(home: Path) -> ContractPage | None:
             *(name for endpoint in contract.endpoints for name in (endpoint.label, endpoint.key)),
         ),
         text=path.read_text(encoding="utf-8"),
+        alpha=contract.rules.alpha,
+        predicts=contract.comparison in (Comparison.ADDED, Comparison.COMBINED),
     )
 
 
-def read_ledger(path: Path, facts: Facts) -> tuple[Entry, ...]:
+def read_ledger(path: Path, facts: Facts, alpha: float) -> tuple[Entry, ...]:
     """Read every test attempted in the run's ledger; add its numbers to the facts (`ledger.tN`)."""
     from validation.ledger.ledger import Ledger
-    from validation.results.results import p_text
+    from validation.results.results import p_text, percent
 
     if not path.exists():
         return ()
     book = Ledger(path)
     facts.add("ledger.tests", len(book.entries))
     adjusted = {(item.contract, item.test, item.part): item for item in book.adjust("primary")}
+    family = [v["value"] for key, v in facts.values.items() if key.endswith(".ledger.claims")]
+    facts.add("ledger.primary", max((*family, len(adjusted))))
+    facts.add("ledger.alpha", alpha, percent(alpha))
+    facts.add("ledger.others", len(book.entries) - len(adjusted))
     for number, test in enumerate(book.entries, 1):
         key = f"ledger.t{number}"
         if test.p is not None:

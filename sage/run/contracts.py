@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sage.core.printable import within_sentence
 from validation.core.hypothesis import Direction
 from validation.verdict.relevance import relevant_text, unit_text
 
@@ -25,11 +26,21 @@ def statements(frozen: FrozenContract) -> tuple[str, ...]:
         fixed = f" {use.threshold:g}" if use.threshold is not None else ""
         unit = f" ({use.unit})" if use.unit else ""
         lines.append(f"Exposure: {use.label}{unit} from {use.source or use.key}{cut}{fixed}")
+    known = dict[str, list[str]]()
+    for use in contract.variables:
+        known.setdefault(f"{use.known_at}", []).append(within_sentence(use.label))
+    listed = (f"{when} ({', '.join(dict.fromkeys(names))})" for when, names in known.items())
+    lines.append(f"Declared as known at: {'; '.join(listed)}")
     lines.append(f"Groups: {contract.exposed}, compared with {contract.reference}")
     for endpoint in contract.endpoints:
         coding = f"; {endpoint.coding}" if endpoint.coding else ""
         lines.append(f"Endpoint {endpoint.key}: {endpoint.label} ({endpoint.kind}{coding})")
     primary = contract.primary_test
+    entry = any(item.entry for item in contract.endpoints if item.key == primary.endpoint)
+    lines.append(
+        "Time zero: the start of follow-up, from which the cohort's times count"
+        + ("; patients are at risk from their own time of entry" if entry else "")
+    )
     if any(test.role == "secondary" for test in contract.tests):
         lines.append(f"All endpoints are compared in patients whose {primary.endpoint} is known")
     expected = "in either direction"

@@ -23,6 +23,7 @@ from agents.scientist.rank import (
     parts_of,
     without_rewordings,
 )
+from agents.scientist.reported import list_reported
 from agents.scientist.tools import Workbench
 from agents.scientist.tournament import TOURNAMENT, Contender, Pairing, play
 from agents.scientist.views import Candidates, Proposal, ScientistInput
@@ -134,9 +135,29 @@ def _draft_once(
     made = []
     for at, name in names.items():
         draft = compose_draft(brief, able[at], name, bench.cohort.dictionary, bench.found)
+        draft = _with_reported(bench, draft)
         write_json(services.folder.output(f"draft-{name}"), draft)
         made.append(draft)
     return made
+
+
+def _with_reported(bench: Workbench, draft: Draft) -> Draft:
+    """Add what papers report on the claim's variables; what is contrary counts against it."""
+    reported = list_reported(bench, draft.hypothesis, draft.concepts)
+    contrary = {
+        (item.citation.key, item.citation.quote): item.citation
+        for item in reported
+        if item.supports(draft.hypothesis) is False
+    }
+    return draft.model_copy(
+        update={
+            "reported": reported,
+            "citations": tuple(
+                item for item in draft.citations if (item.key, item.quote) not in contrary
+            ),
+            "contradicting": (*draft.contradicting, *contrary.values()),
+        }
+    )
 
 
 def _testable(

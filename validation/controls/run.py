@@ -6,6 +6,7 @@ Each control returns its numbers as typed fields (`validation.results.controls`)
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -38,7 +39,7 @@ from validation.results.controls import (
     Specifications,
     TimingResult,
 )
-from validation.results.results import Book, TestOutcome
+from validation.results.results import Book, Effect, TestOutcome
 from validation.statistics.base import chi2_p
 from validation.statistics.cox import cox
 from validation.statistics.cutpoint import logrank_scores
@@ -92,14 +93,21 @@ def missingness(table: pd.DataFrame, study: Study) -> Missingness:
         keep &= layers >= 0
         layers = layers[keep]
     lost = absent[keep].astype(float)
-    count, p = int(lost.sum()), None
+    count, p, effect = int(lost.sum()), None, dict[str, float]()
     if min(count, len(lost) - count) >= contract.rules.min_group:
         if event is not None:
             entry = whole.entry(contract.primary_test.endpoint, keep)
-            p = logrank(value[keep], (event[keep] == 1).astype(float), lost, layers, entry).p
+            happened = (event[keep] == 1).astype(float)
+            p = logrank(value[keep], happened, lost, layers, entry).p
+            with suppress(InputError):  # the test stands without its estimate
+                fit = cox(
+                    value[keep], happened, lost[:, None], ["missing"], strata=layers, entry=entry,
+                    penalty="firth",
+                )  # fmt: skip
+                effect = {name: float(getattr(fit, name)[0]) for name in ("hr", "lower", "upper")}
         else:
             p = chi2_p(float(score_z(value[keep], lost[:, None], None)[0]) ** 2, 1)
-    return Missingness(status=ControlStatus.RAN, missing=count, p=p, n=len(lost))
+    return Missingness(status=ControlStatus.RAN, missing=count, p=p, n=len(lost), **effect)
 
 
 def write_numbers(controls: Controls, scale: str, book: Book) -> None:
@@ -108,6 +116,9 @@ def write_numbers(controls: Controls, scale: str, book: Book) -> None:
     if permuted is not None and permuted.ran:
         book.add(Key.PERMUTED_P, permuted.p, "p-value")
         book.add(Key.PERMUTED_DRAWS, permuted.draws, "permutations")
+        if permuted.p is not None and permuted.draws is not None:
+            as_good = round(permuted.p * (permuted.draws + 1)) - 1
+            book.add(Key.PERMUTED_AS_GOOD, as_good, "permutations")
         book.add(Key.PERMUTED_RATE, permuted.false_positive_rate, "share")
     for at, found in enumerate(controls.random):
         if found.ran:
@@ -119,6 +130,8 @@ def write_numbers(controls: Controls, scale: str, book: Book) -> None:
             book.add(random_key(at, "p"), found.p, "p-value")
     if positive is not None and positive.ran:
         book.add(Key.KNOWN_POSITIVE_HR, positive.hr, "hazard ratio")
+        if positive.hr_per_level is not None:
+            book.add(Key.KNOWN_POSITIVE_LEVEL, positive.hr_per_level, "hazard ratio")
         book.add(Key.KNOWN_POSITIVE_LOWER, positive.lower, "hazard ratio")
         book.add(Key.KNOWN_POSITIVE_UPPER, positive.upper, "hazard ratio")
         book.add(Key.KNOWN_POSITIVE_P, positive.p, "p-value")
@@ -127,11 +140,17 @@ def write_numbers(controls: Controls, scale: str, book: Book) -> None:
     if missing is not None and missing.ran and missing.p is not None:
         book.add(Key.MISSING, missing.missing, "patients")
         book.add(Key.MISSING_P, missing.p, "p-value")
+        if missing.hr is not None and missing.lower is not None and missing.upper is not None:
+            effect = Effect(
+                value=missing.hr, lower=missing.lower, upper=missing.upper, scale="hazard ratio"
+            )
+            book.add_effect(Key.MISSING_EFFECT, effect, None)
     if curve is not None and curve.ran:
         failed = curve.failed or 0
         total = (curve.n or 0) + failed
         book.add(Key.SPECIFICATIONS, curve.n, "specifications")
-        book.add(Key.EXPECTED_SIGN, curve.expected_sign, "share")
+        agreed = _count_share(curve.expected_sign, curve.n)
+        book.add(Key.EXPECTED_SIGN, curve.expected_sign, "share", agreed)
         book.add(Key.SPECIFICATIONS_SIGNIFICANT, curve.significant, "share")
         book.add(Key.SPECIFICATION_MEDIAN, curve.median, scale)
         book.add(Key.SPECIFICATION_LOWEST, curve.lowest, scale)
@@ -140,10 +159,16 @@ def write_numbers(controls: Controls, scale: str, book: Book) -> None:
             book.add(Key.SITES_LEFT_OUT, curve.left_out, "specifications")
             book.add(Key.LEFT_OUT_LOWEST, curve.left_out_lowest, scale)
             book.add(Key.LEFT_OUT_HIGHEST, curve.left_out_highest, scale)
-            book.add(Key.LEFT_OUT_SIGN, curve.left_out_sign, "share")
+            agreed = _count_share(curve.left_out_sign, curve.left_out)
+            book.add(Key.LEFT_OUT_SIGN, curve.left_out_sign, "share", agreed)
         failures = f"{failed} of {total}"
         book.add(Key.SPECIFICATIONS_FAILED, failed, "specifications", failures)
         book.add(Key.SPECIFICATION_OWN, int(bool(curve.own)), "specifications")
+
+
+def _count_share(share: float | None, of: int | None) -> str | None:
+    """Render a share of `of` things as a count; None if either is unknown."""
+    return None if share is None or of is None else f"{round(share * of)} of {of}"
 
 
 def _arrays(study: Study) -> tuple[Any, FloatArray, FloatArray | None, FloatArray, Any]:
@@ -424,12 +449,20 @@ def known_positive(table: pd.DataFrame, study: Study) -> KnownPositiveResult:
     return KnownPositiveResult(
         status=ControlStatus.RAN,
         hr=float(fit.hr[0]),
+        hr_per_level=float(fit.hr[0] ** (1 / x.std(ddof=1))) if _is_ordinal(study) else None,
         lower=float(fit.lower[0]),
         upper=float(fit.upper[0]),
         p=float(fit.p[0]),
         statistic=float(fit.coef[0] / fit.se[0]),
         events=int(flags.sum()),
         n=int(keep.sum()),
+    )
+
+
+def _is_ordinal(study: Study) -> bool:
+    """Check whether the known positive is a variable of ordered levels."""
+    return any(
+        use.role == "known_positive" and use.kind == "ordinal" for use in study.contract.variables
     )
 
 

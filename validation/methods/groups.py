@@ -13,7 +13,8 @@ from validation.contracts.contract import TestPlan, VariableUse
 from validation.core.hypothesis import Comparison, CutRule
 from validation.inputs.population import two_levels
 from validation.inputs.study import Study
-from validation.methods.shared import effect_of, fit_cox, layers_of, outcome_of, row_at, slug
+from validation.methods.other import compare_pair
+from validation.methods.shared import effect_of, fit_cox, layers_of, outcome_of, row_at
 from validation.results.results import Book, TestOutcome
 from validation.statistics.survival import kaplan_meier, logrank, logrank_trend
 
@@ -64,7 +65,8 @@ def _side(study: Study, use: VariableUse, exposed: bool) -> str:
 def joint_groups(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Run the log-rank test over all groups; estimate each hazard ratio against the first group.
 
-    For the ordered groups of a trend, it is the log-rank test for trend.
+    For the ordered groups of a trend, it is the log-rank test for trend. Two exposures are also
+    compared beside each other, in all patients.
     """
     names, codes = groups_of(study)
     time, event = study.outcome(plan.endpoint)
@@ -93,8 +95,9 @@ def joint_groups(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
     for code, name in enumerate(names):
         mine = g == code
         curve = kaplan_meier(t[mine], e[mine], None if entry is None else entry[mine])
-        key = f"{plan.id}.{slug(name)}"
+        key = f"{plan.id}.{JOINT[code] if len(study.exposed.parts) == 2 else code + 1}"
         book.add(f"{key}.n", curve.n, "patients")
+        book.add(f"{key}.events", curve.n_events, "events")
         book.add(f"{key}.median", curve.median, "months")
         row = {"group": name, "n": str(curve.n), "events": str(curve.n_events)}
         row["median (months)"] = book.numbers[f"{key}.median"].text
@@ -107,4 +110,13 @@ def joint_groups(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
             row |= {"hazard ratio": "1 (reference)", "95% CI": "", "p": ""}
         rows.append(row)
     tables[plan.id] = rows
+    if len(study.exposed.parts) == 2:
+        a, b = (part[keep][:, None] for part in study.exposed.parts)
+        sides = [_side(study, use, True) for use in study.contract.exposures]
+        pair = compare_pair(study, plan, keep, a, b, a[:, :0], sides, book, notes)
+        tables["beside_each_other"] = pair.rows
     return outcome_of(plan, keep, e, p=found.p, statistic=found.statistic, df=found.df, notes=notes)
+
+
+JOINT = ("neither", "only_second", "only_first", "both")
+"""Exposures that are at the claimed level, by the code of the group of two."""

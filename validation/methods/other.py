@@ -29,7 +29,7 @@ from validation.statistics.base import chi2_p
 from validation.statistics.cox import cox
 
 if TYPE_CHECKING:
-    from validation.statistics.base import FloatArray
+    from validation.statistics.base import BoolArray, FloatArray
 
 
 def fisher(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
@@ -144,49 +144,86 @@ def nested_models(study: Study, plan: TestPlan, book: Book, tables: dict[str, An
 def _added(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Test what the second exposure B adds to the first, A: A + B against A, in all patients.
 
-    Reported beside it, each against the model without its term: A alone, B alone, and the product
-    A × B beside A + B. The covariates are in every model.
+    Reported beside it are the other models of `compare_pair`, with the covariates in each.
     """
     keep, X, names, notes = matrix(study, plan)
-    b, a, Z = X[:, :1], X[:, 1:2], X[:, 2:]
-    second, first, covariates = names[0], names[1], names[2:]
-    compare, scale = _nested_models(study, plan, keep, notes)
-    rows: list[dict[str, str]] = []
+    pair = compare_pair(
+        study, plan, keep, X[:, 1:2], X[:, :1], X[:, 2:], [names[1], names[0], *names[2:]],
+        book, notes, main="second.beside",
+    )  # fmt: skip
+    tables[plan.id], primary = pair.rows, pair.found.get("second.beside")
+    if primary is None:
+        raise InputError(notes[-1])
+    return outcome_of(
+        plan,
+        keep,
+        primary.events,
+        effect=effect_of(primary.mean, pair.scale),
+        p=primary.p,
+        statistic=primary.statistic,
+        df=1,
+        notes=[*notes, f"p compares {names[1]} + {names[0]} with {names[1]} ({primary.name})"],
+    )
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Models of two exposures, by key, and their rows for a table."""
+
+    found: dict[str, _Nested]
+    rows: list[dict[str, str]]
+    scale: Scale
+
+
+def compare_pair(
+    study: Study,
+    plan: TestPlan,
+    keep: BoolArray,
+    a: FloatArray,
+    b: FloatArray,
+    Z: FloatArray,
+    names: list[str],
+    book: Book,
+    notes: list[str],
+    *,
+    main: str = "",
+) -> Pair:
+    """Estimate two exposures alone (`first`), beside each other (`first.beside`), and `product`.
+
+    Each is tested against the model without its term. A model that cannot be estimated is noted.
+
+    Parameters
+    ----------
+    a, b : (kept, 1) exposures
+    Z : (kept, k) covariates in every model
+    names : names of both exposures and of the covariates
+    main : key of the model whose numbers carry the plan's own key
+    """
+    compare, scale = _nested_models(study, plan, keep, [])
+    first, second, *covariates = names
     product = f"{first} × {second}"
+    pair = Pair({}, [], scale)
     models: tuple[tuple[str, str, FloatArray, list[str], FloatArray], ...] = (
         ("first", first, a, [], Z),
         ("second", second, b, [], Z),
-        ("", second, b, [first], np.column_stack([a, Z])),
+        ("first.beside", first, a, [second], np.column_stack([b, Z])),
+        ("second.beside", second, b, [first], np.column_stack([a, Z])),
         ("product", product, a * b, [first, second], np.column_stack([a, b, Z])),
     )
-    primary: _Nested | None = None
     for key, term, column, held, base in models:
         whole, labels = np.column_stack([column, base]), [term, *held, *covariates]
         try:
             found = compare(whole, base, whole, labels, labels, 1)
         except InputError as error:
-            if key != "product":
-                raise
-            notes.append(f"{product} could not be estimated: {error}")
+            notes.append(f"{' + '.join([*held, term])} could not be estimated: {error}")
             continue
-        effect, name = effect_of(found.mean, scale), f"{plan.id}.{key}".rstrip(".")
+        effect, name = effect_of(found.mean, scale), plan.id if key == main else f"{plan.id}.{key}"
         book.add_effect(name, effect, found.p)
         book.add(f"{name}.statistic", found.statistic, f"{found.name}, 1 df")
         row = row_of(term, effect.value, effect.lower, effect.upper, found.p, scale)
-        rows.append({"model": " + ".join([*held, term]), "against": " + ".join(held)} | row)
-        primary = found if not key else primary
-    tables[plan.id] = rows
-    assert primary is not None
-    return outcome_of(
-        plan,
-        keep,
-        primary.events,
-        effect=effect_of(primary.mean, scale),
-        p=primary.p,
-        statistic=primary.statistic,
-        df=1,
-        notes=[*notes, f"p compares {first} + {second} with {first} ({primary.name})"],
-    )
+        pair.rows.append({"model": " + ".join([*held, term]), "against": " + ".join(held)} | row)
+        pair.found[key] = found
+    return pair
 
 
 @dataclass(frozen=True)

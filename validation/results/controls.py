@@ -81,11 +81,15 @@ class RandomFeatures(ControlResult):
 
 
 class KnownPositiveResult(ControlResult):
-    """An association that must appear if the outcome data are sound: per standard deviation."""
+    """An association that must appear if the outcome data are sound: per standard deviation.
+
+    `hr_per_level` is the same slope per level of an ordinal variable.
+    """
 
     NEEDED: ClassVar[tuple[str, ...]] = ("hr", "p", "events")
 
     hr: float | None = None
+    hr_per_level: float | None = None
     lower: float | None = None
     upper: float | None = None
     p: float | None = None
@@ -163,6 +167,10 @@ class Missingness(ControlResult):
     """Number of patients with the outcome but without the exposure."""
     p: float | None = None
     """None if too few patients lack the exposure, or have it, to compare."""
+    hr: float | None = None
+    """Hazard ratio of those without the exposure against those with it, if it can be estimated."""
+    lower: float | None = None
+    upper: float | None = None
     n: int | None = None
 
 
