@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
-TITLE = "Exploratory, written by a model, not registered, not checked by SAGE"
+TITLE = "Exploratory, written by a model, not prespecified, not checked by SAGE"
 FILE = "exploratory.json"
 LARGEST_FILE = 64 * 1024
 MOST_TABLES, MOST_COLUMNS, MOST_ROWS, MOST_IMAGES = 6, 8, 20, 4

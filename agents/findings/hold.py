@@ -43,7 +43,6 @@ from validation.verdict.objections import describe_draws
 from validation.verdict.relevance import (
     describe_side,
     expected_direction,
-    relevant_text,
     side_of,
     unit_text,
 )
@@ -106,11 +105,12 @@ def names_of(results: Results, contract: Contract) -> say.Names:
 
 def _name_relevant(contract: Contract) -> str:
     """Name the smallest effect that matters, and if it is a convention of SAGE's."""
-    if contract.relevant is None:
-        return "an effect that matters"
-    convention = contract.relevant.source in (RATIO_SOURCE, DIFFERENCE_SOURCE, INDIRECT_SOURCE)
-    which = "by convention" if convention else "by the contract"
-    return f"{relevant_text(contract)}{unit_text(contract)}, {which} the smallest that matters,"
+    sources = (RATIO_SOURCE, DIFFERENCE_SOURCE, INDIRECT_SOURCE)
+    named = contract.relevant is not None and contract.relevant.source not in sources
+    which = "by the contract" if named else "by convention"
+    return (
+        f"a {contract.effect_name} of {{}}{unit_text(contract)}, {which} the smallest that matters,"
+    )
 
 
 def describe_covariates(results: Results, contract: Contract) -> str:

@@ -65,7 +65,7 @@ class Names:
     features : labels of the exposures, in the order of their random features
     drawn : descriptions of the random features that replace each exposure
     compared : sides of the exposures that are compared ("low CCL21 expression")
-    relevant : the smallest effect that matters ("a hazard ratio of 1.50, …")
+    relevant : the smallest effect that matters ("a hazard ratio of {}, …")
     known : the known association of the contract's positive control
     sides : where the effect of a test points ("with shorter overall survival"), by key
     either : the claim names no direction
@@ -198,8 +198,8 @@ def render(finding: Finding, names: Names) -> str:
                 "rmst.horizon", "rmst.difference", "rmst.lower", "rmst.upper",
             )  # fmt: skip
             return (
-                f"The hazards are not proportional{shown}: the effect {change} over"
-                f" time{periods}, and the hazard ratio is an average{mean}."
+                f"Hazards are not proportional{shown}: the effect {change} over time{periods}, and"
+                f" the hazard ratio is an average{mean}."
             )
         case Replication(outcome=outcome):
             again = names.write(" ({}, p {})", "replicate.primary.summary", "replicate.primary.p")
@@ -223,7 +223,8 @@ def render(finding: Finding, names: Names) -> str:
             needed = names.write(" needs {} events", "power.required_events")
             seen = names.write("; {} occurred", "primary.events")
             reached = "was" if outcome == "enough" else "was not"
-            return f"80% power for {names.relevant}{needed or f' {reached} reached'}{seen}."
+            effect = names.write(f" for {names.relevant}", "rules.relevant")
+            return f"80% power{effect}{needed or f' {reached} reached'}{seen}."
         case MissingData():
             return _missing(finding, names)
         case Generalization(outcome=outcome):
@@ -321,8 +322,8 @@ def name_unadjusted(labels: Sequence[str]) -> str:
     listed = join_names(within_sentence(label) for label in labels)
     only, relate, are = ("only ", "relates", "is") if len(labels) == 1 else ("", "relate", "are")
     return (
-        f"Of the cohort's other variables, {only}{listed} {relate} to the groups (p < 0.2)"
-        f" and {are} not adjusted for."
+        f"Of the cohort's other variables, {only}{listed} {relate} to the groups and"
+        f" {are} not adjusted for."
     )
 
 
@@ -330,7 +331,7 @@ def _missing(finding: MissingData, names: Names) -> str:
     if finding.subject == COVARIATES:
         if finding.outcome == "none":
             return "Every patient has all covariates."
-        return names.write("{} of the patients have all covariates.", "missing_data.complete") or (
+        return names.write("{} of patients have all covariates.", "missing_data.complete") or (
             "Some patients lack a covariate."
         )
     lacking = names.write("{}", Key.MISSING) or "Some"
@@ -351,8 +352,7 @@ def _alternative(subject: str, names: Names) -> str:
     if subject == "confounding":
         model = "adjusted" if "adjusted.e_value" in names.numbers else "primary"
         shown = names.write(
-            " of a risk ratio of {} with both groups and outcome (E-value; {} for the confidence"
-            " limit)",
+            " with risk ratios of {} (E-value; {} for the confidence limit)",
             f"{model}.e_value", f"{model}.e_value_limit",
         )  # fmt: skip
         about = "adjusted" if model == "adjusted" else "unadjusted"

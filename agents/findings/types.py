@@ -82,7 +82,7 @@ class Control(Statement):
 
 
 class Sensitivity(Statement):
-    """Whether the sign holds over the registered choices."""
+    """Whether the sign holds over the prespecified choices."""
 
     kind: Literal["sensitivity"] = "sensitivity"
     outcome: Literal["stable", "unstable"]
@@ -115,7 +115,7 @@ class NotAdjustedFor(Statement):
 
 
 class Sample(Statement):
-    """Events beside those that the registered power needs."""
+    """Events beside those that the planned power needs."""
 
     kind: Literal["sample"] = "sample"
     outcome: Literal["enough", "too_few"]

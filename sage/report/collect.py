@@ -471,7 +471,7 @@ Direction = tuple[Citation, bool | None]
 
 def _relate(cited: Citation, reported: Sequence[Direction], disease: str) -> str:
     """Name the cancer that a passage is about if it is not the claim's, or else its direction."""
-    if other := _elsewhere((cited,), disease):
+    if other := _name_cancer(cited, disease):
         return other
     same = {(other.key, other.quote) for other, agrees in reported if agrees}
     return "same direction" if (cited.key, cited.quote) in same else "indirect"
@@ -490,7 +490,13 @@ def _list_contrary(draft: Draft, reported: Sequence[Direction], disease: str) ->
     """List the passages that speak against the claim, with the cancer if it is another one."""
     against = [*draft.contradicting, *(cited for cited, same in reported if same is False)]
     once = {(cited.key, cited.quote): cited for cited in against}
-    return tuple(Source(cited, _elsewhere((cited,), disease)) for cited in once.values())
+    return tuple(Source(cited, _name_cancer(cited, disease)) for cited in once.values())
+
+
+def _name_cancer(cited: Citation, disease: str) -> str:
+    """Name the other cancers that a passage or its title is about; "" if there is none."""
+    others = _cancers_elsewhere(disease, f"{cited.quote}. {cited.title}")
+    return f"in {', '.join(others)}" if others else ""
 
 
 def _elsewhere(evidence: tuple[Citation, ...], disease: str) -> str:

@@ -79,9 +79,9 @@ def debate_facts(debate: dict[str, Any], name: str, facts: Facts) -> None:
 
 def describe_novelty(debate: dict[str, Any]) -> str:
     """Say whether the claim counts as new, with the scores as `[[key]]`."""
-    if not debate.get("judged", True):
-        return "Novelty not judged: nothing relevant was found in what was searched."
     searched = ", ".join(debate.get("coverage", {}).get("searched") or debate["served_by"])
+    if not debate.get("judged", True):
+        return f"Novelty not judged: absence from what was searched ({searched}) is not novelty."
     basis = "from co-mentions in" if debate["reasoner"] == "rules" else "judged by a model on"
     new = "Not new" if debate["below_threshold"] else "New"
     return (

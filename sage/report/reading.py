@@ -88,9 +88,9 @@ CHANGES: tuple[tuple[str, Callable[[Reached], bool]], ...] = (
     ("A narrower interval: this one includes effects that matter and smaller ones.",
      lambda it: it.verdict.verdict == "supported" and it.answers("relevance", "unclear")),
     ("Other patients, as many as the contract's power asks for, in whom the difference is seen as"
-     " it was registered.",
+     " it was claimed.",
      lambda it: it.verdict.verdict == "not_supported" and not it.simulated),
-    ("Other patients, for whom the direction that was seen here is registered before they are"
+    ("Other patients, for whom the direction that was seen here is claimed before they are"
      " looked at.",
      lambda it: it.verdict.verdict == "not_supported" and it.turned and not it.simulated),
     ("An interval that reaches the smallest effect that matters.",
@@ -265,7 +265,7 @@ def checklists(page: Reported, facts: Facts) -> list[Checklist]:
             " of the National Cancer Institute, 2005).",
         )
     ]
-    if page.contract.predicts:
+    if page.contract is not None and page.contract.predicts:
         found.append(
             fill(
                 "tripod_ai",

@@ -14,7 +14,7 @@ from agents.core.base import Resources
 from agents.core.words import KEYED
 from agents.findings.check import refuse_findings
 from agents.findings.hold import hold
-from agents.findings.types import ASSUMPTIONS, LIMITS, RESULTS, Finding, Held
+from agents.findings.types import ASSUMPTIONS, LIMITS, RESULTS, BesideOther, Finding, Held
 from agents.interpreter.agent import (
     ContractView,
     InterpreterInput,
@@ -86,6 +86,7 @@ def result(verdict: str) -> tuple[Results, Contract]:
         book.add_effect(name, case["primary"]["effect"], case["primary"]["p"])
     for end, value in (("gain", 0.02), ("gain_lower", -0.01), ("gain_upper", 0.05)):
         book.add(f"concordance.{end}", value, "")
+    book.add_effect("joint_groups.second.beside", case["primary"]["effect"], case["primary"]["p"])
     book.add("power.required_events", 191, "events")
     agreed = tested.contract
     claim = agreed.hypothesis.model_copy(update={"untested": case.get("untested", ())})
@@ -165,6 +166,37 @@ def test_a_sentence_names_only_numbers_that_the_results_hold(verdict: str) -> No
         assert not [
             char for char in plain.replace("95% CI", "").replace("80% power", "") if char.isdigit()
         ]
+
+
+@pytest.mark.parametrize(("p", "outcome"), [(0.001, "adds"), (0.4, "open"), (None, None)])
+def test_what_an_exposure_adds_beside_the_other(p: float | None, outcome: str | None) -> None:
+    found, agreed = result("supported")
+    book = Book()
+    if p is not None:
+        book.add_effect("joint_groups.second.beside", found.tests[0].effect, p)
+    told = hold(found.model_copy(update={"numbers": book.numbers}), agreed)
+    beside = [item for item in told if isinstance(item.finding, BesideOther)]
+    second = agreed.exposures[1:]
+    assert [getattr(item.finding, "outcome", "") for item in beside] == [outcome] * len(beside)
+    assert len(beside) == (len(second) if p is not None else 0)
+    for item in beside:
+        assert KEYED.findall(item.sentence)[0] == "joint_groups.second.beside.p"
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "p", "outcome"),
+    [(0.7, 1.4, 0.4, "unrelated"), (0.5, 1.4, 0.4, "unclear"), (1.2, 2.0, 0.01, "related")],
+)
+def test_too_few_patients_without_a_value_show_nothing(
+    lower: float, upper: float, p: float, outcome: str
+) -> None:
+    found, agreed = result("supported")
+    lost = Missingness(status="ran", missing=30, n=400, p=p, hr=1.0, lower=lower, upper=upper)
+    ran = found.controls.model_copy(update={"missingness": lost})
+    told = hold(found.model_copy(update={"controls": ran}), agreed)
+    assert outcome in [
+        getattr(item.finding, "outcome", "") for item in told if item.finding.kind == "missing_data"
+    ]
 
 
 def test_a_claim_on_a_product_is_an_interaction() -> None:

@@ -270,6 +270,7 @@ def test_without_a_model_nothing_is_developed_in_the_second_cohort(tmp_path: Pat
 def test_four_groups_of_two_exposures_are_compared_side_by_side(tmp_path: Path) -> None:
     lifelines = pytest.importorskip("lifelines")
     from lifelines.statistics import multivariate_logrank_test
+    from scipy.stats import chi2
 
     raw = patients(400, log_hr=0.8)
     both = [
@@ -295,6 +296,16 @@ def test_four_groups_of_two_exposures_are_compared_side_by_side(tmp_path: Path) 
     fit = lifelines.CoxPHFitter().fit(table, "months", "dead")
     ours = found.numbers["joint_groups.both.effect"].value
     assert ours == pytest.approx(fit.hazard_ratios_["g3"], rel=1e-4)
+    table = table[["months", "dead"]].assign(high=high.astype(float), late=late.astype(float))
+    both = lifelines.CoxPHFitter().fit(table, "months", "dead")
+    alone = lifelines.CoxPHFitter().fit(table.drop(columns="late"), "months", "dead")
+    numbers = {key: found.numbers[f"joint_groups.{key}"].value for key in (
+        "first.effect", "second.beside.effect", "second.beside.p",
+    )}  # fmt: skip
+    assert numbers["first.effect"] == pytest.approx(alone.hazard_ratios_["high"], rel=1e-4)
+    assert numbers["second.beside.effect"] == pytest.approx(both.hazard_ratios_["late"], rel=1e-4)
+    gain = 2 * (both.log_likelihood_ - alone.log_likelihood_)
+    assert numbers["second.beside.p"] == pytest.approx(chi2.sf(gain, 1), rel=1e-3)
 
 
 def test_auc_at_one_three_and_five_years_is_that_of_a_second_library(

@@ -58,7 +58,7 @@ def test_the_same_effect_is_relevant_however_the_marker_is_cut(
 
 
 def test_a_claim_states_its_smallest_relevant_effect(cohort: Cohort) -> None:
-    assert contract(cohort, MARKER).relevant.source.startswith("default")  # type: ignore[union-attr]
+    assert contract(cohort, MARKER).relevant.source.startswith("a convention")  # type: ignore[union-attr]
     own = {"size": 1.2, "source": "the clinic"}
     found = contract(cohort, MARKER, relevant=own)
     assert math.exp(found.relevant_effect) == pytest.approx(1.2)

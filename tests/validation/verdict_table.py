@@ -697,7 +697,7 @@ def _association() -> Iterator[Row]:
     yield row("0.88 (0.78 to 0.98), q 0.052", NOT, "nyn", q=0.052, **example)
     locked = {"locked": True, "q": None}
     yield row("locked, weak", open_("power"), "uuu", primary=WEAK, **locked,
-              reasons=("did not reach the registered level 0.2",))  # fmt: skip
+              reasons=("did not reach the prespecified level 0.2",))  # fmt: skip
     yield row("locked, nothing", NOT, "nnn", primary=NOTHING, **locked)
     yield row("no q", open_("multiplicity"), "uyy", q=None)
     yield row("locked, p below alpha", open_("power"), "uyu", primary=estimate(1.6, 0.2), **locked)
@@ -1113,9 +1113,9 @@ def _others() -> Iterator[Row]:
     yield row("nothing to replicate", NOT, "nnn", primary=NOTHING, replicate=second(**STRONG),
               reasons=("replication [limits]",), without=("one cohort only",))  # fmt: skip
     yield row("seen before", open_("registration"), "yyy", seen="abcdef0123456789",
-              without=("registered after contract",))  # fmt: skip
+              without=("written after contract",))  # fmt: skip
     yield row("seen before, nothing there", NOT, "nnn", primary=NOTHING, seen="abcdef0123456789",
-              limits=("registered after contract abcdef012345",))  # fmt: skip
+              limits=("written after contract abcdef012345",))  # fmt: skip
     for unsafe, says in ((False, open_("reproduction")), (True, open_("reproduction"))):
         brought = Objection(
             "reproduction", "second implementation", "not reproduced", "differs", any_reading=unsafe
@@ -1250,7 +1250,7 @@ def _limits() -> Iterator[Row]:
               limits=("contract amended, version 2: look again", "no results of another version")
     )  # fmt: skip
     yield row("second version, seen", open_("registration"), "yyy", plan=second, seen="abc",
-              without=("registered after contract", "no results of another version"))  # fmt: skip
+              without=("written after contract", "no results of another version"))  # fmt: skip
     yield row("untested", SUPPORTED, "yyy", plan={"untested": ("margin",)},
               limits=("not tested: margin",))  # fmt: skip
 

@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Any, Protocol, Required, Unpack
 import numpy as np
 
 from sage.core.errors import InputError
-from validation.figures.style import INK, OKABE_ITO, Look, drawing, wrap_text
+from validation.figures.style import DASHES, INK, OKABE_ITO, Look, drawing, wrap_text
 from validation.statistics.base import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+WIDTH = 4.2
+"""Inches; narrow, so that the text stays legible in a column of a page and on a phone."""
+LEFT = 0.14
+"""Left end of the axes, as a share of the width."""
 
 
 class Followed(Protocol):
@@ -53,15 +59,19 @@ def follow_up(
     until: float | None = None,
     extra: float = 0.0,
     smallest: int = 1,
+    dashed: bool = False,
     **look: Unpack[Look],
 ) -> Iterator[tuple[Figure, Axes, FloatArray, float]]:
     """Open a figure with axes over follow-up and numbers at risk below them; see `Frame`.
 
     Yields the figure, the axes, the times of the table and the end of the time axis. `extra` inches
-    are added to the axes' height; counts below `smallest` are not shown.
+    are added to the axes' height; counts below `smallest` are not shown. With `dashed`, the names
+    in the table carry the curves' lines and so serve as the legend.
 
     Raises `InputError` if there are no curves, or more curves than colors.
     """
+    from matplotlib.lines import Line2D
+
     if not curves:
         raise InputError("figure: no curves given")
     if len(curves) > len(OKABE_ITO):
@@ -70,41 +80,35 @@ def follow_up(
     marks = np.asarray(
         ticks if ticks is not None else round_ticks(end, time_unit), dtype=np.float64
     )
-    labels = {name: wrap_text(name, 24, 4) for name in curves}
-    widest = max(len(line) for label in labels.values() for line in label.split("\n"))
-    left = max(0.12, 0.033 + 0.0115 * widest)
-    lines = max(label.count("\n") for label in labels.values())
-    step = 0.19 + 0.12 * lines
-    block = step * len(curves)
-    height = 3.9 + block + extra
-    with drawing(path, 6.4, height, **look) as figure:
-        table = 0.62 + block
+    labels = {name: wrap_text(name, 54, 3) for name in curves}
+    lines = 1 + max(label.count("\n") for label in labels.values())
+    step = 0.17 + 0.14 * lines
+    table = 0.62 + step * len(curves)
+    height = 3.3 + table + extra
+    with drawing(path, WIDTH, height, **look) as figure:
         top = 0.62 if look.get("subtitle") else 0.42
         axes = figure.add_axes(
-            (left, (table + 0.28) / height, 0.97 - left, 1 - (table + 0.28 + top) / height)
+            (LEFT, (table + 0.28) / height, 0.97 - LEFT, 1 - (table + 0.28 + top) / height)
         )
         axes.set_xlim(0, end * 1.005)
         axes.set_xticks(marks)
         axes.set_xticklabels([f"{m:g}" for m in marks])
         axes.set_xlabel(f"Time ({time_unit})")
-        first = (table - 0.28) / height
-        figure.text(0.02, first, "At risk", fontsize=8, weight="bold", va="center")
+        below = table - 0.28
+        figure.text(0.02, below / height, "At risk", fontsize=8, weight="bold", va="center")
         for number, (name, curve) in enumerate(curves.items()):
-            y = first - (0.19 + number * step + (step - 0.19) / 2.0) / height
-            figure.text(
-                left - 0.035,
-                y,
-                labels[name],
-                color=OKABE_ITO[number],
-                fontsize=8,
-                ha="right",
-                va="center",
-                linespacing=1.05,
-            )
+            y = below - 0.12 - number * step
+            look_of = {"fontsize": 8, "color": OKABE_ITO[number], "va": "top", "linespacing": 1.05}
+            figure.text(0.12 if dashed else 0.02, y / height, labels[name], **look_of)
+            if dashed:
+                line = {"color": OKABE_ITO[number], "linestyle": DASHES[number % len(DASHES)]}
+                middle = [(y - 0.06) / height] * 2
+                figure.add_artist(Line2D([0.02, 0.1], middle, linewidth=1.7, **line))
             for mark, count in zip(marks, at_risk(curve, marks), strict=True):
-                x = left + (0.97 - left) * float(mark) / (end * 1.005)
+                x = LEFT + (0.97 - LEFT) * float(mark) / (end * 1.005)
                 text = count_text(int(count), smallest)
-                figure.text(x, y, text, fontsize=8, ha="center", va="center", color=INK)
+                at = (y - 0.07 - 0.14 * lines) / height
+                figure.text(x, at, text, fontsize=8, ha="center", va="center", color=INK)
         yield figure, axes, marks, end
 
 

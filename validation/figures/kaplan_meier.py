@@ -9,12 +9,9 @@ from typing import Unpack
 import numpy as np
 
 from validation.figures.curves import Frame, band, follow_up, steps
-from validation.figures.style import DASHES, MUTED, OKABE_ITO, PLATE, wrap_text
+from validation.figures.style import DASHES, MUTED, OKABE_ITO, PLATE
 from validation.statistics.base import IntArray
 from validation.statistics.survival import KaplanMeier
-
-HIGH = 0.8
-"""Share alive in mid-figure above which a curve would run underneath the legend."""
 
 
 def kaplan_meier_figure(
@@ -25,13 +22,13 @@ def kaplan_meier_figure(
     annotation: Sequence[str] = (),
     **frame: Unpack[Frame],
 ) -> Path:
-    """Draw one curve per group and write the figure."""
-    with follow_up(curves, path, **frame) as (_, axes, _, end):
-        for number, (name, curve) in enumerate(curves.items()):
+    """Draw one curve per group, named with its events beside the numbers at risk."""
+    counted = {f"{name} ({curve.n_events} events)": curve for name, curve in curves.items()}
+    with follow_up(counted, path, dashed=True, **frame) as (_, axes, _, end):
+        for number, curve in enumerate(curves.values()):
             color, dash = OKABE_ITO[number], DASHES[number % len(DASHES)]
             band(axes, curve.times, curve.lower, curve.upper, end, color)
-            label = wrap_text(f"{name} ({curve.n_events} of {curve.n})", 44, 3)
-            look = {"color": color, "linestyle": dash, "linewidth": 1.7, "label": label}
+            look = {"color": color, "linestyle": dash, "linewidth": 1.7}
             steps(axes, curve.times, curve.survival, end, **look)
             censored = (_count_censored(curve) > 0) & (curve.times <= end)
             axes.plot(
@@ -42,14 +39,10 @@ def kaplan_meier_figure(
                 markersize=4.5,
                 markeredgewidth=0.8,
             )
-        # A long legend or a curve that stays high needs room above, so that no curve is hidden.
-        high = any(float(curve.survival_at([0.4 * end])[0]) > HIGH for curve in curves.values())
-        crowded = high or len(curves) > 2
-        axes.set_ylim(0, 1.02 + (0.085 * len(curves) if crowded else 0.0))
+        axes.set_ylim(0, 1.02)
         axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0], ["0", "25", "50", "75", "100"])
         axes.set_ylabel(f"{endpoint} (%)")
         axes.axhline(0.5, color=MUTED, linewidth=0.5, linestyle=":", zorder=0)
-        axes.legend(loc="upper right", fontsize=8, handlelength=2.6, borderaxespad=0.1)
         if annotation:
             axes.text(
                 0.015,

@@ -207,7 +207,7 @@ def _joint_groups(sheet: _Sheet, outcome: TestOutcome) -> Figure:
         outcome.id,
         f"{label} in all groups that the exposures form",
         "Kaplan-Meier estimates with 95% confidence bands and numbers at risk. Descriptive: the "
-        "claim is the registered primary comparison.",
+        "claim is the prespecified primary comparison.",
         kaplan_meier_figure,
         curves,
         time_unit="months",
@@ -443,7 +443,7 @@ def _specification(sheet: _Sheet, curve: SpecificationCurve) -> Figure:
     choices = "cut-point, covariates"
     choices += ", strata" if contract.strata else ""
     choices += ", follow-up and exclusions" if endpoint.kind in ("survival", "competing") else ""
-    measure, title = contract.model_scale.capitalize(), f"{endpoint.label} by registered choice"
+    measure, title = contract.model_scale.capitalize(), f"{endpoint.label} by prespecified choice"
     return sheet.draw(
         "specification",
         title,

@@ -137,7 +137,7 @@ def rmst(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
         study.contract.rules.rmst_months, *(float(t[g == value].max()) for value in (0.0, 1.0))
     )
     found = rmst_difference(t, e, g, tau)
-    book.add(f"{plan.id}.horizon", tau, "months")
+    book.add(f"{plan.id}.horizon", tau, "months", f"{tau:.3g}")
     book.add(f"{plan.id}.difference", found.value, "months")
     book.add(f"{plan.id}.lower", found.lower, "months")
     book.add(f"{plan.id}.upper", found.upper, "months")

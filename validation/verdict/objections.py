@@ -189,7 +189,7 @@ def _did_not_run(name: str, result: ControlResult | None) -> Objection:
         because="control",
         rule=name,
         words=f"the control {name} {_describe_end(status)}",
-        text=f"the registered control was {status}{why}",
+        text=f"the prespecified control was {status}{why}",
         any_reading=True,
     )
 

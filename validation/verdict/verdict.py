@@ -331,14 +331,14 @@ def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
     plan = adjusted_plan(contract)
     if plan is None and not contract.primary_test.strata:
         declared = contract.hypothesis.unadjusted_because
-        text = f"nothing to adjust for: {declared}" if declared else "no covariate is registered"
+        text = f"nothing to adjust for: {declared}" if declared else "no covariate is prespecified"
         return _answer("independence", "not answered", text)
     found = primary if plan is None else evidence.analysis.test(plan.id)
     if found is None or not _is_measured(found):
         why = "it did not run" if found is None else found.reason
         return _answer("independence", "not answered", f"the adjusted model gave no result ({why})")
     if not independent_of(evidence):
-        text = "no registered covariate has a term in the model"
+        text = "no prespecified covariate has a term in the model"
         return _answer("independence", "not answered", text)
     effect, p = _estimate(found)
     expected, significant = expected_direction(contract, effect), p < contract.rules.alpha
@@ -615,7 +615,7 @@ def _describe_needed(evidence: Evidence, primary: TestOutcome) -> str:
 
 def _locked_reason(evidence: Evidence, primary: TestOutcome) -> Reason:
     text = (
-        f"the discovery part ({p_is(primary.p)}) did not reach the registered level "
+        f"the discovery part ({p_is(primary.p)}) did not reach the prespecified level "
         f"{evidence.contract.split.unlock_alpha:g} in {_which(evidence.contract)} direction; the "
         "confirmation patients stay locked"
     )
@@ -634,7 +634,7 @@ def _proportionality(contract: Contract, analysis: AnalysisResult) -> Reason | N
     test, rmst = analysis.test("schoenfeld"), analysis.test("rmst")
     if test is None or test.p is None:
         why = f" ({test.reason})" if test is not None and test.reason else ""
-        return _prevents(rule, f"registered, and could not be tested{why}")
+        return _prevents(rule, f"prespecified, and could not be tested{why}")
     if not rejects_proportional(contract, analysis):
         return _supports(rule, f"no sign against proportional hazards ({p_is(test.p)})")
     text = f"hazards are not proportional ({p_is(test.p)}{_by_period(analysis)})"
@@ -721,7 +721,7 @@ def _replication(evidence: Evidence) -> Reason | None:
 
 def _seen_before(contract: str) -> str:
     return (
-        f"registered after contract {contract[:12]} gave results on this claim, or on a claim that"
+        f"written after contract {contract[:12]} gave results on this claim, or on a claim that"
         " sorts these patients nearly alike"
     )
 
