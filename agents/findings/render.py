@@ -150,10 +150,10 @@ def render(finding: Finding, names: Names) -> str:
         case BesideOther(outcome=outcome):
             place = names.features.index(subject)
             key = f"joint_groups.{('first', 'second')[place]}"
-            verb = "improves" if outcome == "adds" else "does not clearly improve"
+            result = "improves" if outcome == "adds" else "does not clearly improve"
             return (
                 f"In all patients, adding {names.compared[place]} to {names.name_other(place)}"
-                f" {verb} the model"
+                f" {result} the model"
                 + names.write(" (likelihood ratio p {})", f"{key}.beside.p")
                 + names.write(": HR {} alone", f"{key}.effect")
                 + names.write(
@@ -340,7 +340,7 @@ def _missing(finding: MissingData, names: Names) -> str:
     return {
         "none": f"Every patient with the outcome has a measurement of {names.measured}.",
         "some": f"{lack}, too few to compare with the others.",
-        "unclear": f"{lack}: too few to tell whether their outcomes differ"
+        "unclear": f"{lack}; it is unclear whether their outcomes differ"
         + names.write(" (HR {}, 95% CI {} to {})", *MISSING)
         + ".",
         "unrelated": f"{lack}; their outcomes do not clearly differ{shown}.",

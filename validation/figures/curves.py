@@ -98,7 +98,12 @@ def follow_up(
         figure.text(0.02, below / height, "At risk", fontsize=8, weight="bold", va="center")
         for number, (name, curve) in enumerate(curves.items()):
             y = below - 0.12 - number * step
-            look_of = {"fontsize": 8, "color": OKABE_ITO[number], "va": "top", "linespacing": 1.05}
+            look_of: dict[str, Any] = {
+                "fontsize": 8,
+                "color": OKABE_ITO[number],
+                "va": "top",
+                "linespacing": 1.05,
+            }
             figure.text(0.12 if dashed else 0.02, y / height, labels[name], **look_of)
             if dashed:
                 line = {"color": OKABE_ITO[number], "linestyle": DASHES[number % len(DASHES)]}
