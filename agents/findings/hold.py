@@ -39,7 +39,6 @@ from validation.contracts.contract import (
 from validation.core.hypothesis import Direction as Side
 from validation.results.controls import Controls
 from validation.results.results import Results, TestOutcome
-from validation.verdict.objections import describe_draws
 from validation.verdict.relevance import (
     describe_side,
     expected_direction,
@@ -78,7 +77,7 @@ def names_of(results: Results, contract: Contract) -> say.Names:
         part=results.tests[0].part if results.tests else "all",
         features=tuple(use.label for use in contract.claimed),
         drawn=tuple(
-            describe_draws(use, found)
+            found.describe(use.key)
             for use, found in zip(
                 contract.claimed, (results.controls or Controls()).random, strict=False
             )

@@ -308,10 +308,9 @@ def _control(finding: Control, names: Names) -> str:
     place = names.features.index(finding.subject)
     counts = random_key(place, "as_good"), random_key(place, "draws")
     share = names.write("{} of {}", *counts) or ("few" if passed else "too many")
-    return (
-        f"In place of {within_sentence(finding.subject)}, {share} {names.drawn[place]} give as"
-        " strong a test."
-    )
+    label, others = within_sentence(finding.subject), f"{share} {names.drawn[place]}"
+    start = f"In place of {label}" if passed else f"Not specific to {label}: in its place"
+    return f"{start}, {others} give as strong a test."
 
 
 MISSING = tuple(f"{Key.MISSING_EFFECT}.{end}" for end in ("effect", "lower", "upper"))

@@ -82,11 +82,11 @@ def describe_novelty(debate: dict[str, Any]) -> str:
     searched = ", ".join(debate.get("coverage", {}).get("searched") or debate["served_by"])
     if not debate.get("judged", True):
         return f"Novelty not judged: absence from what was searched ({searched}) is not novelty."
-    basis = "from co-mentions in" if debate["reasoner"] == "rules" else "judged by a model on"
+    basis = "from co-mentions" if debate["reasoner"] == "rules" else "judged by a model"
     new = "Not new" if debate["below_threshold"] else "New"
     return (
         f"{new} by SAGE's measure: [[novelty.score]] of [[scale.ten]], [[novelty.threshold]]"
-        f" needed; {basis} {searched}."
+        f" needed ({basis}; searched: {searched})."
     )
 
 

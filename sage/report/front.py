@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from agents.findings.answer import capitalize
-from agents.findings.render import CENSORING, name_unadjusted
+from agents.findings.render import CENSORING, CURVE, KNOWN, NEGATIVE, PERMUTED, name_unadjusted
 from agents.findings.types import BesideOther, Finding, NotAdjustedFor
 from sage.core.printable import within_sentence
 from sage.report.facts import Facts
@@ -32,6 +32,12 @@ FAVORABLE = {
 
 The verdict has a reason of its own where too few events decide nothing.
 """
+CONTROLS = ("control", "sensitivity")
+RULES = {
+    PERMUTED: "permuted outcome", KNOWN: "known positive", NEGATIVE: "negative control",
+    CURVE: "specification curve",
+}  # fmt: skip
+"""Rules of the verdict by the control that they read; others read random features."""
 GENERAL = ("selection", "measurement", CENSORING)
 """Subjects of statements that apply to any such study."""
 QUALIFIES = ("not_adjusted_for", "alternative_explanation")
@@ -72,15 +78,23 @@ def build_front(
     chosen = tuple(dict.fromkeys(item for item in chosen if item in sentences))
     # The model may choose what supports the claim, but not leave out what speaks against it.
     contrary = [item for item in dict.fromkeys((*chosen, *sentences)) if _speaks_against(item)]
+    contrary.sort(key=lambda item: item.kind not in CONTROLS)
     related = {use.label for use in contract.variables if use.role == "unadjusted"}
     unadjusted = [
         item.subject
         for item in contrary
         if isinstance(item, NotAdjustedFor) and item.subject in related
     ]
-    reasons = [item.text for item in results.verdict.reasons if item.outcome == "prevents"]
-    if results.verdict.verdict == "inconclusive":
-        reasons = [*results.verdict.qualifiers[:1], *reasons[1:]]
+    failed = {
+        RULES.get(item.subject, "random features") for item in contrary if item.kind in CONTROLS
+    }
+    prevents = [item for item in results.verdict.reasons if item.outcome == "prevents"]
+    badge = results.verdict.qualifiers if results.verdict.verdict == "inconclusive" else ()
+    reasons = [
+        item.text if place or not badge else badge[0]  # which words the first reason more briefly
+        for place, item in enumerate(prevents)
+        if item.rule not in failed
+    ]
     notes = (*contract.notes, SIMULATED) if results.simulated else ()  # the page's banner says it
     against = [
         *(f"{capitalize(reason)}." for reason in reasons),
@@ -124,9 +138,8 @@ def _is_favorable(item: Finding) -> bool:
 def _speaks_against(item: Finding) -> bool:
     if item.kind in QUALIFIES or item.subject in GENERAL:
         return item.subject not in (*GENERAL, CONFOUNDING)
-    # The verdict lists a failed control, and its limits say that there is no second cohort.
-    if item.kind in ("control", "sensitivity", "replication"):
-        return False
+    if item.kind == "replication" and getattr(item, "outcome", "") == "not_run":
+        return False  # the verdict's limits say so
     return item.kind in FAVORABLE and not _is_favorable(item)
 
 

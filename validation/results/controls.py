@@ -79,6 +79,14 @@ class RandomFeatures(ControlResult):
     kind: Literal["matched genes", "permuted feature"] | None = None
     n: int | None = None
 
+    def describe(self, key: str) -> str:
+        """Describe the features that were put in the place of a variable."""
+        if self.kind == "permuted feature":
+            return "random permutations of it among the patients"
+        if key.startswith("expression:"):
+            return "genes most like it in mean and spread"
+        return "sets of genes most like its own in mean and spread"
+
 
 class KnownPositiveResult(ControlResult):
     """An association that must appear if the outcome data are sound: per standard deviation.

@@ -41,14 +41,13 @@ from collections.abc import Iterator
 
 from sage.core.printable import join_names, within_sentence
 from validation.cohort.model import declaration_remedy
-from validation.contracts.contract import Contract, VariableUse
+from validation.contracts.contract import Contract
 from validation.core.hypothesis import Direction
 from validation.results.controls import (
     ControlResult,
     Controls,
     ControlStatus,
     KnownPositiveResult,
-    RandomFeatures,
     Specifications,
 )
 from validation.results.results import (
@@ -318,18 +317,9 @@ def _random_texts(contract: Contract, controls: Controls) -> Iterator[tuple[str,
             text = f"stronger in {which} direction than {weaker} of {found.draws} {kind} {label}"
             words = (
                 f"not specific to {label}: in its place, {found.draws - weaker} of {found.draws}"
-                f" {describe_draws(use, found)} predict at least as well"
+                f" {found.describe(use.key)} predict at least as well"
             )
             yield words, found.percentile, text
-
-
-def describe_draws(use: VariableUse, found: RandomFeatures) -> str:
-    """Describe the features that were put in an exposure's place."""
-    if found.kind == "permuted feature":
-        return "random permutations of it among the patients"
-    if use.key.startswith("expression:"):
-        return "genes most like it in mean and spread"
-    return "sets of genes most like its own in mean and spread"
 
 
 def _specification_curve(contract: Contract, controls: Controls) -> Iterator[Objection]:
