@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -128,7 +127,7 @@ def resolve(asked: Asked, vocabulary: Vocabulary) -> Concept | None:
         )
         level = None if without else vocabulary.find_level(name)
         bare = name[without.end() :] if without else name
-        if found := level or vocabulary.find_side(bare, present=not without):
+        if found := level or vocabulary.find_level(bare, present=not without):
             return found
     found = vocabulary.find(
         name, patients=asked.role not in (PartRole.ENDPOINT, PartRole.TREATMENT)
@@ -352,7 +351,9 @@ def _unknown(asked: Asked, given: QuestionInput) -> tuple[Supply, ...]:
 def _setting(given: QuestionInput, reading: Reading) -> Setting:
     populations = [part.name for part in reading.parts if part.role is PartRole.POPULATION]
     asked = next(filter(organ_of, populations), "")
-    cohort, graph = disease_of_cohort(given), disease_of_graph(given.graph)
+    texts = (given.cohort.title, given.cohort.cohort, *given.cohort.notes)
+    organ = next(filter(None, map(organ_of, texts)), "")
+    cohort, graph = f"{organ} cancer" if organ else "", disease_of_graph(given.graph)
     mismatches = [
         text.format(first, second, given.cohort.cohort)
         for first, second, text in (
@@ -363,13 +364,6 @@ def _setting(given: QuestionInput, reading: Reading) -> Setting:
         if first and second and organ_of(first) != organ_of(second)
     ]
     return Setting(asked=asked, graph=graph, cohort=cohort, mismatches=tuple(mismatches))
-
-
-def disease_of_cohort(given: QuestionInput) -> str:
-    """Return the cancer named in the cohort's title, name or notes."""
-    texts: Iterable[str] = (given.cohort.title, given.cohort.cohort, *given.cohort.notes)
-    organ = next(filter(None, map(organ_of, texts)), "")
-    return f"{organ} cancer" if organ else ""
 
 
 def disease_of_graph(names: tuple[GraphName, ...]) -> str:

@@ -115,17 +115,11 @@ def find_unread(
         or any(start <= word.start and word.end <= end for start, end in cued)
         or frozenset() < terms_of(word.text) <= OPTIONAL
         or word.text.casefold() == vocabulary.cohort.cohort.casefold()
-        or (not word.text.isupper() and {word.text.casefold(), *_base(word.text)} & stop)
+        or (word.text.casefold() in stop and not word.text.isupper())
         or (len(word.text) == 1 and not word.text.isdigit())
     }
     runs = unmatched_runs(prompt, words, taken, ())
     return [(words[first].start, words[last - 1].end) for first, last in runs]
-
-
-def _base(word: str) -> tuple[str, ...]:
-    """Return the forms of a verb that a participle in -ing comes from."""
-    stem = word.casefold().removesuffix("ing")
-    return (stem, f"{stem}e") if len(stem) > 2 and word.casefold().endswith("ing") else ()
 
 
 def _widen(text: str, start: int, end: int) -> tuple[int, int]:
@@ -199,7 +193,7 @@ class Matcher:
         bare = re.sub(r"['’]s$", "", phrase)
         without = CUE["without"].search(before)
         if without or CUE["people with"].search(before):
-            concept = self.vocabulary.find_side(bare, present=not without)
+            concept = self.vocabulary.find_level(bare, present=not without)
             if concept is not None:
                 start = without.start() if without else start
                 return Match(start, end, self.prompt[start:end], concept)

@@ -125,15 +125,12 @@ class Vocabulary:
             return level
         if key in GENERIC:
             return outcome
-        known = self._entity(phrase, key) or self._gene(phrase)
+        known = self._entity(phrase, key)
+        if known is None and len(phrase) > 2 and phrase.lower() not in HAZARDS:
+            known = self._of_gene(phrase, phrase) if phrase in self.genes else None
         if known is not None and (known.kind in SYMBOLS or organ_of(known.name)):
             return known
         return self._variable(phrase, key, part=True) or outcome or known or level
-
-    def find_side(self, phrase: str, *, present: bool) -> Concept | None:
-        """Find the patients with or without what a phrase names."""
-        level = self.labels.level(phrase, present=present)
-        return Concept.of_level(level) if level else None
 
     def find_gene(self, symbol: str) -> Concept | None:
         """Find a measured gene by its symbol in any case, for words without another meaning."""
@@ -244,9 +241,12 @@ class Vocabulary:
         listed = tuple(dict.fromkeys(keys))
         return Concept(f"{family} {noun}s", EntityType.GENE, variables=listed, every=True)
 
-    def find_level(self, phrase: str) -> Concept | None:
-        """Find the patients that a composite name ("triple-negative") or a level describes."""
-        wanted = terms_of(phrase) - OPTIONAL
+    def find_level(self, phrase: str, *, present: bool | None = None) -> Concept | None:
+        """Find the patients that a composite name ("triple-negative") or a level describes.
+
+        `present` says that they are those with, or without, what the phrase names.
+        """
+        wanted = terms_of(phrase) - OPTIONAL if present is None else None
         for name, listed in read_table("composites.tsv"):
             if wanted != terms_of(name) - OPTIONAL:
                 continue
@@ -258,7 +258,7 @@ class Vocabulary:
             if any(found):
                 whole = tuple(item for filters in found for item in filters) if all(found) else ()
                 return Concept(phrase, condition=True, filters=whole)
-        level = self.labels.level(phrase)
+        level = self.labels.level(phrase, present=present)
         return Concept.of_level(level) if level else None
 
     def _variable(self, phrase: str, key: str, *, part: bool = False) -> Concept | None:
@@ -283,11 +283,6 @@ class Vocabulary:
         )
 
     # -- ontology and graph -----------------------------------------------------------------
-
-    def _gene(self, phrase: str) -> Concept | None:
-        symbol = phrase.strip()
-        usable = len(symbol) > 2 and symbol.lower() not in HAZARDS and symbol in self.genes
-        return self._of_gene(symbol, symbol) if usable else None
 
     def _of_gene(self, gene: str, asked: str) -> Concept:
         entry = self.ontology.find(gene)
