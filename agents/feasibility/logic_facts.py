@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agents.feasibility.plan import ContractNumbers
 from agents.feasibility.types import FactList
+from sage.core.printable import join_names
 from validation.core.dictionary import DataDictionary
 from validation.core.hypothesis import CutRule, Direction, Hypothesis
 from validation.disclosure import count_text, safe_count
@@ -13,7 +14,6 @@ EVENTS_PER_TERM = 10.0
 
 Source: Peduzzi et al., 1996, Journal of Clinical Epidemiology.
 """
-_CONFOUNDERS = ("age", "stage", "grade")
 
 
 def logic_facts(
@@ -54,7 +54,7 @@ def logic_facts(
         share=0.8 if fixed else 1.0,
     )
     _circular(facts, hypothesis)
-    _confounders(facts, hypothesis, dictionary)
+    _confounders(facts, hypothesis, numbers)
     _check_statement(facts, hypothesis)
     _terms(facts, numbers)
     if numbers.exposed is None:
@@ -102,58 +102,22 @@ def _circular(facts: FactList, hypothesis: Hypothesis) -> None:
     )
 
 
-def _confounders(facts: FactList, hypothesis: Hypothesis, dictionary: DataDictionary) -> None:
-    available = {
-        name: [
-            variable.key
-            for variable in dictionary.variables
-            if name in variable.key.lower().split(":")[-1]
-        ]
-        for name in _CONFOUNDERS
-    }
-    used = [*hypothesis.covariates, *hypothesis.strata]
-    used += [condition.variable for condition in hypothesis.population.filters]
-    used += [exposure.variable for exposure in hypothesis.exposures]
-    left = [keys[0] for keys in available.values() if keys and not any(key in used for key in keys)]
-    known = [keys for keys in available.values() if keys]
-    if not known:
-        facts.add(
-            "logic",
-            "confounders",
-            f"The cohort records no age, stage or grade{_unadjusted(dictionary, used)}.",
-            f"data dictionary of {dictionary.cohort}",
-            found=False,
-            remedy="Use a cohort that records age and stage.",
-        )
+def _confounders(facts: FactList, hypothesis: Hypothesis, numbers: ContractNumbers) -> None:
+    if numbers.unadjusted is None:
         return
+    left = join_names(numbers.unadjusted.values())
     facts.add(
         "logic",
         "confounders",
-        f"The draft does not adjust for {', '.join(left)}; where that is demanded, the contract "
-        "does, as far as its events allow."
+        f"Related to the exposure and not in the draft's adjusted model: {left}."
         if left
-        else "Age, stage and grade, as far as "
-        "recorded, are adjusted for or part of the population.",
-        f"data dictionary of {dictionary.cohort}",
+        else "What relates to the exposure is in the draft's adjusted model or the population.",
+        "draft contract",
         found=not left,
-        share=1.0 - len(left) / len(known),
-        remedy=f"Adjust for {', '.join(left)} in addition to the primary test.",
-        adjust_for=tuple(left),
-    )
-
-
-def _unadjusted(dictionary: DataDictionary, used: list[str]) -> str:
-    """Describe clinical variables that no one asked to adjust for."""
-    left = [
-        variable.label
-        for variable in dictionary.variables
-        if variable.key.startswith("clinical:") and variable.key not in used and not variable.late
-    ]
-    if not left:
-        return ""
-    return (
-        "; also not adjusted for, unless the contract finds them related to the exposure: "
-        f"{', '.join(left)}"
+        share=numbers.terms / (numbers.terms + len(numbers.unadjusted)),
+        remedy=f"Adjust for {left} in addition to the primary test.",
+        # Where the claim names none, the contract adjusts for as many as its events allow.
+        adjust_for=tuple(numbers.unadjusted) if hypothesis.covariates else (),
     )
 
 

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from agents.core.base import View
 from sage.core.errors import InputError
+from sage.core.models import Name
 from validation.contracts.contract import Contract, SplitRule
 from validation.core.dictionary import DataDictionary
 from validation.core.hypothesis import Comparison, Hypothesis
 from validation.drafting.draft import draft
-from validation.drafting.power import exact_power
+from validation.drafting.freezing import complete, draft_on
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
@@ -20,7 +21,8 @@ class ContractNumbers(View):
     """Group sizes and power of the primary test of a draft contract.
 
     `patients` and `events` are those compared, filters and complete exposures applied; `exposed`
-    is the share of the exposed group among them. `terms` counts the terms of the adjusted model.
+    is the share of the exposed group among them. `terms` counts the terms of the adjusted model,
+    `unadjusted` has the labels of related variables that are not in it; None if no row was read.
     `refused` explains why no contract can be drafted; in that case the numbers are empty.
     """
 
@@ -32,6 +34,7 @@ class ContractNumbers(View):
     kind: str = ""
     alpha: float = 0.05
     terms: int = 1
+    unadjusted: dict[str, Name] | None = None
     filters: str = ""
     refused: str = ""
 
@@ -50,14 +53,18 @@ def contract_numbers(
     """Compute the numbers of the contract that would be frozen for `hypothesis`.
 
     Given the cohort, they are the numbers that freezing would write into the contract: actual group
-    sizes, events at the cohort's overall rate, and no outcome by exposure. Without the cohort, they
-    come from the dictionary.
+    sizes, events at the cohort's overall rate, variables that go with the exposure, and no outcome
+    by exposure. Without the cohort, they come from the dictionary.
     """
     try:
-        contract = draft(hypothesis, dictionary, split=split)
-        power = contract.power if cohort is None else exact_power(contract, cohort)
+        if cohort is None:
+            contract = draft(hypothesis, dictionary, split=split)
+        else:
+            contract = complete(draft_on(hypothesis, cohort, split=split), cohort)
     except InputError as error:
         return ContractNumbers(refused=str(error))
+    power = contract.power
+    left = {use.key: use.label for use in contract.variables if use.role == "unadjusted"}
     return ContractNumbers(
         patients=power.n,
         events=power.events,
@@ -67,6 +74,7 @@ def contract_numbers(
         kind=contract.endpoint(contract.primary_test.endpoint).kind,
         alpha=contract.rules.alpha,
         terms=_terms(contract, dictionary),
+        unadjusted=None if cohort is None else left,
         filters=contract.population if contract.filters else "",
     )
 

@@ -12,10 +12,6 @@ from agents.scientist.views import ScientistInput
 from validation.core.dictionary import Endpoint, Variable
 from validation.core.hypothesis import Comparison, Direction, Exposure, Hypothesis, Population
 
-USUAL_COVARIATES = frozenset({"age", "stage", "sex", "gender"})
-MOST_MISSING_COVARIATE = 0.2
-MOST_USUAL = 3
-
 
 def draft(
     given: ScientistInput,
@@ -50,7 +46,9 @@ def draft(
             if item.key != endpoint.key and item.kind in ("survival", "binary")
         )[:2],
         direction=direction,
-        covariates=covariates(given, {exposure.variable for exposure in exposures}, endpoint),
+        covariates=_asked_covariates(
+            given.question, {exposure.variable for exposure in exposures}, endpoint
+        ),
         rationale=rationale + conjecture(unsigned, direction),
         untested=tuple(untested),
     )
@@ -64,29 +62,20 @@ def draft(
     )
 
 
-def covariates(
-    given: ScientistInput, exposed: Collection[str], endpoint: Endpoint
+def _asked_covariates(
+    question: Question, exposed: Collection[str], endpoint: Endpoint
 ) -> tuple[str, ...]:
-    """Select covariates: those of the question, then age, stage and sex if most have them."""
-    question = given.question
+    """Select the question's covariates; without any, the contract chooses by their relation."""
     asked = [
         key
         for role in (PartRole.COVARIATE, PartRole.MEDIATOR, PartRole.COMPARATOR)
         for part in question.testable(role)
         for key in part.variables[:1]
     ]
-    usual = [
-        variable.key
-        for variable in given.dictionary.variables
-        if variable.modality == "clinical"
-        and words_of(variable.key.split(":")[-1]) & USUAL_COVARIATES
-        and variable.missing <= MOST_MISSING_COVARIATE
-        and not variable.late
-    ][:MOST_USUAL]
     fixed = {condition.variable for condition in filters_of(question) if condition.op == "eq"}
     bases = {key.partition("=")[0] for key in exposed}
     unfit = {*exposed, *bases, *fixed, *endpoint.contained_in}
-    return tuple(dict.fromkeys(key for key in (*asked, *usual) if key not in unfit))
+    return tuple(dict.fromkeys(key for key in asked if key not in unfit))
 
 
 def endpoint_of(given: ScientistInput, named: Collection[str] = ()) -> Endpoint:
@@ -158,8 +147,3 @@ def names_of(variable: Variable) -> set[str]:
 def plain(text: str) -> str:
     """Reduce a text to lower-case words of letters and digits."""
     return " ".join(re.sub(r"[^\w]|_", " ", text.lower()).split())
-
-
-def words_of(text: str) -> set[str]:
-    """Split a name into words."""
-    return set(plain(text).split())

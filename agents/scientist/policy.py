@@ -308,7 +308,7 @@ def _mediation(
     """Draft the effect through a mediator, if it can be estimated.
 
     A mediator of two or more named levels, or a question without a direction, leaves the exposure
-    adjusted for it (see `drafts.covariates`).
+    adjusted for it (see `agents.scientist.drafts`).
     """
     mediator = Concept(part.words, part.variables[0], asked=True)
     kind = next((v.kind for v in given.dictionary.variables if v.key == mediator.variable),

@@ -113,6 +113,7 @@ def write_hostile(folder: Path, kind: Kind, seed: int) -> None:
     text = (
         "# SIMULATED: no patient stands behind any row of this folder.\n"
         f'id = "hostile-{seed}"\ntitle = "SIMULATED hostile world"\nsimulated = true\n'
+        'risk_factors = ["clinical:stage", "clinical:age"]\n'
         + TABLES
         + survival_toml("OS")
         + variable_toml("age", "continuous", "Age")

@@ -15,6 +15,7 @@ def description_of(name: str, project: str, study: str, out: Path, counts: bool)
 id = "{name}"
 title = "{project} from GDC and cBioPortal ({study})"
 license = "TCGA open access; cBioPortal data: ODbL 1.0"
+risk_factors = ["clinical:stage"]
 patient = {{ table = "gdc", ids = "tcga" }}
 
 [tables.gdc]

@@ -196,11 +196,14 @@ def coding_instructions(services: Services, state: HypothesisState) -> dict[str,
             ),
         )
         answer = services.ask(CODING_INSTRUCTIONS, given, f"coding_instructions-{name}").output
-        hypothesis, demands = take_up(
+        hypothesis, demanded = (
             apply_instructions(expanded.hypothesis, answer),
             state["feasibility"].adjust_for,
-            services.dictionary,
         )
+        if demanded and not hypothesis.covariates:
+            proposed = drafted_contract(services, hypothesis).covariates
+            hypothesis = hypothesis.model_copy(update={"covariates": proposed})
+        hypothesis, demands = take_up(hypothesis, demanded, services.dictionary)
         write_json(services.folder.output(f"demands-{name}"), demands)
         return {"contract_hash": freeze_contract(services, hypothesis)}
 

@@ -145,11 +145,19 @@ def test_what_cannot_be_tested_is_infeasible_and_names_what_is_there(
     assert names in " ".join(list_conditions(verdict, gather_all(change, **more)))
 
 
-def test_an_unadjusted_confounder_is_a_condition() -> None:
-    verdict = assess_all({"covariates": ("clinical:age",)})
+@pytest.mark.parametrize(
+    ("covariates", "demanded"), [(("clinical:age",), ("clinical:stage",)), ((), ())]
+)
+def test_what_relates_to_the_exposure_and_is_not_in_the_model_is_a_condition(
+    covariates: tuple[str, ...], demanded: tuple[str, ...]
+) -> None:
+    numbers = contract_numbers(hypothesis(covariates=covariates), dictionary())
+    numbers = numbers.model_copy(update={"unadjusted": {"clinical:stage": "Tumor stage"}})
+    evidence = gather(expanded(covariates=covariates), dictionary(), numbers=numbers)
+    verdict = judge(evidence)
     assert verdict.verdict == "conditionally_feasible"
-    evidence = gather_all({"covariates": ("clinical:age",)})
-    assert any("clinical:stage" in line for line in list_conditions(verdict, evidence))
+    assert verdict.adjust_for == demanded
+    assert any("Tumor stage" in line for line in list_conditions(verdict, evidence))
 
 
 def test_slides_are_timed_by_the_tools_own_costs() -> None:
@@ -201,7 +209,7 @@ def test_its_numbers_are_those_of_the_contract_that_is_frozen(tmp_path: Path) ->
     """The same count of events and detectable effect, with the filters applied, in every fact."""
     from validation import cohort as cohorts
     from validation.drafting.draft import draft
-    from validation.drafting.freezing import freeze
+    from validation.drafting.freezing import draft_on, freeze
     from validation.simulate import write_world
 
     write_world(tmp_path / "world", seed=5, patients=120)
@@ -227,6 +235,9 @@ def test_its_numbers_are_those_of_the_contract_that_is_frozen(tmp_path: Path) ->
     assert str(power.n) in by_check["endpoint"].statement
     assert by_check["events per model term"].value == round(power.events) / 2
     assert power.n < known.n_patients / 2
+    frozen = freeze(draft_on(claim, cohort), cohort).contract
+    left = {use.key: use.label for use in frozen.variables if use.role == "unadjusted"}
+    assert contract_numbers(claim, known, cohort).unadjusted == left
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ def shared(name: str) -> Path:
 TOML = """
 id = "toy"
 title = "Toy cohort"
+risk_factors = ["clinical:stage"]
 patient = {{ table = "clinical" }}
 
 [tables.clinical]

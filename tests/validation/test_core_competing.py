@@ -33,6 +33,7 @@ CAUSE = cause_of_death("tumor", "other", "alive")
 TCGA = """
 id = "tcga-blca-deaths"
 title = "TCGA bladder urothelial carcinoma: deaths by cause"
+risk_factors = ["clinical:stage"]
 root = "{root}"
 patient = {{ table = "cdr", ids = "tcga" }}
 signatures = []

@@ -23,6 +23,7 @@ id = "gbsg2"
 title = "German Breast Cancer Study Group 2: 686 node-positive breast cancers"
 license = "public data set distributed with lifelines"
 notes = ["Schumacher et al. 1994, Journal of Clinical Oncology"]
+risk_factors = ["clinical:positive_nodes", "clinical:tumor_grade"]
 patient = { table = "gbsg2" }
 tables.gbsg2 = { file = "gbsg2.csv", key = "row", known_at = "baseline" }
 

@@ -77,6 +77,7 @@ class Cohort(CohortColumns):
             joins=self.joins(),
             cluster=self.spec.patient.cluster,
             site=self.site,
+            risk_factors=self.spec.risk_factors,
             slides=self._slides(),
             license=self.spec.license,
             notes=(*self.spec.notes, *(matrix.notes if matrix else ())),

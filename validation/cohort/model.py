@@ -264,6 +264,8 @@ class CohortSpec(Strict):
     """A whole cohort description.
 
     `known_at` applies to every table, and to expression and slides, unless they state their own.
+    `risk_factors` are keys of numbers of which more is known to mean earlier events, the surest
+    first: the first that a claim leaves free is its known positive.
     `maps` is the folder of the slides' maps, from which pictures of measured patients are drawn.
     """
 
@@ -275,6 +277,7 @@ class CohortSpec(Strict):
     notes: tuple[Passage, ...] = ()
     min_level: int = Field(default=5, ge=1)
     known_at: Literal["baseline", "unknown"] = "unknown"
+    risk_factors: tuple[str, ...] = Field(default=(), exclude_if=lambda given: not given)
     patient: PatientRule
     tables: dict[str, TableSpec]
     expression: ExpressionSpec | None = None
@@ -302,6 +305,16 @@ class CohortSpec(Strict):
         for name in (*self.variables, *self.endpoints, *self.derived):
             if not KEY.match(name):
                 raise ValueError(f'"{name}" is not a valid name: use only letters, digits, _ . + -')
+        numbers = [
+            key_of(name, spec)
+            for name, spec in self.variables.items()
+            if spec.kind in ("continuous", "ordinal")
+        ]
+        for key in set(self.risk_factors) - set(numbers):
+            raise ValueError(
+                f'risk_factors: "{key}" is not a continuous or ordinal variable; those are: '
+                f"{', '.join(numbers)[:400] or 'none'}"
+            )
         try:
             TopologicalSorter(
                 {f"derived:{name}": ratio.of for name, ratio in self.derived.items()}

@@ -122,7 +122,8 @@ class DataDictionary(Strict):
     """A cohort as its analysts may see it before the outcome is read.
 
     `genes` counts expression variables; `variables` holds all others. Expression variables are
-    looked up by key ("expression:FABP5") in `expression`, the sorted list of symbols.
+    looked up by key ("expression:FABP5") in `expression`, the sorted list of symbols. More of a
+    risk factor is known to mean earlier events.
     """
 
     cohort: Name
@@ -138,6 +139,7 @@ class DataDictionary(Strict):
     joins: tuple[JoinReport, ...] = ()
     cluster: str | None = None
     site: str | None = None
+    risk_factors: tuple[str, ...] = Field(default=(), exclude_if=lambda given: not given)
     slides: int = 0
     license: Name = ""
     notes: tuple[Passage, ...] = ()

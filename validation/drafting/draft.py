@@ -63,13 +63,6 @@ MOST_MISSING = 0.3
 """Share of patients whom each proposed covariate, and all together, may lack at most."""
 FEWEST_PROPOSED = 3
 """Covariates proposed although unrelated to the exposure: each may still act on the outcome."""
-STAGE_LIKE = (
-    "clinical:stage",
-    "clinical:tumor_stage",
-    "clinical:ajcc_pathologic_stage",
-    "clinical:positive_nodes",
-    "clinical:tumor_grade",
-)
 
 
 def draft(
@@ -341,7 +334,7 @@ def _covariates(
     """Choose the covariates.
 
     These are the hypothesis' own, else those implied by its causal diagram, else baseline variables
-    in the order of their relation to the exposure, with at most `room` terms. Empty if the
+    related to the exposure and declared risk factors, with at most `room` terms. Empty if the
     hypothesis declares that there is nothing to adjust for.
     """
     if hypothesis.unadjusted_because:
@@ -362,7 +355,8 @@ def _covariates(
         if variable.key in taken:
             continue
         p = 0.0 if relation is None else relation[variable.key]
-        if p >= RELATED and len(found) >= FEWEST_PROPOSED:
+        known = variable.key in dictionary.risk_factors
+        if p >= RELATED and not known and len(found) >= FEWEST_PROPOSED:
             break
         terms = max(1, len(variable.levels) - 1) if variable.kind == "categorical" else 1
         if terms <= room and complete * (1 - variable.missing) >= 1 - MOST_MISSING:
@@ -372,7 +366,10 @@ def _covariates(
 
 
 def _candidates(dictionary: DataDictionary, relation: Mapping[str, float] | None) -> list[Variable]:
-    """Return clinical variables known at baseline, the most related to the exposure first."""
+    """Return clinical variables known at baseline: by relation to the exposure, or to the outcome.
+
+    Those related to the exposure come first, then declared risk factors, then the others.
+    """
     found = [
         variable
         for variable in dictionary.variables
@@ -381,7 +378,16 @@ def _candidates(dictionary: DataDictionary, relation: Mapping[str, float] | None
         and variable.key not in (dictionary.cluster, dictionary.site)
         and (relation is None or variable.key in relation)
     ]
-    return sorted(found, key=lambda variable: (relation or {}).get(variable.key, 1.0))
+    known = {key: place for place, key in enumerate(dictionary.risk_factors)}
+    order = {variable.key: (relation or {}).get(variable.key, 1.0) for variable in found}
+    return sorted(
+        found,
+        key=lambda item: (
+            order[item.key] >= RELATED,
+            known.get(item.key, len(known)),
+            order[item.key],
+        ),
+    )
 
 
 def _fixed_variables(hypothesis: Hypothesis) -> set[str]:
@@ -448,15 +454,14 @@ def _known_positive(
         )
     if survival is None:
         return None
-    for key in STAGE_LIKE:
-        if dictionary.has_variable(key) and key not in taken:
-            found = find_variable(dictionary, key)
-            if found.kind in ("ordinal", "continuous") and not found.late:
-                return KnownPositive(
-                    variable=key,
-                    endpoint=survival.key,
-                    label=f"{found.label} with {survival.label or survival.key}",
-                )
+    for key in dictionary.risk_factors:
+        found = find_variable(dictionary, key)
+        if key not in taken and not found.late:
+            return KnownPositive(
+                variable=key,
+                endpoint=survival.key,
+                label=f"{found.label} with {survival.label or survival.key}",
+            )
     return None
 
 

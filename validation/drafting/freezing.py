@@ -24,11 +24,18 @@ def draft_on(hypothesis: Hypothesis, cohort: Cohort, **rules: Any) -> Contract:
     return draft(hypothesis, cohort.dictionary(), relation=relation, **rules)
 
 
-def freeze(contract: Contract, cohort: Cohort) -> FrozenContract:
-    """Bind a contract to a cohort's data, with exact group sizes and power.
+def complete(contract: Contract, cohort: Cohort) -> Contract:
+    """Add exact group sizes and power, and the related variables that are not in the model.
 
     Reads variables, which patients have the outcome, and the overall event rate, but never an
     outcome by exposure.
+    """
+    weighed = weigh_declaration(contract, cohort, relate(contract.hypothesis, cohort))
+    return contract.model_copy(update={"power": exact_power(contract, cohort), **weighed})
+
+
+def freeze(contract: Contract, cohort: Cohort) -> FrozenContract:
+    """Complete a contract (`complete`) and bind it to a cohort's data.
 
     Raises `InputError` if the contract is for another cohort, names something that this cohort
     lacks, would count copies of patients, or uses a variable that contains the follow-up.
@@ -41,8 +48,7 @@ def freeze(contract: Contract, cohort: Cohort) -> FrozenContract:
         raise InputError("contract and cohort disagree on whether the data are simulated")
     require_no_copies(cohort)
     require_no_follow_up(cohort, contract.keys(), contract.primary_test.endpoint)
-    weighed = weigh_declaration(contract, cohort, relate(contract.hypothesis, cohort))
-    exact = contract.model_copy(update={"power": exact_power(contract, cohort), **weighed})
+    exact = complete(contract, cohort)
     hashes = cohort.hashes()
     return FrozenContract(contract=exact, data_hashes=hashes, sha256=digest(exact, hashes))
 

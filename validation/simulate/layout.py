@@ -132,6 +132,7 @@ def cohort_toml(seed: int, patients: int, slides: bool) -> str:
         "simulated = true",
         'license = "CC0-1.0"',
         'notes = ["Simulated data: results say nothing about any disease."]',
+        'risk_factors = ["clinical:stage", "clinical:age"]',
     ]
     body = [TABLES, _IMAGING]
     body += [

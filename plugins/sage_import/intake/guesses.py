@@ -23,6 +23,7 @@ WHOLE = {
     "where": "COLUMN:VALUE|VALUE, the rows to keep",
     "missing": "additional codes for missing values, separated by commas",
     "known_at": '"baseline": every variable was known before follow-up began',
+    "risk_factors": "columns of which more is known to mean earlier events, separated by commas",
     "drop": "columns to omit, separated by commas",
 }
 OF_ENDPOINT = {

@@ -544,11 +544,14 @@ class _Draft:
                 made = self.variables.declare(column, taken, people[key[0]], collapse[key[0]])
                 if made is not None:
                     variables[made[0]] = made[1]
+        risks = [name.strip() for name in self.said.whole.get("risk_factors", "").split(",")]
+        keys = {spec["column"]: f"clinical:{key}" for key, spec in variables.items()}
         known = {"known_at": "baseline"} if self.said.whole.get("known_at") == "baseline" else {}
         return {
             "id": name,
             "title": self.said.whole.get("title") or self.sources.title or label_from(name),
             **known,
+            "risk_factors": [keys.get(name, name) for name in risks if name],
             "patient": {"table": base.name, "ids": rule},
             "tables": tables,
             "variables": variables,
