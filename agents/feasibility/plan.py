@@ -86,6 +86,5 @@ def _terms(contract: Contract, dictionary: DataDictionary) -> int:
         exposures += 1
     elif contract.comparison in (Comparison.EXPOSED_VS_REST, Comparison.EXTREMES):
         exposures = 1
-    levels = {variable.key: variable.levels for variable in dictionary.variables
-              if variable.kind == "categorical"}  # fmt: skip
-    return exposures + sum(max(1, len(levels.get(key, {})) - 1) for key in contract.covariates)
+    terms = {variable.key: variable.terms for variable in dictionary.variables}
+    return exposures + sum(terms.get(key, 1) for key in contract.covariates)

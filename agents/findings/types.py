@@ -175,7 +175,6 @@ RESULTS = (
     "added_value", "beside_other", "replication", "control", "sensitivity",
 )  # fmt: skip
 """Kinds that state a result; all other kinds qualify a result."""
-ASSUMPTIONS = ("assumption",)
 LIMITS = (
     "sample", "missing_data", "not_adjusted_for", "not_measured", "alternative_explanation",
     "generalization",

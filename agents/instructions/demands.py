@@ -8,9 +8,7 @@ from sage.core.printable import join_names, within_sentence
 from validation.contracts.contract import Rules
 from validation.core.dictionary import DataDictionary, Variable
 from validation.core.hypothesis import Hypothesis
-
-MOST_MISSING = 0.3
-"""Highest missing share of a covariate; beyond it, the adjusted model loses too many patients."""
+from validation.drafting.draft import MOST_MISSING
 
 
 class Taken(View):
@@ -56,7 +54,8 @@ def take_up(
         reason = _unfit(key, hypothesis, variables.get(key), dictionary)
         if key not in covariates and not reason:
             terms = len(hypothesis.exposures) + sum(
-                _terms(variables.get(covariate)) for covariate in (*covariates, key)
+                variables[covariate].terms if covariate in variables else 1
+                for covariate in (*covariates, key)
             )
             if events < rules.events_per_covariate * terms:
                 reason = (
@@ -94,10 +93,3 @@ def _unfit(
     if variable is not None and variable.missing > MOST_MISSING:
         return "it is missing in too many patients"
     return ""
-
-
-def _terms(variable: Variable | None) -> int:
-    """Count the model terms of a covariate: levels minus 1 if it is categorical."""
-    if variable is None or variable.kind != "categorical":
-        return 1
-    return max(1, len(variable.levels) - 1)

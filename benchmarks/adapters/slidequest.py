@@ -297,29 +297,11 @@ def run(
     answers: Annotated[
         list[Path] | None, typer.Option(help="Folder of answers, per repeat. Default: the truth.")
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="Ask the agent: folder of the data.")] = None,
-    runs: Annotated[Path, typer.Option(help="Folder of the agent's runs.")] = Path("slidequest"),
-    repeats: Annotated[int, typer.Option(min=1, max=20, help="With --data.")] = 3,
     only: Annotated[list[str] | None, typer.Option(help="Questions or categories.")] = None,
-    budget_usd: Annotated[
-        float | None, typer.Option(min=0, help="Limit on the cost of a repeat.")
-    ] = None,
 ) -> Report:
-    """Score answers, or ask the agent first."""
-    from benchmarks.slidequest_run import Cost, ask_agent, prepare
-
-    if data is not None and answers:
-        raise InputError("give --answers or --data, not both")
+    """Score answers."""
     questions, total = load_questions(folder)
-    costs: list[Cost] = []
     notes = []
-    if data is not None:
-        ready, absent = prepare(folder, data, only or ())
-        if absent:
-            notes.append(f"not asked, as their data are missing: {', '.join(absent)}.")
-        answers = [runs / f"repeat_{number}" for number in range(1, repeats + 1)]
-        costs = [ask_agent(ready, place, budget_usd) for place in answers]
-        only = [question.name for question in ready]
     if only:
         questions = [item for item in questions if {item.name, item.category} & set(only)]
     if not questions:
@@ -327,15 +309,11 @@ def run(
     for place in answers or []:
         if not place.is_dir():
             raise InputError(f"--answers {place}: folder not found")
-    scored = [score_folder(questions, place) for place in answers or [None]]
+    places: list[Path | None] = [*(answers or [None])]
+    scored = [score_folder(questions, place) for place in places]
     below = [row.question for row in score_folder(questions, None) if row.original < 1]
     if below:
         notes.append(f"the truth itself scores below 1 by the published rules: {', '.join(below)}.")
-    notes += [
-        f"repeat {number}: {cost.tokens:,} tokens, {cost.no_answer} without an"
-        f" answer, {'no prices' if cost.usd is None else f'{cost.usd:.2f} USD'}."
-        for number, cost in enumerate(costs, 1)
-    ]
     groups = summarize(scored)
 
     def show(value: float, error: float | None) -> str:

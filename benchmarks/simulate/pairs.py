@@ -1,7 +1,7 @@
 """Sound and flawed analyses of the same kind, as folders and claims that an analyst would write.
 
-Each kind is a pair. In the flawed one the exposure has no effect, and one step of the analysis makes
-it look as if it had; the sound one has a true effect and takes that step as it should be taken.
+Each kind is a pair. In the flawed one the exposure has no effect, and one step of the analysis
+makes it look as if it had; the sound one has a true effect and takes that step as it should be.
 Numpy and pandas alone draw the patients. A flaw that lives on chance (a search, a switch) is drawn
 until its best result is significant, as only such results are written up.
 """
@@ -9,7 +9,7 @@ until its best result is significant, as only such results are written up.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,9 @@ class Step:
 
     table: Table
     claims: tuple[dict[str, Any], ...]
-    endpoints: dict[str, tuple[str, ...]] = field(default_factory=lambda: {"OS": ("time", "dead")})
+    endpoints: Mapping[str, tuple[str, ...]] = field(
+        default_factory=lambda: {"OS": ("time", "dead")}
+    )
     late: dict[str, str] = field(default_factory=dict)
     hidden: tuple[str, ...] = ()
 
@@ -45,7 +47,7 @@ Analysis = tuple[Step, ...]
 
 
 def claim(exposure: str = "marker", **more: Any) -> dict[str, Any]:
-    """Describe the claim that more of an exposure means shorter survival, adjusted for age and sex."""
+    """Describe the claim that more means shorter survival, adjusted for age and sex."""
     own = {key: more.pop(key) for key in ("level", "cut", "threshold") if key in more}
     cut = own.setdefault("cut", "median")
     names = "-".join(str(value) for value in (exposure, *own.values(), *more.values()))
@@ -75,10 +77,12 @@ def patients(rng: np.random.Generator, n: int = 400) -> Table:
 def follow(
     table: Table, risk: Any, rng: np.random.Generator, name: str = "", median: float = 40.0
 ) -> Table:
-    """Draw months to the event at a log hazard of `risk` beside age and stage, and of censoring."""
+    """Draw months to the event, at a log hazard of `risk` beside age and stage, or to censoring."""
     log_hazard = risk + 0.25 * (table["age"] - 64) / 10 + 0.35 * (table["stage"] - 2.5)
     event = rng.exponential(median / np.log(2) / np.exp(log_hazard - np.mean(log_hazard)))
     stop = rng.uniform(12, 96, len(table))
+    if name and "time" in table:  # nothing is seen after death
+        stop = table["time"].to_numpy()
     time = np.minimum(event, stop).clip(0.1).round(2)
     return table.assign(**{f"{name}time": time, f"{name}dead": (event <= stop).astype(int)})
 
@@ -175,7 +179,8 @@ def crossing_flawed(rng: np.random.Generator) -> Analysis:
     """Give one hazard ratio for a treatment that harms early and helps late."""
     table = patients(rng, 500)
     exposed = rng.random(len(table)) < 0.5
-    need, early, late = rng.exponential(size=len(table)), 0.035 * 2.6, 0.035 * 0.4
+    need = rng.exponential(size=len(table)) / np.exp(0.35 * (table["stage"] - 2.5))
+    early, late = 0.035 * 2.6, 0.035 * 0.4
     event = np.where(exposed, np.where(need < 14 * early, need / early,
                                        14 + (need - 14 * early) / late), need / 0.035)  # fmt: skip
     stop = rng.uniform(12, 96, len(table))
@@ -279,7 +284,7 @@ def duplicate_flawed(rng: np.random.Generator) -> Analysis:
     return Step(table, (claim(),)), Step(again.sample(frac=1, random_state=1), tuple(steps))
 
 
-# -- confounding and selection -----------------------------------------------------------------------
+# -- confounding and selection ---------------------------------------------------------------------
 
 
 def _confounded(rng: np.random.Generator, log_hr: float) -> Table:
@@ -353,7 +358,9 @@ def _lost(rng: np.random.Generator, log_hr: float, informative: bool) -> Table:
     gone = rng.random(len(table)) < np.where(lucky if informative else True, 0.65, 0.0) * (
         1.0 if informative else 0.3
     )
-    return table.assign(time=table["time"].where(~gone), dead=table["dead"].where(~gone).astype("Int64"))
+    return table.assign(
+        time=table["time"].where(~gone), dead=table["dead"].where(~gone).astype("Int64")
+    )
 
 
 def missing_flawed(rng: np.random.Generator) -> Analysis:

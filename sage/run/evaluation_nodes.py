@@ -26,6 +26,7 @@ from sage.run.state import Evaluation, HypothesisState, InterpretationState, Run
 from sage.run.validating import (
     analyze,
     contract_view,
+    drafted_contract,
     finalize_verdicts,
     freeze_contract,
     load_frozen,
@@ -196,10 +197,8 @@ def coding_instructions(services: Services, state: HypothesisState) -> dict[str,
             ),
         )
         answer = services.ask(CODING_INSTRUCTIONS, given, f"coding_instructions-{name}").output
-        hypothesis, demanded = (
-            apply_instructions(expanded.hypothesis, answer),
-            state["feasibility"].adjust_for,
-        )
+        hypothesis = apply_instructions(expanded.hypothesis, answer)
+        demanded = state["feasibility"].adjust_for
         if demanded and not hypothesis.covariates:
             proposed = drafted_contract(services, hypothesis).covariates
             hypothesis = hypothesis.model_copy(update={"covariates": proposed})

@@ -6,6 +6,7 @@ None may be supported, and `sage cohort check` names each; honest predictors pas
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.validation.core_help import load, patients, shared, validate, write
+from sage.core.errors import InputError
+from tests.validation.core_help import claim, frozen_for, load, patients, shared, validate, write
 from validation import cohort as cohorts
 from validation.statistics.leakage import find_leak
 
@@ -61,6 +63,11 @@ def completed(table: pd.DataFrame, rng: np.random.Generator) -> pd.Series:
     return pd.Series(((table["months"] >= 6) & stayed).astype(float))
 
 
+def response(table: pd.DataFrame, rng: np.random.Generator) -> pd.Series:
+    """A response at three months, in half of those who were then alive."""
+    return pd.Series(((table["months"] > 3) & (rng.random(len(table)) < 0.5)).astype(float))
+
+
 def autopsy(table: pd.DataFrame, rng: np.random.Generator) -> pd.Series:
     """A grade that was read at autopsy, of the dead alone."""
     grade = pd.Series(rng.integers(1, 60, len(table)).astype(float))
@@ -69,7 +76,16 @@ def autopsy(table: pd.DataFrame, rng: np.random.Generator) -> pd.Series:
 
 ATTACKS: dict[str, Attack] = {
     attack.__name__: attack
-    for attack in (proxy, noisy_flag, log_time, visits, ever_treated, cycles, completed, autopsy)
+    for attack in (
+        proxy,
+        noisy_flag,
+        log_time,
+        visits,
+        ever_treated,
+        cycles,
+        completed,
+        autopsy,
+    )
 }
 
 
@@ -133,9 +149,70 @@ def test_a_column_of_its_own_times_is_offered_as_known_at(tmp_path: Path) -> Non
     when = np.round(rng.exponential(12, len(table)), 1)
     given = when < table["months"]
     table["marker"], table["started"] = given.astype(int), np.where(given, when, np.nan)
-    found = {item.code: item for item in cohorts.check(write(tmp_path, table))}
+    folder = write(tmp_path, table)
+    found = {item.code: item for item in cohorts.check(folder)}
     remedy = found["happens_during_follow_up"].remedy
     assert remedy == 'known_at = { column = "started", before = "0" }'
+    with pytest.raises(InputError, match=re.escape(remedy)):
+        frozen_for(cohorts.load(folder), claim())
+    text = (folder / "cohort.toml").read_text()
+    everybody = table.assign(started=table["months"] / 2, marker=np.arange(len(table)) % 25 > 0)
+    everybody.to_csv(folder / "clinical.csv", index=False)
+    codes = {item.code for item in cohorts.check(folder)}
+    assert "happens_during_follow_up" not in codes, "most are exposed, and all have a time"
+    table.to_csv(folder / "clinical.csv", index=False)
+    own = text.replace('column = "marker"\n', 'column = "marker"\nknown_at = "baseline"\n')
+    (folder / "cohort.toml").write_text(own)
+    assert frozen_for(cohorts.load(folder), claim()).sha256
+
+
+RELAPSE = """
+[endpoints.relapse]
+kind = "survival"
+table = "clinical"
+time = "relapse_months"
+time_unit = "months"
+event = "relapsed"
+event_values = [1]
+censored_values = [0]
+"""
+
+
+@pytest.mark.parametrize("beyond", [True, False])
+def test_an_endpoint_that_follows_the_dead_is_refused(beyond: bool, tmp_path: Path) -> None:
+    table = patients(300)
+    relapsed = np.arange(300) % 3 == 0
+    ends = np.where((table["dead"] == 1) & beyond, 96.0, table["months"])
+    table["relapsed"] = relapsed.astype(int)
+    table["relapse_months"] = np.where(relapsed, 0.7 * table["months"], ends)
+    folder = write(tmp_path, table, more=RELAPSE)
+    codes = {item.code for item in cohorts.check(folder) if item.severity == "error"}
+    assert codes == ({"followed_after_death"} if beyond else set())
+    if beyond:
+        with pytest.raises(InputError, match="after their death"):
+            frozen_for(cohorts.load(folder), claim(endpoint="relapse"))
+    assert frozen_for(cohorts.load(folder), claim()).sha256
+
+
+def test_outcomes_lost_by_exposure_support_no_claim(tmp_path: Path) -> None:
+    for at in range(2):
+        table = patients(400, log_hr=1.1, seed=at)
+        lost = np.arange(400) % 4 == 0 if at else table["marker"] > 0.3
+        gone = lost & (table.index % 2 == 0)
+        folder = write(tmp_path / f"{at}", table.assign(months=table["months"].where(~gone)))
+        found = validate(folder, folder, covariates=["clinical:stage"])
+        says = ("inconclusive", "assumption") if at == 0 else ("supported", "evidence")
+        assert (found["verdict"]["verdict"], found["verdict"]["because"]) == says
+
+
+def test_a_response_that_had_to_be_lived_to_is_named() -> None:
+    """Most biases are below three standard errors, where nothing else is looked for."""
+    found = []
+    for seed in range(6):
+        table = patients(800, seed=seed)
+        x = response(table, np.random.default_rng(seed + 99)).to_numpy()
+        found.append(find_leak(x, *(table[item].to_numpy(float) for item in ("dead", "months"))))
+    assert sum(leak is not None and leak.kind == "follow_up" for leak in found) >= 5
 
 
 @pytest.mark.parametrize("log_hr", [0.0, 1.1, 2.0])

@@ -217,7 +217,11 @@ def test_time_dependent_transplant_agrees_with_tmerge_and_coxph(tmp_path: Path) 
 
 def test_ever_transplanted_is_what_r_gives_for_it(tmp_path: Path) -> None:
     ever = [{"variable": "clinical:ever", "label": "ever transplanted"}]
-    found = result_of(tmp_path, stanford(tmp_path / "c"), transplanted(exposures=ever))
+    with pytest.raises(InputError, match="within follow-up only for those"):
+        frozen_for(stanford(tmp_path / "bulk"), transplanted(exposures=ever))
+    label = 'label = "Ever transplanted"'
+    own = STANFORD.replace(label, f'{label}, known_at = "baseline"')
+    found = result_of(tmp_path, stanford(tmp_path / "c", own), transplanted(exposures=ever))
     same(found, "primary", R["stanford_ever"])
 
 

@@ -57,6 +57,7 @@ def contract(
     covariates: tuple[str, ...] = ("clinical:age", "clinical:stage"),
     strata: tuple[str, ...] = (),
     unadjusted_because: str = "",
+    causes: tuple[str, ...] = (),
     extra: tuple[str, ...] = (),
     method: str = "logrank",
     scale: str = "hazard ratio",
@@ -141,6 +142,7 @@ def contract(
                     "endpoint": "OS",
                     "direction": direction,
                     "unadjusted_because": unadjusted_because,
+                    "causes": causes,
                     "time_dependent": time_dependent,
                     "negative_endpoint": negative,
                 }
@@ -811,6 +813,13 @@ def _independence() -> Iterator[Row]:
     yield row("adjusted for nothing", independence, "y-y", plan=none)
     declared = none | {"unadjusted_because": "the exposure was randomized"}
     yield row("nothing to adjust for", SUPPORTED, "y-y", plan=declared)
+    arrows = ("expression:FABP5 -> OS", "imaging:tls -> OS")
+    confounded = (*arrows, "u -> OS", "u -> expression:FABP5")
+    for name, causes, says in (
+        ("a diagram that leaves nothing to adjust for", arrows, SUPPORTED),
+        ("a diagram with an unmeasured confounder", confounded, independence),
+    ):
+        yield row(name, says, "y-y", plan=none | {"causes": causes})
     within = {"strata": ("clinical:site",)}
     yield row(
         "strata alone", SUPPORTED, "yyy", words="also after adjustment for site", plan=none | within
@@ -863,7 +872,9 @@ def _confounding() -> Iterator[Row]:
         ("not told apart", apart, STRONG, confounding, "yyy"),
         ("not told apart, and refuted", apart, NOTHING, NOT, "nnn"),
         ("not fitted", apart.model_copy(update={"inseparable": False}), STRONG, SUPPORTED, "yyy"),
-    ):
+        ("p 0.05, unmoved", Unadjusted(labels=("Smoking",), value=1.5, lower=1.0, upper=2.2, p=0.05,
+                                       moved=False), STRONG, SUPPORTED, "yyy"),
+    ):  # fmt: skip
         yield row(f"an unadjusted variable, {name}", says, answers, primary=primary,
                   ran=controls(specification=specification(unadjusted=(beside,))))  # fmt: skip
 
@@ -1152,6 +1163,11 @@ def _missing() -> Iterator[Row]:
         yield row(f"missingness p {p}", says, "yyy",
                   ran=controls(missingness=Missingness(status=RAN, missing=40, n=400, p=p)),
                   reasons=text, limits=told, without=() if told else (may,))  # fmt: skip
+    for p, says in ((0.0099, open_("assumption")), (0.01, SUPPORTED), (None, SUPPORTED)):
+        found = Missingness(status=RAN, missing=0, n=400, unseen=40, unseen_p=p)
+        text = ("the exposure of the 40 patients without the outcome",) if p == 0.0099 else ()
+        yield row(f"outcomes lost p {p}", says, "yyy", ran=controls(missingness=found),
+                  reasons=text)  # fmt: skip
     yield row("no missingness in the contract", SUPPORTED, "yyy", ran=controls(missingness=None),
               plan={"controls": {"missingness": False}})  # fmt: skip
 

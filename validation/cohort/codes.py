@@ -34,6 +34,11 @@ CODES: dict[str, tuple[Severity, str]] = {
     "few_events": ("warning", "use another endpoint for primary tests"),
     "grows_with_follow_up": ("warning", TIMING),
     "happens_during_follow_up": ("warning", TIMING),
+    "followed_after_death": (
+        "error",
+        "end the time of those who died without the event at their death, or declare competing "
+        "deaths",
+    ),
     "ids_in_another_form": ("error", "write them the same way in both files"),
     "ids_twice": (
         "error",

@@ -32,6 +32,8 @@ MANY_AT_ZERO = 0.1
 EVENTS_LATER = 0.65
 FAR = 4.0
 """Standard errors. Of 33 public outcomes, only one exceeds 0.6 in `_later` (76 catheters)."""
+AFTER_DEATH = 1.0, 0.02
+"""Months after death, and share of the dead, from which follow-up after death is an error."""
 SHORT_MEDIAN = 2.0
 """Months. A shorter median time more often means that the wrong unit was declared."""
 _VITAL = re.compile("vital_?status", re.IGNORECASE)
@@ -54,6 +56,8 @@ def of_endpoints(cohort: Cohort) -> Iterator[Finding]:
         elif events < FEW_EVENTS:
             yield report("few_events", where, f"{events} events: no model is reliable")
         yield from _polarity(cohort, name, spec, outcome)
+        if after := find_after_death(cohort, name):
+            yield report("followed_after_death", where, after)
         if spec.entry is not None:
             plain = decode(name, spec.model_copy(update={"entry": None}), cohort.tables[spec.table])
             if lost := len(plain.index.intersection(cohort.patients)) - len(outcome):
@@ -63,6 +67,24 @@ def of_endpoints(cohort: Cohort) -> Iterator[Finding]:
         yield from _events_last(where, spec, outcome)
         yield from _risk_protects(cohort, where, outcome)
         yield from _times(where, outcome["time"])
+
+
+def find_after_death(cohort: Cohort, name: str) -> str:
+    """Describe patients whom an endpoint follows beyond their death by OS; "" if there are none.
+
+    Counted as free of the event to the end of a study, the dead make what kills look protective.
+    """
+    if name == "OS" or not all(
+        isinstance(cohort.spec.endpoints.get(key), TimedSpec) for key in ("OS", name)
+    ):
+        return ""
+    outcome, death = cohort.outcome(name), cohort.outcome("OS")
+    death = death[death["event"] == 1].loc[lambda dead: dead.index.isin(outcome.index)]
+    months, share = AFTER_DEATH
+    late = int((outcome.loc[death.index, "time"] > death["time"] + months).sum())
+    if late <= max(share * len(death), 2):
+        return ""
+    return f"{late} of {len(death)} patients who died (OS) are followed for it after their death"
 
 
 def _vital_state(values: pd.Series) -> pd.Series:

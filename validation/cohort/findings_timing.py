@@ -64,10 +64,21 @@ def of_timing(cohort: Cohort) -> Iterator[Finding]:
 
 
 def require_no_follow_up(cohort: Cohort, keys: Iterable[str], endpoint: str) -> None:
-    """Raise `InputError` if a variable is the endpoint's time, alone or added to another variable.
+    """Raise `InputError` if a variable holds follow-up, or its own column of times belies a table.
 
-    Such a variable, like the age at the end of follow-up, is an outcome whenever it was recorded.
+    The endpoint's time, alone or added to another variable (the age at the end of follow-up), is an
+    outcome whenever it was recorded. What has times within follow-up (`_own_times`) is baseline
+    only by a declaration of its own, not by one for its table or for the cohort.
     """
+    for key in keys:
+        spec = cohort.variables.get(key)
+        if spec is not None and spec.known_at is None and known_at(cohort, key) == "baseline":
+            for found in _own_times(cohort, key):
+                section = f"[variables.{key.split(':', 1)[1]}]"
+                raise InputError(
+                    f"{key}: {found.message}. Under {section}, write {found.remedy}, or "
+                    'known_at = "baseline" if it was known by then all the same'
+                )
     for key, name, text in find_held_follow_up(cohort, keys):
         if name == endpoint:
             raise InputError(f"{key} is not a baseline variable: {text}. Use what was known before")
@@ -186,7 +197,8 @@ def _own_times(cohort: Cohort, key: str) -> Iterator[Finding]:
         for answer in answers.dropna().unique():
             happened = answers == answer
             within = any((times[known] <= numbers[end][known]).mean() >= AGREE for end in ends)
-            if (known == happened).mean() >= AGREE and (times[known] >= 0).all() and within:
+            alone = known[happened].mean() >= AGREE and known[~happened].mean() <= 1 - AGREE
+            if alone and (times[known] >= 0).all() and within:
                 other = next(item for item in answers.dropna().unique() if item != answer)
                 text = (
                     f'column "{column}" contains a time within follow-up only for those with '

@@ -74,9 +74,10 @@ def ledger_fields(result: ControlResult) -> dict[str, Any]:
 
 
 def missingness(table: pd.DataFrame, study: Study) -> Missingness:
-    """Compare the outcome between patients with and without the exposure, within strata.
+    """Compare patients with and without the exposure, and with and without the outcome.
 
-    Complete cases mislead if a value is missing because of what happened to the patient.
+    Complete cases mislead if a value is missing because of what happened to the patient, or an
+    outcome because of the exposure. The comparisons are within strata.
     """
     contract = study.contract
     rows = table[apply_filters(table, contract.filters)]
@@ -89,9 +90,20 @@ def missingness(table: pd.DataFrame, study: Study) -> Missingness:
     keep: Any = ~np.isnan(value)
     if event is not None:
         keep &= ~np.isnan(event)
-    if layers is not None:
-        keep &= layers >= 0
-        layers = layers[keep]
+    inside: Any = True if layers is None else layers >= 0
+    grouped = expose(
+        contract.comparison,
+        contract.exposures,
+        tuple(exposure_values(rows, use) for use in contract.exposures),
+        study.cuts,
+    ).x
+    compared = ~np.isnan(grouped) & inside
+    unseen, lost_p = (~keep)[compared].astype(float), None
+    if min(unseen.sum(), len(unseen) - unseen.sum()) >= contract.rules.min_group:
+        within = None if layers is None else layers[compared]
+        lost_p = chi2_p(float(score_z(unseen, grouped[compared][:, None], None, within)[0]) ** 2, 1)
+    keep &= inside
+    layers = None if layers is None else layers[keep]
     lost = absent[keep].astype(float)
     count, p, effect = int(lost.sum()), None, dict[str, float]()
     if min(count, len(lost) - count) >= contract.rules.min_group:
@@ -107,7 +119,8 @@ def missingness(table: pd.DataFrame, study: Study) -> Missingness:
                 effect = {name: float(getattr(fit, name)[0]) for name in ("hr", "lower", "upper")}
         else:
             p = chi2_p(float(score_z(value[keep], lost[:, None], None)[0]) ** 2, 1)
-    return Missingness(status=ControlStatus.RAN, missing=count, p=p, n=len(lost), **effect)
+    return Missingness(status=ControlStatus.RAN, missing=count, p=p, n=len(lost),
+                       unseen=int(unseen.sum()), unseen_p=lost_p, **effect)  # fmt: skip
 
 
 def write_numbers(controls: Controls, scale: str, book: Book) -> None:
@@ -187,13 +200,21 @@ def _arrays(study: Study) -> tuple[Any, FloatArray, FloatArray | None, FloatArra
 
 
 def permuted_outcome(study: Study) -> PermutedOutcome:
-    """Compute the claim's statistic with exposures reassigned at random among the patients."""
+    """Compute the claim's statistic with exposures reassigned at random among the patients.
+
+    It is given the covariates of the adjusted test, so that a claim which that test shows is not
+    measured by what the unadjusted one misses. An unknown covariate counts as its mean.
+    """
     plan = study.contract.controls
     keep, value, flags, x, others = _arrays(study)
     seed = study.contract.seed
     layers = study.layers(study.contract.primary_test.strata, keep)
     clusters = study.clusters(keep)
     entry = study.entry(study.contract.primary_test.endpoint, keep)
+    adjusted = next((test for test in study.contract.tests if test.id == "adjusted"), None)
+    if adjusted is not None and entry is None:
+        held = np.nan_to_num(study.design(adjusted.covariates, keep, missing=True)[0])
+        others = held if others is None else np.column_stack([others, held])
     if entry is not None and flags is not None and others is None and clusters is None:
         observed, null = dealt_at_risk(
             entry, value, flags, x, layers, times=plan.permutations, seed=seed

@@ -20,6 +20,9 @@ from validation.results.results import Book, TestOutcome
 from validation.statistics.base import chi2_p, z_of
 from validation.statistics.errors import StatisticsError
 
+UNMOVED = 0.1
+"""Change of an estimate, and of its interval's width, by a variable that does not confound it."""
+
 if TYPE_CHECKING:
     from validation.contracts.contract import Contract, VariableUse
     from validation.inputs.study import Study
@@ -102,7 +105,17 @@ def _add(
     if effect is None or p is None or not math.isfinite(effect.value):
         return Unadjusted(labels=labels, reason="the model gave no estimate")
     lower, upper = (x if math.isfinite(x) else None for x in (effect.lower, effect.upper))
-    return Unadjusted(labels=labels, value=effect.value, lower=lower, upper=upper, p=p, n=found.n)
+    kept = False
+    if (own := registered.effect) is not None:
+        was, now = (each.distance_from_null(each.value) for each in (own, effect))
+        wide = (1 + UNMOVED) * _width(own)
+        kept = abs(now - was) <= UNMOVED * abs(was) and _width(effect) <= wide
+    return Unadjusted(labels=labels, value=effect.value, lower=lower, upper=upper, p=p, n=found.n,
+                      moved=not kept)  # fmt: skip
+
+
+def _width(effect: Effect) -> float:
+    return effect.distance_from_null(effect.upper) - effect.distance_from_null(effect.lower)
 
 
 def _move(
@@ -114,8 +127,7 @@ def _move(
         return None, None
     points = []
     for each in (registered.effect, before.effect, effect):
-        low, high = each.distance_from_null(each.lower), each.distance_from_null(each.upper)
-        points.append((each.distance_from_null(each.value), (high - low) / (2 * z)))
+        points.append((each.distance_from_null(each.value), _width(each) / (2 * z)))
     (own, width), (was, narrow), (now, wide) = points
     value, error = own + now - was, width * wide / narrow
     if not (math.isfinite(value) and math.isfinite(error)):

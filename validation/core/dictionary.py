@@ -49,6 +49,11 @@ class Variable(Strict):
         """True if declared to have become known after the start of follow-up."""
         return self.known_at not in ("baseline", "unknown")
 
+    @property
+    def terms(self) -> int:
+        """Number of its terms in a model: one, or levels minus one if it is categorical."""
+        return max(1, len(self.levels) - 1) if self.kind == "categorical" else 1
+
 
 class Endpoint(Strict):
     """Outcome. `n` patients have it, `events` of them had the event.

@@ -358,10 +358,9 @@ def _covariates(
         known = variable.key in dictionary.risk_factors
         if p >= RELATED and not known and len(found) >= FEWEST_PROPOSED:
             break
-        terms = max(1, len(variable.levels) - 1) if variable.kind == "categorical" else 1
-        if terms <= room and complete * (1 - variable.missing) >= 1 - MOST_MISSING:
+        if variable.terms <= room and complete * (1 - variable.missing) >= 1 - MOST_MISSING:
             found.append(variable.key)
-            room, complete = room - terms, complete * (1 - variable.missing)
+            room, complete = room - variable.terms, complete * (1 - variable.missing)
     return tuple(found)
 
 

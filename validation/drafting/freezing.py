@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from sage.core.errors import InputError
+from validation.cohort.codes import CODES
 from validation.cohort.cohort import Cohort
 from validation.cohort.copies import require_no_copies
+from validation.cohort.findings_outcomes import find_after_death
 from validation.cohort.findings_timing import require_no_follow_up
 from validation.contracts.contract import Contract, FrozenContract, digest
 from validation.core.hypothesis import Hypothesis
@@ -38,7 +40,8 @@ def freeze(contract: Contract, cohort: Cohort) -> FrozenContract:
     """Complete a contract (`complete`) and bind it to a cohort's data.
 
     Raises `InputError` if the contract is for another cohort, names something that this cohort
-    lacks, would count copies of patients, or uses a variable that contains the follow-up.
+    lacks, would count copies of patients, uses a variable that contains the follow-up, or an
+    endpoint that follows the dead.
     """
     if contract.cohort != cohort.id:
         raise InputError(
@@ -48,6 +51,11 @@ def freeze(contract: Contract, cohort: Cohort) -> FrozenContract:
         raise InputError("contract and cohort disagree on whether the data are simulated")
     require_no_copies(cohort)
     require_no_follow_up(cohort, contract.keys(), contract.primary_test.endpoint)
+    if after := find_after_death(cohort, contract.primary_test.endpoint):
+        raise InputError(
+            f"endpoint {contract.primary_test.endpoint}: {after}. "
+            f"Remedy: {CODES['followed_after_death'][1]}"
+        )
     exact = complete(contract, cohort)
     hashes = cohort.hashes()
     return FrozenContract(contract=exact, data_hashes=hashes, sha256=digest(exact, hashes))

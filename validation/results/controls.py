@@ -11,7 +11,7 @@ import math
 from enum import StrEnum
 from typing import ClassVar, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from sage.core.models import Strict
 
@@ -133,6 +133,8 @@ class Unadjusted(Strict):
     reason: str = ""
     inseparable: bool = False
     """The data have no comparison of the exposure beside the variable."""
+    moved: bool = Field(default=True, exclude_if=lambda given: given)
+    """False if neither the estimate nor its interval's width changes by a tenth."""
 
 
 class Specifications(ControlResult):
@@ -180,6 +182,10 @@ class Missingness(ControlResult):
     lower: float | None = None
     upper: float | None = None
     n: int | None = None
+    unseen: int | None = None
+    """Number of patients with the exposure but without the outcome."""
+    unseen_p: float | None = None
+    """P-value of no relation of the exposure to lacking the outcome; None if too few lack it."""
 
 
 class TimingResult(ControlResult):

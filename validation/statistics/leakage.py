@@ -37,6 +37,8 @@ FEWEST = 30
 """Minimum number of patients with a known value for a leak to be reported."""
 FEWEST_EVENTS = 8
 ASSOCIATED = 3.0
+"""Standard errors from no effect below which only a value that had to be reached is looked for."""
+MISLEADS = 1.96
 """Standard errors from no effect; a variable that is not associated cannot mislead."""
 BEYOND_MARKERS = 0.88
 """Concordance of a single variable. The best honest variable among 318 reached 0.85 (16 events)."""
@@ -106,11 +108,14 @@ def _in_time(x: FloatArray, e: FloatArray, t: FloatArray, auc: float) -> Leak | 
     z = (z - z.mean()) / z.std()
     had, censored = e == 1, e == 0
     slope, far = _slope(t, had, z)
-    if abs(far) < ASSOCIATED:
+    if abs(far) < MISLEADS:
         return None
     side = float(np.sign(far))
     slope, z, auc = abs(slope), side * z, max(auc, 1 - auc)
     # From here on, a higher value means more events.
+    absent = _detect_absent(z, t)
+    if abs(far) < ASSOCIATED:
+        return None if absent is None else Leak("follow_up", absent)
     order = harrell(t, had, z)
     if order >= BEYOND_MARKERS:
         return Leak(
@@ -135,7 +140,6 @@ def _in_time(x: FloatArray, e: FloatArray, t: FloatArray, auc: float) -> Leak | 
     few = int(censored.sum()) < 10 and with_event < -(FOLLOWS_THE_TIME + 0.1)
     if (grown and together) or timed or few:
         return Leak("follow_up", f"it moves with the length of follow-up: {numbers}")
-    absent = _detect_absent(z, t)
     if absent is not None:
         return Leak("follow_up", absent)
     if len(np.unique(x)) != 2:

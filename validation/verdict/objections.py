@@ -22,13 +22,16 @@
    estimate for the claim's own choices.
 8. Missingness. Patients without the exposure have different outcomes than patients with it (p below
    `MISSING_ALPHA`, within strata): the complete cases were selected by what happened to them. From
-   `MISSING_ALPHA` to alpha, the report states this as a limit.
+   `MISSING_ALPHA` to alpha, the report states this as a limit. Or patients without the outcome have
+   other exposures: who was lost among the exposed may have fared otherwise.
 9. Undeclared timing. Nobody declared when an exposure, covariate, stratum or filter became known: a
    variable known only after the start of follow-up favors patients who lived to see it
    (`timing_objections`).
 10. Confounding. With a related variable that the contract leaves out, or all of them, in the model,
    the effect is not significant in the expected direction, or its interval excludes the smallest
-   relevant effect that it reached before, or nothing is left to compare. "Not supported" is
+   relevant effect that it reached before, or nothing is left to compare. A variable that changes
+   neither the estimate nor its precision by a tenth does not confound it (Maldonado and Greenland
+   1993, American Journal of Epidemiology), wherever its p-value then lies. "Not supported" is
    forbidden if a relevant effect appears. The variables are found by their relation to the exposure
    alone (`validation.drafting.balance`).
 
@@ -151,7 +154,7 @@ def confounding_objections(
             reading: Word = "not_supported"
             if shown:
                 reading = "supported" if allows_relevant(contract, effect) else "small_effect"
-            turns = reading not in AGREES[word]
+            turns = reading not in AGREES[word] and found.moved
             words = f"with {names} in the model, {READINGS[reading]}"
             text = f"{words}: {effect_text(effect)}, {p_is(found.p)}"
         if turns:
@@ -341,9 +344,19 @@ def _specification_curve(contract: Contract, controls: Controls) -> Iterator[Obj
 
 def _missingness(controls: Controls) -> Iterator[Objection]:
     found = controls.missingness
-    if found is None or found.p is None:
+    if found is None:
         return
-    if not found.p >= MISSING_ALPHA:
+    if found.unseen_p is not None and not found.unseen_p >= MISSING_ALPHA:
+        yield Objection(
+            because="assumption",
+            rule="missingness",
+            words="patients with a missing outcome had other exposures",
+            text=(
+                f"the exposure of the {found.unseen} patients without the outcome differs from "
+                f"that of the others ({p_is(found.unseen_p)})"
+            ),
+        )
+    if found.p is not None and not found.p >= MISSING_ALPHA:
         yield Objection(
             because="assumption",
             rule="missingness",

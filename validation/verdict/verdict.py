@@ -57,8 +57,8 @@ The rules, in their order:
    - confounding: a related variable that is not in the model turns the claim
      (`validation.verdict.objections`, 10);
    - independence: independence is not answered yes. A contract may declare that there is nothing to
-     adjust for, with the reason (a randomized exposure): then the verdict says so in place of
-     independence;
+     adjust for, with the reason (a randomized exposure) or by a causal diagram: then the verdict
+     says so in place of independence;
    - control, assumption: a control objects (rules 5 to 8 of `validation.verdict.objections`), or
      the effect is small and the known positive is not shown either;
    - objections that come with the evidence (`Evidence.objections`);
@@ -111,6 +111,7 @@ from dataclasses import dataclass, field, replace
 from sage.core.printable import join_names, within_sentence
 from validation.contracts.contract import Contract, TestPlan
 from validation.core.hypothesis import Direction
+from validation.drafting.adjustment import adjust
 from validation.methods.absolute import lost_limits
 from validation.methods.sites import site_limits
 from validation.results.results import (
@@ -330,7 +331,7 @@ def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
     contract = evidence.contract
     plan = adjusted_plan(contract)
     if plan is None and not contract.primary_test.strata:
-        declared = contract.hypothesis.unadjusted_because
+        declared = reason_for_none(contract)
         text = f"nothing to adjust for: {declared}" if declared else "no covariate is prespecified"
         return _answer("independence", "not answered", text)
     found = primary if plan is None else evidence.analysis.test(plan.id)
@@ -355,6 +356,15 @@ def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
         why = "the interval excludes the smallest relevant effect"
         text += f": {'significant in the other direction' if significant else why}"
     return _answer("independence", answer, text, effect, p)
+
+
+def reason_for_none(contract: Contract) -> str:
+    """Return why a contract adjusts for nothing: as declared, or as its causal diagram implies."""
+    claim = contract.hypothesis
+    exposures = [use.key for use in contract.exposures]
+    if claim.causes and adjust(claim.causes, exposures, claim.endpoint).covariates == ():
+        return claim.unadjusted_because or "nothing confounds it in the causal diagram"
+    return claim.unadjusted_because
 
 
 def name_unadjusted(evidence: Evidence, independence: Answer) -> Answer:
@@ -530,10 +540,7 @@ def _dependence(evidence: Evidence, independence: Answer) -> Objection | None:
     if independence.answer == "yes":
         return None
     if independence.answer == "not answered":
-        if (
-            adjusted_plan(evidence.contract) is None
-            and evidence.contract.hypothesis.unadjusted_because
-        ):
+        if adjusted_plan(evidence.contract) is None and reason_for_none(evidence.contract):
             return None
         words = f"not adjusted: {independence.text.split(' (')[0]}"
     elif independence.answer == "no":
