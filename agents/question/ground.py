@@ -216,13 +216,13 @@ def _pair_levels(parts: list[Part], labels: Labels) -> list[Part]:
     for part in parts:
         if part.role is PartRole.COMPARATOR and part.supply:  # "KRAS-mutant … than wild type"
             names = {item.key: item.label for item in labels.variables}
-            keys = [it.filters[0].variable if it.filters else it.variables[0].partition("=")[0]
-                    for it in parts if it.role is PartRole.EXPOSURE and it.variables]  # fmt: skip
-            about = next(iter(keys), "")
+            others = [it for it in parts if it.role is PartRole.EXPOSURE and it.variables]
+            about = others[0].variables[0].partition("=")[0] if others else ""
             level = labels.level(f"{names.get(about, '')} {part.words}") if about else None
             if level is not None and level.variable.key == about:
-                update = {"name": names[about], "filters": level.filters, "supply": ()}
-                part = part.model_copy(update=update)
+                filters = level.filters if others[0].filters else ()
+                known: Fields = {"name": names[about], "variables": (about,), "filters": filters}
+                part = part.model_copy(update=known | {"supply": ()})
         if part.role is PartRole.COMPARATOR and part.filters:
             own = part.filters[0]
             same = [

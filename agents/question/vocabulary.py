@@ -159,8 +159,10 @@ class Vocabulary:
         return found[0] if found is not None and found[0][0] == plain[0] else ""
 
     def similar(self, phrase: str) -> tuple[str, ...]:
-        """Suggest the cohort's labels that share words with a phrase, else names like it."""
-        return tuple(self.labels.similar(phrase)[:3]) or self.nearest(phrase)
+        """Suggest the labels that share words with a phrase, else measured names like it."""
+        near = [(name, self.find(name)) for name in self.nearest(phrase)]
+        measured = tuple(name for name, concept in near if concept and concept.measured)
+        return tuple(self.labels.similar(phrase)[:3]) or measured
 
     @cached_property
     def _all_names(self) -> list[str]:

@@ -248,6 +248,20 @@ def test_a_question_is_corrected_by_role_and_by_leaving_out(known: Known) -> Non
         apply_corrections(words, reading, vocabulary, {}, ("carboplatin",))
 
 
+def test_a_qualifier_is_dropped_by_its_words_and_others_stay(known: Known) -> None:
+    words, vocabulary = known["gbsg2"]
+    prompt = "Is tumor size of the left side related to recurrence-free survival in Denmark?"
+    words = words.model_copy(update={"prompt": prompt})
+    reading = read_by_rules(prompt, vocabulary)
+    lost = [part.words for part in ground(words, reading, vocabulary).unknown]
+    assert lost == ["left side", "Denmark"]
+    question = apply_corrections(
+        words, reading, vocabulary, {PartRole.EXPOSURE: ("age",)}, ("left side",)
+    )
+    assert [part.words for part in question.unknown if not part.left_out] == ["Denmark"]
+    assert [part.words for part in question.parts if part.left_out] == ["left side"]
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_refused(text: str) -> None:

@@ -23,7 +23,7 @@ function Reading({ read, busy, setReplaced, dropped, setDropped }) {
     <p class="small"><strong>${read.intent || ""}</strong></p>
     <ul class="parts">${read.parts.map((part) => html`<li>
       <span class="soft">${part.role}</span>
-      <span>${part.said}${part.nearest.length && !part.left_out ? html`<span class="soft"> Did you mean ${part.nearest.map((name) => html`<button type="button" class="plain" onClick=${() => take(part, name)}>${name}</button> `)}?</span>` : null}</span>
+      <span>${part.said}${part.nearest.length && !part.left_out ? html`<span class="soft"> Did you mean ${part.nearest.map((name, at) => html`${at ? " or " : ""}<button type="button" class="plain" onClick=${() => take(part, name)}>${name}</button>`)}?</span>` : null}</span>
       ${part.left_out ? html`<span class="soft">left out</span>` : html`<button type="button" class="plain"
         aria-label=${`leave out ${part.words}`} onClick=${() => setDropped((old) => [...old, part.words])}>leave out</button>`}
     </li>`)}</ul>
