@@ -228,12 +228,12 @@ def _pair_levels(parts: list[Part], labels: Labels) -> list[Part]:
             same = [
                 other.filters[0]
                 for other in parts
-                if other.role is PartRole.EXPOSURE
+                if other.role in (PartRole.EXPOSURE, PartRole.COMPARATOR)
                 and other.filters
                 and other.filters[0].variable == own.variable
             ]
             variable = next(item for item in labels.variables if item.key == own.variable)
-            held = [it.value if isinstance(it.value, tuple) else (it.value,) for it in (*same, own)]
+            held = [it.value if isinstance(it.value, tuple) else (it.value,) for it in same]
             values = [value for several in held for value in several if value is not None]
             whole = len(values) == len([it for it in variable.levels if it != POOLED])
             kept = LevelMatch(variable, tuple(dict.fromkeys(values))).filters

@@ -23,6 +23,8 @@ SHARE = 0.5
 HOLDS, FAILS = (frozenset(term for word in words for term in terms_of(word)) for words in (YES, NO))
 RELATIVE = frozenset(("high", "low", "oth", "mix", "normal", *HOLDS, *FAILS))
 """Levels that say nothing without the name of their variable."""
+NEGATION = "non"
+"""Term by which a level says the opposite of its other words ("non-muscle-invasive")."""
 REFERENCES = frozenset(("never", "no", "placebo", "observ", "control", "negat"))
 """Levels of a treatment or a habit that mean its absence."""
 
@@ -178,7 +180,7 @@ class Labels:
         names = self._all[variable.key] | OPTIONAL
         part: list[str | float] = []
         for value, terms in _levels(variable):
-            if not terms:
+            if not terms or (NEGATION in terms) != (NEGATION in wanted):
                 continue
             rest = wanted - terms
             if terms <= wanted and rest <= names:

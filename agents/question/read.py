@@ -455,6 +455,9 @@ def _find_compared(matcher: Matcher) -> dict[Match, PartRole]:
     out: dict[Match, PartRole] = {}
     for first, second in pairwise([match for match in matcher.matches if match.concept.condition]):
         same = first.concept.about == second.concept.about
+        listed = matcher.words_between(first, second) <= LISTED
+        if same and listed and out.get(first) is PartRole.COMPARATOR:
+            out[second] = PartRole.COMPARATOR
         if same and AGAINST.fullmatch(matcher.text, first.end, second.start):
             roles = PartRole.EXPOSURE, PartRole.COMPARATOR
             others = [
