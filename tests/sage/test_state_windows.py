@@ -37,7 +37,7 @@ EVALUATION = {
     "novelty": {"expanded", "round"},
     "feasibility": {"expanded", "round"},
     "coding_instructions": {"expanded", "feasibility"},
-    "coding": {"expanded", "contract_hash", "tasks", "coding_status"},
+    "coding": {"expanded", "contract_hash", "coding_status"},
     "escalation": {"expanded"},
 }
 INTERPRETATION = {
