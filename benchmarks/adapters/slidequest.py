@@ -309,7 +309,7 @@ def run(
     for place in answers or []:
         if not place.is_dir():
             raise InputError(f"--answers {place}: folder not found")
-    places: list[Path | None] = [*(answers or [None])]
+    places: tuple[Path | None, ...] = tuple(answers or ()) or (None,)
     scored = [score_folder(questions, place) for place in places]
     below = [row.question for row in score_folder(questions, None) if row.original < 1]
     if below:

@@ -81,7 +81,8 @@ def find_after_death(cohort: Cohort, name: str) -> str:
     outcome, death = cohort.outcome(name), cohort.outcome("OS")
     death = death[death["event"] == 1].loc[lambda dead: dead.index.isin(outcome.index)]
     months, share = AFTER_DEATH
-    late = int((outcome.loc[death.index, "time"] > death["time"] + months).sum())
+    lasted = followed(outcome.loc[death.index])  # an endpoint may count from another origin
+    late = int((lasted > death["time"] + months).sum())
     if late <= max(share * len(death), 2):
         return ""
     return f"{late} of {len(death)} patients who died (OS) are followed for it after their death"
