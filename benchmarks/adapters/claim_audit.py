@@ -153,7 +153,8 @@ def list_texts(page: HypothesisPage) -> Iterator[Text]:
             yield "Mechanism path and evidence", "literature", f"\0{step.process}", both
             for cited in both:
                 yield "Mechanism path and evidence", "literature", f"\0{cited.quote}", (cited,)
-    for cited in page.sources:
+    for source in page.sources:
+        cited = source.citation
         quoted = f"\0{cited.quote or cited.title}"
         yield "Mechanism path and evidence", "literature", quoted, (cited,)
     for turn in page.turns:
@@ -177,7 +178,8 @@ def list_texts(page: HypothesisPage) -> Iterator[Text]:
 def _collect_evidence(page: HypothesisPage) -> tuple[Citation, ...]:
     steps = [step for chain in page.chains for step in chain.steps]
     found = [cited for step in steps for cited in (*step.evidence, *step.contradicting)]
-    return tuple(dict.fromkeys((*found, *page.sources)))
+    beside = (source.citation for source in (*page.sources, *page.contrary))
+    return tuple(dict.fromkeys((*found, *beside)))
 
 
 def collect_statements(root: Path) -> list[Statement]:
