@@ -10,7 +10,6 @@ import pytest
 
 from sage.core.errors import InputError
 from tests.validation.core_help import NODE, claim, frozen_for, load, patients, run, write
-from validation.controls.curve import cox_model, fit_specification_curve
 from validation.drafting.draft import draft
 from validation.ledger.ledger import Ledger
 from validation.results.results import Results
@@ -223,16 +222,3 @@ def test_a_second_cohort_without_the_stratum_is_compared_without_and_says_so(
     )
     assert second.status == "ok"
     assert any("clinical:stage" in note for note in second.notes)
-
-
-def test_a_stratified_specification_is_the_stratified_model() -> None:
-    from validation.statistics.cox import cox
-
-    rng = np.random.default_rng(1)
-    time, event = rng.exponential(size=80), rng.random(80) < 0.7
-    x, layer = rng.integers(0, 2, 80).astype(float), rng.integers(0, 3, 80)
-    layer[:5] = -1
-    curve = fit_specification_curve(cox_model(time, event), {"own": x}, strata={"three": layer})
-    fit = cox(time[5:], event[5:], x[5:, None], ["x"], strata=layer[5:])
-    assert curve.specifications[0].value == pytest.approx(float(fit.hr[0]))
-    assert curve.specifications[0].n == 75

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from benchmarks.simulate.samples import competing_sample, survival_sample
 from sage.core.errors import InputError
-from validation.controls.curve import cox_model
-from validation.controls.curve import fit_specification_curve as curve_of
+from validation.controls.curve import Specification, SpecificationCurve
 from validation.figures.cumulative_incidence import Incidences, cumulative_incidence_figure
 from validation.figures.curves import at_risk
 from validation.figures.forest_plot import ForestRow, forest
@@ -71,13 +70,23 @@ def draw(kind, path, **options):
             grid, (ratio, ratio / 1.3, ratio * 1.3), values, path, exposure="Marker (units)",
             reference=0.0, knots=(-1.5, 0, 1.5), title="Survival", **options,
         )  # fmt: skip
-    s = survival_sample(150, [0.5, 0.3], seed=3)
-    x = s.X[:, 0]
-    curve = curve_of(
-        cox_model(s.time, s.event), {"median": (x > np.median(x)) * 1.0, "continuous": x},
-        {"none": None, "adjusted": (["b"], s.X[:, 1:])},
-    )  # fmt: skip
-    return specification_curve_figure(curve, path, title="Specifications", **options)
+    return specification_curve_figure(
+        curve_of("none", "adjusted"), path, title="Specifications", **options
+    )
+
+
+def curve_of(*covariates: str, reason: str = "") -> SpecificationCurve:
+    """Estimates under two cuts and some sets of covariates; the last has none if a reason is."""
+    places = [(cut, adjust) for cut in ("median", "continuous") for adjust in covariates]
+    estimates = [
+        Specification(
+            {"cut-point": cut, "covariates": adjust}, 1.4 + at / 7, 0.9, 2.0, 0.1 / (at + 1),
+            150, 80, reason if place == places[-1] else "",
+        )
+        for at, place in enumerate(places)
+        for cut, adjust in [place]
+    ]  # fmt: skip
+    return SpecificationCurve.of(estimates, 0.05)
 
 
 KINDS = ["km", "incidence", "forest", "specification", "spline"]
@@ -128,8 +137,7 @@ def test_figures_refuse_what_they_cannot_draw(tmp_path):
         forest([], tmp_path / "a.svg", title="x")
     with pytest.raises(InputError, match=r"\.svg or \.png"):
         draw("km", tmp_path / "a.pdf")
-    s = survival_sample(60, [0.1], seed=1)
-    curve = curve_of(cox_model(s.time, s.event), {"flat": np.ones(60)})
+    curve = SpecificationCurve((), 0.05)
     with pytest.raises(InputError, match="specification"):
         specification_curve_figure(curve, tmp_path / "a.svg", title="x")
     assert list(tmp_path.iterdir()) == []
@@ -244,13 +252,8 @@ def test_the_note_of_a_specification_curve_is_not_cut_off(tmp_path, monkeypatch)
         return path
 
     monkeypatch.setattr("validation.figures.style.save", keep)
-    s = survival_sample(150, [0.5, 0.3], seed=3)
-    x = s.X[:, 0]
     names = "Age at diagnosis, Sex, AJCC pathologic stage, Histologic grade"
-    curve = curve_of(
-        cox_model(s.time, s.event), {"median": (x > np.median(x)) * 1.0, "constant": 0 * x},
-        {"none": None, names: (["b"], s.X[:, 1:])},
-    )  # fmt: skip
-    assert curve.failed
+    curve = curve_of("none", names, reason="constant")
+    assert curve.failed == 1
     specification_curve_figure(curve, tmp_path / "s.png", title="t")
     assert not outside

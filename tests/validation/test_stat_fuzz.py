@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from validation.controls.curve import cox_model, fit_specification_curve
 from validation.screening.rank import screen
 from validation.statistics.auc import auc_at
 from validation.statistics.binary import logistic
@@ -69,17 +68,6 @@ def run_fine_gray(d):
     return [fit.coef, fit.se, fit.p]
 
 
-def run_specification(d):
-    curve = fit_specification_curve(
-        cox_model(d["time"], d["event"]), {"a": d["X"][:, 0], "g": d["group"]}
-    )
-    good = [specification for specification in curve.specifications if specification.ok]
-    assert all(
-        specification.reason for specification in curve.specifications if not specification.ok
-    )
-    return [np.array([(item.value, item.p) for item in good])]
-
-
 def run_logistic(d, **more):
     fit = logistic(d["event"], d["X"], ["a", "b"], **more)
     return [fit.coef, fit.se, fit.p, fit.auc]
@@ -128,7 +116,6 @@ RUNS = {
     "cutpoint": lambda d: [
         maximally_selected(d["time"], d["event"], d["X"][:, 0], permutations=20).p
     ],
-    "specification": run_specification,
     "splines": lambda d: [rcs_basis(d["X"][:, 0], 3)],
     "imputation": run_imputation,
 }

@@ -8,7 +8,6 @@ from sksurv.linear_model import CoxPHSurvivalAnalysis
 from sksurv.util import Surv
 
 from benchmarks.simulate.samples import survival_sample
-from validation.controls.curve import cox_model, fit_specification_curve
 from validation.controls.numeric import empirical_p, matched_features, permutations, score_z
 from validation.screening.rank import screen
 from validation.statistics.base import chi2_p
@@ -167,61 +166,6 @@ def test_matched_features_have_like_level_and_spread_and_leave_out_the_excluded(
     assert not {42, 1, 2, 3, 7} & set(picked)
     assert np.abs(level[picked] - level[42]).max() < 2.5
     assert np.abs(spread[picked] - spread[42]).max() < 0.5
-
-
-def specifications(s, **changes):
-    x = s.X[:, 0]
-    high, low = np.quantile(x, [2 / 3, 1 / 3])
-    choices = {
-        "exposures": {
-            "median": (x > np.median(x)).astype(float),
-            "tertiles": np.where(x > high, 1.0, np.where(x < low, 0.0, np.nan)),
-            "continuous": x,
-        },
-        "covariates": {"none": None, "adjusted": (["b"], s.X[:, 1:2])},
-        "follow_up": {"all": None, "short": 1.0},
-        "exclusions": {"none": None, "without early": s.time > 0.02},
-    }
-    return fit_specification_curve(cox_model(s.time, s.event), **(choices | changes))
-
-
-def test_specification_curve_holds_every_combination_in_order():
-    s = survival_sample(300, [0.6, 0.3], seed=1)
-    curve = specifications(s)
-    assert len(curve.specifications) == 3 * 2 * 2 * 2
-    hr = [specification.value for specification in curve.specifications]
-    assert hr == sorted(hr)
-    assert curve.sign_stability == 1.0 and curve.failed == 0
-    assert curve.median > 1.3 and curve.significant > 0.9
-
-
-def test_choices_that_are_one_fit_are_one_specification():
-    """Follow-up that nobody reaches, an exclusion of nobody, one stratum: no more votes."""
-    s = survival_sample(100, [0.6, 0.3], seed=1)
-    once = specifications(s, follow_up={"all": None}, exclusions={"none": None})
-    idle = {
-        "follow_up": {"all": None, "1e6 months": 1e6},
-        "strata": {"none": None, "one": np.zeros(100)},
-    }
-    twice = specifications(s, exclusions={"none": None, "nobody": np.ones(100)}, **idle)
-    assert len(twice.specifications) == len(once.specifications) == 6
-    assert (twice.median, twice.sign_stability) == (once.median, once.sign_stability)
-    assert all(len(found.same) == 7 for found in twice.specifications)
-    # Groups that differ are two, also where their estimates might not.
-    assert len(specifications(s).specifications) == 24
-
-
-def test_specifications_that_fail_keep_their_reason():
-    s = survival_sample(100, [0.6, 0.3], seed=1)
-    nobody = {"all": np.ones(100), "nobody": np.zeros(100, dtype=bool)}
-    curve = specifications(s, exclusions=nobody)
-    assert curve.failed == 12
-    assert {
-        specification.reason.split(":")[0]
-        for specification in curve.specifications
-        if not specification.ok
-    } == {"shape"}
-    assert curve.table()[-1]["reason"].startswith("shape: no patients")
 
 
 def test_features_that_few_patients_carry_are_fitted_at_the_top_of_their_likelihood():

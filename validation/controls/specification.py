@@ -1,32 +1,31 @@
-"""Specification curve of a claim under every registered choice: estimates, sign and spread."""
+"""Specification curve of a claim: the registered model under every registered choice."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import product
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sage.core.errors import InputError
-from validation.contracts.registered import SEARCHING
-from validation.controls.curve import (
-    cox_model,
-    fit_specification_curve,
-    leave_one_out,
-    linear_model,
-    logistic_model,
-)
-from validation.controls.run import all_layers
+from validation.contracts.contract import DIFFERENCES, MissingRule, TestPlan
+from validation.contracts.registered import ADJUSTED, SEARCHING
+from validation.controls.curve import Specification, SpecificationCurve
 from validation.controls.unadjusted import add_unadjusted
 from validation.core.hypothesis import Comparison, CutRule, Direction
-from validation.inputs.population import Cut, cut_for, expose, exposure_values
+from validation.inputs.population import Cut, Exposed, cut_for, expose, exposure_values
 from validation.inputs.study import Study
+from validation.methods import METHODS
 from validation.results.controls import ControlStatus, Specifications
-from validation.results.results import Effect
+from validation.results.results import Book, Effect
 
 if TYPE_CHECKING:
-    from validation.controls.curve import Model, Specification, SpecificationCurve
-    from validation.statistics.base import BoolArray, FloatArray
+    from collections.abc import Sequence
+
+    from validation.statistics.base import BoolArray
 
 
 CLAIMED = "as claimed"
@@ -41,125 +40,135 @@ def specification(study: Study, primary: Effect) -> tuple[Specifications, Specif
     Raises `InputError` if no specification could be estimated.
     """
     contract = study.contract
-    known = _outcome_rows(study)
-    own_cut = _own_cut(study)
-    choices = _choices(study, known)
-    curve = fit_specification_curve(_model(study, known), *choices, alpha=contract.rules.alpha)
-    sites: tuple[Specification, ...] = ()
-    if contract.site is not None and own_cut in choices.exposures:
-        sites = _leave_out_sites(study, known, choices, own_cut)
-    added, rows = add_unadjusted(study, {"cut-point": own_cut, "follow-up": "all"})
+    complete = contract.model_copy(update={"missing": MissingRule()})
+    study = replace(study, contract=complete)
+    null = 0.0 if contract.model_scale in DIFFERENCES else 1.0
+    curve = SpecificationCurve.of(_specifications(study), contract.rules.alpha, null)
+    sites = tuple(_without_sites(study))
+    added, rows = add_unadjusted(
+        replace(study, contract=contract), {"cut-point": _own_cut(study), "follow-up": "all"}
+    )
     curve = replace(curve, beside=(*sites, *rows))
-    higher = study.contract.direction is Direction.HIGHER_RISK
-    if study.contract.direction is Direction.EITHER:
+    higher = contract.direction is Direction.HIGHER_RISK
+    if contract.direction is Direction.EITHER:
         higher = primary.distance_from_null(primary.value) > 0
-    found = _summary(study, curve, own_cut, higher, sites)
+    found = _summary(study, curve, higher, sites)
     return found.model_copy(update={"unadjusted": added}), curve
 
 
-def _outcome_rows(study: Study) -> BoolArray:
-    """Return the (n,) mask of patients whose primary outcome is known."""
-    value, event = study.outcome(study.contract.primary_test.endpoint)
-    known = ~np.isnan(value)
-    return known if event is None else known & ~np.isnan(event)
-
-
-class _Choices(NamedTuple):
-    """The registered choices by label, over the patients whose outcome is known."""
-
-    exposures: dict[str, FloatArray]
-    covariates: dict[str, Any]
-    follow_up: dict[str, float | None]
-    exclusions: dict[str, BoolArray | None]
-    strata: dict[str, Any]
-
-
-def _choices(study: Study, known: BoolArray) -> _Choices:
+def _specifications(study: Study) -> Iterator[Specification]:
+    """Fit the model under each combination of the registered choices."""
     plan = study.contract.specification
-    endpoint = study.contract.primary_test.endpoint
-    exposures: dict[str, FloatArray] = {}
-    for rule in plan.cuts:
-        cuts = _cuts(study, rule)
-        if cuts is not None:
-            exposures[rule.value] = _exposure(study, cuts)[known]
-    if _own_cut(study) == CLAIMED:
-        exposures[CLAIMED] = _exposure(study, study.cuts)[known]
-    sets: dict[str, Any] = {}
-    for keys in plan.covariate_sets:
-        X, names = study.design(keys, known, missing=True)
-        sets[_labels(study, keys) if names else "none"] = (names, X) if names else None
-    if study.outcome(endpoint)[1] is None:
-        return _Choices(exposures, sets, {"all": None}, {"none": None}, {"none": None})
-    follow_up = {
-        "all" if month is None else f"{month:g} months": month for month in plan.follow_up_months
-    }
-    exclusions = {
-        "none" if months == 0 else f"under {months:g} month": None
-        if months == 0
-        else study.months_followed(endpoint)[known] >= months
-        for months in plan.exclude_first_months
-    }
-    strata = {}
-    for keys in plan.strata_sets:
-        layers = all_layers(study) if keys else None
-        strata[_labels(study, keys) or "none"] = None if layers is None else layers[known]
-    return _Choices(exposures, sets, follow_up, exclusions, strata)
+    timed = study.outcome(study.contract.primary_test.endpoint)[1] is not None
+    limits = plan.follow_up_months if timed else (None,)
+    exclusions = plan.exclude_first_months if timed else (0.0,)
+    strata = plan.strata_sets if timed else ((),)
+    parts = [
+        (
+            {
+                "follow-up": "all" if limit is None else f"{limit:g} months",
+                "exclusions": "none" if least == 0 else f"under {least:g} month",
+            },
+            *_follow(study, limit, least),
+        )
+        for limit, least in product(limits, exclusions)
+    ]
+    for (cut, exposed), keys, (followed, part, rows), layers in product(
+        _exposures(study).items(), plan.covariate_sets, parts, strata
+    ):
+        choices = {"cut-point": cut, "covariates": _labels(study, keys) or "none", **followed}
+        if len(strata) > 1:
+            choices["strata"] = _labels(study, layers) or "none"
+        yield _estimate(replace(part, exposed=exposed.select(rows)), keys, layers, choices)
 
 
-def _leave_out_sites(
-    study: Study, known: BoolArray, choices: _Choices, own_cut: str
-) -> tuple[Specification, ...]:
-    """Estimate the effect with the claim's own cut and each site left out in turn."""
-    layers = all_layers(study)
-    column = study.rows.loc[known, study.contract.site]
-    return leave_one_out(
-        _model(study, known),
-        choices.exposures[own_cut],
-        choices.covariates,
-        column.astype(object).where(column.notna(), None),
-        None if layers is None else layers[known],
-        choices={"cut-point": own_cut, "follow-up": "all"},
+def _without_sites(study: Study) -> Iterator[Specification]:
+    """Fit the claim's own cut with each site left out in turn, under each set of covariates."""
+    own, site = _own_cut(study), study.contract.site
+    if site is None or own not in (exposures := _exposures(study)):
+        return
+    study = replace(study, exposed=exposures[own])
+    for keys in study.contract.specification.covariate_sets:
+        for label in sorted(study.rows[site].dropna().astype(str).unique()):
+            rows = (study.rows[site].astype(str) != label).to_numpy()
+            choices = {"cut-point": own, "covariates": _labels(study, keys) or "none"}
+            choices |= {"follow-up": "all", "exclusions": f"without site {label}"}
+            yield _estimate(study.select(rows), keys, study.contract.strata, choices)
+
+
+def _estimate(
+    study: Study, covariates: tuple[str, ...], strata: tuple[str, ...], choices: dict[str, str]
+) -> Specification:
+    """Fit the registered model of the primary endpoint, whatever the size of the groups."""
+    contract = study.contract
+    endpoint = contract.primary_test.endpoint
+    _, event = study.outcome(endpoint)
+    method = "cox" if event is not None else ADJUSTED[contract.endpoint(endpoint).kind]
+    plan = TestPlan(
+        id="specification", role="adjusted", method=method, endpoint=endpoint,
+        covariates=covariates, strata=strata,
+    )  # fmt: skip
+    try:
+        found = METHODS[method](study, plan, Book(), {})
+    except InputError as refusal:
+        keep = study.complete(endpoint, (*covariates, *strata))
+        events = 0 if event is None else int((event[keep] == 1).sum())
+        reason = f"{getattr(refusal, 'code', 'input')}: {refusal}"
+        nan = math.nan
+        return Specification(choices, nan, nan, nan, nan, int(keep.sum()), events, reason)
+    effect = found.effect
+    assert effect is not None and found.p is not None and found.n is not None
+    return Specification(
+        choices, effect.value, effect.lower, effect.upper, found.p, found.n, found.events or 0
     )
 
 
+def _follow(study: Study, limit: float | None, least: float) -> tuple[Study, BoolArray]:
+    """Cut follow-up at a limit and leave out patients followed for less; return the rows kept."""
+    endpoint, rows = study.contract.primary_test.endpoint, study.rows
+    keep = np.ones(len(rows), dtype=bool)
+    if least > 0:
+        keep &= study.months_followed(endpoint) >= least
+    if limit is not None:
+        time, event = rows[f"{endpoint}.time"], rows[f"{endpoint}.event"]
+        cut = {"time": time.clip(upper=limit), "event": event.where(time <= limit, 0.0)}
+        rows = rows.assign(**{f"{endpoint}.{name}": column for name, column in cut.items()})
+        if f"{endpoint}.entry" in rows:
+            keep &= (rows[f"{endpoint}.entry"] < limit).to_numpy()
+    return replace(study, rows=rows).select(keep), keep
+
+
 def _summary(
-    study: Study,
-    curve: SpecificationCurve,
-    own_cut: str,
-    expected: bool,
-    sites: tuple[Specification, ...],
+    study: Study, curve: SpecificationCurve, higher: bool, sites: Sequence[Specification]
 ) -> Specifications:
-    contract = study.contract
-    kept = [specification for specification in curve.specifications if specification.ok]
+    contract, own_cut, kept = study.contract, _own_cut(study), curve.fitted
     if not kept:
         raise InputError("no specification could be estimated")
-    agree = [found for found in kept if (found.value > curve.null) == expected]
-    alone = [specification for specification in sites if specification.ok]
-    same = sum((found.value > curve.null) == expected for found in alone)
+    alone = SpecificationCurve(tuple(sites), curve.alpha, curve.null)
+    values = [item.value for item in alone.fitted]
     first = {"cut-point": own_cut, "covariates": "none", "follow-up": "all"}
     first |= {"exclusions": "none", "strata": _labels(study, contract.strata) or "none"}
     own = any(
         all(str(first.get(key)) == value for key, value in choices.items())
-        for specification in kept
-        for choices in (specification.choices, *specification.same)
+        for item in kept
+        for choices in (item.choices, *item.same)
     )
     # A searched cut-point or a spline is not among the curve's choices.
     searched = contract.exposures[0].cut not in contract.specification.cuts
-    small = sum(specification.p < contract.rules.alpha for specification in agree)
     return Specifications(
         status=ControlStatus.RAN,
-        expected_sign=len(agree) / len(kept),
+        expected_sign=curve.share(higher=higher),
         own=own or searched,
         n=len(kept),
         failed=curve.failed,
-        significant=small / len(kept),
-        median=float(curve.median),
-        lowest=float(kept[0].value),
-        highest=float(kept[-1].value),
-        left_out=len(alone) if sites else None,
-        left_out_lowest=min((specification.value for specification in alone), default=None),
-        left_out_highest=max((specification.value for specification in alone), default=None),
-        left_out_sign=same / len(alone) if alone else None,
+        significant=curve.share(higher=higher, below=curve.alpha),
+        median=curve.median,
+        lowest=kept[0].value,
+        highest=kept[-1].value,
+        left_out=len(values) if sites else None,
+        left_out_lowest=min(values, default=None),
+        left_out_highest=max(values, default=None),
+        left_out_sign=alone.share(higher=higher) if values else None,
     )
 
 
@@ -182,25 +191,6 @@ def _labels(study: Study, keys: tuple[str, ...]) -> str:
     return ", ".join(f"{label}" for label in dict.fromkeys(found))
 
 
-def _model(study: Study, known: BoolArray) -> Model:
-    """Build the model of the primary endpoint for the specification curve."""
-    endpoint = study.contract.primary_test.endpoint
-    value, event = study.outcome(endpoint)
-    if event is not None:
-        limit = study.contract.rules.events_per_covariate
-        flags = (event[known] == 1).astype(float)
-        return cox_model(
-            value[known],
-            flags,
-            events_per_term=limit,
-            entry=study.entry(endpoint, known),
-            cluster=study.clusters(known),
-        )
-    if study.contract.endpoint(endpoint).kind == "binary":
-        return logistic_model(value[known])
-    return linear_model(value[known])
-
-
 def _cuts(study: Study, rule: CutRule) -> tuple[Cut, ...] | None:
     """Cut all exposures by a rule; return None if the rule does not apply to them.
 
@@ -220,13 +210,20 @@ def _cuts(study: Study, rule: CutRule) -> tuple[Cut, ...] | None:
         return None
 
 
-def _exposure(study: Study, cuts: tuple[Cut, ...]) -> FloatArray:
-    """Return the (n,) exposure under these cuts; (n, 3) for a product with both main effects."""
+def _exposures(study: Study) -> dict[str, Exposed]:
+    """Code the exposure under each registered cut that applies, by the cut's name."""
+    rules = {rule.value: _cuts(study, rule) for rule in study.contract.specification.cuts}
+    if _own_cut(study) == CLAIMED:
+        rules[CLAIMED] = study.cuts
+    return {name: _exposed(study, cuts) for name, cuts in rules.items() if cuts is not None}
+
+
+def _exposed(study: Study, cuts: tuple[Cut, ...]) -> Exposed:
+    """Code the exposure under these cuts."""
     contract = study.contract
     values = tuple(exposure_values(study.rows, use) for use in contract.exposures)
     comparison = contract.comparison
     slope = comparison in (Comparison.PER_SD, Comparison.PER_DOUBLING)
     if slope and cuts[0].rule is not CutRule.CONTINUOUS:
         comparison = Comparison.EXTREMES
-    exposed = expose(comparison, contract.exposures, values, cuts)
-    return np.column_stack([exposed.x, *exposed.model_parts]) if exposed.model_parts else exposed.x
+    return expose(comparison, contract.exposures, values, cuts)

@@ -41,7 +41,7 @@ def specification_curve_figure(
 
     Raises `InputError` if no specification has an estimate.
     """
-    fitted = [s for s in curve.specifications if s.ok]
+    fitted = curve.fitted
     if not fitted:
         raise InputError("specification_curve: no specification could be estimated")
     keys = list(fitted[0].choices)
@@ -52,9 +52,11 @@ def specification_curve_figure(
     height = 3.25 + block
     widest = max([min(len(v), _WIDTH) for _, v in lines] + [12])
     left = min(0.42, max(0.16, 0.05 + 0.0095 * widest))
+    higher = curve.median > curve.null
+    stable, significant = curve.share(higher=higher), curve.share(higher=higher, below=curve.alpha)
     note = (
-        f"median {curve.median:.2f}; {curve.sign_stability:.0%} on its side of {curve.null:g};"
-        f" {curve.significant:.0%} with p < {curve.alpha:g} (filled)"
+        f"median {curve.median:.2f}; {stable:.0%} on its side of {curve.null:g};"
+        f" {significant:.0%} with p < {curve.alpha:g} (filled)"
     )
     if curve.failed:
         note += f"; {curve.failed} not estimable"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from validation.core.levels import is_positive
 if TYPE_CHECKING:
     import pandas as pd
 
-    from validation.statistics.base import FloatArray
+    from validation.statistics.base import BoolArray, FloatArray
 
 CONTINUOUS = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
 UNSCALED = (Comparison.PER_DOUBLING, Comparison.TREND)
@@ -267,6 +267,11 @@ class Exposed:
     def model_parts(self) -> tuple[FloatArray, ...]:
         """The parts that every model includes besides `x`."""
         return self.parts if self.product else self.parts[:1] if self.second else ()
+
+    def select(self, keep: BoolArray) -> Exposed:
+        """Restrict to some of the patients, in the same coding."""
+        parts = tuple(part[keep] for part in self.parts)
+        return replace(self, x=self.x[keep], parts=parts)
 
 
 def assign_sides(values: FloatArray, cut: Cut, level: str) -> tuple[FloatArray, FloatArray]:

@@ -136,14 +136,7 @@ class Study:
 
     def select(self, keep: BoolArray) -> Study:
         """Restrict the study to rows, with the same cuts and coding."""
-        exposed = Exposed(
-            x=self.exposed.x[keep],
-            parts=tuple(part[keep] for part in self.exposed.parts),
-            grouped=self.exposed.grouped,
-            product=self.exposed.product,
-            second=self.exposed.second,
-        )
-        return Study(self.contract, self.rows[keep], self.cuts, exposed)
+        return Study(self.contract, self.rows[keep], self.cuts, self.exposed.select(keep))
 
     def outcome(self, endpoint: str) -> tuple[FloatArray, FloatArray | None]:
         """Return (time, event) of a survival outcome, else (value, None); NaN if unknown."""
