@@ -152,7 +152,6 @@ def test_rank_tests_agree_with_scipy():
     two = rank_test(np.concatenate((a, b)), [0] * 40 + [1] * 35)
     assert two.test.p == pytest.approx(stats.mannwhitneyu(b, a).pvalue)
     assert two.superiority == pytest.approx((b[:, None] > a[None, :]).mean())
-    assert two.shift == pytest.approx(0.8, abs=0.5)
     three = rank_test(np.concatenate((a, b, c)), ["a"] * 40 + ["b"] * 35 + ["c"] * 30)
     assert three.test.p == pytest.approx(stats.kruskal(a, b, c).pvalue)
     assert three.test.df == 2

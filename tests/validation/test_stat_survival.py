@@ -171,10 +171,3 @@ def test_a_comparison_with_one_empty_group_is_refused():
 def test_groups_that_are_never_at_risk_together_are_refused():
     with pytest.raises(EmptyGroupError, match="at any event time"):
         logrank([1, 1, 5, 6], [0, 0, 1, 1], [0, 0, 1, 1])
-
-
-def test_implausible_follow_up_is_refused_when_the_caller_knows_the_limit():
-    from validation.statistics.base import survival_arrays
-
-    with pytest.raises(BadTimesError, match="check the unit"):
-        survival_arrays([10, 420], [1, 0], longest=360)

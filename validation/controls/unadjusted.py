@@ -17,7 +17,7 @@ from validation.controls.curve import Specification
 from validation.methods import run_method
 from validation.results.controls import Unadjusted
 from validation.results.results import Book, TestOutcome
-from validation.statistics.base import chi2_p, z_of
+from validation.statistics.base import Z95, chi2_p
 from validation.statistics.errors import StatisticsError
 
 UNMOVED = 0.1
@@ -122,7 +122,7 @@ def _move(
     registered: TestOutcome, before: TestOutcome, after: TestOutcome
 ) -> tuple[Effect | None, float | None]:
     """Change the registered estimate as an addition changes that of the patients who have it."""
-    effect, z = after.effect, z_of(0.95)
+    effect, z = after.effect, Z95
     if registered.effect is None or before.effect is None or effect is None:
         return None, None
     points = []

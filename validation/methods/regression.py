@@ -21,7 +21,7 @@ from validation.methods.shared import (
     wald_outcome,
 )
 from validation.results.results import Book, TestOutcome
-from validation.statistics.base import chi2_p, z_of
+from validation.statistics.base import Z95, chi2_p
 from validation.statistics.cutpoint import maximally_selected
 from validation.statistics.errors import ConstantFeatureError
 from validation.statistics.splines import rcs_basis, rcs_knots
@@ -72,7 +72,7 @@ class Splined:
         """Compute hazard ratios at the values `grid` against `reference`, with 95% limits."""
         apart = rcs_basis(grid, self.knots) - rcs_basis(np.array([reference]), self.knots)
         log = apart @ self.fit.coef
-        half = z_of(0.95) * np.sqrt(((apart @ self.fit.covariance) * apart).sum(axis=1))
+        half = Z95 * np.sqrt(((apart @ self.fit.covariance) * apart).sum(axis=1))
         return np.exp(log), np.exp(log - half), np.exp(log + half)
 
 

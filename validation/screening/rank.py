@@ -16,6 +16,7 @@ import numpy.typing as npt
 from scipy.special import chdtrc, ndtr
 
 from validation.statistics.base import (
+    Z95,
     BoolArray,
     FloatArray,
     HazardRatios,
@@ -23,7 +24,6 @@ from validation.statistics.base import (
     as_float,
     design,
     survival_arrays,
-    z_of,
 )
 from validation.statistics.batched import batched_cox
 from validation.statistics.cox import cox
@@ -88,7 +88,6 @@ def screen(
     *,
     covariate_names: Sequence[str] | None = None,
     per_sd: bool = True,
-    level: float = 0.95,
     workers: int | None = None,
 ) -> ScreenResult:
     """Fit one Cox model per feature, each with the same covariates.
@@ -150,7 +149,7 @@ def screen(
         )
     unit = np.ones(p) if per_sd else scale
     with np.errstate(over="ignore", invalid="ignore"):
-        half = z_of(level) * se
+        half = Z95 * se
         wald = 2.0 * ndtr(-np.abs(coef / se))
         p_score = chdtrc(1.0, score)
         limits = [np.exp(v / unit) for v in (coef, coef - half, coef + half)]

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from validation.statistics.base import (
+    Z95,
     BoolArray,
     Estimate,
     FloatArray,
     HazardRatios,
     two_sided,
-    z_of,
 )
 from validation.statistics.binary import LogisticFit
 from validation.statistics.cox import cox, sandwich
@@ -56,7 +56,7 @@ class Risks:
         """Estimate a contrast of the two risks, with a 95% interval."""
         value = float(self.value @ contrast)
         se = float(np.linalg.norm(self.error @ contrast))
-        half = z_of(0.95) * se
+        half = Z95 * se
         return Estimate(value, value - half, value + half, two_sided(value / se), se)
 
     @property
@@ -204,7 +204,7 @@ def weighted_hazards(weighed: Censoring, X: FloatArray, names: list[str], n: int
         raise ConvergenceError(f"the weighted model of {', '.join(names)} did not converge")
     covariance, _ = sandwich(weighed.sets, z, best, np.arange(n), n)
     coef, se = float(best.beta[0] / scale[0]), float(np.sqrt(covariance[0, 0]) / scale[0])
-    half = z_of(0.95) * se
+    half = Z95 * se
     value, lower, upper = (float(end) for end in np.exp([coef, coef - half, coef + half]))
     return Estimate(value, lower, upper, two_sided(coef / se), se)
 

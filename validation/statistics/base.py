@@ -22,6 +22,8 @@ from validation.statistics.errors import (
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+Z95 = float(ndtri(0.975))
+"""Normal quantile of a two-sided 95% interval."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +40,13 @@ class TestResult:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An effect with its confidence interval (95% unless `level` differs) and two-sided p-value."""
+    """An effect with its 95% confidence interval and two-sided p-value."""
 
     value: float
     lower: float
     upper: float
     p: float
     se: float = float("nan")
-    level: float = 0.95
     method: str = ""
 
 
@@ -95,11 +96,6 @@ def difference_test(difference: FloatArray, covariance: FloatArray, method: str)
     return TestResult(statistic, df, chi2_p(statistic, df), method)
 
 
-def z_of(level: float) -> float:
-    """Return the normal quantile for a two-sided interval at this level (1.96 for 0.95)."""
-    return float(ndtri(0.5 + level / 2.0))
-
-
 def ranks(x: FloatArray) -> FloatArray:
     """Rank (n,) values from 1, with ties sharing their mean rank.
 
@@ -125,7 +121,6 @@ def survival_arrays(
     event: npt.ArrayLike,
     *,
     need_events: bool = True,
-    longest: float | None = None,
 ) -> tuple[FloatArray, BoolArray]:
     """Check follow-up times and event flags.
 
@@ -135,7 +130,6 @@ def survival_arrays(
     event : (n,) 0/1 or False/True; 1/2 coding is rejected, because it is ambiguous which code is
         the event
     need_events : whether to reject a sample without events
-    longest : longest plausible follow-up in the unit of `time`, if known
 
     Raises
     ------
@@ -162,11 +156,6 @@ def survival_arrays(
     if (t < 0).any():
         raise BadTimesError(
             f"time: {int((t < 0).sum())} negative values (lowest {t.min():g}): correct or drop them"
-        )
-    if longest is not None and (t > longest).any():
-        raise BadTimesError(
-            f"time: {int((t > longest).sum())} values above {longest:g} (largest {t.max():g}),"
-            " which is implausible: check the unit"
         )
     values = np.unique(e)
     if not np.isin(values, (0.0, 1.0)).all():
@@ -211,16 +200,13 @@ def group_codes(
     return codes.astype(np.int64), tuple(str(label) for label in labels)
 
 
-def design(
-    X: npt.ArrayLike, names: Sequence[str], n: int, *, constant: bool = False
-) -> tuple[FloatArray, tuple[str, ...]]:
-    """Validate an (n, k) design matrix: complete, with no constant column unless `constant`.
+def design(X: npt.ArrayLike, names: Sequence[str], n: int) -> tuple[FloatArray, tuple[str, ...]]:
+    """Validate an (n, k) design matrix: complete, with no constant column.
 
     Parameters
     ----------
     X : (n, k) values of the covariates, or (n,) for a single covariate; no missing values
     n : number of patients in the outcome
-    constant : whether to accept columns that do not vary
 
     Raises
     ------
@@ -243,12 +229,11 @@ def design(
             f'covariate "{names[column]}": {missing} of {n} values are missing:'
             " use complete cases or imputation as the contract states"
         )
-    if not constant:
-        flat = np.ptp(x, axis=0) == 0.0
-        if flat.any():
-            column = int(np.argmax(flat))
-            raise ConstantFeatureError(
-                f'covariate "{names[column]}" is constant ({x[0, column]:g}) in the {n} analyzed '
-                "patients, so it cannot be related to the outcome"
-            )
+    flat = np.ptp(x, axis=0) == 0.0
+    if flat.any():
+        column = int(np.argmax(flat))
+        raise ConstantFeatureError(
+            f'covariate "{names[column]}" is constant ({x[0, column]:g}) in the {n} analyzed '
+            "patients, so it cannot be related to the outcome"
+        )
     return x, tuple(names)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from scipy.special import expit, ndtr
 
 from validation.statistics.base import (
+    Z95,
     BoolArray,
     Estimate,
     FloatArray,
@@ -23,7 +24,6 @@ from validation.statistics.base import (
     chi2_p,
     design,
     ranks,
-    z_of,
 )
 from validation.statistics.errors import (
     BadEventsError,
@@ -38,7 +38,7 @@ from validation.statistics.errors import (
 from validation.statistics.newton import Likelihood, Maximum, maximize
 
 
-def fisher(table: npt.ArrayLike, *, level: float = 0.95) -> Estimate:
+def fisher(table: npt.ArrayLike) -> Estimate:
     """Run Fisher's exact test on [[exposed with, without], [unexposed with, without]].
 
     The estimate is the conditional maximum likelihood odds ratio with its exact interval. The
@@ -61,13 +61,12 @@ def fisher(table: npt.ArrayLike, *, level: float = 0.95) -> Estimate:
         raise NoEventsError("all patients have the same outcome, so there is nothing to compare")
     whole = counts.astype(np.int64)
     found = odds_ratio(whole, kind="conditional")
-    limits = found.confidence_interval(level)
+    limits = found.confidence_interval()
     return Estimate(
         float(found.statistic),
         float(limits.low),
         float(limits.high),
         float(fisher_exact(whole).pvalue),
-        level=level,
         method="Fisher exact",
     )
 
@@ -92,7 +91,6 @@ class LogisticFit:
     likelihood_ratio: TestResult
     auc: float
     penalty: str | None = None
-    level: float = 0.95
 
 
 def outcome(y: npt.ArrayLike) -> BoolArray:
@@ -138,7 +136,6 @@ def logistic(
     names: Sequence[str],
     *,
     penalty: Literal["firth"] | None = None,
-    level: float = 0.95,
 ) -> LogisticFit:
     """Fit a logistic regression with an intercept; return odds ratios with Wald intervals.
 
@@ -186,7 +183,7 @@ def logistic(
     covariance = np.linalg.inv(information)
     se_z = np.sqrt(np.diag(covariance))[1:]
     slope = beta[1:]
-    half = z_of(level) * se_z
+    half = Z95 * se_z
     ratio = 2.0 * (loglik - loglik_null)
     with np.errstate(over="ignore"):
         limits = [np.exp(v / scale) for v in (slope, slope - half, slope + half)]
@@ -207,7 +204,6 @@ def logistic(
         likelihood_ratio=TestResult(ratio, k, chi2_p(ratio, k), "likelihood ratio"),
         auc=area_under_curve(flags, z @ beta),
         penalty=penalty,
-        level=level,
     )
 
 

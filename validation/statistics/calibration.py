@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from validation.statistics.base import (
+    Z95,
     Estimate,
     FloatArray,
     IntArray,
     as_float,
     survival_arrays,
-    z_of,
 )
 from validation.statistics.concordance import censoring_weight
 from validation.statistics.cox import cox
@@ -169,7 +169,7 @@ def calibration(
     clipped = np.clip(s, 1e-9, 1.0 - 1e-9)
     until = e & (t <= when)
     fit = cox(np.minimum(t, when), until, np.log(-np.log(clipped)), ["predicted risk"])
-    half = z_of(fit.level) * float(fit.se[0])
+    half = Z95 * float(fit.se[0])
     slope = Estimate(
         float(fit.coef[0]),
         float(fit.coef[0] - half),

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from validation.statistics.base import (
+    Z95,
     FloatArray,
     IntArray,
     TestResult,
@@ -21,7 +22,6 @@ from validation.statistics.base import (
     entry_array,
     group_codes,
     survival_arrays,
-    z_of,
 )
 from validation.statistics.errors import BadEventsError, NoEventsError
 from validation.statistics.survival import numbers_at_risk
@@ -89,7 +89,6 @@ def aalen_johansen(
     cause: int = 1,
     entry: npt.ArrayLike | None = None,
     *,
-    level: float = 0.95,
     need_events: bool = True,
 ) -> CumulativeIncidence:
     """Estimate cumulative incidence of `cause`: sum over t_j <= t of S(t_j-) d_cause,j / n_j.
@@ -130,7 +129,7 @@ def aalen_johansen(
     )
     se = np.sqrt(np.maximum(variance, 0.0))
     with np.errstate(divide="ignore", invalid="ignore"):
-        width = z_of(level) * se / (incidence * np.log(incidence))
+        width = Z95 * se / (incidence * np.log(incidence))
         lower, upper = incidence ** np.exp(-width), incidence ** np.exp(width)
     inside = (incidence > 0.0) & (incidence < 1.0)
     lower, upper = np.where(inside, lower, incidence), np.where(inside, upper, incidence)
@@ -152,7 +151,6 @@ def gray_test(
     status: npt.ArrayLike,
     group: npt.ArrayLike,
     cause: int = 1,
-    strata: npt.ArrayLike | None = None,
 ) -> TestResult:
     """Run Gray's test of equal cumulative incidence of a cause in two or more groups (rho = 0).
 
@@ -164,7 +162,6 @@ def gray_test(
     Parameters
     ----------
     status : (n,) 0 if censored, otherwise the number of the cause
-    strata : (n,) labels; differences and covariances are summed over them, if given
 
     Raises
     ------
@@ -172,18 +169,7 @@ def gray_test(
     """
     t, codes = causes(time, status, cause)
     groups, labels = group_codes(group, len(t))
-    layer = np.zeros(len(t), dtype=np.int64)
-    if strata is not None:
-        layer, _ = group_codes(strata, len(t), at_least=1)
-    k = len(labels)
-    difference, covariance = np.zeros(k), np.zeros((k, k))
-    for item in np.unique(layer):
-        here = layer == item
-        if not (codes[here] == cause).any():
-            continue
-        part, spread = _gray_parts(t[here], codes[here], groups[here], k, cause)
-        difference, covariance = difference + part, covariance + spread
-    return difference_test(difference, covariance, "Gray")
+    return difference_test(*_gray_parts(t, codes, groups, len(labels), cause), "Gray")
 
 
 def _gray_parts(

@@ -1,7 +1,7 @@
 """Linear models and rank tests for continuous outcomes.
 
 White 1980 and MacKinnon and White 1985 (J Econometrics) for HC3 standard errors; Mann and Whitney
-1947; Hodges and Lehmann 1963; Kruskal and Wallis 1952.
+1947; Kruskal and Wallis 1952.
 """
 
 from __future__ import annotations
@@ -36,9 +36,6 @@ class LinearFit:
     intercept: float
     n: int
     r_squared: float
-    residual_df: int
-    robust: bool
-    level: float = 0.95
 
 
 def _outcome(y: npt.ArrayLike) -> FloatArray:
@@ -58,7 +55,6 @@ def linear(
     names: Sequence[str],
     *,
     robust: bool = False,
-    level: float = 0.95,
 ) -> LinearFit:
     """Fit least squares with an intercept and t intervals; `robust` gives HC3 standard errors.
 
@@ -113,7 +109,7 @@ def linear(
         covariance = inverse @ (scaled.T @ scaled) @ inverse
     se = np.sqrt(np.diag(covariance))[1:] / length
     slope = beta[1:] / length
-    half = float(stdtrit(df, 0.5 + level / 2.0)) * se
+    half = float(stdtrit(df, 0.975)) * se
     return LinearFit(
         names=labels,
         coef=slope,
@@ -124,25 +120,15 @@ def linear(
         intercept=float(target.mean() - slope @ x.mean(axis=0)),
         n=n,
         r_squared=1.0 - float(residual @ residual) / float(spread @ spread),
-        residual_df=df,
-        robust=robust,
-        level=level,
     )
 
 
 @dataclass(frozen=True)
 class RankResult:
-    """Result of a rank test.
-
-    For two groups it also has the shift and the probability that the second group is higher.
-    `shift` is the Hodges-Lehmann estimate: the median of all differences, second group minus first.
-    """
+    """Result of a rank test, and for two groups the probability that the second is higher."""
 
     test: TestResult
-    groups: tuple[str, ...]
-    medians: FloatArray
     superiority: float
-    shift: float
 
 
 def rank_test(y: npt.ArrayLike, group: npt.ArrayLike) -> RankResult:
@@ -156,15 +142,12 @@ def rank_test(y: npt.ArrayLike, group: npt.ArrayLike) -> RankResult:
     values = _outcome(y)
     codes, labels = group_codes(group, len(values))
     parts = [values[codes == c] for c in range(len(labels))]
-    medians = np.array([float(np.median(p)) for p in parts])
     if len(parts) > 2:
         found = kruskal(*parts)
         test = TestResult(
             float(found.statistic), len(parts) - 1, float(found.pvalue), "Kruskal-Wallis"
         )
-        return RankResult(test, labels, medians, float("nan"), float("nan"))
+        return RankResult(test, float("nan"))
     found = mannwhitneyu(parts[1], parts[0], alternative="two-sided")
     test = TestResult(float(found.statistic), None, float(found.pvalue), "Mann-Whitney")
-    chance = float(found.statistic) / (len(parts[0]) * len(parts[1]))
-    shift = float(np.median(parts[1][:, None] - parts[0][None, :]))
-    return RankResult(test, labels, medians, chance, shift)
+    return RankResult(test, float(found.statistic) / (len(parts[0]) * len(parts[1])))

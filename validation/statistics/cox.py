@@ -17,6 +17,7 @@ import numpy.typing as npt
 from scipy.special import chdtri, ndtr
 
 from validation.statistics.base import (
+    Z95,
     BoolArray,
     FloatArray,
     HazardRatios,
@@ -27,7 +28,6 @@ from validation.statistics.base import (
     entry_array,
     group_codes,
     survival_arrays,
-    z_of,
 )
 from validation.statistics.concordance import harrell
 from validation.statistics.errors import (
@@ -62,15 +62,13 @@ class CoxFit(HazardRatios):
     loglik: float
     loglik_null: float = float("nan")
     likelihood_ratio: TestResult | None = None
-    score_test: TestResult | None = None
     covariance: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     penalty: str | None = None
     interval: Literal["wald", "profile"] = "wald"
-    level: float = 0.95
     reason: str = ""
     iterations: int = 0
-    ties: str = "efron"
     clusters: int = 0
+    score_test: TestResult | None = None
     robust_score: TestResult | None = None
     ranked: tuple[FloatArray, BoolArray, FloatArray] | None = field(
         default=None, repr=False, compare=False
@@ -146,7 +144,6 @@ def cox(
     entry: npt.ArrayLike | None = None,
     cluster: npt.ArrayLike | None = None,
     interval: Literal["wald", "profile"] | None = None,
-    level: float = 0.95,
     start: FloatArray | None = None,
 ) -> CoxFit:
     """Fit a Cox model.
@@ -194,11 +191,11 @@ def cox(
     se_z = np.sqrt(np.diag(covariance_z))
     kind = interval or ("profile" if firth and cluster is None else "wald")
     if kind == "wald":
-        half = z_of(level) * se_z
+        half = Z95 * se_z
         low, high = best.beta - half, best.beta + half
         p = 2.0 * ndtr(-np.abs(best.beta / se_z))
     else:
-        low, high, p = _profile(evaluate, z, best, se_z, level)
+        low, high, p = _profile(evaluate, z, best, se_z)
     coef, se = best.beta / scale, se_z / scale
     with np.errstate(over="ignore"):
         hr, lower, upper = np.exp(coef), np.exp(low / scale), np.exp(high / scale)
@@ -223,11 +220,10 @@ def cox(
         loglik=best.at.value + (float(np.log(scale).sum()) if firth else 0.0),
         loglik_null=null.value + (float(np.log(scale).sum()) if firth else 0.0),
         likelihood_ratio=TestResult(ratio, k, chi2_p(ratio, k), "likelihood ratio"),
-        score_test=rao,
         covariance=covariance_z / np.outer(scale, scale),
+        score_test=rao,
         penalty=penalty,
         interval=kind,
-        level=level,
         iterations=best.iterations,
         clusters=0 if cluster is None else len(groups),
         robust_score=robust_score,
@@ -294,7 +290,6 @@ def _profile(
     z: FloatArray,
     best: Maximum,
     se: FloatArray,
-    level: float,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Find profile likelihood limits, where twice its drop reaches chi-squared, and LR p-values.
 
@@ -302,7 +297,7 @@ def _profile(
     is found by Newton's method, kept inside a bracket.
     """
     k = len(best.beta)
-    target = best.at.value - float(chdtri(1, 1.0 - level)) / 2.0
+    target = best.at.value - float(chdtri(1, 0.05)) / 2.0
     low, high, p = np.zeros(k), np.zeros(k), np.zeros(k)
     for j in range(k):
         free = np.ones(k, dtype=bool)
@@ -316,9 +311,7 @@ def _profile(
             return maximize(evaluate, at, z, free=free, penalized=True)
 
         for side, limits in ((-1.0, low), (1.0, high)):
-            limits[j] = _root(
-                maximize_profile, best.beta, j, side * z_of(level) * float(se[j]), target
-            )
+            limits[j] = _root(maximize_profile, best.beta, j, side * Z95 * float(se[j]), target)
         p[j] = chi2_p(2.0 * (best.at.value - maximize_profile(0.0, best.beta).at.value), 1)
     return low, high, p
 

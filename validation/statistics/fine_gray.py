@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from validation.statistics.base import FloatArray, HazardRatios, IntArray, design, z_of
+from validation.statistics.base import Z95, FloatArray, HazardRatios, IntArray, design
 from validation.statistics.competing import causes
 from validation.statistics.concordance import censoring_weight
 from validation.statistics.errors import ConvergenceError, SeparationError, TooManyCovariatesError
@@ -30,7 +30,6 @@ class FineGray(HazardRatios):
 
     competing: int
     converged: bool
-    level: float = 0.95
 
 
 @dataclass(frozen=True)
@@ -77,8 +76,6 @@ def fine_gray(
     X: npt.ArrayLike,
     names: Sequence[str],
     cause: int = 1,
-    *,
-    level: float = 0.95,
 ) -> FineGray:
     """Fit proportional subdistribution hazards.
 
@@ -112,7 +109,7 @@ def fine_gray(
             "Fine and Gray's model leaves no residual variation to estimate the errors of its "
             "coefficients: too few events"
         )
-    half = z_of(level) * se_z
+    half = Z95 * se_z
     return FineGray(
         names=labels,
         coef=beta / scale,
@@ -125,7 +122,6 @@ def fine_gray(
         events=events,
         competing=int(((codes > 0) & (codes != cause)).sum()),
         converged=True,
-        level=level,
     )
 
 

@@ -165,7 +165,6 @@ def pool(
     variances: npt.ArrayLike,
     *,
     complete_df: float = float("inf"),
-    level: float = 0.95,
 ) -> Pooled:
     """Pool estimates (m, k) with variances (m, k) by Rubin's rules.
 
@@ -203,6 +202,6 @@ def pool(
         df = 1.0 / (1.0 / df + 1.0 / observed)
     df = np.minimum(df, 1e9)
     se = np.sqrt(total)
-    half = stdtrit(df, 0.5 + level / 2.0) * se
+    half = stdtrit(df, 0.975) * se
     p = 2.0 * stdtr(df, -np.abs(mean / se))
     return Pooled(mean, se, mean - half, mean + half, p, df, share, m)

@@ -24,15 +24,14 @@ from validation.statistics.base import (
     design,
     entry_array,
     group_codes,
-    ranks,
     survival_arrays,
 )
 from validation.statistics.cox import CoxFit, cox
-from validation.statistics.errors import BadTimesError, ShapeError
+from validation.statistics.errors import BadTimesError
 from validation.statistics.partial_likelihood import moments, risk_sets
 from validation.statistics.survival import kaplan_meier
 
-Transform = Literal["km", "rank", "log", "identity"]
+Transform = Literal["km", "identity"]
 
 
 class Fitted(Protocol):
@@ -47,19 +46,10 @@ class Fitted(Protocol):
 
 @dataclass(frozen=True)
 class NonProportionality:
-    """Schoenfeld residuals (events, k) in order of `times`, and the tests based on them.
+    """Tests of a constant hazard ratio of each covariate, and of all together."""
 
-    `correlation` is the correlation of each covariate's residuals with transformed time; its sign
-    shows whether the effect grows (+) or fades.
-    """
-
-    names: tuple[str, ...]
     tests: tuple[TestResult, ...]
     global_test: TestResult
-    times: FloatArray
-    residuals: FloatArray
-    correlation: FloatArray
-    transform: str
 
 
 def schoenfeld(
@@ -74,8 +64,7 @@ def schoenfeld(
 ) -> NonProportionality:
     """Test the proportional hazards of a fitted Cox model, per covariate and globally.
 
-    `transform` is g(t): one minus Kaplan-Meier just before t ("km"), ranks of the event times, log
-    time, or time itself.
+    `transform` is g(t): one minus Kaplan-Meier just before t ("km"), or time itself.
 
     Parameters
     ----------
@@ -125,20 +114,11 @@ def schoenfeld(
         )
     overall = float(u @ np.linalg.solve(adjusted, u))
     each = [float(u[j] ** 2 / adjusted[j, j]) for j in range(len(names))]
-    order = np.argsort(t[row], kind="stable")
-    with np.errstate(invalid="ignore"):
-        scaled = residual @ inverse
-        correlation = np.array([np.corrcoef(g, scaled[:, j])[0, 1] for j in range(len(names))])
     return NonProportionality(
-        names=names,
         tests=tuple(TestResult(q, 1, chi2_p(q, 1), "Schoenfeld score") for q in each),
         global_test=TestResult(
             overall, len(names), chi2_p(overall, len(names)), "Schoenfeld score"
         ),
-        times=t[row][order],
-        residuals=residual[order],
-        correlation=correlation,
-        transform=transform,
     )
 
 
@@ -154,17 +134,7 @@ def _transformed(
         before = np.searchsorted(curve.times, at, side="left") - 1
         survival = np.where(before >= 0, curve.survival[np.maximum(before, 0)], 1.0)
         return np.asarray(1.0 - survival, dtype=np.float64)
-    if transform == "rank":
-        return ranks(at)
-    if transform == "log":
-        if (at <= 0.0).any():
-            raise BadTimesError(
-                "an event at time 0: the log transform of time requires positive times"
-            )
-        return np.log(at)
-    if transform == "identity":
-        return at
-    raise ShapeError(f'unknown transform "{transform}": use km, rank, log or identity')
+    return at
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from validation.statistics.base import (
+    Z95,
     Estimate,
     FloatArray,
     IntArray,
@@ -22,7 +23,6 @@ from validation.statistics.base import (
     group_codes,
     survival_arrays,
     two_sided,
-    z_of,
 )
 from validation.statistics.errors import BadTimesError, EmptyGroupError, NoEventsError
 
@@ -80,8 +80,6 @@ def kaplan_meier(
     time: npt.ArrayLike,
     event: npt.ArrayLike,
     entry: npt.ArrayLike | None = None,
-    *,
-    level: float = 0.95,
 ) -> KaplanMeier:
     """Compute the product-limit estimate of survival with log(-log) intervals.
 
@@ -101,7 +99,7 @@ def kaplan_meier(
         left = (at_risk - deaths).astype(np.float64)
         greenwood = np.cumsum(np.where(deaths > 0, deaths / (at_risk * left), 0.0))
         log_s = np.log(survival)
-        width = z_of(level) * np.sqrt(greenwood) / log_s
+        width = Z95 * np.sqrt(greenwood) / log_s
         lower = survival ** np.exp(-width)
         upper = survival ** np.exp(width)
     certain = survival >= 1.0
@@ -284,8 +282,6 @@ def rmst_difference(
     event: npt.ArrayLike,
     group: npt.ArrayLike,
     tau: float,
-    *,
-    level: float = 0.95,
 ) -> Estimate:
     """Compute the difference in restricted mean survival to tau between two groups.
 
@@ -318,7 +314,7 @@ def rmst_difference(
     se = float(np.hypot(means[0].se, means[1].se))
     if se == 0.0:
         raise NoEventsError(f"no events before tau {tau:g}: restricted means do not vary")
-    half = z_of(level) * se
+    half = Z95 * se
     return Estimate(
-        value, value - half, value + half, two_sided(value / se), se, level, f"RMST to {tau:g}"
+        value, value - half, value + half, two_sided(value / se), se, f"RMST to {tau:g}"
     )
