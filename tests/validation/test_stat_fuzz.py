@@ -70,7 +70,7 @@ def run_fine_gray(d):
 
 def run_logistic(d, **more):
     fit = logistic(d["event"], d["X"], ["a", "b"], **more)
-    return [fit.coef, fit.se, fit.p, fit.auc]
+    return [fit.coef, fit.se, fit.p]
 
 
 def run_linear(d):

@@ -9,7 +9,7 @@ from scipy import stats
 from scipy.optimize import minimize
 
 from validation.statistics.base import ranks
-from validation.statistics.binary import area_under_curve, fisher, logistic
+from validation.statistics.binary import fisher, logistic
 from validation.statistics.continuous import linear, rank_test
 from validation.statistics.errors import (
     BadEventsError,
@@ -22,6 +22,7 @@ from validation.statistics.errors import (
     ShapeError,
     TooManyCovariatesError,
 )
+from validation.statistics.leakage import area_under_curve
 
 
 def test_fisher_gives_the_tea_tasters_p_value():
@@ -105,7 +106,9 @@ def test_logistic_refuses_bad_outcomes():
 
 
 def test_area_under_the_curve_counts_pairs():
-    assert area_under_curve([1, 0, 1, 0], [3, 1, 2, 2]) == pytest.approx(3.5 / 4)
+    assert area_under_curve(np.array([3.0, 1, 2, 2]), np.array([1, 0, 1, 0]) == 1) == pytest.approx(
+        3.5 / 4
+    )
 
 
 @pytest.mark.parametrize("robust", [False, True])

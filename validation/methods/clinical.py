@@ -18,7 +18,7 @@ from sage.core.errors import InputError
 from sage.core.seeds import generator
 from validation.contracts.contract import TestPlan, VariableUse
 from validation.inputs.study import Study
-from validation.methods.shared import fit_cox, fit_logistic, layers_of, matrix, outcome_of
+from validation.methods.shared import fit_cox, fit_logistic, fitter_of, matrix, outcome_of
 from validation.results.results import Book, TestOutcome, p_text
 from validation.statistics.calibration import baseline_hazard
 from validation.statistics.decision_curve import net_benefit
@@ -173,13 +173,13 @@ def _follow_up_rows(
 def univariable(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Fit each term alone, and all together, in the same complete patients."""
     keep, X, names, notes = matrix(study, plan)
-    fit = _Fitter(study, plan, keep, notes)
-    scale = "odds ratio" if fit.kind == "binary" else "hazard ratio"
-    together = fit(X, names)
+    model = fitter_of(study, plan, keep, notes)
+    scale = model.scale
+    together = model.fit(X, names)
     rows = []
     spans = _spans(study, plan, keep, names)
     for start, stop in spans:
-        alone = fit(X[:, start:stop], names[start:stop])
+        alone = model.fit(X[:, start:stop], names[start:stop])
         for at in range(start, stop):
             rows.append(
                 {
@@ -191,37 +191,8 @@ def univariable(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
                 }
             )
     tables[plan.id] = rows
-    events = int(fit.events)
     notes.append(f"{scale}s with 95% confidence intervals, all in the same {int(keep.sum())}")
-    return outcome_of(plan, keep, events, notes=list(dict.fromkeys(notes)))
-
-
-class _Fitter:
-    """Fitter of any of a contract's terms to an endpoint's patients, by the contract's rules."""
-
-    def __init__(self, study: Study, plan: TestPlan, keep: Any, notes: list[str]) -> None:
-        self.study, self.notes = study, notes
-        self.kind = study.contract.endpoint(plan.endpoint).kind
-        self.layers: Any = None
-        if self.kind == "binary":
-            value, _ = study.outcome(plan.endpoint)
-            self.y = value[keep]
-            self.events = float((self.y == 1).sum())
-            return
-        self.time, self.event, self.entry = study.at_risk(plan.endpoint, keep)
-        self.events = float(self.event.sum())
-        self.layers = layers_of(study, plan, keep, self.event, notes)
-
-    def __call__(self, X: Any, names: list[str]) -> Any:
-        said: list[str] = []
-        if self.kind == "binary":
-            found = fit_logistic(self.y, X, names, self.study, said)
-        else:
-            found = fit_cox(
-                self.time, self.event, X, names, self.study, said, self.layers, self.entry
-            )
-        self.notes += said
-        return found
+    return outcome_of(plan, keep, model.events, notes=list(dict.fromkeys(notes)))
 
 
 def _spans(study: Study, plan: TestPlan, keep: Any, names: list[str]) -> list[tuple[int, int]]:

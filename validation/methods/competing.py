@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sage.core.errors import InputError
 from validation.contracts.contract import TestPlan
 from validation.inputs.study import Study, refuse_entry
-from validation.methods.imputed import imputed_cox, imputes
+from validation.methods.imputed import imputed, imputes
 from validation.methods.shared import (
     HORIZONS,
     clusters_of,
@@ -32,7 +32,7 @@ NONE_COMPETE = "nobody had a competing event"
 def cause_specific(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Fit a Cox model of the event's own hazard, censoring patients at a competing event."""
     if imputes(study, plan):
-        return imputed_cox(study, plan, book, tables)
+        return imputed(study, plan, book, tables)
     keep, X, names, notes = matrix(study, plan)
     time, codes, entry = study.status(plan.endpoint, keep)
     cluster = clusters_of(study, keep, notes)

@@ -12,10 +12,10 @@ import numpy as np
 from sage.core.errors import InputError
 from validation.contracts.contract import Scale, TestPlan
 from validation.inputs.study import Study
-from validation.methods.imputed import imputed_linear, imputed_logistic, imputes
+from validation.methods.imputed import imputed, imputes
 from validation.methods.shared import (
     effect_of,
-    fit_logistic,
+    fitter_of,
     layers_of,
     matrix,
     outcome_of,
@@ -23,6 +23,7 @@ from validation.methods.shared import (
     row_of,
     rows_of,
     slug,
+    wald_outcome,
 )
 from validation.results.results import Book, Effect, TestOutcome
 from validation.statistics.base import chi2_p
@@ -66,15 +67,10 @@ def fisher(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
 def logistic(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Fit a logistic regression of the outcome."""
     if imputes(study, plan):
-        return imputed_logistic(study, plan, book, tables)
+        return imputed(study, plan, book, tables)
     keep, X, names, notes = matrix(study, plan)
-    value, _ = study.outcome(plan.endpoint)
-    y = value[keep]
-    fit = fit_logistic(y, X, names, study, notes)
-    effect = effect_of(fit, "odds ratio")
-    book.add_effect(plan.id, effect, float(fit.p[0]))
-    tables[plan.id] = rows_of(fit, names, "odds ratio")
-    return outcome_of(plan, keep, y == 1, effect=effect, p=float(fit.p[0]), df=1, notes=notes)
+    model = fitter_of(study, plan, keep, notes)
+    return wald_outcome(plan, model.fit(X, names), names, model.scale, notes, book, tables)
 
 
 def linear(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
@@ -85,7 +81,7 @@ def linear(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
     from validation.statistics.continuous import linear, rank_test
 
     if imputes(study, plan):
-        return imputed_linear(study, plan, book, tables)
+        return imputed(study, plan, book, tables)
     keep, X, names, notes = matrix(study, plan)
     value, _ = study.outcome(plan.endpoint)
     y = value[keep]

@@ -9,11 +9,11 @@ import numpy as np
 
 from validation.contracts.contract import TestPlan
 from validation.inputs.study import Study
-from validation.methods.imputed import imputed_cox, imputes
+from validation.methods.imputed import imputed, imputes
 from validation.methods.shared import (
-    clusters_of,
     effect_of,
     fit_cox,
+    fitter_of,
     layers_of,
     matrix,
     outcome_of,
@@ -41,15 +41,12 @@ def cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Tes
     R package survival.
     """
     if imputes(study, plan):
-        return imputed_cox(study, plan, book, tables)
+        return imputed(study, plan, book, tables)
     keep, X, names, notes = matrix(study, plan)
-    t, e, entry = study.at_risk(plan.endpoint, keep)
-    layers = layers_of(study, plan, keep, e, notes)
-    cluster = clusters_of(study, keep, notes)
-    fit = fit_cox(t, e, X, names, study, notes, layers, entry, cluster)
+    fit = fitter_of(study, plan, keep, notes).fit(X, names)
     patients = study.patients(keep)
-    if patients < len(t):
-        notes.append(f"{len(t)} records of {patients} patients")
+    if patients < fit.n:
+        notes.append(f"{fit.n} records of {patients} patients")
     outcome = wald_outcome(plan, fit, names, "hazard ratio", notes, book, tables)
     for at, name in enumerate(names[1:], start=1):
         term = effect_of(fit, "hazard ratio", at)

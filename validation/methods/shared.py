@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +13,10 @@ from validation.contracts.contract import Scale, TestPlan, Within
 from validation.inputs.study import Study
 from validation.results.results import Book, Effect, TestOutcome, p_text
 from validation.statistics.binary import logistic
+from validation.statistics.continuous import linear
 from validation.statistics.cox import cox
 from validation.statistics.errors import ConvergenceError, SeparationError
+from validation.statistics.imputation import outcome_predictors
 
 if TYPE_CHECKING:
     from validation.statistics.base import FloatArray
@@ -254,6 +258,45 @@ def fit_logistic(
     except (SeparationError, ConvergenceError) as error:
         notes.append(f"Firth's penalty: {error}")
         return logistic(y, X, names, penalty="firth")
+
+
+@dataclass(frozen=True)
+class Fitter:
+    """Model of an endpoint in the patients kept, by the contract's rules.
+
+    `fit` takes the (kept, k) design and its names. `size` counts the events of a Cox model, else
+    the patients; `predictors` (kept, q) is the outcome as imputation reads it.
+    """
+
+    fit: Callable[[FloatArray, list[str]], Any]
+    scale: Scale
+    size: int
+    events: int | None
+    predictors: FloatArray
+
+
+def fitter_of(study: Study, plan: TestPlan, keep: Any, notes: list[str]) -> Fitter:
+    """Choose the model of an endpoint's kind, and add notes on how each fit is made."""
+    kind = study.contract.endpoint(plan.endpoint).kind
+    if kind in ("survival", "competing"):
+        t, e, entry = study.at_risk(plan.endpoint, keep)
+        layers = layers_of(study, plan, keep, e, notes)
+        cluster = clusters_of(study, keep, notes)
+        return Fitter(
+            lambda X, names: fit_cox(t, e, X, names, study, notes, layers, entry, cluster),
+            "hazard ratio", int(e.sum()), int(e.sum()), outcome_predictors(t, e, entry),
+        )  # fmt: skip
+    y = study.outcome(plan.endpoint)[0][keep]
+    if kind == "binary":
+        return Fitter(
+            lambda X, names: fit_logistic(y, X, names, study, notes),
+            "odds ratio", len(y), int((y == 1).sum()), y[:, None],
+        )  # fmt: skip
+    y = y / float(y.std(ddof=1))
+    return Fitter(
+        lambda X, names: linear(y, X, names, robust=True),
+        "difference (SD)", len(y), None, y[:, None],
+    )  # fmt: skip
 
 
 _COLUMN: dict[Scale, str] = {

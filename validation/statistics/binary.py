@@ -23,7 +23,6 @@ from validation.statistics.base import (
     as_float,
     chi2_p,
     design,
-    ranks,
 )
 from validation.statistics.errors import (
     BadEventsError,
@@ -89,7 +88,6 @@ class LogisticFit:
     loglik: float
     loglik_null: float
     likelihood_ratio: TestResult
-    auc: float
     penalty: str | None = None
 
 
@@ -202,17 +200,5 @@ def logistic(
         loglik=loglik,
         loglik_null=loglik_null,
         likelihood_ratio=TestResult(ratio, k, chi2_p(ratio, k), "likelihood ratio"),
-        auc=area_under_curve(flags, z @ beta),
         penalty=penalty,
     )
-
-
-def area_under_curve(y: npt.ArrayLike, score: npt.ArrayLike) -> float:
-    """Compute the area under the ROC curve.
-
-    This is the probability that a case scores higher than a control.
-    """
-    flags = outcome(y)
-    placed = ranks(as_float(score, "score"))
-    cases = int(flags.sum())
-    return float((placed[flags].sum() - cases * (cases + 1) / 2.0) / (cases * (~flags).sum()))
