@@ -14,6 +14,7 @@ from validation.statistics import absolute
 from validation.statistics.base import Estimate, FloatArray
 from validation.statistics.binary import logistic
 from validation.statistics.cox import cox
+from validation.statistics.partial_likelihood import RiskSets
 from validation.statistics.survival import kaplan_meier
 
 HERE = Path(__file__).parent / "absolute_reference"
@@ -40,7 +41,7 @@ def estimates(name: str) -> FloatArray:
     elif name == "ate_logistic":
         found = absolute.standardized_odds(Y, X, logistic(Y, X, NAMES))
     elif name == "weighted":
-        fit = absolute.weighted_hazards(weighed(), X[:, :1], ["g"], len(X))
+        fit = absolute.weighted_hazards(weighed(), X[:, :1], ["g"])
         return np.array([np.log(fit.value), fit.se])
     elif name == "weighted_risk":
         found = absolute.weighted_risks(weighed(), G, HORIZON)
@@ -53,8 +54,9 @@ def estimates(name: str) -> FloatArray:
     return np.array([*found.value[::-1], found.difference.value, found.difference.se])
 
 
-def weighed() -> absolute.Censoring:
-    return absolute.weigh_censoring(TIME, EVENT, ~EVENT, X, NAMES)
+def weighed() -> list[RiskSets]:
+    """Weigh the patients that R weighed."""
+    return absolute.weigh_censoring(TIME, EVENT, ~EVENT, X, NAMES)[0]
 
 
 @pytest.mark.parametrize("name", R)
@@ -81,7 +83,7 @@ def test_standardized_risks_undo_confounding_and_weights_dependent_censoring() -
     event, seen = time <= left, np.minimum(time, left)
     actual = np.array([np.mean(time[g == side] <= HORIZON) for side in (1.0, 0.0)])
     plain = absolute.doubted_risks(seen, event, g, HORIZON, (1.0, 1.0))
-    weights = absolute.weigh_censoring(seen, event, ~event, X, ["g", "z"])
+    weights, _ = absolute.weigh_censoring(seen, event, ~event, X, ["g", "z"])
     weighted = absolute.weighted_risks(weights, g, HORIZON)
     assert np.all(np.abs(weighted.value - actual) < 3 * np.linalg.norm(weighted.error, axis=0))
     assert np.all(actual - plain.value > 3 * np.linalg.norm(plain.error, axis=0))

@@ -203,8 +203,6 @@ def _kept_by(dictionary: DataDictionary, condition: Filter) -> float:
 
 def exact_power(contract: Contract, cohort: Cohort) -> Power:
     """Compute power from the observed group sizes and the cohort's overall event rate."""
-    from validation.drafting.power import compute_power
-
     primary = contract.primary_test.endpoint
     _refuse_outcome_columns(contract, cohort)
     table, _ = as_known(cohort.table(contract.keys(), [primary]), contract)

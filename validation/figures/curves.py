@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Required, Unpack
@@ -39,13 +39,11 @@ class Frame(Look, total=False):
     """Text around the curves and the time axis of a figure.
 
     time_unit : the unit of all times
-    ticks : times at which numbers at risk are given (default: five to eight round times)
     until : end of the time axis (default: the last time with ten patients at risk, so that the
         tail without patients is not read as a result; the caption states this)
     """
 
     time_unit: Required[str]
-    ticks: Sequence[float] | None
     until: float | None
 
 
@@ -55,7 +53,6 @@ def follow_up(
     path: Path,
     *,
     time_unit: str,
-    ticks: Sequence[float] | None = None,
     until: float | None = None,
     extra: float = 0.0,
     smallest: int = 1,
@@ -77,9 +74,7 @@ def follow_up(
     if len(curves) > len(OKABE_ITO):
         raise InputError(f"figure: at most {len(OKABE_ITO)} groups, not {len(curves)}")
     end = until if until is not None else supported(curves)
-    marks = np.asarray(
-        ticks if ticks is not None else round_ticks(end, time_unit), dtype=np.float64
-    )
+    marks = round_ticks(end, time_unit)
     labels = {name: wrap_text(name, 54, 3) for name in curves}
     lines = 1 + max(label.count("\n") for label in labels.values())
     step = 0.17 + 0.14 * lines

@@ -71,23 +71,23 @@ def censoring(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
             f"{lost} patients censored before {horizon:.0f} months: a model of censoring with "
             f"{X.shape[1]} terms needs {least} for each"
         )
-    weighed = absolute.weigh_censoring(t, event, censored, X, names)
-    if weighed.largest > MOST_WEIGHT:
+    weighed, largest = absolute.weigh_censoring(t, event, censored, X, names)
+    if largest > MOST_WEIGHT:
         raise InputError(
-            f"a patient would stand for {weighed.largest:.0f} of those censored: some were almost "
+            f"a patient would stand for {largest:.0f} of those censored: some were almost "
             "certain to be censored, so weights cannot replace them"
         )
     rows = []
-    plain = absolute.weigh_censoring(t, event, censored, X[:, :1], names)
+    plain, _ = absolute.weigh_censoring(t, event, censored, X[:, :1], names)
     for label, key, given in (("no weights", "plain", plain), ("weighted", "weighted", weighed)):
-        ratio = absolute.weighted_hazards(given, X[:, :1], names[:1], len(t))
+        ratio = absolute.weighted_hazards(given, X[:, :1], names[:1])
         risks = absolute.weighted_risks(given, g, horizon)
         effect = Effect(value=ratio.value, lower=ratio.lower, upper=ratio.upper, scale=HAZARD)
         book.add_effect(f"{plan.id}.{key}", effect, ratio.p)
         text = effect_text(effect).removeprefix(f"{HAZARD} ")
         rows.append(_row(label, risks) | {f"{HAZARD} (95% CI)": text})
         _add_risks(f"{plan.id}.{key}.risks", risks, horizon, book)
-    book.add(f"{plan.id}.largest", weighed.largest, "weight")
+    book.add(f"{plan.id}.largest", largest, "weight")
     book.add(f"{plan.id}.p", ratio.p, "p-value")
     text = "{} with weights, {} without".format(
         *(book.numbers[f"{plan.id}.{key}.summary"].text for key in ("weighted", "plain"))
@@ -96,7 +96,7 @@ def censoring(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
     tables[plan.id] = rows
     notes.append(
         f"follow-up to {horizon:.0f} months, before which {lost} patients are censored; weights "
-        f"up to {weighed.largest:.1f}"
+        f"up to {largest:.1f}"
     )
     return outcome_of(plan, keep, event, p=ratio.p, notes=notes)
 

@@ -6,7 +6,6 @@ Medicine); exposure and outcome themselves are never imputed.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -49,26 +48,15 @@ def imputed(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) ->
         complete_df=float(model.size) - len(terms),
     )
 
-    def on_scale(value: float) -> float:
-        return float(value) if model.scale == "difference (SD)" else math.exp(float(value))
-
-    effect = Effect(
-        value=on_scale(pooled.value[0]),
-        lower=on_scale(pooled.lower[0]),
-        upper=on_scale(pooled.upper[0]),
-        scale=model.scale,
-    )
+    found = np.column_stack([pooled.value, pooled.lower, pooled.upper])
+    if model.scale != "difference (SD)":
+        found = np.exp(found)
+    value, lower, upper = (float(number) for number in found[0])
+    effect = Effect(value=value, lower=lower, upper=upper, scale=model.scale)
     book.add_effect(plan.id, effect, float(pooled.p[0]))
     tables[plan.id] = [
-        row_of(
-            name,
-            on_scale(pooled.value[at]),
-            on_scale(pooled.lower[at]),
-            on_scale(pooled.upper[at]),
-            pooled.p[at],
-            model.scale,
-        )
-        for at, name in enumerate(terms)
+        row_of(name, *numbers, p, model.scale)
+        for name, numbers, p in zip(terms, found, pooled.p, strict=True)
     ]
     said = f"{rule.imputations} imputations of the covariates, pooled by Rubin's rules"
     return outcome_of(

@@ -248,31 +248,15 @@ def _nested_models(
                 "per term. Use fewer exposures or covariates"
             )
 
-    def hazards(
-        X: FloatArray, Z: FloatArray, full: FloatArray, names: Any, labels: Any, k: int
-    ) -> _Nested:
-        t, e, entry = study.at_risk(plan.endpoint, keep)
-        enough(int(e.sum()), full.shape[1])
-        layers = layers_of(study, plan, keep, e, notes)
-        model = partial(cox, t, e, strata=layers, entry=entry)
-        fit = model(full, labels)
-        base = model(Z, names[1:]).loglik if Z.shape[1] else fit.loglik_null
-        statistic = 2 * (fit.loglik - base)
-        mean = model(X, names)
-        return _Nested(fit, mean, statistic, chi2_p(statistic, k), RATIO, int(e.sum()))
-
-    def odds(
-        X: FloatArray, Z: FloatArray, full: FloatArray, names: Any, labels: Any, k: int
-    ) -> _Nested:
-        from validation.statistics.binary import logistic
-
-        y = study.outcome(plan.endpoint)[0][keep]
-        enough(int(min((y == 1).sum(), (y == 0).sum())), full.shape[1])
-        fit = logistic(y, full, labels)
-        base = logistic(y, Z, names[1:]).loglik if Z.shape[1] else fit.loglik_null
-        statistic = 2 * (fit.loglik - base)
-        mean = logistic(y, X, names)
-        return _Nested(fit, mean, statistic, chi2_p(statistic, k), RATIO, int((y == 1).sum()))
+    def by_likelihood(
+        fit: Callable[..., Any], events: int, rarer: int, X: FloatArray, Z: FloatArray,
+        full: FloatArray, names: Any, labels: Any, k: int,
+    ) -> _Nested:  # fmt: skip
+        enough(rarer, full.shape[1])
+        found = fit(full, labels)
+        base = fit(Z, names[1:]).loglik if Z.shape[1] else found.loglik_null
+        statistic = 2 * (found.loglik - base)
+        return _Nested(found, fit(X, names), statistic, chi2_p(statistic, k), RATIO, events)
 
     def differences(
         X: FloatArray, Z: FloatArray, full: FloatArray, names: Any, labels: Any, k: int
@@ -295,11 +279,19 @@ def _nested_models(
         fit, mean = linear(y, full, labels, robust=True), linear(y, X, names, robust=True)
         return _Nested(fit, mean, statistic, p, "F", None)
 
-    if kind == "binary":
-        return odds, "odds ratio"
     if kind == "continuous":
         return differences, "difference (SD)"
-    return hazards, "hazard ratio"
+    if kind == "binary":
+        from validation.statistics.binary import logistic
+
+        y = study.outcome(plan.endpoint)[0][keep]
+        events = int((y == 1).sum())
+        rarer = min(events, int((y == 0).sum()))
+        return partial(by_likelihood, partial(logistic, y), events, rarer), "odds ratio"
+    t, e, entry = study.at_risk(plan.endpoint, keep)
+    layers, events = layers_of(study, plan, keep, e, notes), int(e.sum())
+    model = partial(cox, t, e, strata=layers, entry=entry)
+    return partial(by_likelihood, model, events, events), "hazard ratio"
 
 
 RATIO = "likelihood ratio"

@@ -157,13 +157,15 @@ def logistic(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
 
     X = np.column_stack([np.ones(len(rows)), design(rows, test)])
     fit = Logit((rows[test["value"]] == 1).astype(float).to_numpy(), X).fit(disp=0, maxiter=200)
-    lower, upper = fit.conf_int()[1]
     return {
-        "effect": math.exp(fit.params[1]),
-        "lower": math.exp(lower),
-        "upper": math.exp(upper),
-        "p": float(fit.pvalues[1]),
+        name: value if name == "p" else math.exp(value) for name, value in first_term(fit).items()
     }
+
+
+def first_term(fit: Any) -> dict[str, float]:
+    """Return the estimate, limits and p-value of the term after the intercept."""
+    found = (fit.params[1], *fit.conf_int()[1], fit.pvalues[1])
+    return dict(zip(("effect", "lower", "upper", "p"), map(float, found), strict=True))
 
 
 def linear(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
@@ -172,14 +174,7 @@ def linear(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
 
     value = rows[test["value"]].astype(float).to_numpy()
     X = np.column_stack([np.ones(len(rows)), design(rows, test)])
-    fit = OLS(value / value.std(ddof=1), X).fit(cov_type="HC3", use_t=True)
-    lower, upper = fit.conf_int()[1]
-    return {
-        "effect": float(fit.params[1]),
-        "lower": float(lower),
-        "upper": float(upper),
-        "p": float(fit.pvalues[1]),
-    }
+    return first_term(OLS(value / value.std(ddof=1), X).fit(cov_type="HC3", use_t=True))
 
 
 def rank(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:

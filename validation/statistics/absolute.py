@@ -135,21 +135,13 @@ def standardized_odds(y: FloatArray, X: FloatArray, fit: LogisticFit) -> Risks:
     return standardize(predict, X)
 
 
-@dataclass(frozen=True)
-class Censoring:
-    """Risk sets with weights for censoring, one per interval of time, and the largest weight."""
-
-    sets: list[RiskSets]
-    largest: float
-
-
 def weigh_censoring(
     time: FloatArray,
     event: BoolArray,
     censored: BoolArray,
     X: FloatArray,
     names: list[str],
-) -> Censoring:
+) -> tuple[list[RiskSets], float]:
     """Weigh patients by the inverse of their probability of being uncensored so far.
 
     The probability is that of a Cox model of censoring with all columns of X; it is divided by that
@@ -161,6 +153,10 @@ def weigh_censoring(
     time, event : (n,) follow-up in any unit and event flags
     censored : (n,) whether follow-up ends in censoring, other than at the end of the study
     X : (n, k) exposure and covariates
+
+    Returns
+    -------
+    Weighted risk sets, one per interval of time, and the largest weight.
     """
     everyone = risk_sets(time, censored, np.arange(len(time)))
     z = X - X.mean(axis=0)
@@ -189,32 +185,32 @@ def weigh_censoring(
         )
         for at, moment in enumerate(moments)
     ]
-    return Censoring(sets, float(weight[followed].max()))
+    return sets, float(weight[followed].max())
 
 
-def weighted_hazards(weighed: Censoring, X: FloatArray, names: list[str], n: int) -> Estimate:
+def weighted_hazards(sets: list[RiskSets], X: FloatArray, names: list[str]) -> Estimate:
     """Fit the weighted Cox model and return its first term as a hazard ratio, robust by patient.
 
     Raises `ConvergenceError` if the weighted model has no maximum.
     """
-    center, scale = X.mean(axis=0), X.std(axis=0)
-    z = (X - center) / scale
-    best = maximize(lambda beta: likelihood(weighed.sets, z, beta), np.zeros(z.shape[1]), z)
+    n, scale = len(X), X.std(axis=0)
+    z = (X - X.mean(axis=0)) / scale
+    best = maximize(lambda beta: likelihood(sets, z, beta), np.zeros(z.shape[1]), z)
     if best.ended != "converged":
         raise ConvergenceError(f"the weighted model of {', '.join(names)} did not converge")
-    covariance, _ = sandwich(weighed.sets, z, best, np.arange(n), n)
+    covariance, _ = sandwich(sets, z, best, np.arange(n), n)
     coef, se = float(best.beta[0] / scale[0]), float(np.sqrt(covariance[0, 0]) / scale[0])
     half = Z95 * se
     value, lower, upper = (float(end) for end in np.exp([coef, coef - half, coef + half]))
     return Estimate(value, lower, upper, two_sided(coef / se), se)
 
 
-def weighted_risks(weighed: Censoring, exposed: FloatArray, horizon: float) -> Risks:
+def weighted_risks(weighed: list[RiskSets], exposed: FloatArray, horizon: float) -> Risks:
     """Estimate weighted Kaplan-Meier risks by the horizon, exposed (1) and reference (0)."""
     values, errors = [], []
     for side in (1.0, 0.0):
         log_survival, error = 0.0, np.zeros(len(exposed))
-        for sets in weighed.sets:
+        for sets in weighed:
             assert sets.case is not None
             mine = np.where(exposed == side, sets.case, 0.0)[sets.order]
             events = np.add.reduceat(mine[sets.who], sets.starts)

@@ -19,20 +19,19 @@ from validation.statistics.base import BoolArray, FloatArray, as_float, survival
 from validation.statistics.errors import ConstantFeatureError, NoEventsError, ShapeError
 from validation.statistics.survival import numbers_at_risk
 
+LOWER, UPPER = 0.1, 0.9
+
 
 @dataclass(frozen=True)
 class Cutpoint:
     """The selected cut (values above it are high) and its p-values.
 
-    `p_uncorrected` must never be reported alone. `p` is the permutation p-value if permutations
-    were requested, otherwise the asymptotic p-value.
+    `p_uncorrected` must never be reported alone.
     """
 
     cut: float
     statistic: float
     p: float
-    p_asymptotic: float
-    p_permutation: float | None
     p_uncorrected: float
     candidates: int
     permutations: int
@@ -71,22 +70,19 @@ def maximally_selected(
     event: npt.ArrayLike,
     x: npt.ArrayLike,
     *,
-    lower: float = 0.1,
-    upper: float = 0.9,
     permutations: int = 0,
     seed: int = 0,
 ) -> Cutpoint:
     """Find the cut of x that best separates survival, with a p-value corrected for the search.
 
-    A value of x is a candidate if the share of patients at or below it is between `lower` and
-    `upper`. The statistic is the standardized sum of log-rank scores above the cut.
+    A value of x is a candidate if the share of patients at or below it is between `LOWER` and
+    `UPPER`. The statistic is the standardized sum of log-rank scores above the cut.
 
     Parameters
     ----------
     time : (n,) follow-up, in any unit
     event : (n,) 1 if follow-up ends in the event
     x : (n,) values to cut, none missing
-    lower, upper : shares of the patients, 0 < lower < upper < 1
     permutations : number of permutations for the p-value; 0 gives the asymptotic p-value
 
     Returns
@@ -96,7 +92,7 @@ def maximally_selected(
     Raises
     ------
     ShapeError
-        If values are missing, or the shares are not valid.
+        If values are missing.
     ConstantFeatureError
         If no value leaves enough patients on both sides.
     NoEventsError
@@ -106,17 +102,15 @@ def maximally_selected(
     values = as_float(x, "x")
     if values.shape != t.shape or not np.isfinite(values).all():
         raise ShapeError(f"x must contain {len(t)} finite values, one per patient")
-    if not 0.0 < lower < upper < 1.0:
-        raise ShapeError("lower and upper must be shares with 0 < lower < upper < 1")
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     n = len(t)
     last = np.flatnonzero(np.append(ordered[1:] > ordered[:-1], False))
     share = (last + 1) / n
-    last = last[(share >= lower) & (share <= upper)]
+    last = last[(share >= LOWER) & (share <= UPPER)]
     if len(last) == 0:
         raise ConstantFeatureError(
-            f"x has no cut that leaves at least {lower:.0%} of patients on each side"
+            f"x has no cut that leaves at least {LOWER:.0%} of patients on each side"
         )
     scores = logrank_scores(t, e)
     if np.ptp(scores) < 1e-12:
@@ -134,11 +128,10 @@ def maximally_selected(
     found = standardized(scores[order])
     best = int(np.argmax(found))
     statistic = float(found[best])
-    asymptotic = _asymptotic(statistic, float(below[0] / n), float(below[-1] / n))
-    if len(last) == 1:
-        asymptotic = two_sided(statistic)
-    permuted = None
-    if permutations > 0:
+    if permutations == 0:
+        p = _asymptotic(statistic, float(below[0] / n), float(below[-1] / n))
+        p = two_sided(statistic) if len(last) == 1 else p
+    else:
         rng = generator(seed)
         exceed, done = 0, 0
         while done < permutations:
@@ -146,14 +139,12 @@ def maximally_selected(
             shuffled = rng.permuted(np.tile(scores, (block, 1)), axis=1)
             exceed += int((standardized(shuffled).max(axis=1) >= statistic - 1e-12).sum())
             done += block
-        permuted = (1 + exceed) / (1 + permutations)
+        p = (1 + exceed) / (1 + permutations)
     i = int(last[best])
     return Cutpoint(
         cut=float((ordered[i] + ordered[i + 1]) / 2.0),
         statistic=statistic,
-        p=asymptotic if permuted is None else permuted,
-        p_asymptotic=asymptotic,
-        p_permutation=permuted,
+        p=p,
         p_uncorrected=two_sided(statistic),
         candidates=len(last),
         permutations=permutations,

@@ -148,7 +148,7 @@ def impute(
 
 @dataclass(frozen=True)
 class Pooled:
-    """Pooled estimates; `missing_information` is the share of variance due to missing values."""
+    """Pooled estimates, with their 95% limits and degrees of freedom."""
 
     value: FloatArray
     se: FloatArray
@@ -156,8 +156,6 @@ class Pooled:
     upper: FloatArray
     p: FloatArray
     df: FloatArray
-    missing_information: FloatArray
-    m: int
 
 
 def pool(
@@ -204,4 +202,4 @@ def pool(
     se = np.sqrt(total)
     half = stdtrit(df, 0.975) * se
     p = 2.0 * stdtr(df, -np.abs(mean / se))
-    return Pooled(mean, se, mean - half, mean + half, p, df, share, m)
+    return Pooled(mean, se, mean - half, mean + half, p, df)

@@ -101,8 +101,7 @@ class Moments:
     """Risk-weighted moments of the covariates, one row per event (Efron-adjusted).
 
     `mean` is (events, k), `raw` and `covariance` (events, k, k). `weights` are exp(X beta) over
-    `total`, up to the shift in `log_total`; they can be reused for further moments over the same
-    risk sets.
+    `total`, up to a factor; they can be reused for further moments over the same risk sets.
     """
 
     mean: FloatArray
@@ -110,7 +109,6 @@ class Moments:
     covariance: FloatArray
     weights: FloatArray
     total: FloatArray
-    log_total: FloatArray
     event_rows: IntArray
     event_times: FloatArray
 
@@ -212,7 +210,7 @@ def cumulative_hazard(
 
 def moments(sets: RiskSets, X: FloatArray, beta: FloatArray) -> Moments:
     """Compute the moments of X over each risk set under weights exp(X beta)."""
-    w, s0, shift = _weights(sets, X, beta)
+    w, s0, _ = _weights(sets, X, beta)
     mean = _sums(sets, w[:, None] * X) / s0[:, None]
     raw = _sums(sets, w[:, None, None] * (X[:, :, None] * X[:, None, :])) / s0[:, None, None]
     return Moments(
@@ -221,7 +219,6 @@ def moments(sets: RiskSets, X: FloatArray, beta: FloatArray) -> Moments:
         covariance=raw - mean[:, :, None] * mean[:, None, :],
         weights=w,
         total=s0,
-        log_total=np.log(s0) + shift,
         event_rows=sets.order[sets.who],
         event_times=sets.event_times[sets.group],
     )

@@ -79,12 +79,7 @@ def allows_relevant(contract: Contract, effect: Effect) -> bool:
 
     An interval whose limits cannot be compared (NaN) does not reach it.
     """
-    return any(
-        effect.distance_from_null(effect.upper) >= relevant
-        if relevant > 0
-        else effect.distance_from_null(effect.lower) <= relevant
-        for relevant in smallest_relevant(contract)
-    )
+    return _reaches(contract, effect, effect.lower, effect.upper)
 
 
 def refutes_relevant(contract: Contract, effect: Effect) -> bool:
@@ -96,10 +91,15 @@ def refutes_relevant(contract: Contract, effect: Effect) -> bool:
 
 def shows_relevant(contract: Contract, effect: Effect) -> bool:
     """Check whether the whole interval is at least as large as the smallest relevant effect."""
+    return _reaches(contract, effect, effect.upper, effect.lower)
+
+
+def _reaches(contract: Contract, effect: Effect, below: float, above: float) -> bool:
+    """Check whether these limits reach a relevant effect below or above no effect."""
     return any(
-        effect.distance_from_null(effect.lower) >= relevant
+        effect.distance_from_null(above) >= relevant
         if relevant > 0
-        else effect.distance_from_null(effect.upper) <= relevant
+        else effect.distance_from_null(below) <= relevant
         for relevant in smallest_relevant(contract)
     )
 
