@@ -35,7 +35,6 @@ class TestResult:
     statistic: float
     df: int | None
     p: float
-    method: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,6 @@ class Estimate:
     upper: float
     p: float
     se: float = float("nan")
-    method: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,12 @@ def chi2_p(statistic: float, df: int) -> float:
     return float(chdtrc(df, max(statistic, 0.0)))
 
 
-def difference_test(difference: FloatArray, covariance: FloatArray, method: str) -> TestResult:
+def chi2_test(statistic: float, df: int) -> TestResult:
+    """Return the result of a chi-squared test."""
+    return TestResult(statistic, df, chi2_p(statistic, df))
+
+
+def difference_test(difference: FloatArray, covariance: FloatArray) -> TestResult:
     """Test by chi-squared that observed minus expected events are zero in all k groups.
 
     Raises `EmptyGroupError` if no two groups were ever at risk at the same time.
@@ -93,7 +96,7 @@ def difference_test(difference: FloatArray, covariance: FloatArray, method: str)
     statistic = float(difference @ inverse @ difference)
     tolerance = 1e-9 * float(np.abs(covariance).max())
     df = int(np.linalg.matrix_rank(covariance, tol=tolerance, hermitian=True))
-    return TestResult(statistic, df, chi2_p(statistic, df), method)
+    return chi2_test(statistic, df)
 
 
 def ranks(x: FloatArray) -> FloatArray:

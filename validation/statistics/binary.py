@@ -21,7 +21,7 @@ from validation.statistics.base import (
     FloatArray,
     TestResult,
     as_float,
-    chi2_p,
+    chi2_test,
     design,
 )
 from validation.statistics.errors import (
@@ -66,7 +66,6 @@ def fisher(table: npt.ArrayLike) -> Estimate:
         float(limits.low),
         float(limits.high),
         float(fisher_exact(whole).pvalue),
-        method="Fisher exact",
     )
 
 
@@ -199,6 +198,6 @@ def logistic(
         converged=True,
         loglik=loglik,
         loglik_null=loglik_null,
-        likelihood_ratio=TestResult(ratio, k, chi2_p(ratio, k), "likelihood ratio"),
+        likelihood_ratio=chi2_test(ratio, k),
         penalty=penalty,
     )

@@ -176,7 +176,6 @@ def calibration(
         float(fit.coef[0] + half),
         float(fit.p[0]),
         float(fit.se[0]),
-        method="calibration slope",
     )
     return Calibration(
         horizon=when,

@@ -169,7 +169,7 @@ def gray_test(
     """
     t, codes = causes(time, status, cause)
     groups, labels = group_codes(group, len(t))
-    return difference_test(*_gray_parts(t, codes, groups, len(labels), cause), "Gray")
+    return difference_test(*_gray_parts(t, codes, groups, len(labels), cause))
 
 
 def _gray_parts(

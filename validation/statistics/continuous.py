@@ -144,10 +144,8 @@ def rank_test(y: npt.ArrayLike, group: npt.ArrayLike) -> RankResult:
     parts = [values[codes == c] for c in range(len(labels))]
     if len(parts) > 2:
         found = kruskal(*parts)
-        test = TestResult(
-            float(found.statistic), len(parts) - 1, float(found.pvalue), "Kruskal-Wallis"
-        )
+        test = TestResult(float(found.statistic), len(parts) - 1, float(found.pvalue))
         return RankResult(test, float("nan"))
     found = mannwhitneyu(parts[1], parts[0], alternative="two-sided")
-    test = TestResult(float(found.statistic), None, float(found.pvalue), "Mann-Whitney")
+    test = TestResult(float(found.statistic), None, float(found.pvalue))
     return RankResult(test, float(found.statistic) / (len(parts[0]) * len(parts[1])))

@@ -24,6 +24,7 @@ from validation.statistics.base import (
     IntArray,
     TestResult,
     chi2_p,
+    chi2_test,
     design,
     entry_array,
     group_codes,
@@ -204,8 +205,7 @@ def cox(
     score = (x * coef).sum(axis=1)
     rao = None
     if not firth:
-        rao_value = float(null.score @ np.linalg.solve(null.information, null.score))
-        rao = TestResult(rao_value, k, chi2_p(rao_value, k), "score")
+        rao = chi2_test(float(null.score @ np.linalg.solve(null.information, null.score)), k)
     return CoxFit(
         names=labels,
         coef=coef,
@@ -219,7 +219,7 @@ def cox(
         converged=True,
         loglik=best.at.value + (float(np.log(scale).sum()) if firth else 0.0),
         loglik_null=null.value + (float(np.log(scale).sum()) if firth else 0.0),
-        likelihood_ratio=TestResult(ratio, k, chi2_p(ratio, k), "likelihood ratio"),
+        likelihood_ratio=chi2_test(ratio, k),
         covariance=covariance_z / np.outer(scale, scale),
         score_test=rao,
         penalty=penalty,
@@ -251,7 +251,7 @@ def sandwich(
     null = by_cluster(np.zeros(z.shape[1]))
     total = null.sum(axis=0)
     statistic = float(total @ np.linalg.pinv(null.T @ null, hermitian=True) @ total)
-    return covariance, TestResult(statistic, z.shape[1], chi2_p(statistic, z.shape[1]), "robust")
+    return covariance, chi2_test(statistic, z.shape[1])
 
 
 def _refuse_unidentified(information: FloatArray, names: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from validation.statistics.base import (
     FloatArray,
     TestResult,
-    chi2_p,
+    chi2_test,
     design,
     entry_array,
     group_codes,
@@ -30,8 +30,6 @@ from validation.statistics.cox import CoxFit, cox
 from validation.statistics.errors import BadTimesError
 from validation.statistics.partial_likelihood import moments, risk_sets
 from validation.statistics.survival import kaplan_meier
-
-Transform = Literal["km", "identity"]
 
 
 class Fitted(Protocol):
@@ -60,11 +58,10 @@ def schoenfeld(
     *,
     strata: npt.ArrayLike | None = None,
     entry: npt.ArrayLike | None = None,
-    transform: Transform = "km",
 ) -> NonProportionality:
     """Test the proportional hazards of a fitted Cox model, per covariate and globally.
 
-    `transform` is g(t): one minus Kaplan-Meier just before t ("km"), or time itself.
+    Coefficients may vary with one minus the Kaplan-Meier estimate just before each event.
 
     Parameters
     ----------
@@ -74,7 +71,6 @@ def schoenfeld(
     fit : fitted Cox model
     strata : (n,) labels of the strata of the model
     entry : (n,) delayed entry, in the unit of time
-    transform : scale g of time on which coefficients may vary
 
     Returns
     -------
@@ -98,7 +94,9 @@ def schoenfeld(
     row = np.concatenate(rows)
     residual = x[row] - np.concatenate(means)
     v = np.concatenate(covariances)
-    g = _transformed(t, e, started, t[row], transform)
+    curve = kaplan_meier(t, e, started)
+    before = np.searchsorted(curve.times, t[row], side="left") - 1
+    g = np.where(before >= 0, 1.0 - curve.survival[np.maximum(before, 0)], 0.0)
     if np.ptp(g) == 0.0:
         raise BadTimesError("all events at the same time: proportional hazards cannot be tested")
     g = g - g.mean()
@@ -115,26 +113,9 @@ def schoenfeld(
     overall = float(u @ np.linalg.solve(adjusted, u))
     each = [float(u[j] ** 2 / adjusted[j, j]) for j in range(len(names))]
     return NonProportionality(
-        tests=tuple(TestResult(q, 1, chi2_p(q, 1), "Schoenfeld score") for q in each),
-        global_test=TestResult(
-            overall, len(names), chi2_p(overall, len(names)), "Schoenfeld score"
-        ),
+        tests=tuple(chi2_test(q, 1) for q in each),
+        global_test=chi2_test(overall, len(names)),
     )
-
-
-def _transformed(
-    t: FloatArray,
-    e: npt.NDArray[np.bool_],
-    entry: FloatArray | None,
-    at: FloatArray,
-    transform: Transform,
-) -> FloatArray:
-    if transform == "km":
-        curve = kaplan_meier(t, e, entry)
-        before = np.searchsorted(curve.times, at, side="left") - 1
-        survival = np.where(before >= 0, curve.survival[np.maximum(before, 0)], 1.0)
-        return np.asarray(1.0 - survival, dtype=np.float64)
-    return at
 
 
 @dataclass(frozen=True)

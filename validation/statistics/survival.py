@@ -188,7 +188,7 @@ def logrank(
     ------
     EmptyGroupError, NoEventsError, BadTimesError, BadEventsError
     """
-    return difference_test(*_logrank_sums(time, event, group, strata, entry), "log-rank")
+    return difference_test(*_logrank_sums(time, event, group, strata, entry))
 
 
 def logrank_trend(
@@ -215,7 +215,7 @@ def logrank_trend(
     difference, covariance = _logrank_sums(time, event, group, strata, entry)
     score = np.arange(len(difference), dtype=float)
     total, variance = score @ difference, np.atleast_2d(score @ covariance @ score)
-    return difference_test(np.atleast_1d(total), variance, "log-rank, trend")
+    return difference_test(np.atleast_1d(total), variance)
 
 
 def _logrank_sums(
@@ -315,6 +315,4 @@ def rmst_difference(
     if se == 0.0:
         raise NoEventsError(f"no events before tau {tau:g}: restricted means do not vary")
     half = Z95 * se
-    return Estimate(
-        value, value - half, value + half, two_sided(value / se), se, f"RMST to {tau:g}"
-    )
+    return Estimate(value, value - half, value + half, two_sided(value / se), se)
