@@ -30,6 +30,7 @@ from validation.statistics.errors import (
     TooManyCovariatesError,
 )
 from validation.statistics.proportional import cox_by_period, schoenfeld
+from validation.statistics.survival import kaplan_meier
 
 
 def gbsg2():

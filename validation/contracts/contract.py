@@ -486,7 +486,7 @@ class FrozenContract(Strict):
                 f"format {VERSION}. Run it with the version that froze it, or freeze its "
                 "hypothesis again with `sage validate contract`"
             )
-        found: FrozenContract = _validated(cls, path)
+        found: FrozenContract = validated(cls, given, f"{path}: ")
         return found
 
 
@@ -513,17 +513,18 @@ def read_hypothesis(path: Path) -> Hypothesis:
     Raises `InputError` if the file is missing, not JSON, or not a hypothesis; the message names the
     field.
     """
-    found: Hypothesis = _validated(Hypothesis, path)
+    found: Hypothesis = validated(Hypothesis, _load_json(path), f"{path}: ")
     return found
 
 
-def _validated(model: type[Any], path: Path) -> Any:
+def validated(model: type[Any], values: Any, where: str) -> Any:
+    """Validate values; raises `InputError`, whose message begins with `where`, if they are not."""
     from validation.cohort.model import describe
 
     try:
-        return model.model_validate(_load_json(path))
+        return model.model_validate(values)
     except ValidationError as error:
-        raise InputError(f"{path}: {describe(error)}") from None
+        raise InputError(f"{where}{describe(error)}") from None
 
 
 def _load_json(path: Path) -> Any:

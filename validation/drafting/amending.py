@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
 from sage.core.errors import InputError
 from sage.core.models import Strict
 from validation.contracts.contract import (
@@ -22,6 +20,7 @@ from validation.contracts.contract import (
     Rules,
     SpecificationPlan,
     SplitRule,
+    validated,
 )
 from validation.core.hypothesis import Hypothesis
 from validation.core.types import canonical_json
@@ -174,9 +173,4 @@ def _own(values: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
 
 
 def _validated(model: type[Any], values: Any, where: str = "") -> Any:
-    from validation.cohort.model import describe
-
-    try:
-        return model.model_validate(values)
-    except ValidationError as error:
-        raise InputError(f"the amendment is not valid: {where}{describe(error)}") from None
+    return validated(model, values, f"the amendment is not valid: {where}")

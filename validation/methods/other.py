@@ -241,18 +241,15 @@ def _nested_models(
     kind = study.contract.endpoint(plan.endpoint).kind
     limit = study.contract.rules.events_per_covariate
 
-    def enough(count: int, terms: int) -> None:
-        if count / terms < limit:
-            raise InputError(
-                f"{count} events for {terms} terms: a test of nested models requires {limit:g} "
-                "per term. Use fewer exposures or covariates"
-            )
-
     def by_likelihood(
         fit: Callable[..., Any], events: int, rarer: int, X: FloatArray, Z: FloatArray,
         full: FloatArray, names: Any, labels: Any, k: int,
     ) -> _Nested:  # fmt: skip
-        enough(rarer, full.shape[1])
+        if rarer / full.shape[1] < limit:
+            raise InputError(
+                f"{rarer} events for {full.shape[1]} terms: a test of nested models requires "
+                f"{limit:g} per term. Use fewer exposures or covariates"
+            )
         found = fit(full, labels)
         base = fit(Z, names[1:]).loglik if Z.shape[1] else found.loglik_null
         statistic = 2 * (found.loglik - base)

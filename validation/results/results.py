@@ -10,7 +10,7 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import (
     Field,
@@ -209,6 +209,16 @@ class Computed(Strict):
     notes: tuple[str, ...] = ()
     versions: dict[str, str] = Field(default_factory=dict)
 
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a result from its file; raises `InputError` if it is missing or not such a file."""
+        try:
+            return cls.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            raise InputError(f"{path}: file not found") from None
+        except (json.JSONDecodeError, ValidationError) as error:
+            raise InputError(f"{path}: not a results file: {error}") from None
+
     def test(self, name: str) -> TestOutcome | None:
         """Return the outcome of a test, or None if it did not run."""
         return next((test for test in self.tests if test.id == name), None)
@@ -278,16 +288,6 @@ class Results(Computed):
         """Write the results as JSON, with sorted keys and floats at twelve significant digits."""
         write_text(path, stable_json(self.model_dump(mode="json")))
         return path
-
-    @classmethod
-    def load(cls, path: Path) -> Results:
-        """Read `results.json`."""
-        try:
-            return cls.model_validate(json.loads(path.read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            raise InputError(f"{path}: file not found") from None
-        except (json.JSONDecodeError, ValidationError) as error:
-            raise InputError(f"{path}: not a results file: {error}") from None
 
 
 def stable_json(value: Any) -> str:

@@ -6,14 +6,11 @@ sandbox: `collect` reads the files that it wrote.
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
-
-from pydantic import ValidationError
 
 from sage.core.errors import InputError
 from sage.core.files import write_bytes
@@ -139,13 +136,7 @@ def read_analysis(folder: Path) -> AnalysisResult:
 
     Raises `InputError` if there is no readable result.
     """
-    try:
-        text = (folder / "analysis.json").read_text(encoding="utf-8")
-        return AnalysisResult.model_validate(json.loads(text))
-    except FileNotFoundError:
-        raise InputError(f"{folder}: the analysis wrote no analysis.json") from None
-    except (json.JSONDecodeError, ValidationError) as error:
-        raise InputError(f"{folder}: analysis.json is not a valid result: {error}") from None
+    return AnalysisResult.load(folder / "analysis.json")
 
 
 def record_tests(frozen: FrozenContract, analysis: AnalysisResult, ledger: Ledger) -> None:

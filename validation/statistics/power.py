@@ -44,7 +44,6 @@ def minimum_detectable_hr(
     power: float = 0.8,
     *,
     sd: float | None = None,
-    r_squared: float = 0.0,
 ) -> float:
     """Compute the smallest hazard ratio above 1 that a two-sided test detects with this power.
 
@@ -57,7 +56,6 @@ def minimum_detectable_hr(
     fraction_exposed : share q of patients who are exposed
     power : probability of detecting the effect
     sd : standard deviation of a continuous exposure, in the unit to which the ratio refers
-    r_squared : share of the exposure's variance that the covariates explain
 
     Raises
     ------
@@ -67,7 +65,7 @@ def minimum_detectable_hr(
     if events <= 0:
         raise NoEventsError("no events: no hazard ratio can be detected")
     z = float(ndtri(1.0 - alpha / 2.0) + ndtri(power))
-    return math.exp(z / math.sqrt(events * _spread(fraction_exposed, sd, r_squared)))
+    return math.exp(z / math.sqrt(events * _spread(fraction_exposed, sd, 0.0)))
 
 
 def power_at(

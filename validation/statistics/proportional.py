@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from validation.statistics.base import (
-    FloatArray,
+    HazardRatios,
     TestResult,
     chi2_test,
     design,
@@ -30,16 +30,6 @@ from validation.statistics.cox import CoxFit, cox
 from validation.statistics.errors import BadTimesError
 from validation.statistics.partial_likelihood import moments, risk_sets
 from validation.statistics.survival import kaplan_meier
-
-
-class Fitted(Protocol):
-    """The parts of a fit that the test needs."""
-
-    @property
-    def names(self) -> tuple[str, ...]: ...
-
-    @property
-    def coef(self) -> FloatArray: ...
 
 
 @dataclass(frozen=True)
@@ -54,7 +44,7 @@ def schoenfeld(
     time: npt.ArrayLike,
     event: npt.ArrayLike,
     X: npt.ArrayLike,
-    fit: Fitted,
+    fit: HazardRatios,
     *,
     strata: npt.ArrayLike | None = None,
     entry: npt.ArrayLike | None = None,

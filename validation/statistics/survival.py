@@ -202,15 +202,7 @@ def logrank_trend(
 
     The score-weighted sum of observed minus expected events is compared with its hypergeometric
     variance, which gives a chi-squared statistic with one degree of freedom (Tarone 1975,
-    Biometrika). Raises the errors of `logrank`.
-
-    Parameters
-    ----------
-    time : (n,) follow-up, in any unit
-    event : (n,) 1 if follow-up ends in the event
-    group : (n,) ordered labels; sorted, they are scored 0, 1, 2, ...
-    strata : (n,) labels of strata within which groups are compared
-    entry : (n,) delayed entry, in the unit of time
+    Biometrika). Parameters and errors are those of `logrank`; sorted labels give the order.
     """
     difference, covariance = _logrank_sums(time, event, group, strata, entry)
     score = np.arange(len(difference), dtype=float)
