@@ -55,7 +55,7 @@ def imputed(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) ->
     effect = Effect(value=value, lower=lower, upper=upper, scale=model.scale)
     book.add_effect(plan.id, effect, float(pooled.p[0]))
     tables[plan.id] = [
-        row_of(name, *numbers, p, model.scale)
+        row_of(name, numbers[0], numbers[1], numbers[2], p, model.scale)
         for name, numbers, p in zip(terms, found, pooled.p, strict=True)
     ]
     said = f"{rule.imputations} imputations of the covariates, pooled by Rubin's rules"
