@@ -14,7 +14,7 @@ from agents.core.base import Resources
 from agents.core.words import KEYED
 from agents.findings.check import refuse_findings
 from agents.findings.hold import hold
-from agents.findings.types import ASSUMPTIONS, LIMITS, RESULTS, BesideOther, Finding, Held
+from agents.findings.types import LIMITS, RESULTS, BesideOther, Finding, Held
 from agents.interpreter.agent import (
     ContractView,
     InterpreterInput,
@@ -117,7 +117,7 @@ def given_results(verdict: str) -> InterpreterInput:
 def test_every_kind_is_borne_out_by_some_result_and_shown_in_some_section() -> None:
     shown = {item.finding.kind for verdict in CASES for item in held(verdict)}
     assert shown | {"interaction"} == KINDS
-    assert {*RESULTS, *ASSUMPTIONS, *LIMITS, "next_step"} == KINDS
+    assert {*RESULTS, *LIMITS, "assumption", "next_step"} == KINDS
 
 
 TABLE = {
