@@ -192,16 +192,21 @@ def _ask_open(files: list[Path], corrections: list[str], proposal: Proposal) -> 
 
 def _print_written(folder: Path, findings: list[Finding]) -> None:
     from sage.cli.console import out, print_line
+    from sage.core.printable import count_noun
 
     counts = {
         name: sum(item.severity == name for item in findings) for name in ("error", "warning")
     }
     for finding in findings:
-        if finding.severity == "error":
-            out.print(f"[red]error[/] [bold]{finding.code}[/] {finding.where}", soft_wrap=True)
+        if finding.severity == "error" or finding.code == "timing_undeclared":
+            out.print(
+                f"[red]{finding.severity}[/] [bold]{finding.code}[/] {finding.where}",
+                soft_wrap=True,
+            )
             print_line(f"    {finding.message}")
             print_line(f"    → {finding.remedy}", style="dim")
     out.print(f"\nwritten: {folder / 'cohort.toml'}", soft_wrap=True)
-    out.print(f"`check` found {counts['error']} errors and {counts['warning']} warnings; next:")
+    found = " and ".join(count_noun(number, name) for name, number in counts.items())
+    out.print(f"`check` found {found}; next:")
     out.print(f"  sage cohort check {folder}\n  sage cohort show {folder}", soft_wrap=True)
     out.print(f'  sage run "QUESTION" --cohort {folder}', soft_wrap=True)

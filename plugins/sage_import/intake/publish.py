@@ -12,7 +12,6 @@ from typing import Any
 
 from sage.core.errors import InputError
 from sage_import.intake.proposal import Proposal
-from validation.cohort.codes import report
 from validation.cohort.model import CohortSpec
 from validation.core.types import Finding
 
@@ -62,9 +61,7 @@ def publish(proposal: Proposal, folder: Path, *, force: bool = False) -> list[Fi
                     update={"known_at": "unknown"}
                 )
             _write(stage / "cohort.toml", render_toml(proposal))
-            text = f"{', '.join(suspects)}: their values follow the outcome, so they need"
-            text += " a declaration of their own and support no claim until then"
-            findings.insert(0, report("timing_undeclared", "variables", text, severity="error"))
+            findings = check_cohort(Cohort(spec, stage))
         _replace_folder(stage, folder)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
