@@ -142,6 +142,17 @@ def test_covariates_and_strata_are_proposed_by_their_relation_to_the_exposure(
     assert plan.strata == ("clinical:zz",)
 
 
+def test_levels_that_follow_from_another_variables_are_not_proposed_beside_it(
+    tmp_path: Path,
+) -> None:
+    raw = clinics()
+    raw["half"] = raw["zz"].map(lambda unit: "late" if unit > "U2" else "early")
+    cohort = load(tmp_path / "c", raw, more=CLINIC + VARIABLE.format("half", "Half"))
+    contract = draft_on(claim(covariates=[]), cohort)
+    named = {use.key for use in contract.variables}
+    assert len(named & {"clinical:zz", "clinical:half"}) == 1
+
+
 def test_no_outcome_has_a_part_in_what_is_proposed_or_tried(tmp_path: Path) -> None:
     raw, found = confounded(), []
     other = raw.assign(months=raw["months"].to_numpy()[::-1], dead=raw["dead"].to_numpy()[::-1])

@@ -35,7 +35,8 @@ def relate(hypothesis: Hypothesis, cohort: Cohort) -> dict[str, float]:
     """Return the p-value of no relation to the exposures for each baseline variable of the cohort.
 
     With several exposures it is the smallest, times their number. Left out are variables declared
-    late, read from the columns of an outcome or an exposure, or correlated with one by `SAME`.
+    late, read from the columns of an outcome or an exposure, correlated with one by `SAME`, or of
+    which the levels follow from those of a variable before it, declared risk factors first.
     """
     import pandas as pd
 
@@ -55,8 +56,9 @@ def relate(hypothesis: Hypothesis, cohort: Cohort) -> dict[str, float]:
     read = {*own, *(item.variable for item in filters)}
     known = {key: cohort.column(find_variable(dictionary, key).key) for key in sorted(read)}
     keep = apply_filters(pd.DataFrame(known), filters)
-    found = {}
-    for variable in dictionary.variables:
+    found, seen = {}, list[pd.Series]()
+    factors = dictionary.risk_factors
+    for variable in sorted(dictionary.variables, key=lambda item: item.key not in factors):
         key = variable.key
         if variable.late or cohort.parts_of(key) & parts or cohort.columns_read(key) & barred:
             continue
@@ -64,6 +66,10 @@ def relate(hypothesis: Hypothesis, cohort: Cohort) -> dict[str, float]:
             values = cohort.column(key)[keep]
         except InputError:
             continue  # reported where the column is used
+        if variable.kind != "continuous":
+            if any(_follows(values, other) for other in seen):
+                continue
+            seen.append(values)
         ps = [_compare(known[exposure][keep], values, variable.kind) for exposure in own]
         if compared := [p for p in ps if p is not None]:
             found[key] = min(1.0, min(compared) * len(own))
@@ -121,6 +127,14 @@ def _unadjusted(
         if p < RELATED and key in clinical - part - {contract.cluster}
     ]
     return tuple(describe_use(dictionary, key, "unadjusted") for key in found)
+
+
+def _follows(values: pd.Series, other: pd.Series) -> bool:
+    """Check whether either of two columns of levels determines the other, where both are known."""
+    both = (values.notna() & other.notna()).to_numpy()
+    sizes = [column[both].nunique() for column in (values, other)]
+    pairs = len(set(zip(values[both], other[both], strict=True)))
+    return min(sizes) > 1 and pairs == max(sizes) < FEWEST
 
 
 def _compare(exposure: pd.Series, baseline: pd.Series, kind: str) -> float | None:
