@@ -17,7 +17,7 @@ from validation.verdict.verdict import SIMULATED
 
 MONTHS = 36
 """Time after the start of follow-up at which the front's table gives survival, in months."""
-FOUND = ("secondary_endpoint", "added_value", "beside_other")
+FOUND = ("secondary_endpoint", "added_value", "beside_other", "replication")
 """Kinds of statements beside the table of results."""
 FAVORABLE = {
     "beside_other": ("adds",),
@@ -120,7 +120,8 @@ def build_front(
                 for item in dict.fromkeys((*chosen, *sentences))
                 if item.kind in FOUND
                 and item not in contrary
-                and (item in chosen or isinstance(item, BesideOther))
+                and (item in chosen or isinstance(item, BesideOther) or _is_favorable(item))
+                and getattr(item, "outcome", "") != "not_run"
             ),
             *_describe_others(results, contract),
         ),
