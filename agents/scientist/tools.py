@@ -335,7 +335,8 @@ class Workbench:
     def tools(self) -> tuple[Tool[Any], ...]:
         """Return the tools as a model calls them; every result passes the disclosure gate."""
         *looks, history = (
-            _tool(name, told, takes, getattr(self, method)) for name, told, takes, method in LOOKS
+            _tool(name, summary, takes, getattr(self, method))
+            for name, summary, takes, method in LOOKS
         )
         return (*looks, *self._measuring(), history)
 

@@ -240,8 +240,8 @@ def _choose_image(file: Any) -> tuple[Any, Any, list[str]]:
     others = [s for s in found if s is not best]
     if not others:
         return best, best.keyframe.aspage(), []
-    told = _name_images(found.index(best), len(found), [_title(best)], map(_title, others))
-    return best, best.keyframe.aspage(), [told]
+    summary = _name_images(found.index(best), len(found), [_title(best)], map(_title, others))
+    return best, best.keyframe.aspage(), [summary]
 
 
 def _name_images(index: int, total: int, own: Any, others: Any) -> str:

@@ -143,19 +143,19 @@ def _reasoner(settings: Settings, *, probe: bool) -> Check:
 
 
 CONTEXTS = ("max_model_len", "context_length", "max_context_length", "context_window", "n_ctx")
-"""Fields in which servers (vLLM, OpenRouter, LM Studio, Groq, llama.cpp) tell a context."""
+"""Fields in which servers (vLLM, OpenRouter, LM Studio, Groq, llama.cpp) state a context."""
 
 
 def read_contexts(listing: bytes) -> dict[str, int]:
-    """Read the models' contexts from a server's list of models, where it tells them."""
+    """Read the models' contexts from a server's list of models, where it states them."""
     try:
         models = json.loads(listing)["data"]
-        told = {model["id"]: model | (model.get("meta") or {}) for model in models}
+        stated = {model["id"]: model | (model.get("meta") or {}) for model in models}
     except (ValueError, TypeError, KeyError, AttributeError):
         return {}
     return {
         name: fields[key]
-        for name, fields in told.items()
+        for name, fields in stated.items()
         for key in reversed(CONTEXTS)
         if isinstance(fields.get(key), int) and fields[key] > 0
     }

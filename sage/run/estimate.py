@@ -107,7 +107,7 @@ def _fixed_tokens(agent: Agent[Any, Any]) -> int:
     """Estimate the tokens of an agent's schema and tools, which each call sends again."""
     tools = [tool.wire() for tool in agent.tools]
     if agent.name == "scientist":
-        tools = [Tool(name, told, takes, repr).wire() for name, told, takes, _ in LOOKS]
+        tools = [Tool(name, summary, takes, repr).wire() for name, summary, takes, _ in LOOKS]
     parts = [agent.returns.model_json_schema(), *tools]
     return sum(estimate_tokens(json.dumps(part)) for part in parts)
 

@@ -86,7 +86,7 @@ class Services:
         from sage.core.llm.budget import current_step
         from sage.run.wiring import make_chat
 
-        def tell(reason: str) -> None:
+        def note(reason: str) -> None:
             node, hypothesis = current_step()
             fields = {"node": node} | ({"hypothesis": hypothesis} if hypothesis else {})
             fields["message"] = f"{reason}. SAGE's rules stand in"
@@ -100,7 +100,7 @@ class Services:
             withheld=lambda: self.patient_identifiers,
             trace=self.trace,
             stand_in=rules,
-            on_stand_in=tell,
+            on_stand_in=note,
         )
 
     @cached_property

@@ -239,10 +239,10 @@ def make_reasoner(settings: Settings) -> Reasoner:
     place = settings.cache_dir / "questions"
     place.mkdir(parents=True, exist_ok=True)
 
-    def tell(reason: str) -> None:
+    def warn(reason: str) -> None:
         log.warning("SAGE's rules stand in for the model", reason=reason)
 
-    return make_chat(settings, place, budget_usd=None, stand_in=rules, on_stand_in=tell)
+    return make_chat(settings, place, budget_usd=None, stand_in=rules, on_stand_in=warn)
 
 
 def make_literature(

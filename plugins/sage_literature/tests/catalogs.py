@@ -94,7 +94,7 @@ class Catalogs:
         return {**named, "SAGE_CONTACT_EMAIL": "a@example.org"}
 
     def change(self, doi: str, **fields: object) -> None:
-        """Let the services tell something else of a paper from now on."""
+        """Let the services describe otherwise a paper from now on."""
         self.papers = [
             replace(paper, **fields) if paper.doi == doi else paper  # type: ignore[arg-type]
             for paper in self.papers
@@ -209,7 +209,7 @@ class Catalogs:
 
 
 def medline(paper: Paper) -> str:
-    """A paper as PubMed tells of it."""
+    """A paper as PubMed describes it."""
     lines = [
         f"PMID- {paper.pmid}",
         f"TI  - {paper.title}.",
@@ -227,7 +227,7 @@ def medline(paper: Paper) -> str:
 
 
 def europe_pmc(paper: Paper) -> dict[str, object]:
-    """A paper as Europe PMC tells of it, in a core record."""
+    """A paper as Europe PMC describes it, in a core record."""
     kinds = [*paper.kinds, *(["Retracted Publication"] if paper.retracted else [])]
     row: dict[str, object] = {
         "id": paper.pmid or paper.doi,
@@ -253,7 +253,7 @@ def europe_pmc(paper: Paper) -> dict[str, object]:
 
 
 def openalex(paper: Paper) -> dict[str, object]:
-    """A paper as OpenAlex tells of it, its abstract as an inverted index."""
+    """A paper as OpenAlex describes it, its abstract as an inverted index."""
     index: dict[str, list[int]] = {}
     for place, word in enumerate(paper.abstract.split()):
         index.setdefault(word, []).append(place)
@@ -276,7 +276,7 @@ def openalex(paper: Paper) -> dict[str, object]:
 
 
 def semantic_scholar(paper: Paper) -> dict[str, object]:
-    """A paper as Semantic Scholar tells of it."""
+    """A paper as Semantic Scholar describes it."""
     named = {"DOI": (paper.doi or "").upper(), "PubMed": paper.pmid}
     return {
         "paperId": "p1",
