@@ -6,6 +6,7 @@ that the tests start and interrupt.
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
@@ -84,14 +85,15 @@ os.environ["SAGE_LEDGER"] = str(
 )
 
 
+LEDGERS = Path(tempfile.mkdtemp(prefix="sage-test-ledgers-"))
+numbers = itertools.count()
+
+
 @pytest.fixture(autouse=True)
-def own_ledger(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def own_ledger(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give each test a ledger; that of a test with the finished run knows what was tested there."""
-    place = tmp_path_factory.mktemp("ledger") / "ledger.sqlite"
+    place = LEDGERS / str(next(numbers)) / "ledger.sqlite"
+    place.parent.mkdir()
     if "finished" in request.fixturenames:
         for file in request.getfixturevalue("finished").parent.glob(f"{place.name}*"):
             shutil.copy(file, place.parent)

@@ -106,10 +106,10 @@ def test_from_supported_to_not_supported_at_the_narrowest_place() -> None:
 
 # -- more patients, the same estimates -----------------------------------------------------------
 
-PATIENTS = [100 * 1.1**at for at in range(120)]
+PATIENTS = [100 * 1.35**at for at in range(38)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     crude=st.floats(-1.0, 1.0), adjusted=st.one_of(st.none(), st.floats(-1.0, 1.0)),
     wider=st.floats(1.0, 1.5), claims=st.integers(1, 50),

@@ -13,6 +13,7 @@ import pytest
 from sage_exchange.r.cli import export_script
 from tests.draws import few_draws
 from tests.validation.core_help import NODE, cause_of_death, patients, validate, write
+from validation.analysis.analysis import Analysis
 
 __all__ = ["few_draws"]
 RSCRIPT = shutil.which("Rscript")
@@ -139,7 +140,9 @@ def repeated(
     more = cause_of_death("tumor", "other", "alive") + LATE
     cohort = write(tmp_path / "cohort", raw, endpoint=NODE, more=more)
     moved = tmp_path / "elsewhere"
-    validate(tmp_path, cohort, *options, **changes)
+    with pytest.MonkeyPatch.context() as patch:  # the script repeats no control
+        patch.setattr(Analysis, "_run_controls", lambda self, study: None)
+        validate(tmp_path, cohort, *options, **changes)
     export_script(tmp_path / "out" / "marker-os", moved)
     code, said = run(moved / "analysis.R")
     assert code == 0, said
