@@ -187,7 +187,7 @@ class Matcher:
 
     def _name(self, phrase: str, start: int, end: int) -> Match | None:
         """Match a phrase by its words, and by what the words around it say of patients."""
-        if _is_list(phrase):
+        if self._is_list(phrase):
             return None
         before, after = self.text[:start], self.text[end:]
         bare = re.sub(r"['’]s$", "", phrase)
@@ -266,17 +266,22 @@ class Matcher:
         )
         return bool((grouped or disease) and CUE["among"].search(self.text[:start]))
 
+    def _is_list(self, phrase: str) -> bool:
+        """Check whether a phrase lists several names.
+
+        It does if beside a word of a list nothing is added to the name, or any of a kind is meant.
+        """
+        listed = JOINED.split(phrase)
+        pieces = [terms_of(piece) - OPTIONAL for piece in listed]
+        others = [[*pieces[:at], *pieces[at + 1 :]] for at in range(len(pieces))]
+        spare = [it <= frozenset().union(*rest) for it, rest in zip(pieces, others, strict=True)]
+        named = [self.vocabulary.find(piece.strip()) for piece in listed[1:] and listed]
+        every = any(concept.open_to for concept in named if concept is not None)
+        return bool(AGAINST.search(f"{phrase} ")) or every or (len(pieces) > 1 and any(spare))
+
     def words_between(self, first: Match, second: Match) -> set[str]:
         """Return the words between two matches."""
         return set(re.findall(r"\w+", self.text[first.end : second.start]))
-
-
-def _is_list(phrase: str) -> bool:
-    """Check whether a phrase has a word of a list beside which nothing is added to the name."""
-    pieces = [terms_of(piece) - OPTIONAL for piece in JOINED.split(phrase)]
-    others = [[*pieces[:at], *pieces[at + 1 :]] for at in range(len(pieces))]
-    spare = [it <= frozenset().union(*rest) for it, rest in zip(pieces, others, strict=True)]
-    return bool(AGAINST.search(f"{phrase} ")) or (len(pieces) > 1 and any(spare))
 
 
 def _without_nouns(matches: list[Match]) -> list[Match]:

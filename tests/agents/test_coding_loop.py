@@ -260,7 +260,8 @@ def test_a_program_that_never_succeeds_is_escalated_with_everything_kept(escalat
     assert not (bench.folder / "h1/results.json").exists()
     for number in (1, 2, 3):
         assert (bench.folder / f"h1/attempt-{number}/analysis.py").is_file()
-    statuses = {entry.status for entry in Ledger(bench.folder / "h1.jsonl").entries}
+    entries = Ledger(bench.folder / "h1.jsonl").entries
+    statuses = {entry.status for entry in entries if entry.role != "assumption"}
     assert statuses == {"ok"}  # SAGE's own computation stands, whatever the program did
 
 

@@ -26,9 +26,9 @@ OTHERS = {
 
 def critic(body: dict[str, Any]) -> Answer:
     """The prover cites a paper that was not retrieved until it is rejected."""
-    system = body["messages"][0]["content"]
+    asked = body["messages"][1]["content"]
     for name, position in OTHERS.items():
-        if f"You are the {name}" in system:
+        if f"You are the {name}" in asked:
             return Answer(json.dumps(position))
     told = len(body["messages"]) > 2
     claim = {"id": "P0.1", "kind": "population", "parts": [PARTS[0]],

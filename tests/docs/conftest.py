@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -112,6 +113,12 @@ def fill(place: Path) -> None:
             if named := re.match(r"# ([\w/-]+\.py)\n", block):
                 (place / named[1]).parent.mkdir(parents=True, exist_ok=True)
                 (place / named[1]).write_text(block)
+        for name, body in re.findall(
+            r"cat > (\S+) <<'END'\n(.*?)\n +END\n", page.read_text(), re.S
+        ):
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_text(f"{textwrap.dedent(body)}\n")
+    run("sage validate contract claim.json --cohort gbsg2 --out contract.json", place)
 
 
 @pytest.fixture
@@ -155,8 +162,6 @@ def cohorts(place: Path) -> None:
     for line in (
         "sage validate contract docs/hypotheses/e5_fabp5_tls.json --cohort cohorts/tcga-blca"
         " --out e5.json",
-        "sage validate contract docs/hypotheses/cxcl13_os_replicated.json"
-        " --cohort cohorts/tcga-blca --out os.json",
         "sage validate ledger export colleague.jsonl",
     ):
         run(line, place)

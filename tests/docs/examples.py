@@ -93,7 +93,6 @@ NOT_RUN = {
     "sage tools serve pathology --root": "tests/mcp_servers serves the suites",
     "sage validate docs/hypotheses/claims/": "tests/validation runs such claims; that a contract"
     " can be made of the file is checked",
-    "sage validate os.json": "docs/cohorts.md validates a frozen contract too",
     "sage validate … --out replicated": "docs/cohorts.md replicates the same claim",
 }
 """What is held against the command line (or the files it names) and not run, with the reason."""

@@ -212,7 +212,7 @@ def events(folder: Path) -> list[dict[str, Any]]:
 
 
 def estimates(run: Path) -> dict[str, Any]:
-    """What was found for a run's first claim, but for what hangs on the number of claims."""
+    """What was found for a run's first claim, but for figures and what hangs on other claims."""
     found = json.loads((run / "hypotheses/h1/results/results.json").read_text())
     numbers = {key: told for key, told in found["numbers"].items() if not key.startswith("ledger.")}
-    return {**found, "numbers": numbers, "verdict": found["verdict"]["verdict"]}
+    return {**found, "figures": {}, "numbers": numbers, "verdict": found["verdict"]["verdict"]}

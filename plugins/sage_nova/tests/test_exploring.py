@@ -150,7 +150,7 @@ def test_a_model_sees_tables_alone_and_answers_from_them(world: Path, tmp_path: 
     ended, _ = play_replies(world, tmp_path, [READ, CORRELATE, answer], "--replace", "--json")
     assert ended.code == 0, ended.err
     found = ended.json
-    assert found["title"].startswith("Exploratory, written by a model, not registered")
+    assert found["title"].startswith("Exploratory, written by a model, not prespecified")
     assert found["answer"] == answer["answer"]
     assert found["looked"].endswith("genes against no outcome")
     assert found["appendix"]["tables"][0]["name"] == "step 2: correlations"
@@ -444,7 +444,7 @@ def test_a_run_shows_its_explorations_apart(finished: Path, tmp_path: Path) -> N
     assert json.loads((run / "results.json").read_text()) == before
     page = (run / "report.html").read_text()
     apart = page[page.index('id="explorations"') : page.index('id="ledger"')]
-    assert apart.count("Exploratory, written by a person, not registered") == 4
+    assert apart.count("Exploratory, written by a person, not prespecified") == 4
     assert QUESTION in apart and QUESTION not in page.replace(apart, "")
     assert "imaging:til density" in apart and "rho" in apart
     again = sage("admin", "replay", "run", "--out", "again", "--json", cwd=tmp_path)
