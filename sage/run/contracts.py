@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sage.core.printable import within_sentence
+from sage.core.printable import join_names, within_sentence
 from validation.core.hypothesis import Direction
 from validation.verdict.relevance import relevant_text, unit_text
 
@@ -29,7 +29,7 @@ def statements(frozen: FrozenContract) -> tuple[str, ...]:
     known = dict[str, list[str]]()
     for use in contract.variables:
         known.setdefault(f"{use.known_at}", []).append(within_sentence(use.label))
-    listed = (f"{when} ({', '.join(dict.fromkeys(names))})" for when, names in known.items())
+    listed = (f"{when} ({join_names(dict.fromkeys(names))})" for when, names in known.items())
     lines.append(f"Declared as known at: {'; '.join(listed)}")
     lines.append(f"Groups: {contract.exposed}, compared with {contract.reference}")
     for endpoint in contract.endpoints:
