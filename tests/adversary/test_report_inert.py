@@ -129,9 +129,8 @@ def test_escaped_text_is_read_back_as_itself(text: str) -> None:
 
 
 def test_honest_labels_are_shown_and_figures_are_whole_svg() -> None:
-    for label in ("Smoking (ongoing = 1)", "onset = adult"):
-        assert label in html.unescape((hostile_run() / "report.html").read_text())
-        assert label in (hostile_run() / "report.md").read_text()
+    for name in ("report.html", "report.md"):
+        assert "Smoking (ongoing = 1)" in html.unescape((hostile_run() / name).read_text())
     figures = sorted(hostile_run().rglob("*.svg"))
     assert figures
     for path in figures:
