@@ -9,7 +9,7 @@ PROMPT ?= Identify a novel research hypothesis linking tertiary lymphoid structu
 # More than cores: some tests wait for other programs.
 WORKERS ?= 3
 
-.PHONY: setup hashes demo test test-fast check docs format clean
+.PHONY: setup hashes demo test test-fast check docs collect format clean
 
 setup: $(VENV)/.ready
 
@@ -71,6 +71,10 @@ docs: setup
 	$(PIP) -c constraints.txt mkdocs mkdocs-material
 	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# Compiles the tests once, before several workers would each do so.
+collect: setup
+	$(BIN)/python -m pytest --collect-only >/dev/null
 
 format: setup
 	$(BIN)/ruff check --fix .

@@ -6,6 +6,7 @@ that the tests start and interrupt.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import shutil
@@ -61,6 +62,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         slow[item.path] = slow.get(item.path, 0.0) + listed.get(name, 0.0)
     items.sort(key=lambda item: -slow[item.path])
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was loaded out of all collections of garbage; some libraries ask for many."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

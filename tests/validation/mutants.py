@@ -169,11 +169,14 @@ def _change_constant(node: ast.Constant) -> Iterator[Place]:
         yield node, f"{value!r} to {other!r}", node, "value", other
 
 
-def load_rules(codes: Mapping[str, types.CodeType]) -> types.ModuleType:
-    """Load the last of `RULES` from these modules; loaded modules stay as they are."""
+def load_rules(codes: Mapping[str, types.CodeType], first: str) -> types.ModuleType:
+    """Load the rules from these modules, `first` and those after it; return the last.
+
+    Modules before `first`, and what is loaded already, stay as they are.
+    """
     held = {}
     try:
-        for path in RULES:
+        for path in RULES[RULES.index(first) :]:
             name = path.removesuffix(".py").replace("/", ".")
             module = types.ModuleType(name)
             held[name] = sys.modules[name]
@@ -194,21 +197,24 @@ def find_survivors() -> tuple[int, list[Mutant]]:
     for path in RULES:
         for mutant in make_mutants(path, sources[path]):
             count += 1
-            noticed = _is_noticed(codes | {path: mutant.code}, table, given)
+            noticed = _is_noticed(codes | {path: mutant.code}, path, table, given)
             if not noticed and (mutant.text, mutant.change) not in EQUIVALENT:
                 alive.append(mutant)
     return count, alive
 
 
 def _is_noticed(
-    codes: Mapping[str, types.CodeType], table: list[Row], given: dict[int, Evidence]
+    codes: Mapping[str, types.CodeType],
+    first: str,
+    table: list[Row],
+    given: dict[int, Evidence],
 ) -> bool:
     """True if a row of the table fails under these modules, or they cannot run.
 
     The failing row goes first from then on: it is the likeliest to notice the next mutant.
     """
     try:
-        rules = load_rules(codes)
+        rules = load_rules(codes, first)
         for at, row in enumerate(table):
             table.insert(0, table.pop(at))
             if failures(row, rules.judge, _convert(rules, given[id(row)])):

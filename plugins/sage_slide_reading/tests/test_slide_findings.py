@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import shapely
@@ -19,6 +20,7 @@ from sage_slide_reading.reader.maps import findings_of
 from sage_slide_reading.reader.tools import check_questions
 from sage_slide_reading.tests.test_slide_maps import reading
 from tests.end_to_end.harness import sage
+from tests.warm import HERE
 
 TUMOR = "Where is the tumor?"
 WINDOW = shapely.MultiPolygon([shapely.box(0, 0, 1280, 1280)])
@@ -112,31 +114,20 @@ def test_read_then_gated_then_a_contract_runs(tmp_path: Path) -> None:
     for who in range(kinds, patients):
         (slides / f"P{who:02}.tiff").hardlink_to(slides / f"P{who % kinds:02}.tiff")
     write_cohort(tmp_path / "cohort", patients)
-    words = [
-        "reading",
-        "measure",
-        "cohort",
-        "--slides",
-        "slides",
-        "--question",
-        TUMOR,
-        "--cache",
-        "kept",
-        "--workers",
-        "1",
-        "--json",
-    ]
-    result = sage(*words, "--out", "read", cwd=tmp_path)
+    words = ["reading", "measure", "cohort", "--slides", "slides", "--question", TUMOR,
+             "--cache", "kept", "--workers", "1", "--json"]  # fmt: skip
+    there: dict[str, Any] = {"cwd": tmp_path, HERE: "1"}
+    result = sage(*words, "--out", "read", **there)
     assert result.code == 0, result.err
     assert result.json["patients"] == patients and result.json["failures"] == {}
     with (tmp_path / "read" / "answers.csv").open(newline="") as stream:
         assert {row["question"] for row in csv.DictReader(stream)} == {TUMOR}
-    again = sage(*words, "--out", "read", cwd=tmp_path)
+    again = sage(*words, "--out", "read", **there)
     assert again.json["resumed"] == patients
 
     # no outcome reaches the reader: other outcomes, the same arguments and the same variables
     write_cohort(tmp_path / "cohort", patients, turned=True)
-    assert sage(*words, "--out", "blind", cwd=tmp_path).code == 0
+    assert sage(*words, "--out", "blind", **there).code == 0
     for name in ("measured.csv", "validity.csv", "answers.csv"):
         first, second = (tmp_path / place / name for place in ("read", "blind"))
         assert first.read_bytes() == second.read_bytes()
@@ -144,35 +135,14 @@ def test_read_then_gated_then_a_contract_runs(tmp_path: Path) -> None:
     given = record["identity"]["arguments"]
     assert given == {"questions": [TUMOR], "mpp": None, "patch_px": 256}
 
-    gated = sage(
-        "validate",
-        "gate",
-        "cohort",
-        "--maps",
-        "read/read_findings",
-        "--suite",
-        "standard",
-        "--out",
-        "gate",
-        cwd=tmp_path,
-    )
+    gated = sage("validate", "gate", "cohort", "--maps", "read/read_findings", "--suite",
+                 "standard", "--out", "gate", **there)  # fmt: skip
     assert gated.code == 0, gated.err
     formulas = (tmp_path / "gate" / "passed.txt").read_text().splitlines()
     name = next(parse(line).name for line in formulas if "cellularity" in line)
     assert not any("count(cells)" in line for line in formulas)
-    done = sage(
-        "slides",
-        "measure",
-        "cohort",
-        "--maps",
-        "read/read_findings",
-        "--define",
-        "gate/passed.txt",
-        "--out",
-        "cohort/own",
-        "--json",
-        cwd=tmp_path,
-    )
+    done = sage("slides", "measure", "cohort", "--maps", "read/read_findings", "--define",
+                "gate/passed.txt", "--out", "cohort/own", "--json", **there)  # fmt: skip
     assert done.code == 0, done.err
     lines = (tmp_path / "cohort" / "own" / "measured.toml").read_text()
     assert 'known_at = "baseline"' in lines
@@ -188,7 +158,6 @@ def test_read_then_gated_then_a_contract_runs(tmp_path: Path) -> None:
         "covariates": [], "rationale": "simulated", "feasibility": "simulated",
     }  # fmt: skip
     (tmp_path / "h.json").write_text(json.dumps(hypothesis))
-    ran = sage("validate", "run", "h.json", "--cohort", "cohort", "--no-figures", "--json",
-               cwd=tmp_path)  # fmt: skip
+    ran = sage("validate", "run", "h.json", "--cohort", "cohort", "--no-figures", "--json", **there)
     assert ran.code == 0, ran.err
     assert "read-cellularity" in ran.out
