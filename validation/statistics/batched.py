@@ -18,7 +18,7 @@ from validation.statistics.newton import maximize
 from validation.statistics.partial_likelihood import RiskSets, likelihood, risk_sets
 
 _MOST_STEPS = 25
-_TOLERANCE = 1e-9
+_TOLERANCE = 1e-7  # of the last step; as Newton converges quadratically, less than 1e-12 is left
 _BLOCK, _FEWEST, _CELLS = 160, 16, 40_000
 """Maximum and minimum features per block, and (patients x features) that fit a core's cache."""
 # A coefficient is diverging if the extreme patients are this far apart on the log scale and the
@@ -46,38 +46,46 @@ class Batch:
 
 @dataclass(frozen=True)
 class _Plan:
-    """Patients in descending order of time, split into segments that end at each event time."""
+    """Patients in descending order of time, split into segments that end at each event time.
+
+    `group` is the segment of each event, `first` each patient's first event at risk. Events that
+    share their time have positions `tied` among events and belong to tied `sets`, which begin at
+    `starts`; `fraction` is Efron's.
+    """
 
     rows: IntArray
     segments: IntArray
     event_rows: IntArray
-    starts: IntArray
     group: IntArray
+    first: IntArray
+    tied: IntArray
+    sets: IntArray
+    starts: IntArray
     fraction: FloatArray
-    tied: bool
     covariates: FloatArray
     null_coef: FloatArray
-    lengths: IntArray
     event_totals: FloatArray
     covariate_products: FloatArray
 
 
 def _plan(sets: RiskSets, covariates: FloatArray, null_coef: FloatArray) -> _Plan:
     used = sets.order[: int(sets.last[-1]) + 1]
-    segments = np.concatenate(([0], sets.last[:-1] + 1))
     c = covariates[used]
     pairs = [c[:, a] * c[:, b] for a in range(c.shape[1]) for b in range(a + 1)]
+    tied = np.flatnonzero(np.bincount(sets.group)[sets.group] > 1)
+    _, starts, alike = np.unique(sets.group[tied], return_index=True, return_inverse=True)
     return _Plan(
         rows=used,
-        segments=segments.astype(np.int64),
+        segments=np.concatenate(([0], sets.last[:-1] + 1)).astype(np.int64),
         event_rows=sets.who,
-        starts=sets.starts,
         group=sets.group,
-        fraction=sets.fraction,
-        tied=bool((sets.fraction > 0.0).any()),
+        first=sets.starts[np.searchsorted(sets.last, np.arange(len(used)))],
+        tied=tied,
+        sets=alike,
+        starts=starts,
+        fraction=sets.fraction[tied, None],
         covariates=c,
         null_coef=null_coef,
-        lengths=np.diff(np.append(segments, len(used))).astype(np.int64),
         event_totals=c[sets.who].sum(axis=0),
         covariate_products=np.array(pairs).reshape(len(pairs), len(used)),
     )
@@ -85,12 +93,12 @@ def _plan(sets: RiskSets, covariates: FloatArray, null_coef: FloatArray) -> _Pla
 
 def _risk_sums(plan: _Plan, values: FloatArray) -> FloatArray:
     """Compute Efron-adjusted sums over the risk set of each event, (events, features)."""
-    at_risk: FloatArray = np.cumsum(np.add.reduceat(values, plan.segments, axis=0), axis=0)
-    if not plan.tied:
-        return at_risk
-    ties = np.add.reduceat(values[plan.event_rows], plan.starts, axis=0)
-    adjusted: FloatArray = at_risk[plan.group] - plan.fraction[:, None] * ties[plan.group]
-    return adjusted
+    found: FloatArray = np.cumsum(np.add.reduceat(values, plan.segments, axis=0), axis=0)
+    if len(plan.tied):
+        found = found[plan.group]
+        ties = np.add.reduceat(values[plan.event_rows[plan.tied]], plan.starts, axis=0)
+        found[plan.tied] -= plan.fraction * ties[plan.sets]
+    return found
 
 
 def _exposure_sums(plan: _Plan, w: FloatArray, inverse: FloatArray) -> FloatArray:
@@ -99,12 +107,12 @@ def _exposure_sums(plan: _Plan, w: FloatArray, inverse: FloatArray) -> FloatArra
     With these weights, summing risk-set averages over events becomes a single weighted sum over
     patients, so second moments need no running sum.
     """
-    per_group = np.add.reduceat(inverse, plan.starts, axis=0) if plan.tied else inverse
-    hazard = np.cumsum(per_group[::-1], axis=0)[::-1]
-    weighted: FloatArray = w * np.repeat(hazard, plan.lengths, axis=0)
-    if plan.tied:
-        lost = np.add.reduceat(plan.fraction[:, None] * inverse, plan.starts, axis=0)
-        weighted[plan.event_rows] -= w[plan.event_rows] * lost[plan.group]
+    hazard = np.cumsum(inverse[::-1], axis=0)[::-1]
+    weighted: FloatArray = w * hazard.take(plan.first, axis=0)
+    if len(plan.tied):
+        rows = plan.event_rows[plan.tied]
+        lost = np.add.reduceat(plan.fraction * inverse[plan.tied], plan.starts, axis=0)
+        weighted[rows] -= w[rows] * lost[plan.sets]
     return weighted
 
 
