@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import importlib.util
 import io
 import os
@@ -34,6 +35,7 @@ def main() -> None:
     from sage.core.egress import confine
 
     confine()
+    gc.set_threshold(100_000, 20, 20)  # objects of libraries stay, and revisiting them takes long
     from sage.cli.app import app
 
     if isinstance(sys.stdout, io.TextIOWrapper):
