@@ -13,6 +13,7 @@ and Smyth 2010, Stat Appl Genet Mol Biol).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,16 +42,14 @@ def score_z(
 
     Both are taken within strata, and given the other terms.
     """
-    codes = np.zeros(len(value), dtype=np.int64) if layers is None else layers
-    order = np.argsort(codes, kind="stable")
-    _, starts, place, sizes = np.unique(
-        codes[order], return_index=True, return_inverse=True, return_counts=True
+    rows: list[Any] = (
+        [slice(None)] if layers is None else [layers == code for code in np.unique(layers)]
     )
 
     def center(block: FloatArray) -> FloatArray:
-        means = np.add.reduceat(block[order], starts, axis=0) / sizes[:, None]
         found = np.empty_like(block, dtype=float)
-        found[order] = block[order] - means[place]
+        for mine in rows:
+            found[mine] = block[mine] - block[mine].mean(axis=0)
         return found
 
     base = None if others is None else center(others)

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from validation.statistics.base import FloatArray
 
 SEPARATOR = "#"
+CELLS = 500_000
+"""Reassigned exposures (patients x draws) that are compared at once."""
 
 
 def control_outcome(name: str, method: str, endpoint: str, **values: Any) -> TestOutcome:
@@ -223,7 +225,8 @@ def permuted_outcome(study: Study) -> PermutedOutcome:
         orders = permutations(len(x), plan.permutations, seed, layers, clusters)
         if flags is not None:
             value = _scores(value, flags == 1, layers, entry)
-        null = score_z(value, x[orders].T, others, layers)
+        parts = np.array_split(orders, max(1, orders.size // CELLS))
+        null = np.concatenate([score_z(value, x[part].T, others, layers) for part in parts])
         observed = float(score_z(value, x[:, None], others, layers)[0])
     p, null = empirical_p(observed, null), null[np.isfinite(null)]
     nominal = [chi2_p(float(z) ** 2, 1) < study.contract.rules.alpha for z in null]

@@ -175,7 +175,7 @@ def find_cut(values: FloatArray, use: VariableUse, rule: CutRule | None = None) 
     mean, sd = float(known.mean()), float(known.std(ddof=1))
     if rule in CONTINUOUS:
         return Cut(variable=use.key, rule=rule, mean=mean, sd=sd)
-    if set(np.unique(known)) == {0.0, 1.0}:
+    if ((known == 0.0) | (known == 1.0)).all():
         lower = upper = 0.5
     elif rule is CutRule.MEDIAN:
         lower = upper = float(np.median(known))

@@ -7,6 +7,7 @@ is O(n k^2) with no loop over patients. Efron 1977 (J Am Stat Assoc) for ties.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -36,7 +37,17 @@ class RiskSets:
     not_entered: IntArray | None = None
     case: FloatArray | None = None
 
-    @property
+    @cached_property
+    def reached(self) -> IntArray:
+        """Position (patients,) of the earliest event time at which each patient is at risk."""
+        return np.searchsorted(self.last, np.arange(len(self.order)), side="left")
+
+    @cached_property
+    def tied(self) -> bool:
+        """True if any events share their time."""
+        return bool((self.fraction > 0.0).any())
+
+    @cached_property
     def shares(self) -> FloatArray:
         """Weight of each event's risk set: the mean weight of its tied group."""
         if self.case is None:
@@ -116,11 +127,13 @@ class Moments:
 def _sums(sets: RiskSets, values: FloatArray) -> FloatArray:
     """Sum `values` over the risk set of each event, with Efron's correction for ties."""
     cumulative = np.cumsum(values[sets.order], axis=0)
-    at_risk = cumulative[sets.last]
+    at_risk = cumulative.take(sets.last, axis=0)
     if sets.entry_order is not None and sets.not_entered is not None:
         outside = np.cumsum(values[sets.entry_order], axis=0)
         outside = np.concatenate((np.zeros_like(outside[:1]), outside))
         at_risk = at_risk - outside[sets.not_entered]
+    if not sets.tied:
+        return np.asarray(at_risk, dtype=np.float64)
     tied = np.add.reduceat(values[sets.order[sets.who]], sets.starts, axis=0)
     shape = (-1,) + (1,) * (values.ndim - 1)
     result: FloatArray = at_risk[sets.group] - sets.fraction.reshape(shape) * tied[sets.group]
@@ -150,13 +163,14 @@ def _cumulated(sets: RiskSets, per_event: FloatArray) -> FloatArray:
     # Times descend: a patient is at risk at the event times up to its own position.
     ahead = np.zeros((len(per_time) + 1, per_event.shape[1]))
     ahead[:-1] = np.cumsum(per_time[::-1], axis=0)[::-1]
-    place = np.arange(len(sets.order))
-    found = ahead[np.searchsorted(sets.last, place, side="left")]
-    lost = np.add.reduceat(sets.fraction[:, None] * per_event, sets.starts, axis=0)
-    found[sets.who] -= lost[sets.group]
+    found: FloatArray = ahead.take(sets.reached, axis=0)
+    if sets.tied:
+        lost = np.add.reduceat(sets.fraction[:, None] * per_event, sets.starts, axis=0)
+        found[sets.who] -= lost[sets.group]
     if sets.entry_order is not None and sets.not_entered is not None:
         before = np.zeros((int(sets.order.max()) + 1, per_event.shape[1]))
-        before[sets.entry_order] = ahead[np.searchsorted(sets.not_entered, place, side="right")]
+        place = np.searchsorted(sets.not_entered, np.arange(len(sets.order)), side="right")
+        before[sets.entry_order] = ahead[place]
         found -= before[sets.order]
     return found
 
