@@ -46,17 +46,6 @@ def _script(*answers: Answer) -> Callable[[dict[str, Any]], Answer]:
     return lambda body: left.pop(0) if len(left) > 1 else left[0]
 
 
-def test_an_answer_is_validated_counted_and_kept(tmp_path: Path) -> None:
-    with serve(_script(Answer(GOOD))) as server:
-        reply = _reasoner(server, tmp_path).ask(PATH_GENERATION, GIVEN)
-    assert reply.output.sources == ("TLS",)
-    assert reply.spent.prompt_tokens > 0
-    assert reply.spent.usd > 0
-    sent = server.requests[0]
-    assert sent["response_format"]["json_schema"]["name"] == "PathQuery"
-    assert "TLS and FABP5" in sent["messages"][1]["content"]
-
-
 @pytest.mark.parametrize(
     ("bad", "word"),
     [
@@ -142,29 +131,6 @@ def test_a_reply_is_never_paid_twice(tmp_path: Path) -> None:
         assert len(server.requests) == 1
     assert reply.spent.cached == 1
     assert again.client.meter.total_usd == pytest.approx(reply.spent.usd)
-
-
-def test_a_damaged_kept_reply_is_asked_again(tmp_path: Path) -> None:
-    with serve(_script(Answer(GOOD))) as server:
-        _reasoner(server, tmp_path).ask(PATH_GENERATION, GIVEN)
-        for path in (tmp_path / "replies").glob("*.json"):
-            path.write_text("{broken")
-        assert _reasoner(server, tmp_path).ask(PATH_GENERATION, GIVEN).output.domain
-        assert len(server.requests) == 2
-
-
-def test_a_refused_key_is_bad_input_and_is_not_shown(tmp_path: Path) -> None:
-    refused = Answer("bad key", status=401)
-    with serve(_script(refused)) as server, pytest.raises(InputError) as caught:
-        _reasoner(server, tmp_path).ask(PATH_GENERATION, GIVEN)
-    assert SECRET not in str(caught.value)
-    assert server.keys == [f"Bearer {SECRET}"]
-
-
-def test_an_unreachable_endpoint_names_itself_and_the_way_on(tmp_path: Path) -> None:
-    nowhere = Server(url="http://127.0.0.1:9/v1")
-    with pytest.raises(FaultError, match=r"127\.0\.0\.1:9"):
-        _reasoner(nowhere, tmp_path).ask(PATH_GENERATION, GIVEN)
 
 
 def test_the_budget_stops_before_the_call_and_a_larger_one_goes_on(tmp_path: Path) -> None:

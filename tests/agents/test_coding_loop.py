@@ -285,12 +285,6 @@ def test_a_fix_that_fails_is_escalated_again_and_one_that_works_survives_a_kill(
 
 
 @pytest.mark.bubblewrap
-def test_resume_without_a_fix_says_which_file_to_mend(escalated: Bench, box: Sandbox) -> None:
-    with pytest.raises(InputError, match=r"attempt-3/analysis\.py"):
-        escalated.resume(Recorded("never"), box)
-
-
-@pytest.mark.bubblewrap
 def test_numbers_that_differ_are_a_finding_that_changes_no_published_number(
     begun: Bench, box: Sandbox
 ) -> None:
@@ -308,15 +302,6 @@ def test_numbers_that_differ_are_a_finding_that_changes_no_published_number(
     assert results["numbers"]["primary.p"]["value"] == forged["sage"] != 0.0001
     assert results["verdict"]["verdict"] != "supported"
     assert "not independently reproduced" in results["verdict"]["qualifiers"]
-
-
-def test_a_finished_folder_is_returned_as_it_is(
-    held_back: tuple[Bench, Spy], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench = held_back[0]
-    first = CodingOutcome.model_validate_json((bench.folder / "h1/outcome.json").read_text())
-    monkeypatch.setattr(Spy, "run", None)
-    assert bench.carry_out(rules(), Spy()) == first
 
 
 def test_a_folder_of_another_contract_is_refused(
@@ -338,14 +323,3 @@ def test_confirmation_patients_are_not_mounted_before_the_unlock(
     unlocked = bool(Ledger(bench.folder / "h1.jsonl").unlocks)
     mounted = (bench.folder / "h1/inputs/confirmation").exists()
     assert ("confirmation" in spy.parts) == unlocked == mounted
-
-
-def test_the_outcome_tells_provenance_without_rows(held_back: tuple[Bench, Spy]) -> None:
-    bench = held_back[0]
-    outcome = CodingOutcome.model_validate_json((bench.folder / "h1/outcome.json").read_text())
-    where = outcome.provenance[0]
-    assert 0 < where.patients_in_table < 160
-    assert where.data_hashes == bench.frozen.data_hashes
-    assert set(where.files) >= {"contract.json", "table.parquet"}
-    text = outcome.model_dump_json()
-    assert not [pseudonym for pseudonym in bench.cohort.pseudonyms if pseudonym in text]

@@ -13,12 +13,10 @@ from agents.core.rules import RulesReasoner
 from agents.core.statement import same_claim
 from agents.core.types import Citation
 from agents.question.types import Intent
-from agents.scientist.blind import DesignPower
 from agents.scientist.rank import (
     RankParts,
     added_to,
     by_expected_information,
-    parts_of,
     plausibility,
     relevance,
 )
@@ -156,19 +154,6 @@ def parts(power: float, left_out: int = 0, added: int = 0) -> RankParts:
     for value in given.values():
         product *= value
     return RankParts(**given, expected_information=product, left_out=left_out, added=added)
-
-
-def test_expected_information_is_the_product_of_its_parts() -> None:
-    proposal = Proposal(hypothesis=claim({"variable": "expression:FABP5"}), support_absent=True)
-    found = parts_of(
-        proposal, DesignPower(power=0.8, detectable=1.5, scale="hazard ratio"),
-        question=question(FABP5, OS), brief=brief(*EDGES), found={}, studied=0,
-    )  # fmt: skip
-    assert (found.power, found.plausibility, found.understudied, found.relevance) == (
-        0.8, 0.2, 1.0, 1.0,
-    )  # fmt: skip
-    assert found.expected_information == pytest.approx(0.16)
-    assert by_expected_information([parts(0.2), parts(0.9), parts(0.9)]) == [1, 2, 0]
 
 
 def test_the_question_leads_whatever_else_there_is_to_learn() -> None:

@@ -60,11 +60,6 @@ def test_the_same_seed_draws_the_same_whatever_the_order_of_the_runs() -> None:
     }  # fmt: skip
 
 
-def test_a_long_report_does_not_fill_the_sample() -> None:
-    counted = Counter(item.run for item in draw(POOL, 100))
-    assert counted == {"small": 18, "middle": 41, "large": 41}
-
-
 def test_words_that_every_report_has_are_drawn_once_and_too_few_are_said() -> None:
     same = [statement(report, 1, "interpretive", "One cohort only.") for report in "abc"]
     others = [statement("a", line, kind) for kind in ("data", "literature") for line in range(9)]

@@ -53,13 +53,6 @@ def test_a_model_that_reads_is_right_and_sees_nothing_later(tmp_path: Path) -> N
     assert all(row.tokens > 0 for row in rows)
 
 
-def test_three_unusable_replies_are_a_wrong_answer(tmp_path: Path) -> None:
-    rows, requests = answers(tmp_path, lambda _: Answer(content="I would rather not say."))
-    assert [(row.answer, row.right) for row in rows] == [(None, False)] * 2
-    assert len(requests) == 6
-    assert all(row.error and row.tokens > 0 for row in rows)
-
-
 def test_an_interrupted_run_asks_nothing_twice(tmp_path: Path) -> None:
     def reply(_: dict[str, Any]) -> Answer:
         return Answer(content='{"answer": "A", "reason": "a guess\\u2028or two"}')
@@ -73,15 +66,6 @@ def test_an_interrupted_run_asks_nothing_twice(tmp_path: Path) -> None:
     file.write_text("{}\n", encoding="utf-8")
     with pytest.raises(InputError, match="line 1"):
         answers(tmp_path, reply)
-
-
-def test_one_patient_gives_no_interval() -> None:
-    rows = [
-        Answered(key="", case="P", number=n, kind="", truth=letter, answer=letter)
-        for n, letter in enumerate("AABB")
-    ]
-    whole = score(rows)
-    assert (whole.accuracy, whole.interval, whole.over) == (1.0, (0.0, 1.0), (-1.0, 1.0))
 
 
 @pytest.mark.shared

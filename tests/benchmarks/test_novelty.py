@@ -69,18 +69,6 @@ def test_every_shipped_identifier_is_a_verified_one() -> None:
     assert [doi for doi in dois if f"\t{doi.lower()}\t" not in known] == []
 
 
-def test_accuracy_counts_scores_inside_their_tiers_range() -> None:
-    rows = [row("1", "A", 9.0), row("2", "A", 8.4), row("3", "E", 3.5), row("4", "C", 5.0)]
-    assert c.measure_accuracy(rows, "full") == 0.75
-    assert c.measure_gap(rows, "full") == pytest.approx(8.7 - 3.5)
-
-
-def test_tier_correlation_is_spearmans() -> None:
-    means = {"A": 9, "B": 7, "C": 6, "D": 4, "E": 2}
-    rows = [row(tier, tier, score) for tier, score in means.items()]
-    assert c.correlate_tiers(rows, "full") == pytest.approx(1.0)
-
-
 def test_the_own_paper_is_hidden_whatever_its_punctuation() -> None:
     def all_of(wanted):
         return {
@@ -124,9 +112,3 @@ def test_debate_separates_refuted_from_new_better_than_averaging() -> None:
     assert c.correlate_tiers(rows, "full") > 0.5
     tiers = c.summarize_tiers(rows)
     assert tiers["E"]["contradictions"] > tiers["A"]["contradictions"]
-
-
-def test_a_wrong_dataset_is_bad_input(tmp_path: Path) -> None:
-    for name in ("set.txt", "none.jsonl"):
-        with pytest.raises(InputError, match=name):
-            c.run(tmp_path / name)

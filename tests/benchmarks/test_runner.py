@@ -61,10 +61,6 @@ def test_results_that_are_kept_are_not_computed_again(tmp_path: Path) -> None:
         load_lines(keep, Line)
 
 
-def test_the_page_in_the_documentation_is_that_of_the_results() -> None:
-    assert (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8") == write_page(RESULTS)
-
-
 def test_a_page_holds_rows_notes_and_commands(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no reports"):
         write_page(tmp_path)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from benchmarks.adapters.slidequest import (
-    LARGEST_ANSWER,
     Question,
     load_questions,
     read_answer,
@@ -50,12 +49,6 @@ def test_hundreds_of_guessed_columns_are_no_answer() -> None:
     assert both(asked, [{"slide_id": "a", "model": "svm", "accuracy": 10}]) == (1, 1)
 
 
-def test_texts_are_compared_without_case_and_dashes() -> None:
-    asked = question([{"slide_id": "a", "kind": "Non-invasive"}], {"kind": ["invasive"]})
-    assert both(asked, [{"slide_id": "a", "kind": " noninvasive. "}]) == (1, 1)
-    assert both(asked, [{"slide_id": "a", "kind": "invasive"}]) == (0, 0)
-
-
 def test_the_published_rules_refuse_a_negative_truth_and_rows_that_share_an_id() -> None:
     negative = [{"slide_id": "a", "r": -0.3}]
     assert both(question(negative, {"r": 0.15}), negative) == (0, 1)
@@ -73,19 +66,6 @@ def test_the_published_rules_on_answers_of_odd_forms(tmp_path: Path) -> None:
     columns = tmp_path / "answer.json"
     columns.write_text('{"slide_id": ["a", "b"], "x": [1, 2]}', encoding="utf-8")
     assert both(asked, read_answer(columns)) == (1, 1)
-
-
-def test_large_answers_do_not_hold_the_scorer_up(tmp_path: Path) -> None:
-    rows = [{"slide_id": f"TCGA-{n:04d}-DX1_xmin{n * 7}", "x": float(n)} for n in range(600)]
-    asked = question(rows, {"x": 0.1})
-    named = [{"slide_id": f"{row['slide_id']}.png", "x": row["x"]} for row in rows]
-    assert both(asked, named[::-1]) == (1, 1)
-    assert both(asked, [{"slide_id": f"guess {n}", "x": 1} for n in range(10**5)]) == (0, 0)
-    huge = tmp_path / "answer.json"
-    with huge.open("wb") as file:
-        file.truncate(LARGEST_ANSWER + 1)
-    with pytest.raises(InputError, match="larger than 16 MiB"):
-        read_answer(huge)
 
 
 def test_repeats_have_a_standard_error_and_failures_are_counted(tmp_path: Path) -> None:

@@ -15,13 +15,10 @@ import pytest
 
 import sage.core.files as files
 from sage.__main__ import main
-from sage.core.errors import InputError
 from sage.core.files import (
     append_line,
-    read_json,
     replacing,
     write_bytes,
-    write_json,
     write_text,
     writing,
 )
@@ -204,23 +201,6 @@ def test_any_name_that_the_disk_takes(tmp_path: Path, name: str) -> None:
     with replacing(tmp_path / name) as temporary:
         temporary.write_text("y")
     assert names(tmp_path) == [name]
-
-
-def test_a_folder_in_the_way_is_named(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    with pytest.raises(OSError) as raised:
-        write_text(tmp_path / "out", "x")
-    assert raised.value.filename == str(tmp_path / "out")
-    assert names(tmp_path) == ["out"]
-
-
-def test_json_reads_back_and_a_damaged_file_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    write_json(path, {"b": "\ud800", "a": [1]})
-    assert path.read_text().startswith('{\n "a"') and read_json(path)["a"] == [1]
-    path.write_text('{"a": ')
-    with pytest.raises(InputError, match=r"a\.json"):
-        read_json(path)
 
 
 def test_lines_of_many_writers_stay_whole(tmp_path: Path) -> None:

@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sage.core.clock import using
 from sage.core.http.cache import DiskCache
 from sage.core.http.client import Limit, Policy, Request, ServiceClient, meter_requests
 from sage.core.http.errors import SourceChanged, Unavailable
-from tests.core.clocks import SetClock
 from tests.core.http_server import FAST, MANY, Answer, FakeServices, as_json, serving
 
 
@@ -137,13 +135,6 @@ def test_a_redirect_to_another_host_is_not_followed() -> None:
         assert thief.seen == []
 
 
-def test_a_redirect_on_the_same_host_is_followed() -> None:
-    with serving() as services:
-        services.routes["/x"] = Answer(b"", 301, {"Location": "/moved"})
-        services.routes["/moved"] = as_json({"a": 1})
-        assert call(services)[0] == {"a": 1}
-
-
 def test_a_second_run_sends_no_request(tmp_path: Path) -> None:
     with serving() as services:
         services.routes["/x"] = as_json({"a": 1})
@@ -152,17 +143,6 @@ def test_a_second_run_sends_no_request(tmp_path: Path) -> None:
         assert len(services.seen) == 1
     assert value == {"a": 1}
     assert (usage.requests, usage.cached) == (0, 1)
-
-
-def test_an_expired_entry_is_fetched_again(tmp_path: Path) -> None:
-    cache = DiskCache(tmp_path, max_age=60)
-    told = SetClock(1000.0)
-    with serving() as services, using(told):
-        services.routes["/x"] = as_json({"a": 1})
-        call(services, cache=cache)
-        told.at += 61
-        call(services, cache=cache)
-        assert len(services.seen) == 2
 
 
 def test_a_damaged_entry_is_a_miss(tmp_path: Path) -> None:

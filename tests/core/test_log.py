@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import subprocess
-import sys
 import time
 import unicodedata
 from collections.abc import Iterator
@@ -20,9 +19,7 @@ from hypothesis import strategies as st
 import sage
 import sage.core.log as log
 from sage.core.clock import using
-from sage.core.errors import InputError
 from sage.run.folder import RunFolder
-from sage.settings import load
 from tests.core.clocks import SetClock
 from tests.core.http_server import FAST, MANY, Answer, as_json, serving
 from tests.warm import run_warm
@@ -117,16 +114,6 @@ def test_a_value_that_is_named_a_secret_is_struck_out(name: str, tmp_path: Path)
     assert (record["prompt_tokens"], record["gene"]) == (17, "KEAP1")
 
 
-def test_the_settings_key_is_known_as_a_secret(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SAGE_API_KEY", "plainwordkey")
-    load()
-    log.configure("info", tmp_path / "log.jsonl")
-    say.info("asked", key="plainwordkey")
-    assert "plainwordkey" not in (tmp_path / "log.jsonl").read_text()
-
-
 @pytest.mark.parametrize("part", ["token", "bearer ", "://"])
 def test_a_long_hostile_value_is_cut_and_costs_no_time(part: str, tmp_path: Path) -> None:
     log.configure("info", tmp_path / "log.jsonl")
@@ -183,18 +170,6 @@ def test_a_run_s_log_does_not_name_who_is_to_be_forgotten(
     said = (tmp_path / "log.jsonl").read_text()
     assert "hospital" in said
     assert "SIM-0001" not in said
-
-
-def test_a_file_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"--log-file .*no/log"):
-        log.configure("info", tmp_path / "no" / "log")
-
-
-def test_without_a_word_about_logs_nothing_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
-    code = "from sage.core.log import logger; logger('kg').warning('x'); logger('kg').info('y')"
-    environment = {**os.environ, "PYTHONPATH": HOUSE}
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
-    assert capfd.readouterr() == ("", "")
 
 
 def test_the_command_line_logs_to_a_file_and_shows_its_level(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.harness import PROMPT, REPO, cache_dir, core_only, sage
+from tests.end_to_end.harness import PROMPT, core_only, sage
 
 HYPOTHESIS = {
     "id": "tls",
@@ -92,21 +92,3 @@ def test_an_absent_extra_is_one_line_with_its_command(
     assert needs in ended.err and len(ended.err.strip().splitlines()) == 1
     assert f'pip install "sage-pathology[{extra}]"' in ended.err
     assert {path.name for path in tmp_path.iterdir()} - before <= {"sage-output"}
-
-
-def test_doctor_names_a_package_that_owns_one_of_our_names(tmp_path: Path) -> None:
-    (tmp_path / "agents").mkdir()
-    (tmp_path / "agents/__init__.py").touch()
-    facts = tmp_path / "other_agents-1.0.dist-info"
-    facts.mkdir()
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: other-agents\nVersion: 1.0\n")
-    (facts / "RECORD").write_text("agents/__init__.py,,\n")
-    (tmp_path / "work").mkdir()
-    ended = sage(
-        "doctor", "--json", cwd=tmp_path / "work", PYTHONPATH=f"{REPO}:{tmp_path}",
-        SAGE_CACHE_DIR=str(cache_dir()),
-    )  # fmt: skip
-    assert ended.code == 1, ended.err
-    (found,) = [check for check in ended.json["checks"] if check["what"] == "packages"]
-    assert found["state"] == "broken"
-    assert found["found"] == "agents is also in the package other-agents"

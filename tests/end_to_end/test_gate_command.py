@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 
 import pytest
@@ -58,30 +57,6 @@ def run(*words: str, code: int = 0) -> str:
     done = CliRunner().invoke(app, list(words))
     assert done.exit_code == code, done.output
     return done.output
-
-
-def test_what_passes_the_gate_is_measured(folder: Path) -> None:
-    line = [
-        "validate",
-        "gate",
-        "cohort",
-        "--maps",
-        "maps",
-        "--define",
-        "define.txt",
-        "--out",
-        "gate",
-        "--json",
-    ]
-    report = json.loads(run(*line))
-    assert report["patients"] == 16  # those of the cohort alone
-    assert [g["passed"] for g in report["measurements"]] == [True, True, False]
-    passed = (folder / "gate" / "passed.txt").read_text().splitlines()
-    assert passed[:2] == ["mean(density(cells.b))", "mean(ripley_l(cells.a, 60))"]
-    assert passed[-2:] == ["pooled(area(tissue))", "pooled(count(cells))"]
-    line = "slides measure - --maps maps --define gate/passed.txt --out measured"
-    run(*shlex.split(line))
-    assert len((folder / "measured" / "measured.csv").read_text().splitlines()) == 25
 
 
 def test_slides_made_again_are_compared(folder: Path) -> None:

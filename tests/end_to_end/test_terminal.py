@@ -82,16 +82,6 @@ def test_open_says_where_the_report_is_or_why_there_is_none(waiting: Path) -> No
     assert sage("show", "no-such-run", "--open", cwd=waiting).code == 2
 
 
-@pytest.mark.parametrize("command", ["admin config", "show last", "show"])
-def test_nothing_is_cut_off_at_a_narrow_width_or_in_a_pipe(waiting: Path, command: str) -> None:
-    shown = sage(*command.split(), cwd=waiting, COLUMNS="60")
-    wide = sage(*command.split(), cwd=waiting, COLUMNS="400")
-    assert shown.code == 0 and "…" not in shown.out
-    assert shown.out.split() == wide.out.split()
-    assert all(word in shown.out for word in {"admin config": ["models.high.name = gpt-5"]}.get(
-        command, [next((waiting / "runs").glob("2*")).name]))  # fmt: skip
-
-
 def test_there_is_one_install_completion_and_it_works_in_bash_and_zsh(tmp_path: Path) -> None:
     root = typer.main.get_command(app)
     assert [item.name for item in root.params].count("install_completion") == 1
@@ -127,12 +117,3 @@ def test_a_model_call_says_how_many_tokens_have_come(tmp_path: Path) -> None:
         report_progress("nobody listens any more")
     assert any("tokens so far" in text for text in heard)
     assert len(heard) == quiet
-
-
-def test_a_long_step_says_what_it_is_at(tmp_path: Path) -> None:
-    from validation.statistics.bootstrap import bootstrap
-
-    heard: list[str] = []
-    with listen(lambda what, done, total: heard.append(describe_progress(what, done, total))):
-        bootstrap(lambda values: float(values.mean()), [1.0, 2.0, 3.0, 4.0], times=30, seed=1)
-    assert heard[0] == "bootstrap resamples 0 of 30" and len(heard) == 30

@@ -13,10 +13,10 @@ from kg.embedding.embed import HashingEmbedder
 from kg.fusion.fuse import fuse
 from kg.fusion.model import FusionOptions
 from kg.graph.model import Graph
-from kg.types import EntityType, ScoredPath
+from kg.types import ScoredPath
 from sage.cli.kg import app
 from sage.core.errors import InputError
-from tests.kg.gr_helpers import bladder, triple
+from tests.kg.gr_helpers import bladder
 
 RUN = CliRunner()
 pytestmark = pytest.mark.usefixtures("plain_settings")
@@ -34,15 +34,6 @@ def answer(*arguments: str) -> Any:
     result = RUN.invoke(app, [*arguments, "--json"])
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
-
-
-def test_a_question_gives_paths_with_what_was_understood(folder: Path) -> None:
-    got = answer("paths", "TLS and genes in bladder cancer", "-g", str(folder))
-    assert [c["name"] for c in got["concepts"]] == [
-        "tertiary lymphoid structures",
-        "bladder cancer",
-    ]
-    assert got["paths"][0]["edges"][0]["evidence"][0]["text"]
 
 
 def test_the_domain_changes_relevance_only(folder: Path) -> None:
@@ -93,35 +84,6 @@ def test_each_path_is_one_sentence_with_its_weakest_link_and_what_contradicts_it
         assert f"{number}. {' '.join(account.split())}" in said
         assert "weakest link: " in account
         assert "contradict" in account
-
-
-def test_types_keep_their_places_in_graphs_on_disk() -> None:
-    assert list(EntityType).index(EntityType.OTHER) == 18
-    assert list(EntityType).index(EntityType.CHEMICAL) == 10
-
-
-def test_show_prints_evidence_of_edges_that_point_to_the_node(folder: Path) -> None:
-    result = RUN.invoke(app, ["show", "lipid metabolism", "-g", str(folder)])
-    assert "FABP5 regulates lipid metabolism: 1 for" in result.stdout
-    assert "FABP5 regulates lipid metabolism." in result.stdout
-
-
-def test_a_sentence_that_a_paper_says_twice_is_printed_once(tmp_path: Path) -> None:
-    said = "FGFR3 promotes growth in its abstract and body."
-    told = [triple("FGFR3", "growth", relation="promotes", text=said, start=at) for at in (0, 900)]
-    fused = fuse(told, FusionOptions(prune_below=1), HashingEmbedder())
-    folder = str(Graph.from_fused(fused).save_sidecar(tmp_path / "g.kg"))
-    for asked in (["show", "FGFR3"], ["paths", "FGFR3", "growth"]):
-        printed = RUN.invoke(app, [*asked, "-g", folder]).stdout
-        assert " ".join(printed.split()).count(said) == 1
-
-
-def test_show_lists_merges_with_their_reasons(folder: Path) -> None:
-    text = RUN.invoke(app, ["show", "TLS", "-g", str(folder)]).stdout
-    assert "merged: TLS" in text
-    assert "is defined as" in text
-    merges = answer("show", "B cells", "-g", str(folder))["merges"]
-    assert [(m["joined"], m["tier"]) for m in merges] == [("B cell", "lexical")]
 
 
 def test_a_graph_of_another_model_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

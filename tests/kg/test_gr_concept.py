@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given, settings
@@ -20,8 +18,7 @@ from kg.graph.concept import chart, describe_concept, render_concept
 from kg.graph.types import YearCount
 from kg.types import Polarity, Triple
 from sage.cli.kg import app
-from sage.core.errors import InputError
-from tests.kg.gr_helpers import D, G, bladder, graph, triple
+from tests.kg.gr_helpers import D, G, graph, triple
 
 UP, DOWN = Polarity.POSITIVE, Polarity.NEGATIVE
 CHROMIUM = next(
@@ -97,18 +94,6 @@ def test_no_paper_is_lost_and_none_counts_twice_on_a_side(rows: list[tuple]) -> 
         assert (r.papers_for == 0) or not r.denied
 
 
-def test_a_sentence_that_was_read_twice_is_quoted_once_with_its_paper(tmp_path: Path) -> None:
-    twice = [told("bladder cancer", "a", 2010), told("bladder cancer", "a", 2010)]
-    twice[1] = twice[1].model_copy(update={"relation_text": "drives"})
-    of = graph(twice)
-    assert len(of.supports(0)) == 2
-    (relation,) = describe_concept(of, "FGFR3").relations
-    assert len(relation.quotations) == 1
-    folder = str(of.save_sidecar(tmp_path / "g.kg"))
-    printed = CliRunner().invoke(app, ["show", "FGFR3", "--graph", folder])
-    assert "(2010, https://doi.org/10.1/a)" in printed.output.replace("\n", " ")
-
-
 def test_each_side_of_a_dispute_is_quoted(tmp_path: Path) -> None:
     folder = str(graph(DISPUTED).save_sidecar(tmp_path / "g.kg"))
     printed = CliRunner().invoke(app, ["show", "FGFR3", "--graph", folder]).output
@@ -157,36 +142,3 @@ def test_text_of_papers_cannot_become_markup_and_nothing_comes_from_outside() ->
         *("html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "details", "summary"),
         *("em", "span", "blockquote", "footer", "svg", "defs", "pattern", "rect", "line", "text"),
     }
-
-
-def test_the_page_is_well_formed_and_names_its_axes() -> None:
-    page = render_concept(describe_concept(graph(DISPUTED), "FGFR3"))
-    svg = ElementTree.fromstring(page[page.index("<svg") : page.index("</svg>") + 6])
-    texts = ["".join(text.itertext()).strip() for text in svg.iter("text")]
-    assert {"Year of publication", "Papers", "2010", "2016", "0"} <= set(texts)
-    assert len(svg.findall("rect")) == 4
-
-
-def test_a_concept_without_years_or_relations_is_said() -> None:
-    page = render_concept(describe_concept(graph([told("melanoma", "g", None)]), "FGFR3"))
-    assert "No paper of this concept has a year." in page
-
-
-def test_an_unknown_name_is_bad_input() -> None:
-    with pytest.raises(InputError, match="no node is called"):
-        describe_concept(graph(bladder()), "nobody here")
-
-
-@pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
-def test_in_a_browser_the_figure_is_drawn(tmp_path: Path) -> None:
-    folder = str(graph(DISPUTED).save_sidecar(tmp_path / "g.kg"))
-    out = tmp_path / "page.html"
-    assert CliRunner().invoke(app, ["show", "FGFR3", "-g", folder, "-o", str(out)]).exit_code == 0
-    assert CHROMIUM
-    done = subprocess.run(
-        [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", out.as_uri()],
-        capture_output=True, text=True, timeout=90, check=True,
-    )  # fmt: skip
-    assert done.stdout.count("<rect") == 6  # four bars, two of the pattern
-    assert "FGFR3" in done.stdout

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kg.embedding.embed import normalize
 from kg.fusion.cosine import find_cross_pairs, find_pairs
-from sage.core.errors import InputError
 
 
 def near_duplicates(n: int, d: int, seed: int) -> np.ndarray:
@@ -69,29 +67,3 @@ def test_cross_pairs_are_those_of_brute_force() -> None:
     x, y = near_duplicates(120, 48, 2), near_duplicates(700, 48, 2)
     found = find_cross_pairs(x, y, 0.85, lead=10)
     assert set(zip(found.left.tolist(), found.right.tolist(), strict=True)) == brute(x, y, 0.85)
-
-
-def test_no_vectors_give_no_pairs() -> None:
-    assert len(find_pairs(np.zeros((0, 384), dtype=np.float32), 0.9)) == 0
-
-
-def test_a_zero_vector_is_similar_to_nothing() -> None:
-    x = np.zeros((3, 4), dtype=np.float32)
-    x[0, 0] = 1.0
-    assert len(find_pairs(x, 0.5)) == 0
-
-
-def test_vectors_that_are_not_normalized_are_refused() -> None:
-    with pytest.raises(InputError, match="unit length"):
-        find_pairs(np.full((4, 8), 2.0, dtype=np.float32), 0.9)
-
-
-@pytest.mark.parametrize("tau", [0.0, -0.5, 1.5])
-def test_a_threshold_outside_its_range_is_refused(tau: float) -> None:
-    with pytest.raises(InputError, match="threshold"):
-        find_pairs(near_duplicates(10, 8, 0), tau)
-
-
-def test_vectors_of_different_dimensions_are_refused() -> None:
-    with pytest.raises(InputError, match="dimension"):
-        find_cross_pairs(near_duplicates(5, 8, 0), near_duplicates(5, 16, 0), 0.9)

@@ -15,7 +15,6 @@ import pytest
 from kg.graph.export import export_graph, node_link
 from kg.graph.export_page import layout
 from kg.graph.model import Graph
-from sage.core.errors import InputError
 from tests.kg.gr_helpers import D, G, bladder, graph, triple
 
 CHROMIUM = next(
@@ -27,13 +26,6 @@ def data_of(page: str) -> dict:  # type: ignore[type-arg]
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
     assert found
     return json.loads(found[1])
-
-
-def test_json_is_read_by_networkx(tmp_path: Path) -> None:
-    export_graph(graph(bladder()), tmp_path / "g.json", "json")
-    other = nx.node_link_graph(json.loads((tmp_path / "g.json").read_text()), edges="edges")
-    assert (other.number_of_nodes(), other.number_of_edges()) == (9, 12)
-    assert other.nodes["Gene:FABP5"]["name"] == "FABP5"
 
 
 def test_in_networkx_it_has_the_degrees_and_components_of_the_arrays() -> None:
@@ -53,14 +45,6 @@ def test_the_page_carries_nodes_colors_and_evidence(tmp_path: Path) -> None:
     assert any(edge["against"] for edge in data["edges"])
 
 
-def test_the_page_needs_nothing_from_outside(tmp_path: Path) -> None:
-    export_graph(graph(bladder()), tmp_path / "g.html", "html")
-    page = (tmp_path / "g.html").read_text()
-    assert not re.search(r"(src|href)\s*=", page)
-    assert "http://" not in page
-    assert "https://" not in page
-
-
 def test_text_from_papers_cannot_become_markup(tmp_path: Path) -> None:
     evil = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
     export_graph(graph([triple(evil, "b1", text=evil)]), tmp_path / "g.html", "html")
@@ -74,19 +58,6 @@ def test_a_large_graph_is_shown_in_part_and_says_so(tmp_path: Path) -> None:
     done = export_graph(graph(many), tmp_path / "g.html", "html", max_nodes=50)
     assert done.nodes == 50
     assert done.note == "The page shows 50 of 307 nodes."
-
-
-def test_the_focus_decides_which_part_is_shown(tmp_path: Path) -> None:
-    export_graph(graph(bladder()), tmp_path / "g.html", "html", focus="FABP5", max_nodes=3)
-    names = {n["name"] for n in data_of((tmp_path / "g.html").read_text())["nodes"]}
-    assert names == {"FABP5", "lipid metabolism", "tertiary lymphoid structures"}
-
-
-def test_unknown_formats_and_nodes_are_input_errors(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="graphml, json, cx2, html"):
-        export_graph(graph(bladder()), tmp_path / "g.xyz", "xyz")
-    with pytest.raises(InputError, match="no node"):
-        export_graph(graph(bladder()), tmp_path / "g.html", "html", focus="nobody here")
 
 
 def test_the_layout_is_fixed_and_keeps_nodes_apart() -> None:

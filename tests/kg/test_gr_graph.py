@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kg.embedding.embed import HashingEmbedder
 from kg.graph import graphml
-from kg.graph.belief import combine, noisy_or
+from kg.graph.belief import combine
 from kg.graph.model import Graph
 from kg.paths.find import PathOptions, find_between
 from kg.types import EntityType, Polarity
@@ -111,12 +111,6 @@ def test_belief_rises_with_support_and_falls_with_contradiction(
     assert combine(np.array([s]), np.array([0.0]))[0] == pytest.approx(s)
 
 
-def test_noisy_or_never_reaches_certainty() -> None:
-    got = noisy_or(np.zeros(3, dtype=np.int64), np.ones(3), 2)
-    assert got[0] == pytest.approx(1 - 1e-6)
-    assert got[1] == 0.0
-
-
 def test_the_graph_as_of_a_year_has_only_what_was_known() -> None:
     g = graph(bladder())
     past = g.as_of(2016)
@@ -133,16 +127,6 @@ def test_an_edge_as_of_a_year_keeps_only_the_readings_of_that_time() -> None:
     past = edge_of(g.as_of(2015), "a1", "associated_with", "b1")
     assert (past.documents, past.last_year, len(past.supports)) == (1, 2010, 1)
     assert past.weight == pytest.approx(0.8)
-
-
-def test_readings_without_a_year_are_not_part_of_the_past() -> None:
-    g = graph([triple("a1", "b1", year=None), triple("a1", "c1", year=2001)])
-    assert g.as_of(2015).names == ["a1", "c1"]
-
-
-def test_small_components_are_pruned_from_the_past_as_from_the_present() -> None:
-    g = graph(bladder(), prune_below=3)
-    assert g.as_of(2012).n_nodes == 0
 
 
 def test_a_node_is_found_by_id_name_alias_prefix_and_misspelling() -> None:
@@ -167,22 +151,6 @@ def test_neighbors_carry_direction_and_relations() -> None:
     assert got["tertiary lymphoid structures"].relations == ("inhibits",)
 
 
-def test_stats_count_what_is_there() -> None:
-    s = graph(bladder()).stats()
-    assert (s.nodes, s.edges, s.documents, s.readings) == (9, 12, 6, 12)
-    assert (s.first_year, s.last_year, s.components) == (2012, 2022, 1)
-    assert s.contradicted_edges == 2
-    assert s.types["Gene"] == 4
-
-
-def test_an_empty_graph_answers_without_failing(tmp_path: Path) -> None:
-    g = graph([])
-    assert g.stats().nodes == 0
-    assert g.find("x") == []
-    g.save_sidecar(tmp_path / "graph.kg")
-    assert Graph.load(tmp_path / "graph.kg").n_nodes == 0
-
-
 def test_the_sidecar_gives_back_the_same_graph(tmp_path: Path) -> None:
     g = graph(bladder())
     back = Graph.load(g.save_sidecar(tmp_path / "graph.kg"))
@@ -191,11 +159,6 @@ def test_the_sidecar_gives_back_the_same_graph(tmp_path: Path) -> None:
     assert [back.node(n) for n in range(9)] == [g.node(n) for n in range(9)]
     assert back.merges() == g.merges()
     assert np.array_equal(back.vectors, g.vectors)
-
-
-def test_a_folder_that_holds_a_sidecar_loads(tmp_path: Path) -> None:
-    graph(bladder()).save_sidecar(tmp_path / "graph.kg")
-    assert Graph.load(tmp_path).n_nodes == 9
 
 
 def test_two_writes_of_one_graph_are_byte_identical(tmp_path: Path) -> None:
@@ -260,13 +223,6 @@ def test_a_sidecar_cannot_point_outside_its_folder(tmp_path: Path) -> None:
     (folder / "meta.json").write_text(json.dumps(meta))
     with pytest.raises(InputError, match="outside"):
         Graph.load(folder)
-
-
-def test_a_missing_graph_says_how_to_build_one(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="sage kg build"):
-        Graph.load(tmp_path / "nothing")
-    with pytest.raises(InputError, match=r"graph\.kg"):
-        Graph.load(tmp_path)
 
 
 def test_a_foreign_folder_is_never_overwritten(tmp_path: Path) -> None:

@@ -9,9 +9,8 @@ import pytest
 
 from kg.graph import graphml, graphml_read
 from kg.graph.model import Graph
-from kg.paths.find import PathOptions, find_between
 from sage.core.errors import InputError
-from tests.kg.gr_helpers import EMBEDDER, bladder, graph, triple
+from tests.kg.gr_helpers import bladder, graph, triple
 
 HEAD = '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">'
 
@@ -40,19 +39,6 @@ def test_reading_back_loses_nothing_but_vectors(tmp_path: Path) -> None:
     assert back.node("TLS").name == "tertiary lymphoid structures"
     again = graphml.write(back, tmp_path / "again.graphml")
     assert again.read_bytes() == (tmp_path / "g.graphml").read_bytes()
-
-
-def test_paths_work_on_a_graph_from_graphml(tmp_path: Path) -> None:
-    back = Graph.load(graphml.write(graph(bladder()), tmp_path / "g.graphml"))
-    found = find_between(back, "FABP5", "overall survival", PathOptions(), EMBEDDER)
-    same = find_between(graph(bladder()), "FABP5", "overall survival", PathOptions(), EMBEDDER)
-    assert found.paths == same.paths
-
-
-def test_the_past_written_to_graphml_holds_only_the_past(tmp_path: Path) -> None:
-    text = graphml.write(graph(bladder()).as_of(2016), tmp_path / "g.graphml").read_text()
-    assert "FABP5" not in text
-    assert "2019" not in text
 
 
 def test_names_with_markup_and_control_characters_stay_well_formed(tmp_path: Path) -> None:
@@ -119,10 +105,3 @@ def test_bad_graphml_names_the_file_and_the_fault(tmp_path: Path, body: str, mes
     with pytest.raises(InputError, match=message) as caught:
         graphml_read.read_graphml(write(tmp_path, body))
     assert "foreign.graphml" in str(caught.value)
-
-
-def test_a_file_with_nul_bytes_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "foreign.graphml"
-    path.write_bytes(b"\x00" * 100)
-    with pytest.raises(InputError, match=r"foreign\.graphml"):
-        graphml_read.read_graphml(path)

@@ -36,10 +36,6 @@ def test_an_isolated_node_has_the_largest_finite_information_content() -> None:
     assert content.argmax() == 0
 
 
-def test_a_graph_without_edges_gives_no_information() -> None:
-    assert scores.information_content(np.zeros(4, dtype=int)) == pytest.approx(np.zeros(4))
-
-
 def test_relevance_is_one_minus_the_mean_distance() -> None:
     distances = np.array([0.5, 1.0, 0.0, 1.5, 9.0])
     assert scores.relevance(PATHS, distances) == pytest.approx([1 - 3.0 / 3, 1 - 0.5 / 2])
@@ -63,12 +59,6 @@ def test_surprise_refuses_a_category_that_the_graph_does_not_have() -> None:
         scores.surprise(np.array([[1, 1]]), np.array([1.0, 0.0]))
 
 
-def test_surprise_of_a_graph_with_one_category_is_zero() -> None:
-    counts = scores.category_counts(PATHS, np.zeros(5, dtype=int), 3)
-    background = scores.category_distribution(np.zeros(5, dtype=int), 3)
-    assert scores.surprise(counts, background) == pytest.approx([0.0, 0.0])
-
-
 @given(
     st.lists(st.lists(st.integers(0, 6), min_size=4, max_size=4), min_size=1, max_size=6).filter(
         lambda rows: all(sum(r) for r in rows)
@@ -89,21 +79,6 @@ def test_surprise_is_zero_exactly_when_the_distributions_agree() -> None:
     same, other = scores.surprise(np.array([[2, 1, 1], [1, 2, 1]]), q)
     assert same == pytest.approx(0.0, abs=1e-12)
     assert other > 0.01
-
-
-def test_category_counts_count_repeated_categories() -> None:
-    got = scores.category_counts(PATHS, np.array([0, 1, 1, 0, 2]), 3)
-    assert got.tolist() == [[2, 1, 0], [1, 1, 0]]
-
-
-def test_min_max_of_one_candidate_or_of_equal_ones_is_the_middle() -> None:
-    assert scores.min_max(np.array([3.7])).tolist() == [0.5]
-    assert scores.min_max(np.array([2.0, 2.0, 2.0])).tolist() == [0.5, 0.5, 0.5]
-    assert scores.min_max(np.array([])).tolist() == []
-
-
-def test_min_max_spans_zero_to_one() -> None:
-    assert scores.min_max(np.array([2.0, 4.0, 3.0])).tolist() == [0.0, 1.0, 0.5]
 
 
 def test_logic_is_the_cosine_with_the_query() -> None:
@@ -134,13 +109,6 @@ def test_the_small_constant_and_what_counts_as_equal() -> None:
     assert scores.min_max(np.array([0.0, 1.05e-12])).tolist() == [0.0, 1.0]
     assert scores.min_max(np.array([-2.0, -2.0 + 1.9e-12])).tolist() == [0.5, 0.5]
     assert scores.min_max(np.array([3.0, 3.0 + 2.8e-12])).tolist() == [0.5, 0.5]
-
-
-def test_cosines_count_from_none_to_one() -> None:
-    given = np.array([-0.05, 0.05, 0.5, 0.95, 1.05])
-    assert scores.clamp_logic(given).tolist() == [0.0, 0.05, 0.5, 0.95, 1.0]
-    turned = scores.rescale_relevance(2 * given - 1)
-    assert turned == pytest.approx([0.0, 0.05, 0.5, 0.95, 1.0])
 
 
 def test_scores_at_their_edges() -> None:

@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kg.corpus.build import build
-from kg.corpus.build_report import BuildOptions
 from kg.corpus.chunks import chunk, count_tokens
 from kg.corpus.store import Store
 from kg.graph.model import Graph
@@ -214,14 +213,6 @@ def test_conflicting_identifiers_keep_papers_apart_and_are_told(tmp_path: Path) 
                for n in report.notes)  # fmt: skip
 
 
-def test_identical_files_are_read_once(tmp_path: Path) -> None:
-    folder = tmp_path / "in"
-    first = note(folder, "a", FINDINGS)
-    (folder / "copy.md").write_bytes(first.read_bytes())
-    report = build([folder], tmp_path / "out", FAST, ontology())
-    assert (report.documents, report.duplicates) == (1, 1)
-
-
 def test_bad_files_are_reported_and_the_rest_is_built(tmp_path: Path) -> None:
     corpus = _corpus(tmp_path / "in", 3)
     (corpus / "bomb.xml").write_text('<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>')
@@ -237,13 +228,6 @@ def test_bad_files_are_reported_and_the_rest_is_built(tmp_path: Path) -> None:
     assert "malformed" in (reasons["cut.pdf"] or "")
 
 
-def test_a_path_ending_in_graphml_gets_the_file_there(tmp_path: Path) -> None:
-    out = tmp_path / "g" / "blca.graphml"
-    report = build([_corpus(tmp_path / "in", 3)], out, FAST, ontology())
-    assert out.read_bytes() == (tmp_path / "g" / "blca.kg" / "graph.graphml").read_bytes()
-    assert report.graphml == str(out)
-
-
 def test_a_corpus_of_which_nothing_can_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     with pytest.raises(InputError, match="no papers found; give PDF"):
@@ -253,14 +237,6 @@ def test_a_corpus_of_which_nothing_can_be_read_is_refused(tmp_path: Path) -> Non
     with pytest.raises(InputError, match=r"a\.pdf: not a PDF.*x\.json: unsupported file type"):
         build([tmp_path / "in"], tmp_path / "out", FAST, ontology())
     assert not (tmp_path / "out" / "graph.graphml").exists()
-
-
-def test_an_empty_corpus_gives_an_empty_graph_and_says_so(tmp_path: Path) -> None:
-    folder = tmp_path / "in"
-    note(folder, "a", ["Nothing of interest happened."])
-    report = build([folder], tmp_path / "out", FAST, ontology())
-    assert report.triples == 0
-    assert "no triples were extracted, so the graph is empty" in report.notes
 
 
 _KILLED = """
@@ -317,12 +293,6 @@ def test_a_foreign_file_in_place_of_the_store_is_named(tmp_path: Path) -> None:
         build([_corpus(tmp_path / "in", 1)], tmp_path / "out", FAST, ontology())
 
 
-def test_chat_without_a_model_says_what_to_do(tmp_path: Path) -> None:
-    options = BuildOptions(extractor="chat", embedder="none")
-    with pytest.raises(InputError, match="use the rules extractor"):
-        build([_corpus(tmp_path / "in", 1)], tmp_path / "out", options, ontology())
-
-
 def test_chunks_are_whole_sentences_that_overlap_and_cover_the_text() -> None:
     text = " ".join(f"Sentence number {n} speaks of the gene." for n in range(400))
     document = Document(id="d" * 64, path="x", title="t", text=text)
@@ -337,12 +307,6 @@ def test_chunks_are_whole_sentences_that_overlap_and_cover_the_text() -> None:
     assert pieces[-1].end == len(text)
     assert all(p.tokens == count_tokens(p.text) <= 200 for p in pieces)
     assert all(text[p.start : p.end] == p.text for p in pieces)
-
-
-def test_a_sentence_longer_than_a_chunk_is_not_lost() -> None:
-    text = "word " * 500 + "end. Next one."
-    document = Document(id="d" * 64, path="x", title="t", text=text)
-    assert "".join(p.text for p in chunk(document, tokens=50, overlap=10)).endswith("Next one.")
 
 
 def test_what_was_read_in_an_overlap_counts_once(tmp_path: Path) -> None:

@@ -132,24 +132,6 @@ def test_the_title_of_a_cited_paper_is_no_statement_of_this_one() -> None:
     assert sorted(len(result.statements) for result in results) == [0, 1]
 
 
-def test_negated_statements_have_no_direction() -> None:
-    denied = "E-FABP never promotes TLS formation in MIBC."
-    results: list[Extraction] = []
-    model = Model(_reply(_triple(negated=True, evidence=denied)))
-    extractor = ChatExtractor(ontology(), model, model=PRICED)
-    extractor.extract([_chunk(denied)], lambda _chunk, result: results.append(result))
-    (result,) = results
-    assert result.statements[0].polarity.value == "neutral"
-
-
-def test_the_key_changes_with_model_and_not_with_the_object() -> None:
-    one, same, other = (
-        ChatExtractor(ontology(), Model(""), model=ModelChoice(name=name)).key
-        for name in ("a", "a", "b")
-    )
-    assert one == same != other
-
-
 def _corpus(folder: Path, count: int) -> Path:
     for number in range(count):
         note(folder, f"n{number}", [SENTENCE, f"Filler {number} is here."],

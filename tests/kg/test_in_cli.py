@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from kg.lexicon.asked import describe_names
 from kg.lexicon.ontology import Ontology
 from sage.cli.kg import app
-from sage.core.errors import InputError
 from sage_exchange.vocabularies import import_lexicons
 from tests.kg.in_helpers import ONTOLOGY, ROOT, note
 
@@ -49,33 +48,6 @@ def test_build_prints_json_alone_and_a_second_build_reads_nothing(tmp_path: Path
     assert (first["files_failed"], first["documents"]) == (1, 1)
     assert second["files_cached"] == 2
     assert (tmp_path / "g.graphml").is_file()
-
-
-def test_show_answers_for_the_graph_and_for_a_concept(graph: Path) -> None:
-    stats = _json("show", "--graph", str(graph))
-    assert isinstance(stats, dict)
-    assert stats["nodes"] > 100
-    shown = _json("show", "E-FABP", "--graph", str(graph))
-    assert isinstance(shown, dict)
-    assert shown["node"]["name"] == "FABP5"
-    assert shown["node"]["identifiers"]["HGNC"] == "HGNC:3560"
-    quoted = [q["text"] for relation in shown["relations"] for q in relation["quotations"]]
-    assert any("bladder cancer" in text for text in quoted)
-    assert isinstance(shown["merges"], list)
-
-
-def test_paths_join_two_concepts_with_evidence(graph: Path) -> None:
-    found = _json("paths", "IL2", "TLS formation", "--graph", str(graph))
-    assert isinstance(found, dict)
-    assert found["paths"]
-    assert all(edge["evidence"] for path in found["paths"] for edge in path["edges"])
-
-
-@pytest.mark.parametrize("format", ["graphml", "json", "html"])
-def test_export_writes_each_format(graph: Path, tmp_path: Path, format: str) -> None:
-    target = tmp_path / f"x.{format}"
-    _json("export", "--graph", str(graph), "--format", format, "--out", str(target))
-    assert target.stat().st_size > 1000
 
 
 def test_broad_reading_is_a_way_of_the_rules_alone(tmp_path: Path) -> None:
@@ -145,29 +117,3 @@ def test_a_topic_leaves_out_papers_that_do_not_name_it(tmp_path: Path) -> None:
     whole = _json(*asked)
     assert isinstance(whole, dict)
     assert (whole["documents"], whole["screened_out"]) == (2, 0)
-
-
-def test_chat_without_an_endpoint_is_bad_input(tmp_path: Path) -> None:
-    note(tmp_path / "in", "a", ["CXCL13 promotes TLS formation."])
-    result = RUN.invoke(
-        app, ["build", str(tmp_path / "in"), "--out", str(tmp_path / "o"), "--extractor", "chat"]
-    )
-    assert isinstance(result.exception, InputError)
-    assert "base_url" in str(result.exception)
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "build",
-        "paths",
-        "show",
-        "communities",
-        "export",
-        "term",
-    ],
-)
-def test_every_command_shows_an_example(command: str) -> None:
-    result = RUN.invoke(app, [*command.split(), "--help"])
-    assert result.exit_code == 0
-    assert f"Example: sage kg {command}" in result.stdout

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kg.lexicon.index import Lexicon, LexiconEntry, Term
-from kg.lexicon.names import Names, identifiers_of
+from kg.lexicon.names import Names
 from kg.types import EntityType
 from sage.core.errors import InputError
 from sage_exchange.vocabularies import import_lexicons
@@ -33,17 +33,6 @@ def test_longest_name_wins_and_words_are_not_cut() -> None:
     lexicon = _compiled(("bladder", False), ("bladder cancer", False), ("FABP5", True))
     text = "Bladder cancers, the bladder, FABP5P1 and FABP5."
     assert _found(lexicon, text) == ["Bladder cancers", "bladder", "FABP5"]
-
-
-def test_names_do_not_cross_punctuation() -> None:
-    assert _found(_compiled(("T cell", False)), "stage T. Cell counts, T, cell") == []
-
-
-def test_symbols_keep_their_case() -> None:
-    lexicon = _compiled(("CAT", True), ("AKT", True), ("MTOR", True), ("SGK1", True))
-    assert _found(lexicon, "The cat. Cat, CAT, Akt, mTOR, sgk1, was 1") == [
-        "CAT", "Akt", "mTOR", "sgk1",
-    ]  # fmt: skip
 
 
 def test_offsets_hold_in_text_beyond_the_basic_plane() -> None:
@@ -120,13 +109,6 @@ def test_a_family_is_none_of_its_genes(tmp_path: Path) -> None:
     text = "G protein-coupled receptor 12; G protein-coupled receptor; ABK; ABKs"
     assert [lexicon.entry(m.entry).name for m in lexicon.find(text)] == ["GPR12", "ADRA1A"]
     assert report.left_out["name of a family"] == 1
-
-
-def test_an_unknown_vocabulary_lists_the_known_ones(tmp_path: Path) -> None:
-    path = tmp_path / "x.tsv"
-    path.write_text("a\tb\n1\t2\n")
-    with pytest.raises(InputError, match="NCBI gene_info, the HGNC table, OBO, and MeSH"):
-        import_lexicons([path], tmp_path / "x.lex")
 
 
 @pytest.mark.shared
@@ -212,9 +194,3 @@ def test_words_that_make_a_name_no_gene_hold_for_lexicons_too() -> None:
     names = Names(ontology(), [_compiled(("MET", True), ("TMB", True))])
     assert names.find_all("1,500 MET minutes per week") == []
     assert [entry.id for _, _, entry in names.find_all("TMB")] == ["factor:tumor_mutational_burden"]
-
-
-def test_identifiers_of_a_lexicon_are_read_from_its_own_ids() -> None:
-    assert identifiers_of("CVCL_0030", ontology()) == {"Cellosaurus": "CVCL_0030"}
-    assert identifiers_of("DOID:162", ontology()) == {"DOID": "DOID:162"}
-    assert identifiers_of("own:1", ontology()) == {}

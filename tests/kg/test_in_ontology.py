@@ -103,8 +103,3 @@ def test_an_id_used_twice_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match="'x:1' is used twice"):
         Ontology.load(tmp_path)
-
-
-def test_a_missing_folder_says_what_it_should_hold(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"entities\.tsv and relations\.tsv"):
-        Ontology.load(tmp_path / "none")

@@ -6,7 +6,6 @@ import io
 import re
 from bisect import bisect_left
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -218,10 +217,3 @@ def test_a_file_that_cannot_be_read_has_one_clear_reason(
     assert report.status == "failed"
     assert reason in (report.reason or "")
     assert "\n" not in (report.reason or "")
-
-
-def test_the_articles_have_what_they_promise() -> None:
-    for name in LAYOUTS:
-        truth = made(name).truth
-        assert len(truth["BD"]) > 300 and len(truth["RF"]) > 30
-        assert all(a < b for a, b in pairwise(truth["BD"]))

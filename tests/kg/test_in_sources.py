@@ -8,9 +8,8 @@ from time import process_time
 import pytest
 
 from kg.corpus.textnorm import abbreviations, clean, dehyphenate, sentences, viral
-from kg.sources import SourceReport, discover, read_file
+from kg.sources import SourceReport, read_file
 from kg.types import Document
-from sage.core.errors import InputError
 from tests.kg.in_helpers import note, read_documents, shared
 
 JATS = """<?xml version="1.0"?><article article-type="research-article"><front>
@@ -37,19 +36,6 @@ PUBMED = """<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID>77</PMID><Ar
 <ArticleId IdType="doi">10.1000/other</ArticleId></ArticleIdList></Reference></ReferenceList>
 </PubmedData></PubmedArticle></PubmedArticleSet>"""
 
-NBIB = """PMID- 42
-TI  - A long title that
-      goes on
-AB  - FABP5 rose in
-      tumors.
-DP  - 2021 Mar
-JT  - Journal
-LID - 10.1000/z [doi]
-PT  - Journal Article
-
-PMID- 43
-TI  - Another
-"""
 
 BIB = r"""@comment{ignored}
 @article{muller2020, title = {{FABP5} in {B}l\"{a}dder \& more}, year = 2020,
@@ -80,14 +66,6 @@ def test_pubmed_xml_takes_its_own_identifiers_and_the_retraction(tmp_path: Path)
     assert (document.pmid, document.doi, document.year) == ("77", "10.1000/y", 2015)
     assert document.retracted
     assert document.sections[0].title == "Results"
-
-
-def test_nbib_joins_continued_lines(tmp_path: Path) -> None:
-    first, second = _one(tmp_path, "a.nbib", NBIB).documents
-    assert first.title == "A long title that goes on"
-    assert first.text == "FABP5 rose in tumors."
-    assert (first.pmid, first.doi, first.year) == ("42", "10.1000/z", 2021)
-    assert second.text == "Another"
 
 
 def test_bibtex_is_freed_of_markup_and_survives_a_broken_entry(tmp_path: Path) -> None:
@@ -185,15 +163,6 @@ def test_xml_nested_ten_thousand_deep_does_not_stop_the_reader(tmp_path: Path) -
     assert read_file(path).report.status == "failed"
 
 
-def test_nul_and_right_to_left_characters_are_read_as_text(tmp_path: Path) -> None:
-    text = "FABP5\x00 rose. \u202eevil\u202c שלום עולם FABP5 ﬁbrosis mus-\ncle"
-    (document,) = _one(tmp_path, "x.txt", text).documents
-    assert "\x00" not in document.text
-    assert "\u202e" not in document.text
-    assert "שלום עולם" in document.text
-    assert "fibrosis" in document.text
-
-
 def test_a_folder_is_walked_in_order_and_strangers_are_reported(tmp_path: Path) -> None:
     note(tmp_path / "b", "two", ["x y."])
     note(tmp_path / "a", "one", ["x y."])
@@ -208,11 +177,6 @@ def test_a_folder_is_walked_in_order_and_strangers_are_reported(tmp_path: Path) 
         "README.md": "description of the folder, not a document",
         "out.md": "link that leaves the folder",
     }
-
-
-def test_a_missing_source_is_named() -> None:
-    with pytest.raises(InputError, match="no/such: file or folder not found"):
-        discover([Path("no/such")])
 
 
 def test_sentences_hold_together_at_abbreviations_and_decimals() -> None:

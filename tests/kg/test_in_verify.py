@@ -219,10 +219,6 @@ def _read(row: tuple[Any, ...]) -> Any:
     return results[0]
 
 
-def test_there_are_enough_attacks_and_all_are_different() -> None:
-    assert len(set(INVENTED)) == len(INVENTED) >= 60
-
-
 @pytest.mark.parametrize("row", INVENTED, ids=lambda row: " ".join(map(str, row[:6]))[:70])
 def test_what_a_quotation_does_not_say_is_dropped_with_its_reason(row: tuple[Any, ...]) -> None:
     result = _read(row)

@@ -23,8 +23,6 @@ from kg.literature.rank import rank
 from kg.literature.search import Literature
 from kg.literature.text import mentions, phrase_key
 from kg.literature.types import Query, Record, clean_doi, says_retracted, title_key
-from kg.types import Document
-from sage.core.errors import InputError
 from sage.core.http.client import Limit, Policy, Request, ServiceClient
 from tests.core.http_server import MANY, Answer, FakeServices, serving
 from tests.kg import lit_bodies as bodies
@@ -168,20 +166,6 @@ def test_two_critics_cost_each_service_one_search(services: FakeServices) -> Non
     assert len(services.to("/epmc")) == len(services.to("/slow")) == 1
 
 
-def test_sources_are_asked_at_the_same_time(services: FakeServices) -> None:
-    for prefix, route in list(services.routes.items()):
-
-        def slow(seen: object, route: object = route) -> Answer:
-            time.sleep(0.2)
-            return route(seen) if callable(route) else route  # type: ignore[return-value]
-
-        services.routes[prefix] = slow
-    with literature(services) as search:
-        answer = search.search(QUERIES, 10)
-    assert answer.missing == ()
-    assert answer.seconds < 1.5
-
-
 def test_a_round_waits_for_no_source_beyond_its_patience(
     services: FakeServices,
 ) -> None:
@@ -202,14 +186,6 @@ def test_a_second_opinion_finds_a_retraction_that_the_sources_missed(
     (record,) = (record for record in answer.records if record.doi == "10.5555/slow")
     assert record.retracted and record.retraction_sources == ("opinion",)
     assert "2 of 3 records are retracted." in answer.notes
-
-
-def test_a_failing_second_opinion_is_named(services: FakeServices) -> None:
-    services.routes["/opinion"] = Answer(b"", 403)
-    with literature(services) as search:
-        answer = search.search(QUERIES, 10)
-    assert [item.name for item in answer.missing] == ["opinion (retractions)"]
-    assert answer.records
 
 
 def test_nothing_after_the_date_of_judgment_is_returned(services: FakeServices) -> None:
@@ -357,15 +333,6 @@ def test_the_local_index_ranks_the_paper_with_both_concepts_first() -> None:
     assert index.count((("FABP5",), ("bladder cancer",))) == 1
 
 
-def test_the_local_index_is_built_from_documents() -> None:
-    index = LocalIndex.build(
-        [Document(id="1", path="a/b.pdf", title="", text="Lymphoid follicles", doi=bodies.DOI)]
-    )
-    (record,) = index.search("lymphoid follicle", 3)
-    assert record.title == "b" and record.doi == bodies.DOI
-    assert record.sources == ("local index",)
-
-
 def test_a_note_is_read_with_its_findings() -> None:
     record = read_note(
         '---\ntitle: "T: one"\nyear: 2020\ndoi: null\nretracted: true\n---\n\n- First.\n- Second.\n'
@@ -374,22 +341,6 @@ def test_a_note_is_read_with_its_findings() -> None:
     assert (record.title, record.year, record.doi) == ("T: one", 2020, None)
     assert record.snippets == ("First.", "Second.") and record.retracted
     assert read_note("no front matter") is None
-
-
-def test_the_demo_corpus_makes_an_index() -> None:
-    folder = Path(__file__).resolve().parents[2] / "data" / "corpus"
-    index = LocalIndex.from_folder(folder)
-    assert len(index) > 100
-    assert sum(record.retracted for record in index.records) == 4
-    best = index.search("FABP5 expression survival bladder cancer", 1)[0]
-    assert "FABP" in best.body
-
-
-def test_an_absent_corpus_folder_is_bad_input(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="corpus folder not found"):
-        LocalIndex.from_folder(tmp_path / "none")
-    with pytest.raises(InputError, match="nothing readable"):
-        LocalIndex.from_folder(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -8,19 +8,10 @@ from pathlib import Path
 import pytest
 
 from kg.lexicon.ontology import Ontology
-from kg.literature.topic import parse_topic, score_relevance
-from kg.literature.types import Record
+from kg.literature.topic import parse_topic
 from sage.core.errors import InputError
 
 ONTOLOGY = Ontology.load(Path(__file__).parents[2] / "data" / "ontology")
-
-
-def test_synonyms_count_as_the_concept() -> None:
-    query = parse_topic("tertiary lymphoid structures in bladder cancer", ONTOLOGY)
-    assert query.phrases == ("tertiary lymphoid structures", "bladder cancer")
-    text = "TLS density in urothelial carcinoma of the bladder was assessed."
-    assert score_relevance(query, Record(title="A study", abstract=text)) == 1.0
-    assert score_relevance(query, Record(title="A study", abstract="Of lung cancer.")) == 0.0
 
 
 def test_only_names_that_have_a_plural_are_searched_in_it() -> None:

@@ -174,18 +174,6 @@ async def test_a_missing_pixel_size_is_asked_of_the_user(
         assert found in result.content[0].text
 
 
-async def test_a_pixel_size_that_novas_tools_miss_is_asked_under_their_name(tmp_path: Path) -> None:
-    pyramid(tmp_path / "s.tif", blobs(512, 512), mpp=None)
-
-    async def reply(context: Any, params: Any) -> types.ElicitResult:
-        return types.ElicitResult(action="accept", content={"mpp": 0.5})
-
-    async with connected(tmp_path, "nova", elicitation_callback=reply) as client:
-        name = "dataset_of_wsi_tissue_segmentation_tool"
-        answer = await client.call_tool(name, {"wsi_source": "."})
-    assert data(answer)["provenance"]["arguments"]["base_mpp"] == 0.5
-
-
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_the_folders_of_the_client_are_the_roots_only_where_none_was_given(
     tmp_path: Path, mode: str

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ from pydantic import BaseModel
 
 from mcp_servers.context import ToolContext
 from mcp_servers.registry import Registry
-from mcp_servers.results_cache import HashIndex, ResultsCache, hash_input
+from mcp_servers.results_cache import ResultsCache, hash_input
 from mcp_servers.roots import Roots
 from mcp_servers.spec import InputPath, OutputName, tool
 from sage.core.errors import FaultError, InputError
@@ -43,11 +41,6 @@ def test_no_input_through_a_symlink_that_leaves(roots: Roots, tmp_path: Path) ->
         roots.input("link.txt")
     with pytest.raises(InputError):
         roots.input("loop")
-
-
-def test_a_symlink_inside_the_roots_is_followed(roots: Roots) -> None:
-    (roots.inputs[0] / "same.txt").symlink_to(roots.inputs[0] / "a.txt")
-    assert roots.input("same.txt") == roots.inputs[0] / "a.txt"
 
 
 def test_a_file_is_found_by_the_name_that_results_give_it(roots: Roots) -> None:
@@ -223,21 +216,6 @@ def test_a_damaged_cache_counts_as_absent(roots: Roots, tmp_path: Path) -> None:
     registry.run("length", {"text": "a.txt"}, ToolContext(roots))
     assert len(calls) == 3
     assert (roots.output / "copy.txt").read_text() == "one"
-
-
-def test_a_big_file_is_hashed_once(roots: Roots, tmp_path: Path) -> None:
-    path = roots.inputs[0] / "slide.svs"
-    path.write_bytes(b"x" * 1000)
-    old = time.time() - 100
-    os.utime(path, (old, old))
-    index = HashIndex(tmp_path / "hashes.sqlite")
-    first = index.hash(path)
-    # Same size, time and inode: the index trusts them, so a hash of new bytes proves a re-read.
-    path.write_bytes(b"y" * 1000)
-    os.utime(path, (old, old))
-    assert index.hash(path) == first
-    os.utime(path, (old + 1, old + 1))
-    assert index.hash(path) != first
 
 
 def test_a_cache_beyond_its_bound_drops_the_oldest_outputs(roots: Roots, tmp_path: Path) -> None:

@@ -73,27 +73,6 @@ def test_evidence_shows_passages_for_and_against(registry: Registry, context: To
         registry.run("graph_evidence", {**given, "head": "unheard of thing"}, context)
 
 
-def test_a_concept_has_its_papers_for_and_against_by_year(
-    registry: Registry, context: ToolContext
-) -> None:
-    found = registry.run("graph_concept", {"graph": ".", "concept": "CXCL13"}, context).result
-    assert (found["papers_for"], found["papers_against"]) == (3, 1)
-    assert [row["year"] for row in found["years"]] == [2015, 2016, 2019]
-    disputed = next(r for r in found["relations"] if r["papers_against"])
-    assert {q["speaks_for"] for q in disputed["quotations"]} == {True, False}
-    early = {"graph": ".", "concept": "CXCL13", "as_of": 2016}
-    assert not registry.run("graph_concept", early, context).result["papers_against"]
-
-
-def test_communities_are_summarized_by_statements(registry: Registry, context: ToolContext) -> None:
-    found = registry.run("graph_communities", {"graph": "."}, context).result
-    assert found["found"] == len(found["communities"]) >= 2
-    for row in found["communities"]:
-        for sentence in row["summary"]:
-            said = [row["statements"][number - 1] for number in sentence["cites"]]
-            assert all(words.removeprefix("not: ") in sentence["text"] for words in said)
-
-
 def test_a_graph_outside_the_roots_is_refused(
     registry: Registry, context: ToolContext, tmp_path: Path
 ) -> None:

@@ -18,7 +18,6 @@ from sage.__main__ import exit_code
 from sage.cli.tools import app
 from tests.mcp_servers.slide_tools import TOOLS, environment
 from tests.warm import HERE, Warm, run_warm
-from validation.simulate import write_world
 
 
 def sage(*words: str, cwd: Path, workers: bool = False) -> subprocess.CompletedProcess[str]:
@@ -50,13 +49,6 @@ def slides(tmp_path: Path) -> Path:
         image.save(folder / f"TCGA-AB-000{at}-01Z-00-DX1.png")
     (folder / "TCGA-AB-0009-01Z-00-DX1.png").write_text("not an image")
     return folder
-
-
-def test_list_and_show_describe_the_registry(tmp_path: Path) -> None:
-    listed = answer(sage("list", "--json", cwd=tmp_path))
-    assert {"cox", "kaplan_meier"} <= {item["name"] for item in listed}
-    shown = answer(sage("show", "cox", "--json", cwd=tmp_path))
-    assert shown["input_schema"]["properties"]["covariates"]["type"] == "array"
 
 
 @pytest.mark.parametrize(
@@ -164,29 +156,3 @@ def until_records(records: Path, count: int) -> None:
     while len(list(records.glob("*/run.json"))) < count:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-@pytest.mark.slow
-def test_a_slide_tool_over_simulated_slides_feeds_an_analysis(tmp_path: Path) -> None:
-    """The table of `tls` on rendered slides into a cohort, then concordance: no step by hand.
-
-    The tissue's area, since too few of so few small slides hold a TLS for a figure to be given.
-    """
-    pytest.importorskip("mcp_servers.pathology.tls")
-    world = tmp_path / "world"
-    write_world(world, seed=3, patients=40, slides=10, slide_px=512)
-    slides = next(path for path in world.rglob("*") if path.suffix in {".tif", ".tiff", ".svs"})
-    words = ["run", "tls", "--slides", str(slides.parent), "--out", str(world), "--workers", "2"]
-    report = answer(sage(*words, "--json", cwd=tmp_path))
-    assert report["slides"] == 10
-    assert report["failures"] == []
-    text = (world / "cohort.toml").read_text()
-    table = 'file = "tls.csv"\nkey = "patient"\nwhere = { status = "ok" }\n'
-    variable = 'table = "tls"\ncolumn = "tissue_mm2"\nkind = "continuous"\nmodality = "imaging"\n'
-    text += f"\n[tables.tls]\n{table}\n[variables.measured_tissue]\n{variable}"
-    (world / "cohort.toml").write_text(text)
-    words = ["run", "concordance", "--set", f"cohort={world}", "--set", "endpoint=OS"]
-    more = ["--set", "risk=imaging:measured_tissue", "--set", "bootstrap=100"]
-    more += ["--set", "filters=[]", "--root", str(world)]  # a value is read as JSON
-    found = answer(sage(*words, *more, "--workers", "1", "--json", cwd=tmp_path))
-    assert found["result"]["n"] == 10

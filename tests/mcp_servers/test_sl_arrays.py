@@ -17,12 +17,11 @@ from mcp_servers.formats.geojson import feature, read_polygons, square, write_ge
 from mcp_servers.pathology.compute.distance import Border
 from mcp_servers.pathology.compute.kernels import cell_layers
 from mcp_servers.pathology.compute.survey import CELL_UM
-from mcp_servers.pathology.compute.tissue import find_pen, find_tissue, otsu, sharpness
+from mcp_servers.pathology.compute.tissue import find_pen, find_tissue, otsu
 from mcp_servers.pathology.compute.tumor import HOLE_UM2, clean_mask, zones
 from mcp_servers.pathology.surroundings import coherence
 from mcp_servers.slides.geometry import Polygon, make_grid, measure_coverage, rasterize
 from sage.core.errors import InputError
-from tests.mcp_servers.slide_tools import blobs
 
 masks = arrays(bool, st.tuples(st.integers(1, 24), st.integers(1, 24)))
 
@@ -134,11 +133,6 @@ def test_parallel_stripes_are_coherent_and_noise_is_not() -> None:
     assert aligned is not None and random is not None
     assert aligned > 0.9 > 0.4 > random
     assert coherence(np.full((50, 50, 3), 244, np.uint8), 0.5) is None
-
-
-def test_blur_lowers_sharpness() -> None:
-    image = blobs(256, 256)
-    assert sharpness(cv2.GaussianBlur(image, (0, 0), 4)) < 0.02 < sharpness(image)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,8 @@ import pytest
 import tifffile
 from PIL import Image
 
-from mcp_servers.context import ToolContext
 from mcp_servers.pathology.tissue import slide_tissue
-from mcp_servers.slides.slide import Slide, slide_name
+from mcp_servers.slides.slide import Slide
 from mcp_servers.slides.source import Level
 from sage.core.errors import Cancelled, InputError
 from tests.mcp_servers.slide_tools import GLASS, blobs, context, damage_tile, png, pyramid, run
@@ -97,11 +95,6 @@ def test_an_objective_that_contradicts_the_pixel_size_is_told(tmp_path: Path) ->
             assert (slide.mpp is None) == told
 
 
-def test_a_name_that_is_no_text_becomes_text() -> None:
-    name = slide_name(Path(os.fsdecode(b"a\xff.ome.tiff")))
-    assert name == "a\ufffd" and name.encode()
-
-
 def test_an_outline_without_bound_holds_the_whole_slide(tmp_path: Path) -> None:
     png(tmp_path / "a.png", blobs(700, 700))
     far = 1e10
@@ -182,14 +175,3 @@ def test_cancelling_stops_a_tool_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(Cancelled):
         run(ctx, "nuclei", slide="a.svs")
     assert list((tmp_path / "out").iterdir()) == []
-
-
-def test_wrong_arguments_are_named(tmp_path: Path) -> None:
-    ctx: ToolContext = context(tmp_path)
-    png(tmp_path / "a.png", blobs(300, 300))
-    with pytest.raises(InputError, match="min_tissue"):
-        run(ctx, "tile_slide", slide="a.png", min_tissue=3)
-    with pytest.raises(InputError, match="overlap_px"):
-        run(ctx, "tile_slide", slide="a.png", mpp=0.5, tile_px=64, overlap_px=64)
-    with pytest.raises(InputError, match="increase"):
-        run(ctx, "ihc", slide="a.png", mpp=0.5, weak=0.5, moderate=0.2)

@@ -11,7 +11,7 @@ import pytest
 
 from sage.core.errors import InputError
 from sage_foundation.features import read_coords
-from tests.mcp_servers.slide_tools import blobs, context, png, pyramid, run
+from tests.mcp_servers.slide_tools import blobs, context, pyramid, run
 
 CUT: dict[str, Any] = {"slide": "s.svs", "tile_px": 64, "at_mpp": 0.5, "min_tissue": 0.3}
 
@@ -64,10 +64,3 @@ def test_a_region_of_few_cells_of_the_mask_is_said_to_be_rough(folder: Path) -> 
         given = {"slide": "s.svs", "regions": region(folder, 450, 400, side)}
         notes = run(context(folder), name, **given)["warnings"]
         assert any("cells of the tissue mask" in note for note in notes) == rough
-
-
-def test_a_pixel_size_outside_the_card_is_said(tmp_path: Path) -> None:
-    png(tmp_path / "a.png", blobs(400, 400))
-    for mpp, said in ((0.5, False), (0.1, True)):
-        done = run(context(tmp_path), "nuclei", slide="a.png", mpp=mpp)
-        assert any("0.15 to 1.05 µm" in note for note in done["warnings"]) == said

@@ -83,9 +83,3 @@ def test_maps_that_do_not_give_the_value_are_not_drawn(cohort: Cohort, tmp_path:
         write_maps(maps, tmp_path / "maps" / maps.slide)
     assert draw_measured(cohort, [KEY], tmp_path / "fields") == []
     assert not (tmp_path / "fields").exists()
-
-
-def test_a_folder_outside_the_cohort_holds_no_maps(cohort: Cohort, tmp_path: Path) -> None:
-    text = (tmp_path / "cohort.toml").read_text().replace('"maps"', '"../maps"', 1)
-    (tmp_path / "cohort.toml").write_text(text)
-    assert load(tmp_path).maps is None

@@ -189,16 +189,6 @@ def test_a_second_exposure_adds_nothing_if_it_only_repeats_the_first(tmp_path: P
     assert found.tables["table_one"][0]["exposed"].startswith("G008")
 
 
-def test_patients_in_neither_group_are_counted_and_reported(tmp_path: Path) -> None:
-    exposures = [AMOUNT, {"variable": "expression:G000", "label": "G000"}]
-    changes = {"exposures": exposures, "comparison": "extremes"}
-    found = result(world(tmp_path / "w", 200), claim(**changes), reproduce=False)
-    groups = [found.number(f"groups.{name}.n").value for name in ("exposed", "reference")]
-    neither = found.number("groups.neither.n").value
-    assert neither > 0 and sum(groups) + neither == found.number("population.n").value == 200
-    assert any(limit.startswith(f"{neither} of 200 patients") for limit in found.verdict.limits)
-
-
 PAGE = Path(__file__).parents[2] / "docs" / "claims.md"
 SHIPPED = sorted((PAGE.parent / "hypotheses" / "claims").glob("*.json"))
 

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sage.core.errors import InputError
-from tests.validation.core_help import NODE, claim, load, patients, run_once, validate, write
+from tests.validation.core_help import claim, load, patients, run_once
 from validation.analysis.e_value import e_value
 from validation.drafting.adjustment import adjust
 from validation.drafting.draft import draft
@@ -90,14 +90,6 @@ def test_univariable_and_multivariable_are_those_of_lifelines(found, raw: pd.Dat
     names = ["x", "stage", "female"]
     assert [row["multivariable"] for row in rows] == ratios(names)
     assert [row["univariable"] for row in rows] == [ratios([name])[0] for name in names]
-
-
-def test_missing_values_are_counted_alone_and_together(found, raw: pd.DataFrame) -> None:
-    rows = {row["missing"]: row["patients"] for row in found.tables["missing_data"]}
-    both = (raw.stage.isna() & raw.sex.isna()).sum()
-    assert rows["Stage"].startswith(f"{raw.stage.isna().sum()} ")
-    assert rows["Stage and Sex together"].startswith(f"{both} ")
-    assert rows["nothing"].startswith(f"{len(raw.dropna())} ")
 
 
 def test_net_benefit_is_that_of_the_textbook_without_censoring() -> None:
@@ -229,14 +221,6 @@ def test_a_declared_diagram_decides_the_covariates_of_the_contract(tmp_path) -> 
     hidden = ("health -> clinical:marker", "health -> OS")
     notes = draft(claim(causes=hidden), cohort.dictionary()).notes
     assert any("health" in note for note in notes)
-
-
-def test_a_binary_outcome_has_its_tables_too(tmp_path) -> None:
-    raw = patients(300)
-    cohort = write(tmp_path / "cohort", raw, endpoint=NODE)
-    found = validate(tmp_path, cohort, endpoint="node", covariates=list(COVARIATES))
-    assert {"table_one", "univariable", "missing_data", "decision_curve"} <= set(found["tables"])
-    assert found["numbers"]["primary.e_value"]["value"] >= 1
 
 
 def test_a_nomogram_shows_an_exposure_in_its_own_unit(tmp_path) -> None:

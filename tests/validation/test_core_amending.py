@@ -142,25 +142,3 @@ def test_a_frozen_contract_runs_as_it_is_or_not_at_all(tmp_path: Path) -> None:
     done = runner.invoke(app, [str(path), *out])
     assert "clinical.csv" in str(done.exception)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("text", ["[]", '{"contract": 1}', "no json"])
-def test_a_file_that_is_neither_is_named(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "x.json"
-    path.write_text(text)
-    for call in (["run", str(path)], ["amend", str(path), "--reason", "x", "--set", "seed=2"]):
-        done = runner.invoke(app, [*call, "--cohort", "gbsg2"])
-        assert isinstance(done.exception, InputError), done.output
-        assert "x.json" in str(done.exception)
-
-
-def test_a_setting_that_is_no_pair_is_refused(tmp_path: Path) -> None:
-    path = frozen_for(load(tmp_path / "cohort", patients())).save(tmp_path / "c.json")
-    given = ["--cohort", str(tmp_path / "cohort"), "--reason", "x"]
-    done = runner.invoke(app, ["amend", str(path), *given, "--set", "seed"])
-    assert "KEY=VALUE" in str(done.exception)
-    other = tmp_path / "h.json"
-    other.write_text(claim().model_dump_json())
-    both = ["--hypothesis", str(other), "--set", "hypothesis.direction=lower_risk"]
-    done = runner.invoke(app, ["amend", str(path), *given, *both])
-    assert isinstance(done.exception, InputError)

@@ -229,44 +229,6 @@ def test_a_cohort_followed_for_less_is_judged_at_an_earlier_horizon(tmp_path: Pa
     assert [months for months, _ in model.earlier] == [6, 12, 18, 24, 36][: len(model.earlier)]
 
 
-def test_patients_at_unknown_levels_are_left_out(tmp_path: Path) -> None:
-    first = load(tmp_path / "a", patients(300, log_hr=0.7))
-    raw = patients(300, log_hr=0.7, seed=11)
-    some = raw.assign(sex=raw["sex"].where(raw.index % 3 != 0, "other"))
-    found = go(tmp_path / "1", first, other_cohort(tmp_path / "some", some))
-    outcome = next(
-        test for test in found.tests if test.id == "calibration" and test.part == "replication"
-    )
-    assert outcome.n == 200
-
-
-def test_a_covariate_that_most_patients_lack_gives_no_adjusted_number(tmp_path: Path) -> None:
-    raw = patients(300, log_hr=0.7)
-    raw["stage"] = raw["stage"].where(raw.index % 10 == 0)
-    found = go(tmp_path, load(tmp_path / "cohort", raw))
-    for name in ("adjusted", "concordance", "calibration"):
-        outcome = found.test(name)
-        assert outcome is not None
-        assert outcome.status == "refused" and "clinical:stage" in outcome.reason
-    assert found.verdict.verdict != "supported"
-    assert found.verdict.answers[1].answer == "not answered"
-
-
-def test_without_a_model_nothing_is_developed_in_the_second_cohort(tmp_path: Path) -> None:
-    from validation.analysis.analysis import Analysis
-    from validation.run.prepare import prepare
-
-    first = load(tmp_path / "a", patients(300))
-    second = other_cohort(tmp_path, patients(200, seed=9))
-    frozen = frozen_for(first, claim(**ADJUSTED))
-    prepare(frozen, second, tmp_path / "in", part="replication")
-    analysis = Analysis.open(tmp_path / "in")
-    analysis.run()
-    outcome = analysis.result().test("calibration")
-    assert outcome is not None
-    assert outcome.status == "refused"
-
-
 def test_four_groups_of_two_exposures_are_compared_side_by_side(tmp_path: Path) -> None:
     lifelines = pytest.importorskip("lifelines")
     from lifelines.statistics import multivariate_logrank_test

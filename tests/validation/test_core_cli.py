@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 
 from sage.cli.cohort import app as cohort_app
 from sage.cli.validate import app as validate_app
-from sage.core.errors import InputError
 from tests.validation.core_help import ROOT, claim, patients, shared, write
 
 runner = CliRunner()
@@ -25,17 +24,6 @@ def hypothesis(folder: Path, name: str = "h.json", **changes: object) -> Path:
     path = folder / name
     path.write_text(claim(**changes).model_dump_json())
     return path
-
-
-def test_validate_without_run_runs(tmp_path: Path) -> None:
-    folder = write(tmp_path / "cohort", patients(240, log_hr=1.1))
-    path = hypothesis(tmp_path)
-    options = ["--cohort", str(folder), "--out", str(tmp_path / "out")]
-    done = runner.invoke(validate_app, [str(path), *options])
-    assert done.exit_code == 0, done.output
-    assert "Supported" in done.stdout
-    assert (tmp_path / "out" / "marker-os" / "results.json").is_file()
-    assert (tmp_path / "out" / "ledger.jsonl").is_file()
 
 
 def test_several_hypotheses_share_a_ledger(tmp_path: Path) -> None:
@@ -72,40 +60,6 @@ def test_replicate_and_split_are_options(tmp_path: Path) -> None:
     found = json.loads(done.stdout)[0]
     assert found["replicate"] == "toy"
     assert {test["part"] for test in found["tests"]} >= {"discovery", "confirmation", "replication"}
-
-
-def test_unknown_cohort_and_missing_file_are_bad_input(tmp_path: Path) -> None:
-    done = runner.invoke(validate_app, [str(hypothesis(tmp_path)), "--cohort", "nowhere"])
-    assert isinstance(done.exception, InputError)
-    done = runner.invoke(validate_app, [str(tmp_path / "no.json"), "--cohort", "gbsg2"])
-    assert isinstance(done.exception, InputError)
-    assert "no.json" in str(done.exception)
-
-
-def test_a_contract_can_be_read_before_it_is_run(tmp_path: Path) -> None:
-    folder = write(tmp_path / "cohort", patients())
-    done = runner.invoke(
-        validate_app, ["contract", str(hypothesis(tmp_path)), "--cohort", str(folder)]
-    )
-    assert "sha256" in done.stdout
-
-
-def test_schemas_are_printed() -> None:
-    for name in ("contract", "hypothesis", "results", "cohort"):
-        done = runner.invoke(validate_app, ["schema", name])
-        assert json.loads(done.stdout)["type"] == "object"
-
-
-def test_cohort_list_show_and_check(tmp_path: Path) -> None:
-    folder = write(tmp_path / "cohorts" / "toy", patients())
-    listed = runner.invoke(cohort_app, ["list", "--in", str(folder.parent), "--json"])
-    assert {load["id"] for load in json.loads(listed.stdout)} >= {"gbsg2", "toy"}
-    shown = runner.invoke(cohort_app, ["show", str(folder)])
-    assert "clinical:marker" in shown.stdout
-    assert "ID00" not in shown.stdout
-    checked = runner.invoke(cohort_app, ["check", str(folder)])
-    assert checked.exit_code == 0
-    assert "errors: 0" in checked.stdout
 
 
 def test_cohort_check_exits_with_2_on_an_error(tmp_path: Path) -> None:

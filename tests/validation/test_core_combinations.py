@@ -116,20 +116,6 @@ def test_the_curve_of_mixed_cuts_holds_the_claim_itself(tmp_path: Path) -> None:
     assert found["numbers"]["specification.own"]["value"] == 1
 
 
-def test_the_curve_of_a_confirmation_part_has_the_cut_of_the_discovery_part(
-    tmp_path: Path,
-) -> None:
-    cohort = write(tmp_path / "cohort", patients(500, log_hr=1.1))
-    found = validate(tmp_path, cohort, "--split", "0.5")
-    rows = {
-        (row["cut-point"], row["covariates"], row["follow-up"], row["exclusions"]): row
-        for row in found["tables"]["specification"]
-    }
-    assert found["tests"][0]["part"] == "confirmation"
-    own = float(rows["median", "none", "all", "none"]["estimate"])
-    assert own == pytest.approx(found["numbers"]["primary.effect"]["value"], abs=6e-4)
-
-
 def test_random_features_keep_the_share_of_a_fixed_cut(tmp_path: Path) -> None:
     """One patient in five lies above the threshold, so one in five of each draw is exposed."""
     from validation import cohort as cohorts
@@ -154,20 +140,6 @@ def test_random_features_keep_the_share_of_a_fixed_cut(tmp_path: Path) -> None:
     rebuilt = _rebuilt(study, values, 0, drawn)
     assert rebuilt is not None
     assert np.nansum(rebuilt.x) == np.nansum(study.exposed.x) == 60
-
-
-def test_cause_specific_models_are_imputed_where_the_contract_says_so(tmp_path: Path) -> None:
-    raw = patients(300)
-    rng = np.random.default_rng(4)
-    other = (raw["dead"] == 1) & (rng.random(300) < 0.3)
-    raw = raw.assign(
-        cause=np.where(other, 2, raw["dead"]), stage=raw["stage"].where(raw.index % 4 != 0)
-    )
-    cohort = write(tmp_path / "cohort", raw, more=CAUSE)
-    found = validate(tmp_path, cohort, "--impute", endpoint="cause", covariates=["clinical:stage"])
-    tests = {test["id"]: test for test in found["tests"]}
-    assert tests["adjusted"]["n"] == 300
-    assert tests["fine_gray_adjusted"]["n"] == 225
 
 
 def test_imputed_models_take_firths_penalty_where_the_contract_asks_for_it(tmp_path: Path) -> None:

@@ -115,17 +115,6 @@ def test_a_grouped_competing_endpoint_registers_the_hazard_as_its_claim(tmp_path
     assert adjusted is not None and adjusted != found.numbers["fine_gray.effect"].value
 
 
-def test_without_any_competing_event_the_results_say_that_this_is_the_cox_model(
-    tmp_path: Path,
-) -> None:
-    found = judged(tmp_path, by_cause(0.0))
-    fine = found.test("fine_gray")
-    assert fine is not None and fine.status == "ok"
-    primary = found.numbers["primary.effect"].value
-    assert found.numbers["fine_gray.effect"].value == pytest.approx(primary, rel=0.01)
-    assert "gray.competing_p" not in found.numbers
-
-
 def test_competing_events_alone_are_refused_and_counted(tmp_path: Path) -> None:
     raw = by_cause(1.0)
     found = judged(tmp_path, raw)
@@ -147,14 +136,6 @@ def test_a_group_without_the_event_gets_a_penalized_hazard_and_a_refused_inciden
     assert any("Firth" in note for note in primary.notes)
     assert fine is not None and (fine.status, fine.code) == ("refused", "separation")
     assert gray is not None and gray.status == "ok" and (gray.p or 1) < 1e-6
-
-
-def test_tied_times_and_no_censoring_run_to_the_end(tmp_path: Path) -> None:
-    raw = by_cause()
-    raw["months"] = np.ceil(raw["months"] / 6) * 6
-    raw.loc[raw["cause"] == "alive", "cause"] = "other"
-    found = judged(tmp_path, raw)
-    assert [test.id for test in found.tests if test.status != "ok"] == []
 
 
 def test_a_second_flag_tells_what_competes(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 from sage.core.errors import InputError
 from tests.validation.core_help import NODE, claim, frozen_for, load, patients
 from validation.contracts.contract import (
-    VERSION,
     FrozenContract,
     SplitRule,
     read_hypothesis,
@@ -50,16 +49,6 @@ def test_a_frozen_contract_cannot_be_changed_unnoticed(tmp_path: Path) -> None:
         FrozenContract.load(path)
 
 
-@pytest.mark.parametrize("written", [VERSION - 1, VERSION + 1])
-def test_a_contract_of_another_format_is_not_called_changed(tmp_path: Path, written: int) -> None:
-    path = frozen_for(load(tmp_path, patients())).save(tmp_path / "contract.json")
-    value = json.loads(path.read_text())
-    value["contract"]["schema_version"] = written
-    path.write_text(json.dumps(value))
-    with pytest.raises(InputError, match=f"format {written}.*format {VERSION}"):
-        FrozenContract.load(path)
-
-
 def test_a_contract_for_another_cohort_is_refused(tmp_path: Path) -> None:
     from validation import cohort as cohorts
 
@@ -90,15 +79,6 @@ def test_a_hypothesis_that_the_cohort_cannot_test_is_refused(
     dictionary = load(tmp_path, patients()).dictionary()
     with pytest.raises(InputError, match=words):
         draft(claim(**change), dictionary)
-
-
-def test_endpoint_kinds_choose_their_tests(tmp_path: Path) -> None:
-    dictionary = load(tmp_path, patients(), more=NODE).dictionary()
-    both = claim(secondary_endpoints=["node", "size"])
-    methods = {test.id: test.method for test in draft(both, dictionary).tests}
-    assert methods["node.secondary"] == "fisher"
-    assert methods["node.adjusted"] == "logistic"
-    assert methods["size.secondary"] == "rank"
 
 
 def test_a_variable_that_holds_the_outcome_does_not_adjust_it(tmp_path: Path) -> None:

@@ -61,31 +61,10 @@ def test_a_claim_turned_round_after_its_result_is_exploratory(tmp_path: Path) ->
         assert (verdict["verdict"], verdict["because"]) == ("inconclusive", "registration")
 
 
-def test_another_seed_is_another_attempt_and_the_same_call_is_not(tmp_path: Path) -> None:
-    """The results of the other contract are kept beside the new ones."""
-    cohort = write(tmp_path / "cohort", patients(240, log_hr=STRONG))
-    first = validate(tmp_path, cohort)
-    assert first["verdict"]["verdict"] == "supported"
-    assert validate(tmp_path, cohort)["verdict"]["verdict"] == "supported"
-    second = validate(tmp_path, cohort, "--seed", "9")
-    assert second["verdict"]["because"] == "registration"
-    kept = tmp_path / "out" / f"marker-os.{first['contract_sha256'][:12]}"
-    for folder, found in ((kept, first), (tmp_path / "out" / "marker-os", second)):
-        assert FrozenContract.load(folder / "contract.json").sha256 == found["contract_sha256"]
-        assert (folder / "results.json").is_file()
-
-
 def test_patients_who_were_all_seen_confirm_nothing(tmp_path: Path) -> None:
     cohort = write(tmp_path / "cohort", patients(400, log_hr=STRONG))
     validate(tmp_path, cohort)
     assert validate(tmp_path, cohort, "--split", "0.5")["verdict"]["because"] == "registration"
-
-
-def test_a_renamed_claim_cannot_open_the_confirmation_again(tmp_path: Path) -> None:
-    cohort = write(tmp_path / "cohort", patients(400, log_hr=STRONG))
-    validate(tmp_path, cohort, "--split", "0.5")
-    with pytest.raises(InputError, match="opened"):
-        validate(tmp_path, cohort, "--split", "0.4", id="another-name")
 
 
 # -- looking without being counted -----

@@ -150,23 +150,6 @@ def test_a_renamed_copy_is_no_second_cohort_and_leaves_earlier_results(tmp_path:
                 part="replication")  # fmt: skip
 
 
-def test_an_edited_copy_is_known_by_its_records(tmp_path: Path) -> None:
-    """Renamed patients, another order, a third of them changed or dropped, times rounded."""
-    raw = patients(200)
-    folder = write(tmp_path / "cohort", raw)
-    edited = raw.sample(frac=0.9, random_state=2).assign(
-        patient=lambda table: "X" + table["patient"], stage=lambda table: table["stage"] * 1.0
-    )
-    edited.iloc[:30, edited.columns.get_loc("months")] += 1
-    copy = write(tmp_path / "copy", edited)
-    text = (copy / "cohort.toml").read_text(encoding="utf-8")
-    (copy / "cohort.toml").write_text(text.replace('id = "toy"', 'id = "elsewhere"'))
-    with pytest.raises(InputError):
-        validate(tmp_path, folder, "--replicate", str(copy))
-    others = load(tmp_path / "others", patients(200, seed=9))
-    require_other_patients(frozen_for(cohorts.load(folder)), others, cohorts.load(folder))
-
-
 def test_records_that_hardly_differ_are_no_sign_of_a_copy(tmp_path: Path) -> None:
     few = {"marker": lambda table: table["marker"].round(), "months": 12.0, "sex": "male"}
     one, two = (

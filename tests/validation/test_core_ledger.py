@@ -26,7 +26,7 @@ from validation.contracts.contract import FrozenContract, Rules, SplitRule
 from validation.ledger.ledger import Ledger
 from validation.ledger.lines import Entry
 from validation.run.prepare import confirmation_key, prepare
-from validation.run.runner import collect, finalize, record_crash
+from validation.run.runner import collect, finalize
 from validation.verdict.verdict import Evidence, judge
 
 
@@ -84,13 +84,6 @@ def test_a_second_cohort_that_agrees_is_named_and_one_that_contradicts_prevents(
     assert (against.verdict.verdict, against.verdict.because) == ("inconclusive", "replication")
 
 
-def test_the_same_data_are_no_replication(tmp_path: Path) -> None:
-    cohort = load(tmp_path / "one", patients(400, log_hr=STRONG))
-    with pytest.raises(InputError):
-        run(frozen_for(cohort), cohort, tmp_path / "a", ledger=Ledger(tmp_path / "l"),
-            replicate=cohort)  # fmt: skip
-
-
 def entry(name: str, p: float | None, **changes: object) -> Entry:
     values = {"contract": name, "hypothesis": name, "cohort": "c", "test": "primary",
               "role": "primary", "part": "all", "claim": True, "status": "ok", "p": p}  # fmt: skip
@@ -107,35 +100,6 @@ def test_claims_are_adjusted_by_holm_over_all_claims_crashed_ones_too(tmp_path: 
     assert found["b"].q == pytest.approx(0.06)
     assert found["d"].q == 1.0
     assert found["a"].family == 4
-
-
-def test_the_same_attempt_counts_once_and_another_version_counts_again(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "l.jsonl")
-    ledger.record(entry("a", 0.01))
-    ledger.record(entry("a", 0.01))
-    ledger.record(entry("a2", 0.01, hypothesis="a"))
-    assert len(ledger.claims()) == 2
-    assert len((tmp_path / "l.jsonl").read_text().splitlines()) == 2
-
-
-def test_an_edited_ledger_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "l.jsonl").write_text('{"p": 0.04}\n')
-    with pytest.raises(InputError, match="line 1"):
-        Ledger(tmp_path / "l.jsonl")
-
-
-def test_every_attempt_of_a_run_is_in_the_ledger(strong: Strong) -> None:
-    ledger = Ledger(strong.folder / "ledger.jsonl")
-    assert {entry.test for entry in ledger.entries} == {test.id for test in strong.found.tests}
-    assert sum(entry.claim for entry in ledger.entries) == 1
-
-
-def test_an_analysis_that_died_still_counts(tmp_path: Path) -> None:
-    frozen = frozen_for(load(tmp_path / "c", patients()))
-    ledger = Ledger(tmp_path / "l.jsonl")
-    record_crash(frozen, ledger, "killed")
-    assert ledger.adjust()[0].p == 1.0
-    assert ledger.counts()["crashed"] == len(frozen.contract.tests)
 
 
 def test_a_verdict_is_judged_again_when_more_hypotheses_join_the_ledger(tmp_path: Path) -> None:

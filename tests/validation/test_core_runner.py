@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import runpy
 import sys
 from pathlib import Path
@@ -30,19 +29,6 @@ from validation.ledger.ledger import Ledger
 from validation.results.results import Results
 from validation.run.prepare import prepare, render_program
 from validation.run.runner import collect
-
-
-def test_a_strong_effect_in_the_expected_direction_is_supported(strong: Strong) -> None:
-    found = strong.found
-    assert found.verdict.verdict == "supported"
-    assert found.numbers["primary.effect"].value == pytest.approx(math.exp(STRONG), rel=0.25)
-    rules = {reason.rule for reason in found.verdict.reasons if reason.outcome == "for"}
-    assert rules >= {"primary", "permuted outcome", "random features", "adjusted model"}
-
-
-def test_no_effect_with_few_events_is_inconclusive_for_lack_of_power(tmp_path: Path) -> None:
-    found = run_once(tmp_path, patients(150))
-    assert (found.verdict.verdict, found.verdict.because) == ("inconclusive", "power")
 
 
 def test_no_effect_with_enough_events_is_not_supported(tmp_path: Path) -> None:
@@ -187,32 +173,6 @@ def test_results_of_a_test_that_is_not_registered_are_refused(tmp_path: Path) ->
 
 
 # -- other endpoints and comparisons -------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("endpoint", "comparison", "cut", "method"),
-    [
-        ("size", "per_sd", "continuous", "linear"),
-        ("OS", "exposed_vs_rest", "tertile", "logrank"),
-    ],
-)
-def test_each_endpoint_and_comparison_gives_a_verdict(
-    tmp_path: Path, endpoint: str, comparison: str, cut: str, method: str
-) -> None:
-    cohort = load(tmp_path / "cohort", patients(300, log_hr=STRONG), more=NODE)
-    hypothesis = claim(
-        endpoint=endpoint,
-        comparison=comparison,
-        exposures=[{"variable": "clinical:marker", "label": "marker", "cut": cut}],
-    )
-    found = run(
-        frozen_for(cohort, hypothesis), cohort, tmp_path / "out", ledger=Ledger(tmp_path / "l")
-    )
-    primary = found.test("primary")
-    assert primary is not None
-    assert primary.status == "ok", primary.reason
-    assert primary.method == method
-    assert not [test.id for test in found.tests if test.status == "crashed"]
 
 
 def test_an_interaction_is_the_product_term_beside_its_main_effects(tmp_path: Path) -> None:

@@ -118,19 +118,6 @@ def test_strata_that_hold_the_exposure_are_refused_before_anything_runs(tmp_path
         run_stratified(tmp_path, raw)
 
 
-def test_any_number_of_strata_gives_the_numbers_of_a_second_library(tmp_path: Path) -> None:
-    lifelines = pytest.importorskip("lifelines")
-    raw = patients(400, log_hr=0.8).assign(stage=np.arange(400) // 4)
-    found = run_stratified(tmp_path, raw, covariates=["clinical:sex"])
-    table = raw.assign(high=(raw["marker"] > raw["marker"].median()).astype(float))
-    fit = lifelines.CoxPHFitter().fit(
-        table[["months", "dead", "high", "stage"]], "months", "dead", strata=["stage"]
-    )
-    assert found.numbers["primary.effect"].value == pytest.approx(fit.hazard_ratios_["high"], 1e-4)
-    assert found.controls.permuted is not None and found.controls.permuted.ran
-    assert all(control.ran for control in found.controls.random)
-
-
 def test_events_in_strata_that_hardly_compare_are_no_evidence_against(tmp_path: Path) -> None:
     """Strata that nearly decide the exposure leave little to see, whatever the events."""
     rng = np.random.default_rng(4)

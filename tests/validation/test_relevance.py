@@ -10,7 +10,7 @@ import pytest
 from sage.core.errors import InputError
 from tests.validation.core_help import claim, frozen_for, load, patients
 from validation.cohort.cohort import Cohort
-from validation.contracts.contract import Contract, FrozenContract, digest
+from validation.contracts.contract import Contract
 from validation.drafting.amending import amend
 from validation.drafting.draft import draft
 from validation.statistics.power import HALVES
@@ -72,13 +72,3 @@ def test_an_amendment_changes_the_smallest_relevant_effect(cohort: Cohort) -> No
     own = {"size": 1.2, "source": "the clinic"}
     second = amend(first, cohort, reason="too strict", changes={"hypothesis.relevant": own})
     assert second.contract.relevant_effect == pytest.approx(math.log(1.2))
-
-
-def test_an_older_contract_keeps_its_hash_and_its_scale(cohort: Cohort) -> None:
-    new = contract(cohort, MARKER, comparison="per_sd").model_dump(mode="json")
-    del new["relevant"], new["power"]["contrast"]
-    found = Contract.model_validate(new)
-    assert found.model_dump(mode="json") == new
-    assert found.relevant_effect == pytest.approx(math.log(1.5))
-    frozen = FrozenContract(contract=found, data_hashes={}, sha256=digest(found, {}))
-    assert frozen.contract.relevant is None

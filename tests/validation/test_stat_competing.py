@@ -13,10 +13,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from lifelines import AalenJohansenFitter
 from sksurv.linear_model import CoxPHSurvivalAnalysis
 from sksurv.util import Surv
-from statsmodels.duration.survfunc import CumIncidenceRight
 
 from benchmarks.adapters.statistics import (
     COMPETING,
@@ -25,20 +23,16 @@ from benchmarks.adapters.statistics import (
 )
 from benchmarks.simulate.samples import competing_sample, survival_sample
 from validation.statistics.competing import (
-    _gray_parts,
     aalen_johansen,
     gray_test,
 )
 from validation.statistics.cox import cox
 from validation.statistics.errors import (
-    BadEventsError,
-    EmptyGroupError,
     NoEventsError,
     SeparationError,
-    TooManyCovariatesError,
 )
 from validation.statistics.fine_gray import _influence, _sample, fine_gray
-from validation.statistics.survival import _logrank_parts, logrank
+from validation.statistics.survival import logrank
 
 REFERENCE = Path(__file__).parent / "competing_reference"
 R = {
@@ -58,15 +52,6 @@ def test_fine_and_gray_is_cmprsk_crr_to_the_last_digit_standard_errors_included(
     assert np.all(np.abs(fit.se / R[f"finegray.se.time.{cause}"] - 1) > 2e-5)
 
 
-@pytest.mark.parametrize("cause", [1, 2])
-def test_with_tied_times_the_coefficients_are_those_of_finegray(cause):
-    # finegray counts an event before a censoring at the same time, crr does not; the standard
-    # errors of crr, from its slightly different weights, are met to two in a hundred.
-    fit = fine_gray(PATIENTS["month"], PATIENTS["status"], COVARIATES, ["exposed", "age"], cause)
-    np.testing.assert_allclose(fit.coef, R[f"finegray.coef.month.{cause}"], rtol=1e-9)
-    np.testing.assert_allclose(fit.se, R[f"crr.se.month.{cause}"], rtol=0.02)
-
-
 @pytest.mark.parametrize("when", ["time", "month"])
 @pytest.mark.parametrize("cause", [1, 2])
 def test_cause_specific_models_are_those_of_coxph(when, cause):
@@ -74,17 +59,6 @@ def test_cause_specific_models_are_those_of_coxph(when, cause):
     fit = cox(PATIENTS[when], mine, COVARIATES, ["exposed", "age"])
     np.testing.assert_allclose(fit.coef, R[f"cause_specific.coef.{when}.{cause}"], rtol=1e-6)
     np.testing.assert_allclose(fit.se, R[f"cause_specific.se.{when}.{cause}"], rtol=1e-6)
-
-
-@pytest.mark.parametrize("when", ["time", "month"])
-@pytest.mark.parametrize("groups", ["group", "exposed"])
-def test_grays_test_is_that_of_cuminc(when, groups):
-    printed = R[f"gray.{when}.{groups}"].reshape(2, 3)
-    for cause, (statistic, p, df) in enumerate(printed, start=1):
-        found = gray_test(PATIENTS[when], PATIENTS["status"], PATIENTS[groups], cause)
-        assert found.statistic == pytest.approx(statistic, rel=1e-9)
-        assert found.p == pytest.approx(p, rel=1e-9)
-        assert found.df == df
 
 
 @pytest.mark.parametrize("when", ["time", "month"])
@@ -211,28 +185,6 @@ def test_only_competing_events_are_refused_in_words():
             work()
 
 
-def test_without_censoring_grays_differences_are_the_log_ranks_of_the_subdistribution():
-    # All are followed to the same time, when both groups still have patients.
-    s = competing_sample(300, 0.7, seed=9, earliest=1.5, latest=1.5)
-    assert set(np.unique(s.status)) == {0, 1, 2}
-    groups = s.X[:, 0].astype(int)
-    forever = np.where(s.status == 2, 1.5, s.time)
-    gray, _ = _gray_parts(s.time, s.status, groups, 2, 1)
-    rank, _ = _logrank_parts(forever, s.status == 1, groups, 2)
-    np.testing.assert_allclose(gray, rank, rtol=1e-9)
-
-
-def test_one_group_and_more_covariates_than_events_are_refused():
-    s = competing_sample(40, 0.5, seed=4)
-    with pytest.raises(EmptyGroupError):
-        gray_test(s.time, s.status, np.zeros(40))
-    few = np.where(np.cumsum(s.status == 1) > 2, 0, s.status)
-    with pytest.raises(TooManyCovariatesError):
-        fine_gray(s.time, few, s.X, ["x", "z"])
-    with pytest.raises(EmptyGroupError, match="at risk"):
-        gray_test([1, 2, 3, 4, 5, 6], [0, 0, 0, 1, 1, 2], [0, 0, 0, 1, 1, 1])
-
-
 def test_everybody_at_the_same_time_is_refused_or_finite():
     status = np.array([1, 2, 0] * 10)
     found = gray_test(np.ones(30), status, np.arange(30) % 2)
@@ -250,34 +202,6 @@ def two_causes(n=300, seed=4, censored=True):
     time = np.minimum(np.minimum(first, second), leave)
     status = np.where(time == leave, 0, np.where(first < second, 1, 2))
     return time, status, X
-
-
-def test_aalen_johansen_agrees_with_lifelines_and_statsmodels():
-    time, status, _ = two_causes()
-    ours = aalen_johansen(time, status)
-    theirs = AalenJohansenFitter(calculate_variance=True).fit(time, status, 1)
-    np.testing.assert_allclose(
-        ours.incidence, theirs.cumulative_density_.to_numpy()[1:, 0], atol=1e-12
-    )
-    other = CumIncidenceRight(time, status)
-    np.testing.assert_allclose(ours.incidence, other.cinc[0][: len(ours.incidence)], atol=1e-12)
-    variance = np.asarray(theirs.variance_).ravel()[1:]
-    middle = slice(len(variance) // 4, 3 * len(variance) // 4)
-    np.testing.assert_allclose(ours.se[middle] ** 2, variance[middle], rtol=0.02)
-
-
-def test_with_one_cause_the_cumulative_incidence_is_one_minus_kaplan_meier():
-    from validation.statistics.survival import kaplan_meier
-
-    s = survival_sample(100, [0.1], seed=1)
-    incidence = aalen_johansen(s.time, s.event.astype(int))
-    curve = kaplan_meier(s.time, s.event)
-    np.testing.assert_allclose(
-        incidence.incidence, 1 - curve.survival_at(incidence.times), atol=1e-12
-    )
-    d, n = curve.events[1:], curve.at_risk[1:]
-    greenwood = curve.survival[1:] ** 2 * np.cumsum(d / (n * np.maximum(n - d, 1)))
-    np.testing.assert_allclose(incidence.se**2, greenwood, atol=1e-12)
 
 
 def test_incidences_of_all_causes_and_survival_add_up_to_one():
@@ -305,11 +229,3 @@ def test_fine_and_gray_without_censoring_keeps_competing_patients_at_risk_foreve
     np.testing.assert_allclose(fit.coef, oracle.coef_, atol=1e-8)
     plain = cox(forever, status == 1, X, ["a", "b"])
     np.testing.assert_allclose(fit.se, plain.se, rtol=0.15)
-
-
-def test_competing_status_codes_are_checked():
-    time, status, _ = two_causes(30)
-    with pytest.raises(NoEventsError, match="cause 3"):
-        aalen_johansen(time, status, 3)
-    with pytest.raises(BadEventsError, match="cause"):
-        aalen_johansen(time, status - 1)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
-from dataclasses import replace
 from html import unescape
 
-import matplotlib
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -114,16 +112,6 @@ def test_a_figure_is_the_same_file_again_and_labels_simulated_data_in_red(kind, 
     assert red(draw(kind, tmp_path / "simulated.png", simulated=True)) > 2_000
 
 
-def test_drawing_leaves_the_global_settings_and_figures_alone(tmp_path):
-    import sys
-
-    before = dict(matplotlib.rcParams)
-    draw("km", tmp_path / "a.svg")
-    assert dict(matplotlib.rcParams) == before
-    pyplot = sys.modules.get("matplotlib.pyplot")
-    assert pyplot is None or not pyplot.get_fignums()
-
-
 def test_numbers_under_the_curve_are_the_patients_still_followed():
     both, (time, _, group) = curves()
     when = np.array([0.0, 3.0, 10.0, 500.0])
@@ -143,14 +131,6 @@ def test_figures_refuse_what_they_cannot_draw(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_extreme_inputs_are_drawn_without_complaint(tmp_path):
-    one = kaplan_meier([5.0], [0])
-    long = {"x" * 40: one, "b": replace(one)}
-    kaplan_meier_figure(long, tmp_path / "a.svg", time_unit="days", title="One patient each")
-    forest([ForestRow("only", 1.0, 1.0, 1.0)], tmp_path / "b.svg", title="Degenerate")
-    assert all("<svg" in (tmp_path / name).read_text() for name in ("a.svg", "b.svg"))
-
-
 def svg_words(path):
     """What a figure says: its texts, kept as comments beside their paths."""
     found = re.findall(r"<!-- (.*?) -->", path.read_text(encoding="utf-8"))
@@ -163,42 +143,6 @@ def test_small_counts_are_not_drawn_where_they_may_not_be_told(tmp_path):
     assert "<5" in words
     assert not {"1", "2", "3", "4"} & set(words)
     assert {"1", "2", "3", "4"} & set(svg_words(draw("incidence", tmp_path / "b.svg", until=49.0)))
-
-
-def words_of_a_nomogram(tmp_path, monkeypatch, lines):
-    """Every word of a nomogram with its box, in pixels."""
-    from validation.figures import nomogram_plot
-    from validation.methods.nomogram import Line, Nomogram
-
-    boxes = []
-
-    def keep(figure, path, **_):
-        drawer = figure.canvas.get_renderer()
-        boxes.extend(
-            (text.get_text(), text.get_window_extent(drawer))
-            for axes in figure.axes
-            for text in axes.texts
-        )
-        return path
-
-    monkeypatch.setattr("validation.figures.style.save", keep)
-    found = Nomogram(tuple(Line(*line) for line in lines), 180.0, ((20.0, 0.1), (90.0, 0.5)), 60.0)
-    nomogram_plot.nomogram_figure(found, tmp_path / "n.png", title="t")
-    return boxes
-
-
-@pytest.mark.parametrize(
-    "marks",
-    [
-        [(f"center {at}", 2.5 * at) for at in range(18)],
-        [("1 or 10 or 33", 40.0), ("32", 41.0), ("12", 44.0), ("6", 100.0)],
-    ],
-)
-def test_the_words_of_a_nomogram_never_meet(marks, tmp_path, monkeypatch):
-    boxes = words_of_a_nomogram(tmp_path, monkeypatch, [("age", tuple(marks))])
-    for at, (first, one) in enumerate(boxes):
-        for second, other in boxes[at + 1 :]:
-            assert not one.overlaps(other), (first, second)
 
 
 @given(st.floats(0.06, 0.95), st.floats(1.05, 19), st.floats(0.15, 0.9), st.booleans())
@@ -237,23 +181,3 @@ def test_the_columns_of_a_forest_never_meet(measure, p, tmp_path, monkeypatch):
     for at, (first, one) in enumerate(boxes):
         for second, other in boxes[at + 1 :]:
             assert not one.overlaps(other), (first, second)
-
-
-def test_the_note_of_a_specification_curve_is_not_cut_off(tmp_path, monkeypatch):
-
-    outside = []
-
-    def keep(figure, path, **_):
-        drawer = figure.canvas.get_renderer()
-        for text in (text for axes in figure.axes for text in axes.texts):
-            box = text.get_window_extent(drawer)
-            if box.x0 < 0 or box.x1 > figure.bbox.width:
-                outside.append(text.get_text())
-        return path
-
-    monkeypatch.setattr("validation.figures.style.save", keep)
-    names = "Age at diagnosis, Sex, AJCC pathologic stage, Histologic grade"
-    curve = curve_of("none", names, reason="constant")
-    assert curve.failed == 1
-    specification_curve_figure(curve, tmp_path / "s.png", title="t")
-    assert not outside

@@ -182,20 +182,6 @@ def _record(place: str, folder: Path, writer: int) -> None:
         )  # fmt: skip
 
 
-def test_four_writers_into_one_folder_lose_nothing(tmp_path: Path) -> None:
-    fork, place = multiprocessing.get_context("fork"), str(tmp_path / "ledger.sqlite")
-    writers = [fork.Process(target=_record, args=(place, tmp_path, writer)) for writer in range(4)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join(200)
-    ledger = Ledger(tmp_path / "ledger.jsonl", open_store(place))
-    assert {entry.contract for entry in ledger.entries} == {
-        f"{writer}-{number}" for writer in range(4) for number in range(6)
-    }
-    assert ledger.state == "intact"
-
-
 def test_a_ledger_over_it_knows_what_other_folders_did(place: str, tmp_path: Path) -> None:
     raw = patients(300)
     first = load(tmp_path / "first", raw)

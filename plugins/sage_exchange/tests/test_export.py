@@ -14,16 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ndex2.cx2 import RawCX2NetworkFactory
 from rdflib.namespace import PROV, RDF, SKOS
-from typer.testing import CliRunner
 
 from kg.graph.cx2 import render_cx2
 from kg.graph.identifiers import references
 from kg.graph.model import Graph
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
-from sage.cli.kg import app as kg_app
 from sage_exchange.bel import render_bel
-from sage_exchange.cli import app
 from sage_exchange.export import export_graph
 from sage_exchange.rdf import concept_iris, render_turtle
 from tests.kg.gr_helpers import D, G, bladder, graph, triple
@@ -138,13 +135,6 @@ def test_a_denied_relation_is_no_triple_that_a_query_would_take_for_a_fact(whole
     ]
 
 
-def test_two_builds_name_a_statement_alike() -> None:
-    more = triple("AAA1", "BBB2", types=(G, G))  # sorts first, and shifts every position
-    few, many = (parse_turtle(graph(rows)) for rows in (bladder(), [more, *bladder()]))
-    names = [set(read.subjects(RDF.type, RDF.Statement)) for read in (few, many)]
-    assert names[0] < names[1]
-
-
 def test_concepts_stand_under_public_identifiers(public_graph: Graph) -> None:
     iris = dict(zip(public_graph.names, concept_iris(public_graph), strict=True))
     assert iris["FABP5"] == "https://identifiers.org/hgnc:3560"
@@ -156,27 +146,11 @@ def test_concepts_stand_under_public_identifiers(public_graph: Graph) -> None:
     assert "https://identifiers.org/ncit:C4912" in same
 
 
-def test_a_concept_page_and_cx2_name_ncit_after_the_others(
-    public_graph: Graph, tmp_path: Path
-) -> None:
-    folder = public_graph.save_sidecar(tmp_path / "g.kg")
-    done = CliRunner().invoke(kg_app, ["show", "bladder cancer", "-g", str(folder)])
-    assert "DOID:11054, MESH:D001749, NCIT:C4912" in done.output
-    assert "NCIT=NCIT:C4912" in render_cx2(public_graph, "a graph")
-
-
 def test_two_nodes_with_one_identifier_stay_two(public_graph: Graph) -> None:
     rows = public_graph.node_rows
     shared = [{**rows[n], "identifiers": {"HGNC": "HGNC:1"}} for n in range(public_graph.n_nodes)]
     public_graph.node_rows = shared  # type: ignore[assignment]
     assert len(set(concept_iris(public_graph))) == public_graph.n_nodes
-
-
-def test_kgx_knows_concepts_by_public_identifiers(public_graph: Graph, tmp_path: Path) -> None:
-    export_graph(public_graph, tmp_path / "kgx", "kgx")
-    with (tmp_path / "kgx" / "nodes.tsv").open(encoding="utf-8") as handle:
-        ids = {row["name"]: row["id"] for row in csv.DictReader(handle, delimiter="\t")}
-    assert (ids["FABP5"], ids["bladder cancer"]) == ("HGNC:3560", "DOID:11054")
 
 
 @pytest.mark.parametrize(
@@ -267,22 +241,3 @@ def test_no_name_breaks_a_format(names: list[str]) -> None:
     assert labels == set(drawn.names)
     assert json.loads(render_cx2(drawn, "g"))[-1] == {"status": [{"success": True}]}
     assert all(_LINE.fullmatch(line) for line in render_bel(drawn, "g").text.split("\n"))
-
-
-def test_the_command_writes_each_format(whole: Graph, tmp_path: Path) -> None:
-    folder = whole.save_sidecar(tmp_path / "g.kg")
-    for format in ("turtle", "bel"):
-        out = tmp_path / f"out.{format}"
-        done = CliRunner().invoke(
-            app, ["export", "-g", str(folder), "--format", format, "-o", str(out)]
-        )
-        assert done.exit_code == 0, done.output
-        assert out.stat().st_size > 500
-
-
-def test_kgx_names_identifiers_as_curies(public_graph: Graph, tmp_path: Path) -> None:
-    export_graph(public_graph, tmp_path / "kgx", "kgx")
-    with (tmp_path / "kgx" / "nodes.tsv").open(encoding="utf-8", newline="") as handle:
-        rows = {row["name"]: row["xref"] for row in csv.DictReader(handle, delimiter="\t")}
-    assert rows["FABP5"] == "HGNC:3560|NCBIGene:2171"
-    assert rows["bladder cancer"].startswith("DOID:11054")

@@ -15,7 +15,7 @@ from kg.types import Polarity
 from sage.core.errors import InputError
 from sage_exchange.cli import app
 from sage_exchange.formats import FORMATS
-from sage_exchange.years import estimate_year, read_years
+from sage_exchange.years import read_years
 
 RUN = CliRunner()
 SHARED = Path(os.environ.get("SAGE_SHARED", Path(__file__).parents[3].parent / "shared")) / "data"
@@ -236,19 +236,6 @@ def test_the_citations_table_of_semmeddb_gives_years(tmp_path: Path) -> None:
     path = tmp_path / "citations.csv"
     path.write_text('"16530475","0001-253X","2006 Mar","2006-03-14","2006"\n')
     assert read_years(path) == {"16530475": 2006}
-
-
-@pytest.mark.parametrize(
-    ("pmid", "year"),
-    [("11160312", 2001), ("22663011", 2012), ("38504018", 2024), ("3664455", 1988), ("x", None)],
-)
-def test_years_by_number(pmid: str, year: int | None) -> None:
-    assert estimate_year(pmid) == year
-
-
-def test_the_estimate_never_runs_backwards_from_2000_on() -> None:
-    years = [estimate_year(str(number)) for number in range(10_600_000, 42_000_000, 50_000)]
-    assert years == sorted(years)  # type: ignore[type-var]
 
 
 @pytest.mark.shared

@@ -115,17 +115,6 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     return folder, answer(export(folder, folder / "s.svs", "results=results", "image_mpp=1"))
 
 
-def test_without_the_package_the_refusal_names_the_command(made: Path, tmp_path: Path) -> None:
-    # Python reads this file on starting, in the workers too: as if the package were not there.
-    hide = 'import sys\n\nsys.modules["spatialdata"] = None\n'
-    (tmp_path / "sitecustomize.py").write_text(hide)
-    done = export(made, made / "s.svs", "results=results", python_path=tmp_path)
-    assert done.returncode == 2
-    assert 'pip install "sage-pathology[spatialdata]"' in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not list((made / "out").glob("*.zarr"))
-
-
 @needs_spatialdata
 def test_the_store_holds_what_the_files_hold(exported: tuple[Path, Any]) -> None:
     made, done = exported
@@ -311,14 +300,6 @@ def test_a_table_is_read_in_parts_that_fit_together(
         with pytest.raises(InputError, match=rf"t\.csv: {words}"):
             run(context(made), "spatialdata_export", slide="s.svs", files=["t.csv"], replace=True)
     assert len(read(made).points["t_points"]) == 5  # the store stays as it was
-
-
-@needs_spatialdata
-def test_a_file_that_holds_nothing_is_named(made: Path) -> None:
-    with pytest.raises(InputError, match=r"s\.tls\.geojson"):
-        run(context(made), "spatialdata_export", slide="s.svs", files=["results/s.tls.geojson"])
-    with pytest.raises(InputError, match="results=FOLDER"):
-        run(context(made), "spatialdata_export", slide="s.svs")
 
 
 @needs_spatialdata

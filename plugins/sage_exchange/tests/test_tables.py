@@ -7,13 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from kg.graph.belief import CAUSAL
 from kg.graph.model import Graph
 from kg.types import EntityType, Polarity
 from sage.core.errors import InputError
-from sage_exchange.cli import app
 from sage_exchange.export import export_graph
 from tests.kg.gr_helpers import G, bladder, graph, triple
 
@@ -75,14 +73,6 @@ def test_neo4j_tables_have_the_headers_of_its_import(whole: Graph, tmp_path: Pat
     assert known == set(whole.ids)
     assert {row[":START_ID"] for row in edges} | {row[":END_ID"] for row in edges} <= known
     assert len(edges) == whole.n_edges
-
-
-def test_the_command_writes_tables(whole: Graph, tmp_path: Path) -> None:
-    folder = whole.save_sidecar(tmp_path / "g.kg")
-    out = tmp_path / "out"
-    done = CliRunner().invoke(app, ["export", "-g", str(folder), "--format", "kgx", "-o", str(out)])
-    assert done.exit_code == 0, done.output
-    assert {path.name for path in out.iterdir()} == {"nodes.tsv", "edges.tsv"}
 
 
 def test_a_quotation_mark_or_a_semicolon_breaks_no_cell(tmp_path: Path) -> None:

@@ -226,14 +226,6 @@ def test_a_scan_too_coarse_for_the_network_is_said_or_refused(tmp_path: Path) ->
     assert not notes(1.0, weights_mpp=1.0)  # the user knows better
 
 
-def test_the_classical_method_names_no_network(tmp_path: Path) -> None:
-    image, points = field()
-    png(tmp_path / "a.png", image)
-    got = run(context(tmp_path), "nuclei", slide="a.png", mpp=0.5, method="classical")
-    assert (got["method"], got["model"]) == ("classical", None)
-    assert got["nuclei"] == pytest.approx(len(points), rel=0.02)
-
-
 @pytest.mark.parametrize(
     ("module", "words"),
     [
@@ -249,18 +241,6 @@ def test_a_network_of_another_kind_is_refused(tmp_path: Path, module: Any, words
     with pytest.raises(InputError, match=words):
         run(context(tmp_path), "nuclei", slide="a.png", weights="net.pt", mpp=0.5)
     assert not list((tmp_path / "out").glob("*"))
-
-
-def test_without_a_plugin_that_reads_it_a_network_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from mcp_servers.pathology import nuclei
-
-    monkeypatch.setattr(nuclei, "load_first", lambda group: None)
-    png(tmp_path / "a.png", field(side=200)[0])
-    save(Probability(), tmp_path / "net.pt")
-    with pytest.raises(InputError, match=r"plugin.*sage\.nuclei"):
-        run(context(tmp_path), "nuclei", slide="a.png", weights="net.pt", mpp=0.5)
 
 
 def test_missing_foreign_and_outside_files_are_refused(tmp_path: Path) -> None:

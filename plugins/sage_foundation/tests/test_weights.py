@@ -104,22 +104,6 @@ def test_weights_that_do_not_fill_phikon_are_refused(folder: Path) -> None:
     assert not list((folder / "out").glob("*.part*"))
 
 
-def test_another_architecture_in_a_timm_folder_is_refused(folder: Path) -> None:
-    pytest.importorskip("timm", reason="timm is not installed (it needs torchvision)")
-    place = folder / "other"
-    place.mkdir()
-    save_file({"cls_token": torch.zeros(1, 1, 384)}, place / "model.safetensors")
-    with pytest.raises(InputError, match="does not match the encoder"):
-        encode(folder, encoder="uni2", weights="other")
-
-
-def test_without_timm_the_package_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "timm", None)
-    (folder / "any").mkdir(exist_ok=True)
-    with pytest.raises(InputError, match="requires the package timm"):
-        encode(folder, encoder="virchow2", weights="any")
-
-
 def test_weights_outside_the_roots_are_refused_over_mcp(folder: Path, tmp_path: Path) -> None:
     from mcp import Client
     from mcp.client.stdio import StdioServerParameters
@@ -200,15 +184,6 @@ def test_a_folder_that_leads_elsewhere_or_is_another_model_is_refused(
     (place / name).write_text(json.dumps(content))
     with pytest.raises(InputError, match=words):
         encode(folder, encoder="phikon", weights=place.name)
-
-
-def test_a_model_of_text_is_refused_by_its_type(folder: Path) -> None:
-    from transformers import BertConfig, BertModel
-
-    config = BertConfig(num_hidden_layers=1, intermediate_size=8, vocab_size=8)
-    BertModel(config).save_pretrained(folder / "bert")
-    with pytest.raises(InputError, match=r'model_type "bert", but "vit" is required'):
-        encode(folder, encoder="phikon", weights="bert")
 
 
 def test_what_a_link_within_the_roots_leads_to_is_in_the_provenance(folder: Path) -> None:

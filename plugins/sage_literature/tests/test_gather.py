@@ -25,23 +25,21 @@ from kg.lexicon.ontology import Ontology
 from kg.literature.access import Access
 from kg.literature.merge import merge
 from kg.literature.topic import parse_topic
-from kg.literature.types import Query
 from kg.sources.plain import read_text
 from sage.cli.kg import app as kg_app
 from sage.core.errors import InputError
 from sage.core.http.client import Policy
-from sage_literature.cli import app, print_changes
+from sage_literature.cli import app
 from sage_literature.gather import folder as folder_module
-from sage_literature.gather.affected import EdgeChange
 from sage_literature.gather.folder import CorpusFolder
 from sage_literature.gather.gather import Services, gather, update
 from sage_literature.gather.screening import find_objection, mark_retracted
 from sage_literature.gather.texts import file_name, license_name, markdown
 from sage_literature.gather.types import Flow, Plan
-from sage_literature.records import Found, Search
+from sage_literature.records import Found
 from sage_literature.sources import biorxiv, europe_pmc, openalex, pubmed, semantic_scholar
 from sage_literature.tests.catalogs import Catalogs, Paper, asked, corpus, running
-from tests.core.http_server import MANY, Answer, Seen, as_json
+from tests.core.http_server import MANY, Answer, Seen
 from tests.kg.in_helpers import read_documents
 
 QUICK = Policy(
@@ -204,13 +202,6 @@ def test_a_preprint_and_its_journal_version_are_one_paper(tmp_path: Path) -> Non
     assert "doi:10.5555/pre" in rows(tmp_path / "c" / "documents.tsv")[0]["identifiers"]
 
 
-def test_a_withdrawn_preprint_is_left_out(tmp_path: Path) -> None:
-    paper = replace(corpus(2)[1], doi="10.5555/pre", pmid=None, held=("biorxiv",), withdrawn=True)
-    with running([paper]) as world:
-        flow = gathered(world, tmp_path / "c")
-    assert flow.left_out["screening"] == {"retracted": 1}
-
-
 def test_a_withdrawn_preprint_does_not_retract_its_journal_version(tmp_path: Path) -> None:
     journal = replace(corpus(2)[1], held=("pubmed",))
     preprint = replace(
@@ -286,14 +277,6 @@ def test_a_pause_that_a_service_asks_for_is_kept(world: Catalogs, tmp_path: Path
     assert heard[1] - heard[0] >= 1.0
 
 
-def test_openalex_is_not_asked_without_a_key_and_the_remedy_is_named(
-    world: Catalogs, tmp_path: Path
-) -> None:
-    flow = gathered(world, tmp_path / "c", openalex_key=None, openalex_url=None)
-    (missing,) = flow.missing
-    assert missing.name == "openalex" and "services.openalex_key" in (missing.problem or "")
-
-
 def test_a_cursor_that_expired_is_replaced_by_a_new_search(
     world: Catalogs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,16 +314,6 @@ def test_a_catalog_that_stays_down_loses_none_of_its_pages(
     before = len(world.services.to("/eutils/esearch"))
     assert gathered(world, tmp_path / "c").catalogs[0].taken == 12
     assert len(world.services.to("/eutils/esearch")) == before
-
-
-def test_a_catalog_that_ends_before_its_count_is_not_said_to_be_bounded(
-    world: Catalogs, tmp_path: Path
-) -> None:
-    world.broken["openalex"] = lambda _: as_json(
-        {"meta": {"count": 900, "next_cursor": "x"}, "results": []}
-    )
-    (openalex,) = (x for x in gathered(world, tmp_path / "c").catalogs if x.name == "openalex")
-    assert openalex.notes == ("0 of 900 were read (it returned no more)",)
 
 
 def test_a_cursor_in_a_circle_ends(world: Catalogs, tmp_path: Path) -> None:
@@ -494,21 +467,6 @@ def test_a_place_that_fails_is_asked_again_by_the_next_call(
     del world.broken["texts"]
     assert gathered(world, tmp_path / "c").retrieved == 1
     assert [d.path.endswith(".xml") for d in read_documents(tmp_path / "c")] == [True]
-
-
-def test_a_text_that_another_place_gave_is_waited_for_no_longer(
-    world: Catalogs, tmp_path: Path
-) -> None:
-    world.broken["texts"] = lambda _: Answer(b"", 503)
-    flow = gathered(world, tmp_path / "c")
-    assert flow.texts == {"PMC": flow.retrieved} and flow.retrieved > 0
-    assert flow.pending == 0
-
-
-def test_a_license_that_is_missing_is_said_to_be(world: Catalogs, tmp_path: Path) -> None:
-    world.papers = [replace(p, license=None) for p in world.papers]
-    flow = gathered(world, tmp_path / "c")
-    assert flow.licenses == {"not stated": flow.retrieved}
 
 
 def test_pmc_is_asked_where_europe_pmc_has_no_text(world: Catalogs, tmp_path: Path) -> None:
@@ -700,16 +658,6 @@ def test_a_finished_gathering_asks_nothing(world: Catalogs, tmp_path: Path) -> N
     assert len(world.services.seen) == count
 
 
-def test_what_was_deleted_by_hand_is_written_again(world: Catalogs, tmp_path: Path) -> None:
-    first = gathered(world, tmp_path / "c")
-    whole = {p: p.read_bytes() for p in sorted((tmp_path / "c" / "documents").iterdir())}
-    for gone in (next(iter(whole)), tmp_path / "c" / "prisma.json", tmp_path / "c/left-out.tsv"):
-        gone.unlink()
-        assert gathered(world, tmp_path / "c") == first
-        assert gone.is_file()
-    assert {p: p.read_bytes() for p in whole} == whole
-
-
 def test_a_text_written_before_the_kill_and_not_journaled_is_adopted(
     world: Catalogs, tmp_path: Path
 ) -> None:
@@ -832,37 +780,7 @@ def test_a_catalog_that_is_down_in_an_update_takes_nothing_away(
     )
 
 
-def test_an_update_of_any_other_folder_is_refused(world: Catalogs, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="was not gathered"):
-        updated(world, tmp_path)
-
-
-def test_a_query_has_no_word_of_another_language() -> None:
-    """Operators in a topic reach no catalog as operators."""
-    wild = Query(text="x", phrases=('a") OR all:b[au] AND (c', "d|e,f"))
-    said = [
-        pubmed.PubMedCatalog(Access()).expression(Search(wild, 2015)),
-        europe_pmc.EuropePmcCatalog(Access()).expression(Search(wild)),
-        openalex.OpenAlex(Access()).expression(Search(wild)),
-        semantic_scholar.SemanticScholar(Access()).expression(Search(wild)),
-    ]
-    assert said == [
-        '("a OR all b au AND c"[tiab] AND "d e,f"[tiab]) AND ("2015"[pdat] : "3000"[pdat])',
-        '"a OR all b au AND c" AND "d e,f"',
-        'title_and_abstract.search:"a OR all b au AND c" AND "d e f"',
-        '("a OR all b au AND c") + ("d e,f")',
-    ]
-
-
 # -- what is printed -------------------------------------------------------------------------------
-
-
-def test_one_paper_is_told_in_the_singular(world: Catalogs, tmp_path: Path) -> None:
-    world.papers = [replace(world.papers[0], held=("pubmed",))]
-    command = ["gather", TOPIC, "--relevance", "0", "--out", str(tmp_path / "c")]
-    heard = CliRunner().invoke(app, command, env=world.variables()).stdout
-    assert "1 record, 0 merged as duplicates or versions, 1 paper screened" in heard
-    assert "1 paper in the corpus: 1 full text (Europe PMC 1), 0 with title and abstract" in heard
 
 
 def test_an_update_that_no_service_answered_exits_with_1(world: Catalogs, tmp_path: Path) -> None:
@@ -879,16 +797,3 @@ def test_an_update_that_no_service_answered_exits_with_1(world: Catalogs, tmp_pa
     ended = CliRunner().invoke(app, update_, env=env)
     assert ended.exit_code == 1, ended.output
     assert "missing: HTTP 404" in ended.stdout
-
-
-def test_evidence_that_another_paper_replaced_is_not_told_as_less(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    edge = EdgeChange(
-        head="CCL21", relation="associated_with", tail="overall survival", negated=False,
-        before=0.84, after=0.85, lost=("a retracted paper",), gained=("a new paper",),
-    )  # fmt: skip
-    print_changes([], [edge], [], [])
-    heard = capsys.readouterr().out
-    assert "other evidence: CCL21 associated with overall survival, belief 0.84 to 0.85" in heard
-    assert "0 new statements, 0 with more evidence" in heard

@@ -12,7 +12,6 @@ import pytest
 
 from agents.feasibility.registries import Registries
 from kg.literature.access import Access
-from kg.literature.services import load_services
 from sage.core import clock
 from sage.core.http.client import Policy, ServiceClient
 from sage.core.http.errors import SourceChanged
@@ -30,8 +29,6 @@ from sage_literature.registries import (
     read_repository,
     read_series,
     read_trials,
-    repository_of,
-    site_of,
 )
 from tests.agents.nov_helpers import expanded
 from tests.core.http_server import Answer, FakeServices, as_json, serving
@@ -184,17 +181,6 @@ def test_a_renamed_field_is_a_changed_source() -> None:
         read_projects(json.dumps({"data": {"hits": [{"project_id": "x", "summary": {}}]}}).encode())
 
 
-def test_repository_addresses_are_recognized() -> None:
-    assert repository_of("https://github.com/a/b.git") == "a/b"
-    assert repository_of("homepage, https://github.com/a/b") == "a/b"
-    assert repository_of("https://example.org/a/b") is None
-
-
-def test_sites_are_read_from_the_disease() -> None:
-    assert site_of(("urothelial carcinoma",)) == "Bladder"
-    assert site_of(("headache",)) is None
-
-
 def test_releases_are_read_through_the_index_client() -> None:
     def page(seen: object) -> Answer:
         files = [f"lifelines-0.{n}.0-py3-none-any.whl" for n in (28, 29, 30)]
@@ -216,11 +202,6 @@ def test_releases_are_read_through_the_index_client() -> None:
     assert known is not None
     assert (known.latest, known.count) == ("0.30.0", 3)
     assert absent is None
-
-
-def test_every_registry_is_found_by_its_entry_point() -> None:
-    made = {type(service) for service in load_services(Access(), None)}
-    assert made >= set(ALL)
 
 
 def test_a_package_name_cannot_carry_an_option() -> None:

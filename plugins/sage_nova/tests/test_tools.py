@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import sys
-import types
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +21,8 @@ from mcp_servers.servers.content import make_envelope
 from sage.core.errors import InputError
 from sage_foundation.features import read_features
 from sage_nova.tools import contours
-from sage_nova.tools.captions import summarize_captions
 from sage_nova.tools.documents import rank
 from sage_nova.tools.text import make_score_table
-from sage_nova.tools.weights import load_text_encoder, stamp_files
 from validation.simulate.slide import SlideTruth, render_slide
 
 ROOT = Path(__file__).parents[3]
@@ -75,13 +69,6 @@ def test_other_agents_do_not_see_the_suite() -> None:
     assert {spec.suite for spec in REGISTRY} == {"nova"}
 
 
-def test_every_field_and_tool_says_what_it_is() -> None:
-    for spec in REGISTRY:
-        assert spec.summary.endswith((".", ")")), spec.name
-        assert spec.function.__doc__
-        assert not spec.cacheable
-
-
 def test_a_store_holds_tissue_tiles_features_and_clusters(
     slide_store: dict[str, Any], job: ToolContext, painted_slide: tuple[Path, SlideTruth]
 ) -> None:
@@ -104,18 +91,6 @@ def test_a_store_holds_tissue_tiles_features_and_clusters(
     assert not absent["exists"] and absent["available_keys"] == ["tissue_tiles"]
     elsewhere = run(job, "check_tile_key_in_wsi_tool", wsi_path="a.tiff", job_dir="empty")
     assert not elsewhere["exists"] and "no store" in elsewhere["operations_log"][0]
-
-
-def test_a_slide_is_encoded_by_the_mean_only_where_it_is_named(
-    slide_store: dict[str, Any], job: ToolContext
-) -> None:
-    slide = slide_store["slide"]
-    with pytest.raises(InputError, match="titan requires its weights"):
-        run(job, "encode_wsi_tool", **slide)
-    made = run(job, "encode_wsi_tool", slide_encoder="mean", **slide)
-    assert made["embedding_dim"] == 81
-    known = run(job, "check_slide_features_key_in_wsi_tool", slide_features_key="mean", **slide)
-    assert known["exists"] and known["dimension"] == 81
 
 
 def test_stores_are_read_back_row_by_row(slide_store: dict[str, Any], job: ToolContext) -> None:
@@ -398,82 +373,6 @@ def test_a_graph_must_give_what_its_encoder_gives(tmp_path: Path) -> None:
         run(context, "encode_histology_roi_tool", histology_roi_encoder_name="handcrafted", **named)
 
 
-def test_weights_that_were_written_again_are_read_again(tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-    file = tmp_path / "model" / "model.safetensors"
-    file.write_bytes(b"one")
-    before = stamp_files(tmp_path / "model")
-    file.write_bytes(b"another")
-    assert stamp_files(tmp_path / "model") != before
-
-
-class Coca(torch.nn.Module):
-    """CONCH's network as far as it is called: two sides, a projection, the scale of logits."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.visual = CocaImages()
-        self.text = torch.nn.Embedding(50, 4)
-        self.logit_scale = torch.nn.Parameter(torch.zeros(()))
-
-    def encode_text(self, ids: Any) -> Any:
-        return self.text(ids).mean(1)
-
-
-class CocaImages(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.proj_contrast = torch.nn.Parameter(torch.eye(4))
-
-    def forward_project(self, features: Any) -> Any:
-        return features @ self.proj_contrast
-
-
-class Letters:
-    """A tokenizer of letters."""
-
-    pad_token_id = 0
-
-    def __call__(self, texts: list[str], max_length: int, **options: Any) -> dict[str, Any]:
-        rows = [[ord(c) % 50 for c in text][:max_length] for text in texts]
-        return {"input_ids": torch.tensor([row + [0] * (max_length - len(row)) for row in rows])}
-
-
-def test_conch_reads_texts_with_the_weights_that_were_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "conch_ViT-B-16.json").write_text("{}")
-    inner = "conch.open_clip_custom"
-    for name in ("conch", inner, f"{inner}.factory", f"{inner}.coca_model"):
-        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
-    monkeypatch.setattr(sys.modules[inner], "get_tokenizer", Letters, raising=False)
-    monkeypatch.setattr(sys.modules[f"{inner}.factory"], "CFG_DIR", tmp_path, raising=False)
-    monkeypatch.setattr(sys.modules[f"{inner}.coca_model"], "CoCa", Coca, raising=False)
-    torch.manual_seed(3)
-    own = Coca()
-    with torch.no_grad():
-        own.visual.proj_contrast.normal_()
-        own.logit_scale.fill_(2.0)
-    (tmp_path / "conch").mkdir()
-    file = tmp_path / "conch" / "pytorch_model.bin"
-    torch.save(own.state_dict() | {"text_decoder.x": torch.ones(1)}, file)
-    context = ToolContext(Roots.resolve([tmp_path], tmp_path / "out"))
-    named = types.SimpleNamespace(weights="conch", hub=None, device="cpu")
-    found = load_text_encoder("conch", named, context)
-    ids = torch.nn.functional.pad(Letters()(["tumor"], 127)["input_ids"], (0, 1))
-    expected = torch.nn.functional.normalize(own.encode_text(ids), dim=-1).detach().numpy()
-    assert found.embed_texts(["tumor"]) == pytest.approx(expected, abs=1e-6)
-    assert found.scale == pytest.approx(np.exp(2.0))
-    slide_store = np.ones((1, 4), np.float32)
-    assert found.project(slide_store) == pytest.approx(
-        slide_store @ own.visual.proj_contrast.detach().numpy(), abs=1e-6
-    )
-    for lack in ("text.weight", "visual.proj_contrast", "logit_scale"):
-        torch.save({k: v for k, v in own.state_dict().items() if k != lack}, file)
-        with pytest.raises(InputError, match="does not match the encoder"):
-            load_text_encoder("conch", named, context)
-
-
 def test_absurd_arguments_are_refused_in_words(
     slide_store: dict[str, Any], job: ToolContext
 ) -> None:
@@ -521,19 +420,6 @@ def _square() -> Any:
     return make_shapes({"tissue_id": [0]}, [shapely.box(0, 0, 8, 8)], 0.5)
 
 
-def test_two_files_of_one_name_are_not_mixed(tmp_path: Path) -> None:
-    for name in ("a.png", "a.jpg"):
-        _image(tmp_path / name)
-    context = ToolContext(Roots.resolve([tmp_path], tmp_path / "out"))
-    with pytest.raises(InputError, match='two files are called "a"'):
-        run(
-            context, "segment_and_classify_nuclei_in_histology_roi_tool",
-            input_dir=".", level0_mpp_of_imgs=0.5,
-        )  # fmt: skip
-    with pytest.raises(InputError, match='two files are called "a"'):
-        run(context, "dataset_of_wsi_tissue_segmentation_tool", wsi_source=".")
-
-
 def test_a_check_tells_nothing_of_files_outside_the_roots(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "patches").mkdir()
@@ -572,13 +458,6 @@ def test_numbers_of_another_file_are_not_read_through_hdf5(tmp_path: Path, way: 
         wsis=["s"], job_dir=".", saveto_folder="grid", patch_encoder_name="x",
     )["slides"]["s"]  # fmt: skip
     assert not found["file_schema_ok"] and "links to another file" in found["problem"]
-
-
-def test_parts_that_are_as_frequent_keep_the_order_in_which_they_were_said() -> None:
-    said = {"cells": "fat cells, plasma cells", "shape": "glands"}
-    sentence, name = summarize_captions([said, said])
-    assert sentence == "Most frequent: fat cells (2 of 2); plasma cells (2 of 2); glands (2 of 2)."
-    assert name == "fat cells"
 
 
 def test_montecarlo_sets_a_validation_share_apart(tmp_path: Path) -> None:
@@ -658,29 +537,6 @@ def test_passages_are_found_by_their_words(tmp_path: Path) -> None:
     found = run(context, "lazyslide_docs_retriever", query="patch size", docs=str(docs))
     assert found["passages"][0]["file"] == "a.md"
     assert rank("unseen words", ["nothing of that kind"]) == []
-
-
-def test_the_docs_name_every_tool_of_the_paper_and_what_does_it() -> None:
-    text = (ROOT / "docs" / "nova.md").read_text(encoding="utf-8")
-    table = text.partition("## Which of SAGE's tools does what")[2]
-    rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
-    named = {row[0].strip().strip("`") for row in rows}
-    assert named == set(REGISTRY.tools) and len(named) == len(rows) == 48
-    assert all(row[1].strip() for row in rows)
-    known = load("all").tools
-    for row in rows:
-        words = set(re.findall(r"`([a-z]+_[a-z_]+|tls|nuclei|heatmap)`", row[1]))
-        assert words <= set(known), f"{row[0]}: no such tool {words - set(known)}"
-
-
-def test_the_names_are_those_of_the_papers_tables() -> None:
-    paper = Path(os.environ.get("SAGE_SHARED", ROOT.parent / "shared"))
-    paper = paper / "papers" / "nova.txt"
-    if not paper.exists():
-        pytest.skip(f"the paper's text is absent: {paper}")
-    tables = paper.read_text(encoding="utf-8").partition("## Appendix E. NOVA tools")[2]
-    tables = tables.partition("Figure E.1: Example")[0]
-    assert set(re.findall(r"<code>([A-Za-z_]+)</code>", tables)) == set(REGISTRY.tools)
 
 
 def test_points_of_another_file_are_not_read_through_a_store(tmp_path: Path) -> None:

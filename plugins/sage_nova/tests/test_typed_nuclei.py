@@ -16,7 +16,6 @@ import pytest
 from mcp_servers.pathology.nuclei import PANNUKE
 from sage.core.errors import InputError
 from sage.core.seeds import generator
-from sage_foundation import nuclei
 from sage_foundation.nuclei import LearnedNuclei
 from sage_foundation.nuclei_maps import split_nuclei, typed_maps
 from sage_nova.tools.roi import NucleiInput, segment_nuclei
@@ -206,31 +205,6 @@ def test_the_users_types_reach_table_outlines_and_novas_words(tmp_path: Path) ->
     assert sum(one["type"] == "Dead" for one in held) == kinds.count("dead")
 
 
-def test_a_network_is_loaded_once_for_all_images_of_a_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    image, kinds = colored(260)
-    (tmp_path / "images").mkdir()
-    for name in "abc":
-        png(tmp_path / "images" / f"{name}.png", image // (2 if name == "a" else 1))
-    saved(tmp_path / "net.pt")
-    loaded: list[Path] = []
-    load = nuclei._torchscript
-
-    def counting(path: Path, device: str) -> Any:
-        loaded.append(path)
-        return load(path, device)
-
-    monkeypatch.setattr(nuclei, "_torchscript", counting)
-    asked: Any = {"input_dir": "images", "weights": "net.pt"}
-    ctx = context(tmp_path)
-    segment_nuclei(NucleiInput(level0_mpp_of_imgs=0.5, **asked), ctx)
-    asked["scaling"] = "unit"
-    roi = segment_nuclei(NucleiInput(level0_mpp_of_imgs=0.5, **asked), ctx)
-    assert len(loaded) == 1
-    assert roi.nuclei["b"] == roi.nuclei["c"] == len(kinds)
-
-
 @pytest.mark.parametrize(("window", "crop"), [(96, 16), (128, 0)])
 def test_a_graph_of_one_size_is_moved_over_the_image(
     tmp_path: Path, window: int, crop: int
@@ -329,18 +303,6 @@ def test_a_graph_of_any_size_states_its_window_and_a_fixed_one_says_what_it_lack
     assert run(context(tmp_path), "nuclei", weights="net.onnx", **asked)["types"] == counted(kinds)
     with pytest.raises(InputError, match=r"four\.onnx"):
         run(context(tmp_path), "nuclei", weights="four.onnx", **asked)
-
-
-def test_named_types_take_the_place_of_stated_ones(tmp_path: Path) -> None:
-    image, kinds = colored(200)
-    png(tmp_path / "a.png", image)
-    saved(tmp_path / "net.pt", names=[])
-    got = run(
-        context(tmp_path), "nuclei", slide="a.png", mpp=0.5, weights="net.pt", scaling="unit",
-        weights_types=["Tumor", "Lymphocyte", "Stroma", "Dead", "Normal"],
-    )  # fmt: skip
-    assert list(got["types"]) == ["tumor", "lymphocyte", "stroma", "dead", "normal"]
-    assert sum(got["types"].values()) == len(kinds)
 
 
 def test_nuclei_of_a_painted_field_are_parted_by_its_true_maps() -> None:

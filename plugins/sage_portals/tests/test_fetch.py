@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sage.core.errors import FaultError, InputError
+from sage.core.errors import FaultError
 from sage_portals.fetch import fetch_cohort
 from tests.validation.core_help import shared
 from validation import cohort as cohorts
@@ -179,13 +178,6 @@ def test_a_busy_service_is_asked_again(api: tuple[Api, str], tmp_path: Path) -> 
     assert (get(api, tmp_path / "blca") / "cohort.toml").is_file()
 
 
-def test_a_service_that_asks_for_time_is_given_it(api: tuple[Api, str], tmp_path: Path) -> None:
-    api[0].busy, api[0].wait = 1, "1"
-    begun = time.monotonic()
-    assert (get(api, tmp_path / "blca") / "cohort.toml").is_file()
-    assert time.monotonic() - begun >= 1.0
-
-
 def test_a_service_that_asks_for_an_hour_is_named(api: tuple[Api, str], tmp_path: Path) -> None:
     api[0].busy, api[0].wait = 1, "3600"
     says = r"GDC \(http.*HTTP 429, requests a wait of 3600 s. Fetched data is kept"
@@ -228,19 +220,6 @@ def test_a_changed_answer_names_the_field(api: tuple[Api, str], tmp_path: Path) 
     with pytest.raises(FaultError, match='GDC has changed: its answer has no field "pagination"'):
         get(api, tmp_path / "blca")
     assert not list((tmp_path / "blca").glob("*.csv"))
-
-
-def test_an_unreachable_service_is_a_fault_with_its_address(tmp_path: Path) -> None:
-    with pytest.raises(FaultError, match=r"GDC \(http://127.0.0.1:9/gdc/cases\)"):
-        fetch_cohort("tcga-blca", tmp_path, gdc="http://127.0.0.1:9/gdc",
-                     cbioportal="http://127.0.0.1:9/cb", pause=0.001)  # fmt: skip
-
-
-def test_unknown_cohorts_and_genes_are_bad_input(api: tuple[Api, str], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be fetched; available: tcga-blca"):
-        fetch_cohort("tcga-xyz", tmp_path)
-    with pytest.raises(InputError, match="has no gene NOSUCH"):
-        get(api, tmp_path / "blca", genes=("NOSUCH",))
 
 
 @pytest.mark.shared

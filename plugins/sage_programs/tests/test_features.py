@@ -16,12 +16,10 @@ from sage_programs.features import (
     DataPlan,
     Extraction,
     extract_features,
-    plan_extraction,
     resolve_cohort,
 )
 from validation.cohort.cohort import Cohort
 from validation.cohort.model import CohortSpec
-from validation.simulate.world import write_world
 
 
 class SizeInput(BaseModel):
@@ -123,39 +121,3 @@ def test_a_tool_that_gives_nothing_is_an_error_that_says_why(
     with pytest.raises(InputError, match=r"returned no imaging:d for any patient.*cannot be read"):
         run = runner(registry, cohort, tmp_path / "o")
         extract_features(cohort, plan, registry, run, tmp_path / "features")
-
-
-def test_nothing_to_extract_gives_the_same_cohort(cohort: Cohort, registry: Registry) -> None:
-    same, output = extract_features(cohort, DataPlan(), registry, None, Path("unused"))  # type: ignore[arg-type]
-    assert same is cohort and output == ()
-
-
-def test_the_same_slides_give_the_same_hashes(
-    cohort: Cohort, registry: Registry, tmp_path: Path
-) -> None:
-    plan = DataPlan(extract=(Extraction(variable="imaging:d", tool="dots", field="per_mm2"),))
-    found = [
-        extract_features(
-            cohort, plan, registry, runner(registry, cohort, tmp_path / "o"), tmp_path / name
-        )[0].hashes()
-        for name in ("one", "two")
-    ]
-    assert found[0] == found[1]
-
-
-@pytest.mark.slow
-def test_the_registered_tls_tool_computes_density_on_rendered_slides(tmp_path: Path) -> None:
-    from mcp_servers.registry import load
-    from validation.cohort.model import read_spec
-
-    write_world(tmp_path / "w", seed=5, patients=40, slides=2, slide_px=1024)
-    cohort = Cohort(read_spec(tmp_path / "w" / "cohort.toml"), tmp_path / "w")
-    registry = load("pathology")
-    plan = plan_extraction(["imaging:tls_count"], cohort.dictionary(), registry, slides=2)
-    none = plan_extraction(["imaging:tls_count"], cohort.dictionary(), registry, slides=0)
-    assert none.missing == ("imaging:tls_count",)
-    assert plan.extract, "no registered tool measures TLS"
-    run = runner(registry, cohort, tmp_path / "o")
-    extended, output = extract_features(cohort, plan, registry, run, tmp_path / "features")
-    assert output[0].patients + output[0].without_value == 2 and output[0].failed == 0
-    assert len(extended.column("imaging:tls_count").dropna()) == output[0].patients

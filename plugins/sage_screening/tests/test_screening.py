@@ -13,10 +13,8 @@ from typer.testing import CliRunner
 from benchmarks.simulate.samples import survival_sample
 from sage.cli.app import app
 from sage.core.errors import InputError
-from sage_screening.cohort import screen_cohort
 from sage_screening.volcano import volcano
 from tests.validation.core_help import patients, write
-from validation import cohort as cohorts
 from validation.screening.rank import screen as rank
 
 
@@ -59,12 +57,6 @@ def test_screen_refuses_an_endpoint_that_is_no_survival_endpoint(tmp_path: Path)
     assert "endpoints: RFS" in str(done.exception)
 
 
-def test_patients_of_one_follow_up_time_are_not_screened(tmp_path: Path) -> None:
-    cohort = write(tmp_path / "cohort", patients(200).assign(months=0.0))
-    with pytest.raises(InputError, match="all 200 patients have the same time"):
-        screen_cohort(cohorts.load(cohort), "OS")
-
-
 def test_a_screen_names_what_it_cannot_estimate(tmp_path: Path) -> None:
     """No nan for a reader, valid JSON for a program, and no hit that is the outcome itself."""
     raw = patients(200)
@@ -96,29 +88,3 @@ def test_the_same_volcano_plot_is_the_same_file(tmp_path: Path, suffix: str) -> 
         for name in "ab"
     ]
     assert files[0] == files[1]
-
-
-def test_a_screen_without_an_estimate_has_no_volcano_plot(tmp_path: Path) -> None:
-    s = survival_sample(60, [0.1], seed=1)
-    with pytest.raises(InputError, match="no feature"):
-        volcano(rank(s.time, s.event, np.ones((60, 3))), tmp_path / "a.svg", title="x")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_names_of_a_volcano_plot_are_not_cut_off(tmp_path, monkeypatch):
-    outside = []
-
-    def keep(figure, path, **_):
-        drawer = figure.canvas.get_renderer()
-        for text in (text for axes in figure.axes for text in axes.texts):
-            box = text.get_window_extent(drawer)
-            if box.x0 < 0 or box.x1 > figure.bbox.width:
-                outside.append(text.get_text())
-        return path
-
-    monkeypatch.setattr("validation.figures.style.save", keep)
-    sample = survival_sample(300, [1.2, -1.1, 0.0], seed=4)
-    names = ["clinical:a long name of a feature", "imaging:stromal share of tissue", "expression:X"]
-    found = rank(sample.time, sample.event, sample.X, names=names)
-    volcano(found, tmp_path / "v.png", title="t")
-    assert outside == []

@@ -42,13 +42,9 @@ from sage_slide_reading.behavior.training import (
     READER,
     Trained,
     TrainSettings,
-    card_of,
-    goal_of,
     measure,
-    split_patients,
     train,
 )
-from sage_slide_reading.sessions.actions import boxes_of
 from sage_slide_reading.sessions.format import Session, SessionHeader, ViewEvent, write_session
 from tests.end_to_end.harness import sage
 
@@ -171,18 +167,6 @@ def test_training_is_repeatable(recording: Path) -> None:
         assert torch.equal(value, second.net.state_dict()[key])
 
 
-def test_folds_need_patients_and_behaviors_need_several(recording: Path) -> None:
-    every = examples_of(recording)
-    with pytest.raises(InputError, match="6 folds need at least 6 patients, but there are 5"):
-        split_patients(every, 6, 0)
-    once = [Example(e.slide, e.patient, e.size, e.thumbnail, {TASK: e.visits[TASK]}) for e in every]
-    once[0].visits["rare"] = once[0].visits[TASK]
-    with pytest.raises(InputError, match=r'"rare" was shown .* too few patients \(1\)'):
-        split_patients(once, 2, 0)
-    with pytest.raises(InputError, match="nobody stayed"):
-        card_of([], SMALL, "x")
-
-
 # -- network ----------------------------------------------------------------------------------
 
 
@@ -249,14 +233,6 @@ def test_the_network_takes_any_size_and_its_input_tells_the_tissue() -> None:
 # -- examples and baselines -------------------------------------------------------------------
 
 
-def test_goals_are_the_actions_in_pixels_of_the_thumbnail(recording: Path) -> None:
-    example = examples_of(recording)[0]
-    (visits, _) = example.visits[TASK]
-    goal = goal_of(example, visits, (5.0, 10.0))
-    assert goal[:, :4] * (WIDE / 128) == pytest.approx(boxes_of(visits))
-    assert example.thumbnail.shape == (96, 128, 3)
-
-
 def test_a_session_of_a_slide_that_is_not_there_is_named(recording: Path, tmp_path: Path) -> None:
     (tmp_path / "slides").mkdir()
     (tmp_path / "sessions").mkdir()
@@ -272,15 +248,6 @@ def test_a_session_of_a_slide_that_is_not_there_is_named(recording: Path, tmp_pa
     shutil.copy(tmp_path / "slides" / "gone.png", tmp_path / "slides" / "b")
     with pytest.raises(InputError, match="several slides with this name"):
         read_examples(tmp_path / "sessions", tmp_path / "slides", 128, str)
-
-
-def test_peaks_are_the_highest_places_and_lie_apart() -> None:
-    heat = np.zeros((40, 60))
-    heat[10, 10], heat[10, 12], heat[30, 50] = 3.0, 2.9, 2.0
-    boxes, values = baselines.peaks(heat, (10.0, 10.0), 2)
-    assert values.tolist() == [3.0, 2.0]
-    assert (boxes[:, :2] + 5).tolist() == [[10.5, 10.5], [50.5, 30.5]]
-    assert len(baselines.peaks(np.ones((8, 8)), (16.0, 16.0), 50)[0]) < 50
 
 
 def test_baselines_see_what_they_are_named_for() -> None:

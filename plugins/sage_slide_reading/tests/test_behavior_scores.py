@@ -26,7 +26,6 @@ from sage_slide_reading.behavior.scores import (
     pooled_precision,
     recall_at,
     scanpath_distance,
-    spell_scanpath,
 )
 
 box = st.tuples(*[st.integers(0, 40)] * 2, *[st.integers(1, 30)] * 2)
@@ -115,14 +114,6 @@ def test_saliency_scores_against_loops_and_scikit_learn(
     assert auc_judd(heat, cells) == pytest.approx(roc_auc_score(fixed.ravel(), steps))
 
 
-def test_saliency_of_the_ideal_and_of_an_indifferent_map() -> None:
-    heat = np.zeros((6, 6))
-    heat[2, 3] = 1.0
-    assert auc_judd(heat, [(2, 3)]) == 1.0
-    assert auc_judd(np.ones((6, 6)), [(2, 3), (0, 0)]) == 0.5
-    assert nss(np.ones((6, 6)), [(2, 3)]) == 0.0
-
-
 words = st.lists(st.integers(0, 3), max_size=6)
 
 
@@ -145,11 +136,6 @@ def test_scanpaths_by_the_definition_of_the_edit_distance(
     assert scanpath_distance(first, second) == distance(len(first), len(second)) / longest
 
 
-def test_scanpaths_are_spelled_row_by_row() -> None:
-    path = np.array([[0.0, 0, 10, 10], [90, 0, 10, 10], [90, 45, 10, 10], [200, 200, 10, 10]])
-    assert spell_scanpath(path, (100, 50)) == (0, 4, 24, 24)
-
-
 @given(st.lists(st.tuples(st.sampled_from([None, 5.0, 10.0]), st.sampled_from([5.0, 10.0])),
                 min_size=1, max_size=20))  # fmt: skip
 @settings(max_examples=60, deadline=None)
@@ -158,11 +144,3 @@ def test_bins_against_scikit_learn(pairs: list[tuple[float | None, float]]) -> N
     true = [str(second) for _, second in pairs]
     expected = f1_score(true, said, labels=sorted(set(true)), average="macro", zero_division=0)
     assert f1_of_bins(pairs) == pytest.approx(expected)
-
-
-def test_nothing_recorded_and_nothing_proposed() -> None:
-    none, first = np.zeros((0, 4)), np.array([[0.0, 0, 1, 1]])
-    assert np.isnan(recall_at(first, none, 3)) and np.isnan(efficiency(none, first))
-    assert recall_at(none, first, 3) == 0.0 and efficiency(first, none) == 0.0
-    assert np.isnan(auc_judd(np.ones((2, 2)), [])) and np.isnan(nss(np.ones((2, 2)), []))
-    assert np.isnan(pooled_precision([], 0))

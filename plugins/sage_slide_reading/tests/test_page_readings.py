@@ -23,7 +23,7 @@ from sage.web.app import create_app
 from sage.web.guard import Secrets
 from sage.web.site import Site
 from sage_slide_reading.reader.algorithm import read_slide
-from sage_slide_reading.reader.export import navigating, write_reading
+from sage_slide_reading.reader.export import write_reading
 from sage_slide_reading.reader.eyes import computed_eyes
 from sage_slide_reading.reader.scope import Scope
 from sage_slide_reading.reader.types import Options, Question
@@ -153,17 +153,6 @@ def test_a_reading_can_be_ended_and_what_was_seen_stays(ask: Ask, slides: Path) 
     assert ask("POST", f"{ROOT}/stop", json={"reading": name}).status_code == 422
 
 
-def test_an_earlier_reading_is_replayed_from_its_trace(ask: Ask, slides: Path) -> None:
-    listed = ask("GET", ROOT, params={"path": str(slides / "a.tiff")}).json()
-    assert [Path(item["reading"]).name for item in listed] == ["earlier"]
-    found = get_status(ask, slides, listed[0]["reading"])
-    kept = json.loads((slides / "earlier" / "reading.json").read_text())
-    seen = [seen for step in kept["steps"] for seen in step["seen"]]
-    assert [visit["seen"] for visit in found["visits"]] == seen
-    assert (found["question"], found["answer"]) == (WHERE, kept["answer"])
-    assert all(visit["then"] for visit in found["visits"])
-
-
 @pytest.mark.parametrize(
     "reading", ["/etc", "../earlier", "20260101-000000-00000000", "", "a.tiff"]
 )
@@ -172,17 +161,6 @@ def test_no_other_folder_is_read(ask: Ask, slides: Path, reading: str) -> None:
     assert ask("GET", f"{ROOT}/one", params=params).status_code == 422
     for route in ("say", "stop"):
         assert ask("POST", f"{ROOT}/{route}", json={"reading": reading}).status_code == 422
-
-
-def test_a_folder_below_a_root_is_never_written_to(ask: Ask, slides: Path) -> None:
-    with navigating(slides / "earlier", "somebody"):
-        for route, more in (("say", {"go": True, "person": "Ada"}), ("stop", {})):
-            body = {"reading": str(slides / "earlier"), **more}
-            assert ask("POST", f"{ROOT}/{route}", json=body).status_code == 422
-    assert not (slides / "earlier" / "said.jsonl").exists()
-
-
-TRACE = Path("earlier/trace.jsonl")
 
 
 def name_other_slide(text: str) -> str:

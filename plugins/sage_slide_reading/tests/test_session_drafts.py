@@ -21,7 +21,6 @@ from sage_slide_reading.sessions.drafts import (
     decisions_path,
     read_decisions,
     read_drafts,
-    sentences,
     write_drafts,
 )
 from sage_slide_reading.sessions.export import Reviewed, coco, conversations, datasheet, export
@@ -53,20 +52,6 @@ def decision(made: Drafts, number: int, **changed: Any) -> Decision:
          "reviewer": "ana", "at": "2026-01-01T10:00:00+00:00", "seconds": 10.0, "clicks": 1,
          "keys": 0, **changed}
     )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("", ()),
-        ("One. Two! Three?", ("One.", "Two!", "Three?")),
-        ("About 0.5 mm of it, e.g. stroma. Nests.", ("About 0.5 mm of it, e.g. stroma.", "Nests.")),
-        ("Line\nbreaks  and\tspaces.", ("Line breaks and spaces.",)),
-        ("5 figures. 3 of them dark.", ("5 figures.", "3 of them dark.")),
-    ],
-)
-def test_a_text_is_cut_at_its_sentences(text: str, found: tuple[str, ...]) -> None:
-    assert sentences(text) == found
 
 
 def append_decision(path: Path, made: Decision) -> None:
@@ -191,12 +176,3 @@ def test_words_of_a_rationale_forge_no_move_and_names_no_html(tmp_path: Path) ->
     assert move.count("<") == move.count(">") == 3  # think, its end, and the command
     assert answer.startswith("<answer>") and answer.count("<") == 2
     assert "<img" not in datasheet([Reviewed(made, {0: named})])
-
-
-def test_slides_of_one_name_and_two_sizes_are_two_images() -> None:
-    first = drafts(1)
-    header = first.header.model_copy(update={"width": first.header.width + 1})
-    second = first.model_copy(update={"header": header})
-    boxes = coco([Reviewed(made, {0: decision(made, 0)}) for made in (first, second)])
-    assert len(boxes["images"]) == 2
-    assert [a["image_id"] for a in boxes["annotations"]] == [1, 2]

@@ -157,48 +157,6 @@ def test_a_session_does_not_grow_without_end(
 # -- actions: the paper's rules, one by one ---------------------------------------------------
 
 
-@pytest.mark.parametrize(("seconds", "found"), [(0.99, 0), (1.0, 1), (7.5, 1)])
-def test_a_view_that_is_held_for_a_second_is_a_stay(seconds: float, found: int) -> None:
-    only = session(
-        event(0, "open", 0, 0), event(0.5, "pan", 20_000, 20_000),
-        event(0.5 + seconds, "pan", 0, 0), event(0.7 + seconds, "close", 0, 0),
-    )  # fmt: skip
-    stays = [action for action in stages_of(only, ActionSettings())[0] if action.kind == "stay"]
-    assert len(stays) == found
-    if found:
-        (stay,) = stays
-        assert (stay.x, stay.y, stay.w, stay.h) == (20_000, 20_000, 6400, 4000)
-        assert (stay.start_s, stay.end_s) == (0.5, 0.5 + seconds)
-
-
-@pytest.mark.parametrize(("steps", "found"), [(19, 0), (21, 1), (40, 1)])
-def test_panning_for_two_seconds_is_a_pan_with_the_box_around_it(steps: int, found: int) -> None:
-    moves = [event(0.1 * k, "pan", 10_000 + 200 * k, 9000) for k in range(steps + 1)]
-    only = session(*moves, event(0.1 * steps + 0.1, "zoom", 0, 0, 2))
-    pans = [action for action in stages_of(only, ActionSettings())[0] if action.kind == "pan"]
-    assert len(pans) == found
-    if found:
-        assert (pans[0].x, pans[0].w) == (10_000, 200 * steps + 6400)
-        assert pans[0].seconds == pytest.approx(0.1 * steps)
-
-
-def test_a_stay_or_a_zoom_ends_a_pan() -> None:
-    first = [event(0.1 * k, "pan", 200 * k, 0) for k in range(15)]
-    later = [event(4 + 0.1 * k, "pan", 200 * (15 + k), 0) for k in range(15)]
-    only = session(*first, *later, event(6, "close", 0, 0))
-    assert [a.kind for a in stages_of(only, ActionSettings())[0]] == ["stay"]
-    zoomed = [event(e.t, e.kind, e.x, e.y) for e in first] + [event(1.5, "zoom", 0, 0, 11)]
-    only = session(*zoomed, *[event(1.6 + 0.1 * k, "pan", 200 * k, 0) for k in range(15)])
-    assert stages_of(only, ActionSettings())[0] == []
-
-
-def test_a_view_held_until_the_log_ends_is_no_pan() -> None:
-    moves = [event(0.1 * k, "pan", 200 * k, 0) for k in range(5)]
-    held = [event(0.4 + 0.1 * k, "pan", 800, 0) for k in range(1, 25)]
-    only = session(*moves, *held)  # other viewers log a view again and again, and never close it
-    assert [a.kind for a in stages_of(only, ActionSettings())[0]] == ["stay"]
-
-
 @pytest.mark.parametrize(
     ("start", "seconds", "reached", "found"),
     [(10, 0.8, 40, 1), (10, 0.8, 80, 1), (10, 8.0, 40, 0), (30, 0.8, 40, 0), (10, 0.8, 36, 0)],
@@ -226,12 +184,6 @@ def test_a_rapid_zoom_to_native_power_is_a_peek(
         assert peek.command == ("<40x-peek>")
 
 
-def test_what_is_wider_than_two_fifths_of_the_height_is_no_inspection() -> None:
-    kept = remove_overviews([box(w=20_000.0), box(w=20_001.0), box(w=100.0, h=50_000.0)],
-                            50_000, 0.4)  # fmt: skip
-    assert [action.w for action in kept] == [20_000, 100]
-
-
 def box(
     x: float = 0, y: float = 0, w: float = 100, h: float = 100, start: float = 0, end: float = 1,
     magnification: float = 10.0,
@@ -249,14 +201,6 @@ def test_boxes_that_overlap_by_more_than_four_fifths_become_one_from_first_to_la
     assert len(merge_similar([earlier, box(x=12)], 0.8)) == 2  # 88/112
 
 
-def test_the_larger_box_goes_where_it_holds_a_smaller_one() -> None:
-    node, cluster, nest = box(w=1000, h=1000), box(x=20, y=20), box(x=30, y=30, w=20, h=20)
-    beside = box(x=950, w=100)
-    assert prune_containing([node, cluster, nest, beside], 0.9) == [nest, beside]
-    half = box(x=911, w=100)  # 89 of its 100 columns lie within the node
-    assert prune_containing([node, half], 0.9) == [node, half]
-
-
 @pytest.mark.parametrize(
     ("side", "command", "normal"),
     [(9000, "<5x-inspect>", 10_000), (20_000, "<5x-inspect>", 10_000),
@@ -270,21 +214,6 @@ def test_boxes_are_normalized_to_the_5x_or_the_10x_size(
     assert action is not None
     assert (action.command, action.w, action.h) == (command, normal, normal)
     assert action.center == pytest.approx((20_000 + side / 2, 20_000 + side / 2))
-
-
-def test_a_view_at_12x_becomes_a_10x_inspect_by_its_magnification() -> None:
-    by_power = ActionSettings(bin_by="magnification")
-    for power, command in ((12, "<10x-inspect>"), (4, "<5x-inspect>"), (35, "<40x-inspect>")):
-        action = normalize(box(20_000, 20_000, magnification=power), HEADER, by_power)
-        assert action is not None and action.command == command
-
-
-def test_boxes_at_the_edge_are_moved_onto_the_slide_and_those_off_it_go() -> None:
-    action = normalize(box(-2000, 49_000, 4000, 4000), HEADER, ActionSettings())
-    assert action is None  # its center lies below the slide
-    action = normalize(box(-1000, 47_000, 4000, 4000), HEADER, ActionSettings())
-    assert action is not None
-    assert (action.x, action.y, action.w) == (0, 45_000, 5000)
 
 
 # -- actions: a second, slow implementation, written from the paper's words --------------------

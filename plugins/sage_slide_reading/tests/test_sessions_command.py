@@ -89,14 +89,6 @@ def test_bad_input_is_named_with_exit_code_2(place: Path, words: list[str], said
     assert not (place / "b.session.jsonl").exists()
 
 
-def test_nothing_accepted_is_nothing_to_export(place: Path, tmp_path: Path) -> None:
-    text = (place / "kept" / "a.drafts.json").read_text()
-    (tmp_path / "b.drafts.json").write_text(text)
-    done = sage("reading", "export", str(tmp_path / "b.drafts.json"), "--out", "e", cwd=tmp_path)
-    assert done.code == 2 and "--unreviewed" in done.err
-    assert not (tmp_path / "e").exists()
-
-
 def test_record_session_is_a_tool(place: Path, tmp_path: Path) -> None:
     registry = load("sessions")
     context = ToolContext(Roots.resolve([place], tmp_path))

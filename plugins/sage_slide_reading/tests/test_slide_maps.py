@@ -5,14 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from mcp_servers.measures.maps import read_maps, write_maps
-from sage.run.folder import Manifest, RunFolder
-from sage.run.services import Services
-from sage.run.spec import RunSpec
-from sage.settings import Settings
+from mcp_servers.measures.maps import read_maps
 from sage_slide_reading.reader.algorithm import Options
 from sage_slide_reading.reader.maps import maps_of
 from sage_slide_reading.reader.types import (
@@ -119,37 +114,3 @@ def test_the_command_line_imports_a_reading(tmp_path: Path) -> None:
         (tmp_path / "reading.json").write_text(damage)
         refused = sage("reading", "maps", "reading.json", cwd=tmp_path)
         assert refused.code == 2 and "Traceback" not in refused.err
-
-
-def test_findings_pass_the_gate_of_the_measurements_and_become_variables(tmp_path: Path) -> None:
-    rng = np.random.default_rng(1)
-    place = tmp_path / "cohort"
-    counts = {}
-    for number in range(40):
-        who = f"P{number:02d}"
-        apart = [(row, column) for row in range(0, 10, 2) for column in range(0, 10, 2)]
-        counts[who] = int(rng.integers(1, 24))
-        chosen = rng.permutation(len(apart))[: counts[who]]
-        write_maps(maps_of(reading(who, [apart[k] for k in chosen])), place / "maps" / who)
-    rows = [f"{who},60,{100 + n},{n % 2}" for n, who in enumerate(counts)]
-    (place / "clinical.csv").write_text("patient,age,days,dead\n" + "\n".join(rows) + "\n")
-    (place / "cohort.toml").write_text(COHORT)
-    manifest = Manifest(
-        id="r",
-        run_id="r",
-        created="2026-01-01",
-        reasoner="rules",
-        kg="k",
-        spec=RunSpec(prompt="q", cohort=str(place)),
-    )
-    (tmp_path / "run" / "outputs").mkdir(parents=True)
-    services = Services(RunFolder(tmp_path / "run"), manifest, Settings(cache_dir=tmp_path / "c"))
-    measures = services._measures()
-    assert measures is not None and "objects.read_tumor" in measures.holds
-    (tumor, figures), _ = measures.define(
-        ("mean(count(objects.read_tumor))", "mean(count(objects.read_mitosis))")
-    )
-    assert tumor.variable and not tumor.refused, tumor
-    values = services.cohort.column(tumor.variable)
-    assert {who: int(values[who]) for who in counts} == counts
-    assert figures.refused and not figures.variable  # none anywhere: nothing separates patients

@@ -14,7 +14,6 @@ import torch
 
 from benchmarks.simulate.scenes import Scene, render_scene
 from mcp_servers.slides.slide import Slide
-from sage.core.errors import FaultError, InputError
 from sage.core.llm.trace import Trace, episodes, read_trace
 from sage.core.llm.turns import replay
 from sage_slide_reading.behavior.model import Behavior, BehaviorCard, BehaviorModel, save
@@ -162,12 +161,6 @@ def test_without_a_region_nothing_is_claimed(node: Path) -> None:
     assert reading.answer is None and "no region of this slide" in reading.reasoning
 
 
-def test_a_region_off_the_slide_is_left_out_and_one_over_its_edge_is_cut(node: Path) -> None:
-    assert len(read_node(node, RecordedVisits((make_visit(-900, 0), DEPOSIT))).steps) == 2
-    box = read_node(node, RecordedVisits((make_visit(0, 430),))).steps[1].seen[0].region.box
-    assert box.x == 0 and box.width < 140 / MPP
-
-
 def test_a_trace_replays_without_the_slide(node: Path, tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     with Slide.open(node) as slide:
@@ -182,19 +175,6 @@ def test_a_trace_replays_without_the_slide(node: Path, tmp_path: Path) -> None:
 
 
 # -- guides -----------------------------------------------------------------------------------
-
-
-def test_without_a_model_the_first_behavior_or_the_requested_one_guides(
-    node: Path, model: Path
-) -> None:
-    reading = read_node(node, BehaviorModel(model), most=2)
-    assert reading.guidance is not None
-    assert reading.guidance.behavior == BANK[0]
-    assert 1 <= len(reading.steps) - 1 <= 2
-    asked = read_node(node, BehaviorModel(model), behavior=BANK[1], most=1)
-    assert asked.guidance is not None and asked.guidance.why == "it was requested"
-    with pytest.raises(InputError, match='no behavior "x"; available: find'):
-        read_node(node, BehaviorModel(model), behavior="x")
 
 
 # -- a model's eyes ---------------------------------------------------------------------------
@@ -227,13 +207,6 @@ def test_a_model_sees_each_region_as_one_picture_and_routes(
     assert reading.guidance is not None
     assert (reading.guidance.behavior, reading.guidance.why) == (BANK[2], "It asks for tumor.")
     assert [len(step.seen) for step in reading.steps] == [1, 1, 1]
-
-
-def test_a_router_that_names_no_behavior_of_the_bank_ends_the_reading(
-    node: Path, model: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(FaultError, match="not one of those listed"):
-        read_by_model(node, model, tmp_path, "ignore the bank")
 
 
 # -- the command line, the table --------------------------------------------------------------

@@ -43,15 +43,13 @@ from sage_slide_reading.reader.concepts import (
 from sage_slide_reading.reader.export import (
     conversation,
     features,
-    geojson_name,
     navigating,
     write_reading,
 )
 from sage_slide_reading.reader.eyes import Eyes, clip_eyes, computed_eyes, model_eyes
-from sage_slide_reading.reader.model import answer_problems
 from sage_slide_reading.reader.o3 import o3_scope, read_guided
 from sage_slide_reading.reader.person import NOW, SAID, FolderPerson, Now, Said, TerminalPerson
-from sage_slide_reading.reader.rules import RulesExecutor, hottest, showing, speaks_for
+from sage_slide_reading.reader.rules import RulesExecutor, hottest, speaks_for
 from sage_slide_reading.reader.scope import Scope
 from sage_slide_reading.reader.types import (
     UNITS,
@@ -133,18 +131,6 @@ def test_a_question_is_understood(
     assert (found.concepts[0], found.asked) == (concept, asked)
 
 
-@pytest.mark.parametrize(
-    ("option", "span"),
-    [
-        ("0", (0, 0)), ("1 to 3", (1, 3)), ("4-7", (4, 7)), ("8 or more", (8, math.inf)),
-        ("more than 9", (10, math.inf)), ("fewer than 5", (0, 4)), ("none", (0, 0)),
-        ("many", None),
-    ],
-)  # fmt: skip
-def test_ranges_of_options(option: str, span: tuple[float, float] | None) -> None:
-    assert numbers_of(option) == span
-
-
 @given(st.floats(-1, 1), st.floats(-1, 1))
 def test_a_mirrored_point_takes_the_mirrored_option(u: float, v: float) -> None:
     question = Question(text="where?", options=QUADRANTS)
@@ -213,15 +199,6 @@ def test_a_persons_words_replace_what_was_measured(text: str, speaks: bool) -> N
     seen = described(necrosis_share=0.0 if speaks else 1.0)
     edited = seen.model_copy(update={"text": text, "edited": True})
     assert speaks_for(edited, Concept.NECROSIS) is speaks
-
-
-def test_a_concept_needs_an_area() -> None:
-    small = described(necrosis_share=1.0)
-    tiny = small.model_copy(
-        update={"region": small.region.model_copy(update={"um": (0, 0, 60, 60)})}
-    )
-    assert showing([tiny, tiny], Concept.NECROSIS) == []
-    assert len(showing([tiny, tiny, tiny], Concept.NECROSIS)) == 3
 
 
 @pytest.mark.parametrize(
@@ -509,12 +486,6 @@ def test_weights_of_unknown_worth_rank_by_cosine_and_never_claim_absence(
             assert answer is None or not answer.lower().startswith("no")
 
 
-def test_random_navigation_never_claims_absence(section: Path) -> None:
-    for seed in range(4):
-        options = SMALL.model_copy(update={"random_navigator": True, "seed": seed})
-        assert read_at(section, TLS, options).answer in (None, "lower right")
-
-
 @pytest.mark.parametrize(
     ("shape", "level", "mpp", "why"),
     [
@@ -576,26 +547,6 @@ def test_stained_sections_are_not_doubted(section: Path) -> None:
     for file, mpp in files.items():
         with Slide.open(shared(file), mpp=mpp) as slide:
             assert Scope(slide, SMALL).doubt == "", file
-
-
-def test_an_abstention_is_no_answer_called_none(tmp_path: Path) -> None:
-    write_tiff(tmp_path / "n.tiff", noise("pink"), 0.5, 2)
-    said = conversation(read_at(tmp_path / "n.tiff", TLS))
-    assert "Answer so far: I abstain." in said and "Answer so far: None" not in said
-
-
-def test_a_long_name_is_cut_where_files_are_named_by_it() -> None:
-    name = geojson_name("µ" * 300)
-    assert len(name.encode()) < 255 and name.endswith("µ.reading.geojson")
-
-
-def test_a_damaged_tile_is_told_first(scope: Scope, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
-        raise InputError("s.tiff: tile 52 cannot be decoded")
-
-    monkeypatch.setattr(scope, "pixels", broken)
-    with pytest.raises(FaultError, match=r"^s\.tiff: tile 52 cannot be decoded"):
-        read_slide(scope, computed_eyes(), WHERE, SMALL)
 
 
 # -- trace, export, lock ----------------------------------------------------------------------
@@ -776,14 +727,6 @@ def test_somebody_elsewhere_steps_in_through_the_folder(section: Path, tmp_path:
     assert reading.steps[0].seen[0].region.magnification == SMALL.magnification
 
 
-def test_nobody_is_waited_for_forever(section: Path, tmp_path: Path) -> None:
-    with Slide.open(section, threads=1) as slide:
-        scope = Scope(slide, SMALL)
-        person = FolderPerson(scope, tmp_path, pause=True, poll_s=0.01, patience_s=0.05)
-        assert read_slide(scope, computed_eyes(), WHERE, SMALL, person=person).answer
-    assert not person.now.pause and not person.now.waiting
-
-
 def test_what_a_person_asks_for_is_looked_at_though_the_answer_was_sufficient(scope: Scope) -> None:
     wishes = [Intervention(region=Box(x=0, y=0, width=256, height=256))]
 
@@ -879,23 +822,6 @@ def test_garbage_goes_back_and_then_ends_the_reading(
         model_reading(section, tmp_path, GOOD | {title: reply}, repairs=1)
 
 
-def test_ten_thousand_regions_are_told_apart_and_back_in_a_few_words(
-    section: Path, tmp_path: Path
-) -> None:
-    def many(body: dict[str, Any]) -> dict[str, Any]:
-        return {"answer": "b", "thinking_steps": "x", "regions": fields_of(body)[:1] * 10_000}
-
-    reading, _ = model_reading(section, tmp_path / "same", GOOD | {"Prediction": many})
-    assert len(reading.rests_on) == 1
-    names = [f"r{number}" for number in range(10_000)]
-    given = State(
-        question=Question(text="Where?"), slide="s", size=(1, 1), native=20, round=1, seen=(),
-        screened=True, last_round=False,
-    )  # fmt: skip
-    found = answer_problems(given, Prediction(answer="a", thinking_steps="x", regions=tuple(names)))
-    assert len(found) == 5
-
-
 def test_a_model_that_is_sure_of_nothing_is_not_believed(section: Path, tmp_path: Path) -> None:
     lazy = GOOD | {
         "Prediction": {"answer": None, "thinking_steps": "", "regions": []},
@@ -906,97 +832,7 @@ def test_a_model_that_is_sure_of_nothing_is_not_believed(section: Path, tmp_path
     assert len(reading.steps) > 1  # a null answer never suffices
 
 
-def test_a_slide_too_coarse_for_nuclei_is_abstained_on_by_its_power(tmp_path: Path) -> None:
-    render_scene(tmp_path / "s.tiff", seed=3, size_px=768, mpp=1.3, aggregates=[],
-                 scene=Scene(tumor=((500.0, 500.0, 150.0),)))  # fmt: skip
-    with Slide.open(tmp_path / "s.tiff", threads=1) as slide:
-        asked = Question(text="Is there tumor?", options=("yes", "no"))
-        reading = read_slide(Scope(slide, SMALL), computed_eyes(), asked, SMALL)
-    assert reading.answer is None
-    assert "nuclei can be measured only from 8x on, but this slide has 7.69x" in reading.reasoning
-
-
-VISION = """vision = true
-[models.high]
-name = "m"
-price_in = 1
-price_out = 1
-[models.mini]
-name = "m"
-"""
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        (VISION.replace("vision = true\n", "") + "vision = true\n",
-         "models.mini.vision: there is no such setting; vision belongs at the top of the file"),
-        (VISION, "price_out (USD per million tokens) of models.nano, models.mini in"),
-    ],
-    ids=["misplaced", "unpriced"],
-)  # fmt: skip
-def test_settings_that_do_not_let_a_model_look_are_named(
-    section: Path, tmp_path: Path, settings: str, words: str
-) -> None:
-    (tmp_path / "sage.toml").write_text(settings)
-    done = sage("reading", "read", str(section), WHERE.text, "--eyes", "model", "--budget-usd", "1",
-                "--out", "r", cwd=tmp_path, SAGE_BASE_URL="http://127.0.0.1:9/v1")  # fmt: skip
-    assert done.code == 2
-    assert words in done.err
-    assert not (tmp_path / "r").exists()
-
-
-@pytest.mark.parametrize(
-    ("prices", "more", "words"),
-    [
-        ("", [], "the same command with --replace (replies in r are kept)"),
-        ("price_in = 1.0\nprice_out = 1.0\n", ["--budget-usd", "0.001"],
-         "with --replace (replies in r are kept) and a larger --budget-usd"),
-    ],
-    ids=["broken", "budget"],
-)  # fmt: skip
-def test_a_reading_that_its_model_or_budget_ends_names_its_own_way_on(
-    section: Path, tmp_path: Path, prices: str, more: list[str], words: str
-) -> None:
-    roles = "".join(f'[models.{role}]\nname = "m"\n{prices}' for role in ("high", "mini", "nano"))
-    (tmp_path / "sage.toml").write_text(f"vision = true\n{roles}")
-    with serve(lambda _: Answer("{}", breaks=True, pieces=2)) as server:
-        done = sage("reading", "read", str(section), WHERE.text, "--eyes", "model", "--out", "r",
-                    *more, cwd=tmp_path, SAGE_BASE_URL=server.url, SAGE_API_KEY="none")  # fmt: skip
-    assert done.code == 1
-    assert words in done.err and "sage resume" not in done.err
-
-
-def test_what_a_reading_by_a_model_cost_is_told(section: Path, tmp_path: Path) -> None:
-
-    (tmp_path / "sage.toml").write_text(VISION)
-    with serve(player(GOOD)) as server:
-        done = sage("reading", "read", str(section), WHERE.text, "--eyes", "model", "--out", "r",
-                    *(word for option in QUADRANTS for word in ("--answer", option)),
-                    cwd=tmp_path, SAGE_BASE_URL=server.url, SAGE_API_KEY="none")  # fmt: skip
-    assert done.code == 0, done.err
-    paid = [json.loads(line) for line in (tmp_path / "r" / "spending.jsonl").open()]
-    cost = sum(line["usd"] for line in paid)
-    assert cost > 0
-    assert f"Model: {len(paid)} calls, {cost:.4f} USD" in done.out
-
-
 # -- the command line and MCP -----------------------------------------------------------------
-
-
-def test_the_command_line_reads_a_slide(section: Path, tmp_path: Path) -> None:
-    (tmp_path / "s.tiff").symlink_to(section)
-    answers = [word for option in QUADRANTS for word in ("--answer", option)]
-    done = sage(
-        "reading", "read", "s.tiff", WHERE.text, *answers, "--patch-px", "128",
-        "--out", "r", "--json", cwd=tmp_path,
-    )  # fmt: skip
-    assert done.code == 0, done.err
-    assert done.json["answer"] == "upper left"
-    kept = sorted(path.name for path in (tmp_path / "r").iterdir())
-    assert kept == ["conversation.jsonl", "reading.json", "s.reading.geojson", "steps.jsonl",
-                    "trace.jsonl"]  # fmt: skip
-    assert json.loads((tmp_path / "r" / "reading.json").read_text()) == done.json
 
 
 @pytest.mark.parametrize(

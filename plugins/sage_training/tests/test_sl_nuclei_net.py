@@ -223,28 +223,6 @@ def test_without_pytorch_the_classical_method_says_so(
         run(context(tmp_path), "nuclei", slide="a.png", mpp=0.5, method="learned")
 
 
-def test_the_classical_method_takes_no_weights(tmp_path: Path) -> None:
-    png(tmp_path / "a.png", paint_tile(1)[0])
-    with pytest.raises(InputError, match="uses no weights"):
-        run(context(tmp_path), "nuclei", slide="a.png", mpp=0.5, method="classical", weights="x.pt")
-
-
-def test_depth_and_place_of_a_label() -> None:
-    from sage_training.nuclei.examples import targets
-
-    labels = np.zeros((30, 40), np.int32)
-    labels[5:16, 4:19] = 1
-    labels[5:16, 19:30] = 2  # touches the first
-    nucleus, depth, across, down = targets(labels)
-    assert nucleus.sum() == 11 * 26
-    for label in (1, 2):
-        own = labels == label
-        assert depth[own].max() == 1 and depth[own].min() > 0
-        assert (across[own].min(), across[own].max()) == (-1, 1)
-        assert (down[own].min(), down[own].max()) == (-1, 1)
-    assert depth[10, 18] < 0.5 and depth[10, 19] < 0.5  # shallow where they touch
-
-
 def test_touching_disks_are_parted_and_one_is_not_split() -> None:
     from mcp_servers.pathology.nuclei_net.model import instances
     from sage_training.nuclei.examples import targets

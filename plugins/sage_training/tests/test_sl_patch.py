@@ -292,36 +292,6 @@ def test_a_card_that_cannot_be_used_is_named(
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "words"),
-    [
-        ("sd", lambda v: v * 0, "damaged"),
-        ("sd", lambda v: np.full_like(v, np.nan), "damaged"),
-        ("sd", lambda v: -v, "damaged"),
-        ("mean", lambda v: np.full_like(v, np.inf), "damaged"),
-        ("weights", lambda v: v.astype(np.uint8), "do not match"),
-        ("weights", lambda v: v[:, :1].copy(), "do not match"),
-        ("mean", lambda v: np.array(v[0]), "do not match"),
-        ("sd", lambda v: v * 0 + np.float32(1e-45), "damaged"),
-    ],
-)
-def test_numbers_that_cannot_be_used_are_refused(
-    labelled_slides: Labelled,
-    trained_model: dict[str, Any],
-    name: str,
-    change: Any,
-    words: str,
-) -> None:
-    from safetensors.numpy import load_file
-
-    folder, _ = labelled_slides
-    model = folder / "out" / trained_model["model"]
-    tensors = {name: change(load_file(model)[name])}
-    rewritten(model, folder / "numbers.safetensors", tensors)
-    with pytest.raises(InputError, match=words):
-        run(context(folder), "tumor", slide="p304.tif", model="numbers.safetensors")
-
-
 def test_a_slide_smaller_than_the_models_tiles_is_not_called_free_of_tumor(
     labelled_slides: Labelled, trained_model: dict[str, Any]
 ) -> None:
@@ -331,30 +301,3 @@ def test_a_slide_smaller_than_the_models_tiles_is_not_called_free_of_tumor(
     png(folder / "small.png", image)
     with pytest.raises(InputError, match=r"model patch requires tiles of 128 px at 0\.5 µm"):
         run(context(folder), "tumor", slide="small.png", mpp=0.5, model=trained_model["model"])
-
-
-def test_a_scan_coarser_than_the_model_is_refused_by_the_models_name(
-    labelled_slides: Labelled, trained_model: dict[str, Any]
-) -> None:
-    with pytest.raises(InputError, match=r"model patch was trained at 0\.5 µm.*this scan has 1;"):
-        run(
-            context(labelled_slides[0]),
-            "tumor",
-            slide="p304.tif",
-            mpp=1.0,
-            model=trained_model["model"],
-        )
-
-
-@pytest.mark.parametrize("seed", [-1, 2**32, 2**40])
-@pytest.mark.parametrize(
-    ("name", "given"),
-    [("patch_train", {"slides": "slides", "regions": "regions"}),
-     ("mil_train", {"features": "slides", "labels": "slides"}),
-     ("cluster_tiles", {"slide": "p304.tif", "features": "p304.tif"})],
-)  # fmt: skip
-def test_a_seed_that_no_generator_takes_is_named(
-    labelled_slides: Labelled, name: str, given: dict[str, Any], seed: int
-) -> None:
-    with pytest.raises(InputError, match="seed"):
-        run(context(labelled_slides[0]), name, **given, seed=seed)

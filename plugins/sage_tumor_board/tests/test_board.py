@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from sage.core.errors import InputError
-from sage_tumor_board.board import NOT_FOUND, Board, Files, confidence_bin
+from sage_tumor_board.board import NOT_FOUND, Board, Files
 from sage_tumor_board.case import BoardQuestion, Case, CaseFile, Stage, parse_letter
 
 YES_NO = {"A": "Yes", "B": "No"}
@@ -61,10 +60,6 @@ def test_files_are_closed_after_a_question_and_can_be_requested_again() -> None:
     assert "63.2" not in (again[0].text or "")
 
 
-def test_tools_are_offered_only_where_their_inputs_exist() -> None:
-    assert [tool.name for tool in Board(case(), 1).tools()] == ["request_files"]
-
-
 @pytest.mark.parametrize(
     ("answer", "letter"),
     [("A", "A"), ("b", "B"), ("B) No", "B"), ("[A]", "A"), ("no", "B"), ("C", None), ("", None),
@@ -74,13 +69,3 @@ def test_parse_letter_reads_letters_and_words_of_options_alone(
     answer: str, letter: str | None
 ) -> None:
     assert parse_letter(answer, YES_NO) == letter
-
-
-def test_confidence_bins_are_fifths() -> None:
-    said = [confidence_bin(p) for p in (0.0, 0.2, 0.5, 0.79, 1.0)]
-    assert said == ["very low", "low", "medium", "high", "very high"]
-
-
-def test_an_unknown_question_is_rejected() -> None:
-    with pytest.raises(InputError, match="no question 9"):
-        Board(case(), 9)

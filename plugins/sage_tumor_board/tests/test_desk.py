@@ -15,7 +15,7 @@ from sage.core.errors import InputError
 from sage.settings import Settings
 from sage_tumor_board.board import BINS, Board, Desk, Named, Options, Query
 from sage_tumor_board.case import BoardQuestion, Case, CaseFile, Stage
-from sage_tumor_board.desk import RETRIEVED, make_desk, read_drugs
+from sage_tumor_board.desk import RETRIEVED, make_desk
 from tests.clip import write_clip
 from tests.core.http_server import Answer, as_json, serving
 from tests.mcp_servers.slide_tools import blobs
@@ -106,18 +106,3 @@ def test_thirty_abstracts_are_ranked_again_and_three_are_kept(tmp_path: Path) ->
     assert len(papers) == 3
     assert papers[0].pmid == pmids[19]
     assert "larynx" in json.dumps([paper.model_dump() for paper in papers])
-
-
-def test_pubmed_without_an_address_is_refused() -> None:
-    with pytest.raises(InputError, match="contact_email"):
-        make_desk(Settings(), drugs={}, pubmed=True)
-
-
-def test_drugs_are_described_by_name_in_any_case(tmp_path: Path) -> None:
-    (tmp_path / "drugs.csv").write_text("name,description\nCisplatin,A platinum drug.\n")
-    desk = make_desk(Settings(), drugs=read_drugs(tmp_path / "drugs.csv"))
-    assert (
-        board(desk).drug_description(Named(name=" CISPLATIN "))["description"] == "A platinum drug."
-    )
-    with pytest.raises(InputError, match="no description of unobtainium"):
-        board(desk).drug_description(Named(name="unobtainium"))

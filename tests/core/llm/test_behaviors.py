@@ -345,13 +345,3 @@ def test_the_case_of_a_tag_is_repaired() -> None:
 def test_a_union_without_a_tag_is_left_alone() -> None:
     with pytest.raises(ValueError, match="parts"):
         fit({"n": 1, "parts": [{"kind": "gene", "symbol": "A", "name": "B"}]}, Reading)
-
-
-@pytest.mark.parametrize("text", ['{"n":' * 100_000, "{[" * 100_000, "{'n':" * 20_000])
-def test_deep_nesting_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="JSON"):
-        read_object(text)
-
-
-def test_behaviors_are_many() -> None:
-    assert len(TEXTS) + len(MESSAGES) + len(SERVERS) + len(FORMATS) >= 80

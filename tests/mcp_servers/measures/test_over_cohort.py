@@ -19,11 +19,10 @@ from mcp_servers.measures.cohort import items_with_patients
 from mcp_servers.measures.compute import compute, of_patient
 from mcp_servers.measures.formula import parse
 from mcp_servers.measures.maps import CellMap, SlideMaps, read_maps, write_maps
-from mcp_servers.pathology.measure import MapsInput, _cells, explain_untyped, slide_maps
+from mcp_servers.pathology.measure import _cells, explain_untyped
 from sage.__main__ import exit_code
 from sage.cli.slides import app
-from sage.core.errors import InputError
-from tests.mcp_servers.slide_tools import context, environment, png
+from tests.mcp_servers.slide_tools import environment
 from tests.warm import HERE, Warm, run_warm
 from validation.cohort import load
 from validation.simulate import write_world
@@ -191,13 +190,6 @@ def test_values_by_a_pixel_size_that_the_file_contradicts_are_not_valid(tmp_path
         )
 
 
-def test_a_slide_without_tissue_fails_and_says_so(tmp_path: Path) -> None:
-    png(tmp_path / "glass.png", np.full((600, 600, 3), 243, np.uint8))
-    with pytest.raises(InputError, match=r"glass\.png"):
-        slide_maps(MapsInput(slide="glass.png", mpp=0.5), context(tmp_path))
-    assert not list((tmp_path / "out").rglob("*.part*"))
-
-
 @pytest.mark.parametrize(("types", "said"), [
     ({}, 0), ({"lymphoid": 80, "outside": 20}, 0), ({"lymphoid": 79, "outside": 21}, 1),
 ])  # fmt: skip
@@ -232,13 +224,6 @@ def test_patients_of_slides_are_those_of_the_cohorts_table(tmp_path: Path) -> No
     paths = [tmp_path / "s" / name for name in ("one.svs", "TWO.svs", "three.x.svs")]
     items = items_with_patients(paths, load(tmp_path))
     assert [item.patient for item in items] == ["A", "B", "three"]
-
-
-def test_an_empty_window_reads_back(tmp_path: Path) -> None:
-    empty = SlideMaps("s", "p", shapely.MultiPolygon())
-    read = read_maps(write_maps(empty, tmp_path / "s"))
-    assert read.area_um2 == 0.0
-    assert compute(parse(FORMULAS[0]), read).value is None
 
 
 @pytest.mark.parametrize(

@@ -60,14 +60,3 @@ def test_what_many_say_at_once_is_kept_in_order_and_apart(reviews: Reviews, tmp_
 
 
 ODD = ["a\u2028b", "a\x85b\x0c", "a\x00b", "a\nb\r\n", "\ud800", "\u202eba"]
-
-
-def test_odd_characters_of_a_comment_come_back_as_they_were(
-    reviews: Reviews, tmp_path: Path
-) -> None:
-    """Also where an earlier version wrote the line, with separators as they are."""
-    run = write_run(tmp_path / "odd", "q")
-    (run.root / FILE).write_text('{"text": "x\u2028y"}\n', encoding="utf-8")
-    for text in ODD:
-        reviews.add(run, "Ana", hypothesis="h1", text=text)
-    assert [note["text"] for note in reviews.entries(run)] == ["x\u2028y", *ODD]
