@@ -1,7 +1,7 @@
 """Inputs that people really have: each kind rebuilt small, with the reading that is right.
 
 `REPORTS` are public bug reports and questions about neighboring tools; `KINDS` are inputs of our
-own; `SHARED` are files beside the repository. Every row goes through the whole import.
+own. Every row goes through the whole import.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 from sage_import.intake import propose, publish
-from tests.validation.core_help import shared
 from validation import cohort
 
 N = 60
@@ -624,42 +623,3 @@ def verify(paths: list[Path], settings: tuple[str, ...], want: Want, out: Path) 
 def test_an_awkward_input_is_read_as_it_is_meant(tmp_path: Path, name: str) -> None:
     files, settings, want = (KINDS | REPORTS)[name]()
     verify(put(tmp_path / "in", files), settings, want, tmp_path / "out")
-
-
-OF_140 = {"n": 140, "events": 95}
-SHARED: dict[str, tuple[tuple[str, ...], tuple[str, ...], Want]] = {
-    "signs of immunohistochemistry": (
-        ("ihc_plus_minus.csv",), (),
-        Want(**OF_140, kinds={"her2_ihc": "ordinal", "pr": "binary"},
-             missing={"her2_ihc": 0, "pr": 0, "er": 0}),
-    ),
-    "GDC's tables of 2025": (("gdc2025",), (), Want(**OF_140, lost=24)),
-    "splits of MCAT, asked": (("mcat_censorship.csv",), (), Want(open=("OS.event",))),
-    "splits of MCAT, answered": (
-        ("mcat_censorship.csv",), ("censored=censorship:1",), Want(**OF_140),
-    ),
-    "a column “censored”, asked": (("censored_default.csv",), (), Want(open=("OS.event",))),
-    "a column “censored”, answered": (
-        ("censored_default.csv",), ("censored=censored:1",), Want(**OF_140),
-    ),
-    "a matrix of Firehose": (
-        ("firehose_clin.csv", "firehose_symbol_entrez.csv"), (),
-        Want(n=40, events=24, lost=1, genes=("CXCL13", "FGFR3", "SLC35E2", "TP53")),
-    ),
-    "a mean and a footnote": (("footnote_rows.csv",), (), Want(**OF_140, lost=2)),
-    "merged header cells and a hidden sheet": (
-        ("e1_merged_hidden.xlsx",), (),
-        Want(**OF_140, lost=1, kinds={"age": "continuous", "stage": "ordinal"}),
-    ),
-    "words of yes and no": (
-        ("binary_words.csv",), (),
-        Want(**OF_140, kinds=dict.fromkeys(("fgfr3", "er", "lvi", "tp53", "smoker", "her2"),
-                                           "binary"), missing={"her2": 0}),
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", SHARED)
-def test_a_shared_awkward_input_is_read_as_it_is_meant(tmp_path: Path, name: str) -> None:
-    files, settings, want = SHARED[name]
-    verify([shared("awkward") / file for file in files], settings, want, tmp_path / "out")

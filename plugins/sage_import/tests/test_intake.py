@@ -147,20 +147,6 @@ def test_mangling_a_file_changes_no_value(
     pd.testing.assert_frame_equal(seen(proposal, folder / "out"), plain_values)
 
 
-def test_a_workbook_holds_the_same_values(tmp_path: Path, plain_values: pd.DataFrame) -> None:
-    from openpyxl import Workbook
-
-    book = Workbook()
-    sheet = book.active
-    rows = patients()
-    sheet.append(list(rows[0]))
-    for row in rows:
-        sheet.append(list(row.values()))
-    book.save(tmp_path / "series.xlsx")
-    got = seen(propose([tmp_path / "series.xlsx"]), tmp_path / "out")
-    pd.testing.assert_frame_equal(got, plain_values)
-
-
 def table(folder: Path, text: str, name: str = "t.csv") -> Path:
     path = folder / name
     path.write_text(text, encoding="utf-8")
@@ -271,18 +257,6 @@ def test_thousands_that_could_be_decimals_are_asked(tmp_path: Path) -> None:
         publish(propose([path], [f"decimal={decimal}"]), tmp_path / f"d{value}")
         column = cohort.load(tmp_path / f"d{value}").column("clinical:marker")
         assert column.loc["P0"] == value
-
-
-def test_typed_codes_for_missing_are_no_values(tmp_path: Path) -> None:
-    lines = ["patient,age,nodes,os_days,status"]
-    for n in range(40):
-        age, nodes = ("9999", "-9") if n % 10 == 0 else (str(50 + n % 20), str(n % 5))
-        lines.append(f"P{n},{age},{nodes},{40 + n},{'dead' if n % 2 else 'alive'}")
-    publish(propose([table(tmp_path, "\n".join(lines))]), tmp_path / "out")
-    loaded = cohort.load(tmp_path / "out")
-    assert loaded.column("clinical:age").max() == 69
-    assert loaded.column("clinical:nodes").min() == 0
-    assert loaded.column("clinical:age").isna().sum() == 4
 
 
 def test_what_came_after_baseline_is_left_out_or_flagged(tmp_path: Path) -> None:
@@ -563,21 +537,6 @@ def _french(folder: Path, tail: str = "", sign: str = "%") -> Path:
     path = folder / "export.csv"
     path.write_text("\n".join([head, *rows]) + "\n" + tail, encoding="utf-8")
     return path
-
-
-def test_a_french_export_is_read_with_its_accents(tmp_path: Path) -> None:
-    made = propose([_french(tmp_path)])
-    assert made.spec is not None and not made.open
-    endpoint = made.spec.endpoints["OS"]
-    assert (endpoint.time, endpoint.event) == ("délai de suivi (jours)", "décès")
-    variables = made.spec.variables
-    assert {"age", "sexe", "stade", "ki67", "dosage", "dosage_2"} <= set(variables)
-    assert variables["stade"].kind == "ordinal"
-    assert [variables[key].known_at for key in ("age", "sexe", "stade")] == ["baseline"] * 3
-    assert variables["ki67"].kind == "continuous" and variables["ki67"].unit == "%"
-    written = pd.read_csv(io.StringIO(made.files["export.csv"]))
-    raw = pd.read_csv(tmp_path / "export.csv", sep=";")
-    assert (written["Ki67"] == raw["Ki67"].str.removesuffix("%").astype(int)).all()
 
 
 @pytest.mark.parametrize(
