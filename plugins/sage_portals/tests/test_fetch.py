@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from sage.core.errors import FaultError
+from sage.core.http.client import Limit
+from sage_portals import service
 from sage_portals.fetch import fetch_cohort
 from tests.validation.core_help import shared
 from validation import cohort as cohorts
@@ -124,7 +126,8 @@ class Api:
 
 
 @pytest.fixture
-def api() -> Iterator[tuple[Api, str]]:
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Api, str]]:
+    monkeypatch.setattr(service, "LIMIT", Limit(10_000, 1.0))
     state = Api()
 
     class Handler(BaseHTTPRequestHandler):

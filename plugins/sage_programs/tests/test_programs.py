@@ -285,10 +285,10 @@ def test_names_of_slides_and_patients_do_not_reach_a_program(box: Sandbox) -> No
 def test_an_endless_program_ends_and_gives_nothing(
     box: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "SECONDS", 4.0)
+    monkeypatch.setattr(running, "SECONDS", 2.0)
     monkeypatch.setattr(running, "SECONDS_PER_SLIDE", 0.0)
     endless = hostile(body("while True:", "    pass"))
-    with pytest.raises(InputError, match="did not finish within 4 s"):
+    with pytest.raises(InputError, match="did not finish within 2 s"):
         run_program(endless, slides(1), box)
     (maps,) = with_values([endless], slides(1), box)
     assert "did not finish" in str(maps.coded[endless.digest])
