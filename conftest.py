@@ -64,10 +64,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: -slow[item.path])
 
 
+gc.disable()  # while the tests are collected
+
+
 def pytest_collection_finish() -> None:
     """Leave what was loaded out of all collections of garbage; some libraries ask for many."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
