@@ -24,23 +24,23 @@ from pathlib import Path
 from sage.core.errors import FaultError
 from sandbox import cgroup, output, runtime, seccomp, verdict
 from sandbox.logs import Log
-from sandbox.mounts import Mount, plan, stage_input
+from sandbox.mounts import COPY_MB, Mount, megabytes, plan, stage_input
 from sandbox.stage import Stage, check_job
 from sandbox.types import Availability, Job, Limits, Reason, SandboxResult, Usage
+from sandbox.warm import PROGRAM, Forked, Warm
 from sandbox.watch import Space, Watch
 
 TMP_MB = 64
 WRITABLE = ("/output", "/tmp", "/dev/shm")  # noqa: S108 - paths inside the sandbox
 START_SECONDS = 20.0
 REMEDY = "install bubblewrap (Debian/Ubuntu: apt-get install bubblewrap) and allow user namespaces"
-_BOUND = 'for f in $SAGE_GROUPS; do echo $$ > "$f" || exit 125; done; unset SAGE_GROUPS; '
-_AS_ROOT = _BOUND + (
+_BOUND = 'for f in $SAGE_GROUPS; do echo $$ > "$f" || exit 125; done; unset SAGE_GROUPS; exec "$@"'
+_STAGED = (
     # An overlay with the lower folder "." hides its location in the mount table; a bind does not.
     'hidden() ( cd "$1" && mount -t overlay -o "ro,lowerdir=.:$SAGE_EMPTY" sage "$2"; ) '
     '2>/dev/null; while [ "$1" != -- ]; do hidden "$1" "$2" || mount --bind "$1" "$2" || exit 125; '
     'shift 2; done; unset SAGE_EMPTY; shift; exec "$@"'
 )
-_AS_USER = _BOUND + 'shift; exec "$@"'
 _INSIDE = 'echo ready; read -r _ || exit 125; exec "$@" < /dev/null'
 
 
@@ -51,11 +51,17 @@ class Bubblewrap:
 
     def __init__(self, packages: Sequence[str] = runtime.OFFERED) -> None:
         self.packages = tuple(packages)
+        self.warm: Warm | None = None
 
     def available(self) -> Availability:
         """Check whether a namespace with these options can be started here."""
         ok, detail = _probe()
         return Availability(name=self.name, ok=ok, detail=detail, remedy="" if ok else REMEDY)
+
+    def prepare(self) -> None:
+        """Start loading what analyses import; see `sandbox.warm`."""
+        if self.available().ok:
+            self.warm = _warm(self.packages)
 
     def run(self, job: Job) -> SandboxResult:
         """Run `job`; see `sandbox.types.Sandbox`."""
@@ -67,13 +73,40 @@ class Bubblewrap:
                 message=f"{state.detail}; {state.remedy}",
             )  # fmt: skip
         group = cgroup.make(job.limits, job.limits.output_mb + 2 * TMP_MB)
+        warm = self.warm
+        in_place = any(megabytes(path) > COPY_MB for path in job.inputs.values())
+        if in_place or not (warm and _argv(job.command) and warm.ready()):
+            warm = None
         try:
-            with Stage() as stage:
-                return _Run(self.name, job, stage, group, self.packages).carry_out()
+            with Stage(warm.stage.folder if warm else None) as stage:
+                return _Run(self.name, job, stage, group, self.packages, warm).carry_out()
         finally:
             if group:
                 group.kill()
                 group.remove()
+
+
+_STARTING = threading.Lock()
+
+
+def _warm(packages: tuple[str, ...]) -> Warm:
+    with _STARTING:
+        return _start_once(packages)
+
+
+@functools.lru_cache(maxsize=1)
+def _start_once(packages: tuple[str, ...]) -> Warm:
+    return Warm(lambda stage, control: _start_warm(packages, stage, control))
+
+
+def _argv(command: Sequence[str]) -> list[str]:
+    """Return the script of a Python command and its arguments; empty for any other command."""
+    if command[0] != "python":
+        return []
+    words = list(command[1:])
+    while words and words[0] in ("-I", "-P", "-s"):
+        words.pop(0)
+    return words if words and not words[0].startswith("-") else []
 
 
 @functools.lru_cache(maxsize=1)
@@ -108,6 +141,90 @@ def _fresh_uid() -> int:
     return 1_879_048_192 + secrets.randbelow(1 << 24)
 
 
+def _libraries(packages: Sequence[str]) -> list[Mount]:
+    """List the folders of packages, libraries and the interpreter, by where a sandbox sees them."""
+    folders = runtime.package_folders(packages)
+    found = [Mount(folder, f"/opt/sage/lib/{name}") for name, folder in folders.items()]
+    found += [Mount(site, f"/opt/sage/site{i}") for i, site in enumerate(runtime.site_folders())]
+    if not runtime.base_prefix().is_relative_to("/usr"):
+        found.append(Mount(runtime.base_prefix(), str(runtime.base_prefix())))
+    return found
+
+
+def _environment(stage: Stage) -> Mount:
+    folder = stage.empty("env")
+    search = [f"/opt/sage/site{i}" for i in range(len(runtime.site_folders()))]
+    runtime.write_environment(folder, ["/opt/sage/lib", *search])
+    return Mount(folder, "/opt/sage/env")
+
+
+def _host(mounts: Sequence[Mount]) -> list[str]:
+    """Options of bwrap for the variables and for all of the host that is seen, read-only."""
+    out = ["--clearenv"]
+    env = {**runtime.ENVIRONMENT, "PATH": "/opt/sage/env/bin:/usr/bin:/bin"}
+    for key, value in env.items():
+        out += ["--setenv", key, value]
+    out += ["--ro-bind", "/usr", "/usr"]
+    for name in ("bin", "sbin", "lib", "lib32", "lib64"):
+        path = Path("/") / name
+        if path.is_symlink():
+            out += ["--symlink", str(path.readlink()), str(path)]
+        elif path.is_dir():
+            out += ["--ro-bind", str(path), str(path)]
+    for mount in mounts:
+        out += ["--ro-bind", str(mount.staged or mount.source), mount.target]
+    return out
+
+
+def _launch(
+    command: list[str],
+    mounts: Sequence[Mount],
+    stage: Stage,
+    descriptors: Sequence[int],
+    *,
+    enter: Sequence[str] = (),
+    group: cgroup.Group | None = None,
+    streams: int | None = subprocess.PIPE,
+) -> subprocess.Popen[bytes]:
+    """Start `command` where the staged mounts are in place, in the control group."""
+    if os.getuid() == 0:
+        staged: list[str] = []
+        for mount in mounts:
+            if mount.staged:
+                staged += [str(mount.source), str(mount.staged)]
+        command = [
+            "unshare", "--mount", "--propagation", "private", "--",
+            "/bin/sh", "-c", _STAGED, "sage", *staged, "--", *command,
+        ]  # fmt: skip
+    return subprocess.Popen(
+        ["/bin/sh", "-c", _BOUND, "sage", *enter, *command], stdin=streams, stdout=streams,
+        stderr=streams, pass_fds=descriptors, start_new_session=True, cwd="/", bufsize=0,
+        env={
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "SAGE_GROUPS": " ".join(group.joins) if group else "",
+            "SAGE_EMPTY": str(stage.empty("empty")),
+        },
+    )  # fmt: skip
+
+
+def _start_warm(packages: Sequence[str], stage: Stage, control: int) -> subprocess.Popen[bytes]:
+    """Start the loaded process, which keeps the rights to enter the sandboxes of jobs."""
+    as_root = os.getuid() == 0
+    code = stage.write_code({PROGRAM.name: PROGRAM.read_text(encoding="utf-8")})
+    wanted = [Mount(code, "/work"), _environment(stage), *_libraries(packages)]
+    mounts = plan(wanted, stage.folder / "mnt" if as_root else None)
+    user = ["--unshare-user", "--uid", str(os.getuid()), "--gid", str(os.getgid())]
+    above = {parent for mount in mounts for parent in Path(mount.target).parents}
+    folders = [word for parent in sorted(above) for word in ("--dir", str(parent))]  # open to all
+    command = [
+        "bwrap", *([] if as_root else user), "--cap-add", "ALL", *folders, *_host(mounts),
+        "--bind", "/proc", "/proc", "--dev-bind", "/dev", "/dev", "--tmpfs", "/tmp",  # noqa: S108
+        "--bind", str(stage.folder), str(stage.folder), "--chdir", "/work",
+        "--", "python", "-I", PROGRAM.name, str(control),
+    ]  # fmt: skip
+    return _launch(command, mounts, stage, [control], streams=subprocess.DEVNULL)
+
+
 @dataclass
 class _Run:
     name: str
@@ -115,6 +232,7 @@ class _Run:
     stage: Stage
     group: cgroup.Group | None
     packages: tuple[str, ...]
+    warm: Warm | None
 
     def carry_out(self) -> SandboxResult:
         limits = self.job.limits
@@ -123,13 +241,23 @@ class _Run:
         log = Log(limits.log_kb, lambda: _kill(process))
         pumps: list[threading.Thread] = []
         places: list[int] = []
+        forked: Forked | None = None
         try:
-            self._handshake(process, info, pumps, log, places)
+            pid = self._handshake(process, info, pumps, log, places)
+            if self.warm:
+                forked = self._fork(self.warm, pid, pumps, log)
+            else:
+                assert process.stdin
+                process.stdin.write(b"go\n")
+                process.stdin.close()
             space = Space(places, lambda: _kill(process))
-            timed_out, watched = self._wait(process, limits, space)
+            timed_out, watched = self._wait(process, forked, limits, space)
         finally:
             _kill(process)
             process.wait()
+            if forked:
+                forked.wait(START_SECONDS)
+                forked.channel.close()
             for descriptor in held:
                 os.close(descriptor)
             if self.group:
@@ -140,10 +268,10 @@ class _Run:
         try:
             space.stop()
             end = verdict.Ending(
-                exit_code=process.returncode, timed_out=timed_out, log_over=log.over,
-                output_over=space.over,
+                exit_code=forked.exit_code if forked else process.returncode, timed_out=timed_out,
+                log_over=log.over, output_over=space.over,
             )  # fmt: skip
-            return self._result(end, places[0], watched, log, wall)
+            return self._result(end, places[0], watched, log, wall, forked)
         finally:
             for place in places:
                 os.close(place)
@@ -155,57 +283,35 @@ class _Run:
         info_read, info_write = os.pipe()
         filter_fd = self._filter()
         held = [info_write] + ([filter_fd] if filter_fd is not None else [])
-        bwrap = self._bwrap(mounts, info_write, filter_fd)
-        groups = " ".join(self.group.joins) if self.group else ""
+        command = self._bwrap(mounts, info_write, filter_fd)
         if as_root:
-            staged: list[str] = []
-            for mount in mounts:
-                if mount.staged:
-                    staged += [str(mount.source), str(mount.staged)]
             command = [
-                "unshare", "--mount", "--propagation", "private", "--",
-                "/bin/sh", "-c", _AS_ROOT, "sage", *staged, "--",
                 "setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups",
-                "--inh-caps=-all", "--bounding-set=-all", "--", *bwrap,
+                "--inh-caps=-all", "--bounding-set=-all", "--", *command,
             ]  # fmt: skip
-        else:
-            command = ["/bin/sh", "-c", _AS_USER, "sage", "--", *bwrap]
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            pass_fds=held, start_new_session=True, cwd="/", bufsize=0,
-            env={
-                "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
-                "SAGE_GROUPS": groups,
-                "SAGE_EMPTY": str(self.stage.empty("empty")),
-            },
-        )  # fmt: skip
+        enter, spaces = self.warm.enter() if self.warm else ([], [])
+        process = _launch(
+            command, mounts, self.stage, [*held, *spaces], enter=enter, group=self.group
+        )
         return process, info_read, held
 
     def _mounts(self, uid: int | None) -> list[Mount]:
         """List everything of the host that the sandbox can see, all of it read-only."""
-        folders = runtime.package_folders(self.packages if self.job.offers_sage else ())
-        sites = runtime.site_folders()
-        search = ["/opt/sage/lib", *(f"/opt/sage/site{i}" for i in range(len(sites)))]
-        environment = self.stage.folder / "env"
-        environment.mkdir()
-        runtime.write_environment(environment, search)
         etc = self.stage.empty("etc")
         (etc / "passwd").write_text("sage:x:1000:1000:sage:/tmp:/bin/sh\n", encoding="ascii")
         (etc / "group").write_text("sage:x:1000:\n", encoding="ascii")
         (etc / "hosts").write_text("127.0.0.1 localhost\n", encoding="ascii")
-        wanted = [
-            Mount(self.stage.write_code(self.job.files), "/work"),
-            Mount(environment, "/opt/sage/env"),
-            Mount(etc, "/etc"),
-            *(Mount(folder, f"/opt/sage/lib/{name}") for name, folder in folders.items()),
-            *(Mount(site, f"/opt/sage/site{i}") for i, site in enumerate(sites)),
-        ]
-        if not runtime.base_prefix().is_relative_to("/usr"):
-            wanted.append(Mount(runtime.base_prefix(), str(runtime.base_prefix())))
+        wanted = [Mount(self.stage.write_code(self.job.files), "/work"), Mount(etc, "/etc")]
         for name, path in self.job.inputs.items():
             source = stage_input(path.resolve(), self.stage.folder / "inputs" / name, uid)
             wanted.append(Mount(source, f"/inputs/{name}"))
-        return plan(wanted, self.stage.folder / "mnt" if uid is not None else None)
+        points = self.stage.folder / "mnt" if uid is not None else None
+        libraries = _libraries(self.packages if self.job.offers_sage else ())
+        if self.warm is None:
+            return plan([*wanted, _environment(self.stage), *libraries], points)
+        # From the loaded process' view, where they already stand.
+        targets = ["/opt/sage/env", *(mount.target for mount in libraries)]
+        return [*plan(wanted, points), *(Mount(Path(name), name) for name in sorted(targets))]
 
     def _filter(self) -> int | None:
         program = seccomp.program()
@@ -221,23 +327,11 @@ class _Run:
         out = [
             "bwrap", "--unshare-user", "--unshare-all", "--disable-userns", "--uid", "1000",
             "--gid", "1000", "--hostname", "sandbox", "--die-with-parent", "--new-session",
-            "--cap-drop", "ALL", "--info-fd", str(info), "--clearenv",
+            "--cap-drop", "ALL", "--info-fd", str(info),
         ]  # fmt: skip
         if filter_fd is not None:
             out += ["--seccomp", str(filter_fd)]
-        env = {**runtime.ENVIRONMENT, "PATH": "/opt/sage/env/bin:/usr/bin:/bin"}
-        for key, value in env.items():
-            out += ["--setenv", key, value]
-        out += ["--ro-bind", "/usr", "/usr"]
-        for name in ("bin", "sbin", "lib", "lib32", "lib64"):
-            path = Path("/") / name
-            if path.is_symlink():
-                out += ["--symlink", str(path.readlink()), str(path)]
-            elif path.is_dir():
-                out += ["--ro-bind", str(path), str(path)]
-        out += ["--proc", "/proc", "--dev", "/dev", "--dir", "/inputs"]
-        for mount in mounts:
-            out += ["--ro-bind", str(mount.staged or mount.source), mount.target]
+        out += ["--proc", "/proc", "--dev", "/dev", "--dir", "/inputs", *_host(mounts)]
         if not self.job.offers_sage:
             for i, site in enumerate(runtime.site_folders()):
                 for name in runtime.installed_here(site):
@@ -245,16 +339,32 @@ class _Run:
         for target, size in zip(WRITABLE, (limits.output_mb, TMP_MB, TMP_MB), strict=True):
             out += ["--size", str(size * 1024 * 1024), "--tmpfs", target]
         out += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/work"]
-        return [*out, "--", "/bin/sh", "-c", _INSIDE, "sage", *self._rlimits(), *self.job.command]
+        bounds = [f"--{name}={value}" for name, value in self._limits().items()]
+        inside = ["prlimit", *bounds, "--", *self.job.command]
+        return [*out, "--", "/bin/sh", "-c", _INSIDE, "sage", *inside]
 
-    def _rlimits(self) -> list[str]:
+    def _limits(self) -> dict[str, int]:
         """List the per-process limits, including memory and processes without a control group."""
         limits = self.job.limits
-        bounds = ["prlimit", "--core=0", f"--fsize={limits.output_mb * 1024 * 1024}"]
-        bounds += ["--nofile=1024", f"--cpu={int(limits.seconds * max(limits.cpus, 1)) + 5}"]
+        bounds = {"core": 0, "fsize": limits.output_mb * 1024 * 1024, "nofile": 1024}
+        bounds["cpu"] = int(limits.seconds * max(limits.cpus, 1)) + 5
         if self.group is None:  # a backstop for what outruns the memory watch
-            bounds += [f"--as={8 * limits.memory_mb * 1024 * 1024}", f"--nproc={limits.pids}"]
-        return [*bounds, "--"]
+            bounds |= {"as": 8 * limits.memory_mb * 1024 * 1024, "nproc": limits.pids}
+        return bounds
+
+    def _fork(self, warm: Warm, pid: int, pumps: list[threading.Thread], log: Log) -> Forked:
+        """Have the loaded process fork the job into the sandbox whose process is `pid`."""
+        ends = []
+        for stream in ("stdout", "stderr"):
+            reading, writing = os.pipe()
+            pumps.append(log.pump(reading, stream))
+            ends.append(writing)
+        try:
+            argv = _argv(self.job.command)
+            return warm.fork(pid, argv, self._limits(), self.group, (ends[0], ends[1]))
+        finally:
+            for end in ends:
+                os.close(end)
 
     def _handshake(
         self,
@@ -263,9 +373,9 @@ class _Run:
         pumps: list[threading.Thread],
         log: Log,
         places: list[int],
-    ) -> None:
-        """Wait until the sandbox is set up, open its writable folders, then let the code start."""
-        assert process.stdin and process.stdout and process.stderr
+    ) -> int:
+        """Wait until the sandbox is set up, open its writable folders, and return a process."""
+        assert process.stdout and process.stderr
         pumps.append(log.pump(os.dup(process.stderr.fileno()), "stderr"))
         guard = threading.Timer(START_SECONDS, _kill, (process,))
         guard.start()
@@ -281,21 +391,28 @@ class _Run:
                 )
             with os.fdopen(info, "rb") as source:
                 pid = int(json.loads(os.read(source.fileno(), 4096))["child-pid"])
-            places += _open_places(pid)
+            pid, opened = _open_places(pid)
+            places += opened
         finally:
             guard.cancel()
         pumps.append(log.pump(os.dup(process.stdout.fileno()), "stdout"))
-        process.stdin.write(b"go\n")
-        process.stdin.close()
+        return pid
 
     def _wait(
-        self, process: subprocess.Popen[bytes], limits: Limits, space: Space
+        self,
+        process: subprocess.Popen[bytes],
+        forked: Forked | None,
+        limits: Limits,
+        space: Space,
     ) -> tuple[bool, Watch | None]:
         space.start()
-        watch = None if self.group else Watch(process.pid, limits, lambda: _kill(process))
+        root = forked.pid if forked else process.pid
+        watch = None if self.group else Watch(root, limits, lambda: _kill(process))
         if watch:
             watch.start()
         try:
+            if forked:
+                return not forked.wait(limits.seconds), watch
             process.wait(timeout=limits.seconds)
         except subprocess.TimeoutExpired:
             return True, watch
@@ -305,13 +422,21 @@ class _Run:
         return False, watch
 
     def _result(
-        self, end: verdict.Ending, root: int, watch: Watch | None, log: Log, wall: float
+        self,
+        end: verdict.Ending,
+        root: int,
+        watch: Watch | None,
+        log: Log,
+        wall: float,
+        forked: Forked | None,
     ) -> SandboxResult:
         limits = self.job.limits
         counted = self.group.counters() if self.group else cgroup.Counters()
         if watch:
             counted.memory_kills += watch.killed
             counted.peak_memory_mb = watch.peak_mb
+        if forked and counted.cpu_seconds is None:
+            counted.cpu_seconds = forked.cpu_seconds
         took = output.from_folder(root, self.job.output, limits.output_mb)
         end = replace(
             end, output_over=end.output_over or took.over, memory_kills=counted.memory_kills,
@@ -329,8 +454,11 @@ class _Run:
         )  # fmt: skip
 
 
-def _open_places(pid: int) -> list[int]:
-    """Open the writable folders of the sandbox whose first process is `pid` (or its child)."""
+def _open_places(pid: int) -> tuple[int, list[int]]:
+    """Open the writable folders of the sandbox whose first process is `pid` (or its child).
+
+    Returns the process that sees them, and the descriptors in the order of `WRITABLE`.
+    """
     tried = [pid]
     with contextlib.suppress(OSError):
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
@@ -345,7 +473,7 @@ def _open_places(pid: int) -> list[int]:
             for descriptor in opened:
                 os.close(descriptor)
         else:
-            return opened
+            return number, opened
     raise FaultError("the sandbox's output folder cannot be opened from outside")
 
 

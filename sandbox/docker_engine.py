@@ -79,6 +79,9 @@ class DockerSandbox:
     def _no(self, detail: str, remedy: str) -> Availability:
         return Availability(name=self.name, ok=False, detail=detail, remedy=remedy)
 
+    def prepare(self) -> None:
+        """Do nothing: each program starts anew."""
+
     def run(self, job: Job) -> SandboxResult:
         """Run `job`; see `sandbox.types.Sandbox`."""
         from docker.errors import APIError, DockerException, ImageNotFound

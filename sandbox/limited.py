@@ -34,6 +34,9 @@ class LimitedSubprocess:
         """Return True on every machine; the sandbox only accepts code that SAGE compiled."""
         return Availability(name=self.name, ok=True, detail="only for code that SAGE compiled")
 
+    def prepare(self) -> None:
+        """Do nothing: each program starts anew."""
+
     def run(self, job: Job) -> SandboxResult:
         """Run `job` if SAGE compiled it; see `sandbox.types.Sandbox`.
 

@@ -56,7 +56,7 @@ def stage_input(source: Path, target: Path, uid: int | None) -> Path:
 
     Links inside an input are never followed out of it; they are omitted from the copy.
     """
-    if _megabytes(source) > COPY_MB and (uid is None or _open_to_all(source)):
+    if megabytes(source) > COPY_MB and (uid is None or _open_to_all(source)):
         return source
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_file():
@@ -75,7 +75,8 @@ def stage_input(source: Path, target: Path, uid: int | None) -> Path:
     return target
 
 
-def _megabytes(source: Path) -> float:
+def megabytes(source: Path) -> float:
+    """Return the size of a file or of all files in a folder, in MiB."""
     if source.is_file():
         return source.stat().st_size / 2**20
     walked = os.walk(source, followlinks=False)

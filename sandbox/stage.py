@@ -49,8 +49,8 @@ class Stage:
     a live one even if the process ID was reused.
     """
 
-    def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    def __init__(self, parent: Path | None = None) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
         self.folder.chmod(0o711)
         (self.folder / "owner.json").write_text(json.dumps(owner()), encoding="utf-8")
 

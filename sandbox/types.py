@@ -107,6 +107,10 @@ class Sandbox(Protocol):
         """Check whether this sandbox works on this machine; never raises."""
         ...
 
+    def prepare(self) -> None:
+        """Start what makes later runs start faster, without waiting for it."""
+        ...
+
     def run(self, job: Job) -> SandboxResult:
         """Run `job` and return how it ended; never raises because of what the code did."""
         ...

@@ -33,6 +33,7 @@ from typing import IO
 
 import pytest
 
+from sandbox.bubblewrap import Bubblewrap
 from tests.draws import draw_few, draw_nothing
 
 REPO = Path(__file__).resolve().parents[1]
@@ -329,6 +330,7 @@ def run_tools_here() -> None:
 if __name__ == "__main__":
     for module in LOADED:
         importlib.import_module(module)
+    Bubblewrap().prepare()  # the forks share it
     assert threading.active_count() == 1, "a fork would lose a thread"
     gc.collect()
     gc.freeze()  # what was loaded is neither searched nor copied by the forks

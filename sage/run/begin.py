@@ -102,6 +102,7 @@ def begin(
 def _check(services: Services, measured: Path) -> None:
     """Load the run's inputs, and compute its measurements into the folder `measured`."""
     spec = services.spec
+    _ = services.sandbox  # reports that none works here, and loads while the rest is checked
     if services.second_cohort is not None:
         require_other_cohort(services.cohort, services.second_cohort)
     if spec.measure:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kg.graph.model import Graph
     from kg.literature.search import Literature
     from sage.run.measuring import MapMeasures
+    from sandbox.types import Sandbox
     from validation.cohort.cohort import Cohort
     from validation.core.dictionary import DataDictionary
 
@@ -126,6 +127,16 @@ class Services:
         from sage.run.wiring import make_embedder
 
         return make_embedder(self.settings)
+
+    @cached_property
+    def sandbox(self) -> Sandbox:
+        """The sandbox of analyses, which begins to load their libraries."""
+        from sage.run.wiring import make_sandbox
+
+        compiled = self.manifest.reasoner == "rules"
+        found = make_sandbox(self.settings, compiled_by_sage=compiled)
+        found.prepare()
+        return found
 
     @cached_property
     def cohort(self) -> Cohort:

@@ -149,7 +149,6 @@ def analyze(
         program was escalated or the program was not changed.
     """
     from agents.coding import controller
-    from sage.run.wiring import make_sandbox
 
     frozen = load_frozen(services, name, sha256)
     home = services.folder.hypothesis(name)
@@ -158,7 +157,7 @@ def analyze(
         frozen,
         services.cohort,
         reasoner=reasoner,
-        sandbox=make_sandbox(services.settings, compiled_by_sage=reasoner.name == "rules"),
+        sandbox=services.sandbox,
         workdir=home / "results",
         ledger=open_run_ledger(services),
         replicate=services.second_cohort,

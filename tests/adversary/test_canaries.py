@@ -16,7 +16,7 @@ from tests.adversary.whole_path import (
     published,
 )
 from tests.openai_server import Answer, chat_reasoner, serve
-from tests.sandbox.boxes import BOTH, working
+from tests.sandbox.boxes import BOXES, working
 
 pytestmark = pytest.mark.timeout(900)
 AGE = 'ages = table["clinical:age"].tolist()'
@@ -67,7 +67,7 @@ def leaked(found: Attacked) -> dict[str, list[str]]:
     return {where: canaries for where, canaries in seen.items() if canaries}
 
 
-@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize("name", BOXES)
 def test_no_canary_leaves_the_sandbox_in_any_field_that_a_program_can_reach(
     name: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

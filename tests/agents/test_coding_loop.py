@@ -23,7 +23,7 @@ from kg.lexicon.ontology import Ontology
 from sage.core.errors import InputError
 from sage.core.llm.turns import Spent
 from sandbox.types import Availability, Job, Reason, Sandbox, SandboxResult
-from tests.sandbox.boxes import BOTH, working
+from tests.sandbox.boxes import BOXES, working
 from tests.warm import run_warm
 from validation.cohort.cohort import Cohort
 from validation.cohort.model import read_spec
@@ -98,6 +98,9 @@ class Spy:
 
     def available(self) -> Availability:
         return Availability(name=self.name, ok=True, detail="")
+
+    def prepare(self) -> None:
+        return None
 
     def run(self, job: Job) -> SandboxResult:
         folder = job.inputs["analysis"]
@@ -189,13 +192,14 @@ def escalated(never: tuple[Bench, Recorded], tmp_path: Path) -> Bench:
     return Bench(bench.frozen, bench.cohort, Path(shutil.copytree(bench.folder, tmp_path / "it")))
 
 
-@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize("name", BOXES)
 def test_the_rules_path_gives_the_numbers_of_a_run_on_the_host(
     name: str, frozen: FrozenContract, world: Cohort, on_the_host: Any, tmp_path: Path
 ) -> None:
     bench = Bench(frozen, world, tmp_path)
-    outcome = bench.carry_out(rules(), working(name))
-    assert outcome.status == "done" and outcome.sandbox == name
+    box = working(name)
+    outcome = bench.carry_out(rules(), box)
+    assert outcome.status == "done" and outcome.sandbox == box.name
     assert [attempt.compiled_by_sage for attempt in outcome.attempts] == [True]
     here, host = bench.results(), copy.deepcopy(on_the_host)
     here.pop("versions"), host.pop("versions")

@@ -8,9 +8,10 @@ from sandbox.bubblewrap import Bubblewrap
 from sandbox.docker_engine import DockerSandbox
 from sandbox.types import Sandbox
 
-BOTH = [
+BOXES = [
     pytest.param("docker", marks=pytest.mark.docker),
     pytest.param("bubblewrap", marks=pytest.mark.bubblewrap),
+    pytest.param("warm", marks=pytest.mark.bubblewrap),
 ]
 
 
@@ -20,4 +21,8 @@ def working(name: str) -> Sandbox:
     state = chosen.available()
     if not state.ok:
         pytest.skip(f"{name}: {state.detail}; {state.remedy}")
+    if name == "warm":
+        assert isinstance(chosen, Bubblewrap)
+        chosen.prepare()
+        assert chosen.warm and chosen.warm.ready()
     return chosen

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sandbox.boxes import BOTH, working
+from tests.sandbox.boxes import BOXES, working
 from tests.warm import run_warm
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize("name", BOXES)
 def test_run_brings_the_result_back(name: str, program: Path, tmp_path: Path) -> None:
     working(name)
     done = sage(

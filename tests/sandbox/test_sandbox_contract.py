@@ -19,14 +19,14 @@ from sage.core.errors import InputError
 from sandbox import chooser
 from sandbox.limited import LimitedSubprocess
 from sandbox.types import Availability, Job, Limits, Reason, Sandbox
-from tests.sandbox.boxes import BOTH, working
+from tests.sandbox.boxes import BOXES, working
 from tests.sandbox.test_attacks import own_containers
 
 ROOT = Path(__file__).parents[2]
 TRIVIAL = "import numpy\nopen('/output/n.txt', 'w').write(str(numpy.arange(4).sum()))\n"
 
 
-@pytest.fixture(params=BOTH)
+@pytest.fixture(params=BOXES)
 def box(request: pytest.FixtureRequest) -> Sandbox:
     return working(request.param)
 
@@ -133,10 +133,11 @@ def start_and(act: Callable[[subprocess.Popen[bytes]], None], name: str, folder:
     marker = str(70_000 + os.getpid() % 9000)
     code = f"import os\nos.execvp('sleep', ['sleep', '{marker}'])\n"
     script = (
-        "import sandbox, pathlib\nfrom sandbox.types import Job\n"
+        "import pathlib\nfrom sandbox.types import Job\n"
+        "from tests.sandbox.boxes import working\n"
         f"out = pathlib.Path({str(folder)!r}) / 'out'\n"
         f"job = Job(files={{'analysis.py': {code!r}}}, output=out)\n"
-        f"sandbox.choose({name!r}).run(job)\n"
+        f"working({name!r}).run(job)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 30
@@ -160,7 +161,7 @@ def running(marker: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize("name", BOXES)
 def test_what_a_killed_sage_left_behind_is_swept_up(name: str, tmp_path: Path) -> None:
     working(name)
     marker = start_and(lambda process: process.kill(), name, tmp_path)
@@ -175,7 +176,7 @@ def test_what_a_killed_sage_left_behind_is_swept_up(name: str, tmp_path: Path) -
     assert sandbox.sweep() == []
 
 
-@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize("name", BOXES)
 def test_an_interrupted_run_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
     working(name)
     marker = start_and(lambda process: process.send_signal(signal.SIGINT), name, tmp_path)

@@ -55,11 +55,15 @@ class SpecificationCurve:
     def of(
         cls, found: Iterable[Specification], alpha: float, null: float = 1.0
     ) -> SpecificationCurve:
-        """Sort specifications; choices that lead to the same numbers are one specification."""
-        fits: dict[tuple[float, ...], Specification] = {}
+        """Sort specifications; choices that lead to the same numbers are one specification.
+
+        Numbers are the same if nine digits are, as the last ones differ between processors.
+        """
+        fits: dict[tuple[str, ...], Specification] = {}
         failed = []
         for item in found:
-            numbers = (item.value, item.lower, item.upper, item.p, item.n, item.events)
+            estimates = (item.value, item.lower, item.upper, item.p, item.n, item.events)
+            numbers = tuple(f"{number:.9g}" for number in estimates)
             if not item.ok:
                 failed.append(item)
             elif numbers in fits:

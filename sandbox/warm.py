@@ -1,0 +1,142 @@
+"""A process that has loaded what analyses import, from which jobs under bubblewrap are forked.
+
+Most of a short analysis is the time in which its libraries are imported. The process sees what a
+sandbox sees of the host (interpreter, libraries, folders of jobs), runs nothing but those imports,
+and lives as long as this process. Sandboxes of jobs are set up from its view of the host, so that a
+fork of it finds every file where it was when it was loaded.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import select
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sage.core.errors import FaultError
+from sandbox import seccomp
+from sandbox.cgroup import Group
+from sandbox.stage import Stage
+from sandbox.warm_inside import NAMESPACES
+
+PROGRAM = Path(__file__).with_name("warm_inside.py")
+START_SECONDS = 60.0
+
+
+class Warm:
+    """The loaded process; `start` gets the descriptor for it and its stage, and starts it."""
+
+    def __init__(self, start: Callable[[Stage, int], subprocess.Popen[bytes]]) -> None:
+        self.stage = Stage()
+        self._owner = os.getpid()
+        self._control, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._process = start(self.stage, inside.fileno())
+        inside.close()
+        self._lock = threading.Lock()
+        self._ready: bool | None = None
+        self._spaces: list[int] = []
+        self._own: dict[str, int] = {}
+        atexit.register(self._remove)
+
+    def ready(self) -> bool:
+        """Wait until the libraries are loaded; False if the process could not start or ended."""
+        with self._lock:
+            if self._ready is None:
+                self._ready = self._open()
+            if self._ready and self._owner == os.getpid() and self._process.poll() is not None:
+                self._ready = False
+            return self._ready
+
+    def _open(self) -> bool:
+        found, _, _ = select.select([self._control], [], [], START_SECONDS)
+        pid = self._control.recv(16).decode() if found else ""
+        if not pid:
+            self._process.kill()
+            return False
+        names = ("mnt", "user") if os.getuid() else ("mnt",)
+        self._spaces = [os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY) for name in names]
+        self._own = {name: Path(f"/proc/{pid}/ns/{name}").stat().st_ino for name in NAMESPACES}
+        return True
+
+    def enter(self) -> tuple[list[str], list[int]]:
+        """Return the words before a command that has this view of the host, and descriptors."""
+        words = ["nsenter", f"--mount=/proc/self/fd/{self._spaces[0]}"]
+        if len(self._spaces) > 1:
+            words += ["--preserve-credentials", f"--user=/proc/self/fd/{self._spaces[1]}"]
+        return [*words, "--"], self._spaces
+
+    def fork(
+        self,
+        pid: int,
+        argv: Sequence[str],
+        limits: dict[str, int],
+        group: Group | None,
+        streams: tuple[int, int],
+    ) -> Forked:
+        """Run the script `argv[0]` in the namespaces of the process `pid`.
+
+        Raises
+        ------
+        FaultError
+            If the loaded process has ended, or the job could not enter the sandbox.
+        """
+        channel, inside = socket.socketpair()
+        try:
+            with inside:
+                socket.send_fds(self._control, [b"j"], [inside.fileno()])
+            number = int(channel.makefile("rb", buffering=0).readline())
+            for path in group.joins if group else ():
+                Path(path).write_text(str(number), encoding="ascii")
+            spaces = [os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY) for name in NAMESPACES]
+            try:
+                text = json.dumps(
+                    {
+                        "argv": list(argv),
+                        "limits": limits,
+                        "own": self._own,
+                        "filter": (seccomp.program() or b"").hex(),
+                    }
+                ).encode()
+                socket.send_fds(channel, [f"{len(text):8d}".encode()], [*spaces, *streams])
+                channel.sendall(text)
+            finally:
+                for space in spaces:
+                    os.close(space)
+        except (OSError, ValueError) as wrong:
+            channel.close()
+            raise FaultError(f"the job could not enter the sandbox: {wrong}") from wrong
+        return Forked(number, channel)
+
+    def _remove(self) -> None:
+        if self._owner == os.getpid():
+            self._control.close()
+            self._process.kill()
+            self._process.wait()
+            self.stage.__exit__()
+
+
+@dataclass
+class Forked:
+    """A job that was forked; `pid` is the process outside of the sandbox that waits for it."""
+
+    pid: int
+    channel: socket.socket
+    exit_code: int | None = None
+    cpu_seconds: float | None = None
+    peak_mb: float = 0.0
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end; False if it has not ended within `seconds`."""
+        ended, _, _ = select.select([self.channel], [], [], seconds)
+        if not ended:
+            return False
+        text = self.channel.recv(4096)
+        if text:
+            self.exit_code, self.cpu_seconds, self.peak_mb = json.loads(text)
+        return True
