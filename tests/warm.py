@@ -328,9 +328,12 @@ def run_tools_here() -> None:
 
 
 if __name__ == "__main__":
+    box = Bubblewrap()
+    box.prepare()
     for module in LOADED:
         importlib.import_module(module)
-    Bubblewrap().prepare()  # the forks share it
+    if box.warm:
+        box.warm.ready()  # the forks share it
     assert threading.active_count() == 1, "a fork would lose a thread"
     gc.collect()
     gc.freeze()  # what was loaded is neither searched nor copied by the forks
