@@ -172,12 +172,6 @@ def test_a_terminal_prints_any_text_and_obeys_none(text: str) -> None:
     assert not re.search("[\x00-\x08\x0e-\x1a\x7f-\x9f\u202a-\u202e]", printed.getvalue())
 
 
-def test_brackets_in_a_name_are_shown() -> None:
-    printed = io.StringIO()
-    Terminal(file=printed, width=100).print("[bold]x[/] a [TLS] [link=http://e]y[/link] \\[b]")
-    assert printed.getvalue().strip() == "x a [TLS] [link=http://e]y[/link] \\[b]"
-
-
 @settings(few, max_examples=5)
 @given(texts=st.lists(nasty_texts, min_size=6, max_size=6))
 def test_any_text_can_stand_in_a_figure(texts: list[str], tmp_path_factory: Any) -> None:

@@ -32,7 +32,6 @@ from benchmarks.adapters.questions import (
     compare,
     list_carriers,
     load_gold,
-    load_readings,
 )
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType
@@ -135,14 +134,6 @@ def test_kinds_of_words_that_a_second_author_used(
     assert {name for carriers in listed for name in carriers} == kept
 
 
-def test_gold_that_is_lost_is_noticed(known: Known) -> None:
-    """The score itself can fail: a contract without the endpoint loses it silently."""
-    item = next(item for item in GOLD if item.outcome == "answer" and len(item.parts) > 1)
-    whole = answer(known, item)
-    cut = whole.question.model_copy(update={"parts": whole.question.parts[:1], "notes": ()})
-    assert compare(item, Answer(cut)).silent > compare(item, whole).silent == 0
-
-
 @pytest.mark.parametrize(
     "change", [str.strip, lambda text: f"  {text} ", lambda text: f"Please: {text}"]
 )
@@ -164,14 +155,6 @@ def test_an_unknown_symbol_is_never_corrected_into_a_known_one(known: Known) -> 
         assert symbol.lower() in " ".join(question.refusals).lower()
 
 
-def test_a_correction_is_said(known: Known) -> None:
-    question = ask(known, "Do macropages relate to overal survivl?")
-    assert question.endpoint == "OS"
-    for words in ("macropages", "overal survivl"):
-        assert any(words in note for note in question.notes)
-    assert question.list_parts(PartRole.EXPOSURE)[0].corrected_from == "macropages"
-
-
 @pytest.mark.parametrize(
     ("prompt", "english"),
     [
@@ -185,12 +168,6 @@ def test_other_languages_are_refused_by_rules(known: Known, prompt: str, english
     assert is_english(prompt) is english
     question = ask(known, prompt)
     assert any("English" in refusal for refusal in question.refusals) is not english
-
-
-def test_every_gold_question_in_another_language_is_refused(known: Known) -> None:
-    others = [item for item in OURS if item.language != "en"]
-    assert len(others) > 10
-    assert all(ask(known, item.prompt, item.cohort).refusals for item in others)
 
 
 def test_a_subgroup_becomes_a_condition_on_the_cohort(known: Known) -> None:
@@ -425,23 +402,6 @@ def test_a_symbol_is_not_corrected_by_a_model(known: Known) -> None:
     wrong = Asked(words="FGFR33", role=PartRole.EXPOSURE, name="FGFR3", corrected_from="FGFR33")
     (problem,) = check_reading(words, Reading(intent=Intent.RELATE, parts=(wrong,)))
     assert "FGFR33" in problem
-
-
-def test_recorded_readings_are_scored_without_a_model(known: Known, tmp_path: Path) -> None:
-    readings = load_readings(RESULTS / "questions_read_by_model.jsonl")
-    found = []
-    for item in GOLD:
-        if item.id not in readings:
-            continue
-        words, vocabulary = known[item.cohort]
-        words = words.model_copy(update={"prompt": item.prompt})
-        question = ground(words, readings[item.id], vocabulary)
-        found.append(compare(item, Answer(question, " ".join(question.refusals))))
-    assert sum(each.parsed for each in found) >= 0.95 * sum(each.parts for each in found)
-    assert not any(each.silent for each in found)
-    (tmp_path / "bad.jsonl").write_text('{"id": "q001"}\n')
-    with pytest.raises(InputError, match=r"bad\.jsonl"):
-        load_readings(tmp_path / "bad.jsonl")
 
 
 def test_one_side_of_a_measured_amount_is_a_level(known: Known) -> None:

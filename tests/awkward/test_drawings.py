@@ -172,14 +172,6 @@ def test_annotations_in_xml_are_read_alike(source: str, tmp_path: Path) -> None:
     assert any(f": {left} of " in note for note in notes) == (left > 0)
 
 
-@pytest.mark.parametrize("name", SHARED)
-def test_a_shared_drawing_has_its_right_reading(name: str, tmp_path: Path) -> None:
-    right, left = SHARED[name]
-    found, notes = import_drawing(shared(name), tmp_path)
-    assert found == right
-    assert any(f": {left} of " in note for note in notes) == (left > 0)
-
-
 def test_a_drawing_of_lines_alone_is_refused_with_the_count(tmp_path: Path) -> None:
     path = tmp_path / "s1.geojson"
     path.write_text(json.dumps(collection(drawn(LINE), drawn(LINE))))

@@ -16,7 +16,6 @@ from mcp_servers.pathology.common import SlideInput, open_slide
 from mcp_servers.slides.slide import Slide
 from mcp_servers.workers.cohort import find_slides
 from sage.core.errors import InputError
-from tests.awkward import shared
 from tests.mcp_servers.slide_tools import blobs, context, run
 
 RGB = blobs(192, 256)
@@ -402,18 +401,6 @@ SHARED: dict[str, tuple[str, float | None, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", SHARED)
-def test_a_shared_image_has_its_right_reading(name: str) -> None:
-    colors, mpp, word = SHARED[name]
-    with Slide.open(shared("slides", name)) as slide:
-        assert (slide.colors, slide.mpp) == (colors, mpp)
-        assert word in "; ".join(slide.warnings)
-        assert bool(slide.unlike_stain()) == (colors == "channels")
-        if colors != "channels":  # tissue: pink and violet on glass
-            red, green, blue = slide.read(0, 0, slide.width, slide.height).mean(axis=(0, 1))
-            assert red > blue > green
-
-
 def element(group: int, tag: int, kind: str, value: Any) -> bytes:
     """An element of DICOM in explicit little-endian form."""
     data = value if isinstance(value, bytes) else str(value).encode()
@@ -487,9 +474,3 @@ def test_only_images_that_can_be_slides_are_listed(tmp_path: Path) -> None:
     assert ([path.name for path in paths], left) == (names, found["left_out"])
     for name in names:
         assert run(context(tmp_path), "slide_thumbnail", slide=name, max_px=32)["width_px"] == 32
-
-
-def test_an_empty_folder_is_no_slide(tmp_path: Path) -> None:
-    (tmp_path / "x").mkdir()
-    with pytest.raises(InputError, match="without a slide"):
-        Slide.open(tmp_path / "x")

@@ -9,7 +9,6 @@ from benchmarks.adapters.backtest import (
     AGAINST,
     BASELINES,
     PAPER,
-    auc,
     backtest,
     draw_unlinked,
     open_window,
@@ -99,10 +98,6 @@ def test_classical_scores_are_those_of_the_textbook() -> None:
         "degree product": 6.0, "common neighbors": 2.0, "Adamic-Adar": 2 / np.log(2),
         "resource allocation": 1.0,
     })  # fmt: skip
-
-
-def test_auc_counts_ties_half() -> None:
-    assert auc(np.array([1.0, 2.0]), np.array([0.0, 1.0])) == pytest.approx(3.5 / 4)
 
 
 def test_a_backtest_finds_the_planted_neighborhoods(grown: Graph) -> None:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
-from benchmarks.adapters.calibration import Claim, Permuted, open_cohort, run, summarize
-from sage.core.errors import InputError
+from benchmarks.adapters.calibration import Claim, Permuted, open_cohort, summarize
 
 
 def test_one_column_is_permuted_and_the_rest_stays() -> None:
@@ -31,12 +26,3 @@ def test_a_refused_claim_counts_as_not_supported() -> None:
     first, _, every = report.data["rates"]
     assert (first["hits"], first["runs"], every["runs"]) == (1, 4, 8)
     assert report.data["naive"] == 0.25 and report.rows[0].sage.startswith("25.0%")
-
-
-def test_a_run_resumes(tmp_path: Path) -> None:
-    keep = tmp_path / "claims.jsonl"
-    first = run(["gbsg2"], claims=1, keep=keep)
-    kept = keep.read_text()
-    assert run(["gbsg2"], claims=1, keep=keep) == first and keep.read_text() == kept
-    with pytest.raises(InputError):
-        open_cohort("no-such-cohort")

@@ -6,13 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from benchmarks.adapters.discoverybench import (
     Gold,
-    build_spec,
     load_table,
     load_tasks,
     parse_gold,
@@ -78,18 +76,3 @@ def test_a_workflow_that_names_too_little_is_reported(tmp_path: Path) -> None:
     assert try_claim(task, odd, "rainfall", 0).verdict == "refused"
     with pytest.raises(InputError, match="no metadata_N"):
         load_tasks(tmp_path / "absent")
-
-
-def test_outcomes_are_binary_or_in_time() -> None:
-    rng = generator(4)
-    rows = pd.DataFrame({"row_of_table": [f"r{n}" for n in range(60)],
-                         "rain fall": rng.normal(size=60), "rain_fall": rng.normal(size=60),
-                         "died": rng.integers(0, 2, 60),
-                         "follow_up": rng.exponential(12, 60)})  # fmt: skip
-    spec = build_spec(rows, "died", ["rain fall", "rain_fall"])
-    assert spec.endpoints["outcome"].kind == "survival"
-    assert {item.column for item in spec.variables.values()} == {"rain fall", "rain_fall"}
-    without = build_spec(rows.drop(columns="follow_up"), "died", [])
-    assert without.endpoints["outcome"].kind == "binary"
-    with pytest.raises(InputError, match="numeric or binary"):
-        build_spec(rows.assign(died=np.ones(60)), "died", [])

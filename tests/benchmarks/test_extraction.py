@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.adapters.extraction import score_extractor
-from benchmarks.corpora import load_corpus
 from kg.lexicon.index import Lexicon
-from sage.core.errors import InputError
 from sage_exchange.vocabularies import import_lexicons
 from tests.kg.in_helpers import ontology, shared
 
@@ -40,12 +38,6 @@ def test_cell_lines_are_scored_apart_from_types_of_cells(tmp_path: Path) -> None
     )
     found = score_extractor(corpus, ontology())
     assert found.entities["CellLine"].f1 == 1.0 and "CellType" not in found.entities
-
-
-def test_a_corpus_without_annotation_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.txt").write_text("1|t|Nothing\n1|a|annotated\n")
-    with pytest.raises(InputError, match="no annotation found"):
-        load_corpus(tmp_path / "x.txt")
 
 
 @pytest.mark.shared

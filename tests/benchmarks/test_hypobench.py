@@ -15,7 +15,6 @@ from benchmarks.adapters.hypobench import (
     load_settings,
     score_settings,
 )
-from sage.core.errors import InputError
 
 
 def write_setting(folder: Path, noise: float = 0.0, rows: int = 200) -> None:
@@ -56,8 +55,3 @@ def test_shuffled_labels_and_training_noise_give_no_rules(tmp_path: Path) -> Non
     train = Rows({"x": column}, column == "A")
     assert find_rules(train, Rows({"x": column}, rng.permutation(column == "A"))) == []
     assert len(find_rules(train, train)) >= 1
-
-
-def test_a_folder_without_settings_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"metadata\.json"):
-        load_settings(tmp_path / "absent")

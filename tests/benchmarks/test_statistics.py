@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from benchmarks.adapters.statistics import (
@@ -11,7 +10,6 @@ from benchmarks.adapters.statistics import (
     coverage,
     false_claims,
     power_curve,
-    rate,
 )
 
 
@@ -43,11 +41,3 @@ def test_power_follows_the_analytic_curve():
     for point in points:
         assert point.found.lower - 0.04 <= point.analytic <= point.found.upper + 0.04, point
     assert [p.found.rate for p in points] == sorted(p.found.rate for p in points)
-
-
-def test_rates_come_with_exact_intervals_and_count_refusals():
-    found = rate("x", [True, False, None, False])
-    assert (found.hits, found.runs, found.refused, found.rate) == (1, 4, 1, 0.25)
-    # Clopper and Pearson for 1 of 4, as in any table.
-    assert (found.lower, found.upper) == pytest.approx((0.006309, 0.805880), abs=1e-5)
-    assert np.isnan(rate("none", []).rate)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import sage.core.data as data
-from sage.core.errors import FaultError
 
 CASES = [  # what lies there, what is found
     (("sage/_data", "data"), "sage/_data"),
@@ -48,10 +47,3 @@ def test_a_strangers_data_folder_is_not_taken(tmp_path: Path) -> None:
     folder = house(tmp_path)
     (folder / "data").mkdir()
     assert "reinstall SAGE" in found(folder)
-
-
-def test_the_checkout_has_what_everyone_asks_for() -> None:
-    for name in ("corpus", "ontology", "signatures", "cohorts"):
-        assert any(data.data_folder(name).iterdir())
-    with pytest.raises(FaultError, match="nothing"):
-        data.data_folder("nothing")

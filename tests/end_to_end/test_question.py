@@ -54,24 +54,6 @@ def test_a_comparator_does_not_reverse_the_claim(better: str, worse: str, tmp_pa
     assert sides == sorted(sides) and found["direction"] == "lower_risk"
 
 
-def test_a_modifier_of_two_levels_is_tested_as_one(tmp_path: Path) -> None:
-    prompt = "Is the effect of CXCL13 on time to progression different in women and men?"
-    found, said = drafted(prompt, tmp_path)
-    assert found["comparison"] == "modification"
-    keys = [exposure["variable"] for exposure in found["exposures"]]
-    assert keys == ["expression:CXCL13", "clinical:gender"]
-    assert "women" in " ".join(said.split())
-
-
-def test_what_is_adjusted_for_is_in_the_draft(tmp_path: Path) -> None:
-    prompt = "Does hormonal therapy reduce recurrence independent of tumor size, age and nodes?"
-    found, said = drafted(prompt, tmp_path, "--cohort", "gbsg2", "--yes")
-    wanted = {"clinical:tumor_size", "clinical:age", "clinical:positive_nodes"}
-    assert wanted <= set(found["covariates"])
-    assert (found["exposures"][0]["level"], found["direction"]) == ("high", "lower_risk")
-    assert "nodes" in " ".join(said.split())
-
-
 def test_ask_prints_a_contract_that_can_be_edited_and_given_to_a_run(tmp_path: Path) -> None:
     asked = sage("ask", "Does FGFR3 relate to survival in women?", "--json", cwd=tmp_path)
     assert asked.code == 0, asked.err

@@ -50,10 +50,6 @@ def test_every_number_of_the_page_names_a_key_of_results_json(finished: Path) ->
     assert keys <= set(known)
 
 
-def test_no_sentence_of_the_rules_is_left_out_for_its_numbers(finished: Path) -> None:
-    assert "A sentence was left out here" not in (finished / "report.md").read_text()
-
-
 def test_every_citation_of_the_page_is_a_source_of_the_corpus(finished: Path) -> None:
     page = (finished / "report.html").read_text()
     cited = set(re.findall(r"doi:(10\.[^\s<]+)", page))
@@ -153,13 +149,6 @@ def test_show_and_runs_tell_what_came_of_it(finished: Path) -> None:
     assert {step["step"] for step in shown["spending"]} >= {"scientist", "novelty", "coding"}
     listed = sage("show", "--json", cwd=finished.parent, SAGE_RUNS_DIR=str(finished.parent)).json
     assert [item["id"] for item in listed] == ["run"]
-
-
-def test_doctor_and_config_answer_for_machines(tmp_path: Path) -> None:
-    checks = sage("doctor", "--json", cwd=tmp_path).json["checks"]
-    assert {"Python", "reasoner", "disk"} <= {check["what"] for check in checks}
-    settings = sage("admin", "config", "--json", cwd=tmp_path, SAGE_API_KEY="secret-key").out
-    assert "secret-key" not in settings
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from kg.graph.model import Graph
 from kg.sources import read_file
 from kg.types import Document
 from sage.core.errors import InputError
-from tests.kg.in_helpers import FAST, ROOT, note, ontology, pdf_bytes, shared
+from tests.kg.in_helpers import FAST, ROOT, note, ontology, shared
 
 FINDINGS = [
     "High FABP5 expression is associated with longer overall survival in bladder cancer.",
@@ -211,21 +211,6 @@ def test_conflicting_identifiers_keep_papers_apart_and_are_told(tmp_path: Path) 
     assert report.documents == 2
     assert any("disagree on PMID (222, 111)" in n or "disagree on PMID (111, 222)" in n
                for n in report.notes)  # fmt: skip
-
-
-def test_bad_files_are_reported_and_the_rest_is_built(tmp_path: Path) -> None:
-    corpus = _corpus(tmp_path / "in", 3)
-    (corpus / "bomb.xml").write_text('<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>')
-    (corpus / "cut.pdf").write_bytes(b"%PDF-1.4\nnothing")
-    (corpus / "good.pdf").write_bytes(pdf_bytes([[
-        "Results", "CXCL13 promotes TLS formation in MIBC and the patients have it too."
-    ]], title="A paper about CXCL13 in bladder cancer"))  # fmt: skip
-    report = build([corpus], tmp_path / "out", FAST, ontology())
-    assert (report.files_read, report.files_failed) == (4, 2)
-    assert report.pages == 1
-    reasons = {Path(s.path).name: s.reason for s in report.sources if s.status == "failed"}
-    assert "entities" in (reasons["bomb.xml"] or "")
-    assert "malformed" in (reasons["cut.pdf"] or "")
 
 
 def test_a_corpus_of_which_nothing_can_be_read_is_refused(tmp_path: Path) -> None:

@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 from kg.lexicon.ontology import Ontology
 from kg.literature.access import Access
 from kg.literature.europe_pmc import EuropePmc
-from kg.literature.expansion import list_synonyms, make_expander
+from kg.literature.expansion import list_synonyms
 from kg.literature.local import LocalIndex, read_note
 from kg.literature.merge import merge
 from kg.literature.protocol import Wanted
 from kg.literature.pubmed import PubMed
 from kg.literature.rank import rank
 from kg.literature.search import Literature
-from kg.literature.text import mentions, phrase_key
 from kg.literature.types import Query, Record, clean_doi, says_retracted, title_key
 from sage.core.http.client import Limit, Policy, Request, ServiceClient
 from tests.core.http_server import MANY, Answer, FakeServices, serving
@@ -121,17 +120,6 @@ def test_without_any_source_the_local_index_answers_and_says_so() -> None:
     assert answer.served_by == ("local index",)
     assert len(answer.missing) == 3
     assert "absence from the literature" in answer.notes[0]
-
-
-def test_a_second_run_sends_no_request(services: FakeServices, tmp_path: Path) -> None:
-    with literature(services, tmp_path) as search:
-        first = search.search(QUERIES, 10)
-    sent = len(services.seen)
-    with literature(services, tmp_path) as search:
-        second = search.search(QUERIES, 10)
-    assert len(services.seen) == sent
-    assert second.requests == 0 and second.cached > 0
-    assert second.records == first.records
 
 
 def test_a_failure_is_asked_again_in_the_next_run(services: FakeServices, tmp_path: Path) -> None:
@@ -302,14 +290,6 @@ def test_an_embedding_reorders_what_words_cannot_tell() -> None:
     query = [Query(text="FABP5 survival")]
     assert rank([far, near], query, 2)[0].title == "survival far"
     assert rank([far, near], query, 2, embed)[0].title == "survival near"
-
-
-def test_synonyms_widen_a_query_and_its_matches() -> None:
-    assert "urothelial carcinoma" in list_synonyms("bladder cancer")
-    query = make_expander()(Query(text="x", phrases=("bladder cancer", "FABP5")))
-    assert "urothelial carcinoma" in query.any_of[0]
-    assert mentions(phrase_key("In urothelial carcinomas, ..."), list_synonyms("bladder cancer"))
-    assert not mentions(phrase_key("OSTEOSARCOMA"), ("OS",))
 
 
 def test_a_measurement_takes_the_names_of_what_it_measures() -> None:

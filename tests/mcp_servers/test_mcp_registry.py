@@ -77,18 +77,6 @@ def test_bad_arguments_are_named(
         registry.run("count_letter", arguments, ToolContext(roots))
 
 
-def test_two_tools_of_one_name_are_refused(registry: Registry) -> None:
-    with pytest.raises(InputError, match="count_letter"):  # it suggests what was meant
-        registry.get("count_leter")
-
-    @tool("count_letter", "test", "2.0.0", "Another.")
-    def other(given: CountInput, context: ToolContext) -> CountResult:
-        raise AssertionError
-
-    with pytest.raises(InputError, match="count_letter"):
-        registry.add(spec_of(other))
-
-
 def test_a_tool_that_breaks_is_a_fault_that_names_it(roots: Roots) -> None:
     @tool("breaks", "test", "1.0.0", "Breaks.")
     def breaks(given: CountInput, context: ToolContext) -> CountResult:

@@ -268,20 +268,3 @@ def test_four_groups_of_two_exposures_are_compared_side_by_side(tmp_path: Path) 
     assert numbers["second.beside.effect"] == pytest.approx(both.hazard_ratios_["late"], rel=1e-4)
     gain = 2 * (both.log_likelihood_ - alone.log_likelihood_)
     assert numbers["second.beside.p"] == pytest.approx(chi2.sf(gain, 1), rel=1e-3)
-
-
-def test_auc_at_one_three_and_five_years_is_that_of_a_second_library(
-    developed: tuple[pd.DataFrame, Results],
-) -> None:
-    from sksurv.metrics import cumulative_dynamic_auc
-    from sksurv.util import Surv
-
-    raw, found = developed
-    model = found.model
-    assert model is not None
-    X = own_design(raw, model)
-    y = Surv.from_arrays(raw["dead"] == 1, raw["months"])
-    for months in (12, 36, 60):
-        theirs, _ = cumulative_dynamic_auc(y, y, model.linear(X), [months])
-        ours = found.numbers[f"concordance.with.auc_{months}"].value
-        assert ours == pytest.approx(float(theirs[0]), abs=1e-6)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from sage.cli.validate import app
 from sage.core.errors import InputError
 from tests.validation.core_help import (
     cause_of_death,
@@ -20,7 +18,6 @@ from tests.validation.core_help import (
     load,
     patients,
     run,
-    shared,
 )
 from validation.ledger.ledger import Ledger
 from validation.results.results import Results
@@ -151,34 +148,3 @@ def test_a_second_flag_tells_what_competes(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(other, one.loc[other.index], check_dtype=False)
     with pytest.raises(InputError, match=r"endpoints\.cause\.competing"):
         load(tmp_path / "three", raw, more=two.replace('"dead"', '"died"')).outcome("cause")
-
-
-@pytest.mark.shared
-def test_in_tcga_old_age_brings_the_other_deaths_not_those_from_the_cancer(tmp_path: Path) -> None:
-    folder = shared("tcga_blca")
-    (tmp_path / "cohort").mkdir()
-    (tmp_path / "cohort" / "cohort.toml").write_text(TCGA.format(root=folder.resolve()))
-    exposure = {"variable": "clinical:age", "label": "age", "level": "high", "cut": "median"}
-    text = claim(endpoint="cause", exposures=[exposure]).model_dump_json()
-    (tmp_path / "h.json").write_text(text)
-    options = [
-        "--cohort",
-        str(tmp_path / "cohort"),
-        "--out",
-        str(tmp_path / "out"),
-        "--json",
-        "--no-figures",
-    ]
-    done = runner.invoke(app, ["run", str(tmp_path / "h.json"), *options])
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)[0]
-    raw = pd.read_csv(folder / "TCGA-CDR.csv", na_values=["#N/A", "[Not Available]"])
-    raw = raw[raw["type"] == "BLCA"].rename(columns={"age_at_initial_pathologic_diagnosis": "age"})
-    raw = raw.dropna(subset=["OS.time", "DSS", "age"])
-    status = np.where(raw["DSS"] == 1, 1, np.where(raw["OS"] == 1, 2, 0))
-    assert found["numbers"]["primary.events"]["value"] == (status == 1).sum()
-    assert found["numbers"]["primary.competing"]["value"] == (status == 2).sum()
-    old = (raw["age"] > raw["age"].median()).to_numpy(dtype=float)
-    gray = gray_test(raw["OS.time"], status, old, 2)
-    assert found["numbers"]["gray.competing_p"]["value"] == pytest.approx(gray.p, rel=1e-6)
-    assert gray.p < 0.001 < 0.5 < found["numbers"]["gray.p"]["value"]

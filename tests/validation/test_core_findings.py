@@ -22,15 +22,6 @@ def test_check_finds_an_inverted_event_flag(tmp_path: Path) -> None:
     assert codes_of(write(tmp_path, raw))["inverted_event"] == "error"
 
 
-def test_check_finds_one_two_coding_and_censoring_flags(tmp_path: Path) -> None:
-    raw = patients()
-    raw["OS"] = raw["dead"] + 1
-    raw["censOS"] = raw["dead"]
-    found = codes_of(write(tmp_path, raw))
-    assert found["one_two_coding"] == "warning"
-    assert found["censoring_flag"] == "warning"
-
-
 def test_check_finds_times_that_are_nothing_or_in_another_unit(tmp_path: Path) -> None:
     half = patients()
     half.loc[half.index % 2 == 0, "months"] = 0
@@ -90,10 +81,3 @@ def test_check_finds_short_identifiers(tmp_path: Path) -> None:
         folder / "short.csv", index=False
     )
     assert codes_of(folder)["short_ids"] == "error"
-
-
-def test_check_reports_a_cohort_that_does_not_load(tmp_path: Path) -> None:
-    folder = write(tmp_path, patients())
-    (folder / "clinical.csv").unlink()
-    found = cohorts.check(folder)
-    assert [item.code for item in found] == ["unreadable"]

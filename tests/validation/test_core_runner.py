@@ -195,35 +195,6 @@ def test_an_interaction_is_the_product_term_beside_its_main_effects(tmp_path: Pa
     )
 
 
-def test_age_in_lung_cancer_is_associated_and_not_shown_to_be_independent(tmp_path: Path) -> None:
-    """The North Central trial (R's `lung`): age 1.19 per SD (p 0.042), adjusted 1.11 (p 0.23)."""
-    from lifelines.datasets import load_lung
-
-    lung = load_lung().dropna(subset=["ph.ecog"]).reset_index(drop=True)
-    raw = pd.DataFrame(
-        {
-            "patient": [f"L{at:03d}" for at in range(len(lung))],
-            "marker": lung["age"],
-            "stage": lung["ph.ecog"].astype(int),
-            "sex": np.where(lung["sex"] == 1, "male", "female"),
-            "months": lung["time"] / 30.4375,
-            "dead": (lung["status"] == lung["status"].max()).astype(int),
-        }
-    )
-    age = claim(
-        exposures=[{"variable": "clinical:marker", "label": "age", "cut": "continuous"}],
-        comparison="per_sd",
-        covariates=["clinical:sex", "clinical:stage"],
-    )
-    found = run_once(tmp_path, raw, hypothesis=age)
-    association, independence, _ = found.verdict.answers
-    assert association.effect is not None and independence.effect is not None
-    assert association.effect.value == pytest.approx(1.19, abs=0.01)
-    assert independence.effect.value == pytest.approx(1.11, abs=0.02)
-    assert (association.answer, independence.answer) == ("yes", "unclear")
-    assert (found.verdict.verdict, found.verdict.because) == ("inconclusive", "independence")
-
-
 def test_values_that_long_survivors_lack_prevent_a_claim(tmp_path: Path) -> None:
     raw = patients(400, log_hr=STRONG)
     late = (raw["months"] > raw["months"].median()) & (raw.index % 2 == 0)

@@ -27,7 +27,6 @@ from sage_exchange.maps.tables import (
     TableMapping,
     column_of,
     preset,
-    read_mapping,
     read_table,
 )
 
@@ -115,15 +114,6 @@ def test_cells_of_cellvit_and_hovernet(tmp_path: Path, data: Any, types: dict[st
     assert maps.cells.columns["perimeter_um"].values.tolist() == [10.0, 10.0]
     assert maps.cells.columns["type_probability"].values.tolist() == [0.9, 0.4]
     assert maps.window is None
-
-
-def test_types_by_number_can_be_named_by_the_caller(tmp_path: Path) -> None:
-    path = tmp_path / "n.json"
-    path.write_text(json.dumps(HOVERNET))
-    maps = read_cells_json(path, mpp=1.0, slide="s", patient="p", types={"1": "a", "7": "b"})
-    assert counts(maps) == {"a": 1, "b": 1}
-    with pytest.raises(InputError, match="type 7"):
-        check_own({"7": "B cells"})
 
 
 @pytest.mark.parametrize(
@@ -310,14 +300,6 @@ def test_a_broken_table_is_refused(tmp_path: Path, table: str, said: str) -> Non
     (tmp_path / "c.csv").write_text(table)
     with pytest.raises(InputError, match=said):
         list(read_table(tmp_path / "c.csv", TableMapping(x="x", y="y", unit="um")))
-
-
-def test_a_mapping_is_checked(tmp_path: Path) -> None:
-    path = tmp_path / "m.toml"
-    for text, said in (('x = "x"', "y: Field required"), ("[", "cannot be read"), ("a = 1", "x")):
-        path.write_text(text)
-        with pytest.raises(InputError, match=said):
-            read_mapping(path)
 
 
 @given(text=st.text(max_size=80))

@@ -195,19 +195,6 @@ def test_um_is_pixels_times_the_pixel_size_and_the_image_lies_under_the_shapes(
 
 
 @needs_spatialdata
-def test_a_store_that_exists_is_kept_unless_replacing_is_asked_for(made: Path) -> None:
-    run(context(made), "spatialdata_export", slide="s.svs", results="results")
-    refused = export(made, made / "s.svs", 'files=["results/s.nuclei.csv"]')
-    assert refused.returncode == 2
-    assert "replace=true" in refused.stderr
-    assert "mine" in read(made).shapes
-    answer(export(made, made / "s.svs", 'files=["results/s.nuclei.csv"]', "replace=true"))
-    assert list(read(made).points) == ["nuclei_points"]
-    assert not read(made).shapes
-    assert [path.name for path in (made / "out").iterdir() if ".part" in path.name] == []
-
-
-@needs_spatialdata
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

@@ -268,13 +268,6 @@ def test_a_resize_keeps_to_what_pillow_does() -> None:
         assert apart.max() <= 2 and apart.mean() < 0.02
 
 
-@pytest.mark.filterwarnings("error")
-def test_pixels_that_cannot_be_written_are_resized_without_a_warning() -> None:
-    patch = blobs(256, 256)[None]
-    patch.flags.writeable = False
-    assert resize_patches(patch, 224, "bicubic").shape == (1, 3, 224, 224)
-
-
 def test_batches_keep_the_order_read_ahead_and_pass_errors_on() -> None:
     taken: list[int] = []
 

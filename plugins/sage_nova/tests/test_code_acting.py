@@ -14,7 +14,7 @@ from PIL import Image
 from mcp_servers.registry import Registry, load
 from sage.core.llm.trace import Trace, read_trace
 from sage.core.llm.turns import replay
-from sage_nova.code_acting.agent import CODE_ACTOR, ask, check_answer
+from sage_nova.code_acting.agent import ask, check_answer
 from sage_nova.code_acting.session import DEFAULT_LIMITS, Session, name_inputs
 from sage_nova.code_acting.types import Acted, CodeAnswer, Observation
 from sage_nova.code_acting.write import render_notebook, split_cells, write_session
@@ -350,20 +350,6 @@ def test_a_model_that_cannot_be_reached_is_asked_by_the_same_command(
     unpriced = sage("nova", "ask", "What is x?", str(image), *bound, cwd=tmp_path, **there)
     assert unpriced.code == 2 and "--budget-usd requires prices" in unpriced.err
     assert not (tmp_path / "o").exists()
-
-
-def test_a_model_is_told_how_data_are_called_by_their_owner(
-    tools: Registry, tmp_path: Path
-) -> None:
-    for name in ("Schnitt é.svs", "Schnitt ü.svs", "plain.svs"):
-        (tmp_path / name).touch()
-    given = session(tools, tmp_path, *sorted(tmp_path.glob("*.svs"))).describe_data()
-    assert [(item.path, item.name) for item in given] == [
-        ("/inputs/Schnitt__.svs", "Schnitt é.svs"),
-        ("/inputs/2_Schnitt__.svs", "Schnitt ü.svs"),
-        ("/inputs/plain.svs", ""),
-    ]
-    assert "named {{ item.name }}" in CODE_ACTOR.prompt.text
 
 
 def test_a_session_with_a_failed_step_runs_again_as_a_program(

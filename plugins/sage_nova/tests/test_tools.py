@@ -17,11 +17,9 @@ from mcp_servers import catalog
 from mcp_servers.context import ToolContext
 from mcp_servers.registry import load
 from mcp_servers.roots import Roots
-from mcp_servers.servers.content import make_envelope
 from sage.core.errors import InputError
 from sage_foundation.features import read_features
 from sage_nova.tools import contours
-from sage_nova.tools.documents import rank
 from sage_nova.tools.text import make_score_table
 from validation.simulate.slide import SlideTruth, render_slide
 
@@ -210,20 +208,6 @@ def test_a_folder_of_slides_step_by_step(
             job, "dataset_of_wsi_create_score_heatmap_tool",
             scores_path="scores", overwrite=True, **source, **GRID,
         )  # fmt: skip
-
-
-def test_folders_that_a_result_names_are_where_the_call_wrote(
-    painted_slide: tuple[Path, SlideTruth], tmp_path: Path
-) -> None:
-    """As over MCP, where each call has a folder of its own."""
-    call = ToolContext(Roots.resolve([painted_slide[0]], tmp_path / "call"))
-    name = "dataset_of_wsi_tissue_segmentation_tool"
-    done = REGISTRY.run(name, {"wsi_source": str(painted_slide[0]), "job_dir": "set"}, call)
-    status = {"state": "done", "job": "0", "fraction": 1.0, "message": ""}
-    result = make_envelope(status, done, "call")["result"]
-    for folder in ("dir_with_geojson_contours", "dir_with_slide_thumbnails"):
-        assert list((tmp_path / result[folder]).iterdir()), result[folder]
-    assert result["processed"] == ["a"]
 
 
 def test_nuclei_of_images_with_class_and_shape(job: ToolContext) -> None:
@@ -460,31 +444,6 @@ def test_numbers_of_another_file_are_not_read_through_hdf5(tmp_path: Path, way: 
     assert not found["file_schema_ok"] and "links to another file" in found["problem"]
 
 
-def test_montecarlo_sets_a_validation_share_apart(tmp_path: Path) -> None:
-    import pandas as pd
-
-    rows = [f"c{i // 2},s{i},{'ab'[i // 2 % 2]},{i // 2 % 2}" for i in range(40)]
-    text = "\n".join(["case_id,slide_id,status,status_cats", *rows])
-    (tmp_path / "clean.csv").write_text(text)
-    context = ToolContext(Roots.resolve([tmp_path], tmp_path / "out"))
-    asked = {"cleaned_metadata_path": "clean.csv", "label_column": "status", "n_folds": 3}
-    shares = {"split_ratios": [0.6, 0.2, 0.2]}
-    name = "create_wsi_classification_splits"
-    made = run(context, name, split_method="montecarlo", **asked, **shares)
-    table = pd.read_csv(tmp_path / "out" / made["split_metadata_path"])
-    for fold in made["fold_columns"]:
-        counts = table.groupby(fold)["case_id"].nunique()
-        assert counts.to_dict() == {"train": 12, "val": 4, "test": 4}
-    with pytest.raises(InputError, match="montecarlo"):
-        run(context, name, split_method="kfold", **asked, **shares)
-    for column in ("slide_id", "case_id"):
-        with pytest.raises(InputError, match="cannot be a label"):
-            run(
-                context, "prepare_wsi_classification_metadata",
-                metadata_path="clean.csv", label_column=column,
-            )  # fmt: skip
-
-
 def test_labels_folds_and_attention_mil(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     features = tmp_path / "data" / "features"
@@ -526,17 +485,6 @@ def test_labels_folds_and_attention_mil(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "out" / made["attention"][0]) as file:
         assert file["attention_scores_per_head"].shape == (2, 12)
         assert file["attention_scores"][()].sum() == pytest.approx(1, abs=1e-5)
-
-
-def test_passages_are_found_by_their_words(tmp_path: Path) -> None:
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / "a.md").write_text("How to choose the patch_size of a tile grid.")
-    (docs / "b.md").write_text("Install the package with pip.")
-    context = ToolContext(Roots.resolve([docs], tmp_path / "out"))
-    found = run(context, "lazyslide_docs_retriever", query="patch size", docs=str(docs))
-    assert found["passages"][0]["file"] == "a.md"
-    assert rank("unseen words", ["nothing of that kind"]) == []
 
 
 def test_points_of_another_file_are_not_read_through_a_store(tmp_path: Path) -> None:

@@ -26,13 +26,9 @@ from sage_slide_reading.behavior.examples import Example, read_examples
 from sage_slide_reading.behavior.model import (
     WEIGHTS,
     BehaviorModel,
-    prepare_thumbnail,
     save,
 )
 from sage_slide_reading.behavior.network import (
-    MULTIPLE,
-    STRIDE,
-    RegionNet,
     complete_iou,
     decode_outputs,
     loss,
@@ -216,18 +212,6 @@ def test_the_loss_falls_to_that_of_a_perfect_answer() -> None:
     assert float(order[0, 0, row, column]) > 0.9
     assert int((logits[0, 0, 0] > 0).sum()) <= 4
     assert float(loss(out.detach(), sides, [[None]], [True])) == 0.0, "what nobody showed is free"
-
-
-def test_the_network_takes_any_size_and_its_input_tells_the_tissue() -> None:
-    net = RegionNet(3, 2, (8, 8, 8, 8)).eval()
-    image = np.full((50, 70, 3), 250, dtype=np.uint8)
-    image[10:40, 20:60] = (180, 90, 150)
-    given = prepare_thumbnail(image)
-    assert all(side % MULTIPLE == 0 for side in given.shape[1:])
-    out = net(torch.from_numpy(given)[None])
-    assert out.shape == (1, 3, 11, given.shape[1] // STRIDE, given.shape[2] // STRIDE)
-    assert given[5:, 0, 0] == pytest.approx([40 / 50, 30 / 50], abs=0.05)
-    assert abs(float(given[3, 0, 40]) - 0.5) < 0.05
 
 
 # -- examples and baselines -------------------------------------------------------------------

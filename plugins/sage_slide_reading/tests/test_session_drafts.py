@@ -16,7 +16,6 @@ from sage_slide_reading.sessions.drafts import (
     Drafts,
     Rationale,
     Round,
-    audit,
     decide,
     decisions_path,
     read_decisions,
@@ -111,26 +110,6 @@ def test_a_damaged_decision_is_named_by_its_line(tmp_path: Path, changed: dict[s
         stream.write(bad.replace('"NaN"', "NaN") + "\n")
     with pytest.raises(InputError, match="line 2"):
         read_decisions(path, made)
-
-
-def test_times_are_those_of_the_papers_timing_study() -> None:
-    made = drafts()
-    decisions = {
-        0: decision(made, 0, seconds=10),
-        1: decision(made, 1, seconds=14),
-        2: decision(made, 2, state="revised", seconds=50, clicks=4, keys=60),
-        3: decision(made, 3, state="rejected", seconds=6),
-    }
-    found = audit(made, decisions)
-    assert (found.verify_s, found.revise_s, found.average_s) == (12, 50, 20)
-    assert (found.accepted, found.revised, found.rejected) == (2, 1, 1)
-    assert (found.clicks, found.keys, found.navigation_s) == (1.75, 15, 3)
-    assert found.from_scratch_s is None
-    scratch = drafts(drafted_by="none")
-    kept = {n: decision(scratch, n, seconds=60, state="revised") for n in range(2)}
-    assert audit(scratch, kept).from_scratch_s == 60 + 1  # and the reader's way: 0 s and 2 s
-    untimed = {0: decision(made, 0, seconds=None, clicks=None, keys=None)}
-    assert audit(made, untimed).average_s is None and audit(made, untimed).decided == 1
 
 
 def test_exports_hold_what_was_kept_and_say_what_was_not_read(tmp_path: Path) -> None:

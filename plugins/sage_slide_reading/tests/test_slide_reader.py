@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +46,7 @@ from sage_slide_reading.reader.export import (
 )
 from sage_slide_reading.reader.eyes import Eyes, clip_eyes, computed_eyes, model_eyes
 from sage_slide_reading.reader.o3 import o3_scope, read_guided
-from sage_slide_reading.reader.person import NOW, SAID, FolderPerson, Now, Said, TerminalPerson
+from sage_slide_reading.reader.person import TerminalPerson
 from sage_slide_reading.reader.rules import RulesExecutor, hottest, speaks_for
 from sage_slide_reading.reader.scope import Scope
 from sage_slide_reading.reader.types import (
@@ -330,18 +328,6 @@ def test_a_zoom_divides_what_was_looked_at_and_ends_the_search(scope: Scope) -> 
     assert len(parts) == 4
     area = sum(part.box.width * part.box.height for part in parts)
     assert area == inner.box.width * inner.box.height
-
-
-def test_ablations(scope: Scope) -> None:
-    script = Script(sufficient_at=1)
-    assert run_script(scope, script, no_reflection=True).rounds == 5
-    assert run_script(scope, Script(sufficient_at=2), single_step=True).rounds == 2
-    assert len(run_script(scope, Script(), look_once=True).steps) == 1
-    chosen = [
-        tuple(run_script(scope, Script(), random_navigator=True, seed=seed).regions())
-        for seed in (1, 1, 2)
-    ]
-    assert chosen[0] == chosen[1] != chosen[2]
 
 
 def test_a_region_that_was_never_seen_ends_the_reading(scope: Scope) -> None:
@@ -690,41 +676,6 @@ def test_an_edited_description_changes_the_answer(section: Path) -> None:
     question = Question(text="Does the tissue show necrosis?", options=("yes", "no"))
     assert read_at(section, question).answer == "yes"
     assert read_at(section, question, person=Stepping(edit)).answer == "no"
-
-
-def test_somebody_elsewhere_steps_in_through_the_folder(section: Path, tmp_path: Path) -> None:
-    def speak() -> None:
-        heard = 0
-        words = iter((
-            ['{"no": "word"}', "garbage", "\x00", Said(at="t", change=off).model_dump_json(),
-             Said(at="t", by="Ada\nBob", change=here, go=True).model_dump_json()],
-            [Said(at="t", change=Intervention(edit=("nowhere", "x"))).model_dump_json(),
-             Said(at="t", pause=False).model_dump_json()],
-        ))  # fmt: skip
-        while heard < 2:
-            time.sleep(0.05)
-            with suppress(FileNotFoundError, ValueError):
-                now = Now.model_validate_json((tmp_path / NOW).read_text())
-                if now.waiting and now.heard == (0 if heard == 0 else 5):
-                    with (tmp_path / SAID).open("a") as file:
-                        file.writelines(f"{line}\n" for line in next(words))
-                    heard += 1
-
-    off = Intervention(region=Box(x=9000, y=0, width=10, height=10))
-    here = Intervention(region=Box(x=2000, y=1400, width=256, height=256))
-    speaker = threading.Thread(target=speak, daemon=True)
-    with Slide.open(section, threads=1) as slide:
-        scope = Scope(slide, SMALL)
-        person = FolderPerson(scope, tmp_path, pause=True, poll_s=0.02, patience_s=60)
-        speaker.start()
-        reading = read_slide(scope, computed_eyes(), TLS, SMALL, person=person)
-    speaker.join(10)
-    notes = [note for step in reading.steps for note in step.interventions]
-    assert notes == ["look at 2000,1400,256,256 (Ada Bob)"]
-    refused = "\n".join(person.now.refused)
-    assert len(person.now.refused) == 5 and "is outside the slide" in refused
-    assert person.now.looking_at is None or person.now.looking_at.box.width > 0
-    assert reading.steps[0].seen[0].region.magnification == SMALL.magnification
 
 
 def test_what_a_person_asks_for_is_looked_at_though_the_answer_was_sufficient(scope: Scope) -> None:

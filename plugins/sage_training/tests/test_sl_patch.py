@@ -145,22 +145,6 @@ def test_patients_are_never_on_both_sides(labelled_slides: Labelled) -> None:
     assert any("no patients could be held out" in note for note in got["warnings"])
 
 
-def test_labels_without_meaning_are_not_learned(labelled_slides: Labelled) -> None:
-    folder, truths = labelled_slides
-    mixed = folder / "mixed"
-    mixed.mkdir()
-    rng = np.random.default_rng(0)
-    for truth in truths[:3]:
-        shuffled = make_outlines(truth)
-        names = rng.permutation([f["properties"]["classification"]["name"] for f in shuffled])
-        for item, label in zip(shuffled, names, strict=True):
-            item["properties"]["classification"]["name"] = str(label)
-        write_geojson(mixed / f"p{truth.seed}.geojson", shuffled)
-    got = run(context(folder), "patch_train", slides="slides", regions="mixed", name="mixed",
-              folds=3)  # fmt: skip
-    assert got["balanced_accuracy"] < 0.5
-
-
 def test_images_sorted_into_folders_train_too(tmp_path: Path) -> None:
     from tests.mcp_servers.test_sl_calls import crowded
 

@@ -19,7 +19,6 @@ from mcp_servers.measures.maps import CellMap, SlideMaps, multipolygon, write_ma
 from mcp_servers.servers.options import HttpOptions
 from mcp_servers.slides.slide import Slide
 from mcp_servers.slides.tiff import TiffSource
-from sage.core.errors import InputError
 from sage.settings import Settings
 from sage.web.app import create_app
 from sage.web.guard import Secrets
@@ -134,25 +133,6 @@ def test_only_slides_below_the_roots_are_read(place: Path, tmp_path: Path, path:
     link.unlink()
 
 
-def test_a_thumbnail_is_the_whole_slide_kept_until_the_file_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    image = np.ascontiguousarray(blobs(1000, 2000))
-    path = pyramid(tmp_path / "small.tif", image)
-    tiles = Tiles()
-    made = tiles.thumbnail(path)
-    shown = Image.open(io.BytesIO(made))
-    assert shown.size == (320, 160)
-    expected = Image.fromarray(image).resize(shown.size, Image.Resampling.BOX)
-    assert np.abs(np.asarray(shown).astype(int) - np.asarray(expected).astype(int)).mean() < 8
-    assert tiles.thumbnail(path) is made
-    pyramid(path, np.full_like(image, 255))
-    assert np.asarray(Image.open(io.BytesIO(tiles.thumbnail(path)))).min() > 250
-    monkeypatch.setattr(slides, "THUMBNAIL_FROM_PX", 1000)
-    with pytest.raises(InputError):
-        Tiles().thumbnail(path)
-
-
 def test_a_slide_without_a_pyramid_is_decoded_whole_but_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,17 +188,6 @@ def test_a_damaged_folder_of_maps_hides_no_slide(tmp_path: Path, text: str) -> N
     (tmp_path / "maps" / "maps.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     answered = client(tmp_path, tmp_path)("GET", f"/api/slides/about?path={tmp_path / 'a.png'}")
     assert answered.status_code == 200 and answered.json()["overlays"] == []
-
-
-@pytest.mark.parametrize(
-    "corner", ["[" * 99999, "[NaN, 1]", "[1e999, 1]", f"[1{'0' * 400}, 1]", "[]", '["x", 1]']
-)
-def test_outlines_that_are_none_are_refused(tmp_path: Path, corner: str) -> None:
-    shape = f'{{"type": "Polygon", "coordinates": [[{corner}, [2, 3], [4, 5]]]}}'
-    path = tmp_path / "a.geojson"
-    path.write_text(f'{{"features": [{{"geometry": {shape}}}]}}')
-    answered = client(tmp_path, tmp_path)("GET", f"/api/slides/outlines?path={path}")
-    assert answered.status_code == 422 and "a.geojson" in answered.json()["error"]
 
 
 CORNERS = [[100, 100], [5000, 100], [5000, 5000], [100, 5000]]
