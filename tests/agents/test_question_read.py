@@ -41,7 +41,6 @@ from validation import cohort as cohorts
 from validation.simulate import write_world
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "benchmarks" / "results"
 ONTOLOGY = Ontology.load(ROOT / "data" / "ontology")
 GRAPH = (
     GraphName(name="bladder cancer", kind=EntityType.DISEASE, degree=30),

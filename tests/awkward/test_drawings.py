@@ -131,12 +131,6 @@ XML: dict[str, tuple[str, dict[str, int], int]] = {
     "HALO (box of two corners, hole, ellipse)": (HALO, {"stroma": 2}, 0),
     "ImageScope (ruler)": (IMAGESCOPE, {"tumor": 1}, 1),
 }
-SHARED: dict[str, tuple[dict[str, int], int]] = {
-    "q1_annotations.geojson": ({"mitosis": 3, "tumor": 3, "stroma": 1, "necrosis": 1}, 3),
-    "q5h_nullgeom.geojson": ({"tumor": 1, "stroma": 1}, 1),
-    "q6_unclassified.geojson": ({"unclassified": 20}, 0),
-    "q8_v03.geojson": ({"neoplastic": 10}, 0),
-}
 
 
 def import_drawing(path: Path, out: Path) -> tuple[dict[str, int], list[str]]:

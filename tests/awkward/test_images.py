@@ -392,15 +392,6 @@ def test_a_doubtful_pixel_size_is_asked(source: str, tmp_path: Path) -> None:
         assert bool(slide.mpp_conflict) == (mpp is not None and abs(mpp - 0.5) > 0.025)
 
 
-SHARED: dict[str, tuple[str, float | None, str]] = {
-    # input: (colors, µm per pixel, word of a note)
-    "tenfold_mpp.tiff": ("rgb", None, "0.025"),
-    "label_first.ome.tiff": ("rgb", 0.5, '"slide" (128 x 128 px); not read: "label"'),
-    "multiplex.ome.tiff": ("channels", 0.5, "DAPI, CD3, CD8"),
-    "palette.tif": ("palette", None, ""),
-}
-
-
 def element(group: int, tag: int, kind: str, value: Any) -> bytes:
     """An element of DICOM in explicit little-endian form."""
     data = value if isinstance(value, bytes) else str(value).encode()

@@ -21,7 +21,6 @@ from sage.core.errors import InputError
 from sage_exchange.facts import Entity, Fact, fuse_facts
 
 CUT = 2010
-NODES = 60
 
 
 def thing(number: int) -> Entity:

@@ -26,19 +26,6 @@ def shared(*parts: str) -> Path:
     return path
 
 
-def row(id: str, tier: str, score: float, **change: object) -> c.Scored:
-    fields: dict[str, object] = {
-        "id": id,
-        "tier": tier,
-        "scores": dict.fromkeys(c.CONFIGURATIONS, score),
-        "debated": False,
-        "rounds": 0,
-        "retrieved": 3,
-        "contradictions": 0,
-    }
-    return c.Scored.model_validate(fields | change)
-
-
 def test_the_set_that_ships_has_six_cases_per_tier_with_their_dates() -> None:
     proposals = load_proposals(DATA / "proposals.jsonl")
     assert len(proposals) == 30

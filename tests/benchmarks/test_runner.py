@@ -23,9 +23,6 @@ from benchmarks.runner import (
 from sage.core.errors import InputError
 from sage.core.models import Strict
 
-ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "benchmarks" / "results" / "page"
-
 
 class Line(Strict):
     """A result with its key."""

@@ -18,7 +18,6 @@ HYPOTHESIS = {
     "endpoint": "OS",
     "direction": "higher_risk",
 }
-TISSUE = ("tools", "run", "tissue_mask", "--input", "a.png")
 RESAMPLED = ("calibration.", "concordance.", "control.", "decision_curve.")
 GRAPH = """<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
 <graph edgedefault="directed"><node id="a"/><node id="b"/><edge source="a" target="b"/></graph>

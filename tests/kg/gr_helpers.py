@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from kg.embedding.embed import HashingEmbedder
 from kg.fusion.fuse import fuse
 from kg.fusion.model import FusedGraph, FusionOptions
@@ -98,28 +96,3 @@ def bladder() -> list[Triple]:
         triple("FABP5", "TLS", types=(G, T), relation="inhibits", doc="f", year=2022,
                polarity=Polarity.NEGATIVE, speculative=True),
     ]  # fmt: skip
-
-
-def timed(rng: np.random.Generator, planted: bool) -> list[Triple]:
-    """A past graph, and a future in which pairs with many common neighbors get linked."""
-    n = 60
-    out, neighbors = [], {a: set() for a in range(n)}
-
-    def link(a: int, b: int, year: int) -> None:
-        neighbors[a].add(b)
-        neighbors[b].add(a)
-        kinds = [G if x % 2 else D for x in (a, b)]
-        out.append(
-            triple(f"item {a}x", f"item {b}x", types=tuple(kinds), doc=f"{a}-{b}", year=year)
-        )  # type: ignore[arg-type]
-
-    for a in range(n):
-        for b in rng.choice(n, 3, replace=False).tolist():
-            if a != b and b not in neighbors[a]:
-                link(a, b, 2010)
-    candidates = [(a, b) for a in range(n) for b in range(a) if b not in neighbors[a]]
-    weight = {p: len(neighbors[p[0]] & neighbors[p[1]]) if planted else 0 for p in candidates}
-    rng.shuffle(candidates)
-    for a, b in sorted(candidates, key=lambda p: -weight[tuple(p)])[:60]:
-        link(a, b, 2020)
-    return out

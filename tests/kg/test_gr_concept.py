@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
@@ -21,9 +20,6 @@ from sage.cli.kg import app
 from tests.kg.gr_helpers import D, G, graph, triple
 
 UP, DOWN = Polarity.POSITIVE, Polarity.NEGATIVE
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
 
 
 def told(tail: str, doc: str, year: int | None, sign: Polarity = UP, **more: bool) -> Triple:

@@ -18,7 +18,6 @@ from tests.end_to_end.harness import sage
 from tests.mcp_servers.slide_tools import Image, context, png, pyramid, run, shared
 from tests.warm import HERE
 
-ROOT = Path(__file__).resolve().parents[2]
 PINK, NUCLEUS = (225, 165, 200), (85, 60, 135)
 
 

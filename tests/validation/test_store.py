@@ -173,15 +173,6 @@ def test_a_writer_that_is_killed_loses_nothing_that_it_acknowledged(place: str) 
     store.append([row("after")])
 
 
-def _record(place: str, folder: Path, writer: int) -> None:
-    for number in range(6):
-        name = f"{writer}-{number}"
-        Ledger(folder / "ledger.jsonl", open_store(place)).record(
-            Entry(contract=name, hypothesis=name, cohort="c", test="primary", role="primary",
-                  part="all", claim=True, status="ok", p=0.5)
-        )  # fmt: skip
-
-
 def test_a_ledger_over_it_knows_what_other_folders_did(place: str, tmp_path: Path) -> None:
     raw = patients(300)
     first = load(tmp_path / "first", raw)

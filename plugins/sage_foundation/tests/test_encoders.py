@@ -29,7 +29,6 @@ from sage_foundation.models import network_encoder, resize_patches
 from sage_foundation.specs import ENCODERS
 from tests.mcp_servers.slide_tools import blobs, context, pyramid, run
 
-Tokens = Any
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 BIOPTIMUS = ((0.707223, 0.578729, 0.703617), (0.211883, 0.230117, 0.177517))
 CLIP = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -109,7 +109,6 @@ def test_servers_together_give_no_more_than_a_person_s_month(
 
 
 QUOTAS = Quotas(usd_per_month=10)
-Ask = Callable[..., float | None]
 
 
 @pytest.fixture

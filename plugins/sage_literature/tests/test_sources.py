@@ -171,14 +171,6 @@ def test_a_query_cannot_break_out_of_its_quotes(services: FakeServices) -> None:
     assert services.seen[0].params["search_query"] == 'all:"a OR all b AND c" AND all:d'
 
 
-EMPTY = {
-    "pubmed": {"/pubmed/esearch.fcgi": as_json({"esearchresult": {"count": "0", "idlist": []}})},
-    "europe_pmc": {"/epmc/search": as_json({"hitCount": 0, "resultList": {"result": []}})},
-    "semantic_scholar": {"/s2/paper/search": as_json({"total": 0, "offset": 0})},
-    "arxiv": {"/arxiv/query": Answer(b'<feed xmlns="http://www.w3.org/2005/Atom"></feed>')},
-    "crossref": {"/crossref/works": as_json({"message": {"items": []}})},
-    "biorxiv": {"/epmc/search": as_json({"resultList": {"result": []}})},
-}
 ENTRY = {
     "pubmed": "/pubmed/esearch.fcgi",
     "europe_pmc": "/epmc/search",

@@ -23,7 +23,6 @@ from sage_nova.tools import contours
 from sage_nova.tools.text import make_score_table
 from validation.simulate.slide import SlideTruth, render_slide
 
-ROOT = Path(__file__).parents[3]
 REGISTRY = load("nova")
 GRID = {"target_magnification": 20, "patch_size": 128}
 

@@ -24,33 +24,6 @@ from sage_slide_reading.reader.types import (
 from tests.end_to_end.harness import sage
 
 SIDE_UM = 128.0
-COHORT = """id = "simulated-slides"
-title = "Simulated slides"
-simulated = true
-maps = "maps"
-patient = { table = "clinical", ids = "exact" }
-
-[tables.clinical]
-file = "clinical.csv"
-key = "patient"
-known_at = "baseline"
-
-[variables.age]
-table = "clinical"
-column = "age"
-kind = "continuous"
-label = "Age"
-unit = "years"
-
-[endpoints.OS]
-table = "clinical"
-time = "days"
-time_unit = "days"
-event = "dead"
-event_values = [1]
-censored_values = [0]
-
-"""
 
 
 def reading(

@@ -37,11 +37,6 @@ def _request(model: ModelChoice = MODEL, **more: Any) -> Request:
     return Request(agent="counter", model=model, **given)
 
 
-def _script(*answers: Answer) -> Callable[[dict[str, Any]], Answer]:
-    left = list(answers)
-    return lambda body: left.pop(0) if len(left) > 1 else left[0]
-
-
 @pytest.mark.parametrize(
     ("answer", "options", "kind", "words", "outcome"),
     [

@@ -43,6 +43,3 @@ def test_each_has_a_value_or_a_reason_on_a_slide(tmp_path: Path) -> None:
     assert len(known) > 0.35 * len(found)
     assert all(value.why_not for value in found if value.value is None)
     assert not any(value.why_not for value in known)
-
-
-PAGE = (Path(__file__).parents[3] / "docs" / "measurements.md").read_text(encoding="utf-8")

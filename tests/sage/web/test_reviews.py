@@ -57,6 +57,3 @@ def test_what_many_say_at_once_is_kept_in_order_and_apart(reviews: Reviews, tmp_
     if type(reviews) is not Reviews:
         (one.root / FILE).unlink()
         assert reviews.entries(one) == notes
-
-
-ODD = ["a\u2028b", "a\x85b\x0c", "a\x00b", "a\nb\r\n", "\ud800", "\u202eba"]
