@@ -143,12 +143,11 @@ def _execute(argv: list[str]) -> int:
     importlib.invalidate_caches()
     sys.argv = argv
     module = sys.modules["__main__"] = ModuleType("__main__")
-    module.__file__ = argv[0]
+    script = Path(argv[0]).absolute()
+    module.__file__ = str(script)
     code: object = 0
     try:
-        with Path(argv[0]).open("rb") as file:
-            compiled = compile(file.read(), argv[0], "exec")
-        exec(compiled, vars(module))  # noqa: S102 - the sandbox is there for this
+        exec(compile(script.read_bytes(), script, "exec"), vars(module))  # noqa: S102 - the sandbox is there for this
     except SystemExit as ended:
         code = ended.code
         if code is not None and not isinstance(code, int):
