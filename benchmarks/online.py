@@ -36,10 +36,10 @@ def p_to_e(p: npt.ArrayLike) -> FloatArray:
     return np.where(near_one, series, exact)
 
 
-def e_lond(e: npt.ArrayLike, alpha: float = 0.05) -> BoolArray:
+def e_lond(e: npt.ArrayLike) -> BoolArray:
     """Find the claims rejected by e-LOND, in order: e_t >= 1 / (alpha gamma_t (D_{t-1} + 1)).
 
-    D_{t-1} counts the rejections before t. The false discovery rate is at most `alpha` at every
+    D_{t-1} counts the rejections before t. The false discovery rate is at most 5% at every
     time, under any dependence.
     """
     values = as_float(e, "e").ravel()
@@ -47,7 +47,7 @@ def e_lond(e: npt.ArrayLike, alpha: float = 0.05) -> BoolArray:
         raise ShapeError("e-values must be non-negative; a crashed test counts as e = 0")
     rejected = np.zeros(len(values), dtype=bool)
     for at, value in enumerate(values):
-        bound = level(at + 1, alpha) * (int(rejected[:at].sum()) + 1)
+        bound = level(at + 1) * (int(rejected[:at].sum()) + 1)
         rejected[at] = value * bound >= 1.0 - 1e-12
     return rejected
 

@@ -39,6 +39,8 @@ RATIO = 5
 """Unlinked pairs per linked pair."""
 FEWEST = 10
 DRAWS = 200
+SHORTEST = 5
+"""Paths scored per pair."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ def score_classically(past: Graph, ends: Ends) -> dict[str, Floats]:
 
 
 def score_paths(
-    past: Graph, ends: Ends, embedder: Embedder, domain: str | None, paths: int
+    past: Graph, ends: Ends, embedder: Embedder, domain: str | None
 ) -> dict[str, Floats]:
     """Compute the mean normalized path scores of each pair's shortest paths; -1 without paths."""
     options = PathOptions()
@@ -159,7 +161,7 @@ def score_paths(
         goal = np.array([target], dtype=np.int32)
         search = Searcher(indptr, indices, goal, options.max_hops, hub_cap=options.hub_cap,
                           budget=200_000)  # fmt: skip
-        found.append(search.shortest(source, paths, min_hops=2).rows)
+        found.append(search.shortest(source, SHORTEST, min_hops=2).rows)
     counts = np.array([len(rows) for rows in found])
     if not counts.sum():
         return {name: np.zeros(len(ends)) for name in PAPER}
@@ -219,7 +221,6 @@ def backtest(
     *,
     domain: str | None = None,
     pairs: int = 60,
-    paths: int = 5,
     seed: int = 0,
 ) -> dict[tuple[str, Against], tuple[float, float, float]]:
     """Compute every score's AUC at a cut; path scores are limited to `pairs` linked pairs."""
@@ -227,7 +228,7 @@ def backtest(
     found: dict[tuple[str, Against], tuple[float, float, float]] = {}
     kinds: list[tuple[Callable[[Ends], dict[str, Floats]], int]] = [
         (lambda ends: score_classically(window.past, ends), len(window.new)),
-        (lambda ends: score_paths(window.past, ends, embedder, domain, paths), pairs),
+        (lambda ends: score_paths(window.past, ends, embedder, domain), pairs),
     ]
     for score, most in kinds:
         linked = score(window.new[:: max(1, -(-len(window.new) // most))] if most else [])

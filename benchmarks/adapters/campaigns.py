@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 SPLIT = SplitRule(policy="discovery_confirmation")
 CLAIMS = 60
+PATIENTS = 400
 MOST_PATHS = 50
 QUESTION = (
     "Which genes, immune features and stromal features relate to overall survival in bladder"
@@ -281,9 +282,7 @@ class Line(Strict):
     supported: tuple[str, ...]
 
 
-def null_campaign(
-    place: Path, seed: int, fresh: Sequence[Hypothesis], *, patients: int = 400
-) -> Line:
+def null_campaign(place: Path, seed: int, fresh: Sequence[Hypothesis]) -> Line:
     """Run a campaign of 60 claims in a world where no biomarker is related to any outcome.
 
     Stage and age are related to outcomes, so claims on clinical variables are left out, some of
@@ -297,7 +296,7 @@ def null_campaign(
 
     folder = place / f"null-{seed}"
     try:
-        write_world(folder / "cohort", seed=seed, patients=patients, null=True)
+        write_world(folder / "cohort", seed=seed, patients=PATIENTS, null=True)
         cohort = load(folder / "cohort")
         world = World(cohort, folder, seed, Ledger(folder / "ledger.jsonl"))
         trials = run_campaign(world, choose_by_rules(select_biomarkers(fresh), world.known))
@@ -306,7 +305,7 @@ def null_campaign(
     opened = [trial.confirmed for trial in trials if trial.confirmed is not None]
     return Line(
         seed=seed,
-        patients=patients,
+        patients=PATIENTS,
         claims=len(trials),
         opened=len(opened),
         confirmed=tuple(round(p, 8) for p in opened),

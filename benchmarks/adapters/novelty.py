@@ -24,7 +24,7 @@ from benchmarks.novelty_sets import Tier, load_literature, load_proposals
 from benchmarks.runner import Report, Row
 from kg.literature.local import NAME, LocalIndex
 from kg.literature.merge import merge
-from kg.literature.rank import Embed, rank
+from kg.literature.rank import rank
 from kg.literature.types import Query, SearchAnswer, title_key
 from sage.core.errors import InputError
 from validation.core.hypothesis import Comparison, Direction, Exposure, Hypothesis, Population
@@ -97,9 +97,7 @@ def hide_paper(retrieve: Retriever, own_title: str) -> Retriever:
     return blind
 
 
-def retrieve_locally(
-    index: LocalIndex, k: int, as_of: date, embed: Embed | None = None
-) -> Retriever:
+def retrieve_locally(index: LocalIndex, k: int, as_of: date) -> Retriever:
     """Build a retriever over a local index, limited to records before a date."""
 
     def retrieve(wanted: Mapping[str, Sequence[Query]]) -> Mapping[str, SearchAnswer]:
@@ -108,7 +106,7 @@ def retrieve_locally(
             pool = merge(record for query in queries for record in index.search(query, k, as_of))
             known = [record.as_known(as_of) for record in pool]
             answers[name] = SearchAnswer(
-                records=tuple(rank(known, queries, k, embed)), served_by=(NAME,), as_of=as_of
+                records=tuple(rank(known, queries, k)), served_by=(NAME,), as_of=as_of
             )
         return answers
 

@@ -58,6 +58,7 @@ from validation.core.hypothesis import (
     Population,
 )
 
+PATIENTS = 600
 ALONG = 0.2
 """Smallest correlation at which a variable counts as related to a planted variable."""
 SEARCHERS = ("rules", "random", "screen")
@@ -87,9 +88,7 @@ class Line(Strict):
     searchers: tuple[Found, ...]
 
 
-def search_world(
-    place: Path, seed: int, fresh: Sequence[Hypothesis], *, patients: int = 600
-) -> Line:
+def search_world(place: Path, seed: int, fresh: Sequence[Hypothesis]) -> Line:
     """Plant mechanisms in a world, and run every searcher on it."""
     from validation.cohort import load
     from validation.ledger.ledger import Ledger
@@ -108,7 +107,7 @@ def search_world(
     mechanisms = draw_mechanisms(rng, singles, pairs, 1 + seed % len(KINDS))
     folder = place / f"planted-{seed}"
     try:
-        write_planted(folder / "cohort", mechanisms, seed=seed, patients=patients)
+        write_planted(folder / "cohort", mechanisms, seed=seed, patients=PATIENTS)
         cohort = load(folder / "cohort")
         choices: dict[str, Callable[[World], Choose]] = {
             "rules": lambda world: choose_by_rules(claims, world.known),
@@ -122,7 +121,7 @@ def search_world(
         searchers.append(_screen(cohort, mechanisms))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return Line(seed=seed, patients=patients, mechanisms=mechanisms, searchers=tuple(searchers))
+    return Line(seed=seed, patients=PATIENTS, mechanisms=mechanisms, searchers=tuple(searchers))
 
 
 def _variables(claim: Hypothesis) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ from validation.statistics.power import power_at
 from validation.statistics.survival import logrank, rmst_difference
 
 Sample = TypeVar("Sample")
+ALPHA = 0.05
 
 
 def _try_samples(
@@ -93,10 +94,8 @@ def false_claims(
     *,
     runs: int,
     n: int = 200,
-    alpha: float = 0.05,
     seed: int = 0,
     censored: float = 0.5,
-    prevalence: float = 0.3,
 ) -> Rate:
     """Estimate the rate of false claims of a test of `TESTS` or `DISHONEST` on null data.
 
@@ -110,11 +109,11 @@ def false_claims(
         survival_sample,
         n,
         [0.0, 0.0, 0.6 if adjusted else 0.0],
-        prevalence=prevalence,
+        prevalence=0.3,
         censored=censored,
         correlation=0.4 if adjusted else 0.0,
     )
-    return rate(name, _try_samples(runs, seed, draw, lambda sample: test(sample) < alpha))
+    return rate(name, _try_samples(runs, seed, draw, lambda sample: test(sample) < ALPHA))
 
 
 def coverage(
@@ -159,27 +158,24 @@ def competing_coverage(*, runs: int, shr: float = 1.6, n: int = 200, seed: int =
 COMPETING = ("Gray's test", "Fine and Gray", "cause-specific (another null: for contrast)")
 
 
-def competing_false_claims(
-    name: str, *, runs: int, n: int = 200, alpha: float = 0.05, seed: int = 0, other: float = 0.8
-) -> Rate:
+def competing_false_claims(name: str, *, runs: int, n: int = 200, seed: int = 0) -> Rate:
     """Estimate the false claims of a test of `COMPETING` if only the competing event differs.
 
     The groups have the same incidence of the cause; the competing event comes sooner in the second
-    (log hazard ratio `other`).
-
-    The cause-specific hazard does differ in this case, so that its test makes more claims.
+    (log hazard ratio 0.8). The cause-specific hazard does differ in this case, so that its test
+    makes more claims.
     """
 
     def claims(s: CompetingSample) -> bool:
         group = s.X[:, :1]
         if name == COMPETING[0]:
-            return gray_test(s.time, s.status, group[:, 0]).p < alpha
+            return gray_test(s.time, s.status, group[:, 0]).p < ALPHA
         if name == COMPETING[1]:
-            return bool(fine_gray(s.time, s.status, group, ["x"]).p[0] < alpha)
-        return bool(cox(s.time, s.status == 1, group, ["x"]).p[0] < alpha)
+            return bool(fine_gray(s.time, s.status, group, ["x"]).p[0] < ALPHA)
+        return bool(cox(s.time, s.status == 1, group, ["x"]).p[0] < ALPHA)
 
     return rate(
-        name, _try_samples(runs, seed, partial(competing_sample, n, 0.0, other=other), claims)
+        name, _try_samples(runs, seed, partial(competing_sample, n, 0.0, other=0.8), claims)
     )
 
 
@@ -198,10 +194,7 @@ def power_curve(
     *,
     runs: int,
     n: int = 200,
-    alpha: float = 0.05,
     seed: int = 0,
-    prevalence: float = 0.5,
-    censored: float = 0.4,
 ) -> list[PowerPoint]:
     """Estimate the power of the log-rank test in simulated samples, with the analytic value."""
     points = []
@@ -210,21 +203,17 @@ def power_curve(
         events = 0
         for run in range(runs):
             s = survival_sample(
-                n,
-                [float(np.log(hr))],
-                seed=seed * 1_000_003 + run,
-                prevalence=prevalence,
-                censored=censored,
+                n, [float(np.log(hr))], seed=seed * 1_000_003 + run, prevalence=0.5, censored=0.4
             )
             events += int(s.event.sum())
-            hits.append(logrank(s.time, s.event, s.X[:, 0]).p < alpha)
+            hits.append(logrank(s.time, s.event, s.X[:, 0]).p < ALPHA)
         mean = events / runs
         points.append(
             PowerPoint(
                 hr,
                 mean,
                 rate(f"HR {hr:g}", hits),
-                power_at(hr, round(mean), fraction_exposed=prevalence, alpha=alpha),
+                power_at(hr, round(mean), fraction_exposed=0.5, alpha=ALPHA),
             )
         )
     return points

@@ -93,7 +93,6 @@ def judge_world(
     effects: Effects | None = None,
     hypotheses: tuple[Hypothesis, ...] = HYPOTHESES,
     patients: int = 400,
-    alpha: float = 0.05,
 ) -> list[Judged]:
     """Write a world, validate its hypotheses with a shared ledger, and clean up."""
     from validation.cohort import load
@@ -109,7 +108,7 @@ def judge_world(
         ledger = Ledger(place / "ledger.jsonl")
         done = []
         for hypothesis in hypotheses:
-            frozen = freeze(draft_on(hypothesis, cohort, seed=seed, alpha=alpha), cohort)
+            frozen = freeze(draft_on(hypothesis, cohort, seed=seed), cohort)
             run(
                 frozen, cohort, place / hypothesis.id, ledger=ledger, figures=False, reproduce=False
             )

@@ -29,9 +29,8 @@ def survival_sample(
     prevalence: float | None = None,
     censored: float = 0.4,
     correlation: float = 0.0,
-    shape: float = 1.0,
 ) -> SurvivalSample:
-    """Simulate survival with Weibull proportional hazards and uniform censoring.
+    """Simulate survival with a constant baseline hazard and uniform censoring.
 
     Parameters
     ----------
@@ -53,10 +52,10 @@ def survival_sample(
         cut = np.quantile(X[:, 0], 1.0 - prevalence)
         X[:, 0] = X[:, 0] > cut
     hazard = np.exp((X - X.mean(axis=0)) @ beta)
-    death = (rng.exponential(size=n) / hazard) ** (1.0 / shape)
+    death = rng.exponential(size=n) / hazard
     limit = np.inf
     if censored > 0.0:
-        limit = _censoring_range(censored, shape)
+        limit = _censoring_range(censored)
     leave = rng.random(n) * limit if np.isfinite(limit) else np.full(n, np.inf)
     return SurvivalSample(np.minimum(death, leave), death <= leave, X, beta)
 
@@ -76,14 +75,12 @@ def competing_sample(
     *,
     seed: int,
     other: float = 0.0,
-    share: float = 0.5,
-    prevalence: float = 0.4,
     earliest: float = 0.2,
     latest: float = 2.5,
 ) -> CompetingSample:
     """Simulate proportional subdistribution hazards as in Fine and Gray (1999, section 5).
 
-    F1(t | x) = 1 - (1 - share (1 - exp(-t))) ** exp(b'x); patients without cause 1 have cause 2
+    F1(t | x) = 1 - (1 - 0.5 (1 - exp(-t))) ** exp(b'x); patients without cause 1 have cause 2
     after an exponential time.
 
     Parameters
@@ -91,13 +88,11 @@ def competing_sample(
     effect : log subdistribution hazard ratio of the first covariate (0/1); the second, standard
         normal, has 0.3
     other : log hazard ratio of the first covariate for the time to cause 2
-    share : share of patients who eventually have cause 1, at x = 0
     earliest, latest : range of the uniform censoring times
     """
-    if n < 2 or not 0.0 < share < 1.0:
-        raise ShapeError("competing_sample: n of at least 2, share between 0 and 1")
+    share = 0.5  # of patients who eventually have cause 1, at x = 0
     rng = generator(seed)
-    X = np.column_stack((rng.random(n) < prevalence, rng.standard_normal(n))).astype(np.float64)
+    X = np.column_stack((rng.random(n) < 0.4, rng.standard_normal(n))).astype(np.float64)
     ratio = np.exp(X @ [effect, 0.3])
     ever = 1.0 - (1.0 - share) ** ratio
     first = rng.random(n) < ever
@@ -110,13 +105,13 @@ def competing_sample(
     return CompetingSample(np.minimum(time, leave), status.astype(np.int64), X)
 
 
-def _censoring_range(share: float, shape: float) -> float:
-    """Find c so that a uniform(0, c) time precedes a unit Weibull with probability `share`."""
+def _censoring_range(share: float) -> float:
+    """Find c so that a uniform(0, c) time precedes a unit exponential with probability `share`."""
     grid = (np.arange(4000) + 0.5) / 4000.0
     low, high = 1e-6, 1e6
     for _ in range(200):
         middle = float(np.sqrt(low * high))
-        if float(np.exp(-((middle * grid) ** shape)).mean()) > share:
+        if float(np.exp(-middle * grid).mean()) > share:
             low = middle
         else:
             high = middle
