@@ -40,7 +40,11 @@ UNAVAILABLE = {
     "ensurepip": "nothing can be installed",
 }  # fmt: skip
 """Modules that cannot work in the sandbox, with the reason."""
-BESIDE = frozenset({"joblib", "patsy"})
+_BESIDE = """
+    autograd contourpy cycler dateutil fontTools formulaic joblib kiwisolver mpl_toolkits narwhals
+    packaging patsy PIL pytz six threadpoolctl typing_extensions wrapt
+"""
+BESIDE = frozenset(_BESIDE.split())
 """Modules that come with the allowed ones."""
 
 FORBIDDEN_ATTRIBUTES = {
@@ -106,8 +110,7 @@ def check(
         return [Violation(line=1, message=f"cannot be parsed as Python: {wrong}")]
     modules = frozenset(ALLOWED_IMPORTS if allowed is None else allowed)
     if sandboxed:
-        own = {node.id for node in ast.walk(tree)
-               if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}  # fmt: skip
+        own = {name for node in ast.walk(tree) for name in _bound(node)}
         refusals: Callable[[ast.AST], Iterator[str]] = partial(_futile, modules=modules, own=own)
     else:
         refusals = partial(_refusals, modules=modules)
@@ -117,6 +120,18 @@ def check(
         for message in refusals(node)
     }
     return [Violation(line=line, message=message) for line, message in sorted(found)]
+
+
+def _bound(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a syntax node binds."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+    elif isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.alias):
+        yield node.asname or node.name
 
 
 def _futile(node: ast.AST, modules: frozenset[str], own: set[str]) -> Iterator[str]:

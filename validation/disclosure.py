@@ -2,9 +2,10 @@
 
 Counts under a minimum are suppressed together with those that would reveal them; numbers are
 described by quantiles and winsorized moments, which no single patient moves; estimates are rounded
-to what their standard error bears; and a grouping or column that a caller made is refused if fewer
-patients than the minimum separate it from the rest of the cohort or from an earlier one, because
-the difference of both results would be about these patients (docs/cohorts.md states the guarantee).
+to what their standard error bears; and a grouping or column that a caller made is refused if in
+effect fewer patients than the minimum separate it from the rest of the cohort or from an earlier
+one, because the difference of both results would be about these patients (docs/cohorts.md states
+the guarantee).
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 MOST_LOOKS = 2_000
 """Number of groupings and columns of a cohort, after which a caller gets no other answered."""
 MOST_GROUPS = 12
+SAME = 0.01
+"""Difference of two values, in units of their usual deviation, that counts as none."""
 SHARED = frozenset(
     [
         "constant",
@@ -219,11 +222,42 @@ def suppressed_counts(counts: Mapping[str, int], minimum: int) -> set[str]:
     return small & set(counts)
 
 
-class Looks:
-    """What callers have chosen in a cohort: a rank per patient, and none for those left out.
+def count_effective(deviations: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Count, in effect, the patients by whom numbers differ, along the first axis.
 
-    Two looks that order the patients alike but for a few are about these few, whatever the values.
-    The file holds ranks of patients by their place in the cohort and who asked, and no outcome.
+    The inverse participation ratio of the squares, `(sum d^2)^2 / sum d^4`: k if k patients deviate
+    alike, near 1 if one outweighs all others, and 0 if there is no deviation.
+
+    Source: Hill 1973, Ecology 54:427 (numbers equivalent of order 2).
+    """
+    import numpy as np
+
+    squares = np.square(deviations / max(float(np.abs(deviations).max(initial=0.0)), 1e-300))
+    above = np.square(squares.sum(axis=0))
+    found: NDArray[np.float64] = above / np.maximum(np.square(squares).sum(axis=0), 1e-300)
+    return np.where(above > 0, found, 0.0)
+
+
+def find_spread(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Find the columns (second axis) on which no few patients outweigh all others.
+
+    A model's estimate for another column would be about these patients. A constant one is safe.
+    """
+    import numpy as np
+
+    known = ~np.isnan(values)
+    filled = np.where(known.any(axis=0), values, 0.0)  # a column without any value is constant
+    apart = ((filled != np.nanmedian(filled, axis=0)) & ~np.isnan(filled)).sum(axis=0)
+    many = count_effective(np.nan_to_num(filled - np.nanmean(filled, axis=0))) >= MIN_COUNT
+    found: NDArray[np.bool_] = (apart == 0) | ((apart >= MIN_COUNT) & many)
+    return found
+
+
+class Looks:
+    """What callers have chosen in a cohort: a value per patient, and none for those left out.
+
+    Two looks that group, order or weigh the patients alike but for a few are about these few. The
+    file holds values of patients by their place in the cohort and who asked, and no outcome.
     """
 
     def __init__(self, cohort: str, caller: str = "", folder: Path | None = None) -> None:
@@ -242,21 +276,27 @@ class Looks:
         """
         import numpy as np
 
-        ranks = np.full(len(values), -1)
         known = ~np.isnan(values)
-        ranks[known] = np.unique(values[known], return_inverse=True)[1]
-        apart = int(known.sum() - np.bincount(ranks[known], minlength=1).max())
+        look = _standardize(values)
+        apart = int(known.sum() - np.unique(look[known], return_counts=True)[1].max(initial=0))
         apart = apart or int((~known).sum())
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self.path.open("a+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
-            before = [(look["by"], np.asarray(look["ranks"])) for look in map(json.loads, file)]
-            if any(np.array_equal(ranks, look) for by, look in before if by == self.caller):
+            before = [
+                (line["by"], np.asarray(line["values"], dtype=float))
+                for line in map(json.loads, file)
+            ]
+            if any(
+                np.array_equal(look, earlier, equal_nan=True)
+                for by, earlier in before
+                if by == self.caller
+            ):
                 return
             near = ["the whole cohort"] if 0 < apart < MIN_COUNT else []
-            for by, look in sorted(before, key=lambda each: each[0] != self.caller):
-                if len(look) == len(ranks) and 0 < _separated(ranks, look) < MIN_COUNT:
+            for by, earlier in sorted(before, key=lambda each: each[0] != self.caller):
+                if len(earlier) == len(look) and _is_near(look, earlier):
                     near.append(
                         f"an earlier choice of {'yours' if by == self.caller else 'another caller'}"
                     )
@@ -268,40 +308,54 @@ class Looks:
                 )
             if sum(by == self.caller for by, _ in before) >= MOST_LOOKS:
                 raise InputError(f"more than {MOST_LOOKS} different choices in this cohort")
-            line = {"by": self.caller, "ranks": ranks.tolist()}
+            kept = [None if math.isnan(value) else value for value in look.tolist()]
+            line = {"by": self.caller, "values": kept}
             file.write(json.dumps(line, separators=(",", ":")) + "\n")
 
 
-def _separated(ranks: NDArray[np.int64], other: NDArray[np.int64]) -> int:
-    """Count the patients to leave out before two looks group or order the rest alike.
+def _standardize(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Express values as deviations from their median, in units of the median deviation.
 
-    A grouping (up to `MOST_GROUPS` ranks) is compared with groupings, a column with columns, in
-    either direction.
+    A few values move neither, so that all others stay as they were.
     """
     import numpy as np
 
-    both = (ranks >= 0) & (other >= 0)
-    apart = int(((ranks >= 0) != (other >= 0)).sum())
-    first, second, n = ranks[both], other[both], int(both.sum())
-    grouped = [int(item.max(initial=0)) < MOST_GROUPS for item in (first, second)]
-    if apart >= MIN_COUNT or grouped[0] != grouped[1]:
-        return n
-    if grouped[0]:
+    apart = values - np.nanmedian(values) if (~np.isnan(values)).any() else values
+    usual = np.abs(apart[np.abs(apart) > 0])
+    return apart / np.median(usual) if len(usual) else apart
+
+
+def _is_near(first: NDArray[np.float64], second: NDArray[np.float64]) -> bool:
+    """Check whether two looks differ, in effect, by fewer patients than the minimum.
+
+    Ranks and values are compared in either direction, and up to `MOST_GROUPS` groups also whatever
+    their names. Patients left out of one look alone count once each.
+    """
+    import numpy as np
+
+    both = ~np.isnan(first) & ~np.isnan(second)
+    apart = int((np.isnan(first) != np.isnan(second)).sum())
+    if apart >= MIN_COUNT or both.sum() < 2:
+        return False
+    pairs = [(first[both], second[both]), (_rank(first[both]), _rank(second[both]))]
+    found = []
+    for (one, other), least in zip(pairs, (SAME, 0.0), strict=True):
+        gaps = min((one - other, one + other), key=lambda gap: float(np.square(gap).sum()))
+        found.append(float(count_effective(np.where(np.abs(gaps) > least, gaps, 0.0))))
+    codes = [np.unique(item, return_inverse=True)[1] for item in pairs[1]]
+    if max(int(code.max()) for code in codes) < MOST_GROUPS:
         table = np.zeros((MOST_GROUPS, MOST_GROUPS), dtype=int)
-        np.add.at(table, (first, second), 1)
-        return apart + n - int(min(table.max(axis=0).sum(), table.max(axis=1).sum()))
-    if abs(float(np.corrcoef(first, second)[0, 1])) < 1 - 36 / n:  # 4 patients move it by less
-        return n
-    chains = [turned[np.lexsort((turned, first))] for turned in (second, -second)]
-    return apart + n - max(_longest_rise(chain) for chain in chains)
+        np.add.at(table, tuple(codes), 1)
+        alike = min(table.max(axis=0).sum(), table.max(axis=1).sum())
+        found.append(float(both.sum() - alike))
+    return any(0 < apart + count < MIN_COUNT for count in found)
 
 
-def _longest_rise(values: NDArray[np.int64]) -> int:
-    """Return the length of the longest subsequence that never falls."""
-    from bisect import bisect_right
+def _rank(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rank values from -1 to 1, ties in the middle."""
+    import numpy as np
 
-    ends: list[int] = []
-    for value in values.tolist():
-        at = bisect_right(ends, value)
-        ends[at : at + 1] = [value]
-    return len(ends)
+    ordered = np.sort(values)
+    left, right = (np.searchsorted(ordered, values, side=side) for side in ("left", "right"))
+    found: NDArray[np.float64] = (left + right) / len(values) - 1
+    return found

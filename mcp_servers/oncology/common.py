@@ -17,7 +17,7 @@ from sage.core.errors import InputError
 from sage.core.hashes import hash_text
 from sage.core.models import Strict
 from validation.core.hypothesis import Filter
-from validation.disclosure import MIN_COUNT, Looks, round_to_error
+from validation.disclosure import MIN_COUNT, Looks, find_spread, round_to_error
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -323,18 +323,12 @@ def finite(value: float | None) -> float | None:
     return float(value)
 
 
-def spreads(numbers: pd.Series) -> bool:
-    """Check whether either none or at least five patients differ from the most common value."""
-    apart = len(numbers) - int(numbers.value_counts().max()) if len(numbers) else 0
-    return apart == 0 or apart >= MIN_COUNT
-
-
 def require_spread(key: str, numbers: pd.Series) -> None:
-    """Reject a number on which only a few patients differ, since a model would reveal them."""
-    if not spreads(numbers):
+    """Reject a number on which a few patients outweigh all others: a model would reveal them."""
+    if not find_spread(numbers.to_numpy(dtype=float)[:, None])[0]:
         raise InputError(
-            f'"{key}": fewer than {MIN_COUNT} patients differ from the others, who all have the '
-            "same value; results for so few are not shown"
+            f'"{key}": fewer than {MIN_COUNT} patients differ from the others or outweigh them; '
+            "results for so few are not shown. Use logarithms or ranks if values are extreme"
         )
 
 

@@ -20,12 +20,17 @@ from mcp_servers.oncology.common import (
     finite,
     open_cohort,
     require_spread,
-    spreads,
     strata_of,
 )
 from mcp_servers.spec import OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
-from validation.disclosure import round_count, round_ratio, round_to_error, shown_p
+from validation.disclosure import (
+    find_spread,
+    round_count,
+    round_ratio,
+    round_to_error,
+    shown_p,
+)
 
 if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
@@ -194,7 +199,7 @@ def concordance(given: ConcordanceInput, context: ToolContext) -> ConcordanceRes
     risk = pd.to_numeric(table[given.risk], errors="coerce")
     if risk.isna().any():
         raise InputError(f'risk "{given.risk}" is not a number')
-    require_spread(given.risk, risk)
+    require_spread(given.risk, risk.rank())
     score = (risk if given.higher_is == "worse" else -risk).to_numpy(dtype=float)
     time, event = table["time"].to_numpy(), table["event"].to_numpy()
     context.progress(0.2, "resampling")
@@ -320,9 +325,9 @@ def _features(
         text = [name for name in names if (numbers[name].isna() & raw[name].notna()).any()]
         if text:
             raise InputError(f"features must be numeric; not numeric: {', '.join(text[:5])}")
-        # features that would describe fewer than five patients are treated as having no spread
-        few = [name for name in names if not spreads(numbers[name].dropna())]
-        values = numbers.assign(**dict.fromkeys(few, 0.0)).to_numpy(dtype=float)
+        values = numbers.to_numpy(dtype=float)
+    # features on which a few patients outweigh all others are treated as having no spread
+    values = np.where(find_spread(values), values, 0.0)
     covariates, covariate_names = None, None
     if given.covariates:
         covariates, covariate_names, _ = design_matrix(table, list(given.covariates))

@@ -16,6 +16,7 @@ from typing import Any
 
 from mcp_servers.context import Handles, ToolContext
 from mcp_servers.workers.jobs import Recipe, name_error, parse_roots
+from sage.core import egress
 from sage.core.errors import Cancelled, SageError
 from sage.core.extras import absent
 
@@ -71,6 +72,7 @@ def run_request(
 def main(connection: Connection, recipe: dict[str, Any], threads: int) -> None:
     """Serve jobs until the pool requests a stop or disappears."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pool's to handle
+    egress.confine()
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(threads)
     with contextlib.suppress(OSError, ValueError):

@@ -96,7 +96,7 @@ def show_run(name: str, *, as_json: bool) -> None:
 
         show_campaign(campaign, as_json=as_json)
         return
-    folder = open_run(name)
+    folder = open_run(name).verify_resting()
     manifest = folder.manifest()
     result = summarize_run(folder)
     rows = list_paid(folder)

@@ -162,6 +162,12 @@ class RunFolder:
         mended = under_way and manifest.status == "escalated"
         self.record.verify(manifest.sealed, under_way=under_way, mended=mended, pages=pages)
 
+    def verify_resting(self) -> RunFolder:
+        """Verify the files before they are shown, unless a process is changing them right now."""
+        if not find_holder(self):
+            self.verify(under_way=True)
+        return self
+
     def verified(self, path: Path) -> Path:
         """Return a file of the run that a person is about to read, after verifying the run.
 

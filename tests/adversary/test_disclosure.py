@@ -153,6 +153,12 @@ LEVELS = (SCORE > 0).astype(float)
 ODD = moved(LEVELS, 3, 1 - LEVELS[3])
 ONLY = moved(np.zeros(N), 5, 1.0)
 THIRD = moved(SCORE, 5, np.nan)
+ORDER = np.argsort(SCORE)
+TOP = int(ORDER[-1])
+SWAPPED = moved(SCORE, int(ORDER[0]), HIGH)
+for _at in range(10, 110, 20):
+    SWAPPED[ORDER[[_at, _at + 1]]] = SWAPPED[ORDER[[_at + 1, _at]]]
+TIED = np.where(np.arange(N) < 13, np.arange(N) + 2.0, 0.0)
 OLD = [{"variable": AGED, "op": "gt", "value": 100}]
 ATTACKS = {
     "lowest, then highest": column_calls(
@@ -169,7 +175,15 @@ ATTACKS = {
     "two rows of one patient": column_calls(
         "concordance", SCORE, [[LOW, HIGH * 9] if at == 5 else v for at, v in enumerate(SCORE)]),
     "a walk of four steps": column_calls("concordance", *(
-        np.where(np.arange(N) < at, HIGH + np.arange(N), SCORE) for at in (0, 6, 12, 13))),
+        np.where(np.arange(N) < at, HIGH + np.arange(N), SCORE) for at in (0, 20, 40, 41))),
+    "one moved far and ten a little": column_calls("concordance", SCORE, SWAPPED),
+    "out of a tie": column_calls("concordance", TIED, moved(TIED, 50, 1.0)),
+    "one level more than groups have": column_calls(
+        "concordance", np.minimum(TIED, 12), moved(np.minimum(TIED, 12), 50, 13.0)),
+    "by a value that keeps its rank": column_calls("cox", SCORE, moved(SCORE, TOP, 30.0)),
+    "a value that outweighs all": column_calls("cox", moved(SCORE, TOP, 1e6)),
+    "a value of the cohort that outweighs all": lambda context: [
+        ("cox", {"cohort": "cohort", "endpoint": "OS", "covariates": ["clinical:marker"]})],
     "of a single patient": column_calls("concordance", ONLY),
     "in a Cox model": column_calls("cox", moved(SCORE, 9, LOW), moved(SCORE, 9, HIGH)),
     "beside a covariate": column_calls(
@@ -286,7 +300,7 @@ def test_looks_know_no_outcome_and_tell_callers_apart(
         looks.admit(SCORE)
     lines = [json.loads(line) for line in ann.path.read_text().splitlines()]
     assert [line["by"] for line in lines] == ["ann", "bob"]
-    assert all(sorted(line["ranks"]) == list(range(N)) for line in lines)
+    assert all(np.median(np.abs(line["values"])) == 1 for line in lines)
     for looks, whose in ((ann, "yours"), (bob, "yours"), (Looks("c", "eve", tmp_path), "another")):
         with pytest.raises(InputError, match=whose):
             looks.admit(moved(SCORE, 5, HIGH))

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from sage.api import Run
+from sage.cli.show import show_run
 from sage.cli.watch import open_report
 from sage.core.errors import InputError
 from sage.report.collect import collect_page
@@ -24,6 +25,7 @@ from sage.run.folder import RunFolder
 from sage.run.integrity import NAME
 from sage.settings import Settings
 from sage.web.routes import run as web
+from sage.web.routes.graph import paths
 from sage.web.site import Site
 from tests.adversary.hostile import hostile_run, waiting_run
 from tests.end_to_end.harness import environment, events, sage
@@ -93,7 +95,7 @@ def test_a_file_that_was_touched_is_named(file: str, run: Path) -> None:
         path.write_bytes(whole)
 
 
-@pytest.mark.parametrize("file", ["report.html", "results.json", "ledger.jsonl", FILES[-4]])
+@pytest.mark.parametrize("file", ["report.html", "ledger.jsonl", "outputs/paths.json", FILES[-4]])
 def test_no_door_shows_a_run_whose_files_were_changed(file: str, run: Path) -> None:
     site = Site(Settings(runs_dir=run.parent))
     request: Any = SimpleNamespace(app=SimpleNamespace(state=SimpleNamespace(site=site)))
@@ -101,6 +103,9 @@ def test_no_door_shows_a_run_whose_files_were_changed(file: str, run: Path) -> N
     doors: list[Callable[[], object]] = [
         lambda: web.report("run", request),
         lambda: web.figure("run", "h1", f"results/figures/{figure}", request),
+        lambda: web.agents("run", request, "scientist"),
+        lambda: paths("run", request),
+        lambda: show_run(str(run), as_json=True),
         lambda: site.claims(RunFolder(run)),
         lambda: Run(RunFolder(run)).result(),
         lambda: open_report(str(run), as_json=True),

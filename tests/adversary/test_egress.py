@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from mcp_servers.roots import Roots
+from mcp_servers.workers.jobs import Recipe
+from mcp_servers.workers.pool import LocalPool
 from sage.core import egress
 from sage.core.errors import InputError
 from sage.settings import load
@@ -103,6 +106,37 @@ open("ended.json", "w").write(json.dumps(ended))
 """
     begin("-c", program, cwd=tmp_path).wait(60)
     assert json.loads((tmp_path / "ended.json").read_text()) == [True] * 16
+
+
+TOOL = """
+import socket
+from pydantic import BaseModel
+from mcp_servers.spec import Resources, tool
+
+class Place(BaseModel):
+    port: int
+
+class Ended(BaseModel):
+    how: str
+
+@tool("dial", "test", "1", "Connect.", Resources(memory_mb=64), cacheable=False)
+def dial(given: Place, context: object) -> Ended:
+    try:
+        socket.create_connection(("127.0.0.1", given.port), 1)
+    except OSError as error:
+        return Ended(how=str(error))
+    return Ended(how="connected")
+"""
+
+
+def test_a_worker_is_confined_like_the_command(trap: socket.socket, tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "dial.py").write_text(TOOL)
+    recipe = Recipe(tool_folders=(str(tmp_path / "tools"),))
+    with LocalPool(recipe, workers=1, memory_mb=1024, gpus=0) as pool:
+        roots = Roots.resolve([tmp_path], tmp_path / "out")
+        ended = pool.submit("dial", {"port": trap.getsockname()[1]}, roots).result(60)
+    assert "may contact" in ended.result["how"]
 
 
 PRECEDENCE = [  # command line, SAGE_*, sage.toml, foreign; then address, reasoner and who chose it

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.policy import check
+from sandbox.policy import BESIDE, check
 
 HONEST = '''
 """An analysis."""
@@ -102,6 +104,10 @@ setattr(x, "age", 1)
 vars(x); locals(); globals()
 input = open("x.csv"); print(input)
 input = lambda name: name; input("x")
+def run(input): input("x")
+def input(name): return input("x")
+from json import loads as input; input("3")
+from mpl_toolkits.mplot3d import Axes3D; from PIL import Image; import dateutil, pytz, packaging
 df.os.mean()
 df["os"]; df.modules; df.socket
 getattr(df, name)(0)
@@ -117,6 +123,10 @@ import pandas as pd; pd.read_pickle("x")
 @pytest.mark.parametrize("code", IDIOMS)
 def test_what_works_in_the_sandbox_passes(code: str) -> None:
     assert check(code) == []
+
+
+def test_what_comes_with_the_allowed_modules_is_there() -> None:
+    assert [name for name in BESIDE if find_spec(name) is None] == []
 
 
 @pytest.mark.parametrize(

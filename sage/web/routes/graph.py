@@ -82,8 +82,7 @@ def concept(node: str, request: Request, as_of: int = 0) -> HTMLResponse:
 @router.get("/paths/{name}")
 def paths(name: str, request: Request) -> list[dict[str, Any]]:
     """Return the paths given to a run, as sentences with the names of their nodes."""
-    run = request.app.state.site.run(name)
-    path = run.output("paths")
+    path = request.app.state.site.run(name).verify_resting().output("paths")
     if not path.exists():
         return []
     found = TypeAdapter(list[ScoredPath]).validate_python(read_json(path)["paths"])

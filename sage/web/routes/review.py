@@ -87,7 +87,7 @@ def inbox(request: Request) -> list[dict[str, Any]]:
 def review(name: str, request: Request) -> dict[str, Any]:
     """Return a run's waiting hypotheses as text, with what is known about them."""
     site: Site = request.app.state.site
-    run = site.run(name)
+    run = site.run(name).verify_resting()
     blind = site.cohort_of(run)
     brief_path = run.output("brief")
     brief = OntologyBrief.model_validate(read_json(brief_path)) if brief_path.exists() else None

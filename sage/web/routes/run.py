@@ -98,16 +98,20 @@ def show(name: str, request: Request) -> dict[str, Any]:
         run = site.run(name)
     except InputError:
         return {**state, "steps": STEPS, "claims": [], "hypotheses": [], "spending": []}
-    manifest = run.manifest()
+    manifest, shown = run.manifest(), collect_claims(request, run)
+    try:
+        statements = _statements(run.verify_resting())
+    except InputError as error:
+        statements, shown = [], {"claims": [], "why": str(error)}
     return {
         **state,
-        **collect_claims(request, run),
+        **shown,
         "steps": STEPS,
         "budget_usd": manifest.spec.budget_usd,
         "seed": manifest.spec.seed,
         "models": manifest.models,
         "folder": str(run.root),
-        "hypotheses": _statements(run),
+        "hypotheses": statements,
         "spending": [row.model_dump() for row in list_paid(run)],
     }
 
@@ -183,7 +187,7 @@ def agents(name: str, request: Request, node: str, hypothesis: str = "") -> dict
     InputError
         If the run does not exist; answered with status 422.
     """
-    run = request.app.state.site.run(name)
+    run = request.app.state.site.run(name).verify_resting()
     if not run.trace_path.exists():
         return {"episodes": []}
     found = []
