@@ -139,6 +139,7 @@ class _Readers:
         self._pdfium: Any = None
         self._pypdf: Any = None
         self._plumber: Any = None
+        self._pages: dict[int, tuple[str, PageLines]] = {}
 
     def open(self) -> tuple[int, dict[str, str]]:
         """Return page count and metadata from the first library that can open the file."""
@@ -181,15 +182,7 @@ class _Readers:
         if tier == "pypdfium2":
             if self._pdfium is None:
                 return ""
-            page = self._pdfium[number]
-            textpage = page.get_textpage()
-            try:
-                text = str(textpage.get_text_bounded())
-                whole = page_text(textpage)
-                text = whole if "\ufffd" in whole else text
-            finally:
-                textpage.close()
-                page.close()
+            text = self._read(number)[0]
             # pdfium marks a word broken at a line end by U+FFFE.
             return _mark_unmapped(re.sub(r"\ufffe(?:\r?\n)?", "", text))
         if tier == "pypdf":
@@ -204,12 +197,20 @@ class _Readers:
         return _mark_unmapped(text)
 
     def lines(self, number: int) -> PageLines:
-        """Read the lines of a page with their boxes, using pdfium."""
+        """Return the lines of a page with their boxes, as read by pdfium."""
+        return self._read(number)[1]
+
+    def _read(self, number: int) -> tuple[str, PageLines]:
+        """Read the text and lines of a page, which pdfium opens once."""
+        if number in self._pages:
+            return self._pages[number]
         page = self._pdfium[number]
         textpage = page.get_textpage()
         try:
             width, height = page.get_size()
-            found = tuple(page_lines(textpage))
+            whole = page_text(textpage)
+            text = whole if "\ufffd" in whole else str(textpage.get_text_bounded())
+            found = tuple(page_lines(textpage, whole))
             left, bottom = page.get_cropbox()[:2]
         finally:
             textpage.close()
@@ -219,7 +220,8 @@ class _Readers:
             if -1 <= (line.left + line.right) / 2 - left <= width + 1
             and -1 <= line.baseline - bottom <= height + 1
         ]  # fmt: skip
-        return PageLines(tuple(inside), width, height)
+        self._pages[number] = text, PageLines(tuple(inside), width, height)
+        return self._pages[number]
 
     def image(self, number: int) -> bytes:
         """Render a page as PNG."""

@@ -13,18 +13,14 @@ from kg.sources.pdf_blocks import GAP, Line
 
 _BREAKS = frozenset((0x02, 0x09, 0x0A, 0x0D))
 """Control characters that pdfium itself puts into text."""
+_ODD = re.compile("[\x00\x01\x03-\x08\x0b\x0c\x0e-\x1f\ufffd]")
 _SPACE = re.compile(r"\s+")
 # pdfium marks a word broken at a line end by U+FFFE, and continues in the next line.
 _LINE = re.compile("[^\r\n\ufffe]+")
 
 
-def page_lines(textpage: Any) -> Iterator[Line]:
-    """Yield the lines of a page in file order, divided at wide gaps."""
-    count = textpage.count_chars()
-    text = textpage.get_text_range() if count > 0 else ""
-    whole = page_text(textpage) if count > 0 else ""
-    if len(text) != count or "\ufffd" in whole:  # outside the basic plane, or without a map
-        text = whole.replace("\x02", "\ufffe")
+def page_lines(textpage: Any, text: str) -> Iterator[Line]:
+    """Yield the lines of a page's `page_text` in file order, divided at wide gaps."""
     at = _Characters(textpage)
     for match in _LINE.finditer(text):
         start, end = match.span()
@@ -36,7 +32,22 @@ def page_text(textpage: Any) -> str:
     """Return every character of a page; U+FFFD stands for those that the font maps to nothing.
 
     Where a font without a map yields control characters, its letters are those of other codes too.
+    Characters are read one by one only on such pages, and where some lie outside the basic plane.
     """
+    import pypdfium2.raw as raw
+
+    count = textpage.count_chars()
+    text = str(textpage.get_text_range()) if count > 0 else ""
+    if len(text) == count and not _ODD.search(text):
+        # The mark of a broken word (code 2) also stands for a character without a map (code 0).
+        marks = (match.start() for match in re.finditer("\ufffe", text))
+        if all(raw.FPDFText_GetUnicode(textpage, at) == 0x02 for at in marks):
+            return text
+    whole = _read_characters(textpage)
+    return whole.replace("\x02", "\ufffe") if len(text) != count or "\ufffd" in whole else text
+
+
+def _read_characters(textpage: Any) -> str:
     import pypdfium2.raw as raw
 
     places = range(textpage.count_chars())
